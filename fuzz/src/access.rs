@@ -1,9 +1,9 @@
 //! What decides who may do what: files that users edit, and proofs of clients whom nobody knows yet.
 
 use esker_access::authorized::{self, AuthorizedKeys, Terms};
-use esker_access::known_hosts::{Known, known_in};
+use esker_access::known_hosts::{HostKeyStatus, lookup_in_text};
 use esker_access::{HostKey, KeyData, Role, proof, token};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use std::net::{IpAddr, Ipv4Addr};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7));
@@ -29,11 +29,11 @@ pub(crate) fn authorized_keys(bytes: &[u8]) {
     );
     assert!(file.mistakes.iter().all(|mistake| !mistake.why.is_empty()));
     for line in &file.lines {
-        if let Ok(role) = line.opens(HERE, NOW) {
+        if let Ok(role) = line.role_at(HERE, NOW) {
             assert_eq!(line.role(), Some(role));
             assert!(line.expires().is_none_or(|end| NOW < end));
             // Who reads as a user reads, and nothing more; nobody reads so as user 0.
-            let bound = |user: &Asker| role == Role::Read && user.uid > 0;
+            let bound = |user: &Principal| role == Role::Read && user.uid > 0;
             assert!(line.user().is_none_or(bound));
         }
         let terms = Terms {
@@ -49,15 +49,15 @@ pub(crate) fn authorized_keys(bytes: &[u8]) {
         let key = line.key.key_data();
         let granted = authorized::with(&text, key, Some(&written));
         let granted = AuthorizedKeys::parse(&granted);
-        let again: Vec<_> = granted.of(key).collect();
+        let again: Vec<_> = granted.lines_of(key).collect();
         let [again] = again[..] else {
             panic!("one line names the key");
         };
-        assert_eq!(again.opens(HERE, NOW), line.opens(HERE, NOW));
+        assert_eq!(again.role_at(HERE, NOW), line.role_at(HERE, NOW));
         assert_eq!((again.role(), again.expires()), (terms.role, terms.expires));
         assert_eq!(again.user(), terms.user.as_ref());
         let without = AuthorizedKeys::parse(&authorized::with(&text, key, None));
-        assert!(without.of(key).next().is_none());
+        assert!(without.lines_of(key).next().is_none());
         // Nobody else's line is touched.
         let others = |file: &AuthorizedKeys| {
             let others = file.lines.iter().filter(|l| l.key.key_data() != key);
@@ -80,19 +80,22 @@ pub(crate) fn known_hosts(bytes: &[u8]) {
     // Of the key's 32 bytes the last 30: OpenSSH's form has lengths before them, at which `ssh-key` does not look closely.
     let words = public.split(' ').nth(1).and_then(|blob| blob.get(28..));
     let words = words.expect("a key has words");
-    let look = |text: &str, of: &KeyData| known_in(text, host, port, of);
+    let look = |text: &str, of: &KeyData| lookup_in_text(text, host, port, of);
     let own = own.public().key_data();
     let known = look(&text, own);
     match &known {
-        Known::Listed | Known::Revoked { .. } => assert!(text.contains(words)),
-        Known::Other { at, listed } => assert!(!at.is_empty() && !listed.is_empty()),
-        Known::New => {}
+        HostKeyStatus::Listed | HostKeyStatus::Revoked { .. } => assert!(text.contains(words)),
+        HostKeyStatus::Other { at, listed } => assert!(!at.is_empty() && !listed.is_empty()),
+        HostKeyStatus::New => {}
     }
     assert_eq!(look(&format!("{text}\n# {host} {public}\n"), own), known);
     let listed = look(&format!("{text}\n[{host}]:{port} {public}\n"), own);
-    assert!(matches!(listed, Known::Listed | Known::Revoked { .. }));
+    assert!(matches!(
+        listed,
+        HostKeyStatus::Listed | HostKeyStatus::Revoked { .. }
+    ));
     let revoked = look(&format!("{text}\n@revoked * {public}\n"), own);
-    assert!(matches!(revoked, Known::Revoked { .. }));
+    assert!(matches!(revoked, HostKeyStatus::Revoked { .. }));
 }
 
 /// Tokens are read as they were written, and none is shown by the file that keeps them.
@@ -103,7 +106,7 @@ pub(crate) fn access_tokens(bytes: &[u8]) {
     for one in &tokens {
         assert_eq!(one.hash().len(), 64);
         assert!(one.name().len() > "token:".len());
-        let bound = |user: &Asker| one.role == Role::Read && user.uid > 0;
+        let bound = |user: &Principal| one.role == Role::Read && user.uid > 0;
         assert!(one.user.as_ref().is_none_or(bound));
         let shown = format!("{}{}", token::PREFIX, one.hash());
         assert_eq!(token::find(&tokens, one.hash()), None);

@@ -28,10 +28,10 @@ pub(crate) fn check(bytes: &[u8]) {
             for (name, value) in expr.names().into_iter().zip(values.into_iter().cycle()) {
                 fields.set(name, value);
             }
-            let holds = expr.holds(&fields);
-            assert_eq!(Prepared::new(&expr).holds(&fields), holds, "{written}");
-            assert_eq!(again.holds(&fields), holds, "{written}");
-            assert_eq!(expr.negated().holds(&fields), !holds, "{written}");
+            let holds = expr.matches(&fields);
+            assert_eq!(Prepared::new(&expr).matches(&fields), holds, "{written}");
+            assert_eq!(again.matches(&fields), holds, "{written}");
+            assert_eq!(expr.negated().matches(&fields), !holds, "{written}");
         }
         Err(error) => {
             assert!(text.is_char_boundary(error.at) && error.at + error.len <= text.len());

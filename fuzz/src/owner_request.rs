@@ -1,5 +1,5 @@
 //! What another process sends on the owner's socket.
 
 pub(crate) fn check(bytes: &[u8]) {
-    esker::on_the_socket(bytes);
+    esker::check_socket_input(bytes);
 }

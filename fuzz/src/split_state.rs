@@ -7,9 +7,9 @@ pub(crate) fn check(bytes: &[u8]) {
         Ok(state) => {
             assert_eq!(state.encode(), bytes);
             let tree = state.tree();
-            for goal in (0..tree.places()).map(Partition) {
-                let at = tree.locate(state.splits(), goal);
-                assert!(state.splits().contains(at) && tree.is_under(goal, at));
+            for target in (0..tree.shards()).map(Partition) {
+                let at = tree.locate(state.splits(), target);
+                assert!(state.splits().contains(at) && tree.is_under(target, at));
             }
         }
         Err(error) => assert!(error.at <= bytes.len()),

@@ -1,10 +1,10 @@
 //! A file of a spool that several users write to, as a server reads it and brings it to its database.
 
 use esker_engine::{Clock, Engine, NoArchive, Settings};
-use esker_model::namespace::{Change, Make, NamePath, Namespace as _};
-use esker_model::object::Asker;
+use esker_model::namespace::{Change, NamePath, Namespace as _, NewFile};
+use esker_model::object::Principal;
 use esker_model::{GraphRead as _, GraphWrite as _, Schema};
-use esker_record::{Behalf, Ended, Run, Types, Use, batch, hostile, new_id};
+use esker_record::{Ended, Run, RunOwner, Types, Use, batch, hostile, new_id};
 use esker_store::memory::MemoryStore;
 use std::sync::{Arc, OnceLock};
 
@@ -53,7 +53,7 @@ impl Database {
         let schema = engine.schema().expect("it has a schema");
         let types = Types::resolve(&schema).expect("with the types of runs");
         let path = NamePath::parse(SECRET.as_bytes()).expect("a path");
-        let make = Change::Make(path, Make::new(0o100_600, OWNER, OWNER));
+        let make = Change::Create(path, NewFile::new(0o100_600, OWNER, OWNER));
         let made = engine.change(None, &[make]).expect("a change is made");
         assert!(made.iter().all(Result::is_ok), "{made:?}");
         let theirs = ended(Run {
@@ -122,14 +122,14 @@ fn on_behalf(run: &Run) {
         ..
     } = database();
     let user = i64::from(run.uid);
-    let behalf = Behalf {
-        asker: Asker {
+    let owner = RunOwner {
+        principal: Principal {
             uid: user,
             gids: vec![user],
         },
         name: None,
     };
-    let allowed = hostile::allowed(&behalf, engine, schema, run);
+    let allowed = hostile::allowed(&owner, engine, schema, run);
     let allowed = match allowed.expect("a database in memory answers") {
         Ok(allowed) => allowed,
         Err(why) => return assert!(!why.is_empty()),

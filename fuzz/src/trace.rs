@@ -21,7 +21,7 @@ fn check(format: Format, bytes: &[u8]) {
     let mut traces = Traces::new();
     let read = traces.read(bytes, Some(format), true, Some(b"/work"));
     let Ok(Ok(trace)) = read else {
-        panic!("a lenient reader passes over broken lines");
+        panic!("a lenient reader skips malformed lines");
     };
     assert!(trace.events.is_sorted_by_key(|event| event.t));
     // What was read is written, and read again as it was.

@@ -1,10 +1,10 @@
 //! What RDF workers and their coordinators send each other.
 
-use esker_rdf_workers::hostile::{Asked, about};
+use esker_rdf_workers::hostile::{WorkerUnderTest, about};
 use std::cell::RefCell;
 
 thread_local! {
-    static WORKER: RefCell<Asked> = RefCell::default();
+    static WORKER: RefCell<WorkerUnderTest> = RefCell::default();
 }
 
 pub(crate) fn check(bytes: &[u8]) {

@@ -75,7 +75,7 @@ def test_errors_say_what_to_do(db):
         db.insert("jab:1")
     with pytest.raises(esker.InvalidError, match="64 bits"):
         db.insert("job:1", k=2**63)
-    with pytest.raises(esker.InvalidError, match="a set is no value"):
+    with pytest.raises(esker.InvalidError, match="a set is not a value"):
         db.insert("job:1", k={1})
     with pytest.raises(esker.InvalidError, match="no time zone"):
         db.insert("job:1", k=datetime(2026, 1, 1))

@@ -109,7 +109,7 @@ def test_a_database_that_is_away_gets_the_run_later(here):
 
 def test_no_room_in_the_spool_is_a_warning(db, here):
     write("spool")
-    with pytest.warns(RuntimeWarning, match="not written down"):
+    with pytest.warns(RuntimeWarning, match="cannot be recorded"):
         with esker.run("full", db=db) as run:
             pass
     assert db[run.id]["exit"] == 0, "the database has it all the same"

@@ -289,7 +289,7 @@ def check_changes():
     assert "tenth" not in tags and tags["telescope"] == "JWST" and tags["fresh"] == 1 and tags["mine"] == "yes", tags
     out, _ = esker("find", TARGET, where, "--count")
     assert out.split()[0] == "1", out
-    out, _ = esker("scan", TARGET, f"file:{path}", "--format", "ndjson")
+    out, _ = esker("edges", TARGET, f"file:{path}", "--format", "ndjson")
     edges = [json.loads(line) for line in out.splitlines()]
     assert [edge["type"] for edge in edges] == ["has"] and edges[0]["properties"] == {"evidence": "observed"}, edges
     path.chmod(0o600)

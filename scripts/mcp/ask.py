@@ -84,7 +84,7 @@ async def ask(where: str, *more: str) -> None:
             ("lineage", {"vertex": "file:/x", "as_of": "soon"}, "as_of"),
             ("find", {"filter": "peak >"}, "peak >"),
             ("find", {"filter": "peek > 2"}, "did you mean `peak`"),
-            ("find", {"filtre": "x"}, "no argument of find"),
+            ("find", {"filtre": "x"}, "not an argument of find"),
             ("sparql", {"query": "DELETE WHERE { ?s ?p ?o }"}, "update"),
             ("sparql", {"query": "NONSENSE"}, "NONSENSE"),
             ("diff", {"before": "job:none", "after": "last"}, "`before`"),

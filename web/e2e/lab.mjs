@@ -194,7 +194,7 @@ export async function lab(database, scratch) {
   await esker("tag", "add", database, "--where", "campaign = 'spring' AND energy > 10", "hot");
   await esker("rdf", "load", database, file("instruments.ttl"));
   await tree(join(scratch, "project"));
-  await esker("scan", database, join(scratch, "project"), "--at", "/project");
+  await esker("import", "tree", database, join(scratch, "project"), "--at", "/project");
   await runs(database, scratch);
 }
 

@@ -1,5 +1,5 @@
-//! What an agent of OpenSSH is asked: which keys it has, and to sign with one.
-//! (draft-ietf-sshm-ssh-agent: each message has its length before it, then its kind.)
+//! Client of an OpenSSH agent: lists its keys and requests signatures.
+//! The protocol is draft-ietf-sshm-ssh-agent; each message is preceded by its length, then its kind.
 
 use crate::crypto;
 use ssh_key::public::KeyData;
@@ -13,23 +13,23 @@ const REQUEST_IDENTITIES: u8 = 11;
 const IDENTITIES_ANSWER: u8 = 12;
 const SIGN_REQUEST: u8 = 13;
 const SIGN_RESPONSE: u8 = 14;
-/// Signatures of RSA with SHA-512.
+/// Flag that requests an RSA signature with SHA-512.
 const RSA_SHA2_512: u32 = 4;
 
-/// Bytes of an answer, as OpenSSH bounds them.
+/// Maximum bytes of an agent's response, as OpenSSH bounds them.
 const ANSWER_BYTES_MAX: usize = 256 << 10;
-/// Keys that are looked at.
+/// Maximum number of keys taken from an agent.
 const KEYS_MAX: usize = 64;
-/// Somebody may have to confirm, or to touch something.
+/// Timeout of one request; the user may have to confirm it or touch a hardware key.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A connection to an agent.
+/// A connection to an OpenSSH agent.
 #[derive(Debug)]
 pub(crate) struct Agent<S = UnixStream> {
     stream: S,
 }
 
-/// Cuts the next string off: a length and so many bytes.
+/// Splits off the next string: a four-byte length, then the bytes.
 fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, tail) = rest.split_first_chunk::<4>()?;
     let (bytes, tail) = tail.split_at_checked(u32::from_be_bytes(*length) as usize)?;
@@ -43,7 +43,7 @@ fn put(message: &mut Vec<u8>, bytes: &[u8]) {
     message.extend_from_slice(bytes);
 }
 
-/// The keys in an answer that can be used here; others are passed over.
+/// Parses the usable keys of a response; keys of unsupported kinds are skipped.
 fn keys(mut rest: &[u8]) -> Option<Vec<PublicKey>> {
     let (count, tail) = rest.split_first_chunk::<4>()?;
     rest = tail;
@@ -62,7 +62,7 @@ fn keys(mut rest: &[u8]) -> Option<Vec<PublicKey>> {
 }
 
 impl Agent {
-    /// Connects.
+    /// Connects to the agent's socket at `path`.
     pub(crate) fn connect(path: &Path) -> Result<Self, String> {
         let failed = |e: std::io::Error| {
             format!(
@@ -78,7 +78,7 @@ impl Agent {
 }
 
 impl<S: Read + Write> Agent<S> {
-    fn ask(&mut self, message: &[u8], expected: u8) -> Result<Vec<u8>, String> {
+    fn request(&mut self, message: &[u8], expected: u8) -> Result<Vec<u8>, String> {
         let failed = |e: std::io::Error| format!("the agent does not answer: {e}");
         let mut out = Vec::new();
         put(&mut out, message);
@@ -97,13 +97,13 @@ impl<S: Read + Write> Agent<S> {
         }
     }
 
-    /// The keys that it has.
+    /// Lists the usable keys of the agent.
     pub(crate) fn keys(&mut self) -> Result<Vec<PublicKey>, String> {
-        let answer = self.ask(&[REQUEST_IDENTITIES], IDENTITIES_ANSWER)?;
-        keys(&answer).ok_or_else(|| "the agent's list of keys breaks off".into())
+        let answer = self.request(&[REQUEST_IDENTITIES], IDENTITIES_ANSWER)?;
+        keys(&answer).ok_or_else(|| "the agent's list of keys is cut short".into())
     }
 
-    /// Signs bytes with one of them.
+    /// Requests a signature over `bytes` with one of the agent's keys.
     pub(crate) fn sign(&mut self, key: &KeyData, bytes: &[u8]) -> Result<Signature, String> {
         let blob = PublicKey::from(key.clone()).to_bytes();
         let blob = blob.map_err(|e| e.to_string())?;
@@ -112,10 +112,11 @@ impl<S: Read + Write> Agent<S> {
         put(&mut message, bytes);
         let flags = if key.is_rsa() { RSA_SHA2_512 } else { 0 };
         message.extend_from_slice(&flags.to_be_bytes());
-        let answer = self.ask(&message, SIGN_RESPONSE)?;
+        let answer = self.request(&message, SIGN_RESPONSE)?;
         let signature = string(&mut answer.as_slice());
-        let signature = signature.ok_or("the agent's signature breaks off")?;
-        Signature::try_from(signature).map_err(|e| format!("the agent's signature is none: {e}"))
+        let signature = signature.ok_or("the agent's signature is cut short")?;
+        Signature::try_from(signature)
+            .map_err(|e| format!("the agent's signature is malformed: {e}"))
     }
 }
 

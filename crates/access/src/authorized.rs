@@ -1,106 +1,109 @@
-//! `authorized_keys`: lines of options, key and comment, as sshd has them, with two options more.
+//! `authorized_keys`: lines of options, key and comment, in sshd's format with two additional options.
 //!
 //! ```text
 //!  esker-role="write",expiry-time="20270101" ssh-ed25519 AAAAC3Nz… bob@lab
 //!  esker-user="1002:100,7" ssh-ed25519 AAAAC3Nz… portal
 //! ```
 //!
-//! A key without a role may read. A key with a user reads what that user may read, whatever its client says. A line that says something which cannot be held to gives no rights, and is reported with
-//! its number.
+//! A key without a role has role `read`. A key bound to a user reads only what that user may read, whatever its client says.
+//! A line with an option that cannot be enforced grants no rights and is reported with its line number.
 
 use crate::crypto;
 use crate::fingerprint;
-use crate::options::{Options, cut, time_text};
+use crate::options::{Options, split_line, time_text};
 use crate::role::Role;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use ssh_key::PublicKey;
 use ssh_key::public::KeyData;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// The name of such a file, in a database's folder and in `~/.esker`.
+/// Name of the file, in a database's folder and in `~/.esker`.
 pub const NAME: &str = "authorized_keys";
 
-/// A line that names a key.
+/// A line that lists a key.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub number: usize,
-    /// The key, with its comment.
+    /// The key with its comment.
     pub key: PublicKey,
     options: Options,
 }
 
-/// A line that gives no rights because of a mistake in it.
+/// A line that grants no rights because of a mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// Its number, from 1.
+    /// Line number, from 1.
     pub number: usize,
-    /// What is wrong.
+    /// Description of the mistake.
     pub why: String,
 }
 
-/// A whole file.
+/// A parsed `authorized_keys` file.
 #[derive(Debug, Clone, Default)]
 pub struct AuthorizedKeys {
-    /// The keys in it.
+    /// Lines that list a key.
     pub lines: Vec<Line>,
-    /// What could not be taken.
+    /// Lines that could not be parsed.
     pub mistakes: Vec<Mistake>,
 }
 
-/// What a key that is named somewhere is refused for.
+/// Reason for refusing a key that a file lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Closed {
-    /// It is named with role `none`.
+pub enum LineRefusal {
+    /// Listed with role `none`.
     Revoked,
-    /// Its time is over.
+    /// Past its expiry time.
     Expired {
-        /// When, in words.
+        /// Expiry time as text.
         at: String,
     },
-    /// It may not be used from there.
-    Elsewhere {
-        /// From where it may.
+    /// Disallowed from the client's address.
+    AddressNotAllowed {
+        /// Address patterns from which the key is allowed.
         from: String,
     },
 }
 
 impl Line {
-    /// The role that the key has, if any.
+    /// Returns the role of the key; `None` if it is revoked.
     pub fn role(&self) -> Option<Role> {
         self.options.role
     }
 
-    /// Seconds since 1970 from which it opens nothing.
+    /// Returns the expiry time, in seconds since 1970.
     pub fn expires(&self) -> Option<i64> {
         self.options.expires
     }
 
-    /// From where it may be used, if not from everywhere.
+    /// Returns the address patterns from which the key is allowed; `None` if from everywhere.
     pub fn from(&self) -> Option<&str> {
-        self.options.from.as_ref().map(crate::options::From::text)
+        self.options
+            .from
+            .as_ref()
+            .map(crate::options::AddressPatterns::text)
     }
 
-    /// As whom the key reads, if not everything.
-    pub fn user(&self) -> Option<&Asker> {
+    /// Returns the user to which the key is bound; `None` if it may read everything.
+    pub fn user(&self) -> Option<&Principal> {
         self.options.user.as_ref()
     }
 
-    /// What the key may do for somebody at that address at that time, in seconds since 1970.
-    pub fn opens(&self, from: IpAddr, now: i64) -> Result<Role, Closed> {
+    /// Returns the role that the key grants to a client at `from` at time `now`, in seconds since 1970.
+    pub fn role_at(&self, from: IpAddr, now: i64) -> Result<Role, LineRefusal> {
         let Some(role) = self.role() else {
-            return Err(Closed::Revoked);
+            return Err(LineRefusal::Revoked);
         };
         if let Some(end) = self.options.expires
             && now >= end
         {
-            return Err(Closed::Expired {
+            return Err(LineRefusal::Expired {
                 at: time_text(end).unwrap_or_default(),
             });
         }
         match &self.options.from {
-            Some(patterns) if !patterns.holds(from) => Err(Closed::Elsewhere {
+            Some(patterns) if !patterns.allows(from) => Err(LineRefusal::AddressNotAllowed {
                 from: patterns.text().to_owned(),
             }),
             _ => Ok(role),
@@ -108,31 +111,31 @@ impl Line {
     }
 }
 
-/// A line's key, and the options before it.
+/// Parses the options and the key of a line.
 fn entry(line: &str) -> Result<(Options, PublicKey), String> {
     let key = |text: &str| -> Result<PublicKey, String> {
         let key = PublicKey::from_openssh(text).map_err(|e| format!("there is no key: {e}"))?;
         crypto::usable(key.key_data())?;
         Ok(key)
     };
-    // What begins with the name of a kind of key has no options.
+    // A line that begins with a key type has no options.
     let first = line.split([' ', '\t']).next().unwrap_or_default();
     if is_kind(first) {
         return Ok((Options::default(), key(&single_spaces(line))?));
     }
     let (options, rest) =
-        cut(line).ok_or("expected options, a key and a comment: a quote is not closed")?;
+        split_line(line).ok_or("expected options, a key and a comment: a quote is not closed")?;
     Ok((Options::parse(options)?, key(&single_spaces(rest))?))
 }
 
-/// Whether a word is the name of a kind of key.
+/// Whether a word is the name of a key type.
 fn is_kind(word: &str) -> bool {
     ["ssh-", "ecdsa-sha2-", "sk-ssh-", "sk-ecdsa-"]
         .iter()
         .any(|p| word.starts_with(p))
 }
 
-/// Kind, key and comment with one space between them: tabs and several spaces part them as well.
+/// Separates type, key and comment by single spaces; in the file, tabs and runs of spaces separate them, too.
 fn single_spaces(text: &str) -> String {
     let mut parts = text.splitn(2, [' ', '\t']);
     let kind = parts.next().unwrap_or_default();
@@ -144,7 +147,7 @@ fn single_spaces(text: &str) -> String {
 }
 
 impl AuthorizedKeys {
-    /// Reads a file's text.
+    /// Parses the text of a file.
     pub fn parse(text: &str) -> Self {
         let mut all = Self::default();
         for (i, line) in text.lines().enumerate() {
@@ -164,26 +167,26 @@ impl AuthorizedKeys {
         all
     }
 
-    /// The lines that name a key.
-    pub fn of<'a>(&'a self, key: &'a KeyData) -> impl Iterator<Item = &'a Line> {
+    /// Returns the lines that list `key`.
+    pub fn lines_of<'a>(&'a self, key: &'a KeyData) -> impl Iterator<Item = &'a Line> {
         self.lines.iter().filter(move |l| l.key.key_data() == key)
     }
 }
 
-/// What a key is to be granted.
+/// Rights that a new line is to grant to a key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// The role; none revokes the key.
+    /// Role of the key; `None` revokes it.
     pub role: Option<Role>,
-    /// Seconds since 1970 from which it opens nothing.
+    /// Expiry time, in seconds since 1970.
     pub expires: Option<i64>,
-    /// From where it may be used: patterns with commas between them.
+    /// Comma-separated address patterns from which the key is allowed.
     pub from: Option<String>,
-    /// As whom it reads; none if nothing is hidden from it.
-    pub user: Option<Asker>,
+    /// User to which the key is bound; `None` if it may read everything.
+    pub user: Option<Principal>,
 }
 
-/// A line for a key. An error says what of the terms cannot be written.
+/// Formats a line for a key. The error says which of the terms cannot be written.
 pub fn line(key: &PublicKey, terms: &Terms) -> Result<String, String> {
     crypto::usable(key.key_data())?;
     let role = terms.role.map_or("none", Role::name);
@@ -201,15 +204,17 @@ pub fn line(key: &PublicKey, terms: &Terms) -> Result<String, String> {
     let options = Options::parse(&line)?;
     let text = key.to_openssh().map_err(|e| e.to_string())?;
     let line = format!("{line} {text}");
-    // What cannot be read back is not written.
+    // A line that would not parse back to the same terms is refused.
     let same = |(o, k): (Options, PublicKey)| o == options && k.key_data() == key.key_data();
     if line.lines().count() != 1 || !entry(&line).is_ok_and(same) {
-        return Err("the addresses or the comment hold a character that a line cannot".into());
+        return Err(
+            "the addresses or the comment contain a character that is not allowed in a line".into(),
+        );
     }
     Ok(line)
 }
 
-/// A file's text with that line for a key instead of all that it had; other lines stay as they are.
+/// Returns the file's text with `line` in place of all lines of `key`; other lines are unchanged.
 pub fn with(text: &str, key: &KeyData, line: Option<&str>) -> String {
     let mut out = String::new();
     for old in text.lines() {
@@ -226,14 +231,14 @@ pub fn with(text: &str, key: &KeyData, line: Option<&str>) -> String {
     out
 }
 
-/// The key that somebody means: one in a text, by its own words or by its fingerprint.
+/// Finds the key with the given fingerprint or comment.
 pub fn named<'a>(file: &'a AuthorizedKeys, what: &str) -> Option<&'a PublicKey> {
     let by_comment = |l: &&Line| l.key.comment() == what;
     let by_print = |l: &&Line| fingerprint(l.key.key_data()) == what;
     let mut lines = file.lines.iter();
     let found = lines.clone().find(by_print).or_else(|| {
         let first = lines.find(by_comment)?;
-        // A comment that two keys have names neither.
+        // A comment that two keys share identifies neither.
         let same = |l: &Line| l.key.key_data() == first.key.key_data();
         let all = file.lines.iter().filter(by_comment).all(same);
         all.then_some(first)
@@ -260,11 +265,11 @@ mod tests {
         let file = AuthorizedKeys::parse(&text);
         let comments: Vec<&str> = file.lines.iter().map(|l| l.key.comment()).collect();
         assert_eq!(comments, ["bob #1", "bob at work"]);
-        assert_eq!(file.lines[0].opens(HERE, 100), Ok(Role::Read));
-        assert_eq!(file.lines[1].opens(HERE, 86_399), Ok(Role::Write));
+        assert_eq!(file.lines[0].role_at(HERE, 100), Ok(Role::Read));
+        assert_eq!(file.lines[1].role_at(HERE, 86_399), Ok(Role::Write));
         assert!(matches!(
-            file.lines[1].opens(HERE, 86_400),
-            Err(Closed::Expired { .. })
+            file.lines[1].role_at(HERE, 86_400),
+            Err(LineRefusal::Expired { .. })
         ));
         let numbers: Vec<usize> = file.mistakes.iter().map(|m| m.number).collect();
         assert_eq!(numbers, [5, 6, 7, 8]);
@@ -273,7 +278,7 @@ mod tests {
 
     #[test]
     fn kinds_that_nobody_should_use_open_nothing() {
-        // A key of DSA, and one of 1,024 bits of RSA.
+        // A DSA key and a 1,024-bit RSA key.
         let rsa = {
             let n = [vec![0xc1_u8], vec![0x55; 127]].concat();
             let n = ssh_key::Mpint::from_positive_bytes(&n).unwrap();
@@ -304,7 +309,7 @@ mod tests {
             prop_assert!(file.lines.len() + file.mistakes.len() <= text.lines().count());
         }
 
-        /// Against the simplest of models: a list of keys and what each was last granted.
+        /// Compared with a model: a list of keys and the terms last granted to each.
         #[test]
         fn what_is_granted_last_holds(
             changes in proptest::collection::vec((0_usize..3, proptest::option::of(0_usize..3), proptest::option::of(1_i64..2_000_000_000), proptest::option::of((1_i64..9, proptest::collection::vec(0_i64..9, 0..3)))), 0..12),
@@ -316,7 +321,7 @@ mod tests {
             for (who, role, expires, user) in changes {
                 let role = role.and_then(|r| Role::ALL.get(r).copied());
                 let key = keys[who].public();
-                let user = user.filter(|_| matches!(role, None | Some(Role::Read))).map(|(uid, gids)| Asker { uid, gids });
+                let user = user.filter(|_| matches!(role, None | Some(Role::Read))).map(|(uid, gids)| Principal { uid, gids });
                 let terms = Terms { role, expires, from: None, user };
                 text = with(&text, key.key_data(), Some(&line(key, &terms).unwrap()));
                 model[who] = Some(terms);
@@ -324,7 +329,7 @@ mod tests {
             let file = AuthorizedKeys::parse(&text);
             prop_assert!(file.mistakes.is_empty());
             for (key, terms) in keys.iter().zip(&model) {
-                let lines: Vec<&Line> = file.of(key.public().key_data()).collect();
+                let lines: Vec<&Line> = file.lines_of(key.public().key_data()).collect();
                 prop_assert_eq!(lines.len(), usize::from(terms.is_some()));
                 if let Some(terms) = terms {
                     prop_assert_eq!(lines[0].role(), terms.role);

@@ -11,11 +11,11 @@ use ssh_key::private::{EcdsaKeypair, KeypairData};
 use ssh_key::public::{EcdsaPublicKey, KeyData};
 use ssh_key::{Algorithm, HashAlg, Mpint, Signature};
 
-/// The fewest bits of RSA that are taken, as OpenSSH's own default has been since 2018 and *ring* demands.
+/// Minimum RSA key size, in bits: OpenSSH's default since 2018 and the minimum of *ring*.
 const RSA_BITS_MIN: usize = 2_048;
 const RSA_BITS_MAX: usize = 8_192;
 
-/// A number's bytes without leading zeros.
+/// Returns a number's bytes without leading zeros.
 fn positive(number: &Mpint) -> Result<&[u8], String> {
     let bytes = number.as_positive_bytes();
     bytes.ok_or_else(|| "a number of it is negative".to_owned())
@@ -26,7 +26,7 @@ fn bits(bytes: &[u8]) -> usize {
     (bytes.len() * 8).saturating_sub(first.leading_zeros() as usize)
 }
 
-/// Whether keys of that kind can be checked here; why not, if so.
+/// Checks that signatures by keys of this kind can be verified; the error says why not.
 pub(crate) fn usable(key: &KeyData) -> Result<(), String> {
     match key {
         KeyData::Ed25519(_)
@@ -37,17 +37,17 @@ pub(crate) fn usable(key: &KeyData) -> Result<(), String> {
                 return Ok(());
             }
             Err(format!(
-                "a key of RSA has {bits} bits: from {RSA_BITS_MIN} to {RSA_BITS_MAX} are taken; make one by `ssh-keygen -t ed25519`"
+                "the RSA key has {bits} bits, and {RSA_BITS_MIN} to {RSA_BITS_MAX} are accepted: make a key with `ssh-keygen -t ed25519`"
             ))
         }
         other => Err(format!(
-            "keys of kind {} are not taken: make one by `ssh-keygen -t ed25519`",
+            "keys of type {} are not accepted: make one with `ssh-keygen -t ed25519`",
             other.algorithm()
         )),
     }
 }
 
-/// The two numbers of a signature by ECDSA, each with so many bytes.
+/// Converts an ECDSA signature from SSH's two length-prefixed numbers to two numbers of `width` bytes each.
 fn fixed(signature: &[u8], width: usize) -> Option<Vec<u8>> {
     let mut rest = signature;
     let mut out = Vec::with_capacity(2 * width);
@@ -63,7 +63,7 @@ fn fixed(signature: &[u8], width: usize) -> Option<Vec<u8>> {
     rest.is_empty().then_some(out)
 }
 
-/// The other way.
+/// Converts an ECDSA signature from two fixed-width numbers to SSH's length-prefixed form.
 fn from_fixed(signature: &[u8]) -> Option<Vec<u8>> {
     let (r, s) = signature.split_at_checked(signature.len() / 2)?;
     let mut out = Vec::new();
@@ -76,14 +76,14 @@ fn from_fixed(signature: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Whether a key made that signature of those bytes.
+/// Verifies that `key` made `signature` over `bytes`.
 pub(crate) fn verify(key: &KeyData, signature: &Signature, bytes: &[u8]) -> Result<(), String> {
-    const NOT: &str = "the signature is not one by that key of what was to be signed";
+    const NOT: &str = "the signature is not by that key, or not of what was to be signed";
     usable(key)?;
     let raw = signature.as_bytes();
     let other = || {
         Err(format!(
-            "the signature is one of kind {}, the key one of kind {}",
+            "the signature is of type {}, but the key of type {}",
             signature.algorithm(),
             key.algorithm()
         ))
@@ -117,9 +117,9 @@ pub(crate) fn verify(key: &KeyData, signature: &Signature, bytes: &[u8]) -> Resu
     verified.map_err(|_| NOT.to_owned())
 }
 
-/// Signs bytes. `Ok(None)` for keys of kinds that cannot be signed with here.
+/// Signs bytes. Returns `Ok(None)` for kinds of keys that cannot sign here.
 pub(crate) fn sign(key: &KeypairData, bytes: &[u8]) -> Result<Option<Signature>, String> {
-    let failed = |e: &dyn std::fmt::Display| format!("the key cannot be signed with: {e}");
+    let failed = |e: &dyn std::fmt::Display| format!("signing with the key failed: {e}");
     let (algorithm, raw) = match key {
         KeypairData::Ed25519(pair) => {
             let key =
@@ -142,7 +142,8 @@ pub(crate) fn sign(key: &KeypairData, bytes: &[u8]) -> Result<Option<Signature>,
             )
             .map_err(|e| failed(&e))?;
             let raw = key.sign(&random, bytes).map_err(|e| failed(&e))?;
-            let raw = from_fixed(raw.as_ref()).ok_or_else(|| failed(&"no numbers came out"))?;
+            let raw =
+                from_fixed(raw.as_ref()).ok_or_else(|| failed(&"the signature is malformed"))?;
             (pair.algorithm(), raw)
         }
         _ => return Ok(None),

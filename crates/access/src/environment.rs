@@ -1,12 +1,12 @@
-//! Variables of the environment, where whoever started this process may set them.
+//! Environment variables of processes that may run with more rights than the user who started them.
 //!
-//! A program that runs with more rights than whoever started it (set-user-ID, set-group-ID, file capabilities) gets its environment from
-//! them. What variables say of keys, servers and files is not believed there, as by `secure_getenv(3)`.
+//! Programs with elevated rights (set-user-ID, set-group-ID, file capabilities) inherit the environment of the user who started
+//! them. Variables that name keys, servers or files are ignored there, as by `secure_getenv(3)`.
 
 use std::ffi::OsString;
 use std::sync::OnceLock;
 
-/// A variable, if it is set, not empty, and this process has no more rights than whoever started it.
+/// Returns a variable if it is set, not empty, and this process does not run with elevated rights.
 pub fn variable(name: &str) -> Option<OsString> {
     if has_more_rights() {
         return None;
@@ -14,7 +14,7 @@ pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Whether this process has more rights than whoever started it.
+/// Whether this process has more rights than the user who started it.
 pub fn has_more_rights() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     *KNOWN.get_or_init(|| {
@@ -23,7 +23,7 @@ pub fn has_more_rights() -> bool {
     })
 }
 
-/// What the kernel says (`AT_SECURE`): file capabilities count, too.
+/// Whether the kernel reports elevated rights (`AT_SECURE`); file capabilities count, too.
 #[cfg(target_os = "linux")]
 #[allow(clippy::host_endian_bytes, reason = "the kernel writes its own words")]
 fn is_secure() -> bool {

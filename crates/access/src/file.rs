@@ -1,7 +1,7 @@
-//! Files that decide who may do what: read only where nobody else could have written them.
+//! Files that grant rights: read only if no other user can have written them.
 //!
-//! A server opens the folder of such files once ([`Folder::open`]). Whoever may write in a parent of the folder can put another folder
-//! in its place; files are read and written by the descriptor, so that the other folder is not looked at.
+//! A server opens the folder of such files once ([`Folder::open`]). A user with write access to a parent of the folder can replace it
+//! with another folder; files are therefore read and written relative to the open descriptor.
 
 use esker_model::{Error, Result};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Bytes that such a file may have.
+/// Maximum size of a file, in bytes.
 pub(crate) const BYTES_MAX: u64 = 4 << 20;
 
-/// Opens without reading.
+/// Flag that opens a path without reading it.
 #[cfg(target_os = "linux")]
 const LOOK_ONLY: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
 const LOOK_ONLY: OFlags = OFlags::RDONLY;
 
-/// What tells one state of a file from another.
+/// Metadata that tells two states of a file apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     device: u64,
@@ -31,14 +31,14 @@ pub(crate) struct Stamp {
     changed: (i64, i64),
 }
 
-/// What was found at a name.
+/// Result of looking up a name in a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// There is no such file.
+pub(crate) enum FileStatus {
+    /// No such file.
     Absent,
-    /// A file in that state, in a folder of that mode.
+    /// The state of the file and the mode of its folder.
     Present(Stamp, u32),
-    /// The system did not say.
+    /// The lookup failed.
     Unknown(std::io::ErrorKind),
 }
 
@@ -54,7 +54,7 @@ impl Stamp {
     }
 }
 
-/// Whether others can put another file in the place of one in that folder. Where the sticky bit is set (`/tmp`), they cannot.
+/// Whether other users can replace files of the folder. The sticky bit (`/tmp`) prevents that.
 fn is_open(folder: &Metadata) -> bool {
     folder.mode() & 0o022 != 0 && folder.mode() & 0o1000 == 0
 }
@@ -64,41 +64,41 @@ fn folder_of(path: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-/// A folder that was opened once: what happens to its path does not matter from then on.
+/// An open folder; later changes of its path have no effect.
 #[derive(Debug)]
 pub struct Folder {
     file: File,
     path: PathBuf,
-    /// Whose it was then.
+    /// Owner at the time of opening.
     owner: u32,
 }
 
-/// Where files of rights lie: a path that is opened now, or a folder that was opened before.
-pub trait Within {
-    /// The open folder.
-    fn opened(&self) -> Result<Arc<Folder>>;
+/// Location of rights files: a path that is opened per call, or a folder that is already open.
+pub trait RightsFolder {
+    /// Returns the open folder.
+    fn open_folder(&self) -> Result<Arc<Folder>>;
 }
 
-impl Within for Path {
-    fn opened(&self) -> Result<Arc<Folder>> {
+impl RightsFolder for Path {
+    fn open_folder(&self) -> Result<Arc<Folder>> {
         Folder::open(self).map(Arc::new)
     }
 }
 
-impl Within for PathBuf {
-    fn opened(&self) -> Result<Arc<Folder>> {
-        self.as_path().opened()
+impl RightsFolder for PathBuf {
+    fn open_folder(&self) -> Result<Arc<Folder>> {
+        self.as_path().open_folder()
     }
 }
 
-impl Within for Arc<Folder> {
-    fn opened(&self) -> Result<Arc<Folder>> {
+impl RightsFolder for Arc<Folder> {
+    fn open_folder(&self) -> Result<Arc<Folder>> {
         Ok(Self::clone(self))
     }
 }
 
 impl Folder {
-    /// Opens a folder.
+    /// Opens the folder at `path`.
     pub fn open(path: &Path) -> Result<Self> {
         Self::at(path).map_err(|e| Error::io(format!("opening `{}`", path.display()), e))
     }
@@ -114,9 +114,9 @@ impl Folder {
         })
     }
 
-    /// Opens the folder of a file: `None` if there is none. Of the two users who may own what is in it, this process's own and
-    /// root, there is a third if `owner` says so.
-    pub(crate) fn around(path: &Path, owner: Option<u32>) -> std::io::Result<Option<Self>> {
+    /// Opens the folder of a file; `None` if the folder does not exist. Files in it may belong to this process's user, to root and, if
+    /// given, to `owner`.
+    pub(crate) fn containing(path: &Path, owner: Option<u32>) -> std::io::Result<Option<Self>> {
         match Self::at(folder_of(path)) {
             Ok(mut folder) => {
                 folder.owner = owner.unwrap_or(0);
@@ -127,17 +127,17 @@ impl Folder {
         }
     }
 
-    /// Its path when it was opened.
+    /// Returns the path at the time of opening.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whose it was when it was opened.
+    /// Returns the owner at the time of opening.
     pub fn owner(&self) -> u32 {
         self.owner
     }
 
-    /// Whether its path leads to another folder by now, or to none.
+    /// Whether the path now leads to another folder, or to none.
     pub fn is_replaced(&self) -> bool {
         let place = |m: Metadata| (m.dev(), m.ino());
         let own = self.file.metadata().map(place).ok();
@@ -148,19 +148,19 @@ impl Folder {
         }
     }
 
-    fn shown(&self, name: &str) -> PathBuf {
+    fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Whether that user may decide: who runs this process, root, and who owned the folder (the owner of a database may let
-    /// another user's process serve it).
+    /// Whether files of `user` are trusted: this process's user, root, and the owner of the folder when it was opened (the owner of a
+    /// database may let another user's process serve it).
     fn trusts(&self, user: u32) -> bool {
         let own = rustix::process::geteuid().as_raw();
         user == own || user == 0 || (user == self.owner && crate::peer::is_mapped(user))
     }
 
-    /// What lies at a name.
-    pub(crate) fn find(&self, name: &str) -> Found {
+    /// Looks up a name without reading the file.
+    pub(crate) fn find(&self, name: &str) -> FileStatus {
         let flags = LOOK_ONLY | OFlags::CLOEXEC;
         let look = || {
             let file = File::from(openat(&self.file, name, flags, Mode::empty())?);
@@ -168,19 +168,19 @@ impl Folder {
             Ok((stamp, self.file.metadata()?.mode()))
         };
         match look() {
-            Ok((stamp, mode)) => Found::Present(stamp, mode),
+            Ok((stamp, mode)) => FileStatus::Present(stamp, mode),
             Err(e) => match std::io::Error::kind(&e) {
-                std::io::ErrorKind::NotFound => Found::Absent,
-                kind => Found::Unknown(kind),
+                std::io::ErrorKind::NotFound => FileStatus::Absent,
+                kind => FileStatus::Unknown(kind),
             },
         }
     }
 
-    /// Opens a file: `None` if there is none. It must be one, and of a user who may decide.
+    /// Opens a file; `None` if it does not exist. It must be a regular file of a trusted user.
     fn open_file(&self, name: &str) -> Result<Option<(File, Metadata, Metadata)>> {
-        let path = self.shown(name);
+        let path = self.path_of(name);
         let failed = |e| Error::io(format!("reading `{}`", path.display()), e);
-        // A FIFO is not waited for.
+        // `NONBLOCK`: opening a FIFO does not wait.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = match openat(&self.file, name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -190,7 +190,7 @@ impl Folder {
         let metadata = file.metadata().map_err(failed)?;
         let around = self.file.metadata().map_err(failed)?;
         if !metadata.is_file() {
-            return Err(Error::Target(format!("`{}` is no file", path.display())));
+            return Err(Error::Target(format!("`{}` is not a file", path.display())));
         }
         if metadata.len() > BYTES_MAX {
             return Err(Error::Limit {
@@ -210,7 +210,7 @@ impl Folder {
         Ok(Some((file, metadata, around)))
     }
 
-    /// Reads a file that nobody but its owner or root can have written. `None` if there is none.
+    /// Reads a file that only its owner or root can have written; `None` if it does not exist.
     pub(crate) fn read(&self, name: &str) -> Result<Option<(Stamp, String)>> {
         let Some((mut file, metadata, around)) = self.open_file(name)? else {
             return Ok(None);
@@ -223,7 +223,7 @@ impl Folder {
                 path.display()
             )))
         };
-        let path = self.shown(name);
+        let path = self.path_of(name);
         if metadata.mode() & 0o022 != 0 {
             return loose("the file", &path, metadata.mode());
         }
@@ -233,7 +233,7 @@ impl Folder {
         Ok(Some((Stamp::from(&metadata), text(&path, &mut file)?)))
     }
 
-    /// Puts a file there whole: whoever reads sees the old one or the new one.
+    /// Replaces a file atomically: readers see the old or the new one.
     pub(crate) fn replace(&self, name: &str, mode: u32, bytes: &[u8]) -> Result<()> {
         let beside = format!("{name}.new.{}", std::process::id());
         let flags =
@@ -247,11 +247,11 @@ impl Folder {
         };
         write().map_err(|e| {
             let _ = unlinkat(&self.file, &beside, AtFlags::empty());
-            Error::io(format!("writing `{}`", self.shown(name).display()), e)
+            Error::io(format!("writing `{}`", self.path_of(name).display()), e)
         })
     }
 
-    /// Held while files are changed: one process after the other.
+    /// Locks the folder, so that one process at a time changes its files.
     pub(crate) fn lock(&self) -> Result<File> {
         let failed = |e| Error::io(format!("locking `{}`", self.path.display()), e);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -266,18 +266,18 @@ fn text(path: &Path, file: &mut File) -> Result<String> {
     let mut bytes = Vec::new();
     let read = file.take(BYTES_MAX).read_to_end(&mut bytes);
     read.map_err(|e| Error::io(format!("reading `{}`", path.display()), e))?;
-    // What is no text gives no rights; lines that are text do.
+    // Invalid UTF-8 is replaced: such lines grant no rights, the others do.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The folder of a file as it is now, and the file's name.
+/// Opens the folder of a file and returns it with the file's name.
 fn split(path: &Path) -> Result<Option<(Folder, String)>> {
     let failed = |e| Error::io(format!("reading `{}`", path.display()), e);
     let name = path.file_name().unwrap_or_default();
     let name = name.to_str().ok_or_else(|| {
         failed(std::io::Error::new(
             std::io::ErrorKind::InvalidFilename,
-            "the name is no text",
+            "the name is not text",
         ))
     })?;
     match Folder::at(folder_of(path)) {
@@ -287,7 +287,7 @@ fn split(path: &Path) -> Result<Option<(Folder, String)>> {
     }
 }
 
-/// Reads a file that nobody but its owner or root can have written. `None` if there is none.
+/// Reads a file that only its owner or root can have written; `None` if it does not exist.
 pub(crate) fn read(path: &Path) -> Result<Option<(Stamp, String)>> {
     match split(path)? {
         Some((folder, name)) => folder.read(&name),
@@ -295,7 +295,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<(Stamp, String)>> {
     }
 }
 
-/// Puts a file there whole: whoever reads sees the old one or the new one.
+/// Replaces a file atomically: readers see the old or the new one.
 pub(crate) fn replace(path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
     match split(path)? {
         Some((folder, name)) => folder.replace(&name, mode, bytes),
@@ -306,7 +306,7 @@ pub(crate) fn replace(path: &Path, mode: u32, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Reads a file that nobody but its owner can read. `None` if there is none.
+/// Reads a file that only its owner can read; `None` if it does not exist.
 pub(crate) fn read_secret(path: &Path) -> Result<Option<Zeroizing<String>>> {
     let Some((folder, name)) = split(path)? else {
         return Ok(None);
@@ -325,7 +325,7 @@ pub(crate) fn read_secret(path: &Path) -> Result<Option<Zeroizing<String>>> {
     Ok(Some(Zeroizing::new(text(path, &mut file)?)))
 }
 
-/// Makes a file that must not be there.
+/// Creates a file; fails if it exists.
 pub(crate) fn create(path: &Path, mode: u32, bytes: &[u8]) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
@@ -333,7 +333,7 @@ pub(crate) fn create(path: &Path, mode: u32, bytes: &[u8]) -> std::io::Result<()
     file.sync_all()
 }
 
-/// Makes a folder that only its owner may go into, if it is not there.
+/// Creates a folder with mode 0700 unless it exists.
 pub(crate) fn own_folder(path: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = std::fs::DirBuilder::new()
@@ -370,7 +370,7 @@ mod tests {
         mode(dir.path(), 0o777);
         let refused = read(&path).unwrap_err().to_string();
         assert!(refused.contains("the folder"), "{refused}");
-        // A key is nobody else's to read; who may write beside it does not matter.
+        // A private key only has to be unreadable for others; write access to its folder does not matter.
         assert!(read_secret(&path).is_err());
         mode(&path, 0o600);
         assert_eq!(&*read_secret(&path).unwrap().unwrap(), "one");
@@ -382,7 +382,7 @@ mod tests {
     fn a_file_is_replaced_whole_and_seen_as_another() {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::open(dir.path()).unwrap();
-        assert_eq!(folder.find("keys"), Found::Absent);
+        assert_eq!(folder.find("keys"), FileStatus::Absent);
         folder.replace("keys", 0o600, b"one").unwrap();
         let before = folder.find("keys");
         folder.replace("keys", 0o600, b"two").unwrap();
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
-    /// Whoever may write in the parent puts a folder of their own in the place of one that is open.
+    /// A user with write access to the parent replaces an open folder by one of their own.
     #[test]
     fn a_folder_in_the_place_of_another_is_not_looked_at() {
         let dir = tempfile::tempdir().unwrap();
@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(folder.read("keys").unwrap().unwrap().1, "new");
     }
 
-    /// Nobody waits for a pipe that somebody put there.
+    /// Opening a FIFO does not block.
     #[test]
     fn a_fifo_is_no_file() {
         let dir = tempfile::tempdir().unwrap();
@@ -419,6 +419,6 @@ mod tests {
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();
         let refused = read(&path).unwrap_err().to_string();
-        assert!(refused.contains("is no file"), "{refused}");
+        assert!(refused.contains("is not a file"), "{refused}");
     }
 }

@@ -1,29 +1,29 @@
-//! Rights given and taken, in the files of a folder.
+//! Granting, revoking and listing rights in the files of a folder.
 
 use crate::authorized::{self, AuthorizedKeys, Terms, line, named, with};
-use crate::file::{Folder, Within};
+use crate::file::{Folder, RightsFolder};
 use crate::options::time_text;
 use crate::{file, fingerprint, home, token};
 use esker_model::{Error, Result};
 use ssh_key::PublicKey;
 use std::path::{Path, PathBuf};
 
-/// Somebody's rights, for a list.
+/// Rights of one key or token, for a list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Listed {
-    /// The key's, as `ssh-keygen -l` prints it; or a token's name.
+pub struct RightsEntry {
+    /// Key fingerprint as `ssh-keygen -l` prints it, or a token's name.
     pub fingerprint: String,
-    /// How it is called.
+    /// Comment of the key or token.
     pub comment: String,
-    /// Empty if it was revoked.
+    /// Role; empty if revoked.
     pub role: String,
-    /// When its time ends; empty for never.
+    /// Expiry time; empty for never.
     pub expires: String,
-    /// From where it may be used; empty for everywhere.
+    /// Address patterns from which it is allowed; empty for everywhere.
     pub from: String,
-    /// As whom it reads; empty if nothing is hidden from it.
+    /// User to which it is bound; empty if it may read everything.
     pub user: String,
-    /// Which file says so.
+    /// File that grants the rights.
     pub file: String,
 }
 
@@ -36,25 +36,25 @@ fn text_in(folder: &Folder) -> Result<String> {
     Ok(read.map(|(_, text)| text).unwrap_or_default())
 }
 
-/// The line of a key in the folder's file becomes one with those terms.
-pub fn grant(folder: &(impl Within + ?Sized), key: &PublicKey, terms: &Terms) -> Result<()> {
+/// Writes a line with these terms for `key` into the folder's file, in place of its earlier lines.
+pub fn grant(folder: &(impl RightsFolder + ?Sized), key: &PublicKey, terms: &Terms) -> Result<()> {
     let line = line(key, terms).map_err(Error::Target)?;
-    let folder = folder.opened()?;
+    let folder = folder.open_folder()?;
     let _lock = folder.lock()?;
     let text = with(&text_in(&folder)?, key.key_data(), Some(&line));
     folder.replace(authorized::NAME, 0o600, text.as_bytes())?;
-    // What the server would not read is said now.
+    // Reading the file back reports now what the server would refuse to read.
     folder.read(authorized::NAME).map(|_| ())
 }
 
-/// The same in `~/.esker`, which opens all of this user's databases.
+/// Grants a key rights to all of this user's databases, in `~/.esker`.
 pub fn grant_all(key: &PublicKey, terms: &Terms) -> Result<()> {
     let folder = own_folder()?;
     file::own_folder(&folder)?;
     grant(&folder, key, terms)
 }
 
-/// `~/.esker`.
+/// Returns the path of `~/.esker`.
 pub fn own_folder() -> Result<PathBuf> {
     home().ok_or_else(|| {
         Error::Target("there is no ~/.esker: HOME is not set in the environment".into())
@@ -65,19 +65,19 @@ fn own_file() -> Option<PathBuf> {
     home().map(|h| h.join(authorized::NAME))
 }
 
-/// Takes a key's rights, or a token's. It is named by what it is (`ssh-ed25519 AAAA…`), its fingerprint or its comment. A
-/// line that says so stays, so that whoever shows the key is told that it was revoked, and so that it opens nothing even
-/// where `~/.esker` gives it rights. What was revoked comes back in words.
-pub fn revoke(folder: &(impl Within + ?Sized), what: &str) -> Result<String> {
+/// Revokes a key or a token, given as a public key (`ssh-ed25519 AAAA…`), a fingerprint or a comment. The key keeps a line with
+/// role `none`, so that its client learns that it was revoked, and so that it grants nothing even if `~/.esker` lists it.
+/// Returns a description of the revoked credential.
+pub fn revoke(folder: &(impl RightsFolder + ?Sized), what: &str) -> Result<String> {
     let what = what.trim();
-    let folder = folder.opened()?;
+    let folder = folder.open_folder()?;
     if what.starts_with(token::PREFIX) || what.starts_with("token:") {
         let _lock = folder.lock()?;
         if token::forget(&folder, what)? {
             return Ok(format!("token {}", what.get(..18).unwrap_or(what)));
         }
         return Err(Error::Target(format!(
-            "there is no token `{}` here: `esker grant … --list` shows those that there are",
+            "there is no token `{}` here: `esker grant … --list` shows the existing ones",
             what.get(..18).unwrap_or(what)
         )));
     }
@@ -103,9 +103,9 @@ pub fn revoke(folder: &(impl Within + ?Sized), what: &str) -> Result<String> {
         .to_owned())
 }
 
-/// Everybody's rights, and what is wrong in the files.
-pub fn list(folder: &(impl Within + ?Sized)) -> Result<(Vec<Listed>, Vec<String>)> {
-    let folder = folder.opened()?;
+/// Lists all rights, and the mistakes in the files.
+pub fn list(folder: &(impl RightsFolder + ?Sized)) -> Result<(Vec<RightsEntry>, Vec<String>)> {
+    let folder = folder.open_folder()?;
     let (mut all, mut mistakes) = (Vec::new(), Vec::new());
     let mut files = vec![(folder.path().join(authorized::NAME), text_in(&folder))];
     if let Some(own) = own_file() {
@@ -121,7 +121,7 @@ pub fn list(folder: &(impl Within + ?Sized)) -> Result<(Vec<Listed>, Vec<String>
             }
         };
         let file = AuthorizedKeys::parse(&text);
-        all.extend(file.lines.iter().map(|l| Listed {
+        all.extend(file.lines.iter().map(|l| RightsEntry {
             fingerprint: fingerprint(l.key.key_data()),
             comment: l.key.comment().to_owned(),
             role: l.role().map_or_else(String::new, |r| r.name().to_owned()),
@@ -134,7 +134,7 @@ pub fn list(folder: &(impl Within + ?Sized)) -> Result<(Vec<Listed>, Vec<String>
         mistakes.extend(file.mistakes.iter().map(at));
     }
     match token::of_folder(&folder) {
-        Ok(tokens) => all.extend(tokens.iter().map(|t| Listed {
+        Ok(tokens) => all.extend(tokens.iter().map(|t| RightsEntry {
             fingerprint: t.name(),
             comment: t.comment.clone(),
             role: t.role.name().to_owned(),
@@ -148,16 +148,16 @@ pub fn list(folder: &(impl Within + ?Sized)) -> Result<(Vec<Listed>, Vec<String>
     Ok((all, mistakes))
 }
 
-/// Makes a token that opens a database for so many seconds, bound to a user if one is given.
+/// Creates a token that is valid for `seconds`, bound to a user if `opens` names one.
 pub fn make_token(
-    folder: &(impl Within + ?Sized),
-    opens: &token::Opens,
+    folder: &(impl RightsFolder + ?Sized),
+    opens: &token::TokenRights,
     seconds: u64,
     comment: &str,
 ) -> Result<String> {
     let now = crate::rights::now();
     let end = now.saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX));
-    let folder = folder.opened()?;
+    let folder = folder.open_folder()?;
     let _lock = folder.lock()?;
     token::make(&folder, opens, end, now, comment)
 }

@@ -1,4 +1,4 @@
-//! The key that proves a server: one of Ed25519, in OpenSSH's form, made when it is first needed.
+//! Host key of a server: an Ed25519 key in OpenSSH's format, created when first needed.
 
 use crate::{crypto, file, fingerprint, proof};
 use esker_model::{Error, Result};
@@ -12,20 +12,20 @@ use std::path::Path;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// The file of a database's host key, in its folder.
+/// File name of a database's host key, in its folder.
 pub const NAME: &str = "host_key";
-/// What stands before the 32 bytes of a key of Ed25519 in PKCS #8 (RFC 8410, section 7).
+/// PKCS #8 prefix of the 32 bytes of an Ed25519 private key (RFC 8410, section 7).
 const PKCS8: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
 
-/// A server's key.
+/// The host key of a server.
 #[derive(Clone)]
 pub struct HostKey {
     private: Arc<PrivateKey>,
 }
 
-/// Without the secret half.
+/// Omits the private half.
 impl std::fmt::Debug for HostKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "HostKey({})", self.fingerprint())
@@ -33,9 +33,9 @@ impl std::fmt::Debug for HostKey {
 }
 
 impl HostKey {
-    /// The key of that seed. Whoever knows the seed has the key.
+    /// Derives the key of a seed. The seed must stay secret: it determines the private key.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
-        // 32 bytes are always a seed.
+        // Any 32 bytes are a valid seed.
         let public = Ed25519KeyPair::from_seed_unchecked(seed)
             .ok()
             .and_then(|pair| <[u8; 32]>::try_from(pair.public_key().as_ref()).ok())
@@ -51,20 +51,20 @@ impl HostKey {
         }
     }
 
-    /// A new key.
+    /// Generates a new random key.
     pub fn generate() -> Result<Self> {
         let mut seed = Zeroizing::new([0; 32]);
         SystemRandom::new().fill(&mut *seed).map_err(|_| {
             Error::io(
                 "making a host key",
-                std::io::Error::other("the system gave no random numbers"),
+                std::io::Error::other("the system's random number generator failed"),
             )
         })?;
         Ok(Self::from_seed(&seed))
     }
 
-    /// The key in a file; a new one is put there if there is none. Of several processes that do so at once, one makes it.
-    pub fn at(path: &Path) -> Result<Self> {
+    /// Reads the key file at `path`, or creates it with a new key. Of concurrent processes, exactly one creates it.
+    pub fn open_or_create(path: &Path) -> Result<Self> {
         if let Some(key) = Self::read(path)? {
             return Ok(key);
         }
@@ -75,7 +75,7 @@ impl HostKey {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".new.{}", std::process::id()));
         let beside = path.with_file_name(name);
-        // One that died in the middle may have left its own.
+        // A crashed process with this id may have left its temporary file.
         let _ = std::fs::remove_file(&beside);
         file::create(&beside, 0o600, text.as_bytes()).map_err(failed)?;
         let linked = std::fs::hard_link(&beside, path);
@@ -97,7 +97,7 @@ impl HostKey {
         Ok(key)
     }
 
-    /// The key in a file, if there is one.
+    /// Reads the key file at `path`; `None` if it does not exist.
     pub fn read(path: &Path) -> Result<Option<Self>> {
         let bad = |why: &str| {
             Error::Target(format!(
@@ -109,15 +109,15 @@ impl HostKey {
             return Ok(None);
         };
         let private = PrivateKey::from_openssh(text.as_bytes())
-            .map_err(|e| bad(&format!("it is no private key in OpenSSH's form ({e})")))?;
+            .map_err(|e| bad(&format!("it is not a private key in OpenSSH's form ({e})")))?;
         if private.is_encrypted() {
             return Err(bad(
-                "a passphrase protects it, and nobody is there to say it",
+                "it is protected by a passphrase, which a server cannot ask for",
             ));
         }
         if !matches!(private.key_data(), KeypairData::Ed25519(_)) {
             return Err(bad(&format!(
-                "it is of kind {}, and must be of Ed25519: make one by `ssh-keygen -t ed25519`",
+                "it is of type {}; expected Ed25519: make one with `ssh-keygen -t ed25519`",
                 private.algorithm()
             )));
         }
@@ -126,12 +126,12 @@ impl HostKey {
         }))
     }
 
-    /// The public half.
+    /// Returns the public half of the key.
     pub fn public(&self) -> &PublicKey {
         self.private.public_key()
     }
 
-    /// Its fingerprint, as `ssh-keygen -l` prints it.
+    /// Returns the fingerprint as `ssh-keygen -l` prints it.
     pub fn fingerprint(&self) -> String {
         fingerprint(self.public().key_data())
     }
@@ -144,14 +144,16 @@ impl HostKey {
         PrivatePkcs8KeyDer::from(der)
     }
 
-    /// A certificate of this key, signed by itself, and its key for TLS. Clients look at nothing in it but the key; those that
-    /// are no Esker clients may be told to trust it, for those names and addresses of the server.
+    /// Returns a self-signed certificate of this key, and the key for TLS. Esker clients check only the key of the certificate; other
+    /// clients may be configured to trust it for the given names and addresses of the server.
     pub fn certificate(
         &self,
         names: &[String],
     ) -> Result<(CertificateDer<'static>, PrivatePkcs8KeyDer<'static>)> {
         let bad = |e: rcgen::Error| {
-            Error::Target(format!("the host key makes no certificate for TLS: {e}"))
+            Error::Target(format!(
+                "no TLS certificate can be made from the host key: {e}"
+            ))
         };
         let key = self.pkcs8();
         let pair = rcgen::KeyPair::from_pkcs8_der_and_sign_algo(&key, &rcgen::PKCS_ED25519)
@@ -166,7 +168,7 @@ impl HostKey {
         Ok((certificate.der().clone(), key))
     }
 
-    /// Proves to another server of the same cluster, which has the same key, that this is one.
+    /// Signs a proof for another server of the cluster, which has the same key.
     pub fn prove(&self, exporter: &[u8; proof::EXPORTER_BYTES]) -> Result<SshSig> {
         proof::sign_with(self.public(), exporter, |bytes| {
             crypto::sign(self.private.key_data(), bytes)
@@ -190,12 +192,15 @@ mod tests {
             threads
                 .into_iter()
                 .for_each(|t| assert!(t.join().unwrap().is_none()));
-            vec![HostKey::at(&path).unwrap().fingerprint()]
+            vec![HostKey::open_or_create(&path).unwrap().fingerprint()]
         });
-        assert_eq!(HostKey::at(&path).unwrap().fingerprint(), made[0]);
+        assert_eq!(
+            HostKey::open_or_create(&path).unwrap().fingerprint(),
+            made[0]
+        );
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-        let refused = HostKey::at(&path).unwrap_err().to_string();
+        let refused = HostKey::open_or_create(&path).unwrap_err().to_string();
         assert!(refused.contains("others can read it"), "{refused}");
     }
 
@@ -204,7 +209,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(NAME);
         file::replace(&path, 0o600, b"nonsense").unwrap();
-        let refused = HostKey::at(&path).unwrap_err().to_string();
+        let refused = HostKey::open_or_create(&path).unwrap_err().to_string();
         assert!(refused.contains("no private key"), "{refused}");
     }
 }

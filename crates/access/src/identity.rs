@@ -1,4 +1,4 @@
-//! The keys by which a client can prove who it is: those of the user's agent, then those in `~/.ssh`.
+//! Keys by which a client can prove its identity: those of the user's agent, then those in `~/.ssh`.
 
 use crate::agent::Agent;
 use crate::proof::{self, EXPORTER_BYTES};
@@ -10,66 +10,66 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The files of keys that are looked for in `~/.ssh`.
+/// Key files that are looked for in `~/.ssh`.
 const FILES: [&str; 3] = ["id_ed25519", "id_ecdsa", "id_rsa"];
-/// Keys that a client shows to a server.
+/// Maximum number of keys that a client offers to a server.
 pub const KEYS_MAX: usize = 16;
 
-/// A key that can be signed with.
+/// A key that can sign proofs.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// Its public half, with a comment.
+    /// Public half with its comment.
     pub public: PublicKey,
-    from: Source,
+    from: Signer,
 }
 
 #[derive(Debug, Clone)]
-enum Source {
-    /// An agent has it.
+enum Signer {
+    /// Key in an agent.
     Agent(PathBuf),
-    /// It was read.
+    /// Private key read from a file.
     Read(Box<PrivateKey>),
-    /// It lies there, and OpenSSH's own program signs with it.
+    /// Key file with which `ssh-keygen` signs.
     Tool(PathBuf),
-    /// It is a server's, of a cluster.
+    /// Host key of a cluster's server.
     Host(HostKey),
 }
 
-/// What a client has to show.
+/// Keys that a client can offer.
 #[derive(Debug, Clone, Default)]
 pub struct Identities {
     /// Keys, in the order in which they are tried.
     pub keys: Vec<Identity>,
-    /// Why others cannot be used.
+    /// Reasons why other keys cannot be used.
     pub notes: Vec<String>,
 }
 
 impl Identity {
-    /// A server's own key, by which those of a cluster know each other.
+    /// Returns the identity of a server's host key, by which servers of a cluster recognize each other.
     pub fn of_host(key: HostKey) -> Self {
         Self {
             public: key.public().clone(),
-            from: Source::Host(key),
+            from: Signer::Host(key),
         }
     }
 
-    /// Signs for a connection.
+    /// Signs a proof for a connection.
     pub fn prove(&self, exporter: &[u8; EXPORTER_BYTES]) -> Result<SshSig> {
         match &self.from {
-            Source::Host(key) => key.prove(exporter),
-            Source::Read(key) => {
+            Signer::Host(key) => key.prove(exporter),
+            Signer::Read(key) => {
                 proof::sign_with(&self.public, exporter, |b| crypto::sign(key.key_data(), b))
             }
-            Source::Agent(path) => proof::sign_with(&self.public, exporter, |bytes| {
+            Signer::Agent(path) => proof::sign_with(&self.public, exporter, |bytes| {
                 let mut agent = Agent::connect(path)?;
                 agent.sign(self.public.key_data(), bytes).map(Some)
             }),
-            Source::Tool(path) => by_tool(path, exporter),
+            Signer::Tool(path) => by_tool(path, exporter),
         }
     }
 }
 
-/// Signs by `ssh-keygen -Y sign`, which knows all kinds of keys.
+/// Signs by `ssh-keygen -Y sign`, which supports all kinds of keys.
 fn by_tool(path: &Path, exporter: &[u8; EXPORTER_BYTES]) -> Result<SshSig> {
     let failed = |why: &str| {
         Error::Target(format!(
@@ -81,7 +81,7 @@ fn by_tool(path: &Path, exporter: &[u8; EXPORTER_BYTES]) -> Result<SshSig> {
     let child = Command::new("ssh-keygen")
         .args(["-Y", "sign", "-q", "-n", proof::NAMESPACE, "-f"])
         .arg(path)
-        // It asks nobody for a passphrase.
+        // Prevents `ssh-keygen` from asking for a passphrase.
         .env("SSH_ASKPASS", "false")
         .env("SSH_ASKPASS_REQUIRE", "force")
         .stdin(Stdio::piped())
@@ -90,7 +90,7 @@ fn by_tool(path: &Path, exporter: &[u8; EXPORTER_BYTES]) -> Result<SshSig> {
         .spawn();
     let mut child = child.map_err(|e| failed(&e.to_string()))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // What it does not read it says itself.
+        // If `ssh-keygen` stops reading, its exit status and stderr say why.
         let _ = stdin.write_all(&proof::unsigned(exporter));
     }
     let done = child
@@ -102,22 +102,22 @@ fn by_tool(path: &Path, exporter: &[u8; EXPORTER_BYTES]) -> Result<SshSig> {
     SshSig::from_pem(&done.stdout).map_err(|e| failed(&e.to_string()))
 }
 
-/// The public half that lies beside a private key.
-fn beside(path: &Path) -> Option<PublicKey> {
+/// Reads the public key file that belongs to a private key file.
+fn public_key_file(path: &Path) -> Option<PublicKey> {
     let mut name = path.file_name()?.to_owned();
     name.push(".pub");
     let text = std::fs::read_to_string(path.with_file_name(name)).ok()?;
     PublicKey::from_openssh(text.trim()).ok()
 }
 
-/// What a file of a key is good for.
-enum InFile {
+/// Content of a key file.
+enum KeyFile {
     Usable(Box<Identity>),
-    /// Only somebody else has what belongs to it: an agent may.
+    /// Unusable from the file alone; an agent may have the private key.
     Sealed(PublicKey, String),
 }
 
-fn read(path: &Path) -> Result<InFile, String> {
+fn read(path: &Path) -> Result<KeyFile, String> {
     let bytes = std::fs::read(path).map_err(|e| format!("`{}`: {e}", path.display()))?;
     let bytes = zeroize::Zeroizing::new(bytes);
     let usable = |key: &PublicKey| {
@@ -129,21 +129,22 @@ fn read(path: &Path) -> Result<InFile, String> {
     {
         usable(&public)?;
         let why = format!(
-            "`{}` is a public key, and no agent has its other half",
+            "`{}` is a public key, and no agent has its private key",
             path.display()
         );
-        return Ok(InFile::Sealed(public, why));
+        return Ok(KeyFile::Sealed(public, why));
     }
     let tool = |public: PublicKey| {
         usable(&public)?;
-        let from = Source::Tool(path.to_path_buf());
-        Ok(InFile::Usable(Box::new(Identity { public, from })))
+        let from = Signer::Tool(path.to_path_buf());
+        Ok(KeyFile::Usable(Box::new(Identity { public, from })))
     };
     match PrivateKey::from_openssh(&*bytes) {
         Ok(key) if key.is_encrypted() => {
             let mut public = key.public_key().clone();
             usable(&public)?;
-            if let Some(named) = beside(path).filter(|k| k.key_data() == public.key_data()) {
+            if let Some(named) = public_key_file(path).filter(|k| k.key_data() == public.key_data())
+            {
                 public = named;
             }
             let why = format!(
@@ -151,25 +152,25 @@ fn read(path: &Path) -> Result<InFile, String> {
                 path.display(),
                 path.display()
             );
-            Ok(InFile::Sealed(public, why))
+            Ok(KeyFile::Sealed(public, why))
         }
         Ok(key) if key.algorithm().is_rsa() => tool(key.public_key().clone()),
         Ok(key) => {
             let public = key.public_key().clone();
             usable(&public)?;
-            let from = Source::Read(Box::new(key));
-            Ok(InFile::Usable(Box::new(Identity { public, from })))
+            let from = Signer::Read(Box::new(key));
+            Ok(KeyFile::Usable(Box::new(Identity { public, from })))
         }
-        // Older forms, which OpenSSH's program reads.
-        Err(e) => match beside(path) {
+        // Older formats, which `ssh-keygen` reads.
+        Err(e) => match public_key_file(path) {
             Some(public) if bytes.starts_with(b"-----BEGIN ") => tool(public),
-            _ => Err(format!("`{}` is no key of SSH: {e}", path.display())),
+            _ => Err(format!("`{}` is not an SSH key: {e}", path.display())),
         },
     }
 }
 
 impl Identities {
-    /// A server's own key.
+    /// Returns the host key of a server as the only identity.
     pub fn of_host(key: HostKey) -> Self {
         Self {
             keys: vec![Identity::of_host(key)],
@@ -177,7 +178,7 @@ impl Identities {
         }
     }
 
-    /// Those of this user: of the agent that `SSH_AUTH_SOCK` names, then those in `~/.ssh`; or only the one that is given.
+    /// Collects this user's keys: those of the agent at `SSH_AUTH_SOCK`, then those in `~/.ssh`; or only the key file `given`.
     pub fn of_user(given: Option<&Path>) -> Result<Self> {
         let agent = crate::environment::variable("SSH_AUTH_SOCK");
         let home = crate::environment::variable("HOME");
@@ -189,49 +190,50 @@ impl Identities {
         )
     }
 
-    /// The same, of that agent and from that folder.
+    /// Collects the keys of `agent` and in `folder`; or only the key file `given`.
     pub fn gather(
         given: Option<&Path>,
         agent: Option<&Path>,
         folder: Option<&Path>,
     ) -> Result<Self> {
         let mut all = Self::default();
-        let mut held = Vec::new();
+        let mut agent_keys = Vec::new();
         if let Some(path) = agent {
             match Agent::connect(path).and_then(|mut agent| agent.keys()) {
-                Ok(keys) => held = keys,
+                Ok(keys) => agent_keys = keys,
                 Err(why) => all.notes.push(why),
             }
         }
         let by_agent = |public: PublicKey| Identity {
             public,
-            from: Source::Agent(agent.map(Path::to_path_buf).unwrap_or_default()),
+            from: Signer::Agent(agent.map(Path::to_path_buf).unwrap_or_default()),
         };
-        let has =
-            |held: &[PublicKey], key: &KeyData| held.iter().find(|k| k.key_data() == key).cloned();
+        let has = |agent_keys: &[PublicKey], key: &KeyData| {
+            agent_keys.iter().find(|k| k.key_data() == key).cloned()
+        };
         if let Some(path) = given {
             match read(path).map_err(Error::Target)? {
-                InFile::Usable(identity) => all.keys.push(*identity),
-                InFile::Sealed(public, why) => match has(&held, public.key_data()) {
+                KeyFile::Usable(identity) => all.keys.push(*identity),
+                KeyFile::Sealed(public, why) => match has(&agent_keys, public.key_data()) {
                     Some(key) => all.keys.push(by_agent(key)),
                     None => return Err(Error::Target(why)),
                 },
             }
             return Ok(all);
         }
-        all.keys.extend(held.iter().cloned().map(by_agent));
+        all.keys.extend(agent_keys.iter().cloned().map(by_agent));
         for name in FILES {
             let Some(path) = folder.map(|f| f.join(name)).filter(|p| p.exists()) else {
                 continue;
             };
             match read(&path) {
-                Ok(InFile::Usable(identity)) => {
-                    if has(&held, identity.public.key_data()).is_none() {
+                Ok(KeyFile::Usable(identity)) => {
+                    if has(&agent_keys, identity.public.key_data()).is_none() {
                         all.keys.push(*identity);
                     }
                 }
-                Ok(InFile::Sealed(public, why)) => {
-                    if has(&held, public.key_data()).is_none() {
+                Ok(KeyFile::Sealed(public, why)) => {
+                    if has(&agent_keys, public.key_data()).is_none() {
                         all.notes.push(why);
                     }
                 }
@@ -242,7 +244,7 @@ impl Identities {
         Ok(all)
     }
 
-    /// In words, for whoever is refused: the keys that there were, and why others were not used.
+    /// Describes the keys that were offered and why others were not used, for an error message.
     pub fn in_words(&self) -> String {
         let keys: Vec<String> = self
             .keys

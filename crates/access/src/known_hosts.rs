@@ -1,10 +1,10 @@
-//! `known_hosts`: by which keys servers are known, as OpenSSH keeps them.
+//! `known_hosts`: the keys by which servers are recognized, in OpenSSH's format.
 //!
 //! ```text
 //!  [lab.example.org]:7400 ssh-ed25519 AAAAC3Nz…
 //! ```
 
-use crate::options::like;
+use crate::options::matches_pattern;
 use crate::{file, fingerprint, home};
 use esker_model::{Error, Result};
 use ring::hmac;
@@ -16,58 +16,58 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The port of SSH, which is not written beside a host's name.
+/// SSH's port, which a file omits after the host name.
 const SSH_PORT: u16 = 22;
 
-/// Whether this process trusts servers that are not known yet (`--trust-new-host`).
+/// Whether this process trusts servers that are not listed yet (`--trust-new-host`).
 static TRUST_NEW: AtomicBool = AtomicBool::new(false);
 
-/// From now on this process writes down servers that are not known yet, as if each address said so.
-pub fn trust_new_ones() {
+/// Makes this process trust and record servers that are not listed yet, as if each address said so.
+pub fn trust_new_hosts() {
     TRUST_NEW.store(true, Ordering::Release);
 }
 
-/// Whether it does.
-pub fn new_ones_are_trusted() -> bool {
+/// Whether this process trusts servers that are not listed yet.
+pub fn new_hosts_are_trusted() -> bool {
     TRUST_NEW.load(Ordering::Acquire)
 }
 
-/// Where the keys of servers are looked for, and where new ones are written.
+/// Files that list the keys of servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownHosts {
-    /// The first is written to.
+    /// The first file receives new keys.
     files: Vec<PathBuf>,
 }
 
-/// What is known of a server's key.
+/// Result of looking up a server's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known {
-    /// It is the one that is listed.
+pub enum HostKeyStatus {
+    /// Listed for this server.
     Listed,
     /// The server is not listed.
     New,
-    /// It is listed with another key.
+    /// The server is listed with another key.
     Other {
-        /// Where: file and line.
+        /// File and line of the entry.
         at: String,
-        /// The fingerprint there.
+        /// Fingerprint of the listed key.
         listed: String,
     },
-    /// The key is listed as one that nobody is to trust any more.
+    /// The key is listed as revoked.
     Revoked {
-        /// Where: file and line.
+        /// File and line of the entry.
         at: String,
     },
 }
 
-/// One line.
-struct Line {
+/// One line of a file.
+struct HostLine {
     marker: Option<Marker>,
     hosts: HostPatterns,
     key: PublicKey,
 }
 
-fn line(text: &str) -> Option<Line> {
+fn line(text: &str) -> Option<HostLine> {
     let mut words = text.split_ascii_whitespace();
     let mut word = words.next().filter(|w| !w.starts_with('#'))?;
     let mut marker = None;
@@ -77,14 +77,14 @@ fn line(text: &str) -> Option<Line> {
     }
     let hosts = word.parse().ok()?;
     let key = format!("{} {}", words.next()?, words.next()?);
-    Some(Line {
+    Some(HostLine {
         marker,
         hosts,
         key: PublicKey::from_openssh(&key).ok()?,
     })
 }
 
-/// How a server is called in such a file.
+/// Formats a server's name as in such a file.
 fn name_of(host: &str, port: u16) -> String {
     let host = host.to_ascii_lowercase();
     if port == SSH_PORT {
@@ -105,9 +105,9 @@ fn names(hosts: &HostPatterns, name: &str) -> bool {
             for pattern in patterns {
                 let pattern = pattern.to_ascii_lowercase();
                 match pattern.strip_prefix('!') {
-                    Some(not) if like(not.as_bytes(), name.as_bytes()) => return false,
+                    Some(not) if matches_pattern(not.as_bytes(), name.as_bytes()) => return false,
                     Some(_) => {}
-                    None => found |= like(pattern.as_bytes(), name.as_bytes()),
+                    None => found |= matches_pattern(pattern.as_bytes(), name.as_bytes()),
                 }
             }
             found
@@ -116,7 +116,7 @@ fn names(hosts: &HostPatterns, name: &str) -> bool {
 }
 
 impl KnownHosts {
-    /// This user's, then what OpenSSH knows: `~/.esker/known_hosts`, `~/.ssh/known_hosts`, `/etc/ssh/ssh_known_hosts`.
+    /// Returns this user's files, then OpenSSH's: `~/.esker/known_hosts`, `~/.ssh/known_hosts`, `/etc/ssh/ssh_known_hosts`.
     pub fn of_user() -> Self {
         let mut files: Vec<PathBuf> = Vec::new();
         if let Some(own) = home() {
@@ -127,25 +127,25 @@ impl KnownHosts {
         Self { files }
     }
 
-    /// Those in these files.
+    /// Uses the given files.
     pub fn in_files(files: Vec<PathBuf>) -> Self {
         Self { files }
     }
 
-    /// What is known of the server that showed that key.
-    pub fn look(&self, host: &str, port: u16, key: &KeyData) -> Result<Known> {
+    /// Looks up the key that a server presented.
+    pub fn lookup(&self, host: &str, port: u16, key: &KeyData) -> Result<HostKeyStatus> {
         let name = name_of(host, port);
-        let mut known = Known::New;
+        let mut known = HostKeyStatus::New;
         for path in &self.files {
             let Some((_, text)) = file::read(path)? else {
                 continue;
             };
-            match look_in(path, &text, &name, key) {
-                // Wherever it stands, a key that is revoked is.
-                revoked @ Known::Revoked { .. } => return Ok(revoked),
-                Known::New => {}
+            match lookup_in(path, &text, &name, key) {
+                // A revocation in any file takes precedence.
+                revoked @ HostKeyStatus::Revoked { .. } => return Ok(revoked),
+                HostKeyStatus::New => {}
                 found => {
-                    if known != Known::Listed {
+                    if known != HostKeyStatus::Listed {
                         known = found;
                     }
                 }
@@ -154,19 +154,17 @@ impl KnownHosts {
         Ok(known)
     }
 
-    /// Writes down a server's key.
+    /// Appends a server's key to the first file.
     pub fn add(&self, host: &str, port: u16, key: &KeyData) -> Result<PathBuf> {
         let path = self
             .files
             .first()
             .filter(|_| home().is_some() || self.files.len() == 1);
         let path = path.ok_or_else(|| {
-            Error::Target(
-                "there is no place to write down a server's key: HOME is not set".to_owned(),
-            )
+            Error::Target("a server's key cannot be saved: HOME is not set".to_owned())
         })?;
         let failed = |e| Error::io(format!("writing `{}`", path.display()), e);
-        // An address may come from a file that somebody else wrote: it is not to have lines put into any file.
+        // An address may come from a file that another user wrote; it must not be able to append lines to arbitrary files.
         let refused = |why: &str| {
             Err(Error::Target(format!(
                 "the key of {host} is not written into `{}`: {why}",
@@ -177,22 +175,22 @@ impl KnownHosts {
             .chars()
             .all(|c| c.is_alphanumeric() || ".-_:%".contains(c))
         {
-            return refused("that is no name of a host");
+            return refused("that is not a host name");
         }
         let named = path.file_name().unwrap_or_default().to_string_lossy();
         if !named.contains("known_hosts") {
-            return refused("the name of a file for keys of servers has `known_hosts` in it");
+            return refused("the name of a file of host keys must contain `known_hosts`");
         }
         if let Some(folder) = path.parent() {
             file::own_folder(folder)?;
         }
         let key = PublicKey::from(key.clone()).to_openssh();
         let key = key.map_err(|e| failed(std::io::Error::other(e)))?;
-        // What somebody wrote last may not end with its line.
+        // The last line may lack its line break.
         let before = file::read(path)?.map(|(_, text)| text).unwrap_or_default();
         let is_one = |l: &str| l.trim().is_empty() || l.starts_with('#') || line(l).is_some();
         if !before.is_empty() && !before.lines().any(is_one) {
-            return refused("what is in it are no keys of servers");
+            return refused("its contents are not host keys");
         }
         let gap = if before.is_empty() || before.ends_with('\n') {
             ""
@@ -207,8 +205,8 @@ impl KnownHosts {
         Ok(path.clone())
     }
 
-    /// Accepts the server's key if it is listed, or if it is new and new ones are to be trusted; else says what to do. The
-    /// text that comes back is for whoever wants to know that a key was written down.
+    /// Accepts the server's key if it is listed, or if it is new and `trust_new` is set; otherwise the error says what to do. Returns
+    /// a message if a key was recorded.
     pub fn accept(
         &self,
         host: &str,
@@ -219,16 +217,16 @@ impl KnownHosts {
         let print = fingerprint(key);
         let name = name_of(host, port);
         let refused = |why: String| Err(Error::Target(why));
-        match self.look(host, port, key)? {
-            Known::Listed => Ok(None),
-            Known::New if trust_new => {
+        match self.lookup(host, port, key)? {
+            HostKeyStatus::Listed => Ok(None),
+            HostKeyStatus::New if trust_new => {
                 let path = self.add(host, port, key)?;
                 Ok(Some(format!(
                     "wrote the key of {name}, {print}, into `{}`",
                     path.display()
                 )))
             }
-            Known::New => {
+            HostKeyStatus::New => {
                 let public = PublicKey::from(key.clone())
                     .to_openssh()
                     .unwrap_or_default();
@@ -240,25 +238,26 @@ impl KnownHosts {
                     file.unwrap_or_else(|| "~/.esker/known_hosts".into())
                 ))
             }
-            Known::Other { at, listed } => refused(format!(
-                "THE HOST KEY OF {name} HAS CHANGED: it shows {print}, and {at} lists {listed}. Somebody may be \
-                 pretending to be that server; nothing was sent. If its owner has made a new key, remove that line and repeat"
+            HostKeyStatus::Other { at, listed } => refused(format!(
+                "THE HOST KEY OF {name} HAS CHANGED: it shows {print}, and {at} lists {listed}. \
+                 Someone may be impersonating that server; nothing was sent. If its owner has made \
+                 a new key, remove that line and repeat"
             )),
-            Known::Revoked { at } => refused(format!(
+            HostKeyStatus::Revoked { at } => refused(format!(
                 "the host key of {name}, {print}, is revoked ({at}): nothing was sent"
             )),
         }
     }
 }
 
-/// What a file's text says of a server that shows a key, for fuzz targets.
+/// Looks up a key in a file's text, for fuzz targets.
 #[doc(hidden)]
-pub fn known_in(text: &str, host: &str, port: u16, key: &KeyData) -> Known {
-    look_in(Path::new("known_hosts"), text, &name_of(host, port), key)
+pub fn lookup_in_text(text: &str, host: &str, port: u16, key: &KeyData) -> HostKeyStatus {
+    lookup_in(Path::new("known_hosts"), text, &name_of(host, port), key)
 }
 
-fn look_in(path: &Path, text: &str, name: &str, key: &KeyData) -> Known {
-    let mut known = Known::New;
+fn lookup_in(path: &Path, text: &str, name: &str, key: &KeyData) -> HostKeyStatus {
+    let mut known = HostKeyStatus::New;
     for (i, line) in text.lines().enumerate() {
         let Some(line) = self::line(line).filter(|l| names(&l.hosts, name)) else {
             continue;
@@ -266,17 +265,17 @@ fn look_in(path: &Path, text: &str, name: &str, key: &KeyData) -> Known {
         let at = || format!("{}:{}", path.display(), i + 1);
         match line.marker {
             Some(Marker::Revoked) if line.key.key_data() == key => {
-                return Known::Revoked { at: at() };
+                return HostKeyStatus::Revoked { at: at() };
             }
-            None if line.key.key_data() == key => known = Known::Listed,
-            // The host's own SSH may be listed beside it.
-            None if line.key.key_data().is_ed25519() && known == Known::New => {
-                known = Known::Other {
+            None if line.key.key_data() == key => known = HostKeyStatus::Listed,
+            // The key of the host's own SSH server may be listed beside it.
+            None if line.key.key_data().is_ed25519() && known == HostKeyStatus::New => {
+                known = HostKeyStatus::Other {
                     at: at(),
                     listed: fingerprint(line.key.key_data()),
                 };
             }
-            // Certificates of hosts are not looked at: a key must be listed itself.
+            // Host certificates are ignored: the key itself must be listed.
             _ => {}
         }
     }
@@ -297,8 +296,8 @@ mod tests {
         PublicKey::from(key(n)).to_openssh().unwrap()
     }
 
-    fn look(text: &str, name: &str, of: u8) -> Known {
-        look_in(Path::new("k"), text, name, &key(of))
+    fn lookup(text: &str, name: &str, of: u8) -> HostKeyStatus {
+        lookup_in(Path::new("k"), text, name, &key(of))
     }
 
     #[test]
@@ -309,15 +308,22 @@ mod tests {
             text(2),
             text(3)
         );
-        assert_eq!(look(&hosts, "[lab]:7400", 1), Known::Listed);
-        assert_eq!(look(&hosts, "[10.0.0.7]:7400", 1), Known::Listed);
-        assert_eq!(look(&hosts, "[10.0.0.9]:7400", 1), Known::New);
-        assert_eq!(look(&hosts, "lab", 1), Known::New);
-        assert!(matches!(look(&hosts, "[lab]:7400", 4), Known::Other { at, .. } if at == "k:2"));
-        assert!(matches!(look(&hosts, "[lab]:7400", 2), Known::Revoked { at } if at == "k:3"));
-        // A certificate's authority vouches for nobody here.
-        assert!(matches!(look(&hosts, "[lab]:7400", 3), Known::Other { .. }));
-        assert_eq!(look(&hosts, "[other]:7400", 3), Known::New);
+        assert_eq!(lookup(&hosts, "[lab]:7400", 1), HostKeyStatus::Listed);
+        assert_eq!(lookup(&hosts, "[10.0.0.7]:7400", 1), HostKeyStatus::Listed);
+        assert_eq!(lookup(&hosts, "[10.0.0.9]:7400", 1), HostKeyStatus::New);
+        assert_eq!(lookup(&hosts, "lab", 1), HostKeyStatus::New);
+        assert!(
+            matches!(lookup(&hosts, "[lab]:7400", 4), HostKeyStatus::Other { at, .. } if at == "k:2")
+        );
+        assert!(
+            matches!(lookup(&hosts, "[lab]:7400", 2), HostKeyStatus::Revoked { at } if at == "k:3")
+        );
+        // Certificate authorities are ignored.
+        assert!(matches!(
+            lookup(&hosts, "[lab]:7400", 3),
+            HostKeyStatus::Other { .. }
+        ));
+        assert_eq!(lookup(&hosts, "[other]:7400", 3), HostKeyStatus::New);
     }
 
     #[test]
@@ -335,7 +341,7 @@ mod tests {
         let said = known.accept("Lab", 7400, &key(1), true).unwrap().unwrap();
         assert!(said.contains("[lab]:7400"), "{said}");
         assert_eq!(known.accept("lab", 7400, &key(1), false).unwrap(), None);
-        // Trust is for new ones only.
+        // `trust_new` applies to new servers only.
         let refused = known
             .accept("lab", 7400, &key(2), true)
             .unwrap_err()
@@ -343,7 +349,7 @@ mod tests {
         assert!(refused.contains("HAS CHANGED"), "{refused}");
     }
 
-    /// An address from a stranger's file names a file of the user's as `known-hosts`.
+    /// An address from another user's file names one of this user's files as `known-hosts`.
     #[test]
     fn lines_go_into_files_for_keys_of_servers_only() {
         let dir = tempfile::tempdir().unwrap();
@@ -372,12 +378,12 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read(text in "(\\PC{0,50}\n){0,6}") {
-            let _ = look_in(Path::new("k"), &text, "[lab]:7400", &key(1));
+            let _ = lookup_in(Path::new("k"), &text, "[lab]:7400", &key(1));
         }
 
         #[test]
         fn any_words_are_read(words in proptest::collection::vec("(@revoked|\\|1\\|[a-zA-Z0-9=|]{0,40}|ssh-ed25519|[!-~]{0,12})", 0..5)) {
-            let _ = look_in(Path::new("k"), &words.join(" "), "[lab]:7400", &key(1));
+            let _ = lookup_in(Path::new("k"), &words.join(" "), "[lab]:7400", &key(1));
         }
     }
 }

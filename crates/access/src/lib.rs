@@ -1,12 +1,12 @@
-//! Who may use a database, by SSH keys: the rights that files grant, the key that proves a server, the proof of a client.
+//! Access control by SSH keys: rights granted by files, the host key that proves a server, the proof of a client.
 //!
-//! After the Cray Graph Engine: nobody has a password, everybody has an SSH key. A server proves itself by its host key,
-//! which clients find in `known_hosts`; a client by its own key, which the server finds in `authorized_keys`. Formats are
-//! those of OpenSSH, read by `ssh-key`; all cryptography is that of TLS 1.3 and *ring*.
+//! The design follows the Cray Graph Engine: no passwords, only SSH keys. A server proves itself by its host key, which clients look
+//! up in `known_hosts`; a client by its own key, which the server looks up in `authorized_keys`. Formats are those of OpenSSH, read
+//! by `ssh-key`; all cryptography is that of TLS 1.3 and *ring*.
 //!
-//! Suggested reading order: [`role`], [`authorized`], [`rights`] (what a server knows), [`host_key`], [`known_hosts`] (who a
-//! server is), [`proof`], [`identity`] (who a client is), [`tls`], [`peer`]; [`slots`] and [`prove`] (what whoever listens
-//! takes on of somebody who has not said who they are). `docs/internals/access.md` says what is protected from whom.
+//! Suggested reading order: [`role`], [`authorized`], [`rights`] (a server's view of the files), [`host_key`], [`known_hosts`] (server
+//! identity), [`proof`], [`identity`] (client identity), [`tls`], [`peer`]; [`slots`] and [`prove`] (limits on connections that have
+//! not proved an identity). `docs/internals/access.md` has the threat model.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -22,7 +22,7 @@ pub mod host_key;
 pub mod identity;
 pub mod known_hosts;
 mod options;
-pub mod page;
+pub mod origin_check;
 pub mod peer;
 mod penalty;
 pub mod proof;
@@ -34,7 +34,7 @@ mod strict;
 pub mod tls;
 pub mod token;
 
-pub use file::{Folder, Within};
+pub use file::{Folder, RightsFolder};
 pub use host_key::HostKey;
 pub use identity::{Identities, Identity};
 pub use options::time_text;
@@ -47,13 +47,13 @@ pub use strict::{By, Weakness, strict_modes};
 use ssh_key::HashAlg;
 use std::path::PathBuf;
 
-/// Where somebody's own files lie: `~/.esker`.
+/// Returns the user's configuration folder, `~/.esker`.
 pub fn home() -> Option<PathBuf> {
     let home = environment::variable("HOME")?;
     Some(PathBuf::from(home).join(".esker"))
 }
 
-/// A key's fingerprint, as `ssh-keygen -l` prints it.
+/// Returns a key's fingerprint as `ssh-keygen -l` prints it.
 pub fn fingerprint(key: &KeyData) -> String {
     key.fingerprint(HashAlg::Sha256).to_string()
 }

@@ -2,25 +2,25 @@
 //! `esker-user="1002:100,7"`.
 
 use crate::role::Role;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use std::net::IpAddr;
 
-/// What a line says of its key.
+/// Options of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// The role; none if the key is revoked.
+    /// Role; `None` if the key is revoked.
     pub(crate) role: Option<Role>,
-    /// Seconds since 1970 from which it opens nothing.
+    /// Expiry time, in seconds since 1970.
     pub(crate) expires: Option<i64>,
-    /// Where its owner must be.
-    pub(crate) from: Option<From>,
-    /// As whom it reads; none if nothing is hidden from it.
-    pub(crate) user: Option<Asker>,
+    /// Addresses from which the key is allowed.
+    pub(crate) from: Option<AddressPatterns>,
+    /// User to which the key is bound; `None` if it may read everything.
+    pub(crate) user: Option<Principal>,
 }
 
-/// Of a key without options: it may read.
+/// Options of a key without any: it has role `read`.
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -32,9 +32,9 @@ impl Default for Options {
     }
 }
 
-/// A list of patterns of addresses.
+/// List of address patterns of option `from`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct From {
+pub(crate) struct AddressPatterns {
     text: String,
     patterns: Vec<(bool, Pattern)>,
 }
@@ -42,11 +42,11 @@ pub(crate) struct From {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Pattern {
     Network(IpAddr, u8),
-    /// With `*` and `?`.
+    /// Pattern with `*` and `?`.
     Text(String),
 }
 
-/// Options of sshd that are about terminals and tunnels, which there are none of here.
+/// sshd options about terminals and tunnels, which Esker does not have.
 const OF_SHELLS: [&str; 14] = [
     "agent-forwarding",
     "no-agent-forwarding",
@@ -64,8 +64,8 @@ const OF_SHELLS: [&str; 14] = [
     "x11-forwarding",
 ];
 
-/// Cuts a line into its options and the rest: `None` if a quote is not closed.
-pub(crate) fn cut(line: &str) -> Option<(&str, &str)> {
+/// Splits a line into its options and the rest; `None` if a quote is not closed.
+pub(crate) fn split_line(line: &str) -> Option<(&str, &str)> {
     let (mut quoted, mut escaped) = (false, false);
     for (at, c) in line.char_indices() {
         match c {
@@ -82,8 +82,8 @@ pub(crate) fn cut(line: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// The options of a text one by one; commas in quotes part nothing.
-fn each(text: &str) -> Vec<&str> {
+/// Splits options at commas outside quotes.
+fn split_options(text: &str) -> Vec<&str> {
     let (mut quoted, mut escaped, mut begin) = (false, false, 0);
     let mut all = Vec::new();
     for (at, c) in text.char_indices() {
@@ -108,10 +108,10 @@ fn unquoted(value: &str) -> Option<String> {
 }
 
 impl Options {
-    /// Reads them; why not, if they say something that this server cannot hold a client to.
+    /// Parses options; the error names an option that this server cannot enforce.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut options = Self::default();
-        for option in each(text) {
+        for option in split_options(text) {
             let (name, value) = match option.split_once('=') {
                 Some((name, value)) => (name, Some(value)),
                 None => (option, None),
@@ -139,41 +139,41 @@ impl Options {
                 "expiry-time" => {
                     let time = value()?;
                     let seconds = time_of(&time).ok_or_else(|| {
-                        format!("`{time}` is no time: expected YYYYMMDD or YYYYMMDDHHMM, in UTC")
+                        format!("`{time}` is not a time: expected YYYYMMDD or YYYYMMDDHHMM, in UTC")
                     })?;
-                    // The earliest of several holds, as with sshd.
+                    // The earliest of several expiry times applies, as in sshd.
                     options.expires = Some(options.expires.map_or(seconds, |e| e.min(seconds)));
                 }
-                "from" => options.from = Some(From::parse(&value()?)?),
+                "from" => options.from = Some(AddressPatterns::parse(&value()?)?),
                 "esker-user" => options.user = Some(user_of(&value()?)?),
                 "" => return Err("an option is empty".into()),
                 _ => {
                     return Err(format!(
-                        "option `{name}` is not known here: the key opens nothing with it"
+                        "option `{name}` is unknown: a key with it gives no access"
                     ));
                 }
             }
         }
         if options.user.is_some() && !matches!(options.role, Some(Role::Read) | None) {
-            return Err("option `esker-user` goes with esker-role=\"read\" only: what a user may change is not checked yet".into());
+            return Err("option `esker-user` requires esker-role=\"read\": what a user may change is not checked yet".into());
         }
         Ok(options)
     }
 }
 
-/// The user that a key or a token is bound to.
-pub(crate) fn user_of(text: &str) -> Result<Asker, String> {
-    let user: Asker = text.parse()?;
+/// Parses the user to which a key or a token is bound.
+pub(crate) fn user_of(text: &str) -> Result<Principal, String> {
+    let user: Principal = text.parse()?;
     if user.uid <= 0 {
         return Err(format!(
-            "a key cannot be bound to user {}: nothing is hidden from user 0, and others are positive numbers",
+            "a key cannot be bound to user {}: user 0 sees everything, and other user ids are positive numbers",
             user.uid
         ));
     }
     Ok(user)
 }
 
-/// `YYYYMMDD[HHMM[SS]][Z]` as seconds since 1970, in UTC.
+/// Parses `YYYYMMDD[HHMM[SS]][Z]` in UTC as seconds since 1970.
 pub(crate) fn time_of(text: &str) -> Option<i64> {
     let text = text.strip_suffix(['Z', 'z']).unwrap_or(text);
     if !text.bytes().all(|b| b.is_ascii_digit()) || !matches!(text.len(), 8 | 12 | 14) {
@@ -195,19 +195,19 @@ pub(crate) fn time_of(text: &str) -> Option<i64> {
     Some(at.as_second())
 }
 
-/// Seconds since 1970 as `expiry-time` has them.
+/// Formats seconds since 1970 in the form of `expiry-time`.
 pub fn time_text(seconds: i64) -> Option<String> {
     let at = jiff::Timestamp::from_second(seconds).ok()?;
     let at = at.to_zoned(TimeZone::UTC);
     Some(at.strftime("%Y%m%d%H%M%SZ").to_string())
 }
 
-/// An address as people write it: those of version 4 in their own form.
+/// Returns the address in canonical form: IPv4-mapped addresses as IPv4.
 fn plain(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-impl From {
+impl AddressPatterns {
     fn parse(text: &str) -> Result<Self, String> {
         let mut patterns = Vec::new();
         for item in text.split(',').map(str::trim) {
@@ -224,8 +224,8 @@ impl From {
                     let network = address.parse::<IpAddr>().ok().zip(bits.parse::<u8>().ok());
                     let fits =
                         network.filter(|(a, bits)| *bits <= if a.is_ipv4() { 32 } else { 128 });
-                    let (address, bits) =
-                        fits.ok_or_else(|| format!("`{item}` is no network: expected 10.0.0.0/8"))?;
+                    let (address, bits) = fits
+                        .ok_or_else(|| format!("`{item}` is not a network: expected 10.0.0.0/8"))?;
                     Pattern::Network(address, bits)
                 }
             };
@@ -237,12 +237,12 @@ impl From {
         })
     }
 
-    /// Whether somebody at that address may use the key. One pattern with `!` that fits says no.
-    pub(crate) fn holds(&self, address: IpAddr) -> bool {
+    /// Whether a client at `address` may use the key. A matching pattern with `!` denies it.
+    pub(crate) fn allows(&self, address: IpAddr) -> bool {
         let address = plain(address);
         let fits = |pattern: &Pattern| match pattern {
             Pattern::Network(network, bits) => within(address, *network, *bits),
-            Pattern::Text(text) => like(text.as_bytes(), address.to_string().as_bytes()),
+            Pattern::Text(text) => matches_pattern(text.as_bytes(), address.to_string().as_bytes()),
         };
         if self.patterns.iter().any(|(not, p)| *not && fits(p)) {
             return false;
@@ -266,9 +266,9 @@ fn within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     }
 }
 
-/// Whether a text is like a pattern, in which `*` is anything and `?` any byte. Takes time in proportion to the product of
+/// Whether a text matches a pattern, in which `*` is any text and `?` any byte. Takes time proportional to the product of
 /// their lengths at most.
-pub(crate) fn like(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn matches_pattern(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star = None;
     while let Some(byte) = text.get(t) {
@@ -315,7 +315,7 @@ mod tests {
             ("::ffff:10.2.3.4", true),
             ("fe80::1", false),
         ] {
-            assert_eq!(from.holds(address.parse().unwrap()), holds, "{address}");
+            assert_eq!(from.allows(address.parse().unwrap()), holds, "{address}");
         }
         assert_eq!(Options::parse("esker-role=\"none\"").unwrap().role, None);
         assert_eq!(Options::parse("no-pty").unwrap().role, Some(Role::Read));
@@ -331,20 +331,20 @@ mod tests {
             ("cert-authority", "`cert-authority` is not known"),
             ("esker-role=\"root\"", "no role `root`"),
             ("esker-role=read", "in quotes"),
-            ("expiry-time=\"20271341\"", "is no time"),
-            ("from=\"10.0.0.0/33\"", "is no network"),
+            ("expiry-time=\"20271341\"", "is not a time"),
+            ("from=\"10.0.0.0/33\"", "is not a network"),
             ("from=\"\"", "empty pattern"),
             ("no-pty,,restrict", "is empty"),
-            ("esker-user=\"ada\"", "`ada` is no user"),
-            ("esker-user=\"0\"", "nothing is hidden from user 0"),
+            ("esker-user=\"ada\"", "`ada` is not a user"),
+            ("esker-user=\"0\"", "user 0 sees everything"),
             ("esker-user=\"-5\"", "positive numbers"),
             (
                 "esker-user=\"7\",esker-role=\"write\"",
-                "goes with esker-role=\"read\"",
+                "requires esker-role=\"read\"",
             ),
             (
                 "esker-role=\"ingest\",esker-user=\"7\"",
-                "goes with esker-role=\"read\"",
+                "requires esker-role=\"read\"",
             ),
         ] {
             let refused = Options::parse(text).unwrap_err();
@@ -365,19 +365,19 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused(text in "\\PC{0,60}") {
             let _ = Options::parse(&text);
-            let _ = cut(&text);
+            let _ = split_line(&text);
             let _ = time_of(&text);
         }
 
         #[test]
-        fn options_come_apart_where_they_were_put_together(
+        fn joined_options_split_at_the_same_positions(
             values in proptest::collection::vec("[a-z, #]{0,8}", 1..5),
         ) {
             let options: Vec<String> = values.iter().map(|v| format!("x=\"{v}\"")).collect();
             let text = options.join(",");
-            prop_assert_eq!(each(&text), options.iter().map(String::as_str).collect::<Vec<_>>());
+            prop_assert_eq!(split_options(&text), options.iter().map(String::as_str).collect::<Vec<_>>());
             let line = format!("{text} rest of it");
-            prop_assert_eq!(cut(&line), Some((text.as_str(), "rest of it")));
+            prop_assert_eq!(split_line(&line), Some((text.as_str(), "rest of it")));
         }
 
         #[test]
@@ -391,9 +391,9 @@ mod tests {
             for (byte, star) in text.bytes().zip(&cuts) {
                 if *star { pattern.extend(b"*?*"); } else { pattern.push(byte); }
             }
-            prop_assert!(like(&pattern, text.as_bytes()));
+            prop_assert!(matches_pattern(&pattern, text.as_bytes()));
             let longer = [pattern.as_slice(), b"x"].concat();
-            prop_assert!(!like(&longer, text.as_bytes()));
+            prop_assert!(!matches_pattern(&longer, text.as_bytes()));
         }
 
         #[test]

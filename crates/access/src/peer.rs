@@ -1,16 +1,16 @@
-//! Whose a connection of this machine is: the kernel knows by which user its other end was opened.
+//! User of the process at the other end of a local connection, as reported by the kernel.
 //!
-//! For connections over loopback it is asked for that end (`diag`), or, where it cannot be asked so, `/proc/net/tcp` and `tcp6` list
-//! both. Only an end that is established and belongs to an open socket counts: others are listed as user 0's.
+//! For loopback connections, the kernel is queried for the other end (`diag`); where it does not support that, `/proc/net/tcp` and
+//! `tcp6` list both ends. Only an established end of an open socket counts: the kernel lists others as user 0's.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::OnceLock;
 
-/// An established connection, as the kernel lists it.
+/// Kernel's code of an established connection.
 const ESTABLISHED: &str = "01";
 
-/// How the kernel prints an address: each four bytes as a number of this machine, in hexadecimal digits.
+/// Formats an address as the kernel does: each four bytes as a host-order integer in hexadecimal digits.
 #[allow(
     clippy::host_endian_bytes,
     reason = "the kernel prints the bytes as it has them"
@@ -29,7 +29,7 @@ fn printed(address: SocketAddr, out: &mut String) {
     let _ = write!(out, ":{:04X}", address.port());
 }
 
-/// The same address as the other version writes it.
+/// Returns an IPv4 address in its IPv4-mapped IPv6 form.
 fn mapped(address: SocketAddr) -> Option<SocketAddr> {
     match address.ip() {
         IpAddr::V4(ip) => Some(SocketAddr::new(ip.to_ipv6_mapped().into(), address.port())),
@@ -37,7 +37,7 @@ fn mapped(address: SocketAddr) -> Option<SocketAddr> {
     }
 }
 
-/// The user of the socket at `near` that is connected with `far`, in such a list.
+/// Finds the user of the socket at `near` that is connected with `far` in the text of such a list.
 fn listed(list: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
     let mut wanted = String::new();
     printed(near, &mut wanted);
@@ -57,7 +57,7 @@ fn listed(list: &str, near: SocketAddr, far: SocketAddr) -> Option<u32> {
     (inode != 0).then_some(user)
 }
 
-/// The user who opened the other end of a connection: `peer` is its address, `here` that of this end. None for
+/// Returns the user who opened the other end of a connection: `peer` is its address, `here` that of this end. `None` for
 /// connections from other machines, and where the kernel does not say.
 pub fn user_of(peer: SocketAddr, here: SocketAddr) -> Option<u32> {
     let plain = |a: SocketAddr| SocketAddr::new(a.ip().to_canonical(), a.port());
@@ -80,15 +80,15 @@ pub fn user_of(peer: SocketAddr, here: SocketAddr) -> Option<u32> {
         return Some(user);
     }
     let six = read("/proc/net/tcp6");
-    // A socket of version 6 may have opened it in the form of version 4.
+    // An IPv6 socket may have opened it with IPv4-mapped addresses.
     match (mapped(peer), mapped(here)) {
         (Some(peer), Some(here)) => listed(&six, peer, here),
         _ => listed(&six, peer, here),
     }
 }
 
-/// The user whose process serves a connection of this process to a server over loopback: `server` is the server's address, `here`
-/// that of this end. None for servers on other machines, and where the kernel does not say.
+/// Returns the user whose process serves this process's loopback connection: `server` is the server's address, `here` that of this
+/// end. `None` for servers on other machines, and where the kernel does not say.
 pub fn server_user(server: SocketAddr, here: SocketAddr) -> Option<u32> {
     if let Some(user) = user_of(server, here) {
         return Some(user);
@@ -98,7 +98,7 @@ pub fn server_user(server: SocketAddr, here: SocketAddr) -> Option<u32> {
     if !server.ip().is_loopback() || !here.ip().is_loopback() {
         return None;
     }
-    // The server has not accepted it yet: whoever listens will.
+    // Until it is accepted, the owner of the listening socket is expected to serve it.
     #[cfg(target_os = "linux")]
     if let Some(crate::diag::Owner::User(user)) = crate::diag::listener_of(server) {
         return Some(user);
@@ -106,8 +106,8 @@ pub fn server_user(server: SocketAddr, here: SocketAddr) -> Option<u32> {
     None
 }
 
-/// Whether the kernel says whose connections over loopback are: it is asked about one of this process, once. A process that is to give up
-/// connections asks before.
+/// Whether the kernel reports the users of loopback connections; tested once on a connection of this process. A process that is to
+/// hand over connections must call this before.
 pub fn kernel_knows_users() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     *KNOWN.get_or_init(try_kernel)
@@ -123,8 +123,8 @@ fn try_kernel() -> bool {
     is_mapped(own_user()) && try_out().unwrap_or(false)
 }
 
-/// The number by which the kernel shows all users that have none here: in user namespaces, of file servers. Two processes that are
-/// shown so may be of two users.
+/// Returns the user id that the kernel shows for all users without an id here, in user namespaces and on file servers. Two processes
+/// with it may belong to two users.
 pub fn overflow_user() -> u32 {
     static KNOWN: OnceLock<u32> = OnceLock::new();
     *KNOWN.get_or_init(|| {
@@ -134,13 +134,13 @@ pub fn overflow_user() -> u32 {
     })
 }
 
-/// Whether a number names one user: it is not [`overflow_user`], or that is this process's own user on a system where all users have
-/// a number, as for a process of `nobody`.
+/// Whether an id identifies one user: it differs from [`overflow_user`], or it is this process's own on a system where all users have
+/// an id, as for a process of `nobody`.
 pub fn is_mapped(user: u32) -> bool {
     user != overflow_user() || (user == own_user() && all_are_mapped())
 }
 
-/// Whether all users of the system have a number here.
+/// Whether all users of the system have an id in this namespace.
 fn all_are_mapped() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     let numbers: Vec<u64> = map
@@ -150,7 +150,7 @@ fn all_are_mapped() -> bool {
     numbers == [0, 0, u64::from(u32::MAX)]
 }
 
-/// The name in `HOST`, `HOST:PORT`, `[ADDRESS]:PORT`.
+/// Returns the name in `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
 pub fn name_of(host: &str) -> &str {
     match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -158,7 +158,7 @@ pub fn name_of(host: &str) -> &str {
     }
 }
 
-/// Whether a host, with its port if it has one, is this machine by any resolver.
+/// Whether a host, with or without a port, is this machine for every resolver.
 pub fn is_this_machine(host: &str) -> bool {
     let name = name_of(host);
     name.eq_ignore_ascii_case("localhost")
@@ -167,16 +167,16 @@ pub fn is_this_machine(host: &str) -> bool {
             .is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-/// This process's user.
+/// Returns the effective user of this process.
 pub fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The user that the kernel names where a user of this machine has no number in this namespace: nobody in particular.
+/// Default user id that the kernel shows for users without an id in this namespace; it identifies no user.
 const OVERFLOW_USER: u32 = 65_534;
 
-/// Whether a process of that user is one of this process's user, or of root. Users without a number here are not, even where this
-/// process has none.
+/// Whether a process of `user` belongs to this process's user or to root. Users without an id here do not, even where this process
+/// has none.
 pub fn is_own_or_root(user: u32) -> bool {
     user == 0 || user == own_user() && user != OVERFLOW_USER
 }
@@ -188,7 +188,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn the_kernel_knows_whose_a_connection_is() {
+    fn the_kernel_reports_the_user_of_a_connection() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(address) else {
                 continue;
@@ -198,15 +198,15 @@ mod tests {
             let (server, peer) = listener.accept().unwrap();
             let here = server.local_addr().unwrap();
             assert_eq!(user_of(peer, here), Some(own_user()));
-            // The other way round it is this end's.
+            // Seen from the other end, the user is that of this end.
             assert_eq!(user_of(here, peer), Some(own_user()));
             let gone = SocketAddr::new(peer.ip(), 1);
             assert_eq!(user_of(gone, here), None);
-            // As the lists say it, too.
+            // The lists in `/proc` agree.
             let list = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
             let lists = list("/proc/net/tcp") + &list("/proc/net/tcp6");
             assert_eq!(listed(&lists, peer, here), Some(own_user()));
-            // One that has hung up is nobody's any more.
+            // A closed connection has no user.
             drop(client);
             esker_testkit::wait::wait_until("somebody who has hung up is known", || {
                 user_of(peer, here).is_none()

@@ -1,33 +1,33 @@
-//! Sources that fail to prove who they are, often and lately.
+//! Penalties of sources that failed often and recently to prove an identity.
 //!
-//! Each failure costs its source some seconds. Once there are many of them, what it shows is not looked at any more until they are over,
-//! unless it shows a key that has rights: one address may be that of many people, and nobody locks others out.
+//! Each failure costs its source some seconds. Above a limit, the proofs of a source are ignored until its penalty has passed, unless
+//! it offers a key that has rights: many users may share one address, and none of them may lock out the others.
 
 use crate::slots::Source;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What one failure costs.
+/// Penalty per failure.
 const EACH: Duration = Duration::from_secs(5);
-/// From here on it is hindered.
+/// Penalty from which a source is blocked.
 const LEAST: Duration = Duration::from_secs(30);
-/// The most that a source collects.
+/// Maximum penalty of a source.
 const MOST: Duration = Duration::from_mins(5);
-/// Sources that are remembered; those that are free soonest are forgotten first.
+/// Maximum number of sources; those whose penalty ends first are dropped first.
 const SOURCES_MAX: usize = 4_096;
 
-/// What sources have collected: the time at which each is free of it.
+/// Time at which the penalty of each source ends.
 #[derive(Debug, Default)]
 pub(crate) struct Penalties(Mutex<HashMap<Source, Instant>>);
 
 impl Penalties {
-    /// It has failed once more.
+    /// Adds the penalty of one failure.
     pub(crate) fn failed(&self, source: Source) {
         self.failed_at(source, Instant::now());
     }
 
-    /// How long it is hindered still, if it is.
+    /// Returns how long the source is still blocked, if it is.
     pub(crate) fn hinders(&self, source: Source) -> Option<Duration> {
         self.hinders_at(source, Instant::now())
     }
@@ -89,7 +89,7 @@ mod tests {
             penalties.failed_at(Source::User(n), now);
         }
         assert_eq!(penalties.0.lock().unwrap().len(), SOURCES_MAX);
-        // Who has failed most is remembered.
+        // The source with the most failures is kept.
         assert!(penalties.hinders_at(Source::User(0), now).is_some());
     }
 }

@@ -1,9 +1,9 @@
-//! How a client proves that a key is its own: a signature in OpenSSH's form (SSHSIG) over a value that only the two ends of
-//! one connection know.
+//! Proof that a client has a private key: a signature in OpenSSH's format (SSHSIG) over a value that only the two ends of one
+//! connection know.
 //!
-//! That value comes out of TLS (RFC 5705, RFC 8446 section 7.5). It is another one for each connection, so that a signature
-//! that somebody has seen is of no use on any other; and it is another one on both sides of somebody in the middle, so that
-//! none can be handed on. No challenge is sent, none can be replayed.
+//! TLS exports the value (RFC 5705, RFC 8446 section 7.5). It differs per connection, so that a recorded signature is useless on any
+//! other; and it differs on the two sides of a man in the middle, who therefore cannot relay a signature. No challenge is sent, so
+//! none can be replayed.
 
 use crate::crypto;
 use crate::fingerprint;
@@ -11,21 +11,21 @@ use esker_model::{Error, Result};
 use ssh_key::public::KeyData;
 use ssh_key::{HashAlg, LineEnding, PublicKey, Signature, SshSig};
 
-/// What such signatures are for. One made for anything else is refused, and one of these is no use elsewhere.
+/// SSHSIG namespace of proofs: signatures for other purposes are refused, and proofs are invalid elsewhere.
 pub const NAMESPACE: &str = "esker-access@1";
-/// The label under which TLS gives out the value.
+/// Exporter label under which TLS derives the value.
 pub const LABEL: &[u8] = b"EXPORTER-esker-access@1";
-/// Its bytes.
+/// Length of the exported value, in bytes.
 pub const EXPORTER_BYTES: usize = 32;
-/// Bytes that a proof may have.
+/// Maximum size of a proof, in bytes.
 pub const PROOF_BYTES_MAX: usize = 16 << 10;
 
-/// What is signed for a connection.
+/// Returns the message that is signed for a connection.
 fn statement(exporter: &[u8; EXPORTER_BYTES]) -> Vec<u8> {
     [b"this connection is mine\0".as_slice(), exporter].concat()
 }
 
-/// Signs for a connection, by whatever signs bytes with that key. `Ok(None)` from it: it cannot.
+/// Signs a proof for a connection by `sign`, which returns `Ok(None)` if it cannot sign with that key.
 pub(crate) fn sign_with(
     key: &PublicKey,
     exporter: &[u8; EXPORTER_BYTES],
@@ -33,15 +33,15 @@ pub(crate) fn sign_with(
 ) -> Result<SshSig> {
     let failed = |why: &dyn std::fmt::Display| {
         Error::Target(format!(
-            "key {} did not sign: {why}",
+            "signing with key {} failed: {why}",
             fingerprint(key.key_data())
         ))
     };
     let bytes = SshSig::signed_data(NAMESPACE, HashAlg::Sha512, &statement(exporter))
         .map_err(|e| failed(&e))?;
-    let signature = sign(&bytes)
-        .map_err(|e| failed(&e))?
-        .ok_or_else(|| failed(&"its kind is not signed with here; add it to an agent (ssh-add)"))?;
+    let signature = sign(&bytes).map_err(|e| failed(&e))?.ok_or_else(|| {
+        failed(&"keys of its type are used through an agent only: add it (ssh-add)")
+    })?;
     SshSig::new(
         key.key_data().clone(),
         NAMESPACE,
@@ -51,33 +51,33 @@ pub(crate) fn sign_with(
     .map_err(|e| failed(&e))
 }
 
-/// What is to be signed by other programs, which make the whole of the signature.
+/// Returns the message for programs that make the complete SSHSIG themselves.
 pub(crate) fn unsigned(exporter: &[u8; EXPORTER_BYTES]) -> Vec<u8> {
     statement(exporter)
 }
 
-/// A signature as text.
+/// Formats a signature as text.
 pub fn to_text(signature: &SshSig) -> Result<String> {
     signature
         .to_pem(LineEnding::LF)
         .map_err(|e| Error::Target(format!("a signature cannot be written: {e}")))
 }
 
-/// The key that signed for this connection; why not, if none did.
+/// Verifies a proof and returns the key that signed for this connection; the error says why it is invalid.
 pub fn check(text: &[u8], exporter: &[u8; EXPORTER_BYTES]) -> Result<KeyData, String> {
     if text.len() > PROOF_BYTES_MAX {
         return Err(format!("a proof has at most {PROOF_BYTES_MAX} bytes"));
     }
     let signature =
-        SshSig::from_pem(text).map_err(|e| format!("the proof is no signature by SSH: {e}"))?;
+        SshSig::from_pem(text).map_err(|e| format!("the proof is not an SSH signature: {e}"))?;
     if signature.namespace() != NAMESPACE {
-        return Err("the signature was made for something else".into());
+        return Err("the signature was made for another purpose".into());
     }
     if !signature.reserved().is_empty() {
-        return Err("the signature holds something that is not known here".into());
+        return Err("the signature has an unknown field".into());
     }
     let bytes = SshSig::signed_data(NAMESPACE, signature.hash_alg(), &statement(exporter))
-        .map_err(|e| format!("the proof is no signature by SSH: {e}"))?;
+        .map_err(|e| format!("the proof is not an SSH signature: {e}"))?;
     crypto::verify(signature.public_key(), signature.signature(), &bytes)?;
     Ok(signature.public_key().clone())
 }
@@ -96,9 +96,9 @@ mod tests {
             check(text.as_bytes(), &[7; 32]).as_ref(),
             Ok(key.public().key_data())
         );
-        // Replayed on another one.
+        // Replayed on another connection.
         let refused = check(text.as_bytes(), &[8; 32]).unwrap_err();
-        assert!(refused.contains("not one by that key"), "{refused}");
+        assert!(refused.contains("not by that key"), "{refused}");
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
         .unwrap();
         let refused = check(to_text(&other).unwrap().as_bytes(), &[7; 32]).unwrap_err();
         assert!(refused.contains("something else"), "{refused}");
-        // Nor does another's key beside the signature.
+        // Nor does another's public key with the signature.
         let stolen = SshSig::new(
             HostKey::generate().unwrap().public().key_data().clone(),
             NAMESPACE,
@@ -139,7 +139,7 @@ mod tests {
             if text[at] != to {
                 text[at] = to;
                 if let Ok(proved) = check(&text, &[7; 32]) {
-                    // White space and the like in the text's form.
+                    // White space and similar variations of the text's format.
                     prop_assert_eq!(&proved, key.public().key_data());
                 }
             }

@@ -1,4 +1,4 @@
-//! A client says who it is: which of the keys that it shows have rights, and whether its proof is one.
+//! Authentication of a client: which of the offered keys have rights, and whether its proof is valid.
 
 use crate::proof::{self, EXPORTER_BYTES};
 use crate::slots::Slot;
@@ -6,43 +6,43 @@ use crate::{KeyData, PublicKey, Refused, Rights};
 use std::fmt;
 use std::net::IpAddr;
 
-/// Keys that a client shows at once.
+/// Maximum number of keys that a client offers at once.
 const KEYS_MAX: usize = 64;
 
-/// A connection on which a client may say who it is, and what decides about that.
+/// A connection on which a client may prove its identity, with the inputs of the decision.
 #[derive(Debug)]
-pub struct Proving<'a> {
-    /// Which keys have rights.
+pub struct Authentication<'a> {
+    /// Rights of all keys.
     pub rights: &'a Rights,
-    /// One that has them all the same: the server's own.
+    /// The server's own host key, which always has rights.
     pub host: Option<&'a KeyData>,
-    /// What counts the connection, and its client's failures.
+    /// Slot that counts the connection and its client's failures.
     pub slot: &'a Slot,
-    /// Where the client is.
+    /// Address of the client.
     pub from: IpAddr,
-    /// What a proof must be over; none without TLS 1.3.
+    /// Value that a proof must sign; `None` without TLS 1.3.
     pub exporter: Option<&'a [u8; EXPORTER_BYTES]>,
 }
 
-/// What a client has shown.
+/// Result of an authentication step.
 #[derive(Debug)]
-pub struct Shown {
-    /// The places of those keys that have rights, in the order in which they were shown.
+pub struct AuthenticationStep {
+    /// Indexes of the offered keys that have rights, in the order offered.
     pub usable: Vec<u32>,
-    /// The key that was proved, if there was a proof: whether it has rights is to be looked up still.
+    /// Proved key, if there was a proof; its rights are still to be looked up.
     pub proved: Option<KeyData>,
 }
 
-/// Why a client has shown nothing.
+/// Reason for refusing an authentication step.
 #[derive(Debug)]
 pub enum Unproved {
-    /// Its source has failed too often, as the words say, and is not listened to for a while.
+    /// The source failed too often and is blocked for a while; the text says so.
     Hindered(String),
     /// None of these keys has rights.
     NoneUsable(Vec<(PublicKey, Refused)>),
-    /// Its connection is not one that a proof could be bound to.
+    /// The connection has no exported value to which a proof could be bound.
     Unbound,
-    /// Its proof is none.
+    /// The proof is invalid.
     Wrong(String),
 }
 
@@ -50,42 +50,42 @@ impl fmt::Display for Unproved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hindered(words) => f.write_str(words),
-            Self::NoneUsable(_) => f.write_str("none of the keys that are shown has rights here"),
-            Self::Unbound => {
-                f.write_str("a proof is bound to a connection by TLS 1.3, and this one has none")
-            }
+            Self::NoneUsable(_) => f.write_str("none of the presented keys has rights here"),
+            Self::Unbound => f.write_str(
+                "a proof is bound to a TLS 1.3 connection, and this connection has no TLS",
+            ),
             Self::Wrong(why) => write!(
                 f,
-                "the proof is refused: {why} (a proof is good on the connection it was made for, and on no other)"
+                "the proof is refused: {why} (a proof is valid only on the connection that it was made for)"
             ),
         }
     }
 }
 
-impl Proving<'_> {
-    fn opens(&self, key: &KeyData) -> Result<(), Refused> {
+impl Authentication<'_> {
+    fn check_rights(&self, key: &KeyData) -> Result<(), Refused> {
         if self.host == Some(key) {
             return Ok(());
         }
         self.rights.of_key(key, self.from).map(drop)
     }
 
-    /// Looks at the keys that a client shows (in the form of `authorized_keys`) and at its proof, which is empty if there is none. A source that
-    /// has failed often and lately is not listened to, unless it shows a key that has rights: one address may be that of many people.
-    pub fn see(&self, keys: &[String], proof: &[u8]) -> Result<Shown, Unproved> {
+    /// Checks the keys that a client offers (in the format of `authorized_keys`) and its proof, empty if absent. A source that failed
+    /// often and recently is refused, unless it offers a key that has rights: many users may share one address.
+    pub fn check(&self, keys: &[String], proof: &[u8]) -> Result<AuthenticationStep, Unproved> {
         let hindered = self.slot.hindered();
         if hindered.is_none() {
-            // What has just been granted holds.
+            // Rights that were just granted must count.
             self.rights.refresh();
         }
         let mut usable = Vec::new();
         let mut refused = Vec::new();
         for (i, text) in keys.iter().take(KEYS_MAX).enumerate() {
-            // A kind that is not known here has no rights here.
+            // A key of an unsupported kind has no rights.
             let Ok(key) = PublicKey::from_openssh(text.trim()) else {
                 continue;
             };
-            match self.opens(key.key_data()) {
+            match self.check_rights(key.key_data()) {
                 Ok(()) => usable.push(u32::try_from(i).unwrap_or(u32::MAX)),
                 Err(why) => refused.push((key, why)),
             }
@@ -97,7 +97,7 @@ impl Proving<'_> {
             return Err(Unproved::Hindered(words));
         }
         if !usable.is_empty() {
-            self.slot.proving();
+            self.slot.key_offered();
         }
         if proof.is_empty() {
             if usable.is_empty() && !keys.is_empty() {
@@ -105,7 +105,7 @@ impl Proving<'_> {
                 return Err(Unproved::NoneUsable(refused));
             }
             let proved = None;
-            return Ok(Shown { usable, proved });
+            return Ok(AuthenticationStep { usable, proved });
         }
         let exporter = self.exporter.ok_or(Unproved::Unbound)?;
         let key = proof::check(proof, exporter).map_err(|why| {
@@ -113,6 +113,6 @@ impl Proving<'_> {
             Unproved::Wrong(why)
         })?;
         let proved = Some(key);
-        Ok(Shown { usable, proved })
+        Ok(AuthenticationStep { usable, proved })
     }
 }

@@ -1,11 +1,11 @@
-//! What a server knows of who may do what: the two files of keys and that of tokens, read again when they change.
+//! Rights that a server grants: two files of keys and one of tokens, reloaded when they change.
 
-use crate::authorized::{self, AuthorizedKeys, Closed};
-use crate::file::{Folder, Found};
+use crate::authorized::{self, AuthorizedKeys, LineRefusal};
+use crate::file::{FileStatus, Folder};
 use crate::role::Role;
 use crate::token::{self, Token};
 use crate::{fingerprint, home};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use ssh_key::public::KeyData;
 use std::fmt;
 use std::net::IpAddr;
@@ -14,64 +14,62 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How often at most the files are looked at.
-const LOOK: Duration = Duration::from_millis(500);
+/// Minimum interval between two checks of the files.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What somebody was found to be.
+/// Rights of an authenticated client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Granted {
-    /// What they may do.
+    /// Role of the client.
     pub role: Role,
-    /// As whom they read; none if nothing is hidden from them.
-    pub user: Option<Asker>,
-    /// How the key is called: its comment in the file that grants it.
+    /// User as whom the client reads; `None` if it may read everything.
+    pub user: Option<Principal>,
+    /// Comment of the key in the file that grants it rights.
     pub comment: String,
-    /// Seconds since 1970 from which it opens nothing; none for ever.
+    /// Expiry time, in seconds since 1970; `None` for never.
     pub until: Option<i64>,
 }
 
-/// Why somebody is refused.
+/// Reason for refusing a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
     /// No file names the key.
     Unknown,
-    /// It was revoked.
+    /// The credential was revoked.
     Revoked,
-    /// Its time is over.
+    /// Past its expiry time.
     Expired {
-        /// When.
+        /// Expiry time as text.
         at: String,
     },
-    /// It may not be used from there.
-    Elsewhere {
-        /// From where.
+    /// Disallowed from the client's address.
+    AddressNotAllowed {
+        /// Address patterns from which it is allowed.
         from: String,
     },
-    /// The files that would say cannot be read.
+    /// The files with the rights cannot be read.
     Unread {
-        /// Why.
+        /// Description of the read error.
         why: String,
     },
 }
 
 impl Refused {
-    /// What whoever is refused is told: files and their modes are the owner's business.
-    pub fn told(&self) -> String {
+    /// Returns the text for the refused client: files and their modes are not disclosed.
+    pub fn client_message(&self) -> String {
         match self {
-            Self::Unread { .. } => {
-                "the server cannot read who has rights; its log says why".to_owned()
-            }
+            Self::Unread { .. } => "the server cannot read the grants; its log says why".to_owned(),
             other => other.to_string(),
         }
     }
 
-    /// One word for it, to count by.
+    /// Returns the label of the reason for metrics.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Unknown => "unknown_key",
             Self::Revoked => "revoked",
             Self::Expired { .. } => "expired",
-            Self::Elsewhere { .. } => "elsewhere",
+            Self::AddressNotAllowed { .. } => "elsewhere",
             Self::Unread { .. } => "unreadable",
         }
     }
@@ -83,78 +81,78 @@ impl fmt::Display for Refused {
             Self::Unknown => f.write_str("it has no rights here"),
             Self::Revoked => f.write_str("it was revoked"),
             Self::Expired { at } => write!(f, "its time ended at {at}"),
-            Self::Elsewhere { from } => write!(f, "it may be used from {from} only"),
+            Self::AddressNotAllowed { from } => write!(f, "it may be used from {from} only"),
             Self::Unread { why } => f.write_str(why),
         }
     }
 }
 
-/// Where a file of rights lies.
+/// Location of a rights file.
 #[derive(Debug)]
-enum Place {
+enum Location {
     /// In a folder that was opened before.
     In(Arc<Folder>),
-    /// Wherever its path leads. Beside this process's user and root, its owner may be who owned its folder at the start.
+    /// At a path. Its owner may be this process's user, root or `owner`, the owner of its folder at the start.
     Path { owner: Option<u32> },
 }
 
-/// A file that is read again when it changes.
+/// A file that is reloaded when it changes.
 #[derive(Debug)]
-struct Watched {
-    place: Place,
+struct WatchedFile {
+    location: Location,
     path: PathBuf,
     name: &'static str,
-    found: Found,
+    found: FileStatus,
     text: Result<String, String>,
 }
 
-impl Watched {
+impl WatchedFile {
     fn within(folder: &Arc<Folder>, name: &'static str) -> Self {
         let path = folder.path().join(name);
-        Self::new(Place::In(Arc::clone(folder)), path, name)
+        Self::new(Location::In(Arc::clone(folder)), path, name)
     }
 
     fn at(path: PathBuf, name: &'static str) -> Self {
         let folder = path.parent().and_then(|p| Folder::open(p).ok());
         let owner = folder.map(|f| f.owner());
-        Self::new(Place::Path { owner }, path, name)
+        Self::new(Location::Path { owner }, path, name)
     }
 
-    fn new(place: Place, path: PathBuf, name: &'static str) -> Self {
+    fn new(location: Location, path: PathBuf, name: &'static str) -> Self {
         Self {
-            place,
+            location,
             path,
             name,
-            found: Found::Absent,
+            found: FileStatus::Absent,
             text: Ok(String::new()),
         }
     }
 
-    /// The folder that it lies in, if there is one.
+    /// Returns the folder of the file, if it exists.
     fn folder(&self) -> std::io::Result<Option<Arc<Folder>>> {
-        match &self.place {
-            Place::In(folder) => Ok(Some(Arc::clone(folder))),
-            Place::Path { owner } => Ok(Folder::around(&self.path, *owner)?.map(Arc::new)),
+        match &self.location {
+            Location::In(folder) => Ok(Some(Arc::clone(folder))),
+            Location::Path { owner } => Ok(Folder::containing(&self.path, *owner)?.map(Arc::new)),
         }
     }
 
-    fn find(&self) -> Found {
+    fn find(&self) -> FileStatus {
         match self.folder() {
             Ok(Some(folder)) => folder.find(self.name),
-            Ok(None) => Found::Absent,
-            Err(e) => Found::Unknown(e.kind()),
+            Ok(None) => FileStatus::Absent,
+            Err(e) => FileStatus::Unknown(e.kind()),
         }
     }
 
-    /// Whether it is not as it was when it was read.
+    /// Whether the file changed since it was last read.
     fn is_changed(&self) -> bool {
         self.find() != self.found
     }
 
-    /// Reads it if it is not as it was; whether it did.
-    fn look(&mut self) -> bool {
+    /// Reloads the file if it changed; returns whether it did.
+    fn reload_if_changed(&mut self) -> bool {
         let found = self.find();
-        // What could not be read is tried again: the disk may have failed for a moment.
+        // A failed read is repeated: the disk may have failed temporarily.
         if found == self.found && self.text.is_ok() {
             return false;
         }
@@ -175,26 +173,26 @@ impl Watched {
 
 #[derive(Debug)]
 struct State {
-    files: Vec<Watched>,
-    tokens: Watched,
+    files: Vec<WatchedFile>,
+    tokens: WatchedFile,
     keys: Vec<AuthorizedKeys>,
     known: Vec<Token>,
-    /// Whether the folder's path led to another one when it was last looked.
+    /// Whether the folder's path led to another folder at the last check.
     is_replaced: bool,
-    /// What has gone wrong since it was last asked for.
+    /// Problems since the last call of [`Rights::news`].
     news: Vec<String>,
 }
 
 impl State {
-    fn all(&self) -> impl Iterator<Item = &Watched> {
+    fn all(&self) -> impl Iterator<Item = &WatchedFile> {
         self.files.iter().chain([&self.tokens])
     }
 
-    /// Looks at the files; whether one had changed.
-    fn look(&mut self) -> bool {
+    /// Reloads changed files; returns whether any had changed.
+    fn reload_if_changed(&mut self) -> bool {
         let mut changed = false;
         for file in self.files.iter_mut().chain([&mut self.tokens]) {
-            if !file.look() {
+            if !file.reload_if_changed() {
                 continue;
             }
             changed = true;
@@ -203,32 +201,32 @@ impl State {
             }
         }
         if changed {
-            let text = |w: &Watched| w.text.clone().unwrap_or_default();
-            let parse = |w: &Watched| AuthorizedKeys::parse(&text(w));
+            let text = |w: &WatchedFile| w.text.clone().unwrap_or_default();
+            let parse = |w: &WatchedFile| AuthorizedKeys::parse(&text(w));
             self.keys = self.files.iter().map(parse).collect();
             self.known = token::parse(&text(&self.tokens));
         }
-        self.look_at_folder();
+        self.check_folder();
         changed
     }
 
-    /// Whether the path of the folder that was opened leads elsewhere by now.
+    /// Whether the path of the opened folder now leads elsewhere.
     fn is_moved(&self) -> bool {
-        matches!(&self.tokens.place, Place::In(folder) if folder.is_replaced())
+        matches!(&self.tokens.location, Location::In(folder) if folder.is_replaced())
     }
 
-    /// Notes when another folder comes to be at the path of the one that was opened.
-    fn look_at_folder(&mut self) {
+    /// Reports when another folder appears at the path of the opened one.
+    fn check_folder(&mut self) {
         let is_replaced = self.is_moved();
-        if let (Place::In(folder), true, false) =
-            (&self.tokens.place, is_replaced, self.is_replaced)
+        if let (Location::In(folder), true, false) =
+            (&self.tokens.location, is_replaced, self.is_replaced)
         {
             self.news.push(replaced(folder));
         }
         self.is_replaced = is_replaced;
     }
 
-    /// Why nobody's key or token opens anything, if so: the first file may take away what the others give.
+    /// Fails if the first file cannot be read, because it may revoke rights that the others grant.
     fn closed(&self) -> Result<(), Refused> {
         match self.files.first().map(|f| &f.text) {
             Some(Err(why)) => Err(Refused::Unread { why: why.clone() }),
@@ -239,39 +237,40 @@ impl State {
 
 fn replaced(folder: &Folder) -> String {
     format!(
-        "the folder `{0}` was moved or replaced while it is open: rights are read from the one that was opened, and what lies at that \
-         path now is not looked at; whoever may write in the folder that holds `{0}` can do that",
+        "the folder `{0}` was moved or replaced while it is open: grants are still read from the \
+         folder that was opened, and the one that is at that path now is ignored; anyone who can \
+         write in the parent folder of `{0}` can do that",
         folder.path().display()
     )
 }
 
-/// Who may do what with a database.
+/// Rights of all keys and tokens to a database.
 #[derive(Debug)]
 pub struct Rights {
     state: RwLock<State>,
     started: Instant,
-    /// When the files were looked at last, in milliseconds since then.
-    looked: AtomicU64,
-    /// How often they have changed since.
+    /// Time of the last check of the files, in milliseconds since `started`.
+    checked: AtomicU64,
+    /// Number of file changes since `started`.
     generation: AtomicU64,
 }
 
 impl Rights {
-    /// Those that `authorized_keys` in a database's folder and in `~/.esker` grant.
-    pub fn of(folder: &Arc<Folder>) -> Self {
-        let mut files = vec![Watched::within(folder, authorized::NAME)];
+    /// Loads the rights granted by `authorized_keys` in a database's folder and in `~/.esker`.
+    pub fn load(folder: &Arc<Folder>) -> Self {
+        let mut files = vec![WatchedFile::within(folder, authorized::NAME)];
         let own = home().map(|h| h.join(authorized::NAME));
-        files.extend(own.map(|path| Watched::at(path, authorized::NAME)));
-        Self::new(files, Watched::within(folder, token::NAME))
+        files.extend(own.map(|path| WatchedFile::at(path, authorized::NAME)));
+        Self::new(files, WatchedFile::within(folder, token::NAME))
     }
 
-    /// Those that `authorized_keys` in a folder grants; `~/.esker` is not looked at.
-    pub fn of_folder_alone(folder: &Arc<Folder>) -> Self {
-        let files = vec![Watched::within(folder, authorized::NAME)];
-        Self::new(files, Watched::within(folder, token::NAME))
+    /// Loads the rights granted by `authorized_keys` in a folder, without those of `~/.esker`.
+    pub fn load_folder_only(folder: &Arc<Folder>) -> Self {
+        let files = vec![WatchedFile::within(folder, authorized::NAME)];
+        Self::new(files, WatchedFile::within(folder, token::NAME))
     }
 
-    fn new(files: Vec<Watched>, tokens: Watched) -> Self {
+    fn new(files: Vec<WatchedFile>, tokens: WatchedFile) -> Self {
         let mut state = State {
             keys: vec![AuthorizedKeys::default(); files.len()],
             files,
@@ -280,55 +279,55 @@ impl Rights {
             is_replaced: false,
             news: Vec::new(),
         };
-        state.look();
-        // What is wrong at the start is asked for by `mistakes`.
+        state.reload_if_changed();
+        // `mistakes` reports problems that exist at the start.
         state.news.clear();
         Self {
             state: RwLock::new(state),
             started: Instant::now(),
-            looked: AtomicU64::new(0),
+            checked: AtomicU64::new(0),
             generation: AtomicU64::new(1),
         }
     }
 
-    /// Looks at the files unless that was just done; a number that changes when they have.
+    /// Checks the files unless that was just done; returns a number that changes when they do.
     pub fn generation(&self) -> u64 {
         let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let before = self.looked.load(Ordering::Acquire);
-        let due = now.saturating_sub(before) >= LOOK.as_millis() as u64;
-        // One of all that ask at once looks.
+        let before = self.checked.load(Ordering::Acquire);
+        let due = now.saturating_sub(before) >= CHECK_INTERVAL.as_millis() as u64;
+        // One of several concurrent callers checks.
         let turn = || {
             let mine =
-                self.looked
+                self.checked
                     .compare_exchange(before, now, Ordering::AcqRel, Ordering::Acquire);
             mine.is_ok()
         };
         if due && turn() {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            if state.look() {
+            if state.reload_if_changed() {
                 self.generation.fetch_add(1, Ordering::AcqRel);
             }
         }
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Looks at the files now: they have just been changed, or somebody comes whose rights may be new. Others wait for it only if
-    /// there is something new to read.
+    /// Checks the files at once: after a change of them, or for a client whose rights may be new. Other callers wait only if there is
+    /// something to reload.
     pub fn refresh(&self) {
         let is_changed = {
             let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-            state.all().any(Watched::is_changed) || state.is_moved() != state.is_replaced
+            state.all().any(WatchedFile::is_changed) || state.is_moved() != state.is_replaced
         };
         if !is_changed {
             return;
         }
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if state.look() {
+        if state.reload_if_changed() {
             self.generation.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// What has gone wrong with the files since this was last asked: for the log.
+    /// Returns the problems with the files since the last call, for the log.
     pub fn news(&self) -> Vec<String> {
         self.generation();
         let is_quiet = {
@@ -342,8 +341,9 @@ impl Rights {
         std::mem::take(&mut state.news)
     }
 
-    /// What a key may do for somebody at that address, now. Of several lines the one that allows most holds, but one that
-    /// revokes the key in the first file that names it is the last word, and one that binds the key to a user binds it wherever else it is named. While the first file cannot be read, no key opens anything.
+    /// Returns the current rights of a key for a client at `from`. Of several lines, the one with the highest role applies, except that
+    /// a revocation in the first file that names the key is final, and that a user binding applies to all lines of the key. While the
+    /// first file cannot be read, every key is refused.
     pub fn of_key(&self, key: &KeyData, from: IpAddr) -> Result<Granted, Refused> {
         self.generation();
         self.of_key_at(key, from, now())
@@ -353,11 +353,11 @@ impl Rights {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state.closed()?;
         let mut best: Option<Granted> = None;
-        let mut user: Option<Asker> = None;
+        let mut user: Option<Principal> = None;
         let mut refused: Option<Refused> = None;
         for keys in &state.keys {
-            for line in keys.of(key) {
-                match line.opens(from, now) {
+            for line in keys.lines_of(key) {
+                match line.role_at(from, now) {
                     Ok(role) => {
                         user = user.or_else(|| line.user().cloned());
                         let more = |b: &Granted| b.role != role && role.may(b.role);
@@ -370,12 +370,14 @@ impl Rights {
                             });
                         }
                     }
-                    Err(Closed::Revoked) if best.is_none() => return Err(Refused::Revoked),
+                    Err(LineRefusal::Revoked) if best.is_none() => return Err(Refused::Revoked),
                     Err(closed) => {
                         refused.get_or_insert(match closed {
-                            Closed::Revoked => Refused::Revoked,
-                            Closed::Expired { at } => Refused::Expired { at },
-                            Closed::Elsewhere { from } => Refused::Elsewhere { from },
+                            LineRefusal::Revoked => Refused::Revoked,
+                            LineRefusal::Expired { at } => Refused::Expired { at },
+                            LineRefusal::AddressNotAllowed { from } => {
+                                Refused::AddressNotAllowed { from }
+                            }
                         });
                     }
                 }
@@ -394,12 +396,12 @@ impl Rights {
         Err(refused.or_else(unread).unwrap_or(Refused::Unknown))
     }
 
-    /// What a token opens, now, and how it is called.
+    /// Returns the current rights of a token, and its name.
     pub fn of_token(&self, shown: &str) -> Result<(Granted, String), Refused> {
         self.of_hash(|known| token::find(known, shown))
     }
 
-    /// The same of a token that is known by its hash ([`token::hash_of`]).
+    /// Returns the current rights and the name of the token with the given hash ([`token::hash_of`]).
     pub fn of_token_hash(&self, hash: &str) -> Result<(Granted, String), Refused> {
         self.of_hash(|known| known.iter().find(|t| t.hash() == hash))
     }
@@ -427,7 +429,7 @@ impl Rights {
         Ok((granted, token.name()))
     }
 
-    /// What is wrong in the files: lines that give no rights, files that are not read.
+    /// Returns the mistakes in the files: lines that grant no rights, files that are not read.
     pub fn mistakes(&self) -> Vec<String> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         let mut all = Vec::new();
@@ -439,28 +441,28 @@ impl Rights {
             }
         }
         all.extend(state.tokens.text.as_ref().err().cloned());
-        if let (true, Place::In(folder)) = (state.is_replaced, &state.tokens.place) {
+        if let (true, Location::In(folder)) = (state.is_replaced, &state.tokens.location) {
             all.push(replaced(folder));
         }
         all
     }
 
-    /// How a key is called in the files, if they name it.
+    /// Returns the comment of a key in the files; empty if no line names the key.
     pub fn comment_of(&self, key: &KeyData) -> String {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
-        let mut lines = state.keys.iter().flat_map(|k| k.of(key));
+        let mut lines = state.keys.iter().flat_map(|k| k.lines_of(key));
         let comment = lines.next().map(|l| l.key.comment().to_owned());
         comment.unwrap_or_default()
     }
 }
 
-/// Seconds since 1970.
+/// Returns the current time, in seconds since 1970.
 pub fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     i64::try_from(since.unwrap_or_default().as_secs()).unwrap_or(i64::MAX)
 }
 
-/// A key in words, for a log: fingerprint and comment.
+/// Formats a key for a log: fingerprint and comment.
 pub fn in_words(key: &KeyData, comment: &str) -> String {
     format!("{} {comment}", fingerprint(key))
         .trim_end()
@@ -480,7 +482,7 @@ mod tests {
         file::replace(path, 0o600, text.as_bytes()).unwrap();
     }
 
-    /// A line of a file for a key.
+    /// Formats a line for a key.
     fn terms(key: &HostKey, role: Option<Role>, expires: Option<i64>) -> String {
         let terms = Terms {
             role,
@@ -490,17 +492,17 @@ mod tests {
         line(key.public(), &terms).unwrap()
     }
 
-    /// The rights that two files grant: that of a database's folder, and one for all databases.
+    /// Loads the rights of two files: that of a database's folder, and one for all databases.
     fn rights_of(folder: &Path, all: &Path) -> Rights {
         let folder = Arc::new(Folder::open(folder).unwrap());
         let files = vec![
-            Watched::within(&folder, authorized::NAME),
-            Watched::at(all.to_path_buf(), authorized::NAME),
+            WatchedFile::within(&folder, authorized::NAME),
+            WatchedFile::at(all.to_path_buf(), authorized::NAME),
         ];
-        Rights::new(files, Watched::within(&folder, token::NAME))
+        Rights::new(files, WatchedFile::within(&folder, token::NAME))
     }
 
-    /// The two folders, and the files in them.
+    /// Creates the two folders; returns them and the paths of the files in them.
     fn two(dir: &Path) -> [PathBuf; 4] {
         let folders = ["lab", "home"].map(|name| dir.join(name));
         for folder in &folders {
@@ -511,14 +513,14 @@ mod tests {
         [lab, home, own, all]
     }
 
-    /// Also where another line gives the key more.
+    /// A user binding applies even if another line gives the key a higher role.
     #[test]
     fn a_line_with_a_user_binds_the_key() {
         let dir = tempfile::tempdir().unwrap();
         let [lab, _, own, all] = two(dir.path());
         let rights = rights_of(&lab, &all);
         let bob = HostKey::from_seed(&[1; 32]);
-        let user: Asker = "1002:100,7".parse().unwrap();
+        let user: Principal = "1002:100,7".parse().unwrap();
         let bound = Terms {
             role: Some(Role::Read),
             user: Some(user.clone()),
@@ -556,7 +558,7 @@ mod tests {
         let before = rights.generation();
         assert_eq!(of(&bob), Ok(Role::Write));
         assert_ne!(rights.generation(), before);
-        // The database's own file may take away what the other one gives.
+        // The database's own file may revoke what the other one grants.
         write(&own, &format!("{}\n", terms(&bob, None, None)));
         assert_eq!(of(&bob), Err(Refused::Revoked));
         let text = with("", bob.public().key_data(), None);
@@ -588,8 +590,8 @@ mod tests {
         assert_eq!(rights.mistakes().len(), 1);
     }
 
-    /// A line of the first file takes a key's rights; then the file cannot be read any more. The key stays without rights, and so
-    /// does everybody else's, tokens included, until the file can be read.
+    /// A line of the first file revokes a key; then the file becomes unreadable. The key and all others, tokens included, have no
+    /// rights until the file can be read.
     #[test]
     fn a_first_file_that_cannot_be_read_lets_nobody_in() {
         let dir = tempfile::tempdir().unwrap();
@@ -623,10 +625,10 @@ mod tests {
             (of(&bob), of(&ann)),
             (Err(Refused::Revoked), Ok(Role::Write))
         );
-        // A folder in its place.
+        // A folder in place of the file.
         std::fs::rename(&own, lab.join("x")).unwrap();
         std::fs::create_dir(&own).unwrap();
-        expect_closed("it is no file");
+        expect_closed("it is not a file");
         std::fs::remove_dir(&own).unwrap();
         assert_eq!(of(&ann), Ok(Role::Write));
         std::fs::rename(lab.join("x"), &own).unwrap();
@@ -634,14 +636,14 @@ mod tests {
         chmod(&lab, 0o777);
         rights.refresh();
         assert!(unread(of(&ann)), "others may write in its folder");
-        // From the start, too.
+        // Unreadable from the start.
         let rights = rights_of(&lab, &all);
         assert!(unread(
             rights.of_key(ann.public().key_data(), HERE).map(|g| g.role)
         ));
     }
 
-    /// Somebody who may write in the parent puts a folder of their own in the place of one that a server has open.
+    /// A user with write access to the parent replaces the folder that a server has open.
     #[test]
     fn a_folder_in_the_place_of_another_gives_no_rights() {
         let dir = tempfile::tempdir().unwrap();
@@ -670,7 +672,7 @@ mod tests {
         }
     }
 
-    /// The same with `~/.esker`, which is looked for by its path: who owned it at the start is believed, and nobody who came later.
+    /// `~/.esker` is found by its path: its owner at the start is trusted, and no later one.
     #[test]
     fn a_home_of_somebody_else_gives_no_rights() {
         if !rustix::process::geteuid().is_root() {

@@ -1,28 +1,28 @@
-//! What somebody may do.
+//! Roles of principals in a database.
 
 use std::fmt;
 
-/// What somebody may do with a database. What one may do of what another may, [`Role::may`] says: `ingest` and `read` have nothing in common,
-/// so that roles have no order.
+/// Rights of a principal in a database. [`Role::may`] compares roles: they have no total order, because `ingest` and `read` have
+/// nothing in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Send events of OpenLineage and jobs of Slurm, and nothing else.
+    /// Sends `OpenLineage` events and Slurm jobs, and nothing else.
     Ingest,
-    /// Ask.
+    /// Reads data.
     Read,
-    /// Change data, types and indexes as well.
+    /// Reads, and changes data, types and indexes.
     Write,
-    /// Look after it: repair, compact, back up, say who may do what.
+    /// Administers: repairs, compacts, backs up and grants rights.
     Admin,
 }
 
 impl Role {
-    /// All of them.
+    /// All roles, in declaration order.
     pub const ALL: [Self; 4] = [Self::Ingest, Self::Read, Self::Write, Self::Admin];
-    /// Their names, as a message lists them.
+    /// Role names, as a message lists them.
     pub const NAMES: &str = "ingest, read, write or admin";
 
-    /// Its name.
+    /// Returns the name of the role.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ingest => "ingest",
@@ -32,7 +32,7 @@ impl Role {
         }
     }
 
-    /// Whether somebody with this role may do what needs that one.
+    /// Whether this role permits calls that need role `needed`.
     pub fn may(self, needed: Self) -> bool {
         match self {
             Self::Ingest | Self::Read => self == needed,
@@ -41,7 +41,7 @@ impl Role {
         }
     }
 
-    /// The role that may do what both of two roles may; `None` for `ingest` and `read`, which have nothing in common.
+    /// Returns the role that permits what both roles permit; `None` for `ingest` and `read`, which have nothing in common.
     pub fn lesser(self, other: Self) -> Option<Self> {
         if other.may(self) {
             Some(self)
@@ -50,7 +50,7 @@ impl Role {
         }
     }
 
-    /// The role of that name.
+    /// Parses the name of a role.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|r| r.name() == text)
     }

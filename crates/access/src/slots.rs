@@ -1,9 +1,9 @@
-//! Slots for connections: how many there are of all, of one source, and of those who have not said who they are; and which sources have
-//! failed to prove who they are.
+//! Connection slots: limits on all connections, on those of one source, and on unproved ones; and the sources that failed to prove an
+//! identity.
 //!
-//! A connection is taken before anything is known of whoever makes it but its source. As long as no request on it was let in, it is one of
-//! few, and for a short time: so that whoever connects and says nothing, or never proves anything, leaves room for others. Some slots are
-//! for the owner's processes alone. Servers, tiers of the site cache and RDF workers count their connections so.
+//! When a connection is accepted, only its source is known. Until a request on it is admitted, it counts as unproved; unproved
+//! connections are few and short-lived, so that clients that send nothing or never prove an identity leave room for others. Some
+//! slots are reserved for the owner's processes. Servers, site cache tiers and RDF workers count their connections this way.
 
 use crate::penalty::Penalties;
 use std::collections::HashMap;
@@ -15,37 +15,37 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-/// Connections at once unless settings say otherwise.
+/// Default limit of concurrent connections.
 pub const CONNECTIONS: usize = 1_024;
 /// Connections that the owner's processes may have beyond the limit.
 pub const OWNER_CONNECTIONS: usize = 16;
-/// Connections of one source that may be unproved at once, if that is more than a quarter of all.
+/// Minimum limit of unproved connections of one source, which is otherwise a quarter of all.
 pub const UNPROVED_LEAST: usize = 10;
-/// Connections beyond the limit that are told so; others are closed without a word.
+/// Connections beyond the limit that are answered with a refusal; others are closed without an answer.
 pub const REFUSED_CONNECTIONS_MAX: usize = 64;
-/// How long a connection stays open that is closed without a word: a client that connects again at once is slowed down.
+/// Delay before a connection without a slot is closed: it slows down clients that reconnect at once.
 pub const CLOSE_AFTER: Duration = Duration::from_secs(1);
-/// Connections that wait for that at a time; others are closed at once.
+/// Connections that wait for that delay at a time; others are closed at once.
 pub const CLOSING_MAX: usize = 512;
-/// How long a client may take for the first byte of a connection, to agree on TLS, for the head of an HTTP request, and a connection until a
-/// request on it is let in.
+/// Time limit for the first byte of a connection, for the TLS handshake, for the head of an HTTP request, and for the first admitted
+/// request on a connection.
 pub const HEAD_MAX: Duration = Duration::from_secs(10);
-/// How long a connection lasts on which nothing was asked but what everybody may ask.
-pub const ASKED_MAX: Duration = Duration::from_mins(1);
-/// How long one lasts on which a key was shown that has rights, and was not proved: whoever has it may be asked for a passphrase.
+/// Time limit of a connection on which only requests that need no rights were admitted.
+pub const PUBLIC_MAX: Duration = Duration::from_mins(1);
+/// Time limit of a connection on which a key with rights was offered but not proved: its user may have to type a passphrase.
 pub const PROVE_MAX: Duration = Duration::from_mins(2);
 
-/// Where a connection comes from.
+/// Source of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// A process of this machine, of that user.
+    /// A process of this user on this machine.
     User(u32),
-    /// An address; of version 6 the first half, for a machine has all of the other.
+    /// An address; for IPv6 only its first half, because one machine owns all of the second.
     Address(IpAddr),
 }
 
 impl Source {
-    /// Of a connection from there, whose other end the kernel says is that user's.
+    /// Creates the source of a connection from `address` whose other end belongs to `user`, if the kernel says so.
     pub fn new(address: IpAddr, user: Option<u32>) -> Self {
         match (user, address.to_canonical()) {
             (Some(user), _) => Self::User(user),
@@ -68,49 +68,49 @@ impl fmt::Display for Source {
     }
 }
 
-/// How far somebody is with saying who they are.
+/// Progress of a client's authentication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
-    /// No request was let in.
+enum AuthProgress {
+    /// No request was admitted.
     Silent,
-    /// One was that everybody may send.
-    Asked,
-    /// They have shown a key that has rights: signing may take a person's hand.
+    /// A request that needs no rights was admitted.
+    Public,
+    /// A key that has rights was offered; signing may need the user's action.
     Proving,
-    /// A request was let in that not everybody may send.
-    Known,
+    /// An authenticated request was admitted.
+    Authenticated,
 }
 
-impl Standing {
-    /// How long a connection lasts on which nothing more comes; none for as long as its client likes.
+impl AuthProgress {
+    /// Returns the time limit of a connection in this state; `None` if unlimited.
     const fn lasts(self) -> Option<Duration> {
         match self {
             Self::Silent => Some(HEAD_MAX),
-            Self::Asked => Some(ASKED_MAX),
+            Self::Public => Some(PUBLIC_MAX),
             Self::Proving => Some(PROVE_MAX),
-            Self::Known => None,
+            Self::Authenticated => None,
         }
     }
 }
 
-/// The slots of a port or a socket.
+/// Connection slots of a port or a socket.
 #[derive(Debug)]
 pub struct Slots {
-    /// Who has them, in one word.
+    /// Kind of process that has the slots, in one word.
     whose: &'static str,
-    /// Connections of those who are not the owner.
+    /// Maximum number of connections, apart from the owner's reserve.
     most: usize,
-    /// Connections of one source, and of one key.
+    /// Maximum number of connections of one source, and of one key.
     each: usize,
-    state: Mutex<State>,
+    state: Mutex<SlotCounts>,
     penalties: Penalties,
-    /// How many more connections without a slot may wait to be closed.
+    /// Permits of connections without a slot that may wait to be closed.
     closing: Arc<Semaphore>,
     random: std::collections::hash_map::RandomState,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SlotCounts {
     taken: u64,
     open: usize,
     unproved: usize,
@@ -125,7 +125,7 @@ struct Counts {
     unproved: usize,
 }
 
-/// A connection's slot, until it is dropped.
+/// The slot of one connection, released when dropped.
 #[derive(Debug)]
 pub struct Slot {
     slots: Arc<Slots>,
@@ -133,13 +133,13 @@ pub struct Slot {
     owner: bool,
     refusal: Option<String>,
     begun: Instant,
-    standing: watch::Sender<Standing>,
+    progress: watch::Sender<AuthProgress>,
     key: Mutex<Option<Arc<str>>>,
 }
 
 impl Slots {
-    /// Of a `"server"` or what else has connections: for `most` at once, `each` of them of one source or key; 0 stands for half of all. The owner
-    /// has some more.
+    /// Creates slots for a process of kind `whose` (such as `"server"`): `most` connections at once, `each` of one source or key, 0
+    /// for half of all. The owner has [`OWNER_CONNECTIONS`] more.
     pub fn new(whose: &'static str, most: usize, each: usize) -> Arc<Self> {
         let each = if each == 0 { most.div_ceil(2) } else { each };
         Arc::new(Self {
@@ -153,17 +153,17 @@ impl Slots {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SlotCounts> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Unproved connections of one source, and those of all from which on some are closed early.
+    /// Limit of unproved connections of one source, and number of all unproved ones from which some are closed early.
     fn unproved_each(&self) -> usize {
         (self.most / 4).max(UNPROVED_LEAST)
     }
 
-    /// Whether one more unproved connection is closed early: the more there are, the likelier.
-    fn drops_early(&self, state: &State) -> bool {
+    /// Whether to close one more unproved connection early: the probability grows with their number.
+    fn drops_early(&self, state: &SlotCounts) -> bool {
         let begin = self.unproved_each();
         let full = begin * 3;
         let above = state.unproved.saturating_sub(begin);
@@ -171,8 +171,8 @@ impl Slots {
         chance < above
     }
 
-    /// A slot for a connection from there; none for one that is to be closed without a word ([`Slots::close_later`]). A source that has failed
-    /// to prove who it is, often and lately, has fewer.
+    /// Takes a slot for a connection; `None` if it is to be closed without an answer ([`Slots::close_later`]). A blocked source gets
+    /// fewer slots.
     pub fn take(self: &Arc<Self>, source: Source, owner: bool) -> Option<Slot> {
         let hindered = self.penalties.hinders(source).is_some();
         let mut state = self.state();
@@ -212,23 +212,23 @@ impl Slots {
             owner,
             refusal,
             begun: Instant::now(),
-            standing: watch::channel(Standing::Silent).0,
+            progress: watch::channel(AuthProgress::Silent).0,
             key: Mutex::new(None),
         })
     }
 
-    /// That there are so many connections: of all, or of one source or key.
+    /// Message that the limit of all connections, or of one source or key, is reached.
     fn full(&self, connections: usize, of: Option<&dyn fmt::Display>) -> String {
         let whose = self.whose;
         let most = match of {
-            None => ", the most it may".to_owned(),
-            Some(one) => format!(" of {one}, the most that one may have"),
+            None => ", the maximum".to_owned(),
+            Some(one) => format!(" of {one}, the maximum"),
         };
         format!("the {whose} has {connections} connections{most}: close some, or try again in 1 s")
     }
 
-    /// Closes a connection that got no slot, after a while ([`CLOSE_AFTER`]): whoever connects again as soon as a connection is closed does so less
-    /// often. If many wait already, it is closed at once. It is to be called within tokio's runtime.
+    /// Closes a connection without a slot after [`CLOSE_AFTER`], which slows down clients that reconnect as soon as they are
+    /// disconnected; at once if too many connections already wait. Must be called within a tokio runtime.
     pub fn close_later(&self, stream: impl Send + 'static) {
         if let Ok(place) = Arc::clone(&self.closing).try_acquire_owned() {
             tokio::spawn(async move {
@@ -240,22 +240,22 @@ impl Slots {
 }
 
 impl Slot {
-    /// Where its connection comes from.
+    /// Returns the source of the connection.
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// Why there is no room for its connection, if so: that is what all its requests are answered with.
+    /// Returns the refusal with which all requests of the connection are answered, if there was no room.
     pub fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
 
-    /// Its client has failed to prove who it is: so has its source.
+    /// Records that the client, and so its source, failed to prove an identity.
     pub fn failed(&self) {
         self.slots.penalties.failed(self.source);
     }
 
-    /// That its source has failed too often, for a while.
+    /// Returns a message if the source is blocked after too many failures.
     pub fn hindered(&self) -> Option<String> {
         let left = self.slots.penalties.hinders(self.source)?;
         Some(format!(
@@ -265,41 +265,41 @@ impl Slot {
         ))
     }
 
-    fn rises(&self, to: Standing) -> bool {
+    fn advance(&self, to: AuthProgress) -> bool {
         self.refusal.is_none()
-            && self.standing.send_if_modified(|standing| {
-                let rises = *standing < to;
+            && self.progress.send_if_modified(|progress| {
+                let rises = *progress < to;
                 if rises {
-                    *standing = to;
+                    *progress = to;
                 }
                 rises
             })
     }
 
-    /// A request was let in that everybody may send.
-    pub fn asked(&self) {
-        if *self.standing.borrow() == Standing::Silent {
-            self.rises(Standing::Asked);
+    /// Records that a request that needs no rights was admitted.
+    pub fn admit_public(&self) {
+        if *self.progress.borrow() == AuthProgress::Silent {
+            self.advance(AuthProgress::Public);
         }
     }
 
-    /// A key was shown that has rights.
-    pub fn proving(&self) {
-        self.rises(Standing::Proving);
+    /// Records that a key with rights was offered.
+    pub fn key_offered(&self) {
+        self.advance(AuthProgress::Proving);
     }
 
-    /// Whether a key was shown on it that has rights.
+    /// Whether a key with rights was offered on the connection.
     pub fn is_proving(&self) -> bool {
-        *self.standing.borrow() >= Standing::Proving
+        *self.progress.borrow() >= AuthProgress::Proving
     }
 
-    /// Whether nobody was let in yet who said who they are.
+    /// Whether no authenticated request was admitted yet.
     pub fn is_unproved(&self) -> bool {
-        *self.standing.borrow() != Standing::Known
+        *self.progress.borrow() != AuthProgress::Authenticated
     }
 
-    /// Somebody was let in who is known by that; what else there is of them may be too much.
-    pub fn known(&self, key: impl FnOnce() -> Arc<str>) -> Result<(), String> {
+    /// Records that a request authenticated by `key` was admitted. Fails if that key has too many connections.
+    pub fn admit_authenticated(&self, key: impl FnOnce() -> Arc<str>) -> Result<(), String> {
         if !self.is_unproved() || self.refusal.is_some() {
             return Ok(());
         }
@@ -312,7 +312,7 @@ impl Slot {
                 return Err(self.slots.full(each, Some(&key)));
             }
             let mut own = self.key.lock().unwrap_or_else(PoisonError::into_inner);
-            // Two requests may come at once.
+            // Two requests may arrive at once.
             if own.is_some() {
                 return Ok(());
             }
@@ -323,19 +323,19 @@ impl Slot {
                 counts.unproved = counts.unproved.saturating_sub(1);
             }
         }
-        self.rises(Standing::Known);
+        self.advance(AuthProgress::Authenticated);
         Ok(())
     }
 
-    /// Ends when the connection is to be closed, because nobody has said in time who they are. Never else.
+    /// Completes when the connection must be closed because no client authenticated in time; otherwise never.
     pub async fn overdue(&self) {
-        let mut standing = self.standing.subscribe();
+        let mut progress = self.progress.subscribe();
         loop {
-            let now = *standing.borrow_and_update();
+            let now = *progress.borrow_and_update();
             let Some(time) = now.lasts() else {
                 return std::future::pending().await;
             };
-            let changed = tokio::time::timeout_at(self.begun + time, standing.changed());
+            let changed = tokio::time::timeout_at(self.begun + time, progress.changed());
             if changed.await.is_err() {
                 return;
             }
@@ -381,11 +381,11 @@ mod tests {
         move || name
     }
 
-    fn told(taken: Option<Slot>) -> String {
+    fn refusal_of(taken: Option<Slot>) -> String {
         taken.unwrap().refusal().unwrap().to_owned()
     }
 
-    /// Whoever proves nothing is one of few, and nobody else has less for it.
+    /// A source with unproved connections only gets few slots, and other sources lose none.
     #[test]
     fn one_source_takes_few_unproved_slots() {
         let slots = Slots::new("server", 1_024, 512);
@@ -394,11 +394,11 @@ mod tests {
             .collect();
         assert_eq!(silent.len(), 256);
         let honest = slots.take(Source::User(8), false).unwrap();
-        honest.known(named("user 8")).unwrap();
+        honest.admit_authenticated(named("user 8")).unwrap();
         assert!(!honest.is_unproved());
         drop(silent);
         assert!(slots.take(Source::User(7), false).is_some());
-        // One that has failed before has fewer still.
+        // A source that failed before gets fewer still.
         let failed = slots.take(Source::User(9), false).unwrap();
         assert_eq!(failed.hindered(), None);
         for _ in 0..10 {
@@ -438,15 +438,15 @@ mod tests {
         let slots = Slots::new("server", 2, 2);
         let take = |user| {
             let slot = slots.take(Source::User(user), false)?;
-            slot.known(named("one")).unwrap();
+            slot.admit_authenticated(named("one")).unwrap();
             Some(slot)
         };
         let all = [take(1).unwrap(), take(2).unwrap()];
-        assert!(told(take(3)).contains("the server has 2 connections, the most"));
+        assert!(refusal_of(take(3)).contains("the server has 2 connections, the most"));
         let own: Vec<Slot> = (0..OWNER_CONNECTIONS)
             .map(|_| slots.take(Source::User(0), true).unwrap())
             .collect();
-        assert!(told(slots.take(Source::User(0), true)).contains("connections, the most"));
+        assert!(refusal_of(slots.take(Source::User(0), true)).contains("connections, the most"));
         drop((all, own));
         let state = slots.state();
         assert!(state.sources.is_empty() && state.keys.is_empty());
@@ -459,17 +459,17 @@ mod tests {
         let from = |n: u32| Source::Address(std::net::Ipv4Addr::from(n).into());
         let take = |n| {
             let slot = slots.take(from(n), false).unwrap();
-            slot.known(named("key A")).map(|()| slot)
+            slot.admit_authenticated(named("key A")).map(|()| slot)
         };
         let two = (take(1).unwrap(), take(2).unwrap());
         let e = take(3).map(drop).unwrap_err();
         assert!(e.contains("2 connections of key A"), "{e}");
         drop(two.0);
         take(3).unwrap();
-        // And so has an address.
+        // The limit of an address.
         let first = take(4).unwrap();
         let other = slots.take(from(4), false).unwrap();
-        assert!(told(slots.take(from(4), false)).contains("of 0.0.0.4, the most"));
+        assert!(refusal_of(slots.take(from(4), false)).contains("of 0.0.0.4, the most"));
         drop((first, other));
     }
 
@@ -485,31 +485,32 @@ mod tests {
     fn a_connection_lasts_by_what_was_said_on_it() {
         let slots = Slots::new("server", 8, 8);
         let take = || slots.take(Source::User(7), false).unwrap();
-        let lasts = |slot: &Slot| slot.standing.borrow().lasts();
+        let lasts = |slot: &Slot| slot.progress.borrow().lasts();
         let slot = take();
         assert_eq!(lasts(&slot), Some(HEAD_MAX));
-        slot.asked();
-        assert_eq!(lasts(&slot), Some(ASKED_MAX));
-        slot.proving();
-        slot.asked();
+        slot.admit_public();
+        assert_eq!(lasts(&slot), Some(PUBLIC_MAX));
+        slot.key_offered();
+        slot.admit_public();
         assert_eq!(lasts(&slot), Some(PROVE_MAX));
-        slot.known(named("user 7")).unwrap();
-        slot.proving();
+        slot.admit_authenticated(named("user 7")).unwrap();
+        slot.key_offered();
         assert_eq!(lasts(&slot), None);
-        // What is told that there is no slot does not stay.
+        // A connection that was refused a slot is closed, too.
         drop(slot);
         let _others: Vec<Slot> = (0..8)
             .map(|_| slots.take(Source::User(0), true).unwrap())
             .collect();
         let refused = slots.take(Source::User(7), false).unwrap();
         assert!(refused.refusal().is_some());
-        refused.asked();
-        refused.known(named("user 7")).unwrap();
+        refused.admit_public();
+        refused.admit_authenticated(named("user 7")).unwrap();
         assert_eq!(lasts(&refused), Some(HEAD_MAX));
     }
 
-    /// What got no slot is closed after a while, and so many wait for that: without that, whoever connects again as soon as a connection is
-    /// closed would have as many answers as the network carries. Time is tokio's own here, which passes when all wait.
+    /// A connection without a slot is closed after a while, and only a limited number waits for that: otherwise, a client that reconnects
+    /// as soon as it is disconnected would get as many answers as the network carries. Tokio's clock is paused here; it advances when
+    /// all tasks wait.
     #[tokio::test(start_paused = true)]
     async fn so_many_connections_wait_to_be_closed() {
         let slots = Slots::new("server", 8, 8);
@@ -524,7 +525,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert!(began.elapsed() >= CLOSE_AFTER);
-        // Their places are free again.
+        // Their permits are free again.
         slots.close_later(Arc::clone(&connection));
         assert_eq!(open(), 1);
     }

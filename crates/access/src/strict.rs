@@ -1,29 +1,29 @@
-//! Whether others can put another folder in the place of a database's: what sshd calls `StrictModes`.
+//! Detects whether other users can replace a database's folder (sshd's `StrictModes`).
 //!
-//! Whoever may write in a folder may rename what lies in it, whoever owns that; unless the sticky bit is set, as in `/tmp`.
+//! A user with write access to a folder may rename its entries even if other users own them; unless the sticky bit is set, as in `/tmp`.
 
 use crate::peer::is_mapped;
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// A folder on the way to a path in which others may rename what lies there.
+/// A folder on the way to a path in which other users may rename entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weakness {
-    /// The folder.
+    /// Path of the folder.
     pub folder: PathBuf,
-    /// Who may.
+    /// Users who may rename its entries.
     pub by: By,
 }
 
-/// Who may rename what lies in a folder.
+/// Users who may rename entries of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// Its group, or everybody.
+    /// Its group or all users, by this mode.
     Mode(u32),
-    /// Its owner, who is neither root, nor who runs this process, nor who owns the database.
+    /// Its owner, who is neither root, nor the user of this process, nor the owner of the database.
     Owner(u32),
-    /// Nobody knows: it cannot be looked at.
+    /// Unknown, because the folder cannot be examined.
     Unknown,
 }
 
@@ -33,24 +33,24 @@ impl fmt::Display for Weakness {
         match self.by {
             By::Mode(mode) => write!(
                 f,
-                "the folder `{folder}` can be written by others (mode {:o}), who can put another folder in the place of what lies in \
-                 it; run `chmod go-w {folder}`, or `chmod +t {folder}`",
+                "the folder `{folder}` can be written by others (mode {:o}), who can replace what \
+                 is in it; run `chmod go-w {folder}`, or `chmod +t {folder}`",
                 mode & 0o7777
             ),
             By::Owner(user) => write!(
                 f,
-                "the folder `{folder}` belongs to user {user}, who can put another folder in the place of what lies in it"
+                "the folder `{folder}` belongs to user {user}, who can replace what is in it"
             ),
             By::Unknown => write!(
                 f,
-                "the folder `{folder}` cannot be looked at: whether others can write in it is not known"
+                "the folder `{folder}` cannot be inspected: whether others can write in it is not known"
             ),
         }
     }
 }
 
-/// The folders on the way to a path, and the path itself if it is a folder, in which others may rename what lies there; the
-/// outermost last. None if there is no such path.
+/// Returns the folders on the way to a path, including the path itself if it is a folder, in which other users may rename entries;
+/// the outermost last. Empty if the path does not exist.
 pub fn strict_modes(path: &Path) -> Vec<Weakness> {
     let Ok(whole) = std::fs::canonicalize(path) else {
         return Vec::new();
@@ -63,7 +63,7 @@ pub fn strict_modes(path: &Path) -> Vec<Weakness> {
         let by = match std::fs::metadata(folder) {
             Ok(m) if !m.is_dir() => continue,
             Ok(m) if m.mode() & 0o022 != 0 && m.mode() & 0o1000 == 0 => By::Mode(m.mode()),
-            // A user who has no number here, as root has none in some containers, says nothing.
+            // A user without an id here, such as root in some containers, is ignored.
             Ok(m) if !trusted(m.uid()) && is_mapped(m.uid()) => By::Owner(m.uid()),
             Ok(_) => continue,
             Err(_) => By::Unknown,
@@ -80,7 +80,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn who_can_replace_a_folder_is_found() {
+    fn users_who_can_replace_a_folder_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let (group, lab) = (dir.path().join("abc"), dir.path().join("abc/lab"));
         std::fs::create_dir_all(&lab).unwrap();
@@ -92,14 +92,14 @@ mod tests {
             all.filter(|w| w.folder.starts_with(dir.path())).collect()
         };
         assert_eq!(within(&lab), []);
-        // The folder of a project, as many machines have them.
+        // A project folder, as on many machines.
         mode(&group, 0o2775);
         let found = within(&lab);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].folder, group.canonicalize().unwrap());
         let said = found[0].to_string();
         assert!(said.contains("written by others (mode 2775)"), "{said}");
-        // The way there may be a link.
+        // The path may contain a symbolic link.
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&lab, &link).unwrap();
         assert_eq!(within(&link), found);

@@ -1,4 +1,4 @@
-//! Encryption: TLS 1.3, whose certificate holds the host key and nothing that matters else.
+//! TLS 1.3 whose certificate serves only to carry the host key.
 
 use crate::host_key::HostKey;
 use crate::proof::{EXPORTER_BYTES, LABEL};
@@ -23,13 +23,13 @@ use tokio_rustls::rustls::{
 };
 use tokio_rustls::server::TlsStream;
 
-/// The name that a client asks for which knows the server by its host key. Others are shown the certificate that the
-/// server was given, if it was.
+/// Server name in the handshake of clients that know the server by its host key. Other clients get the certificate that the server
+/// was configured with, if there is one.
 pub const NAME: &str = "host-key.esker.invalid";
-/// The first byte of a connection that begins with TLS.
+/// First byte of a connection that begins with TLS.
 pub const FIRST_BYTE: u8 = 0x16;
 
-/// What comes before the 32 bytes of a key of Ed25519 in a certificate (RFC 8410, section 4).
+/// Prefix of the 32 bytes of an Ed25519 key in a certificate (RFC 8410, section 4).
 const SPKI: [u8; 12] = [
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
 ];
@@ -38,7 +38,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// The key in a certificate, if it is one that a host key makes.
+/// Returns the key of a certificate if a host key made it.
 pub fn key_in(certificate: &CertificateDer<'_>) -> Option<KeyData> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     let info = parsed.subject_public_key_info();
@@ -47,15 +47,14 @@ pub fn key_in(certificate: &CertificateDer<'_>) -> Option<KeyData> {
     Some(KeyData::Ed25519(Ed25519PublicKey(key)))
 }
 
-/// Takes any certificate of a host key, and keeps the key: whether it is the right one is looked up afterwards, before
-/// anything is said.
+/// Accepts any host key certificate and keeps the key, which is looked up after the handshake, before anything is sent.
 #[derive(Debug)]
-struct Keep {
-    seen: Mutex<Option<KeyData>>,
+struct HostKeyRecorder {
+    key: Mutex<Option<KeyData>>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Keep {
+impl ServerCertVerifier for HostKeyRecorder {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -65,9 +64,9 @@ impl ServerCertVerifier for Keep {
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let key = key_in(certificate).ok_or_else(|| {
-            rustls::Error::General("the server shows no host key of Ed25519".into())
+            rustls::Error::General("the server presents no Ed25519 host key".into())
         })?;
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(key);
+        *self.key.lock().unwrap_or_else(PoisonError::into_inner) = Some(key);
         Ok(ServerCertVerified::assertion())
     }
 
@@ -77,10 +76,10 @@ impl ServerCertVerifier for Keep {
         _: &CertificateDer<'_>,
         _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("only TLS 1.3 is spoken".into()))
+        Err(rustls::Error::General("only TLS 1.3 is supported".into()))
     }
 
-    /// That the server has the key is proved by this signature.
+    /// This signature proves that the server has the key.
     fn verify_tls13_signature(
         &self,
         message: &[u8],
@@ -96,54 +95,54 @@ impl ServerCertVerifier for Keep {
     }
 }
 
-/// A client's side of one connection.
+/// Client side of one TLS connection.
 #[derive(Debug)]
 pub struct Client {
-    keep: Arc<Keep>,
+    recorder: Arc<HostKeyRecorder>,
     config: Arc<ClientConfig>,
 }
 
 impl Client {
-    /// For one connection, over which these protocols are spoken.
+    /// Creates the client side of one connection with the given ALPN protocols.
     pub fn new(protocols: &[&[u8]]) -> Result<Self> {
         let provider = provider();
-        let keep = Arc::new(Keep {
-            seen: Mutex::new(None),
+        let recorder = Arc::new(HostKeyRecorder {
+            key: Mutex::new(None),
             provider: Arc::clone(&provider),
         });
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&version::TLS13])
             .map_err(|e| Error::Target(format!("TLS cannot be set up: {e}")))?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::clone(&keep) as Arc<dyn ServerCertVerifier>)
+            .with_custom_certificate_verifier(Arc::clone(&recorder) as Arc<dyn ServerCertVerifier>)
             .with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
-        // Each connection sees the key itself.
+        // Each connection has to obtain the key itself.
         config.resumption = Resumption::disabled();
         Ok(Self {
-            keep,
+            recorder,
             config: Arc::new(config),
         })
     }
 
-    /// For the handshake.
+    /// Returns the configuration for the handshake.
     pub fn config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.config)
     }
 
-    /// The name to ask for.
+    /// Returns the server name for the handshake, [`NAME`].
     pub fn name() -> Result<ServerName<'static>> {
         ServerName::try_from(NAME).map_err(|e| Error::Target(e.to_string()))
     }
 
-    /// The key that the server proved to have, once the handshake is done.
+    /// Returns the key that the server proved, once the handshake is done.
     pub fn key(&self) -> Option<KeyData> {
-        let seen = self.keep.seen.lock();
-        seen.unwrap_or_else(PoisonError::into_inner).clone()
+        let key = self.recorder.key.lock();
+        key.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// What only the two ends of this connection know; none unless TLS 1.3 is spoken.
+/// Returns the exported value that only the two ends of this connection know; `None` without TLS 1.3.
 pub fn exporter<Data>(connection: &ConnectionCommon<Data>) -> Option<[u8; EXPORTER_BYTES]> {
     if connection.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
         return None;
@@ -152,101 +151,101 @@ pub fn exporter<Data>(connection: &ConnectionCommon<Data>) -> Option<[u8; EXPORT
     out.ok()
 }
 
-/// The same of a client's connection.
+/// Returns [`exporter`] of a client's connection.
 pub fn exporter_of(
     connection: &ConnectionCommon<ClientConnectionData>,
 ) -> Option<[u8; EXPORTER_BYTES]> {
     exporter(connection)
 }
 
-/// Which certificate a client is shown.
+/// Certificates that a server selects from.
 #[derive(Debug)]
-struct Choice {
+struct CertificateResolver {
     host: Arc<CertifiedKey>,
-    given: Option<Arc<CertifiedKey>>,
+    configured: Option<Arc<CertifiedKey>>,
 }
 
-impl ResolvesServerCert for Choice {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let by_host_key = hello.server_name() == Some(NAME);
-        match &self.given {
-            Some(given) if !by_host_key => Some(Arc::clone(given)),
+        match &self.configured {
+            Some(configured) if !by_host_key => Some(Arc::clone(configured)),
             _ => Some(Arc::clone(&self.host)),
         }
     }
 }
 
-/// A server's side: the host key, which clients that ask for [`NAME`] are shown, and a certificate for all others, if there
-/// is one. `names` are those of the server, for clients that know no host keys.
+/// Returns the server side's configuration: the host key's certificate for clients that ask for [`NAME`], and `configured` for all others,
+/// if there is one. `names` are those of the server, for clients that know no host keys.
 pub fn server(
     host: &HostKey,
     names: &[String],
-    given: Option<CertifiedKey>,
+    configured: Option<CertifiedKey>,
     protocols: &[&[u8]],
 ) -> Result<ServerConfig> {
     let bad = |e: rustls::Error| Error::Target(format!("TLS cannot be set up: {e}"));
     let provider = provider();
     let (certificate, key) = host.certificate(names)?;
     let host = CertifiedKey::from_der(vec![certificate], key.into(), &provider).map_err(bad)?;
-    let choice = Choice {
+    let resolver = CertificateResolver {
         host: Arc::new(host),
-        given: given.map(Arc::new),
+        configured: configured.map(Arc::new),
     };
     let builder = ServerConfig::builder_with_provider(provider);
-    let builder = match choice.given {
-        // Such clients may be old.
+    let builder = match resolver.configured {
+        // Clients that use this certificate may not support TLS 1.3.
         Some(_) => builder.with_safe_default_protocol_versions(),
         None => builder.with_protocol_versions(&[&version::TLS13]),
     };
     let mut config = builder
         .map_err(bad)?
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(choice));
+        .with_cert_resolver(Arc::new(resolver));
     config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
     Ok(config)
 }
 
-/// A connection that has begun.
+/// An accepted connection, with or without TLS.
 #[derive(Debug)]
-pub enum Begun {
-    /// Without TLS.
+pub enum Accepted {
+    /// Connection without TLS.
     Plain(TcpStream),
-    /// With TLS.
+    /// Connection with TLS.
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 
-/// Why a connection has not begun.
+/// Reason why a connection could not begin.
 #[derive(Debug)]
-pub enum NotBegun {
-    /// Its client said nothing in time, or not enough to agree on TLS.
+pub enum NotAccepted {
+    /// The client sent nothing in time, or did not finish the handshake.
     Silent,
-    /// Its client did not agree on TLS.
+    /// The TLS handshake failed.
     Tls(std::io::Error),
 }
 
-/// Waits for a client's first byte, which says whether it speaks TLS, and agrees on that with it: [`HEAD_MAX`] for each. What begins otherwise is
-/// `plain` or has failed to agree; without `tls` all is plain.
-pub async fn begin(
+/// Waits for a client's first byte, which shows whether the client speaks TLS, and does the handshake, each within [`HEAD_MAX`].
+/// Other connections are accepted if `plain`, or otherwise fail in the handshake; without `tls`, all are plain.
+pub async fn accept(
     stream: TcpStream,
     tls: Option<&TlsAcceptor>,
     plain: bool,
-) -> std::result::Result<Begun, NotBegun> {
+) -> std::result::Result<Accepted, NotAccepted> {
     let mut byte = [0];
     let first = tokio::time::timeout(HEAD_MAX, stream.peek(&mut byte)).await;
     if !matches!(first, Ok(Ok(1))) {
-        return Err(NotBegun::Silent);
+        return Err(NotAccepted::Silent);
     }
     let Some(tls) = tls.filter(|_| !plain || byte == [FIRST_BYTE]) else {
-        return Ok(Begun::Plain(stream));
+        return Ok(Accepted::Plain(stream));
     };
     match tokio::time::timeout(HEAD_MAX, tls.accept(stream)).await {
-        Ok(Ok(stream)) => Ok(Begun::Encrypted(Box::new(stream))),
-        Ok(Err(e)) => Err(NotBegun::Tls(e)),
-        Err(_) => Err(NotBegun::Silent),
+        Ok(Ok(stream)) => Ok(Accepted::Encrypted(Box::new(stream))),
+        Ok(Err(e)) => Err(NotAccepted::Tls(e)),
+        Err(_) => Err(NotAccepted::Silent),
     }
 }
 
-/// The names and addresses by which clients may call a server that listens at `HOST:PORT`: those of this machine, and that host.
+/// Returns the names and addresses of a server that listens at `HOST:PORT`: those of this machine, and that host.
 pub fn names(listen: &str) -> Vec<String> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
     if let Ok(name) = std::fs::read_to_string("/proc/sys/kernel/hostname") {
@@ -255,7 +254,7 @@ pub fn names(listen: &str) -> Vec<String> {
     if let Some((host, _)) = listen.rsplit_once(':') {
         names.push(host.trim_matches(['[', ']']).to_owned());
     }
-    // A name that no certificate can hold is none of the server's.
+    // Drops names that a certificate cannot contain.
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | ':');
     names.retain(|n| !n.is_empty() && n.chars().all(good));
     names.sort_unstable();

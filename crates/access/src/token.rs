@@ -1,45 +1,45 @@
-//! Tokens for programs that know no SSH: `Authorization: Bearer esker_…`, for a time.
+//! Bearer tokens with an expiry time, for programs without SSH keys: `Authorization: Bearer esker_…`.
 //!
-//! A database's folder keeps what they hash to, so that nobody who reads the file can use one:
+//! A database's folder has only their hashes, so that a reader of the file cannot use a token:
 //!
 //! ```text
-//!  SHA-256 in hexadecimal digits, role, end (seconds since 1970), who made it
+//!  SHA-256 in hexadecimal digits, role, expiry time (seconds since 1970), comment
 //! ```
 //!
-//! `read/1002:100,7` in the place of a role binds the token to that user.
+//! `read/1002:100,7` in place of a role binds the token to that user.
 
-use crate::file::{Folder, Within};
+use crate::file::{Folder, RightsFolder};
 use crate::options::{self, user_of};
 use crate::role::Role;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, Result};
 use ring::digest;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use std::fmt::{self, Write as _};
 
-/// The name of the file, in a database's folder.
+/// File name, in a database's folder.
 pub const NAME: &str = "access_tokens";
-/// What tokens begin with.
+/// Prefix of every token.
 pub const PREFIX: &str = "esker_";
 
-/// What a token opens.
+/// Rights of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Opens {
-    /// What whoever shows it may do.
+pub struct TokenRights {
+    /// Role of the token's bearer.
     pub role: Role,
-    /// As whom they read; none if nothing is hidden from them.
-    pub user: Option<Asker>,
+    /// User to which the token is bound; `None` if it may read everything.
+    pub user: Option<Principal>,
 }
 
-impl From<Role> for Opens {
+impl From<Role> for TokenRights {
     fn from(role: Role) -> Self {
         Self { role, user: None }
     }
 }
 
-impl fmt::Display for Opens {
+impl fmt::Display for TokenRights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.user {
             None => write!(f, "{}", self.role),
@@ -48,13 +48,13 @@ impl fmt::Display for Opens {
     }
 }
 
-impl Opens {
-    /// A role, bound to a user if one is given. The error says what does not go together.
+impl TokenRights {
+    /// Creates the rights of a role, bound to `user` if given. The error says why the two cannot be combined.
     pub fn new(role: Role, user: Option<&str>) -> std::result::Result<Self, String> {
         let user = user.map(user_of).transpose()?;
         if user.is_some() && role != Role::Read {
             return Err(format!(
-                "what is bound to a user has role `read` only, not `{role}`: what a user may change is not checked yet"
+                "a credential that is bound to a user can only have role `read`, not `{role}`: what a user may change is not checked yet"
             ));
         }
         Ok(Self { role, user })
@@ -69,21 +69,21 @@ impl Opens {
     }
 }
 
-/// A token that was given out.
+/// An issued token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     hash: String,
-    /// What it opens.
+    /// Role of the token's bearer.
     pub role: Role,
-    /// As whom it reads; none if nothing is hidden from it.
-    pub user: Option<Asker>,
-    /// Seconds since 1970 from which it opens nothing.
+    /// User to which the token is bound; `None` if it may read everything.
+    pub user: Option<Principal>,
+    /// Expiry time, in seconds since 1970.
     pub expires: i64,
-    /// What for.
+    /// Purpose of the token.
     pub comment: String,
 }
 
-/// What a token hashes to, by which it is known where it is not shown.
+/// Returns the hash of a token, which identifies it in files and logs.
 pub fn hash_of(token: &str) -> String {
     let hash = digest::digest(&digest::SHA256, token.as_bytes());
     hash.as_ref().iter().fold(String::new(), |mut text, byte| {
@@ -93,30 +93,30 @@ pub fn hash_of(token: &str) -> String {
 }
 
 impl Token {
-    /// What it hashes to.
+    /// Returns the hash of the token.
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// How it is called where it is not shown: the beginning of its hash.
+    /// Returns the public name of the token: the beginning of its hash.
     pub fn name(&self) -> String {
         let short = self.hash.get(..12).unwrap_or(&self.hash);
         format!("token:{short}")
     }
 
-    /// When it ends, in words.
+    /// Returns the expiry time as text.
     pub fn end(&self) -> String {
         options::time_text(self.expires).unwrap_or_default()
     }
 }
 
-/// The tokens in a file's text; lines that are none are passed over.
+/// Parses the tokens of a file's text; malformed lines are skipped.
 pub fn parse(text: &str) -> Vec<Token> {
     let line = |line: &str| {
         let mut words = line.splitn(4, ' ');
         let hash = words.next()?;
         let hex = hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit());
-        let opens = Opens::parse(words.next()?)?;
+        let opens = TokenRights::parse(words.next()?)?;
         Some(Token {
             hash: hex.then(|| hash.to_owned())?,
             role: opens.role,
@@ -128,7 +128,7 @@ pub fn parse(text: &str) -> Vec<Token> {
     text.lines().filter_map(line).collect()
 }
 
-/// The one that a client shows.
+/// Finds the token that a client presents.
 pub fn find<'a>(tokens: &'a [Token], shown: &str) -> Option<&'a Token> {
     if !shown.starts_with(PREFIX) || shown.len() > 100 {
         return None;
@@ -137,20 +137,20 @@ pub fn find<'a>(tokens: &'a [Token], shown: &str) -> Option<&'a Token> {
     tokens.iter().find(|t| t.hash == hash)
 }
 
-/// Makes one and notes it in the folder; those that are over are forgotten.
+/// Creates a token and records it in the folder; expired tokens are removed.
 pub fn make(
-    folder: &(impl Within + ?Sized),
-    opens: &Opens,
+    folder: &(impl RightsFolder + ?Sized),
+    opens: &TokenRights,
     expires: i64,
     now: i64,
     comment: &str,
 ) -> Result<String> {
-    let folder = folder.opened()?;
+    let folder = folder.open_folder()?;
     let mut secret = [0; 32];
     SystemRandom::new().fill(&mut secret).map_err(|_| {
         Error::io(
             "making a token",
-            std::io::Error::other("the system gave no random numbers"),
+            std::io::Error::other("the system's random number generator failed"),
         )
     })?;
     let token = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(secret));
@@ -167,9 +167,9 @@ pub fn make(
     Ok(token)
 }
 
-/// Forgets the one of that name ([`Token::name`]) or that is shown; whether there was one.
-pub fn forget(folder: &(impl Within + ?Sized), what: &str) -> Result<bool> {
-    let folder = folder.opened()?;
+/// Removes the token with the given name ([`Token::name`]) or secret; returns whether it existed.
+pub fn forget(folder: &(impl RightsFolder + ?Sized), what: &str) -> Result<bool> {
+    let folder = folder.open_folder()?;
     let mut all = of_open(&folder)?;
     let before = all.len();
     let shown = find(&all, what).map(Token::name);
@@ -181,9 +181,9 @@ pub fn forget(folder: &(impl Within + ?Sized), what: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Those of a folder.
-pub fn of_folder(folder: &(impl Within + ?Sized)) -> Result<Vec<Token>> {
-    of_open(&*folder.opened()?)
+/// Reads the tokens of a folder.
+pub fn of_folder(folder: &(impl RightsFolder + ?Sized)) -> Result<Vec<Token>> {
+    of_open(&*folder.open_folder()?)
 }
 
 fn of_open(folder: &Folder) -> Result<Vec<Token>> {
@@ -195,12 +195,12 @@ fn write(folder: &Folder, all: &[Token]) -> Result<()> {
     folder.replace(NAME, 0o600, text_of(all).as_bytes())
 }
 
-/// The text of a file of tokens.
+/// Formats the text of a token file.
 #[doc(hidden)]
 pub fn text_of(all: &[Token]) -> String {
     let mut text = String::new();
     for t in all {
-        let opens = Opens {
+        let opens = TokenRights {
             role: t.role,
             user: t.user.clone(),
         };
@@ -226,12 +226,12 @@ mod tests {
         assert_eq!(find(&all, &two).unwrap().comment, "a b");
         assert_eq!(find(&all, "esker_x"), None);
         assert_eq!(find(&all, &format!("{one}x")), None);
-        // What is over goes when the next one is made.
-        let bound = Opens::new(Role::Read, Some("1002:100,7")).unwrap();
+        // Expired tokens are removed when the next one is made.
+        let bound = TokenRights::new(Role::Read, Some("1002:100,7")).unwrap();
         let three = make(dir.path(), &bound, 900, 150, "").unwrap();
         let all = of_folder(dir.path()).unwrap();
         assert_eq!(find(&all, &three).unwrap().user, bound.user);
-        assert!(Opens::new(Role::Write, Some("1002")).is_err());
+        assert!(TokenRights::new(Role::Write, Some("1002")).is_err());
         assert_eq!((find(&all, &one), all.len()), (None, 2));
         assert!(forget(dir.path(), &find(&all, &two).unwrap().name()).unwrap());
         assert!(!forget(dir.path(), &two).unwrap());

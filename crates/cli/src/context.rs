@@ -1,4 +1,4 @@
-//! What every command is given: the global options, where to print, whether to stop, and the database.
+//! State that every command receives: the global options, the output, the interrupt flag, and the database.
 
 use crate::args::{DurabilityArg, Globals, Target};
 use crate::interrupt::Interrupt;
@@ -6,28 +6,28 @@ use crate::output::Style;
 use esker::{Database, Durability, OpenOptions};
 use std::io::{self, IsTerminal as _, Write};
 
-/// The surroundings of one command. Notes and warnings go to stderr, results to [`Self::out`].
+/// Global options, output and database of one command. Notes and warnings go to stderr, results to [`Self::out`].
 pub(crate) struct Context {
     /// Options that every command takes.
     pub(crate) globals: Globals,
-    /// Whether to stop.
+    /// State of Ctrl-C and `--timeout`.
     pub(crate) interrupt: Interrupt,
-    /// Where results go.
+    /// Standard output, for results.
     pub(crate) out: Box<dyn Write>,
-    /// Emphasis on stdout.
+    /// Emphasis of text on stdout.
     pub(crate) style: Style,
-    /// Emphasis on stderr.
+    /// Emphasis of text on stderr.
     pub(crate) note_style: Style,
     database: Option<Database>,
     in_shell: bool,
 }
 
 impl Context {
-    /// For one command of a process.
+    /// Creates the context of the only command of a process.
     pub(crate) fn new(globals: Globals, interrupt: &Interrupt) -> Self {
         let stdout = io::stdout();
         let style = Style::new(globals.color, stdout.is_terminal());
-        // On a terminal a line shows when it is done; elsewhere nobody waits for it.
+        // A terminal shows each line when it is complete; for other readers larger writes are enough.
         let out: Box<dyn Write> = if stdout.is_terminal() {
             Box::new(io::LineWriter::new(stdout))
         } else {
@@ -44,7 +44,7 @@ impl Context {
         }
     }
 
-    /// For one command of the shell, whose target is open already.
+    /// Creates the context of one command of the shell, whose target is already open.
     pub(crate) fn in_shell(globals: Globals, interrupt: &Interrupt, database: &Database) -> Self {
         Self {
             database: Some(database.clone()),
@@ -53,19 +53,19 @@ impl Context {
         }
     }
 
-    /// Whether this is one of several commands of a shell.
+    /// Whether the command runs in a shell, together with others.
     pub(crate) fn is_in_shell(&self) -> bool {
         self.in_shell
     }
 
-    /// How the global options say to open a database.
+    /// Returns the options for opening a database that follow from the global options.
     pub(crate) fn open_options(&self) -> OpenOptions {
         OpenOptions::new()
             .memory_bytes(self.globals.memory)
             .durability(self.durability())
     }
 
-    /// What commits wait for.
+    /// Returns the durability that commits wait for.
     pub(crate) fn durability(&self) -> Durability {
         match self.globals.durability {
             DurabilityArg::Sync => Durability::Sync,
@@ -73,12 +73,12 @@ impl Context {
         }
     }
 
-    /// The database, which must exist.
+    /// Opens the target's database, which must exist.
     pub(crate) fn open(&mut self, target: &Target) -> anyhow::Result<Database> {
         self.open_with(target, false)
     }
 
-    /// The database, made if there is none yet.
+    /// Opens the target's database, and creates it if it does not exist.
     pub(crate) fn open_or_create(&mut self, target: &Target) -> anyhow::Result<Database> {
         self.open_with(target, true)
     }
@@ -92,7 +92,7 @@ impl Context {
         Ok(database)
     }
 
-    /// Flushes results and lets go of the database, so that a failure to do either is seen.
+    /// Flushes results and closes the database, so that errors of both are reported.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
         self.out.flush()?;
         match self.database.take() {
@@ -101,25 +101,25 @@ impl Context {
         }
     }
 
-    /// A line for people on stderr, unless they asked for quiet.
+    /// Prints a note on stderr, unless `--quiet` is set.
     pub(crate) fn note(&self, text: &str) {
         if !self.globals.quiet {
             print_note(text);
         }
     }
 
-    /// A line about something wrong on stderr, quiet or not.
+    /// Prints a warning on stderr, even with `--quiet`.
     pub(crate) fn warn(&self, text: &str) {
         print_note(&format!("{} {text}", self.note_style.yellow("warning:")));
     }
 
-    /// An error that does not end the command.
+    /// Prints an error that does not end the command.
     pub(crate) fn complain(&self, text: &str) {
         print_note(&format!("{} {text}", self.note_style.red("error:")));
     }
 }
 
 fn print_note(text: &str) {
-    // Nobody is left to tell if stderr is closed.
+    // A closed stderr leaves no way to report the error.
     let _ = writeln!(io::stderr(), "{text}");
 }

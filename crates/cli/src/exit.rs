@@ -1,36 +1,35 @@
-//! Exit codes, and what a failed command says.
+//! Exit codes, and the message of a failed command.
 //!
-//! 0: done. 1: something was found wrong, or only a part was done. 2: the command line or its input was wrong and
-//! nothing was done.
+//! 0: success. 1: a problem was found, or only a part was done. 2: the command line or its input was wrong and nothing was done.
 
 use esker_model::{Error, ErrorKind};
 use std::io;
 use std::process::ExitCode;
 
-/// How a command that did not fail ended.
+/// Result of a command that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All of it was done, and nothing is wrong.
+    /// The command did everything and found no problem.
     Done,
-    /// It was done in part, or what it looked at is not in order: exit code 1.
+    /// The command did only a part, or found a problem: exit code 1.
     Partly,
-    /// A program was run, and ended with this.
+    /// A program was run and ended with this exit code.
     Program(u8),
 }
 
 impl Outcome {
-    /// `Partly` if that holds.
+    /// Returns `Partly` if `partly` is true, else `Done`.
     pub(crate) fn partly_if(partly: bool) -> Self {
         if partly { Self::Partly } else { Self::Done }
     }
 
-    /// The worse of the two.
+    /// Combines two outcomes into the worse one.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {
         Self::partly_if(self == Self::Partly || other == Self::Partly)
     }
 
-    /// As a process reports it.
+    /// Returns the exit code of the process.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -40,17 +39,17 @@ impl Outcome {
     }
 }
 
-/// Input that makes no sense as it stands: exit code 2.
+/// Invalid input from the user: exit code 2.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Usage(pub(crate) String);
 
-/// A [`Usage`] error, ready to return.
+/// Creates a [`Usage`] error as an `anyhow` error.
 pub(crate) fn usage(text: impl Into<String>) -> anyhow::Error {
     Usage(text.into()).into()
 }
 
-/// Output that nobody reads any more, as in `esker scan … | head`.
+/// Whether an error says that the reader of the output has closed it, as in `esker scan … | head`.
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause
@@ -59,7 +58,7 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
-/// The exit code for an error.
+/// Returns the exit code for an error.
 pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
         if cause.is::<Usage>() {
@@ -79,7 +78,7 @@ pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
     1
 }
 
-/// The error and its causes in one text, each said once: many of our errors quote their cause already.
+/// Returns the error and its causes as one text, without repeating causes that an error already quotes.
 pub(crate) fn message_of(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
@@ -94,7 +93,7 @@ pub(crate) fn message_of(error: &anyhow::Error) -> String {
     text
 }
 
-/// A process's exit code.
+/// Converts a code to the exit code of this process.
 pub(crate) fn exit_code(code: u8) -> ExitCode {
     ExitCode::from(code)
 }

@@ -1,4 +1,4 @@
-//! Names of vertices: from what a person types to ids, and back.
+//! Names of vertices: from user input to ids, and back.
 
 use esker::Database;
 use esker_model::namespace::resolve;
@@ -7,22 +7,22 @@ use esker_model::{
 };
 use std::collections::HashMap;
 
-/// A vertex that a person named.
+/// A vertex that the user named.
 #[derive(Debug, Clone)]
-pub(crate) struct Named {
-    /// Its name, split.
+pub(crate) struct NamedVertex {
+    /// The vertex's name, split into type and key.
     pub(crate) name: VertexName,
-    /// Its id and type.
+    /// The vertex's id and type.
     pub(crate) vertex: VertexRef,
 }
 
-impl Named {
-    /// Reads `TYPE:KEY` under that schema; a path is the file that is there now.
+impl NamedVertex {
+    /// Parses `TYPE:KEY` with that schema; a path names the file that has it now.
     pub(crate) fn parse(text: &str, database: &Database, schema: &Schema) -> Result<Self> {
         let name = VertexName::parse(text)?;
         let found = resolve(
             database,
-            database.asker(),
+            database.principal(),
             schema,
             std::slice::from_ref(&name),
         )?;
@@ -33,7 +33,7 @@ impl Named {
         Ok(Self { name, vertex })
     }
 
-    /// The same for many.
+    /// Parses many names; the result keeps the order of `texts`.
     pub(crate) fn parse_all(
         texts: &[String],
         database: &Database,
@@ -43,12 +43,12 @@ impl Named {
             .iter()
             .map(|text| VertexName::parse(text))
             .collect::<std::result::Result<_, _>>()?;
-        let found = resolve(database, database.asker(), schema, &names)?;
+        let found = resolve(database, database.principal(), schema, &names)?;
         let named = names.into_iter().zip(found);
         Ok(named.map(|(name, vertex)| Self { name, vertex }).collect())
     }
 
-    /// An error that says that there is no such vertex.
+    /// Returns the error that this vertex does not exist.
     pub(crate) fn missing(&self, hint: &str) -> Error {
         Error::NoVertex {
             name: self.name.to_string(),
@@ -57,16 +57,16 @@ impl Named {
     }
 }
 
-/// Most names that are remembered at once.
+/// Maximum number of cached names.
 const NAMES_MAX: usize = 1 << 16;
 
-/// Names of vertices by id, read in bulk and remembered.
+/// A cache of vertex names by id, filled by bulk reads.
 #[derive(Debug, Default)]
-pub(crate) struct Names(HashMap<VertexId, String>);
+pub(crate) struct NameCache(HashMap<VertexId, String>);
 
-impl Names {
-    /// Makes sure that the names of all of these are known.
-    pub(crate) fn learn(
+impl NameCache {
+    /// Reads the names of all these vertices that are not cached.
+    pub(crate) fn load(
         &mut self,
         database: &Database,
         schema: &Schema,
@@ -81,7 +81,7 @@ impl Names {
         if unknown.is_empty() {
             return Ok(());
         }
-        // Type and key never change, and a vertex that was deleted keeps them: what is now names what was then.
+        // Type and key never change, and a deleted vertex keeps them, so the current version names earlier ones.
         let vertices = database.read_vertices(&unknown, Version::MAX)?;
         for (id, vertex) in unknown.into_iter().zip(vertices) {
             let name = vertex.map_or_else(|| unnamed(id), |v| v.name(schema));
@@ -90,25 +90,25 @@ impl Names {
         Ok(())
     }
 
-    /// A name learnt, else the id.
+    /// Returns the cached name of a vertex, else its id.
     pub(crate) fn get(&self, id: VertexId) -> String {
         self.0.get(&id).cloned().unwrap_or_else(|| unnamed(id))
     }
 }
 
-/// How a vertex is shown that an edge leads to and that was never inserted: only its id is known.
+/// Returns the label of a vertex that an edge leads to and that was never inserted, so that only its id is known.
 pub(crate) fn unnamed(id: VertexId) -> String {
     format!("?:{id}")
 }
 
-/// The name of a vertex type; its number if the schema lacks it.
+/// Returns the name of a vertex type; its number if the schema lacks it.
 pub(crate) fn vertex_type_name(schema: &Schema, id: esker_model::VertexTypeId) -> String {
     schema
         .vertex_type(id)
         .map_or_else(|| format!("type-{}", id.0), |t| t.name.clone())
 }
 
-/// The name of an edge type; its number if the schema lacks it.
+/// Returns the name of an edge type; its number if the schema lacks it.
 pub(crate) fn edge_type_name(schema: &Schema, id: esker_model::EdgeTypeId) -> String {
     schema
         .edge_type(id)

@@ -1,4 +1,4 @@
-//! Ctrl-C and `--timeout`: work is asked to stop once, and killed at the second Ctrl-C.
+//! Ctrl-C and `--timeout`: the first asks work to stop, the second Ctrl-C kills the process.
 
 use esker_model::Cancel;
 use esker_model::traversal::StopReason;
@@ -8,20 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The exit code of a process that a second Ctrl-C killed, as shells have it: 128 + SIGINT.
+/// Exit code after a second Ctrl-C, as shells have it: 128 + SIGINT.
 const KILLED: i32 = 130;
 
-/// Why work was stopped.
+/// Reason why work was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stopped {
-    /// Ctrl-C, or SIGTERM.
+    /// Ctrl-C or SIGTERM stopped the work.
     Interrupted,
-    /// `--timeout`.
+    /// The time of `--timeout` is over.
     TimedOut,
 }
 
 impl Stopped {
-    /// For people.
+    /// Returns the reason as text for users.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Interrupted => "interrupted",
@@ -30,7 +30,7 @@ impl Stopped {
     }
 }
 
-/// Whether work should stop. Cheap to ask and to clone.
+/// Flag and deadline that stop work. Cheap to check and to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Interrupt {
     signalled: Arc<AtomicBool>,
@@ -38,11 +38,11 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// Catches SIGINT and SIGTERM: the first sets a flag, the second ends the process at once.
+    /// Catches SIGINT and SIGTERM: the first sets the flag, the second ends the process at once.
     pub(crate) fn install() -> io::Result<Self> {
         let signalled = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the shutdown looks at the flag before the same signal sets it.
+            // The order matters: the shutdown must check the flag before the same signal sets it.
             signal_hook::flag::register_conditional_shutdown(
                 signal,
                 KILLED,
@@ -56,7 +56,7 @@ impl Interrupt {
         })
     }
 
-    /// The same, with that much time from now on.
+    /// Returns a copy whose deadline is `timeout` from now.
     #[must_use]
     pub(crate) fn with_timeout(&self, timeout: Option<Duration>) -> Self {
         Self {
@@ -65,12 +65,12 @@ impl Interrupt {
         }
     }
 
-    /// Forgets a Ctrl-C: the shell does before each command.
+    /// Clears an earlier Ctrl-C; the shell does so before each command.
     pub(crate) fn reset(&self) {
         self.signalled.store(false, Ordering::Relaxed);
     }
 
-    /// Why work should stop, if it should.
+    /// Returns the reason to stop, if there is one.
     pub(crate) fn stopped(&self) -> Option<Stopped> {
         if self.signalled.load(Ordering::Relaxed) {
             Some(Stopped::Interrupted)

@@ -1,7 +1,7 @@
-//! `esker`: the command that imports, asks, changes and looks after a database.
+//! `esker`, the command that imports, queries, changes and maintains databases.
 //!
-//! Suggested reading order: [`args`] says what can be typed, [`commands`] has one file for each command, [`context`] is
-//! what all of them are given, [`output`] is how they print. [`exit`] decides what the exit code is.
+//! Suggested reading order: [`args`] defines the command line, [`commands`] has one file for each command, [`context`] is the state that
+//! all of them receive, [`output`] prints. [`exit`] decides the exit code.
 
 mod args;
 mod bench;
@@ -22,7 +22,7 @@ mod values;
 
 use std::process::ExitCode;
 
-/// Most calls make and drop small things on several threads; `esker bench mount` is a tenth faster with it.
+/// Most commands allocate and free small blocks on several threads; `esker bench mount` is a tenth faster with this allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! Files opened name by name from the root, without following links: what changes meanwhile on the way does not lead elsewhere.
+//! Opening files component by component from the root without following links, so that concurrent renames cannot redirect the path.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use std::ffi::OsStr;
@@ -7,45 +7,45 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// A folder, opened only to get to what is in it.
+/// Flags for a folder that is only opened to reach its entries.
 pub(crate) const FOLDER: OFlags = OFlags::PATH
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// A folder, opened to be listed.
+/// Flags for a folder that is listed.
 const LISTED: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
-/// A file, opened to be read: a pipe that nobody writes to is not waited for.
+/// Flags for a file that is read; opening a pipe without a writer does not block.
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// What was opened, what it is, and what the folders above it are, the root first.
+/// An opened file with its metadata and that of the folders above it, the root first.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedFile {
     pub(crate) file: File,
     pub(crate) stat: Stat,
     pub(crate) above: Vec<Stat>,
 }
 
 /// Opens a regular file by an absolute path without links, `.` and `..`.
-pub(crate) fn file(path: &Path) -> io::Result<Opened> {
+pub(crate) fn file(path: &Path) -> io::Result<OpenedFile> {
     at(path, |folder, name| file_at(folder, name))
 }
 
-/// Opens a folder, to be listed, by an absolute path without links, `.` and `..`.
-pub(crate) fn folder(path: &Path) -> io::Result<Opened> {
+/// Opens a folder for listing, by an absolute path without links, `.` and `..`.
+pub(crate) fn folder(path: &Path) -> io::Result<OpenedFile> {
     at(path, |folder, name| folder_at(folder, name))
 }
 
 fn at(
     path: &Path,
     open: impl Fn(&OwnedFd, &OsStr) -> io::Result<(File, Stat)>,
-) -> io::Result<Opened> {
+) -> io::Result<OpenedFile> {
     let mut names: Vec<&OsStr> = path.iter().skip(1).collect();
     let last = names.pop().unwrap_or(OsStr::new("."));
     let mut folder = rustix::fs::open("/", FOLDER, Mode::empty())?;
@@ -55,14 +55,14 @@ fn at(
         above.push(rustix::fs::fstat(&folder)?);
     }
     let (file, stat) = open(&folder, last)?;
-    Ok(Opened { file, stat, above })
+    Ok(OpenedFile { file, stat, above })
 }
 
-/// Opens a regular file in a folder.
+/// Opens a regular file in an open folder.
 pub(crate) fn file_at(folder: impl AsFd, name: &OsStr) -> io::Result<(File, Stat)> {
     let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
-    // Opening a device may do something: what is no file is not opened.
+    let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
+    // Opening a device can have side effects, so the type is checked first.
     if !is_file(&rustix::fs::statat(
         &folder,
         name,
@@ -78,7 +78,7 @@ pub(crate) fn file_at(folder: impl AsFd, name: &OsStr) -> io::Result<(File, Stat
     Ok((File::from(file), stat))
 }
 
-/// Opens a folder in a folder, to be listed.
+/// Opens a subfolder of an open folder, for listing.
 pub(crate) fn folder_at(folder: impl AsFd, name: &OsStr) -> io::Result<(File, Stat)> {
     let file = rustix::fs::openat(&folder, name, LISTED, Mode::empty())?;
     let stat = rustix::fs::fstat(&file)?;

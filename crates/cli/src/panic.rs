@@ -1,16 +1,16 @@
-//! A bug in Esker, told as one: what happened, where, and whom to tell. A backtrace only for those who ask for one.
+//! The message after a bug in Esker: what happened, where, and where to report it. A backtrace is printed only on request.
 
 use std::backtrace::Backtrace;
 use std::io::Write as _;
 use std::panic::{self, PanicHookInfo};
 
-/// The exit code after a bug.
+/// Exit code after a bug.
 pub(crate) const EXIT: u8 = 1;
 
-/// From now on a panic prints a plain message on stderr.
+/// Installs a panic hook that prints a plain message on stderr.
 pub(crate) fn install_hook() {
     panic::set_hook(Box::new(|panic| {
-        // There is nobody left to tell if stderr is closed.
+        // A closed stderr leaves no way to report the error.
         let _ = std::io::stderr().write_all(describe(panic).as_bytes());
     }));
 }

@@ -1,14 +1,14 @@
-//! Progress on a terminal. Nothing is drawn where stderr is not one, or with `--quiet`.
+//! Progress on a terminal. Nothing is drawn if stderr is not a terminal, or with `--quiet`.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal as _;
 
-/// A bar or a spinner on stderr.
+/// A progress bar or a spinner on stderr.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Work whose size becomes known as it goes: call [`Self::expect`].
+    /// Creates a bar for work whose size is found on the way: call [`Self::expect`].
     pub(crate) fn files(quiet: bool, what: &'static str) -> Self {
         Self::with(
             quiet,
@@ -17,7 +17,7 @@ impl Progress {
         )
     }
 
-    /// Work whose size is not known.
+    /// Creates a spinner for work of unknown size.
     pub(crate) fn rows(quiet: bool, what: &'static str) -> Self {
         Self::with(
             quiet,
@@ -41,22 +41,22 @@ impl Progress {
         Self(bar)
     }
 
-    /// That many more are to be done.
+    /// Adds to the number of items to process.
     pub(crate) fn expect(&self, more: u64) {
         self.0.inc_length(more);
     }
 
-    /// That many more are done.
+    /// Adds to the number of processed items.
     pub(crate) fn advance(&self, more: u64) {
         self.0.inc(more);
     }
 
-    /// That many are done in all.
+    /// Sets the number of processed items.
     pub(crate) fn at(&self, done: u64) {
         self.0.set_position(done);
     }
 
-    /// What is being done just now.
+    /// Sets the text about the current item.
     pub(crate) fn message(&self, text: String) {
         self.0.set_message(text);
     }

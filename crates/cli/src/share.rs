@@ -1,9 +1,9 @@
-//! The share of a search that clients issue together.
+//! A client's share of a collective search.
 
 use crate::exit::usage;
 use esker_model::object::Share;
 
-/// Where launchers say which process this is and how many there are, in the order in which they are looked for.
+/// Environment variables with rank and number of processes by launcher, in the order of their use.
 const LAUNCHERS: [(&str, &str); 5] = [
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
@@ -12,10 +12,10 @@ const LAUNCHERS: [(&str, &str); 5] = [
     ("SLURM_PROCID", "SLURM_NTASKS"),
 ];
 
-/// Reads `RANK/OF`.
+/// Parses a share, `RANK/OF`.
 pub(crate) fn parse_share(text: &str) -> Result<Share, String> {
     let bad =
-        || format!("`{text}` is no share: expected RANK/OF with RANK from 0, as in 0/4 to 3/4");
+        || format!("`{text}` is not a share: expected RANK/OF with RANK from 0, as in 0/4 to 3/4");
     let (rank, of) = text.split_once('/').ok_or_else(bad)?;
     let rank = rank.trim().parse().map_err(|_| bad())?;
     let of = of.trim().parse().map_err(|_| bad())?;
@@ -25,7 +25,7 @@ pub(crate) fn parse_share(text: &str) -> Result<Share, String> {
     Ok(Share { rank, of })
 }
 
-/// The share of this process, as its launcher says.
+/// Returns the share of this process from its launcher's environment variables.
 pub(crate) fn of_launcher(get: impl Fn(&str) -> Option<String>) -> anyhow::Result<Share> {
     for (rank, of) in LAUNCHERS {
         let (Some(r), Some(n)) = (get(rank), get(of)) else {
@@ -33,7 +33,7 @@ pub(crate) fn of_launcher(get: impl Fn(&str) -> Option<String>) -> anyhow::Resul
         };
         return parse_share(&format!("{r}/{n}")).map_err(|_| {
             usage(format!(
-                "{rank} is `{r}` and {of} is `{n}`: no share of a search"
+                "{rank} is `{r}` and {of} is `{n}`: not a share of a search"
             ))
         });
     }
@@ -42,8 +42,8 @@ pub(crate) fn of_launcher(get: impl Fn(&str) -> Option<String>) -> anyhow::Resul
         .map(|(r, n)| format!("{r} and {n}"))
         .collect();
     Err(usage(format!(
-        "--collective: no launcher says which process this is; start it by mpirun or srun, or give --share RANK/OF. Looked \
-         for {}",
+        "--collective: no launcher says which process this is; start it with mpirun or srun, or \
+         give --share RANK/OF. Looked for {}",
         names.join(", ")
     )))
 }

@@ -1,10 +1,10 @@
-//! Times on the command line: as of when to read, from when a change holds, ranges of versions.
+//! Times on the command line: the time of a read, the time of a change, ranges of versions.
 
 use esker_model::Version;
 use esker_model::version::{TimeError, VersionRange};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// For reading: the last version of the moment named, or `now`.
+/// Parses a time to read at: the last version within the instant given, or `now`.
 pub(crate) fn parse_as_of(text: &str) -> Result<Version, TimeError> {
     if text.trim().eq_ignore_ascii_case("now") {
         return Ok(Version::MAX);
@@ -12,17 +12,17 @@ pub(crate) fn parse_as_of(text: &str) -> Result<Version, TimeError> {
     Version::parse_as_of(text)
 }
 
-/// For writing: the first version of the moment named. A date is its first millisecond; a version as Esker prints it
+/// Parses a time to write at: the first version within the instant given. A date is its first millisecond; a version as Esker prints it
 /// (`…~N`, `#N`) is that version.
 pub(crate) fn parse_at(text: &str) -> Result<Version, TimeError> {
     Version::parse_since(text)
 }
 
-/// `FROM..UNTIL`, either end left out for an open one. `FROM` is inside; so is the whole moment that `UNTIL` names.
+/// Parses `FROM..UNTIL`, each end optional. Both ends are included, `UNTIL` with all its versions.
 pub(crate) fn parse_range(text: &str) -> Result<VersionRange, String> {
     let Some((from, until)) = text.split_once("..") else {
         return Err(format!(
-            "`{text}` is no range of versions: expected FROM..UNTIL, as in 2026-01-01..2026-02-01 or 2026-01-01.."
+            "`{text}` is not a range of versions: expected FROM..UNTIL, as in 2026-01-01..2026-02-01 or 2026-01-01.."
         ));
     };
     let from = match from.trim() {
@@ -38,14 +38,14 @@ pub(crate) fn parse_range(text: &str) -> Result<VersionRange, String> {
     };
     if from >= until {
         return Err(format!(
-            "`{text}` holds no versions: it ends before it begins"
+            "`{text}` contains no versions: it ends before it begins"
         ));
     }
     Ok(VersionRange { from, until })
 }
 
-/// For messages: a moment that was named without `~N` is shown without it.
-pub(crate) fn moment(version: Version) -> String {
+/// Returns a version as text for messages; an instant that was given without `~N` is printed without it.
+pub(crate) fn format_version(version: Version) -> String {
     if version.logical() == u16::MAX && version != Version::MAX {
         Version::new(version.millis(), 0).to_string()
     } else {
@@ -53,7 +53,7 @@ pub(crate) fn moment(version: Version) -> String {
     }
 }
 
-/// What time it is, in nanoseconds since 1970: what `now` and `30d ago` in a filter are relative to.
+/// Returns the current time in nanoseconds since 1970, the base of `now` and `30d ago` in a filter.
 pub(crate) fn now_nanos() -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -61,7 +61,7 @@ pub(crate) fn now_nanos() -> i64 {
     i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// The version of that long ago.
+/// Returns the version of this time before now.
 pub(crate) fn ago(time: Duration) -> Version {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

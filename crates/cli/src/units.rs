@@ -1,11 +1,12 @@
-//! Sizes and durations as people write them (`512MiB`, `90d`), and as they are shown.
+//! Sizes and durations as users write them (`512MiB`, `90d`), and as they are printed.
 
 use std::time::Duration;
 
-/// Reads a size in bytes: a number, and a unit of 1,024 (`K`, `KiB`, `M`, `MiB`, …) or of 1,000 (`KB`, `MB`, …).
+/// Parses a size in bytes: a number, and a unit of 1,024 (`K`, `KiB`, `M`, `MiB`, …) or of 1,000 (`KB`, `MB`, …).
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let bad =
-        || format!("`{text}` is no size: expected a number and a unit, as in 512MiB, 2G or 64000");
+    let bad = || {
+        format!("`{text}` is not a size: expected a number and a unit, as in 512MiB, 2G or 64000")
+    };
     let (number, unit) = split_unit(text).ok_or_else(bad)?;
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -22,11 +23,11 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     number.checked_mul(factor).ok_or_else(bad)
 }
 
-/// Reads a duration: a number and `ms`, `s`, `m`, `h`, `d`, `w` or `y` (365 days).
+/// Parses a duration: a number and `ms`, `s`, `m`, `h`, `d`, `w` or `y` (365 days).
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let bad = || {
         format!(
-            "`{text}` is no duration: expected a number and ms, s, m, h, d, w or y, as in 10s or 90d"
+            "`{text}` is not a duration: expected a number and ms, s, m, h, d, w or y, as in 10s or 90d"
         )
     };
     let (number, unit) = split_unit(text).ok_or_else(bad)?;
@@ -53,7 +54,7 @@ fn split_unit(text: &str) -> Option<(u64, &str)> {
     Some((number.parse().ok()?, unit.trim()))
 }
 
-/// `1,234,567`.
+/// Formats a number with separators: `1,234,567`.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -66,12 +67,12 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
-/// `1 file`, `2 files`; the plural in full where it is not the singular with an s.
+/// Formats a number and a noun: `1 file`, `2 files`.
 pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
-/// `512 B`, `3.4 KiB`, `1.2 GiB`.
+/// Formats a size: `512 B`, `3.4 KiB`, `1.2 GiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -89,7 +90,7 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{scaled:.1} {unit}")
 }
 
-/// `0.42 s`, `3 min 20 s`.
+/// Formats a duration: `0.42 s`, `3 min 20 s`.
 pub(crate) fn elapsed(time: Duration) -> String {
     let seconds = time.as_secs();
     if seconds < 120 {

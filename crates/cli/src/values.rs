@@ -1,7 +1,7 @@
-//! `name=value` and `name:kind=value`: how attributes and properties are typed on the command line.
+//! `name=value` and `name:kind=value`: attributes and properties on the command line.
 //!
-//! A predefined attribute has the kind that the schema says. Any other has the kind that is written (`name:i64=5`), else
-//! the one that its value looks like: `true`, `42`, `0.5`, `2026-03-01T12:00:00Z`, `[1, 2]`, `null`; all else is a string.
+//! A predefined attribute has the kind of its definition in the schema. Any other has the kind that is written (`name:i64=5`), else the
+//! kind that its value looks like: `true`, `42`, `0.5`, `2026-03-01T12:00:00Z`, `[1, 2]`, `null`; all else is a string.
 //! `docs/book/values.md` is the page for users.
 
 use crate::exit::usage;
@@ -14,14 +14,14 @@ use jiff::Timestamp;
 use jiff::civil;
 use serde_json::Value as Json;
 
-/// One `name=value` as written.
+/// One `name=value` as the user wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Assignment {
-    /// The attribute or property.
+    /// Name of the attribute or property.
     pub(crate) name: String,
-    /// The kind, where it is written.
+    /// The kind of the value, if the user wrote one.
     pub(crate) kind: Option<ValueKind>,
-    /// All behind the first `=`.
+    /// The text after the first `=`.
     pub(crate) text: String,
 }
 
@@ -33,7 +33,7 @@ impl Assignment {
                 "`{text}` sets nothing: expected NAME=VALUE or NAME:KIND=VALUE, as in size=42 or run:string=42"
             ));
         };
-        // Names may hold colons (`dc:title`): only a known kind behind the last one is a kind.
+        // Names may contain colons (`dc:title`): the text after the last colon is a kind only if it names one.
         let kind = left
             .rsplit_once(':')
             .and_then(|(name, kind)| Some((name, ValueKind::from_name(kind)?)));
@@ -49,7 +49,7 @@ impl Assignment {
         })
     }
 
-    /// The value of an attribute of that vertex type, and whether it is predefined.
+    /// Returns the value of an attribute of that vertex type, and whether the attribute is predefined.
     pub(crate) fn value_for(
         &self,
         schema: &Schema,
@@ -77,7 +77,7 @@ impl Assignment {
             })
     }
 
-    /// The value of anything that no schema defines.
+    /// Returns the value of an attribute or property that no schema defines.
     pub(crate) fn value(&self) -> anyhow::Result<Value> {
         let Some(kind) = self.kind else {
             return Ok(guess(&self.text));
@@ -112,17 +112,17 @@ impl Assignment {
     }
 }
 
-/// One tag as written: `NAME` alone, or as an [`Assignment`].
+/// One tag as the user wrote it: `NAME` alone, or an [`Assignment`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TagArg {
     /// A tag without a value.
     Bare(String),
-    /// A tag with one.
+    /// A tag with a value.
     Valued(Assignment),
 }
 
 impl TagArg {
-    /// Reads `NAME`, `NAME=VALUE` or `NAME:KIND=VALUE`.
+    /// Parses `NAME`, `NAME=VALUE` or `NAME:KIND=VALUE`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.contains('=') {
             return Assignment::parse(text).map(Self::Valued);
@@ -131,7 +131,7 @@ impl TagArg {
         Ok(Self::Bare(text.to_owned()))
     }
 
-    /// All of them, typed; none may be a predefined attribute of objects.
+    /// Returns the values of all tags; none may be a predefined attribute of objects.
     pub(crate) fn all(tags: &[Self], schema: &Schema) -> anyhow::Result<Properties> {
         let mut all = Properties::new();
         for tag in tags {
@@ -149,11 +149,11 @@ impl TagArg {
     }
 }
 
-/// Whether objects can have a tag of that name.
+/// Checks that objects can have a tag of that name.
 pub(crate) fn check_tag(name: &str, schema: &Schema) -> anyhow::Result<()> {
     if SPECIAL_NAMES.contains(&name) {
         return Err(usage(format!(
-            "`{name}` is no tag: in filters it means something else ({})",
+            "`{name}` cannot be a tag: in filters it means something else ({})",
             SPECIAL_NAMES.join(", ")
         )));
     }
@@ -166,16 +166,16 @@ pub(crate) fn check_tag(name: &str, schema: &Schema) -> anyhow::Result<()> {
     } else {
         "a predefined attribute: `esker object update` changes it"
     };
-    Err(usage(format!("`{name}` is no tag but {how}")))
+    Err(usage(format!("`{name}` is not a tag but {how}")))
 }
 
-/// Reads a file mode in octal: `0644`, `644` or `0o644`.
+/// Parses a file mode in octal: `0644`, `644` or `0o644`.
 pub(crate) fn parse_mode(text: &str) -> Result<i64, String> {
     let digits = text.strip_prefix("0o").unwrap_or(text);
     match i64::from_str_radix(digits, 8) {
         Ok(mode) if (0..=0o7777).contains(&mode) && !digits.starts_with('+') => Ok(mode),
         _ => Err(format!(
-            "`{text}` is no mode: expected octal digits as for files, as in 0640"
+            "`{text}` is not a mode: expected octal digits as for files, as in 0640"
         )),
     }
 }
@@ -193,7 +193,7 @@ fn looks_like(kind: ValueKind) -> &'static str {
     }
 }
 
-/// Reads a value of that kind; `null` is one of any kind but string.
+/// Parses a value of that kind; `null` is a value of any kind but string.
 pub(crate) fn parse_value(kind: ValueKind, text: &str) -> Option<Value> {
     if text == "null" && kind != ValueKind::String {
         return Some(Value::Null);
@@ -210,7 +210,7 @@ pub(crate) fn parse_value(kind: ValueKind, text: &str) -> Option<Value> {
     }
 }
 
-/// The value that a text looks like.
+/// Returns the value of the kind that a text looks like.
 fn guess(text: &str) -> Value {
     match text {
         "null" => return Value::Null,
@@ -228,7 +228,7 @@ fn guess(text: &str) -> Value {
     {
         return Value::String(string);
     }
-    // Not `007`, `+5`, `1e5` as an integer, nor `inf`, `nan` as a number: those are names more often than numbers.
+    // `007` and `+5` are not integers and `1e5`, `inf`, `nan` not numbers: these are names more often than numbers.
     let digits = text.strip_prefix('-').unwrap_or(text);
     let plain = digits.starts_with(|c: char| c.is_ascii_digit())
         && (digits == "0" || digits.starts_with("0.") || !digits.starts_with('0'));
@@ -254,7 +254,7 @@ fn nanos(t: Timestamp) -> Option<i64> {
     i64::try_from(t.as_nanosecond()).ok()
 }
 
-/// RFC 3339, a date and time or a date alone (UTC), or `@SECONDS[.FRACTION]`; in nanoseconds since 1970.
+/// Parses RFC 3339, a date and time or a date alone (UTC), or `@SECONDS[.FRACTION]`, to nanoseconds since 1970.
 fn parse_timestamp(text: &str) -> Option<i64> {
     if let Some(seconds) = text.strip_prefix('@') {
         let (sign, digits) = match seconds.strip_prefix('-') {
@@ -333,7 +333,7 @@ fn list_from_json(items: Vec<Json>, depth: usize) -> Option<Value> {
     Some(Value::List(items?))
 }
 
-/// Reads `name:kind` as schema commands take it.
+/// Parses `name:kind` of a schema command.
 pub(crate) fn parse_attribute(text: &str) -> Result<AttributeDefinition, String> {
     let kinds = || ValueKind::ALL.map(ValueKind::name).join(", ");
     let Some((name, kind)) = text.rsplit_once(':') else {
@@ -396,7 +396,7 @@ mod tests {
             assert_eq!(guessed(&format!("a={text}")), Value::from(text), "{text}");
         }
         assert_eq!(guessed("a=\"42\""), Value::from("42"));
-        // Beyond 64 bits there is no integer: kept as written rather than rounded.
+        // Larger integers than 64 bits are kept as text rather than rounded.
         assert_eq!(
             guessed("a=18446744073709551616"),
             Value::from("18446744073709551616")

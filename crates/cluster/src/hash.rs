@@ -1,4 +1,4 @@
-//! Hashes that decide where data lies: they never change.
+//! Hash functions that decide where data is stored. They must never change.
 
 /// A permutation of 64-bit numbers in which each bit of the input moves half of the output (`SplitMix64`'s finisher;
 /// Steele, Lea, Flood 2014).
@@ -9,12 +9,12 @@ pub(crate) fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A hash of two ends in their order.
+/// Hash of an edge's two ends; their order matters.
 pub(crate) fn pair(source: u64, destination: u64) -> u64 {
     mix(mix(source) ^ destination)
 }
 
-/// A hash as a number below `n`: equal parts of the hashes, in their order.
+/// Maps a hash to a number below `n`: equal ranges of hashes, in their order.
 pub(crate) fn scale(hash: u64, n: u32) -> u32 {
     ((u128::from(hash) * u128::from(n)) >> 64) as u32
 }
@@ -23,7 +23,7 @@ pub(crate) fn scale(hash: u64, n: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Data lies where these say: other values would lose it.
+    /// Stored data was placed by these values; other values would lose it.
     #[test]
     fn the_same_forever() {
         assert_eq!(mix(0), 16_294_208_416_658_607_535);

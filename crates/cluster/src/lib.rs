@@ -1,7 +1,7 @@
-//! What makes many engines one, without sockets: which server keeps which edges, and how that changes.
+//! Distribution of a database over several servers, without sockets: which server keeps which edges, and how that changes.
 //!
-//! The host brings messages, time and storage; everything here is arithmetic on what it was given, so that a run can be
-//! repeated from its seed. `docs/internals/placement.md` explains the whole with pictures.
+//! The host provides messages, time and storage. Everything here is a function of its inputs, so that a run can be
+//! repeated from its seed. `docs/internals/placement.md` explains placement with pictures.
 //!
 //! Suggested reading order: [`placement`], its [`tree`](placement::Tree), [`placement::Splits`],
 //! [`placement::Growth`]; then [`vnode`].
@@ -17,5 +17,5 @@ pub mod vnode;
 pub use esker_engine::{Clock, Engine};
 pub use node::{Host, Node};
 pub use placement::{Kind, Placement};
-pub use resize::{Dealt, Loading, Plan, Resize, Watch};
+pub use resize::{Loading, Plan, Progress, Resize, ServerContents};
 pub use vnode::{ServerId, VnodeMap, Vnodes};

@@ -1,4 +1,4 @@
-//! How etcd is reached: the certificates and the account that a file of settings names, read when a connection is made.
+//! Connection settings of etcd: the certificates and the account that a configuration file names, read when a connection is made.
 
 use crate::{DeValue, text};
 use esker_model::{Error, Result};
@@ -7,34 +7,34 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Bytes that a file of certificates, a key or a password may have.
+/// Largest size in bytes of a file with certificates, a key or a password.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// What [`is_url`] expects.
+/// Description of URLs that [`is_url`] accepts.
 pub const URLS: &str = "a list of etcd's addresses, as in [\"https://etcd.example.org:2379\"]";
 
-/// The files by which etcd is known, and by which it knows its client.
+/// The files by which etcd and its client authenticate each other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EtcdTrust {
-    /// The certificates that etcd's own must be signed by.
+    /// Certificates that must have signed etcd's own.
     pub ca: Option<PathBuf>,
-    /// The certificate that is shown to etcd, and its private key.
+    /// Certificate that the client presents to etcd.
     pub certificate: Option<PathBuf>,
-    /// See there.
+    /// Private key of the client's certificate.
     pub key: Option<PathBuf>,
-    /// The account of etcd's, and the file of its password.
+    /// Name of the account in etcd.
     pub user: Option<String>,
-    /// See there.
+    /// File with the account's password.
     pub password_file: Option<PathBuf>,
 }
 
-/// What these files hold. `Debug` shows none of it.
+/// Contents of these files. `Debug` shows none of them.
 pub struct EtcdSecrets {
     /// Certificates in PEM form.
     pub ca: Option<Vec<u8>>,
     /// A certificate and its key in PEM form.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// An account and its password.
+    /// Name of an account and its password.
     pub login: Option<(String, String)>,
 }
 
@@ -44,7 +44,7 @@ impl std::fmt::Debug for EtcdSecrets {
     }
 }
 
-/// Whether a text is an address of etcd.
+/// Whether a text is a URL of etcd.
 pub fn is_url(url: &str) -> bool {
     let rest = url
         .strip_prefix("http://")
@@ -53,7 +53,7 @@ pub fn is_url(url: &str) -> bool {
 }
 
 impl EtcdTrust {
-    /// Takes one of its keys, `ca`, `certificate`, `key`, `user` or `password_file`.
+    /// Sets one of the keys `ca`, `certificate`, `key`, `user` or `password_file`.
     pub fn take(&mut self, name: &str, value: &DeValue<'_>) -> Option<()> {
         let value = text(value)?.to_owned();
         match name {
@@ -67,9 +67,9 @@ impl EtcdTrust {
         Some(())
     }
 
-    /// The same with relative paths below a folder.
+    /// Resolves relative paths against a folder.
     #[must_use]
-    pub fn below(mut self, folder: &Path) -> Self {
+    pub fn resolve_relative_to(mut self, folder: &Path) -> Self {
         let files = [
             &mut self.ca,
             &mut self.certificate,
@@ -82,7 +82,7 @@ impl EtcdTrust {
         self
     }
 
-    /// What is wrong with it for etcd at those addresses.
+    /// Returns what is wrong with these settings for etcd at those URLs, if anything.
     pub fn mistake(&self, endpoints: &[String]) -> Option<&'static str> {
         let tls = |u: &String| u.starts_with("https://");
         if self.certificate.is_some() != self.key.is_some() {
@@ -94,7 +94,7 @@ impl EtcdTrust {
         let any = self.ca.is_some() || self.certificate.is_some() || self.user.is_some();
         if any && !endpoints.iter().all(tls) {
             return Some(
-                "certificates and passwords are for etcd at https:// addresses: others could read along and answer in its place",
+                "certificates and passwords are for etcd at https:// addresses: others could eavesdrop and answer in its place",
             );
         }
         if self.ca.is_none() && endpoints.iter().any(tls) {
@@ -106,7 +106,7 @@ impl EtcdTrust {
         None
     }
 
-    /// Reads the files. A key or a password that others can read is an error.
+    /// Reads the files. A key or a password that other users can read is an error.
     pub fn read(&self) -> Result<EtcdSecrets> {
         let all = |file: &Option<PathBuf>| file.as_deref().map(|f| contents(f, false)).transpose();
         let secret =
@@ -123,14 +123,14 @@ impl EtcdTrust {
     }
 }
 
-/// What is in a file; of a secret only if nobody but its owner can read it.
+/// Reads a file; a secret only if no user but its owner can read it.
 fn contents(path: &Path, is_secret: bool) -> Result<Vec<u8>> {
     let failed = |e| Error::io(format!("reading `{}`", path.display()), e);
     let file = File::open(path).map_err(failed)?;
     let about = file.metadata().map_err(failed)?;
     if !about.is_file() || about.len() > FILE_BYTES_MAX {
         return Err(Error::Target(format!(
-            "`{}` is no file of certificates, keys or passwords",
+            "`{}` is not a file of certificates, keys or passwords",
             path.display()
         )));
     }

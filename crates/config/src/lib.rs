@@ -1,5 +1,5 @@
-//! Configuration files in TOML whose every mistake is named with its place: a key that is not known, or that holds something else
-//! than it should, is `FILE:LINE:COLUMN: what is wrong; what was expected`.
+//! Configuration files in TOML with positions in errors: an unknown key or a value of the wrong kind is reported as `FILE:LINE:COLUMN:
+//! problem; what was expected`.
 
 pub mod etcd;
 
@@ -12,33 +12,33 @@ pub use toml::Spanned;
 use toml::de::DeTable;
 pub use toml::de::DeValue;
 
-/// What [`size`] expects.
+/// Description of values that [`size`] accepts.
 pub const SIZE: &str = "a size: a number of bytes, or text as in \"64MiB\"";
-/// What [`time`] expects.
+/// Description of values that [`time`] accepts.
 pub const TIME: &str = "a time, as in \"10s\"";
-/// What [`count`] expects.
+/// Description of values that [`count`] accepts.
 pub const COUNT: &str = "a whole number from 1";
 
-/// One key: where it stands, what it holds, where that goes.
+/// One key of a configuration file, with its kind and its destination.
 pub struct Key<D> {
-    /// `section.name`.
+    /// Path of the key, `section.name`.
     pub path: &'static str,
-    /// What it holds, for messages.
+    /// Description of the expected value, for messages.
     pub expected: &'static str,
-    /// Takes its value; nothing if it is not what was expected.
+    /// Stores the value; `None` if it is not of the expected kind.
     pub set: fn(&mut D, &DeValue<'_>) -> Option<()>,
 }
 
-/// What a file fills in.
-pub trait Filled {
-    /// What each key is called, in the order in which people are told.
+/// Destination of the values of a file.
+pub trait KeySink {
+    /// Returns the paths of all keys, in the order in which messages list them.
     fn paths() -> Vec<&'static str>;
 
-    /// Takes the value of a key that is known. If it cannot: what was expected.
+    /// Stores the value of a known key. The error describes the expected value.
     fn take(&mut self, path: &str, value: &DeValue<'_>) -> Result<(), &'static str>;
 }
 
-/// Takes a value by a table of keys; `None` if no key is called so.
+/// Stores a value by a table of keys; `None` if the table has no such key.
 pub fn take_by<D>(
     keys: &[Key<D>],
     draft: &mut D,
@@ -49,24 +49,24 @@ pub fn take_by<D>(
     Some((key.set)(draft, value).ok_or(key.expected))
 }
 
-/// Text that is not empty.
+/// Returns the value if it is non-empty text.
 pub fn text<'v>(value: &'v DeValue<'_>) -> Option<&'v str> {
     value.as_str().filter(|t| !t.is_empty())
 }
 
-/// A list of texts.
+/// Returns the value if it is a list of non-empty texts.
 pub fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     let list = value.as_array()?.iter();
     list.map(|v| text(v.get_ref()).map(str::to_owned)).collect()
 }
 
-/// A whole number.
+/// Returns the value if it is a non-negative integer.
 pub fn integer(value: &DeValue<'_>) -> Option<u64> {
     let number = value.as_integer()?;
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-/// A whole number from 1.
+/// Returns the value if it is a positive integer.
 pub fn count(value: &DeValue<'_>) -> Option<usize> {
     integer(value)
         .and_then(|n| usize::try_from(n).ok())
@@ -81,7 +81,7 @@ fn split(text: &str) -> Option<(u64, &str)> {
     Some((number.parse().ok()?, unit.trim()))
 }
 
-/// Bytes: a number, or text with a unit.
+/// Returns a size in bytes: a number, or text with a unit.
 pub fn size(value: &DeValue<'_>) -> Option<usize> {
     let bytes = if let Some(bytes) = integer(value) {
         bytes
@@ -99,7 +99,7 @@ pub fn size(value: &DeValue<'_>) -> Option<usize> {
     usize::try_from(bytes).ok().filter(|n| *n > 0)
 }
 
-/// A time with its unit.
+/// Returns a duration from text with a unit.
 pub fn time(value: &DeValue<'_>) -> Option<Duration> {
     let (number, unit) = split(text(value)?)?;
     let factor = match unit {
@@ -112,16 +112,16 @@ pub fn time(value: &DeValue<'_>) -> Option<Duration> {
     number.checked_mul(factor).map(Duration::from_millis)
 }
 
-/// A file being read, for the places in messages.
+/// A file being read, for positions in messages.
 pub struct Source<'a> {
-    /// How the file is called.
+    /// Path of the file, for messages.
     pub file: &'a Path,
-    /// What is in it.
+    /// Text of the file.
     pub text: &'a str,
 }
 
 impl Source<'_> {
-    /// An error at a place in the file.
+    /// Returns an error at a position in the file.
     pub fn error(&self, span: Range<usize>, message: &str) -> Error {
         let before = self.text.get(..span.start).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
@@ -132,14 +132,14 @@ impl Source<'_> {
         ))
     }
 
-    /// Reads the whole file.
-    pub fn read(&self, draft: &mut impl Filled) -> Result<()> {
+    /// Reads the complete file into `draft`.
+    pub fn read(&self, draft: &mut impl KeySink) -> Result<()> {
         let table = DeTable::parse(self.text)
             .map_err(|e| self.error(e.span().unwrap_or_default(), e.message()))?;
         self.table("", table.get_ref(), draft)
     }
 
-    /// The text without some keys at its top level, and what they hold: for whoever puts others in their place.
+    /// Returns the text without some top-level keys and their values, for a caller that replaces them.
     pub fn without(&self, keys: &[&str]) -> Result<String> {
         let table = DeTable::parse(self.text)
             .map_err(|e| self.error(e.span().unwrap_or_default(), e.message()))?;
@@ -160,7 +160,7 @@ impl Source<'_> {
         Ok(out)
     }
 
-    fn table<D: Filled>(&self, prefix: &str, table: &DeTable<'_>, draft: &mut D) -> Result<()> {
+    fn table<D: KeySink>(&self, prefix: &str, table: &DeTable<'_>, draft: &mut D) -> Result<()> {
         let paths = D::paths();
         for (name, value) in table {
             let path = format!("{prefix}{}", name.get_ref());
@@ -186,7 +186,7 @@ impl Source<'_> {
 
     fn unknown(&self, span: Range<usize>, path: &str, paths: &[&'static str]) -> Error {
         let near = nearest(path, paths.iter().copied()).or_else(|| {
-            // The right name in the wrong section, or a section that is misspelt.
+            // The right name in the wrong section, or a misspelt section.
             let last = |p: &str| p.rsplit('.').next().unwrap_or_default().to_owned();
             let same = paths.iter().find(|p| last(p) == last(path));
             same.map(|p| (*p).to_owned())

@@ -1,4 +1,4 @@
-//! The pages: what `web/` was built into, as it lies in `dist/`, compiled into the program.
+//! Web pages: the files of `dist/`, built from `web/` and compiled into the program.
 
 use rust_embed::RustEmbed;
 use std::borrow::Cow;
@@ -7,20 +7,20 @@ use std::borrow::Cow;
 #[folder = "dist/"]
 struct Dist;
 
-/// A file of the pages.
+/// A file of the web pages.
 #[derive(Debug, Clone)]
 pub struct Asset {
-    /// Its bytes.
+    /// Content of the file.
     pub bytes: Cow<'static, [u8]>,
-    /// Its media type.
+    /// Media type of the file.
     pub kind: &'static str,
-    /// Changes with its bytes.
+    /// Entity tag, a hash of the content.
     pub tag: String,
-    /// Whether its name changes with its bytes, so that it may be kept for ever.
+    /// Whether the name changes with the content, so that the file may be cached for ever.
     pub lasting: bool,
 }
 
-/// The media types of what there is.
+/// Returns the media type of a file by its extension.
 fn kind(path: &str) -> &'static str {
     match path.rsplit_once('.').map(|(_, ending)| ending) {
         Some("html") => "text/html; charset=utf-8",
@@ -35,7 +35,7 @@ fn kind(path: &str) -> &'static str {
     }
 }
 
-/// The file at a path below the root; the page itself is at the empty one.
+/// Returns the file at a path below the root; the empty path is the page itself.
 pub fn asset(path: &str) -> Option<Asset> {
     let path = if path.is_empty() { "index.html" } else { path };
     let file = Dist::get(path)?;
@@ -49,7 +49,7 @@ pub fn asset(path: &str) -> Option<Asset> {
     })
 }
 
-/// The paths of all files.
+/// Iterates over the paths of all files.
 pub fn paths() -> impl Iterator<Item = Cow<'static, str>> {
     Dist::iter()
 }

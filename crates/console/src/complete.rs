@@ -1,59 +1,59 @@
-//! What may stand next, while somebody types a traversal, a filter or a query.
+//! Completion while a user types a traversal, a filter or a query.
 
 use esker_model::Schema;
 use serde::Serialize;
 
-/// Items of one answer.
+/// Maximum number of items of one completion.
 const ITEMS_MAX: usize = 40;
 
-/// The languages.
+/// Languages that can be completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
-    /// Chains: `v("job:1").e("read")`.
+    /// Traversals: `v("job:1").e("read")`.
     Travel,
-    /// Conditions: `size > 1GiB AND note LIKE 'a%'`.
+    /// Filters: `size > 1GiB AND note LIKE 'a%'`.
     Filter,
-    /// Queries.
+    /// SPARQL queries.
     Sparql,
 }
 
-/// One thing that may stand there.
+/// One suggestion of a completion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Item {
-    /// What is shown.
+    /// Text shown in the list.
     pub label: String,
-    /// `call`, `edge`, `type`, `attribute`, `tag`, `operator`, `keyword`, `vertex`, `predicate`.
+    /// One of `call`, `edge`, `type`, `attribute`, `tag`, `operator`, `keyword`, `vertex`, `predicate`, `prefix`, `variable`.
     pub kind: &'static str,
-    /// A few words.
+    /// Short description for display.
     pub detail: String,
-    /// What is put there.
+    /// Text that is inserted.
     pub apply: String,
 }
 
-/// What may stand at a place.
+/// Suggestions at a position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Completion {
-    /// The byte from which on the text is replaced.
+    /// Byte offset from which the text is replaced.
     pub from: usize,
-    /// The likely ones first.
+    /// Suggestions, the best first.
     pub items: Vec<Item>,
 }
 
-/// What there is to be named.
-pub struct Known<'a> {
-    /// Types.
+/// Names that can be suggested.
+pub struct KnownNames<'a> {
+    /// Schema with the types.
     pub schema: &'a Schema,
-    /// Names that values stand under, and how many have them.
+    /// Names of tags, and how many vertices have them.
     pub tags: &'a [(String, u64)],
-    /// Names of vertices that contain a text.
+    /// Looks up vertices whose names contain a text; returns name and detail.
     pub vertices: &'a dyn Fn(&str) -> Vec<(String, String)>,
 }
 
 const CALLS: [(&str, &str, &str); 14] = [
     ("e", "e(\"", "follow edges of these types"),
     ("v", "v()", "arrive at the vertices on the other side"),
-    ("va", "va(\"", "keep vertices of which a condition holds"),
-    ("ea", "ea(\"", "keep edges of which a condition holds"),
+    ("va", "va(\"", "keep vertices that match a condition"),
+    ("ea", "ea(\"", "keep edges that match a condition"),
     ("rtn", "rtn()", "return this working set"),
     ("return_fp", "return_fp()", "return whole paths"),
     (
@@ -85,7 +85,7 @@ const CALLS: [(&str, &str, &str); 14] = [
     ),
     ("v(\"user:…\")", "v(\"user:", "start from a user"),
 ];
-/// Those of `CALLS` that begin a chain.
+/// Number of entries of `CALLS` that begin a traversal.
 const BEGINNINGS: usize = 3;
 
 const OPERATORS: [(&str, &str); 15] = [
@@ -166,13 +166,13 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Where the word that ends at the end of a text begins.
+/// Returns the offset at which the word at the end of a text begins.
 fn word_start(text: &str) -> usize {
     text.trim_end_matches(is_word).len()
 }
 
-/// What may stand behind the first `at` bytes of a text.
-pub fn complete(language: Language, text: &str, at: usize, known: &Known<'_>) -> Completion {
+/// Returns the suggestions after the first `at` bytes of a text.
+pub fn complete(language: Language, text: &str, at: usize, known: &KnownNames<'_>) -> Completion {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
         at -= 1;
@@ -199,7 +199,7 @@ pub fn complete(language: Language, text: &str, at: usize, known: &Known<'_>) ->
     found
 }
 
-/// The string that is open at the end of a chain: where it begins, and the call that it stands in.
+/// Returns the offset of an unclosed string at the end of a traversal, and the call that contains it.
 fn open_string(before: &str) -> Option<(usize, &str)> {
     let (mut open, mut escaped) = (None, false);
     for (i, c) in before.char_indices() {
@@ -214,7 +214,7 @@ fn open_string(before: &str) -> Option<(usize, &str)> {
         escaped = false;
     }
     let start: usize = open?;
-    // The call is what stands before the last parenthesis that is open.
+    // The call is the word before the last open parenthesis.
     let head = &before[..start - 1];
     let call = head.rfind('(').map_or("", |at| {
         let name = &head[..at];
@@ -223,7 +223,7 @@ fn open_string(before: &str) -> Option<(usize, &str)> {
     Some((start, call))
 }
 
-fn edges(known: &Known<'_>) -> Vec<Item> {
+fn edges(known: &KnownNames<'_>) -> Vec<Item> {
     let types = known.schema.edge_types().map(|(_, t)| {
         let name = |id| {
             known
@@ -237,7 +237,7 @@ fn edges(known: &Known<'_>) -> Vec<Item> {
     types.collect()
 }
 
-fn types(known: &Known<'_>) -> Vec<Item> {
+fn types(known: &KnownNames<'_>) -> Vec<Item> {
     let types = known.schema.vertex_types().map(|(_, t)| {
         let parent = t.parent.and_then(|p| known.schema.vertex_type(p));
         let detail = parent.map_or(String::new(), |p| format!("a {}", p.name));
@@ -246,7 +246,7 @@ fn types(known: &Known<'_>) -> Vec<Item> {
     types.collect()
 }
 
-fn travel(before: &str, known: &Known<'_>) -> Completion {
+fn travel(before: &str, known: &KnownNames<'_>) -> Completion {
     if let Some((start, call)) = open_string(before) {
         let inside = &before[start..];
         return match call {
@@ -298,7 +298,7 @@ fn travel(before: &str, known: &Known<'_>) -> Completion {
     }
 }
 
-/// A name as a filter has it.
+/// Quotes a name for a filter, if necessary.
 fn quoted(name: &str) -> String {
     let plain = name
         .chars()
@@ -313,8 +313,8 @@ fn quoted(name: &str) -> String {
     }
 }
 
-/// `before` is what stands of the filter, which begins at `start` of the whole text.
-fn filter(before: &str, start: usize, known: &Known<'_>) -> Completion {
+/// Completes a filter. `before` is the typed part of the filter, which begins at offset `start` of the text.
+fn filter(before: &str, start: usize, known: &KnownNames<'_>) -> Completion {
     let quotes = |q: char| before.matches(q).count() % 2 == 1;
     if quotes('\'') {
         return Completion {
@@ -374,7 +374,7 @@ fn filter(before: &str, start: usize, known: &Known<'_>) -> Completion {
     }
 }
 
-fn sparql(before: &str, known: &Known<'_>) -> Completion {
+fn sparql(before: &str, known: &KnownNames<'_>) -> Completion {
     let from = word_start(before);
     let head = before[..from].trim_end();
     let last = head[word_start(head)..].to_uppercase();
@@ -384,7 +384,7 @@ fn sparql(before: &str, known: &Known<'_>) -> Completion {
             items.push(item(name, "prefix", iri, &format!("{name}: <{iri}>")));
         }
     } else if head.ends_with(['?', '$']) {
-        // Variables that the query has already.
+        // Variables that the query already has.
         let mut seen: Vec<&str> = Vec::new();
         for part in before[..from].split(['?', '$']).skip(1) {
             let end = part.find(|c| !is_word(c)).unwrap_or(part.len());
@@ -411,7 +411,7 @@ fn sparql(before: &str, known: &Known<'_>) -> Completion {
                 ));
             }
         }
-        // Predicates are found as tags are: by what is there.
+        // Predicates are found like tags: among the existing names.
         for (name, count) in known.tags {
             if name.starts_with("http://") || name.starts_with("https://") {
                 items.push(item(
@@ -432,7 +432,7 @@ mod tests {
 
     fn labels(language: Language, text: &str) -> (usize, Vec<String>) {
         let schema = Schema::default();
-        let known = Known {
+        let known = KnownNames {
             schema: &schema,
             tags: &[("note".into(), 3), ("my tag".into(), 1)],
             vertices: &|text| vec![(format!("user:{text}7"), "Ada".into())],
@@ -491,7 +491,7 @@ mod tests {
             for at in 0..=text.len() + 1 {
                 for language in [Language::Travel, Language::Filter, Language::Sparql] {
                     let schema = Schema::default();
-                    let known = Known {
+                    let known = KnownNames {
                         schema: &schema,
                         tags: &[],
                         vertices: &|_| Vec::new(),

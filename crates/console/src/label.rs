@@ -1,21 +1,21 @@
-//! What a vertex is called on a box, and what stands below that.
+//! Labels and short descriptions of vertices.
 
 use esker_model::{Schema, Value, Vertex, VertexId};
 
-/// What stands on a box.
+/// Label of a vertex for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// `type:key`, as everywhere.
+    /// Full name of the vertex, `type:key`.
     pub name: String,
-    /// The type's name; empty of a vertex that was never inserted.
+    /// Name of the type; empty for a vertex that was never inserted.
     pub type_name: String,
-    /// Short: the last part of a path, the name of a run.
+    /// Short label: the last part of a path, the name of a run.
     pub label: String,
-    /// A few words more.
+    /// Short description of the vertex.
     pub detail: String,
 }
 
-/// Of a vertex, as far as it is known.
+/// Returns the label of a vertex; `vertex` is `None` if it was never inserted.
 pub fn of(id: VertexId, vertex: Option<&Vertex>, schema: &Schema) -> Label {
     let Some(vertex) = vertex else {
         let name = format!("?:{id}");
@@ -35,7 +35,7 @@ pub fn of(id: VertexId, vertex: Option<&Vertex>, schema: &Schema) -> Label {
     }
 }
 
-/// A text attribute that says something.
+/// Returns a non-empty text attribute.
 pub fn text<'a>(vertex: &'a Vertex, name: &str) -> Option<&'a str> {
     match vertex.attribute(name) {
         Some(Value::String(text)) if !text.is_empty() => Some(text),
@@ -43,7 +43,7 @@ pub fn text<'a>(vertex: &'a Vertex, name: &str) -> Option<&'a str> {
     }
 }
 
-/// A whole number.
+/// Returns an integer attribute.
 pub fn number(vertex: &Vertex, name: &str) -> Option<i64> {
     match vertex.attribute(name) {
         Some(Value::I64(number)) => Some(*number),
@@ -51,7 +51,7 @@ pub fn number(vertex: &Vertex, name: &str) -> Option<i64> {
     }
 }
 
-/// A time, in nanoseconds since 1970.
+/// Returns a time attribute, in nanoseconds since 1970.
 pub fn time(vertex: &Vertex, name: &str) -> Option<i64> {
     match vertex.attribute(name) {
         Some(Value::Timestamp(nanos)) => Some(*nanos),
@@ -59,7 +59,7 @@ pub fn time(vertex: &Vertex, name: &str) -> Option<i64> {
     }
 }
 
-/// The last part of a path; a whole text that is none.
+/// Returns the last part of a path, or the complete text if it is no path.
 pub fn last_part(path: &str) -> &str {
     let trimmed = path.trim_end_matches('/');
     match trimmed.rsplit('/').next() {
@@ -68,7 +68,7 @@ pub fn last_part(path: &str) -> &str {
     }
 }
 
-/// All but the last part of a path.
+/// Returns the directory of a path; empty without one.
 pub fn directory(path: &str) -> &str {
     match path.trim_end_matches('/').rsplit_once('/') {
         Some(("", _)) => "/",
@@ -108,7 +108,7 @@ fn detail(vertex: &Vertex) -> String {
     parts.join(" · ")
 }
 
-/// `3 min 20 s`.
+/// Formats a duration in nanoseconds: `3 min 20 s`.
 pub fn duration(nanos: i64) -> String {
     let seconds = nanos.max(0) / 1_000_000_000;
     match seconds {
@@ -120,7 +120,7 @@ pub fn duration(nanos: i64) -> String {
     }
 }
 
-/// `1.5 GiB`.
+/// Formats a size in bytes: `1.5 GiB`.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1_024 {
@@ -134,9 +134,9 @@ pub fn bytes(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// A name with each number in it as `#`: names that differ by numbers alone have one pattern.
+/// Replaces each number in a name by `#`, so that names that differ only by numbers have the same pattern.
 pub fn pattern(name: &str) -> String {
-    // Endings are kinds of files: `.h5` and `.bz2` are not numbered.
+    // File extensions are kept: `.h5` and `.bz2` contain no running number.
     let (name, ending) = match name.rfind('.') {
         Some(at) if name[at + 1..].starts_with(|c: char| c.is_ascii_alphabetic()) => {
             name.split_at(at)

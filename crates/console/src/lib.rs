@@ -1,30 +1,30 @@
-//! What the console shows, worked out here: pictures with everything in its place, tables, numbers. And the pages themselves,
-//! which `web/` is built into.
+//! Data of the web console: layouts, tables and statistics, computed on the server; and the web pages themselves, which are built from
+//! `web/`.
 //!
-//! A page asks one question and draws the answer. What is looked at, and how much of it, is limited in each function; an
-//! answer that is not whole says so ([`Stopped`]).
+//! A page sends one request and draws the response. Each function limits what it reads; an incomplete response says so
+//! ([`Stopped`]).
 //!
 //! Start with [`lineage::picture`].
 
-pub mod around;
 pub mod assets;
 pub mod complete;
+pub mod distribution;
 pub mod label;
 pub mod layout;
 pub mod lineage;
 pub mod names;
+pub mod neighbourhood;
 pub mod ro_crate;
 pub mod runs;
-pub mod spread;
 pub mod value;
 
 use serde::Serialize;
 
-/// An answer that is not whole: why, and what was looked at until then.
+/// Reason why a response is incomplete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Stopped {
-    /// `limit`, `time`, `bytes`, `interrupted`, …
+    /// One of `limit`, `time`, `bytes`, `interrupted` and others.
     pub reason: String,
-    /// Things looked at.
+    /// Number of items examined until then.
     pub looked_at: u64,
 }

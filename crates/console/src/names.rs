@@ -1,6 +1,6 @@
-//! What vertices are called, all of them in one piece of memory: for looking while somebody types.
+//! Names of all vertices in one memory block, for searching while a user types.
 //!
-//! A search goes over all names with SIMD rather than through an index of words: a million paths are some sixty megabytes, which takes
+//! A search scans all names with SIMD instead of using a word index: a million paths are some sixty megabytes, which takes
 //! ten milliseconds, finds any part of a name, and needs nothing but the names themselves.
 
 use crate::label;
@@ -10,39 +10,39 @@ use esker_model::{
 use memchr::memmem::Finder;
 use std::ops::ControlFlow;
 
-/// Behind each name.
+/// Byte after each name.
 const END: u8 = b'\n';
-/// Between a key and a name that the vertex has besides.
+/// Separator between a key and the vertex's `name` attribute.
 const BESIDE: char = '\t';
 
-/// Names of vertices as of some moment, in lower case.
+/// Lower-case names of vertices as of one version.
 #[derive(Debug, Default)]
 pub struct Names {
     text: Vec<u8>,
-    /// Where each begins.
+    /// Start offset of each name.
     starts: Vec<usize>,
     vertices: Vec<(VertexId, VertexTypeId)>,
     newest: Option<Version>,
     complete: bool,
 }
 
-/// A name in which everything that was asked for was found.
+/// A name that contains all searched words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hit {
-    /// How well, the less the better: it is the last part of the name, begins it, begins a word, stands elsewhere.
+    /// Match quality, lower is better: equals the last part, is a prefix, begins a word, occurs elsewhere.
     rank: u8,
-    /// Bytes of the name: short ones first.
+    /// Length of the name in bytes: short ones first.
     bytes: usize,
-    /// Which one.
+    /// Index of the name.
     number: usize,
 }
 
 impl Names {
-    /// Reads all that a graph shows. `newest` is remembered as what they are as of. Once they have more than `bytes_max` bytes, reading
-    /// ends and they are not complete: such a database is searched in part.
+    /// Reads the names of all vertices that a graph shows. `newest` is kept as their version. At `bytes_max` bytes, reading ends and the
+    /// names are incomplete: such a database is searched in part.
     ///
     /// # Errors
-    /// As reading fails.
+    /// Passes on read errors.
     pub fn read(
         graph: &dyn GraphRead,
         newest: Option<Version>,
@@ -56,7 +56,7 @@ impl Names {
             ..Self::default()
         };
         for (type_id, declared) in schema.vertex_types() {
-            // Types that specialise one are read with it.
+            // Subtypes are read with their parent.
             if declared.parent.is_some() || !names.complete {
                 continue;
             }
@@ -81,28 +81,28 @@ impl Names {
             name.push(BESIDE);
             name.push_str(&beside.to_lowercase());
         }
-        // A line break in a name would be the end of it.
+        // A line break in a name would end it.
         let bytes = name.bytes().map(|b| if b == END { b' ' } else { b });
         self.text.extend(bytes);
         self.text.push(END);
     }
 
-    /// How many.
+    /// Returns the number of names.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    /// As of when.
+    /// Returns the version of the names.
     pub fn newest(&self) -> Option<Version> {
         self.newest
     }
 
-    /// Whether these are all.
+    /// Whether all names were read.
     pub fn complete(&self) -> bool {
         self.complete
     }
@@ -114,12 +114,12 @@ impl Names {
         self.text.get(start..end).unwrap_or_default()
     }
 
-    /// The vertex of a hit.
+    /// Returns the vertex of a hit.
     pub fn vertex(&self, hit: Hit) -> (VertexId, VertexTypeId) {
         self.vertices[hit.number]
     }
 
-    /// What a file's name ends with, without the dot: of a hit, in lower case.
+    /// Returns the extension of a hit's file name without the dot, in lower case.
     pub fn ending(&self, hit: Hit) -> Option<&str> {
         let name = std::str::from_utf8(self.at(hit.number)).ok()?;
         let name = name.split(BESIDE).next()?;
@@ -130,7 +130,7 @@ impl Names {
             .filter(|e| !e.bytes().all(|b| b.is_ascii_digit()))
     }
 
-    /// Names in which each of these words stands, the best first; of some types only, if they are given. Without words all of those types.
+    /// Finds names that contain all words, the best first, optionally of certain types only. Without words, returns all of those types.
     pub fn find(
         &self,
         words: &str,
@@ -138,7 +138,7 @@ impl Names {
         cancel: &dyn Cancel,
     ) -> Vec<Hit> {
         let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
-        // The longest stands in the fewest names.
+        // The longest word is in the fewest names.
         let Some(longest) = words.iter().max_by_key(|w| w.len()) else {
             // No words: all of those types.
             let Some(of) = of else { return Vec::new() };
@@ -185,7 +185,7 @@ impl Names {
     }
 }
 
-/// How well a word fits a name.
+/// Returns the match quality of a word in a name, from 0 (best) to 3.
 fn rank(name: &[u8], word: &[u8]) -> u8 {
     let mut best = 3;
     for part in name.split(|b| *b == BESIDE as u8) {
@@ -209,7 +209,7 @@ fn rank(name: &[u8], word: &[u8]) -> u8 {
     best
 }
 
-/// Whether a type is another one or specialises it.
+/// Whether a type equals `wanted` or is a subtype of it.
 pub fn is_of(schema: &Schema, type_id: VertexTypeId, wanted: VertexTypeId) -> bool {
     let mut at = Some(type_id);
     while let Some(one) = at {

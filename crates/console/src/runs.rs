@@ -1,4 +1,4 @@
-//! Runs: the latest of them, and all that is known of one.
+//! Runs: a list of the latest ones, and the details of one.
 
 use crate::Stopped;
 use crate::label;
@@ -13,82 +13,82 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::ControlFlow;
 
-/// Files, executables and parts of a run that its page shows of each kind.
+/// Maximum number of files, executables and parts, each, in a run's details.
 const PARTS_MAX: usize = 2_000;
-/// Vertices that are read at once.
+/// Number of vertices read at once.
 const CHUNK: usize = 1_024;
 
-/// A run in a few words.
+/// Summary of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
-    /// `job:4711`, `execution:…`.
+    /// Name of the vertex: `job:4711`, `execution:…`.
     pub id: String,
-    /// The name of its type.
+    /// Name of its type.
     pub kind: String,
-    /// What its user called it.
+    /// Name given by its user.
     pub name: Option<String>,
-    /// Who ran it.
+    /// User who ran it.
     pub user: Option<String>,
-    /// Where.
+    /// Host on which it ran.
     pub host: Option<String>,
-    /// RFC 3339.
+    /// Start time in RFC 3339.
     pub begin: Option<String>,
-    /// RFC 3339; nothing while it runs.
+    /// End time in RFC 3339; `None` while it runs.
     pub end: Option<String>,
-    /// How long it took.
+    /// Duration of the run in seconds.
     pub seconds: Option<f64>,
-    /// `running`, `ok`, `failed`, or `unknown` where its end is known and how it ended is not.
+    /// One of `running`, `ok`, `failed`, or `unknown` if it ended with an unknown result.
     pub state: &'static str,
-    /// How it ended, in a word or two: `exit 3`, `signal 9`, `killed`.
+    /// Short description of its end: `exit 3`, `signal 9`, `killed`.
     pub ended: Option<String>,
-    /// Its exit code.
+    /// Exit code of the run.
     pub exit: Option<i64>,
-    /// Files that it read.
+    /// Number of files that it read.
     pub inputs: u64,
-    /// Files that it wrote.
+    /// Number of files that it wrote.
     pub outputs: u64,
-    /// Its command line.
+    /// Command line of the run.
     pub command: Option<String>,
 }
 
-/// Which runs.
+/// Conditions on runs to list.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
-    /// Whose: a user's number or name.
+pub struct RunFilter {
+    /// User, by number or name.
     pub user: Option<String>,
-    /// In that state.
+    /// State of the run.
     pub state: Option<String>,
-    /// With that in their name, id, host or command, in any case.
+    /// Text contained in name, id, host or command, ignoring case.
     pub text: Option<String>,
-    /// Begun then or later, in nanoseconds since 1970.
+    /// Earliest start time, in nanoseconds since 1970.
     pub since: Option<i64>,
-    /// Begun before then.
+    /// Start time before which they began, in nanoseconds since 1970.
     pub until: Option<i64>,
-    /// Behind this one in the list: when it began, and its id.
+    /// Position in the list after which they follow: start time and id.
     pub after: Option<(i64, String)>,
-    /// How many.
+    /// Maximum number of runs.
     pub limit: usize,
 }
 
-/// The latest runs first.
+/// A page of runs, the latest first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Listed {
-    /// As many as were asked for, at most.
+pub struct RunPage {
+    /// Runs of the page, at most the requested number.
     pub runs: Vec<Run>,
-    /// Where the next ones begin.
+    /// Cursor of the next page.
     pub next: Option<String>,
-    /// Why not all were looked at, if so.
+    /// Reason why not all runs were examined, if so.
     pub stopped: Option<Stopped>,
 }
 
-/// When it began; what does not say when comes last.
+/// Returns the start or submit time; runs without either sort last.
 fn begun(vertex: &Vertex) -> i64 {
     label::time(vertex, "start")
         .or_else(|| label::time(vertex, "submit"))
         .unwrap_or(i64::MIN)
 }
 
-/// How a run ended: its state, and a word or two.
+/// Returns the state of a run, and a short description of its end.
 pub fn state(run: &Vertex) -> (&'static str, Option<String>) {
     if let Some(code) = label::number(run, "exit") {
         return match code {
@@ -102,7 +102,7 @@ pub fn state(run: &Vertex) -> (&'static str, Option<String>) {
     if let Some(why) = label::text(run, "ended") {
         return ("failed", Some(why.to_owned()));
     }
-    // As Slurm calls them.
+    // State names of Slurm.
     if let Some(slurm) = label::text(run, "state") {
         let word = slurm.split([' ', '+']).next().unwrap_or_default();
         return match word.to_ascii_uppercase().as_str() {
@@ -147,7 +147,7 @@ fn select(types: impl IntoIterator<Item = EdgeTypeId>, as_of: Version) -> EdgeSe
     }
 }
 
-/// Names of who ran these, by their places.
+/// Returns the names of the users who ran these, by index.
 fn users_of(
     graph: &dyn GraphRead,
     ids: &[VertexId],
@@ -171,10 +171,10 @@ fn users_of(
     Ok(names.collect())
 }
 
-/// Runs in a few words each.
+/// Summarizes runs.
 ///
 /// # Errors
-/// As reading fails.
+/// Passes on read errors.
 pub fn describe(graph: &dyn GraphRead, schema: &Schema, runs: &[Vertex]) -> Result<Vec<Run>> {
     let edges = Edges::of(schema);
     let ids: Vec<VertexId> = runs.iter().map(|run| run.id).collect();
@@ -211,7 +211,7 @@ pub fn describe(graph: &dyn GraphRead, schema: &Schema, runs: &[Vertex]) -> Resu
     Ok(each.collect())
 }
 
-/// Vertices of users of that number or name.
+/// Returns the users with that number or name.
 fn users(graph: &dyn GraphRead, schema: &Schema, user: &str) -> Result<Vec<VertexId>> {
     let by_number = VertexId::of("User", user.strip_prefix("user:").unwrap_or(user));
     if graph
@@ -232,36 +232,36 @@ fn users(graph: &dyn GraphRead, schema: &Schema, user: &str) -> Result<Vec<Verte
     Ok(named)
 }
 
-/// The latest so far, the earliest of them on top.
+/// The latest runs so far, in a heap with the earliest on top.
 struct Latest<'a> {
-    wanted: &'a Wanted,
+    wanted: &'a RunFilter,
     text: Option<String>,
     most: usize,
-    heap: BinaryHeap<Reverse<(i64, Reverse<String>, Held)>>,
+    heap: BinaryHeap<Reverse<(i64, Reverse<String>, HeapVertex)>>,
 }
 
-/// A vertex in a heap: its place is by what stands before it.
-struct Held(Box<Vertex>);
+/// A vertex in a heap: it does not take part in comparisons.
+struct HeapVertex(Box<Vertex>);
 
-impl PartialEq for Held {
+impl PartialEq for HeapVertex {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
-impl Eq for Held {}
-impl PartialOrd for Held {
+impl Eq for HeapVertex {}
+impl PartialOrd for HeapVertex {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Held {
+impl Ord for HeapVertex {
     fn cmp(&self, _: &Self) -> std::cmp::Ordering {
         std::cmp::Ordering::Equal
     }
 }
 
 impl Latest<'_> {
-    fn look(&mut self, vertex: Vertex, schema: &Schema) {
+    fn offer(&mut self, vertex: Vertex, schema: &Schema) {
         let begun = begun(&vertex);
         let wanted = self.wanted;
         let outside = wanted.since.is_some_and(|since| begun < since)
@@ -290,7 +290,7 @@ impl Latest<'_> {
             .as_ref()
             .is_none_or(|(at, id)| (begun, Reverse(&name)) < (*at, Reverse(id)));
         if behind {
-            let held = (begun, Reverse(name), Held(Box::new(vertex)));
+            let held = (begun, Reverse(name), HeapVertex(Box::new(vertex)));
             self.heap.push(Reverse(held));
             if self.heap.len() > self.most {
                 self.heap.pop();
@@ -299,11 +299,11 @@ impl Latest<'_> {
     }
 }
 
-/// The latest runs of those that are wanted.
+/// Lists the latest runs that meet the conditions.
 ///
 /// # Errors
-/// If nobody is called so; or as reading fails.
-pub fn list(graph: &dyn GraphRead, wanted: &Wanted, cancel: &dyn Cancel) -> Result<Listed> {
+/// Returns `Invalid` if no user has that name; passes on read errors.
+pub fn list(graph: &dyn GraphRead, wanted: &RunFilter, cancel: &dyn Cancel) -> Result<RunPage> {
     let schema = graph.schema()?;
     let execution = schema.vertex_type_id("Execution")?;
     let mut latest = Latest {
@@ -334,13 +334,13 @@ pub fn list(graph: &dyn GraphRead, wanted: &Wanted, cancel: &dyn Cancel) -> Resu
             looked_at += chunk.len() as u64;
             let found = graph.read_vertices(chunk, Version::MAX)?;
             for vertex in found.into_iter().flatten().filter(|v| !v.deleted) {
-                latest.look(vertex, &schema);
+                latest.offer(vertex, &schema);
             }
         }
     } else {
         graph.scan_vertices(&VertexSelect::of(execution), &mut |vertex| {
             looked_at += 1;
-            latest.look(vertex, &schema);
+            latest.offer(vertex, &schema);
             cut = cancel.cancelled();
             if cut {
                 return ControlFlow::Break(());
@@ -352,7 +352,7 @@ pub fn list(graph: &dyn GraphRead, wanted: &Wanted, cancel: &dyn Cancel) -> Resu
         .heap
         .into_sorted_vec()
         .into_iter()
-        .map(|Reverse((begun, _, Held(vertex)))| (begun, *vertex))
+        .map(|Reverse((begun, _, HeapVertex(vertex)))| (begun, *vertex))
         .collect();
     let more = found.len() > wanted.limit;
     found.truncate(wanted.limit);
@@ -361,7 +361,7 @@ pub fn list(graph: &dyn GraphRead, wanted: &Wanted, cancel: &dyn Cancel) -> Resu
         .filter(|_| more)
         .map(|(begun, vertex)| format!("{begun} {}", vertex.name(&schema)));
     let vertices: Vec<Vertex> = found.into_iter().map(|(_, vertex)| vertex).collect();
-    Ok(Listed {
+    Ok(RunPage {
         runs: describe(graph, &schema, &vertices)?,
         next,
         stopped: cut.then(|| Stopped {
@@ -371,49 +371,49 @@ pub fn list(graph: &dyn GraphRead, wanted: &Wanted, cancel: &dyn Cancel) -> Resu
     })
 }
 
-/// What a run used or made.
+/// A file or executable that a run used or wrote.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Used {
-    /// `file:/a/b`.
+pub struct UsedFile {
+    /// Name of the vertex, `file:/a/b`.
     pub id: String,
-    /// Short.
+    /// Short label for display.
     pub label: String,
-    /// When it was read or written.
+    /// Version of the access.
     pub version: String,
-    /// Bytes, as the run saw it; else as it is now.
+    /// Size in bytes as observed by the run; else the current size.
     pub size: Option<i64>,
-    /// How: what the edge says beside.
+    /// Properties of the edge.
     pub properties: Json,
 }
 
-/// All that is known of a run.
+/// Details of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct One {
-    /// In a few words.
+pub struct RunDetails {
+    /// Summary of the run.
     pub run: Run,
-    /// What is no part of another list.
+    /// Attributes that are in no other field.
     pub attributes: Map<String, Json>,
-    /// What its user set.
+    /// Settings of the run.
     pub settings: Vec<String>,
-    /// Variables, as `NAME=VALUE`.
+    /// Environment variables, as `NAME=VALUE`.
     pub environment: Vec<String>,
-    /// Loaded modules.
+    /// Environment modules that were loaded.
     pub modules: Vec<String>,
-    /// The state of its source, by what stands behind `git_`.
+    /// State of its source tree, by attribute name without `git_`.
     pub git: Map<String, Json>,
-    /// Its place in Slurm, by what stands behind `slurm_`.
+    /// Slurm attributes, by name without `slurm_`.
     pub slurm: Map<String, Json>,
-    /// Programs.
-    pub executables: Vec<Used>,
-    /// Inputs.
-    pub reads: Vec<Used>,
-    /// Outputs.
-    pub writes: Vec<Used>,
-    /// What it is a part of: a job, a run that started it.
+    /// Programs that it executed.
+    pub executables: Vec<UsedFile>,
+    /// Files that it read.
+    pub reads: Vec<UsedFile>,
+    /// Files that it wrote.
+    pub writes: Vec<UsedFile>,
+    /// Job or run of which it is a part.
     pub parents: Vec<Run>,
-    /// Its parts.
+    /// Runs that are parts of it.
     pub children: Vec<Run>,
-    /// Whether lists were cut: how much each may have.
+    /// Length of each list, if any was truncated.
     pub parts_max: Option<usize>,
 }
 
@@ -431,11 +431,11 @@ fn texts(vertex: &Vertex, name: &str) -> Vec<String> {
     }
 }
 
-/// All of one run. Nothing if it is not there, or is no run.
+/// Returns the details of one run; `None` if it does not exist or is not a run.
 ///
 /// # Errors
-/// As reading fails.
-pub fn one(graph: &dyn GraphRead, id: VertexId) -> Result<Option<One>> {
+/// Passes on read errors.
+pub fn details(graph: &dyn GraphRead, id: VertexId) -> Result<Option<RunDetails>> {
     let schema = graph.schema()?;
     let found = graph.read_vertices(&[id], Version::MAX)?;
     let Some(vertex) = found.into_iter().flatten().next() else {
@@ -446,7 +446,7 @@ pub fn one(graph: &dyn GraphRead, id: VertexId) -> Result<Option<One>> {
         return Ok(None);
     }
     let mut cut = false;
-    let mut used = |edge_type: &str| -> Result<Vec<Used>> {
+    let mut used = |edge_type: &str| -> Result<Vec<UsedFile>> {
         let mut edges = Vec::new();
         let select = select([schema.edge_type_id(edge_type)?], Version::MAX);
         graph.scan_edges(&[id], &select, &mut |_, edge| {
@@ -460,20 +460,20 @@ pub fn one(graph: &dyn GraphRead, id: VertexId) -> Result<Option<One>> {
         let ids: Vec<VertexId> = edges.iter().map(|e| e.key.destination).collect();
         let vertices = graph.read_vertices(&ids, Version::MAX)?;
         let each = edges.iter().zip(&vertices).map(|(edge, vertex)| {
-            let told = label::of(edge.key.destination, vertex.as_ref(), &schema);
+            let label = label::of(edge.key.destination, vertex.as_ref(), &schema);
             let size = match edge.properties.get("size") {
                 Some(Value::I64(size)) => Some(*size),
                 _ => vertex.as_ref().and_then(|v| label::number(v, "size")),
             };
-            Used {
-                id: told.name,
-                label: told.label,
+            UsedFile {
+                id: label.name,
+                label: label.label,
                 version: edge.version.to_string(),
                 size,
                 properties: value::properties(&edge.properties),
             }
         });
-        let mut all: Vec<Used> = each.collect();
+        let mut all: Vec<UsedFile> = each.collect();
         all.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(all)
     };
@@ -513,7 +513,7 @@ pub fn one(graph: &dyn GraphRead, id: VertexId) -> Result<Option<One>> {
     };
     let (git, slurm) = (begins("git_"), begins("slurm_"));
     let run = describe(graph, &schema, std::slice::from_ref(&vertex))?;
-    Ok(run.into_iter().next().map(|run| One {
+    Ok(run.into_iter().next().map(|run| RunDetails {
         run,
         settings: texts(&vertex, "settings"),
         environment: texts(&vertex, "environment"),

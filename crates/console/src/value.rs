@@ -1,10 +1,10 @@
-//! Values as JSON, in the shapes of `docs/book/json.md`.
+//! Values as JSON, in the format of `docs/book/json.md`.
 
 use esker_model::{Properties, Value, Vertex};
 use serde_json::{Map, Value as Json};
 
-/// Null, bool, i64, finite f64, string and list as JSON's own; a timestamp as RFC 3339; bytes as base64; NaN and
-/// infinities, which JSON lacks, as strings.
+/// Converts a value: null, bool, i64, finite f64, string and list to their JSON equivalents; a timestamp to RFC 3339; bytes to base64;
+/// NaN and infinities, which JSON lacks, to strings.
 pub fn value(value: &Value) -> Json {
     match value {
         Value::Null => Json::Null,
@@ -22,13 +22,13 @@ pub fn value(value: &Value) -> Json {
     }
 }
 
-/// Names and values.
+/// Converts properties to an object by name.
 pub fn properties(properties: &Properties) -> Json {
     let pairs = properties.iter();
     Json::Object(pairs.map(|(n, v)| (n.to_owned(), value(v))).collect())
 }
 
-/// All of a vertex, predefined attributes before tags of the same name.
+/// Converts all attributes of a vertex; a predefined attribute takes precedence over a tag of the same name.
 pub fn attributes(vertex: &Vertex) -> Map<String, Json> {
     let mut object = Map::new();
     for (name, held) in vertex.attributes.iter() {
@@ -42,7 +42,7 @@ pub fn attributes(vertex: &Vertex) -> Map<String, Json> {
     object
 }
 
-/// A time as text.
+/// Formats a time in nanoseconds since 1970 in RFC 3339.
 pub fn time(nanos: i64) -> String {
     match value(&Value::Timestamp(nanos)) {
         Json::String(text) => text,

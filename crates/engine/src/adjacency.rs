@@ -1,21 +1,21 @@
-//! The adjacency cache: who is next to whom, decoded, so that hot traversals pay no seek a vertex.
+//! The adjacency cache: decoded neighbours of vertices, so that hot traversals need no seek per vertex.
 //!
-//! Vertices get dense numbers, so that a frontier is a `Vec<u32>`, "seen before" is an array look-up, and a list of
-//! neighbours is four bytes an edge.
+//! Vertices get dense numbers, so that a frontier is a `Vec<u32>`, the visited check is an array look-up, and a list of
+//! neighbours takes four bytes per edge.
 //!
-//! **Why a list in the cache is true.** A traversal reads one snapshot; it may use a list if the vertex's edges are
-//! the same in the list and in the snapshot. Vertices fall into shards, and each shard has a stamp: the number of
-//! writes that ended in it, and of those under way.
+//! **Correctness.** A traversal reads one snapshot; it may use a cached list only if the vertex's edges are the same in the
+//! list and in the snapshot. Vertices are divided into shards, and each shard has a stamp: the number of writes that ended
+//! in it, and of those in progress.
 //! - A writer marks the shards it touches ([`Adjacency::begin_write`]), commits, drops the lists it touched, and
-//!   moves the stamps on ([`Adjacency::end_write`]).
-//! - A reader notes all stamps *before* it takes its snapshot ([`Adjacency::view`]), and uses a list only while its
-//!   shard's stamp is the one noted and no write was under way: then nothing was written to the shard since, so what
-//!   is in the cache now is what the snapshot has.
+//!   advances the stamps ([`Adjacency::end_write`]).
+//! - A reader records all stamps *before* it takes its snapshot ([`Adjacency::view`]), and uses a list only while its
+//!   shard's stamp equals the recorded one and had no write in progress: then nothing was written to the shard since, so
+//!   the cached list equals the snapshot.
 //! - A loader adds a list that it read from its snapshot under the same condition.
 //!
-//! The stamps are noted before the generation is: a list left behind in an old generation is never newer than them.
+//! The stamps are recorded before the generation is: a list left behind in an old generation is never newer than they are.
 
-use crate::spare::Spare;
+use crate::free_memory::FreeMemory;
 use esker_model::{EdgeTypeId, Version, VertexId};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
@@ -27,13 +27,13 @@ const SHARDS: usize = 1024;
 /// One vertex's neighbours over one edge type, in key order.
 #[derive(Debug)]
 pub(crate) struct List {
-    /// Dense numbers.
+    /// Dense numbers of the neighbours.
     pub(crate) targets: Box<[u32]>,
-    /// When each edge took its properties.
+    /// Version at which each edge got its properties.
     pub(crate) versions: ListVersions,
-    /// The newest version of any row of that range, deletions included: as of it or later, the list holds.
+    /// Newest version of any row of the range, including tombstones: the list is valid as of it or later.
     pub(crate) newest: Version,
-    /// How many edges were read for it, those deleted or filtered out included.
+    /// Number of edges read to build the list, including deleted and filtered ones.
     pub(crate) looked_at: u64,
 }
 
@@ -68,7 +68,7 @@ impl ListVersions {
     }
 }
 
-/// Dense numbers and the lists over them. Replaced as a whole when it outgrows its budget; traversals under way keep
+/// Dense numbers and the lists over them. Replaced entirely when it outgrows its budget; traversals in progress keep
 /// the one they began with.
 #[derive(Debug, Default)]
 pub(crate) struct Generation {
@@ -84,7 +84,7 @@ pub(crate) struct Inner {
     bytes: u64,
     count: u64,
     edges: u64,
-    /// Where eviction goes on: (edge type, dense number).
+    /// Position from which eviction continues: (edge type, dense number).
     hand: (usize, usize),
 }
 
@@ -98,7 +98,7 @@ impl List {
 }
 
 impl Inner {
-    /// The dense number of a vertex, given now if it has none.
+    /// Returns the dense number of a vertex; assigns one if it has none.
     pub(crate) fn number(&mut self, id: VertexId) -> u32 {
         if let Some(number) = self.numbers.get(&id) {
             return *number;
@@ -110,7 +110,7 @@ impl Inner {
         number
     }
 
-    /// A list, whether or not the reader may use it: see [`Adjacency::holds`].
+    /// Returns a list, whether or not the reader may use it: see [`Adjacency::is_valid`].
     pub(crate) fn list(&self, edge_type: EdgeTypeId, number: u32) -> Option<&Arc<List>> {
         self.lists
             .get(usize::from(edge_type.0))?
@@ -153,7 +153,7 @@ impl Inner {
         }
     }
 
-    /// Drops lists, in turn, until `bytes_max` is kept or none are left.
+    /// Drops lists in rotation until at most `bytes_max` are used or none are left.
     fn evict(&mut self, bytes_max: u64) {
         let slots: usize = self.lists.iter().map(Vec::len).sum();
         for _ in 0..slots {
@@ -173,22 +173,22 @@ impl Inner {
     }
 }
 
-/// What the cache holds.
+/// Size of the cache's content.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Figures {
+pub(crate) struct AdjacencyStats {
     pub(crate) lists: u64,
     pub(crate) edges: u64,
     pub(crate) bytes: u64,
 }
 
-/// The cache.
+/// The cache of adjacency lists.
 #[derive(Debug)]
 pub(crate) struct Adjacency {
     generation: RwLock<Arc<Generation>>,
     bytes_max: u64,
-    /// What is not taken, which others may use meanwhile.
-    spare: Arc<Spare>,
-    /// By shard: the number of writes that ended in it, plus 2^48 for each that is under way.
+    /// Unused memory, which other caches may borrow.
+    free_memory: Arc<FreeMemory>,
+    /// By shard: the number of writes that ended in it, plus 2^48 for each in progress.
     stamps: Vec<AtomicU64>,
 }
 
@@ -200,11 +200,11 @@ fn shard(id: VertexId) -> usize {
 
 /// Shards marked dirty by one write.
 #[must_use]
-pub(crate) struct Dirty(Vec<usize>);
+pub(crate) struct DirtyShards(Vec<usize>);
 
-/// What a reader noted before it took its snapshot.
+/// Stamps and generation that a reader recorded before it took its snapshot.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct CacheView {
     pub(crate) generation: Arc<Generation>,
     stamps: Vec<u64>,
 }
@@ -214,14 +214,14 @@ impl Adjacency {
         Self {
             generation: RwLock::default(),
             bytes_max,
-            spare: Arc::new(Spare::of(bytes_max)),
+            free_memory: Arc::new(FreeMemory::of(bytes_max)),
             stamps: (0..SHARDS).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
-    /// What is not taken.
-    pub(crate) fn spare(&self) -> Arc<Spare> {
-        Arc::clone(&self.spare)
+    /// The unused memory of this cache.
+    pub(crate) fn free_memory(&self) -> Arc<FreeMemory> {
+        Arc::clone(&self.free_memory)
     }
 
     fn generation(&self) -> Arc<Generation> {
@@ -233,50 +233,50 @@ impl Adjacency {
         )
     }
 
-    pub(crate) fn figures(&self) -> Figures {
+    pub(crate) fn stats(&self) -> AdjacencyStats {
         let generation = self.generation();
         let inner = generation
             .inner
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        Figures {
+        AdjacencyStats {
             lists: inner.count,
             edges: inner.edges,
             bytes: inner.bytes,
         }
     }
 
-    /// Before a commit: from now on nobody uses or adds a list of these shards.
-    pub(crate) fn begin_write(&self, touched: &[(VertexId, EdgeTypeId)]) -> Dirty {
+    /// Marks shards before a commit: until `end_write` no reader uses or adds a list of these shards.
+    pub(crate) fn begin_write(&self, touched: &[(VertexId, EdgeTypeId)]) -> DirtyShards {
         let mut shards: Vec<usize> = touched.iter().map(|(id, _)| shard(*id)).collect();
         shards.sort_unstable();
         shards.dedup();
         for s in &shards {
             self.stamps[*s].fetch_add(UNDER_WAY, Ordering::SeqCst);
         }
-        Dirty(shards)
+        DirtyShards(shards)
     }
 
-    /// Before a write that may touch anything.
-    pub(crate) fn begin_write_everywhere(&self) -> Dirty {
+    /// Marks all shards before a write that may touch anything.
+    pub(crate) fn begin_write_everywhere(&self) -> DirtyShards {
         for stamp in &self.stamps {
             stamp.fetch_add(UNDER_WAY, Ordering::SeqCst);
         }
-        Dirty((0..SHARDS).collect())
+        DirtyShards((0..SHARDS).collect())
     }
 
-    /// After a write that may have touched anything.
-    pub(crate) fn end_write_everywhere(&self, dirty: Dirty) {
+    /// Ends a write that may have touched anything: drops all lists.
+    pub(crate) fn end_write_everywhere(&self, dirty: DirtyShards) {
         *self
             .generation
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Arc::default();
-        self.spare.set(self.bytes_max);
+        self.free_memory.set(self.bytes_max);
         self.end_write(dirty, &[]);
     }
 
-    /// After a commit, whether or not it succeeded.
-    pub(crate) fn end_write(&self, dirty: Dirty, touched: &[(VertexId, EdgeTypeId)]) {
+    /// Ends a commit, whether or not it succeeded: drops the touched lists and advances the stamps.
+    pub(crate) fn end_write(&self, dirty: DirtyShards, touched: &[(VertexId, EdgeTypeId)]) {
         let generation = self.generation();
         let any = generation
             .inner
@@ -296,69 +296,70 @@ impl Adjacency {
             }
         }
         for s in dirty.0 {
-            // One more ended, one less under way.
+            // One more ended, one less in progress.
             self.stamps[s].fetch_sub(UNDER_WAY - 1, Ordering::SeqCst);
         }
     }
 
-    /// What a reader must note before it takes its snapshot.
-    pub(crate) fn view(&self) -> View {
+    /// Records the stamps and the generation; must be called before the reader takes its snapshot.
+    pub(crate) fn view(&self) -> CacheView {
         let stamps = self
             .stamps
             .iter()
             .map(|s| s.load(Ordering::SeqCst))
             .collect();
-        View {
+        CacheView {
             generation: self.generation(),
             stamps,
         }
     }
 
-    /// Whether the lists of a vertex are, at this moment, those of the snapshot taken after the view.
-    pub(crate) fn holds(&self, view: &View, id: VertexId) -> bool {
+    /// Whether the cached lists of a vertex are, now, those of the snapshot taken after the view.
+    pub(crate) fn is_valid(&self, view: &CacheView, id: VertexId) -> bool {
         let s = shard(id);
         let stamp = self.stamps[s].load(Ordering::SeqCst);
         stamp == view.stamps[s] && stamp < UNDER_WAY
     }
 
-    /// Adds lists that were loaded from the view's snapshot, unless a write came in between.
-    pub(crate) fn add(&self, view: &View, loaded: &[Loaded]) {
+    /// Adds lists that were loaded from the view's snapshot, unless a write has happened since.
+    pub(crate) fn add(&self, view: &CacheView, loaded: &[LoadedList]) {
         let mut inner = view
             .generation
             .inner
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        for Loaded {
+        for LoadedList {
             number,
             edge_type,
             list,
         } in loaded
         {
-            // Checked under the lock that `end_write` takes before it moves the stamp on.
+            // Checked under the lock that `end_write` takes before it advances the stamp.
             let id = inner.ids.get(*number as usize).copied();
-            if id.is_some_and(|id| self.holds(view, id)) {
+            if id.is_some_and(|id| self.is_valid(view, id)) {
                 inner.insert(*edge_type, *number, Arc::clone(list));
             }
         }
         if inner.bytes > self.bytes_max {
             inner.evict(self.bytes_max - self.bytes_max / 8);
             if inner.bytes > self.bytes_max {
-                // Numbers alone are too many: begin anew. Traversals under way keep the old ones.
+                // The dense numbers alone exceed the budget: start a new generation. Traversals in progress keep the old one.
                 *self
                     .generation
                     .write()
                     .unwrap_or_else(PoisonError::into_inner) = Arc::default();
-                self.spare.set(self.bytes_max);
+                self.free_memory.set(self.bytes_max);
                 return;
             }
         }
-        self.spare.set(self.bytes_max.saturating_sub(inner.bytes));
+        self.free_memory
+            .set(self.bytes_max.saturating_sub(inner.bytes));
     }
 }
 
-/// A list read from the store.
+/// An adjacency list read from the store.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedList {
     pub(crate) number: u32,
     pub(crate) edge_type: EdgeTypeId,
     pub(crate) list: Arc<List>,

@@ -1,4 +1,4 @@
-//! Where versions past the retention policy go: out of the live store, still read by whatever asks for so old a time.
+//! The archive interface: superseded versions past the retention policy leave the live store but stay readable.
 
 use esker_model::{Flow, Result, VersionRange};
 use esker_store::{Cursor, KeyRange};
@@ -6,13 +6,13 @@ use esker_store::{Cursor, KeyRange};
 /// Rows of the `history` table, by key and value, in ascending key order.
 pub type HistoryRows<'a> = dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>)>> + 'a;
 
-/// A place for superseded versions. The host provides it (Parquet files beside the store).
+/// Storage of superseded versions, provided by the host (Parquet files beside the store).
 pub trait Archive: Send + Sync {
-    /// Adds rows in ascending key order; returns how many, once they are durable. A row that is there already may be
-    /// added again.
+    /// Adds rows in ascending key order; returns their number once they are durable. Adding a row that is already stored is
+    /// allowed.
     fn append(&self, rows: &mut HistoryRows<'_>) -> Result<u64>;
 
-    /// What it holds at this moment: rows appended later do not show. Cheap.
+    /// Returns a view of the current content; rows appended later are not in it. Cheap.
     fn view(&self) -> Result<Box<dyn ArchiveView + '_>>;
 
     /// Calls `sink` with each row of the range, each key once, in key order, until it breaks.
@@ -29,21 +29,21 @@ pub trait Archive: Send + Sync {
     }
 }
 
-/// One moment of an archive.
+/// A consistent view of an archive.
 pub trait ArchiveView {
-    /// A cursor over its rows. Those whose version lies outside `versions` it may leave out.
+    /// Returns a cursor over the rows; it may omit those whose version is outside `versions`.
     fn cursor(&self, versions: VersionRange) -> Result<Box<dyn ArchiveCursor + '_>>;
 }
 
-/// Rows of an archive, each key once, in key order. Over nothing before the first [`ArchiveCursor::seek`].
+/// Rows of an archive, each key once, in key order. Empty before the first [`ArchiveCursor::seek`].
 ///
-/// What is read for one range serves the next one too where both lie near each other: ask for ranges in key order.
+/// Data read for one range is reused for the next if they are close: seek ranges in key order.
 pub trait ArchiveCursor: Cursor {
-    /// Goes before the first row of a range, wherever it lies; `advance` then leads through the range.
+    /// Positions the cursor before the first row of a range in either direction; `advance` then reads the range.
     fn seek(&mut self, range: &KeyRange);
 }
 
-/// An archive that refuses to take anything in and holds nothing: for stores without a folder beside them.
+/// An empty archive that refuses to store rows: for stores without a folder beside them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoArchive;
 

@@ -1,8 +1,8 @@
-//! Bulk load: many new vertices and edges as sorted tables, past the log and the memtable.
+//! Bulk load: many new vertices and edges as sorted tables that bypass the log and the memtable.
 //!
-//! Mutations are gathered until a buffer is full, sorted by key, and what is new is handed to the store in key order;
-//! what exists already takes the ordinary way. A marker in `meta` says that a load is under way: after a crash
-//! in the middle of one the counters are counted again.
+//! Mutations are collected until a buffer is full, sorted by key, and new items are passed to the store in key order;
+//! changes of existing items are applied as ordinary batches. A marker in `meta` records that a load is in progress: after a
+//! crash the counters are recomputed.
 
 use crate::Engine;
 use crate::catalog::{BULK_KEY, NEWEST_KEY, version_value};
@@ -20,24 +20,24 @@ use esker_model::{
 use esker_store::{Durability, Table, WriteBatch};
 use std::collections::HashSet;
 
-/// Memory that one round gathers before it is written, in bytes.
+/// Size of the buffer of one round, in bytes.
 const ROUND_BYTES: usize = 192 << 20;
 
-/// What one round gathered: keys of edges apart from values, so that sorting moves little.
+/// The content of one round; keys of edges are separate from values, so that sorting moves little.
 #[derive(Default)]
 struct Round {
-    edges: Vec<Entry>,
+    edges: Vec<EdgeEntry>,
     values: Vec<u8>,
-    /// In the order given; those of one vertex stay in it.
+    /// Changes in the given order, which is kept for each vertex.
     vertices: Vec<VertexChange>,
     vertex_bytes: usize,
-    /// Deletions of edges, and what was put under the same keys after them.
+    /// Deletions of edges, and edges put under the same keys after them.
     ordinary: Vec<Mutation>,
     /// Edges with a deletion in `ordinary`, in both directions.
     deleted: HashSet<EdgeKey>,
 }
 
-/// A change of a vertex and when it holds from.
+/// A change of a vertex and its version.
 struct VertexChange {
     vertex: VertexRef,
     op: Op,
@@ -45,9 +45,9 @@ struct VertexChange {
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct EdgeEntry {
     key: [u8; EDGE_KEY_BYTES],
-    /// Whether it is the direction that was given; its inverse otherwise.
+    /// Whether this is the given direction; otherwise the inverse.
     forward: bool,
     at: u32,
     len: u32,
@@ -56,12 +56,12 @@ struct Entry {
 impl Round {
     fn bytes(&self) -> usize {
         self.values.len()
-            + self.edges.len() * size_of::<Entry>()
+            + self.edges.len() * size_of::<EdgeEntry>()
             + self.vertex_bytes
             + self.ordinary.len() * 256
     }
 
-    /// Takes a change in; `files`: whether there are files, whose vertices may have other ids than those of their names.
+    /// Adds a mutation; `files` tells whether there are files, whose vertices may have ids that differ from those of their names.
     fn add(
         &mut self,
         schema: &Schema,
@@ -72,7 +72,7 @@ impl Round {
         let at = mutation.version.unwrap_or(version);
         if at == Version::MAX {
             return Err(Error::Invalid(
-                "a version must lie before the end of time".into(),
+                "a version must be below the largest possible one".into(),
             ));
         }
         if let Op::SetAttributes { vertex, .. }
@@ -82,7 +82,7 @@ impl Round {
         | Op::DeleteVertex { vertex } = &mutation.op
             && ObjectId::of_vertex(vertex.id).is_some()
         {
-            // Objects lie in columns, not in tables of rows.
+            // Objects are stored in columns, not in tables of rows.
             self.ordinary.push(mutation);
             return Ok(());
         }
@@ -126,7 +126,7 @@ impl Round {
                     && file_kind(schema, vertex.type_id).is_some()
                     && check_vertex(schema, *vertex, key).is_err() =>
             {
-                // Whether it is a file is looked up with the ordinary ones.
+                // Whether the vertex is a file is looked up with the ordinary mutations.
                 self.ordinary.push(Mutation {
                     version: Some(at),
                     op: mutation.op,
@@ -185,7 +185,7 @@ impl Round {
         let inverse = key.reversed(schema.inverse(key.edge_type));
         for (k, forward) in [(key, true), (inverse, false)] {
             if forward || k != key {
-                self.edges.push(Entry {
+                self.edges.push(EdgeEntry {
                     key: k.encode(),
                     forward,
                     at: start as u32,
@@ -206,39 +206,39 @@ impl Round {
         self.ordinary.push(Mutation { version, op });
     }
 
-    fn value(&self, entry: &Entry) -> &[u8] {
+    fn value(&self, entry: &EdgeEntry) -> &[u8] {
         let start = entry.at as usize;
         self.values
             .get(start..start + entry.len as usize)
             .unwrap_or_default()
     }
 
-    fn version(&self, entry: &Entry) -> &[u8] {
+    fn version(&self, entry: &EdgeEntry) -> &[u8] {
         self.value(entry).get(1..9).unwrap_or_default()
     }
 }
 
 impl Engine {
-    /// Loads vertices and edges as sorted tables. For what is new it is several times faster than batches; what is
-    /// there already is updated as batches would. All changes without a version of their own take one version.
-    /// `progress` is called with the number of mutations taken in.
+    /// Loads vertices and edges as sorted tables. New items load several times faster than with batches; existing ones are updated
+    /// as by batches. All changes without a version of their own get the same version. `progress` is called with the number of
+    /// mutations read.
     pub fn bulk_load(
         &self,
         mutations: &mut dyn Iterator<Item = Result<Mutation>>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<BulkReport> {
-        // One that failed in the middle may have left counters that are wrong.
+        // A load that failed midway may have left wrong counters.
         self.recover_bulk_load()?;
         self.names.note_vertices();
         let mut writer = lock(&self.writer);
-        let _writing = self.begin_anything()?;
+        let _writing = self.begin_structural_change()?;
         self.merge_counters(&writer)?;
         let version = writer.clock.tick(self.clock.now_millis());
         let mut marker = WriteBatch::default();
         marker.put(Table::Meta, BULK_KEY, Vec::new());
-        // Given again after a crash, this version would no longer be that of one load.
+        // Recorded so that the version is not assigned again after a crash.
         marker.put(Table::Meta, NEWEST_KEY, version_value(version));
-        self.feed.end(&mut marker);
+        self.feed.end_persistence(&mut marker);
         let begun = self.store.commit(marker, Durability::Sync);
         self.feed.committed(begun.is_ok());
         begun?;
@@ -250,7 +250,7 @@ impl Engine {
             match mutation.and_then(|m| round.add(&schema, m, version, self.names.any())) {
                 Ok(()) => report.mutations += 1,
                 Err(e) => {
-                    // What was good so far is written; the caller learns what was not.
+                    // The valid mutations so far are written; the caller gets the error.
                     failed = Some(e);
                     break;
                 }
@@ -262,7 +262,7 @@ impl Engine {
         }
         self.write_round(&mut writer, round, &mut report)?;
         progress(report.mutations);
-        self.feed.lose();
+        self.feed.invalidate();
         let mut done = WriteBatch::default();
         done.remove(Table::Meta, BULK_KEY);
         done.put(Table::Meta, NEWEST_KEY, version_value(writer.clock.last()));
@@ -284,21 +284,21 @@ impl Engine {
         let written = self.write_sorted(&round, &new_vertices, &mut changes);
         self.adjacency.end_write_everywhere(dirty);
         written?;
-        // Everything that exists already, in the order given.
+        // Changes of existing items, in the given order.
         let ordinary = std::mem::take(&mut round.ordinary);
         for mutations in ordinary.chunks(1 << 14) {
             let batch = Batch {
                 mutations: mutations.to_vec(),
-                once: None,
+                idempotency_key: None,
             };
-            let commit = self.apply_holding(writer, batch)?;
+            let commit = self.apply_locked(writer, batch)?;
             report.vertices_created += commit.vertices_created;
             report.edges_created += commit.edges_created;
         }
         self.merge_counters(writer)
     }
 
-    /// Rows of vertices that are new, by key. What else happens to a vertex becomes ordinary mutations, in the order given.
+    /// Returns rows of new vertices, by key. Other changes of vertices become ordinary mutations, in the given order.
     fn new_vertices(
         &self,
         round: &mut Round,
@@ -344,7 +344,7 @@ impl Engine {
         Ok(rows)
     }
 
-    /// Leaves in the round only the edges that are new, sorted; the others become ordinary mutations.
+    /// Keeps only the new edges in the round, sorted; the others become ordinary mutations.
     fn new_edges(
         &self,
         round: &mut Round,
@@ -353,10 +353,10 @@ impl Engine {
     ) -> Result<()> {
         let schema = self.schema_now();
         let mut entries = std::mem::take(&mut round.edges);
-        // The last one given of a key becomes its row: it lies last in the values.
+        // The last edge given with a key becomes its row; its value has the highest position.
         entries.sort_unstable_by(|a, b| a.key.cmp(&b.key).then(b.at.cmp(&a.at)));
-        let mut new: Vec<Entry> = Vec::with_capacity(entries.len());
-        let mut others: Vec<Entry> = Vec::new();
+        let mut new: Vec<EdgeEntry> = Vec::with_capacity(entries.len());
+        let mut others: Vec<EdgeEntry> = Vec::new();
         for entry in entries {
             match new.last() {
                 Some(last) if last.key == entry.key => {
@@ -370,12 +370,12 @@ impl Engine {
         for entry in new.iter().filter(|e| e.forward) {
             if self.store.get_with(Table::Rows, &entry.key, &mut |_| {})? {
                 known.insert(entry.at);
-                // In one direction only: applying it writes both.
+                // One direction suffices: applying the mutation writes both.
                 others.push(*entry);
             }
         }
         new.retain(|e| !known.contains(&e.at));
-        // In the order given, and before the deletions: what was put after one is not among the entries.
+        // In the given order, and before the deletions: edges put after a deletion are not among the entries.
         others.sort_unstable_by_key(|e| e.at);
         let mut ordinary = others
             .iter()
@@ -436,7 +436,7 @@ impl Engine {
         counts.finish()
     }
 
-    /// After a crash in the middle of a bulk load: counts again what can be counted.
+    /// Recomputes the counters after a crash during a bulk load.
     pub(crate) fn recover_bulk_load(&self) -> Result<()> {
         if !self.store.get_with(Table::Meta, BULK_KEY, &mut |_| {})? {
             return Ok(());
@@ -455,8 +455,8 @@ impl Engine {
     }
 }
 
-/// An edge of a round as a mutation. Its ends were checked when it was taken in, so the types that its edge type joins
-/// stand for those it had.
+/// Converts an edge of a round to a mutation. Its ends were checked when it was added, so the vertex types of its edge type
+/// replace the actual ones.
 fn to_mutation(value: &[u8], key: &[u8], schema: &Schema) -> Result<Mutation> {
     let bad = |e| Error::corrupt("an edge being loaded", e);
     let key = EdgeKey::decode(key).map_err(bad)?;

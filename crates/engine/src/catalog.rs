@@ -1,18 +1,18 @@
-//! The catalog: what a database says about itself in its `meta` table.
+//! The catalog: what a database records about itself in its `meta` table.
 //!
 //! ```text
 //!  format              u32, the number of the layout that model::key describes
 //!  schema              model::Schema
-//!  newest              u64, no version given before is larger (with the `pending` rows)
-//!  retained            u64, what was then, or at any later time, is told by the live store alone: see compact
-//!  bulk                present while a bulk load is under way: counters are to be recounted
-//!  subtree             ids of directories whose rows are there and that nothing leads to yet: they are to be taken out
-//!  arriving            ranges of keys of `names` whose rows come from another engine and are not yet this one's: they are to be taken out
-//!  once/<marker>       u64 version: batches applied before
-//!  once/<sender>       which of a sender's batches were applied: `txn::senders`
-//!  pending/<slot 4>    changes of counters of one commit, to be merged into `counts`, and its rows of `names`
-//!  feed                present while what commits touch is kept: `feed::kept`
-//!  feed/<place 8>      what one commit touched
+//!  newest              u64, upper bound of all versions assigned (together with the `pending` rows)
+//!  retained            u64, reads as of this version or later need only the live store: see compact
+//!  bulk                present during a bulk load: counters must be recounted
+//!  subtree             ids of directories whose rows are stored but not linked yet: they must be removed on recovery
+//!  arriving            key ranges of `names` whose rows come from another engine and are not owned yet: they must be removed on recovery
+//!  once/<marker>       u64 version: idempotency keys of applied batches
+//!  once/<sender>       numbers of a producer's applied batches: `txn::idempotency`
+//!  pending/<slot 4>    counter changes of one commit, to be merged into `counts`, and its rows of `names`
+//!  feed                present while the change feed is enabled: `feed::persist`
+//!  feed/<place 8>      vertices and edges touched by one commit
 //!  merged              u64, pending rows of this version or before are in `counts`
 //! ```
 
@@ -20,9 +20,9 @@ use esker_model::codec::{Reader, put_u32, put_u64};
 use esker_model::{Error, Flow, Result, Schema, Version};
 use esker_store::{KeyRange, Store, Table, WriteBatch};
 
-/// The layout that this build writes and reads. 2: there may be objects; 3: there may be files with names; 4: the ids of files
-/// say where their entries go, and vnodes are numbered by an id's first bits, the first one lowest. An earlier database becomes
-/// one of this layout when it is opened, if it is empty.
+/// The layout that this build writes and reads. 2: there may be objects; 3: there may be named files; 4: a file's id determines
+/// the location of its entries, and vnodes are numbered by the first bits of an id, the lowest first. Opening converts an
+/// earlier database to this layout if it is empty.
 pub const FORMAT: u32 = 4;
 
 pub(crate) const FORMAT_KEY: &[u8] = b"format";
@@ -31,16 +31,16 @@ pub(crate) const NEWEST_KEY: &[u8] = b"newest";
 pub(crate) const RETAINED_KEY: &[u8] = b"retained";
 pub(crate) const BULK_KEY: &[u8] = b"bulk";
 pub(crate) const SUBTREE_KEY: &[u8] = b"subtree";
-pub(crate) const ARRIVING_KEY: &[u8] = b"arriving";
+pub(crate) const INGEST_KEY: &[u8] = b"arriving";
 pub(crate) const MERGED_KEY: &[u8] = b"merged";
 pub(crate) const PENDING_PREFIX: &[u8] = b"pending/";
 
-/// The key of a batch's marker.
-pub fn once_key(marker: &[u8]) -> Vec<u8> {
-    [b"once/", marker].concat()
+/// Returns the key of a batch's idempotency key in `meta`.
+pub fn idempotency_row_key(idempotency_key: &[u8]) -> Vec<u8> {
+    [b"once/", idempotency_key].concat()
 }
 
-/// The key of one commit's degree changes.
+/// Returns the key of one commit's counter changes.
 pub(crate) fn pending_key(slot: u32) -> Vec<u8> {
     [PENDING_PREFIX, &slot.to_be_bytes()].concat()
 }
@@ -51,7 +51,7 @@ pub(crate) fn encode_schema(schema: &Schema) -> Vec<u8> {
     out
 }
 
-/// A `u64` under a key of `meta`.
+/// Reads a version under a key of `meta`.
 pub(crate) fn read_version(store: &dyn Store, key: &[u8]) -> Result<Option<Version>> {
     let Some(bytes) = store.get(Table::Meta, key)? else {
         return Ok(None);
@@ -62,14 +62,14 @@ pub(crate) fn read_version(store: &dyn Store, key: &[u8]) -> Result<Option<Versi
         .map_err(|e| Error::corrupt("a row of table `meta`", e))
 }
 
-/// The encoding of a version as a value.
+/// Encodes a version as a value.
 pub(crate) fn version_value(version: Version) -> Vec<u8> {
     let mut out = Vec::with_capacity(8);
     put_u64(&mut out, version.0);
     out
 }
 
-/// Reads the schema of a database, and which layout it says it has; `None` if the store is empty.
+/// Reads the schema of a database and its layout number; `None` if the store is empty.
 pub(crate) fn load(store: &dyn Store) -> Result<Option<(Schema, u32)>> {
     let Some(format) = store.get(Table::Meta, FORMAT_KEY)? else {
         return Ok(None);
@@ -84,8 +84,9 @@ pub(crate) fn load(store: &dyn Store) -> Result<Option<(Schema, u32)>> {
     }
     if format < FORMAT && holds_data(store)? {
         return Err(Error::Target(format!(
-            "the database was written by an earlier Esker (format {format}; this build reads {FORMAT}), which gave files other ids: read \
-             it with that one, or make a new one from what it was made of"
+            "the database was written by an earlier Esker (format {format}; this build reads \
+             {FORMAT}), which gave files other ids: read it with that release, or make a new \
+             database from the original data"
         )));
     }
     let schema = store.get(Table::Meta, SCHEMA_KEY)?.unwrap_or_default();
@@ -96,11 +97,11 @@ pub(crate) fn load(store: &dyn Store) -> Result<Option<(Schema, u32)>> {
         .map_err(|e| Error::corrupt("row `schema` of table `meta`", e))
 }
 
-/// Whether there is more than what a new database begins with.
+/// Whether the store has more than the rows of a new database.
 fn holds_data(store: &dyn Store) -> Result<bool> {
     for table in Table::ALL {
         let range = match table {
-            // Rows of files wait there at first.
+            // Rows of `names` are first stored in pending rows.
             Table::Meta => KeyRange::prefix(PENDING_PREFIX),
             _ => KeyRange::ALL,
         };
@@ -116,7 +117,7 @@ fn holds_data(store: &dyn Store) -> Result<bool> {
     Ok(false)
 }
 
-/// The rows that a database begins with, or takes when it is brought up to this layout.
+/// Returns the rows of a new database; an upgrade to this layout writes them, too.
 pub(crate) fn create(schema: &Schema) -> WriteBatch {
     let mut batch = WriteBatch::default();
     let mut format = Vec::new();

@@ -1,7 +1,7 @@
-//! `check`: reads everything once and compares what can be derived with what is stored.
+//! `check`: reads everything once and compares derived data with its recomputation.
 //!
-//! The database is its `rows`; the inverse of an edge, the index by type and the counters follow from them and can
-//! be mended. GraphMeta's rule (section 2.1) that vertices of users' own types must be connected is checked too.
+//! The primary data is `rows`; inverse edges, the index by type and the counters are derived from it and can be
+//! repaired. GraphMeta's rule (section 2.1) that vertices of user-defined types must be connected is checked too.
 
 mod names;
 mod reachable;
@@ -21,15 +21,15 @@ use esker_store::{Durability, KeyRange, Snapshot, Table, WriteBatch};
 use reachable::Reachable;
 use std::collections::BTreeMap;
 
-/// Progress and interruption are looked at once in so many rows.
+/// Rows between two reports of progress and checks for interruption.
 const ROWS_BETWEEN_LOOKS: u64 = 1 << 14;
 
-/// Mending is written in portions of so many changes.
+/// Repairs per commit.
 const REPAIRS_AT_ONCE: usize = 1 << 14;
 
 impl Engine {
-    /// Reads everything; mends, if asked, what can be derived. Writers wait meanwhile. `progress` is told the
-    /// number of rows read.
+    /// Reads everything and, if requested, repairs derived data. Writers are blocked meanwhile. `progress` gets the number of
+    /// rows read.
     pub fn check(
         &self,
         options: &CheckOptions,
@@ -37,7 +37,7 @@ impl Engine {
         progress: &mut dyn FnMut(u64),
     ) -> Result<CheckReport> {
         let writer = lock(&self.writer);
-        // Then the counters' rows are all there is.
+        // Merged first, so that the counters' rows are complete.
         self.merge_counters(&writer)?;
         if !options.repair {
             let (report, _) = self.check_once(Pass::Look, options.part, cancel, progress)?;
@@ -46,7 +46,7 @@ impl Engine {
         let (mut report, miscounted) =
             self.check_once(Pass::MendRows, options.part, cancel, progress)?;
         if report.complete && (miscounted > 0 || report.problems_total > 0) {
-            // Counters are compared once the rows are what they should be.
+            // Counters are compared after the rows were repaired.
             let (again, miscounted) =
                 self.check_once(Pass::MendCounters, options.part, cancel, progress)?;
             report.complete = again.complete;
@@ -55,13 +55,13 @@ impl Engine {
             report.problems.extend(counters);
             report.problems.truncate(CheckReport::PROBLEMS_MAX);
         }
-        // Lists may have been loaded before an inverse edge was mended.
+        // Lists may have been loaded before an inverse edge was repaired.
         let dirty = self.adjacency.begin_write_everywhere();
         self.adjacency.end_write_everywhere(dirty);
         Ok(report)
     }
 
-    /// One pass; also the number of counters that are wrong. The caller holds the write lock.
+    /// Runs one pass; also returns the number of wrong counters. Caller holds the write lock.
     fn check_once(
         &self,
         pass: Pass,
@@ -93,7 +93,7 @@ impl Engine {
     }
 }
 
-/// What a pass mends. Counters come last: they follow from rows that may themselves want mending.
+/// Repairs of a pass. Counters come last: they are derived from rows that may need repair themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pass {
     Look,
@@ -109,9 +109,9 @@ struct Check<'a> {
     schema: &'a Schema,
     report: CheckReport,
     pass: Pass,
-    /// Others have what it refers to.
+    /// Whether other parts have items that this one refers to.
     part: bool,
-    /// Counters that are wrong.
+    /// Number of wrong counters.
     miscounted: u64,
     repairs: WriteBatch,
     reachable: Reachable,
@@ -119,7 +119,7 @@ struct Check<'a> {
     edges: BTreeMap<EdgeTypeId, u64>,
     /// Degrees of the vertex whose rows are being read.
     degrees: Vec<(EdgeTypeId, u64)>,
-    /// What files take.
+    /// Space used by files.
     space: names::Sums,
     cancel: &'a dyn Cancel,
     progress: &'a mut dyn FnMut(u64),
@@ -138,7 +138,7 @@ impl Check<'_> {
             for name in self.reachable.unreachable(self.read, self.schema)? {
                 self.report.note(
                     "unreachable vertex",
-                    format!("{name} has no way to any vertex of a built-in type: link it to one"),
+                    format!("{name} has no path to any vertex of a built-in type: link it to one"),
                     false,
                 );
             }
@@ -147,7 +147,7 @@ impl Check<'_> {
         Ok(done)
     }
 
-    /// Calls `each` with every row of a table; false if it was interrupted.
+    /// Calls `each` with every row of a table; returns false if interrupted.
     fn each(
         &mut self,
         table: Table,
@@ -175,7 +175,7 @@ impl Check<'_> {
 
     fn rows(&mut self) -> Result<bool> {
         let mut source = None;
-        // Counters are compared in the same order as rows come, so that none has to be kept.
+        // Counters are compared in the order of the rows, so that none must be stored.
         let done = self.each(Table::Rows, &mut |check, key, value| {
             let row = match RowKey::decode(key) {
                 Ok(row) => row,
@@ -202,7 +202,7 @@ impl Check<'_> {
                 RowKey::Edge(edge) => check.edge(edge, value),
             }
         })?;
-        // If it was interrupted, the last vertex's edges are not all counted.
+        // After an interruption the last vertex's edges are not all counted.
         if done && let Some(last) = source {
             self.degrees_of(last)?;
         }
@@ -225,12 +225,12 @@ impl Check<'_> {
         let name = format!("{}:{}", self.schema.prefix(record.type_id), record.key);
         match self.schema.vertex_type(record.type_id) {
             Some(t) if VertexId::of(&t.name, &record.key) == id => {}
-            // What a file was first called may be known elsewhere.
+            // The file's original path may be recorded on another server.
             Some(_) if self.part && self.is_file(record.type_id) => {}
             Some(_) if self.is_moved_file(id, record.type_id)? => {}
             Some(_) => self.report.note(
                 "vertex",
-                format!("{name} lies under the id of another: {id}"),
+                format!("{name} is stored under the id of another: {id}"),
                 false,
             ),
             None => self.report.note(
@@ -307,7 +307,7 @@ impl Check<'_> {
             .get_with(Table::Rows, &inverse.encode(), &mut |other| {
                 same = other == value;
             })?;
-        // Where both exist and differ, nobody can say which is right; the defined direction is taken.
+        // If both exist and differ, the correct one is unknown; the defined direction is taken.
         let forward = self
             .schema
             .edge_type(edge.edge_type)
@@ -325,17 +325,17 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// An edge and its inverse add the same to the two sums, wherever either lies.
+    /// Adds an edge row to one of two checksums, such that an edge and its inverse add the same value.
     fn sum(&mut self, edge: EdgeKey, inverse: EdgeKey, value: &[u8]) {
         let t = self.schema.edge_type(edge.edge_type);
-        // Of a type that is its own inverse the smaller end's counts as the edge.
+        // For a type that is its own inverse, the direction from the smaller end counts as the edge.
         let forward = if edge.edge_type == inverse.edge_type {
             edge.source <= inverse.source
         } else {
             t.is_some_and(|t| t.forward)
         };
         let of = if forward { edge } else { inverse };
-        // Any hash of all of it will do.
+        // Any hash of key and value suffices.
         let hash = VertexId::of_bytes("edge", &[&of.encode(), value]).0;
         let number = hash.iter().fold(0_u64, |n, byte| {
             n.wrapping_mul(0x0100_0000_01b3) ^ u64::from(*byte)
@@ -344,7 +344,7 @@ impl Check<'_> {
         if forward {
             report.edges_sum = report.edges_sum.wrapping_add(number);
         }
-        // One that leads to itself is its own inverse.
+        // A loop is its own inverse.
         if !forward || edge == inverse {
             report.inverses_sum = report.inverses_sum.wrapping_add(number);
         }
@@ -493,7 +493,7 @@ impl Check<'_> {
             expected.insert(Counter::Edges(t), self.edges.get(&t).copied().unwrap_or(0));
         }
         let space = std::mem::take(&mut self.space);
-        // Where files lie on several servers, so do their sums.
+        // If files are on several servers, so are the parts of their sums.
         for (counter, n) in space.into_iter().filter(|_| !self.part) {
             expected.insert(counter, n.max(0).cast_unsigned());
         }
@@ -501,7 +501,7 @@ impl Check<'_> {
             let counter = Counter::decode(key).map_err(|e| corrupt("counts", e))?;
             let stored = decode_value(value)?;
             match counter {
-                // Degrees of vertices that have rows were compared with them.
+                // Degrees of vertices with rows were compared above.
                 Counter::Degree(id, _) => {
                     let mut any = false;
                     let range = KeyRange::prefix(&id.0);
@@ -515,7 +515,7 @@ impl Check<'_> {
                         check.counter(counter, stored, 0)
                     }
                 }
-                // When something last came or went cannot be told from what is there.
+                // The time of the last change of entries cannot be recomputed.
                 Counter::Space(_, Measure::Changed) => Ok(()),
                 Counter::Space(..) if check.part => Ok(()),
                 _ => match expected.remove(&counter) {
@@ -532,7 +532,7 @@ impl Check<'_> {
         Ok(done)
     }
 
-    /// Notes a change to write, if this is the pass for it.
+    /// Adds a repair if this is the pass for it.
     fn repair(&mut self, pass: Pass, change: impl FnOnce(&mut WriteBatch)) -> Result<bool> {
         if self.pass != pass {
             return Ok(false);
@@ -546,10 +546,10 @@ impl Check<'_> {
         if self.repairs.len() > at_least {
             let mut batch = std::mem::take(&mut self.repairs);
             let feed = &self.engine.feed;
-            feed.end(&mut batch);
+            feed.end_persistence(&mut batch);
             let done = self.engine.store.commit(batch, Durability::Sync);
             feed.committed(done.is_ok());
-            feed.lose();
+            feed.invalidate();
             done?;
         }
         Ok(())

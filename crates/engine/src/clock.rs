@@ -1,13 +1,13 @@
-//! Time comes in from the host; versions go out (hybrid logical clock).
+//! Hybrid logical clock: turns the host's time into versions.
 
 use esker_model::Version;
 
-/// Where the engine learns what time it is. The host's clock, or a simulator's.
+/// Time source of the engine: the host's clock, or a simulator's.
 pub trait Clock: Send + Sync {
     /// Milliseconds since 1970-01-01 UTC. May stand still or step back.
     fn now_millis(&self) -> u64;
 
-    /// Microseconds since any fixed moment, never backwards: for budgets of time and for profiles.
+    /// Microseconds since any fixed instant, never backwards: for time budgets and profiles.
     fn monotonic_micros(&self) -> u64;
 }
 
@@ -18,22 +18,22 @@ pub(crate) struct HybridClock {
 }
 
 impl HybridClock {
-    /// Starts after the last version that was ever given.
+    /// Starts after the last version ever assigned.
     pub(crate) fn after(last: Version) -> Self {
         Self { last }
     }
 
-    /// The last version given.
+    /// The last version assigned.
     pub(crate) fn last(self) -> Version {
         self.last
     }
 
-    /// Takes note of a version that another clock gave.
+    /// Advances the clock to a version that another clock assigned.
     pub(crate) fn witness(&mut self, version: Version) {
         self.last = self.last.max(version);
     }
 
-    /// A new version, later than all before.
+    /// Returns a new version, later than all before.
     pub(crate) fn tick(&mut self, now_millis: u64) -> Version {
         self.last = self.last.next().max(Version::new(now_millis, 0));
         self.last

@@ -1,24 +1,25 @@
-//! Retention: versions that were superseded long enough ago move from the live store into the archive.
+//! Retention: moves versions that were superseded before a given version from the live store into the archive.
 //!
-//! A superseded version is what is read as of any time from its own until its successor's. With a policy of "keep what
-//! was current at `since` or later", every version whose successor is not later than `since` may go.
+//! A superseded version is valid from its own version until its successor's. Under a policy "keep what was current at `since`
+//! or later", every version whose successor is not later than `since` may be moved.
 //!
-//! **Which reads the live store alone answers.** Of each row that moved, the version that superseded it is known at that
-//! moment; `retained` is the largest of them all. A read as of `t` needs the archive only if `t < retained`:
+//! **Which reads need only the live store.** For each moved row the superseding version is known when the row moves;
+//! `retained` is the largest of them all. A read as of `t` needs the archive only if `t < retained`:
 //!
 //! - *When a row moves.* It was current from its version `v` until its successor `s`, and `v < s <= retained`. So for
-//!   any `t >= retained` the row is not what is read as of `t`: something of the same timeline lies in `(v, t]`, and if
-//!   that moved too, so does its successor, up to one that is in the live store, for what nothing superseded never moves.
-//! - *Afterwards.* What is in the live store of that timeline in `(v, retained]` may be replaced, never just go: a late
-//!   change adds a version; one that takes the place of a mere mention (`txn::vertex`) is older than the mention and
-//!   younger than all that comes before it. So something of the timeline stays in `(v, retained]`.
+//!   any `t >= retained` the row is not the one read as of `t`: a later version of the same timeline is in `(v, t]`. If
+//!   that one moved too, the argument applies to its successor, up to a version in the live store, since versions without a
+//!   successor never move.
+//! - *Afterwards.* Versions of that timeline in `(v, retained]` in the live store may be replaced, but never removed: a late
+//!   change adds a version; one that replaces a mere mention (`txn::vertex`) is older than the mention and
+//!   newer than all versions before the mention. So a version of the timeline remains in `(v, retained]`.
 //!
-//! Where nothing moved, `retained` stays what it was, whatever the policy: `--retain 90d` alone slows no read down.
-//! Reads of a time before it look into the archive as well (`read::Source`) and answer the same as before the move.
+//! If nothing moved, `retained` is unchanged, whatever the policy: `--retain 90d` alone slows down no read.
+//! Reads as of an earlier version include the archive (`read::Source`) and return the same as before the move.
 //!
-//! **Crashes.** The rows go to the archive first, and are durable there; then one commit takes them out of the live store
-//! and raises `retained`. In between they are in both places, and shown once. In memory `retained` is raised before that
-//! commit, and readers look at it after they took their snapshot: who cannot see the rows any more knows where they are.
+//! **Crashes.** The rows are first made durable in the archive; then one commit removes them from the live store and raises
+//! `retained`. In between they are in both, and are returned once. In memory `retained` is raised before that commit, and
+//! readers load it after taking their snapshot: a reader that cannot see the rows any more consults the archive.
 
 use crate::Engine;
 use crate::catalog::{RETAINED_KEY, version_value};
@@ -31,18 +32,18 @@ use esker_model::{Cancel, Error, Flow, Result, Version};
 use esker_store::{Durability, KeyRange, Snapshot, Table, WriteBatch};
 use std::sync::atomic::Ordering;
 
-/// Rows handed to the archive, and then removed from the store, at a time.
+/// Rows archived, and then removed from the store, at a time.
 const ROWS_AT_ONCE: usize = 1 << 16;
 
 impl Engine {
-    /// Archives versions superseded at or before `since` (if given), then lets the store drop what is superseded in its
-    /// own files. Can be interrupted between portions; what was archived by then stays archived.
+    /// Archives versions superseded at or before `since` (if given), then lets the store reclaim space in its own files. Can be
+    /// interrupted between portions; what was archived by then stays archived.
     pub fn compact(&self, since: Option<Version>, cancel: &dyn Cancel) -> Result<CompactReport> {
         let mut report = CompactReport::default();
         if let Some(since) = since {
             if since > self.newest_version() {
                 return Err(Error::Invalid(format!(
-                    "cannot retain only what comes after {since}: that lies in the future"
+                    "cannot retain only what comes after {since}: that is in the future"
                 )));
             }
             self.archive_until(since, cancel, &mut report)?;
@@ -55,7 +56,7 @@ impl Engine {
         Ok(report)
     }
 
-    /// Now, or the newest version given if that is later.
+    /// The present time, or the newest version assigned if that is later.
     fn newest_version(&self) -> Version {
         let now = Version::end_of_millis(self.clock.now_millis());
         now.max(Version(self.newest_seen.load(Ordering::Acquire)))
@@ -102,32 +103,32 @@ impl Engine {
         batch.put(Table::Meta, RETAINED_KEY, version_value(retained));
         rows.into_iter()
             .for_each(|(key, _)| batch.remove(Table::History, key));
-        self.feed.end(&mut batch);
+        self.feed.end_persistence(&mut batch);
         let done = self.store.commit(batch, Durability::Sync);
         self.feed.committed(done.is_ok());
-        self.feed.lose();
+        self.feed.invalidate();
         done
     }
 }
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Rows to archive at one go.
+/// Rows to archive together.
 struct Portion {
     rows: Rows,
-    /// The newest version that superseded one of them.
+    /// The newest version that superseded one of the rows.
     superseded_by: Version,
-    /// Where to go on; `None` at the end.
+    /// Position to continue from; `None` at the end.
     next: Option<(Vec<u8>, Timeline)>,
 }
 
-/// The part that the last row belonged to (its key without a version), and that row's version.
+/// The timeline of the last row (its key without a version), and that row's version.
 struct Timeline {
     part: Vec<u8>,
     version: Version,
 }
 
-/// The next rows to archive.
+/// Returns the next rows to archive.
 fn portion(
     snapshot: &dyn Snapshot,
     after: Option<(Vec<u8>, Timeline)>,
@@ -154,7 +155,7 @@ fn portion(
                 | HistoryKey::Edge(_, v) => *v,
             };
             let part = key.get(..key.len().saturating_sub(8)).unwrap_or_default();
-            // Newest first: the row before, if it is of the same part, is the successor.
+            // Newest first: the previous row, if it is of the same timeline, is the successor.
             let successor = match &timeline {
                 Some(t) if t.part == part => Some(t.version),
                 _ => error.keep(current_version(snapshot, &decoded))?,
@@ -163,8 +164,8 @@ fn portion(
                 part: part.to_vec(),
                 version,
             });
-            // What nothing superseded stays: the removal of an attribute is all that keeps an older value, arriving late,
-            // from being taken for the newest.
+            // Versions without a successor stay: the removal of an attribute prevents an older value that arrives late from becoming
+            // the newest.
             if let Some(successor) = successor.filter(|s| *s <= since) {
                 superseded_by = superseded_by.max(successor);
                 rows.push((key.to_vec(), value.to_vec()));
@@ -186,7 +187,7 @@ fn portion(
     })
 }
 
-/// The version of what stands in `rows` for the part that a row of `history` belongs to.
+/// Returns the version in `rows` of the timeline that a row of `history` belongs to.
 fn current_version(read: &dyn Snapshot, key: &HistoryKey) -> Result<Option<Version>> {
     match key {
         HistoryKey::Static(id, _) => Ok(vertex_record(read, *id)?.map(|r| r.static_version)),

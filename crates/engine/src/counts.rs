@@ -1,13 +1,13 @@
 //! Exact counters: degrees by vertex and edge type, totals by type.
 //!
-//! A counter row per edge written would double the cost of an insert. So each commit writes *one* row with all its
-//! changes (`meta`, `pending/<slot>`), the sums stay in memory, and once many have gathered they are merged into their
-//! rows in key order, in one atomic batch that also says up to which version everything is merged. Slots are used again
-//! from the first one then. On opening, what is pending is read back: its size is bounded, so opening stays fast whatever
-//! the size of the database.
+//! Updating a counter row for each edge would double the cost of an insert. So each commit writes *one* row with all its
+//! changes (`meta`, `pending/<slot>`), and the sums stay in memory. Once many have accumulated, they are merged into their
+//! rows in key order, in one atomic batch that also records up to which version all changes are merged. Slots are then
+//! reused from the first. Opening reads the pending rows; their number is bounded, so opening stays fast regardless of the
+//! size of the database.
 
 use crate::catalog::{MERGED_KEY, PENDING_PREFIX, pending_key, read_version, version_value};
-use crate::staged;
+use crate::memtable;
 use esker_model::codec::{Reader, put_u64, put_varint};
 use esker_model::key::{Counter, Measure};
 use esker_model::{Error, Flow, Result, Version};
@@ -22,25 +22,25 @@ pub(crate) use changes::Changes;
 /// Counter changes that are durable but not yet merged into their rows.
 #[derive(Debug, Default)]
 pub(crate) struct PendingCounters {
-    /// What has been asked for, by counter.
+    /// Sums by counter, for changes up to the last lookup.
     gathered: HashMap<Counter, i64, FixedState>,
-    /// What came since: most is never asked for, and sorting it once is cheaper than a map.
+    /// Changes since the last lookup: most are never looked up, and sorting once is cheaper than a map.
     recent: Changes,
-    /// The slots of rows since the last merge: `first..next`.
+    /// Slots of rows since the last merge: `first..next`.
     first: u32,
     next: u32,
-    /// Slots up to here may hold a row, merged or not.
+    /// Slots below this one may hold a row, merged or not.
     used: u32,
-    /// Slots whose commit failed: their rows may be there after all, when the database is opened again.
+    /// Slots whose commit failed: their rows may still be in the store when the database is opened again.
     unsure: Vec<u32>,
 }
 
 impl PendingCounters {
-    /// Reads back what was pending when the database was last closed; also the newest version of any row.
-    /// `staged` is given the rows of files that are pending, oldest first.
+    /// Reads the changes that were pending when the database was closed, and returns the newest version of any row.
+    /// Passes pending rows of `names` to `memtable`, oldest first.
     pub(crate) fn load(
         store: &dyn Store,
-        staged: &mut dyn FnMut(WriteBatch) -> Result<()>,
+        memtable: &mut dyn FnMut(WriteBatch) -> Result<()>,
     ) -> Result<(Self, Option<Version>)> {
         let mut rows = Vec::new();
         let merged = read_version(store, MERGED_KEY)?.unwrap_or(Version::ZERO);
@@ -68,13 +68,13 @@ impl PendingCounters {
         if let Some(e) = failed {
             return Err(e);
         }
-        // Slots are used again, so their order is not that of the commits.
+        // Slots are reused, so their order is not that of the commits.
         rows.sort_by_key(|(version, _)| *version);
-        rows.into_iter().try_for_each(|(_, rows)| staged(rows))?;
+        rows.into_iter().try_for_each(|(_, rows)| memtable(rows))?;
         Ok((pending, newest))
     }
 
-    /// The slot for the next commit's row.
+    /// Allocates the slot of the next commit's row.
     pub(crate) fn take_slot(&mut self) -> u32 {
         let slot = self.next;
         self.next += 1;
@@ -82,32 +82,32 @@ impl PendingCounters {
         slot
     }
 
-    /// Adds one commit's changes; its row has gone to the store.
+    /// Adds one commit's changes, after its row was written to the store.
     pub(crate) fn add(&mut self, changes: &Changes) {
         self.recent.extend(changes);
-        // Those of files are few, and the same ones in each commit.
+        // Space counters are few, and each commit changes the same ones.
         for (counter, change) in self.recent.take_space() {
             let sum = self.gathered.entry(counter).or_default();
             *sum = counter.combine(*sum, change);
         }
     }
 
-    /// The commit with the row in that slot failed.
+    /// Notes that the commit with the row in `slot` failed.
     pub(crate) fn failed(&mut self, slot: u32) {
         self.unsure.push(slot);
     }
 
-    /// How many counters have changes, or more.
+    /// Upper bound of the number of counters with changes.
     pub(crate) fn len(&self) -> usize {
         self.gathered.len() + self.recent.len()
     }
 
-    /// How many rows are pending.
+    /// Number of pending rows.
     pub(crate) fn rows(&self) -> usize {
         (self.next - self.first) as usize
     }
 
-    /// Whether the store holds rows that were merged long ago.
+    /// Whether the store has rows that are already merged.
     pub(crate) fn has_leftovers(&self) -> bool {
         self.used > 0
     }
@@ -120,7 +120,7 @@ impl PendingCounters {
         self.recent.clear();
     }
 
-    /// The change of one counter.
+    /// The pending change of one counter.
     pub(crate) fn change(&mut self, counter: &Counter) -> i64 {
         self.gather();
         self.gathered.get(counter).copied().unwrap_or(0)
@@ -135,10 +135,10 @@ impl PendingCounters {
         self.recent.iter()
     }
 
-    /// The writes that merge everything pending, which is of `version` or before, into the counters' own rows.
+    /// Returns the writes that merge everything pending, all of `version` or before, into the counters' own rows.
     ///
-    /// A merged row stays until its slot is used again: `merged` says that it counts no more, and a removal would cost as
-    /// much as the row did. `tidy` removes them, so that a database that was closed opens without reading them.
+    /// A merged row stays until its slot is reused: `merged` invalidates it, and a removal would cost as much as the row did.
+    /// `tidy` removes such rows, so that a closed database opens without reading them.
     pub(crate) fn merge(
         &mut self,
         store: &dyn Store,
@@ -159,7 +159,7 @@ impl PendingCounters {
         if self.unsure.is_empty() {
             batch.put(Table::Meta, MERGED_KEY, version_value(version));
         } else if !tidy {
-            // `merged` would cover rows that failed and may be there all the same.
+            // `merged` would cover failed rows that may be stored nevertheless.
             for slot in (self.first..self.next).filter(sure) {
                 batch.remove(Table::Meta, pending_key(slot));
             }
@@ -172,9 +172,9 @@ impl PendingCounters {
         Ok(batch)
     }
 
-    /// Forgets everything: it has been merged.
+    /// Clears all changes after they were merged.
     pub(crate) fn clear(&mut self, tidy: bool) {
-        // Its room is needed again: counters gather at the same pace.
+        // The capacity is kept: counters accumulate at the same pace.
         self.gathered.clear();
         self.recent.clear();
         if self.unsure.is_empty() {
@@ -187,11 +187,11 @@ impl PendingCounters {
     }
 }
 
-/// Adds a change to a counter; below zero means that the database contradicts itself (but see `Space`).
+/// Adds a change to a counter; a result below zero means that the database contradicts itself (except for `Space`).
 pub(crate) fn apply(counter: &Counter, value: u64, change: i64) -> Result<u64> {
     match counter {
         Counter::Space(_, Measure::Changed) => return Ok(value.max(change.cast_unsigned())),
-        // Each server of a cluster has the changes that it made: only all of them together are a sum.
+        // Each server of a cluster has only the changes that it made; only their total over all servers is meaningful.
         Counter::Space(..) => return Ok(value.wrapping_add_signed(change)),
         _ => {}
     }
@@ -205,34 +205,34 @@ pub(crate) fn apply(counter: &Counter, value: u64, change: i64) -> Result<u64> {
         })
 }
 
-/// The merged value of a counter: zero where there is no row.
+/// Reads the merged value of a counter; zero where there is no row.
 pub(crate) fn read(store: &dyn Store, key: &[u8]) -> Result<u64> {
     let mut value = Ok(0);
     store.get_with(Table::Counts, key, &mut |bytes| value = decode_value(bytes))?;
     value
 }
 
-/// A counter's row value.
+/// Encodes a counter's row value.
 pub(crate) fn encode_value(value: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(4);
     put_varint(&mut out, value);
     out
 }
 
-/// Reads a counter's row value.
+/// Decodes a counter's row value.
 pub(crate) fn decode_value(bytes: &[u8]) -> Result<u64> {
     let value = Reader::new(bytes).varint("a count");
     value.map_err(|e| Error::corrupt("a row of table `counts`", e))
 }
 
-/// Bytes of a degree's key, as [`Counter::encode`] makes it: nearly all keys of a pending row are such.
+/// Length of a degree's key, as [`Counter::encode`] writes it: nearly all keys of a pending row are of this kind.
 const DEGREE_KEY_BYTES: u64 = 16 + 2;
 
-/// The length of a key that begins with sixteen zero bytes, without them, is told by so much more.
+/// Offset added to the length of a key whose first sixteen bytes are zero; these bytes are not stored.
 const SHORT: u64 = 64;
 
-/// The value of a pending row, of settled changes: `[version 8]([len][counter key][zigzag LEB128])*`, and behind them, if
-/// there are any, `[00]` and the commit's rows of `names` ([`staged::encode`]).
+/// Encodes a pending row from settled changes: `[version 8]([len][counter key][zigzag LEB128])*`, followed, if there are any,
+/// by `[00]` and the commit's rows of `names` ([`memtable::encode`]).
 pub(crate) fn encode_pending(
     version: Version,
     changes: &Changes,
@@ -248,7 +248,7 @@ pub(crate) fn encode_pending(
                 out.extend_from_slice(&t.0.to_be_bytes());
             }
             total => {
-                // Its length is below 64, so it takes one byte, which is known once the key is there.
+                // The length is below 64, so it takes one byte, which is written after the key.
                 let at = out.len();
                 out.push(0);
                 total.put_total(&mut out);
@@ -262,12 +262,12 @@ pub(crate) fn encode_pending(
     }
     if let Some(files) = files {
         out.push(0);
-        staged::encode(files, &mut out);
+        memtable::encode(files, &mut out);
     }
     out
 }
 
-/// Reads a pending row; adds its changes if it is newer than `merged`. Gives its slot, its version and its rows of files.
+/// Decodes a pending row and adds its changes if it is newer than `merged`. Returns its slot, its version and its rows of `names`.
 fn decode(
     key: &[u8],
     value: &[u8],
@@ -283,7 +283,7 @@ fn decode(
     while version > merged && r.remaining() > 0 {
         let length = r.varint("the length of a counter's key")?;
         if length == 0 {
-            return Ok((slot, version, staged::decode(&mut r)?));
+            return Ok((slot, version, memtable::decode(&mut r)?));
         }
         let mut key = [0; 16 + SHORT as usize];
         let (at, length): (usize, u64) = if length > SHORT {

@@ -1,4 +1,4 @@
-//! Vertices that were ever deleted: few, usually none, and then a traversal need not look at the vertices it reaches.
+//! The set of vertices that were ever deleted. It is usually empty, and then a traversal need not read the vertices it reaches.
 
 use crate::read::FirstError;
 use esker_model::codec::Reader;
@@ -9,16 +9,16 @@ use foldhash::fast::FixedState;
 use std::collections::HashSet;
 use std::sync::{PoisonError, RwLock};
 
-/// Kept in memory up to this many; beyond it every vertex counts as perhaps deleted (16 MiB of ids).
+/// Largest set kept in memory (16 MiB of ids); beyond it every vertex counts as possibly deleted.
 const IN_MEMORY_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
-pub(crate) struct DeletedVertices(RwLock<Known>);
+pub(crate) struct DeletedVertices(RwLock<DeletedSet>);
 
 #[derive(Debug)]
-enum Known {
-    These(HashSet<VertexId, FixedState>),
-    Many,
+enum DeletedSet {
+    Listed(HashSet<VertexId, FixedState>),
+    TooMany,
 }
 
 impl DeletedVertices {
@@ -43,9 +43,9 @@ impl DeletedVertices {
         )?;
         error.into_result()?;
         let known = if these.len() > IN_MEMORY_MAX {
-            Known::Many
+            DeletedSet::TooMany
         } else {
-            Known::These(these)
+            DeletedSet::Listed(these)
         };
         Ok(Self(RwLock::new(known)))
     }
@@ -56,24 +56,24 @@ impl DeletedVertices {
             return;
         }
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if let Known::These(these) = &mut *known {
+        if let DeletedSet::Listed(these) = &mut *known {
             these.extend(ids);
             if these.len() > IN_MEMORY_MAX {
-                *known = Known::Many;
+                *known = DeletedSet::TooMany;
             }
         }
     }
 
     /// Whether no vertex was ever deleted.
-    pub(crate) fn none(&self) -> bool {
-        matches!(&*self.0.read().unwrap_or_else(PoisonError::into_inner), Known::These(t) if t.is_empty())
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(&*self.0.read().unwrap_or_else(PoisonError::into_inner), DeletedSet::Listed(t) if t.is_empty())
     }
 
     /// Whether a vertex may have been deleted at some time.
-    pub(crate) fn maybe(&self, id: VertexId) -> bool {
+    pub(crate) fn may_contain(&self, id: VertexId) -> bool {
         match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
-            Known::These(these) => these.contains(&id),
-            Known::Many => true,
+            DeletedSet::Listed(these) => these.contains(&id),
+            DeletedSet::TooMany => true,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The engine: opens over a store, reads at one consistent moment, writes through [`crate::txn`].
+//! The engine: opens over a store, reads from one consistent snapshot, writes through [`crate::txn`].
 
 use crate::adjacency::Adjacency;
 use crate::archive::Archive;
@@ -7,13 +7,13 @@ use crate::clock::{Clock, HybridClock};
 use crate::counts::{self, PendingCounters};
 use crate::deleted::DeletedVertices;
 use crate::feed::Feed;
+use crate::memtable::MemtableStore;
 use crate::names::{Filters, Names};
 use crate::object::ObjectStore;
 use crate::read::{self, Source};
 use crate::settings::{Settings, Stats};
-use crate::staged::StagedStore;
 use crate::traverse;
-use crate::txn::{Queue, Senders, Writer, lock, parse_marker, sender_applied};
+use crate::txn::{Producers, Queue, Writer, lock, parse_idempotency_key, was_applied};
 use esker_model::key::Counter;
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
@@ -25,13 +25,13 @@ use esker_store::{Durability, KeyRange, Store, Table};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// A database over a store. Shared between threads by reference.
+/// A database over a store; shared between threads by reference.
 pub struct Engine {
     pub(crate) store: Arc<dyn Store>,
-    /// The same store: what it knows of objects beyond rows.
+    /// The object layer of `store`, with the operations on objects that the `Store` trait lacks.
     pub(crate) objects: Arc<ObjectStore>,
-    /// The store below that one: rows of files that are not in their table yet.
-    pub(crate) staged: Arc<StagedStore>,
+    /// The store below the object layer; keeps rows of `names` in its memtable until they are merged.
+    pub(crate) memtable: Arc<MemtableStore>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) archive: Arc<dyn Archive>,
     pub(crate) settings: Settings,
@@ -42,13 +42,13 @@ pub struct Engine {
     pub(crate) deleted: DeletedVertices,
     pub(crate) names: Names,
     pub(crate) adjacency: Adjacency,
-    /// The newest version that any change took.
+    /// The newest version assigned to any change.
     pub(crate) newest_seen: AtomicU64,
-    /// The number of the newest commit: a version that its clock gave.
+    /// Version of the newest commit, assigned by this engine's clock.
     pub(crate) newest_commit: AtomicU64,
-    /// The live store alone tells what was then, or at any later time: see `compact`.
+    /// Reads as of this version or later need only the live store; see `compact`.
     pub(crate) retained_since: AtomicU64,
-    /// How often rows were moved from the live store to the archive since this was opened.
+    /// Number of moves of rows from the live store to the archive since the engine was opened.
     pub(crate) archive_moves: AtomicU64,
     pub(crate) feed: Feed,
 }
@@ -80,16 +80,16 @@ impl Engine {
             schema
         };
         let adjacency = Adjacency::new(settings.adjacency_bytes);
-        let staged = StagedStore::new(store, settings.entries_bytes, adjacency.spare());
-        let staged = Arc::new(staged);
+        let memtable = MemtableStore::new(store, settings.row_cache_bytes, adjacency.free_memory());
+        let memtable = Arc::new(memtable);
         let objects = Arc::new(ObjectStore::open(
-            Arc::<StagedStore>::clone(&staged),
+            Arc::<MemtableStore>::clone(&memtable),
             &schema,
             settings.index_objects_least,
         )?);
         let store: Arc<dyn Store> = Arc::<ObjectStore>::clone(&objects);
         let (pending, pending_newest) =
-            PendingCounters::load(&*store, &mut |rows| staged.add(&rows))?;
+            PendingCounters::load(&*store, &mut |rows| memtable.add(&rows))?;
         let newest = catalog::read_version(&*store, catalog::NEWEST_KEY)?;
         let newest = newest.max(pending_newest).unwrap_or(Version::ZERO);
         let retained = catalog::read_version(&*store, catalog::RETAINED_KEY)?;
@@ -101,7 +101,7 @@ impl Engine {
             queue: Queue::default(),
             writer: Mutex::new(Writer {
                 clock: HybridClock::after(newest),
-                senders: Senders::default(),
+                producers: Producers::default(),
                 filters: Filters::default(),
             }),
             counters: Mutex::new(pending),
@@ -111,25 +111,25 @@ impl Engine {
             archive_moves: AtomicU64::new(0),
             feed: Feed::load(&*store)?,
             store,
-            staged,
+            memtable,
             objects,
             clock,
             archive,
             settings,
         };
         engine.note_names()?;
-        engine.recall_promises()?;
-        if settings.promises > 0 {
-            engine.make_promises(settings.promises)?;
+        engine.recover_leases()?;
+        if settings.lease_millis > 0 {
+            engine.enable_leases(settings.lease_millis)?;
         }
         engine.recover_bulk_load()?;
         engine.recover_subtree()?;
-        engine.recover_arriving()?;
+        engine.recover_ingest()?;
         engine.load_unindexed()?;
         Ok(engine)
     }
 
-    /// Looks whether there is a namespace, and whether files have vertices.
+    /// Notes whether the namespace has any rows, and whether any file has a vertex.
     fn note_names(&self) -> Result<()> {
         let first = &mut |_: &[u8], _: &[u8]| {
             self.names.note_any();
@@ -146,17 +146,17 @@ impl Engine {
         Ok(())
     }
 
-    /// The store under it.
+    /// Returns the key-value store of this engine.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Merges what is pending and makes everything acknowledged survive power failure.
+    /// Merges pending rows and makes everything acknowledged survive a power failure.
     pub fn persist(&self) -> Result<()> {
         self.store.persist()
     }
 
-    /// Leaves the store as the next opening likes it best: nothing pending, everything on disk.
+    /// Merges pending counters and checkpoints the objects, so that the next opening has nothing to replay.
     pub fn close(&self) -> Result<()> {
         let writer = lock(&self.writer);
         self.tidy_counters(&writer)?;
@@ -168,10 +168,10 @@ impl Engine {
         Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A moment to read what was at `oldest` or at any later time: the live store and, if that does not tell all of it,
-    /// the archive below it, of which only `versions` can be wanted.
+    /// Returns a snapshot for reads at `oldest` or later: the live store and, if that does not have all superseded versions,
+    /// the archive, restricted to `versions`.
     pub(crate) fn source(&self, oldest: Version, versions: VersionRange) -> Result<Source<'_>> {
-        // Each is looked at after the snapshot: whoever moves rows announces it before they leave the live store.
+        // Read after the snapshot: a thread that moves rows announces it before they leave the live store.
         let moves = || self.archive_moves.load(Ordering::Acquire);
         let retained_since = || Version(self.retained_since.load(Ordering::Acquire));
         let live = self.store.snapshot()?;
@@ -181,7 +181,7 @@ impl Engine {
         drop(live);
         loop {
             let before = moves();
-            // The archive first: what is in it by now was written before the snapshot.
+            // The archive view comes first: its rows were all written before the snapshot is taken.
             let view = self.archive.view()?;
             let live = self.store.snapshot()?;
             if moves() == before {
@@ -190,15 +190,15 @@ impl Engine {
         }
     }
 
-    /// The same for a read of vertices or edges as of a version.
+    /// Returns a snapshot for reading vertices or edges as of one version.
     fn source_as_of(&self, as_of: Version) -> Result<Source<'_>> {
         self.source(as_of, until(as_of))
     }
 
-    /// What the database holds and what it costs.
+    /// Returns counts, memory use and store figures of the database.
     pub fn stats(&self) -> Result<Stats> {
-        let adjacency = self.adjacency.figures();
-        let (objects_bytes, objects_index_bytes, objects_disk_bytes) = self.objects.figures();
+        let adjacency = self.adjacency.stats();
+        let (objects_bytes, objects_index_bytes, objects_disk_bytes) = self.objects.sizes();
         let version = |v: u64| (v > 0).then_some(Version(v));
         Ok(Stats {
             counts: self.counts()?,
@@ -216,7 +216,7 @@ impl Engine {
     }
 }
 
-/// All versions up to one.
+/// All versions up to and including `last`.
 fn until(last: Version) -> VersionRange {
     VersionRange {
         from: Version::ZERO,
@@ -233,7 +233,7 @@ impl GraphRead for Engine {
         if let [id] = ids
             && as_of == Version::MAX
         {
-            // One row is one moment by itself.
+            // A single row is consistent without a snapshot.
             return Ok(vec![read::read_vertex(&*self.store, *id, as_of)?]);
         }
         read::read_vertices(&self.source_as_of(as_of)?, ids, as_of)
@@ -327,12 +327,15 @@ impl GraphRead for Engine {
         traverse::run(self, traversal, budget, cancel, None)
     }
 
-    fn applied(&self, once: &[u8]) -> Result<bool> {
-        if let Some(numbered) = parse_marker(once)? {
-            return sender_applied(&*self.store, &numbered);
+    fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
+        if let Some(numbered) = parse_idempotency_key(idempotency_key)? {
+            return was_applied(&*self.store, &numbered);
         }
-        self.store
-            .get_with(Table::Meta, &catalog::once_key(once), &mut |_| {})
+        self.store.get_with(
+            Table::Meta,
+            &catalog::idempotency_row_key(idempotency_key),
+            &mut |_| {},
+        )
     }
 }
 

@@ -1,16 +1,15 @@
 //! The database without a disk of its own: catalog, transactions, graph, traversal, statistics, check.
 //!
-//! An [`Engine`] stands on any [`esker_store::Store`], is told the time by a [`Clock`] and implements the API traits of
-//! `esker_model::graph`. It has no clock, threads, sockets or files of its own: its host has them.
+//! An [`Engine`] runs over any [`esker_store::Store`], reads the time from a [`Clock`] and implements the API traits of
+//! `esker_model::graph`. It has no clock, threads, sockets or files of its own; the host provides them.
 //!
-//! Suggested reading order: `engine` (what happens at each call), `txn` (how a batch is applied), `read` (how a
-//! moment is read), `traverse` and `adjacency` (how a chain runs), `counts` (why degrees are exact), `sight` (who sees
-//! what), `lineage`.
+//! Suggested reading order: `engine` (entry points), `txn` (how a batch is applied), `read` (how a snapshot is read),
+//! `traverse` and `adjacency` (how a traversal runs), `counts` (why degrees are exact), `visibility` (access control on the
+//! graph), `lineage`.
 
 mod adjacency;
 mod archive;
 mod bulk;
-mod carry;
 mod catalog;
 mod check;
 mod clock;
@@ -18,34 +17,35 @@ mod compact;
 mod counts;
 mod deleted;
 mod engine;
+mod export;
 mod feed;
+pub mod filtered_stats;
+mod free_memory;
 pub mod lineage;
+mod memtable;
 mod names;
 mod object;
 mod read;
-pub mod seen;
 mod settings;
-mod sight;
-mod spare;
-mod staged;
 mod top;
 mod traverse;
 mod txn;
+mod visibility;
 
 pub use archive::{Archive, ArchiveCursor, ArchiveView, HistoryRows, NoArchive};
-pub use carry::{Carried, Memory, carried};
-pub use catalog::{FORMAT, once_key};
+pub use catalog::{FORMAT, idempotency_row_key};
 pub use clock::Clock;
 pub use engine::Engine;
-pub use feed::{Mark, News, Touched};
+pub use export::{DatabaseMeta, RowSubject, row_subject};
+pub use feed::{FeedChanges, FeedMark, Touched};
 pub use names::{
-    Arriving, DirectorySums, Fetched, Here, MaybeFile, NameNow, NamesEar, NamesNews, Need,
-    PROMISE_MAX, Placed, Plan, PlannedRow, Ran, RawEntry, RowPlace, Shown, Stopped, path_of,
-    show_tags, sums_of,
+    ChangePlan, DirectorySums, EntryChange, FileVisibility, IngestedRows, LEASE_MAX, LocalOutcome,
+    LocalStop, MaybeFile, NamesChange, NamesListener, Need, PlannedRow, RawEntry, RemoteData,
+    RowLocation, RowPlacement, RunResult, path_of, show_tags, sums_of,
 };
 pub use settings::{
     BulkReport, CheckOptions, CheckReport, CompactReport, Problem, Settings, Stats,
 };
-pub use sight::View;
 pub use traverse::{PartExpansion, PartPlan, PlannedHop, PlannedSegment, assemble_paths, explain};
-pub use txn::{Absent, Beside, EdgeRow, PartChange, PartOp};
+pub use txn::{Absent, EdgeRow, PartChange, PartOp, SideWrites};
+pub use visibility::View;

@@ -1,23 +1,23 @@
-//! Where data came from and what came of it: lineage and impact over any [`GraphRead`].
+//! Lineage and impact over any [`GraphRead`]: the inputs that data was derived from, and the data derived from it.
 //!
-//! Data objects have versions: each version of a `wasWrittenBy` edge is one (`GraphMeta`, section 2.4). So the walk goes
+//! Data objects have versions: each version of a `wasWrittenBy` edge is one (`GraphMeta`, section 2.4). So lineage goes
 //! from *versions* to the executions that wrote them, and from there to the versions that those executions
-//! read: never simply from vertex to vertex, which would blame a file's later writers for its earlier readers.
+//! read: never simply from vertex to vertex, which would attribute a file's later writers to its earlier readers.
 //!
-//! - **A version's writers** are the executions whose write made it. The newest version as of the time asked for
-//!   is the one that lineage starts from.
+//! - **A version's writers** are the executions whose write made it. Lineage starts from the newest version as of the
+//!   requested time.
 //! - **An execution's inputs** are the versions that its reads can have seen: the newest that was complete when the
-//!   read was over, and, marked `concurrent`, what was being written meanwhile (see `event`). Its own writes are no
-//!   inputs of its own, though they hide what was there before them.
-//! - **Inside one execution** a write depends on reads that began before the write was over. Edges say so with
-//!   timestamps `start` and `end`; where either edge lacks them the write depends on the read.
-//! - A deleted *vertex* stays in the picture, marked: what it was when others read it is a fact. A deleted
-//!   *edge* takes back all its earlier versions, for reads as of the deletion or later.
+//!   read ended, and, marked `concurrent`, those that were being written meanwhile (see `event`). Its own writes are not
+//!   among its inputs, though they hide older versions.
+//! - **Inside one execution** a write depends on reads that began before the write ended. Edges tell the times with
+//!   timestamps `start` and `end`; if either edge lacks them, the write depends on the read.
+//! - A deleted *vertex* stays in the result, marked: its state when others read it is a fact. A deleted
+//!   *edge* retracts all its earlier versions, for reads as of the deletion or later.
 //!
-//! Each round of the walk is a handful of batch calls for the whole frontier, so it costs a remote database the same
-//! number of round trips however wide the graph is. Nothing recurses: chains may be as long as memory.
+//! Each round takes a few batch calls for the entire frontier, so it costs a remote database the same
+//! number of round trips however wide the graph is. Nothing is recursive: chains are limited only by memory.
 //!
-//! Start with [`lineage`]; [`Provenance`] is what comes back; [`render_tree`], [`render_json`] and
+//! Start with [`lineage`]; [`Provenance`] is the result; [`render_tree`], [`render_json`] and
 //! [`render_dot`] print it.
 
 mod dot;
@@ -43,29 +43,29 @@ pub use tree::{TreeStyle, render_tree};
 
 use esker_model::{Cancel, GraphRead, Result, Version, VertexId};
 
-/// Which way a walk goes.
+/// Direction in which provenance is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// To what the target was made from.
+    /// Towards the inputs of the target.
     Lineage,
-    /// To what was made from the target.
+    /// Towards the data derived from the target.
     Impact,
 }
 
-/// What to walk, and how far.
+/// Relations to follow, and limits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LineageOptions {
-    /// The time to see everything as of.
+    /// Version that everything is read as of.
     pub as_of: Version,
-    /// Impact only: leave out reads of the target that were over before this version and saw nothing as new as it.
+    /// Impact only: excludes reads of the target that ended before this version and saw no version as new as it.
     pub since: Option<Version>,
-    /// How many executions to go back (or on) through; `None` for all. With 0 only the target is read.
+    /// Maximum number of executions between the target and a vertex; `None` for no limit. With 0 only the target is read.
     pub depth: Option<u32>,
-    /// Most distinct vertices to find, users and executables among them.
+    /// Maximum number of distinct vertices, including users and executables.
     pub vertices: Option<u64>,
-    /// Most edges to look at.
+    /// Maximum number of edges to read.
     pub edges: Option<u64>,
-    /// Most bytes to hold, roughly.
+    /// Approximate maximum memory, in bytes.
     pub bytes: Option<u64>,
     /// Edge types from a data object to the executions that made it.
     pub made_by: Vec<String>,
@@ -75,11 +75,11 @@ pub struct LineageOptions {
     pub run_by: Vec<String>,
     /// Edge types from an execution to its executable: shown; `impact` follows them like reads.
     pub executable: Vec<String>,
-    /// Edge types from an execution to the one that it is part of: shown, with all above it.
+    /// Edge types from an execution to the one that it is part of: shown, with all enclosing ones.
     pub part_of: Vec<String>,
 }
 
-/// The relations of Table 1 of `GraphMeta`, everything, as it is now.
+/// The relations of Table 1 of `GraphMeta`, without limits, at the present.
 impl Default for LineageOptions {
     fn default() -> Self {
         let names = |name: &str| vec![name.to_owned()];
@@ -99,10 +99,10 @@ impl Default for LineageOptions {
     }
 }
 
-/// How the target came to be: the executions that wrote its newest version as of `options.as_of`, what those
-/// read, and so on. The target may be a data object or an execution.
+/// Computes the lineage of the target: the executions that wrote its newest version as of `options.as_of`, the versions that
+/// they read, and so on. The target may be a data object or an execution.
 ///
-/// A walk that meets one of its limits, or is cancelled, returns what it found and says where it stopped.
+/// If a limit is reached, or the caller cancels, the result is partial and tells where it stopped.
 pub fn lineage(
     graph: &dyn GraphRead,
     target: VertexId,
@@ -112,9 +112,9 @@ pub fn lineage(
     walk::run(graph, target, Direction::Lineage, options, cancel)
 }
 
-/// What was made from the target: the executions that read it (since `options.since`, if given), what they wrote,
-/// and so on. The target may be a data object, an execution, an executable, or a user: then everything that came of
-/// what the user ran.
+/// Computes the impact of the target: the executions that read it (since `options.since`, if given), the versions that they
+/// wrote, and so on. The target may be a data object, an execution, an executable, or a user; for a user, impact covers
+/// all executions that the user ran.
 pub fn impact(
     graph: &dyn GraphRead,
     target: VertexId,

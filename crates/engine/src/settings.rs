@@ -1,30 +1,30 @@
-//! Settings (plain data) and the reports that the engine gives. Components (store, clock, archive) are apart.
+//! Settings (plain data) and the engine's reports. Components (store, clock, archive) are passed separately.
 
 use esker_model::{Counts, Version};
 use esker_store::{Durability, StoreStats};
 
-/// What can be chosen about an engine.
+/// Options of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Memory of the adjacency cache, in bytes.
     pub adjacency_bytes: u64,
-    /// When a commit counts as done.
+    /// Condition under which a commit is acknowledged.
     pub durability: Durability,
-    /// Whether batches of several threads that wait for the write lock are committed together. It pays where a commit waits
-    /// for the disk; where it does not, four threads write a sixth more single edges without (two cores).
+    /// Whether batches of several threads that wait for the write lock are committed as one group. Group commit pays where a
+    /// commit waits for the disk; elsewhere four threads write a sixth more single edges without it (two cores).
     pub group_commits: bool,
-    /// So many objects have a value under a name before searches build an index of it; with fewer, they read them all.
+    /// Number of objects with a value of an attribute from which searches index that attribute; below it they scan all values.
     pub index_objects_least: u64,
     /// Degree changes held in memory before they are merged into their rows.
     pub pending_counters_max: usize,
-    /// Memory of files' rows that are not in their table yet, in bytes: when it is full, they become a sorted table.
-    pub staged_bytes: usize,
-    /// Memory of the cache of files' rows, in bytes. It uses what the adjacency cache leaves, too, up to four times as much.
-    pub entries_bytes: u64,
-    /// A subtree with fewer rows comes in as other changes do; with more, as a sorted table.
-    pub sorted_least: usize,
-    /// For how many milliseconds at most it promises that files stay as they are ([`crate::Engine::make_promises`]); 0 for no promises.
-    pub promises: u32,
+    /// Capacity of the memtable of namespace rows, in bytes; a full one is written out as a sorted table.
+    pub memtable_bytes: usize,
+    /// Memory of the cache of namespace rows, in bytes. It also uses memory that the adjacency cache leaves free, up to four times as much.
+    pub row_cache_bytes: u64,
+    /// Row count from which a merged subtree is bulk-loaded as a sorted table; below it, its rows go into the commit batch.
+    pub bulk_load_rows_min: usize,
+    /// Longest lease on a file's state, in milliseconds ([`crate::Engine::enable_leases`]); 0 disables leases.
+    pub lease_millis: u32,
 }
 
 impl Default for Settings {
@@ -35,15 +35,15 @@ impl Default for Settings {
             group_commits: true,
             index_objects_least: 256,
             pending_counters_max: 1 << 18,
-            staged_bytes: 32 << 20,
-            entries_bytes: 32 << 20,
-            sorted_least: 1 << 13,
-            promises: 0,
+            memtable_bytes: 32 << 20,
+            row_cache_bytes: 32 << 20,
+            bulk_load_rows_min: 1 << 13,
+            lease_millis: 0,
         }
     }
 }
 
-/// What a database holds and what it costs.
+/// Counts, memory use and versions of a database.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Stats {
     /// Exact counts by type.
@@ -52,72 +52,72 @@ pub struct Stats {
     pub store: StoreStats,
     /// Adjacency lists in memory.
     pub adjacency_lists: u64,
-    /// Edges in them.
+    /// Edges in the cached adjacency lists.
     pub adjacency_edges: u64,
-    /// Memory that they take, in bytes.
+    /// Memory used by the adjacency cache, in bytes.
     pub adjacency_bytes: u64,
-    /// The most that they may take, in bytes.
+    /// Capacity of the adjacency cache, in bytes.
     pub adjacency_bytes_max: u64,
     /// Memory that objects' columns take, in bytes, without their indexes.
     pub objects_bytes: u64,
     /// Memory that the indexes of objects' columns take, in bytes.
     pub objects_index_bytes: u64,
-    /// Bytes that objects take on disk before the store compresses them: the last checkpoint, and the log since.
+    /// Bytes of objects on disk before the store compresses them: the last checkpoint, and the log since then.
     pub objects_disk_bytes: u64,
-    /// The newest version given.
+    /// The newest version assigned.
     pub newest: Option<Version>,
-    /// Reads as of this version or later need the live store alone; those of an earlier time look into the archive too.
+    /// Reads as of this version or later need only the live store; earlier ones include the archive.
     pub retained_since: Option<Version>,
 }
 
-/// What `check` should do beyond reading everything.
+/// Options of `check` beyond reading everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CheckOptions {
-    /// Mend what can be derived: counters, inverse edges, the index by type.
+    /// Whether to repair derived data: counters, inverse edges, the index by type.
     pub repair: bool,
-    /// It is one of several parts: what refers to vertices, inverse edges and directories of other parts is not looked for.
+    /// Whether this is one of several parts: references to vertices, inverse edges and directories of other parts are not checked.
     pub part: bool,
 }
 
-/// Something that `check` found.
+/// One inconsistency found by `check`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind of thing is wrong, in a word or two: `counter`, `inverse edge`, `unreachable vertex`.
+    /// Kind of the problem in a word or two: `counter`, `inverse edge`, `unreachable vertex`.
     pub what: String,
-    /// Where, and what was expected.
+    /// Location of the problem, and the expected value.
     pub detail: String,
-    /// Whether it was mended.
+    /// Whether the problem was repaired.
     pub repaired: bool,
 }
 
-/// What `check` looked at and found.
+/// Counts and problems found by `check`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CheckReport {
-    /// Rows read, of all tables.
+    /// Rows read from all tables.
     pub rows: u64,
-    /// Vertices seen, deleted ones included.
+    /// Vertices read, including deleted ones.
     pub vertices: u64,
-    /// Edges seen, inverses and deleted ones included.
+    /// Edges read, including inverse and deleted ones.
     pub edges: u64,
-    /// Superseded versions seen.
+    /// Number of superseded versions read.
     pub history: u64,
     /// The first problems (at most [`CheckReport::PROBLEMS_MAX`]).
     pub problems: Vec<Problem>,
-    /// All problems, counted.
+    /// Number of all problems.
     pub problems_total: u64,
     /// Whether everything was read; false if it was interrupted.
     pub complete: bool,
-    /// Of a part: a sum over its edges, and one over its inverse edges. Over all parts they are the same.
+    /// Checksum over the edges of a part; summed over all parts, it equals the sum of `inverses_sum`.
     pub edges_sum: u64,
-    /// The other one.
+    /// Checksum over the inverse edges of a part.
     pub inverses_sum: u64,
 }
 
 impl CheckReport {
-    /// How many problems are listed one by one.
+    /// Maximum number of problems that are listed individually.
     pub const PROBLEMS_MAX: usize = 100;
 
-    /// Notes a problem.
+    /// Records a problem and counts it.
     pub fn note(&mut self, what: &str, detail: String, repaired: bool) {
         self.problems_total += 1;
         if self.problems.len() < Self::PROBLEMS_MAX {
@@ -130,24 +130,24 @@ impl CheckReport {
     }
 }
 
-/// What `compact` did.
+/// Result of a run of `compact`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CompactReport {
     /// Superseded versions moved to the archive.
     pub archived: u64,
-    /// Superseded versions kept.
+    /// Superseded versions kept in the live store.
     pub kept: u64,
-    /// Past states of files, and files that were removed, that are forgotten.
+    /// Past states of files, and removed files, that were dropped.
     pub dropped: u64,
 }
 
-/// What a bulk load did.
+/// Result of a bulk load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BulkReport {
-    /// Vertices that are new.
+    /// Number of vertices created.
     pub vertices_created: u64,
-    /// Edges that are new, inverses not counted.
+    /// Number of edges created, without inverse edges.
     pub edges_created: u64,
-    /// Mutations read.
+    /// Number of mutations read.
     pub mutations: u64,
 }

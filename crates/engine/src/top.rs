@@ -1,4 +1,4 @@
-//! The vertices with the most edges: one pass over the counters, which are exact.
+//! The vertices with the highest degrees: one pass over the counters, which are exact.
 
 use crate::Engine;
 use crate::counts::{self, decode_value};
@@ -10,11 +10,11 @@ use esker_store::{KeyRange, Table};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-type Entry = Reverse<(u64, Reverse<(VertexId, EdgeTypeId)>)>;
+type HeapEntry = Reverse<(u64, Reverse<(VertexId, EdgeTypeId)>)>;
 
-/// The `limit` largest, in a heap whose smallest is on top.
+/// The `limit` largest entries, in a heap with the smallest on top.
 struct Largest {
-    heap: BinaryHeap<Entry>,
+    heap: BinaryHeap<HeapEntry>,
     limit: usize,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn top_degrees(
     edge_type: Option<EdgeTypeId>,
     limit: usize,
 ) -> Result<Vec<Degree>> {
-    // Rows are only merged under this lock, so every change is seen once: in its row or pending.
+    // Counter rows are merged only under this lock, so every change is counted once: in its row or as pending.
     let mut pending = lock(&engine.counters);
     let wanted = |t: EdgeTypeId| edge_type.is_none_or(|wanted| wanted == t);
     let mut unmerged: HashMap<_, i64> = HashMap::new();

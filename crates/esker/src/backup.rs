@@ -1,12 +1,12 @@
-//! Backup and restore: a copy is made under another name and takes its own only once it is whole.
+//! Backup and restore. A copy is written under a temporary name and renamed only after it is complete.
 
 use crate::archive::ParquetArchive;
 use crate::folder::{Content, Folder, sync_folder};
 use crate::modes;
 use crate::options::{OpenOptions, StoreEngine};
-use crate::owner::claim::{Registry, State};
+use crate::owner::claim::{OwnerState, Registry};
 use crate::owner::core::Core;
-use crate::owner::process::{Life, Process};
+use crate::owner::process::{Liveness, Process};
 use crate::session::open_engine;
 use esker_model::{Error, Flow, Result, Version};
 use esker_store::{KeyRange, Store, StoreSettings, Table};
@@ -16,21 +16,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the names of copies in a database's own folder begin with.
+/// Prefix of the names of copies inside a database's own folder.
 const COPY: &str = "backup-";
-/// Copies that this process has made in databases' own folders.
+/// Number of copies that this process has made inside databases' own folders.
 static COPIES: AtomicU64 = AtomicU64::new(0);
 
-/// What a backup wrote.
+/// Size and extent of a finished backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BackupReport {
-    /// Bytes of the copy.
+    /// Size of the copy in bytes.
     pub bytes: u64,
-    /// Everything up to this version is in the copy; `None` if nothing was ever written.
+    /// Newest version in the copy; `None` if nothing was ever written.
     pub newest: Option<Version>,
 }
 
-/// A folder under construction beside its final place. Removed again unless it is finished.
+/// A folder under construction next to its final name. Removed on drop unless it was finished.
 struct Draft {
     path: PathBuf,
     target: PathBuf,
@@ -38,7 +38,8 @@ struct Draft {
 }
 
 impl Draft {
-    /// Refuses a target that holds anything. The folder has the mode that `source` has, but nothing for all others.
+    /// Creates the temporary folder; refuses a target that is not empty. The mode is that of `source` without the bits
+    /// for all other users.
     fn new(target: &Path, what: &str, source: &Folder) -> Result<Self> {
         let shown = target.display();
         match std::fs::read_dir(target).map(|mut d| d.next().is_some()) {
@@ -60,7 +61,7 @@ impl Draft {
             std::path::absolute(target).map_err(|e| Error::io(format!("making `{shown}`"), e))?;
         let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
             return Err(Error::Target(format!(
-                "cannot {what} `{shown}`: that is no name for a folder"
+                "cannot {what} `{shown}`: that is not a name for a folder"
             )));
         };
         let path = parent.join(format!(
@@ -71,7 +72,7 @@ impl Draft {
         let made = modes::create(&path, modes::of_copy(&source.path));
         made.map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::Target(format!(
-                "cannot {what} `{shown}`: the folder that it is to lie in does not exist; make that first (mkdir -p)"
+                "cannot {what} `{shown}`: its parent folder does not exist; make that first (mkdir -p)"
             )),
             _ => Error::io(format!("making `{}`", path.display()), e),
         })?;
@@ -100,7 +101,7 @@ impl Drop for Draft {
     }
 }
 
-/// Refuses a target that lies in the database which is to be copied.
+/// Refuses a target inside the database that is to be copied.
 fn check_outside(database: &Path, directory: &Path) -> Result<()> {
     let inside = std::path::absolute(directory).is_ok_and(|d| {
         let own = std::fs::canonicalize(database);
@@ -109,7 +110,7 @@ fn check_outside(database: &Path, directory: &Path) -> Result<()> {
     });
     if inside {
         return Err(Error::Target(format!(
-            "cannot back up to `{}`: it lies inside the database; name a folder elsewhere",
+            "cannot back up to `{}`: it is inside the database; name a folder elsewhere",
             directory.display()
         )));
     }
@@ -125,7 +126,7 @@ pub(crate) fn write(core: &Core, directory: &Path) -> Result<BackupReport> {
     Ok(report)
 }
 
-/// Copies an open database into its own folder, from where the process that asked for it takes it away ([`take`]).
+/// Copies an open database into its own folder. The requesting process moves the copy from there ([`take`]).
 pub(crate) fn write_inside(core: &Core) -> Result<(PathBuf, BackupReport)> {
     let number = COPIES.fetch_add(1, Ordering::Relaxed);
     let name = format!("{COPY}{}-{number}", std::process::id());
@@ -147,20 +148,22 @@ pub(crate) fn write_inside(core: &Core) -> Result<(PathBuf, BackupReport)> {
 pub(crate) fn take<E: From<Error>>(
     directory: &Path,
     database: &Path,
-    ask: impl FnOnce() -> std::result::Result<(PathBuf, BackupReport), E>,
+    request_copy: impl FnOnce() -> std::result::Result<(PathBuf, BackupReport), E>,
 ) -> std::result::Result<BackupReport, E> {
     check_outside(database, directory)?;
     let draft = Draft::new(directory, "back up to", &Folder::at(database))?;
-    let (copy, report) = ask()?;
+    let (copy, report) = request_copy()?;
     let moved = move_tree(&copy, &draft.path);
-    // What was copied instead of moved is left; the owner removes it when it opens the database if this process may not.
+    // Files that had to be copied are still there; if this process may not remove them, the owner does when it next
+    // opens the database.
     let _ = std::fs::remove_dir_all(&copy);
     moved?;
     draft.finish()?;
     Ok(report)
 }
 
-/// Removes copies that nobody took away, because a process ended in between. Only the owner does, before it lets anybody in.
+/// Removes copies that were never taken because a process ended too early. Called only by the owner, before it accepts
+/// connections.
 pub(crate) fn remove_copies(folder: &Folder) {
     let entries = std::fs::read_dir(&folder.path).into_iter().flatten();
     for entry in entries.flatten() {
@@ -174,7 +177,7 @@ pub(crate) fn remove_copies(folder: &Folder) {
     }
 }
 
-/// Moves what is in a folder into another one; copies what cannot be moved, to another file system for example.
+/// Moves the contents of a folder into another one; copies what cannot be moved, for example to another file system.
 fn move_tree(from: &Path, to: &Path) -> Result<()> {
     let failed = |e| Error::io(format!("reading `{}`", from.display()), e);
     for entry in std::fs::read_dir(from).map_err(failed)? {
@@ -197,7 +200,7 @@ fn copy_into(core: &Core, folder: &Path) -> Result<BackupReport> {
     let copy = Folder::at(folder);
     share_alike(&core.folder, &copy)?;
     let newest = core.engine.stats()?.newest;
-    // The store before the archive: versions move from the one to the other, so that none is missed.
+    // The store goes before the archive: versions move from the store to the archive, so none is missed.
     let mut bytes = core.store.checkpoint(&copy.store())?;
     modes::as_inside(&copy.store()).map_err(|e| copy.failed("making", e))?;
     bytes += core.archive.copy_to(&copy.archive())?;
@@ -227,8 +230,8 @@ pub(crate) fn restore(backup: &Path, target: &Path) -> Result<()> {
     };
     if let Some(record) = Registry::new(&source).highest()?
         && let Some(owner) = record.owner
-        && owner.state != State::Released
-        && Process::current().life_of(&owner.process) != Life::Dead
+        && owner.state != OwnerState::Released
+        && Process::current().liveness_of(&owner.process) != Liveness::Dead
     {
         return Err(Error::Unavailable(format!(
             "the backup `{}` is open in process {} on host {}: close it and repeat (to copy an open database, use \
@@ -255,7 +258,7 @@ pub(crate) fn restore(backup: &Path, target: &Path) -> Result<()> {
     draft.finish()
 }
 
-/// If the group may attach to who has a database open, then also to who has its copy open.
+/// Creates the `owner` folder of the copy for the group, if the group may attach to the owner of the original.
 fn share_alike(from: &Folder, to: &Folder) -> Result<()> {
     let mode = modes::of_copy(&from.owner());
     if mode == modes::PRIVATE {

@@ -1,10 +1,10 @@
-//! The time of day, for the engine.
+//! Wall clock and monotonic clock for the engine.
 
 use crate::engine::Clock;
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// The host's clock.
+/// Clock of the operating system.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SystemClock;
 

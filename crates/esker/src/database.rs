@@ -1,7 +1,8 @@
-//! A database, whoever owns it.
+//! The database handle: one interface, whether this process, another process or a server owns the database.
 
 use crate::backup::{self, BackupReport};
 use crate::clock::SystemClock;
+use crate::current_session::{CurrentSession, SessionRef};
 use crate::engine::{
     BulkReport, CheckOptions, CheckReport, Clock as _, CompactReport, Stats, View,
 };
@@ -9,20 +10,19 @@ use crate::folder::Folder;
 use crate::limits::OWNER_ANSWER_MAX;
 use crate::options::OpenOptions;
 use crate::owner::Owner;
-use crate::remote::{Broken, Receiver, Remote};
+use crate::remote::{CallError, Receiver, Remote};
 use crate::server;
 use crate::session::{self, Intent, Session};
-use crate::sessions::{Present, Sessions};
 use crate::wire::request::Request;
 use crate::wire::travel::Assembly;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
     Batch, Cancel, Commit, Counts, Degree, Difference, Edge, EdgeEvent, EdgeKey, EdgeSelect,
     EdgeTypeId, Error, Flow, GraphRead, GraphWrite, Mutation, Result, Schema, SchemaChange,
     Traversal, Version, VersionRange, Vertex, VertexEvent, VertexId, VertexSelect,
 };
-use esker_rpc::marker::{Number, Sender};
+use esker_rpc::producer::{BatchNumber, Producer};
 use esker_rpc::resume::{EdgesResume, VerticesResume};
 use esker_rpc::{Address, Client};
 use esker_store::Durability;
@@ -31,44 +31,44 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// What this process is to the database.
+/// Relation of this process to the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It holds the store and serves others.
+    /// This process has the store open and serves others.
     Owner,
-    /// Another process holds the store.
+    /// Another process has the store open.
     Attached {
-        /// That process.
+        /// Process id of the owner.
         pid: u32,
     },
-    /// A server holds the store.
+    /// A server has the store open.
     Client {
-        /// Its process, on its machine.
+        /// Process id of the server, on its machine.
         pid: u32,
     },
 }
 
-/// An open database. Cheap to clone; all clones are one. The last one to go closes it.
+/// An open database. Cheap to clone; all clones share one connection, and dropping the last clone closes the database.
 ///
-/// If its owner process ends, an attached one goes on with the next owner, or becomes it; a call under way is
-/// repeated, and a write that was repeated counts once. Only a scan that had begun is not of one moment then: it goes
-/// on behind the last item that its sink got, with the next owner's state.
+/// If its owner process ends, an attached process continues with the next owner, or becomes the owner itself. A call in
+/// progress is repeated, and a repeated write is applied once. Only a scan in progress then mixes two states: it
+/// continues after the last item that its sink received, with the state of the next owner.
 #[derive(Clone)]
 pub struct Database {
     shared: Arc<Shared>,
-    /// On whose behalf the graph is read: `None` sees all.
-    asker: Option<Arc<Asker>>,
+    /// Principal for whom the graph is read; `None` sees everything.
+    principal: Option<Arc<Principal>>,
 }
 
 struct Shared {
-    /// Not used with a server.
+    /// Unused if the database is on a server.
     folder: Folder,
     options: OpenOptions,
-    sessions: Sessions,
+    current_session: CurrentSession,
     reopening: Mutex<()>,
-    /// Numbers the batches that go through another process.
-    sender: Arc<Sender>,
-    /// RDF data, once somebody asked for it to be held.
+    /// Assigns numbers to the batches that go through another process.
+    producer: Arc<Producer>,
+    /// RDF data in memory, once it was requested.
     rdf: Mutex<Option<Arc<crate::rdf::Live>>>,
     open_files: crate::file::OpenFiles,
 }
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Database {
         f.debug_struct("Database")
             .field("folder", &self.shared.folder.path)
             .field("role", &self.role())
-            .field("asker", &self.asker)
+            .field("principal", &self.principal)
             .finish()
     }
 }
@@ -106,12 +106,13 @@ impl Database {
         Ok(Self::with(folder, options, session))
     }
 
-    /// Makes a database at `target`, a folder that is absent or empty, and opens it. A server's is made where it lies.
+    /// Creates a database at `target`, a folder that is absent or empty, and opens it. A server's database cannot be
+    /// created from here.
     pub fn init(target: &str, options: &OpenOptions) -> Result<Self> {
         if Address::is_address(target) {
             return Err(Error::Target(format!(
-                "`{target}` is a server, and its database is made where it lies: run `esker init FOLDER` and `esker serve \
-                 FOLDER` there"
+                "`{target}` is a server, and a database is made on the machine that will hold it: \
+                 run `esker init FOLDER` and `esker serve FOLDER` there"
             )));
         }
         Self::start(Folder::of_target(target)?, options, Intent::New)
@@ -123,24 +124,23 @@ impl Database {
     }
 
     fn with(folder: Folder, options: &OpenOptions, session: Session) -> Self {
-        let sessions = Sessions::new(session);
+        let current_session = CurrentSession::new(session);
         let (options, reopening) = (options.clone(), Mutex::new(()));
         Self {
             shared: Arc::new(Shared {
                 folder,
                 options,
-                sessions,
+                current_session,
                 reopening,
-                sender: Arc::new(Sender::new()),
+                producer: Arc::new(Producer::new()),
                 rdf: Mutex::default(),
                 open_files: crate::file::OpenFiles::default(),
             }),
-            asker: None,
+            principal: None,
         }
     }
 
-    /// Where it lies; a server's address for a server's.
-    /// Where it lies, if this process has its folder: the path as it was given.
+    /// Path of the database's folder as the caller gave it; the address if the database is on a server.
     pub fn directory(&self) -> &Path {
         &self.folder().path
     }
@@ -153,45 +153,46 @@ impl Database {
         &self.shared.rdf
     }
 
-    /// The same database, read on somebody's behalf: reads of the graph through this handle show only what they may see
-    /// ([`crate::engine::View`]). `None` sees all. Calls of objects and of the namespace say themselves who asks.
+    /// A handle on the same database that reads the graph for a principal: reads through it return only what the
+    /// principal may see ([`crate::engine::View`]). `None` sees everything. Calls on objects and the namespace name their
+    /// principal themselves.
     #[must_use]
-    pub fn on_behalf_of(&self, asker: Option<&Asker>) -> Self {
+    pub fn on_behalf_of(&self, principal: Option<&Principal>) -> Self {
         Self {
             shared: Arc::clone(&self.shared),
-            asker: asker.map(|a| Arc::new(a.clone())),
+            principal: principal.map(|a| Arc::new(a.clone())),
         }
     }
 
-    /// On whose behalf the graph is read.
-    pub fn asker(&self) -> Option<&Asker> {
-        self.asker.as_deref()
+    /// Principal for whom the graph is read; `None` sees everything.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.principal.as_deref()
     }
 
-    /// What the asker sees of a database that this process has open.
+    /// View of the principal on a database that this process owns.
     fn view<'o>(&'o self, owner: &'o Owner) -> Result<View<'o>> {
-        Ok(View::new(owner.engine()?, self.asker.as_deref()))
+        Ok(View::new(owner.engine()?, self.principal.as_deref()))
     }
 
-    /// A read, on the asker's behalf.
-    fn asked(&self, request: Request) -> Request {
-        match &self.asker {
-            Some(asker) => Request::As((**asker).clone(), Box::new(request)),
+    /// A read request that carries the principal.
+    fn with_principal(&self, request: Request) -> Request {
+        match &self.principal {
+            Some(principal) => Request::As((**principal).clone(), Box::new(request)),
             None => request,
         }
     }
 
-    /// A server, on the asker's behalf.
-    fn all_of(&self, client: &Client) -> Client {
-        client.on_behalf_of(self.asker.as_deref())
+    /// A client of the server that calls for the principal.
+    fn client_for_principal(&self, client: &Client) -> Client {
+        client.on_behalf_of(self.principal.as_deref())
     }
 
-    pub(crate) fn session(&self) -> Result<Present> {
-        self.shared.sessions.present().ok_or_else(closed)
+    pub(crate) fn session(&self) -> Result<SessionRef> {
+        self.shared.current_session.get().ok_or_else(closed)
     }
 
-    /// The session after `lost`: the one that another thread has opened meanwhile, or a new one.
-    fn reopen(&self, lost: &Present) -> Result<Present> {
+    /// Returns the session that follows `lost`: the one that another thread has opened meanwhile, or a new one.
+    fn reopen(&self, lost: &SessionRef) -> Result<SessionRef> {
         let _one = self
             .shared
             .reopening
@@ -202,18 +203,21 @@ impl Database {
             return Ok(present);
         }
         let next = session::open(&self.shared.folder, &self.shared.options, Intent::Existing)?;
-        self.shared.sessions.replace(next).ok_or_else(closed)
+        self.shared.current_session.replace(next).ok_or_else(closed)
     }
 
-    /// Makes a call, again with the next owner if the present one goes away in the middle.
-    pub(crate) fn run<T>(&self, mut call: impl FnMut(&Session) -> Result<T, Broken>) -> Result<T> {
+    /// Makes a call; repeats it with the next owner if the present owner ends before it has answered.
+    pub(crate) fn run<T>(
+        &self,
+        mut call: impl FnMut(&Session) -> Result<T, CallError>,
+    ) -> Result<T> {
         let mut session = self.session()?;
         let mut same_owner = (0, 0, Instant::now());
         loop {
             match call(&session) {
                 Ok(value) => return Ok(value),
-                Err(Broken::Failed(e)) => return Err(e),
-                Err(Broken::Lost) => {}
+                Err(CallError::Failed(e)) => return Err(e),
+                Err(CallError::Lost) => {}
             }
             let Session::Attached(remote) = &*session else {
                 return Err(closed());
@@ -238,8 +242,12 @@ impl Database {
         }
     }
 
-    /// A caller that asked for sync gets it, whatever the owner was opened with.
-    pub(crate) fn durable<T>(&self, remote: &Remote, done: Result<T, Broken>) -> Result<T, Broken> {
+    /// Persists after a call if this process opened the database with `Durability::Sync`, whatever the owner uses.
+    pub(crate) fn durable<T>(
+        &self,
+        remote: &Remote,
+        done: Result<T, CallError>,
+    ) -> Result<T, CallError> {
         let done = done?;
         if self.is_sync() {
             remote.value::<()>(&Request::Persist, None)?;
@@ -247,22 +255,22 @@ impl Database {
         Ok(done)
     }
 
-    /// Whether callers want what they wrote to survive a power failure.
-    /// How many files are open, and how many may be.
+    /// Counter and maximum of open files.
     pub(crate) fn open_files(&self) -> (&crate::file::OpenFiles, usize) {
         (&self.shared.open_files, self.shared.options.open_files)
     }
 
+    /// Whether writes of this process must survive a power failure before they are acknowledged.
     pub(crate) fn is_sync(&self) -> bool {
         self.shared.options.durability == Durability::Sync
     }
 
-    /// The number of the next write that goes through another process.
-    pub(crate) fn next_number(&self) -> Result<Number> {
-        self.shared.sender.next(SystemClock.now_millis())
+    /// Number of the next write that goes through another process.
+    pub(crate) fn next_number(&self) -> Result<BatchNumber> {
+        self.shared.producer.next(SystemClock.now_millis())
     }
 
-    /// What this process is to the database right now. It changes when an owner ends and this process takes over.
+    /// Current relation of this process to the database. Changes when the owner ends and this process takes over.
     pub fn role(&self) -> Role {
         match self.session().as_deref() {
             Ok(Session::Attached(remote)) => Role::Attached { pid: remote.pid() },
@@ -271,7 +279,7 @@ impl Database {
         }
     }
 
-    /// What the server says of itself, if there is one: its release, and its clock in milliseconds since 1970.
+    /// Release of the server and its clock in milliseconds since 1970; `None` without a server.
     pub fn about_server(&self) -> Result<Option<(String, u64)>> {
         self.run(|s| match s {
             Session::Owner(_) | Session::Attached(_) => Ok(None),
@@ -282,7 +290,7 @@ impl Database {
         })
     }
 
-    /// For whoever makes many databases one: the engine, which must be let go before the database is closed, and its clock.
+    /// The engine and its clock, for tools that merge several databases. Drop the engine before closing the database.
     pub fn engine(&self) -> Result<(Arc<crate::engine::Engine>, Arc<dyn crate::engine::Clock>)> {
         match &*self.session()? {
             Session::Owner(owner) => Ok((owner.shared_engine()?, Arc::new(SystemClock))),
@@ -292,7 +300,8 @@ impl Database {
         }
     }
 
-    /// The writes that no checkpoint holds yet, where this process has the database and its store dies with its machine.
+    /// Window of writes that no checkpoint contains yet; `None` unless this process owns a database with an ephemeral
+    /// store.
     pub fn window(&self) -> Option<crate::Window> {
         match self.session().as_deref() {
             Ok(Session::Owner(owner)) => owner.operations().ok()?.window.clone(),
@@ -300,7 +309,7 @@ impl Database {
         }
     }
 
-    /// Counts, sizes, cache figures.
+    /// Counts, sizes and cache statistics.
     pub fn stats(&self) -> Result<Stats> {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.stats()?),
@@ -309,7 +318,7 @@ impl Database {
         })
     }
 
-    /// Reads everything and compares what must agree. `progress` gets the rows done so far.
+    /// Checks the consistency of all rows. `progress` receives the number of rows checked so far.
     pub fn check(
         &self,
         options: &CheckOptions,
@@ -325,7 +334,7 @@ impl Database {
                     cancel: Some(cancel),
                 };
                 r.call(&Request::Check(*options), receiver)?
-                    .ok_or(Broken::Lost)
+                    .ok_or(CallError::Lost)
             }
             Session::Server(c) => Ok(server::check(c, *options, cancel, progress)?),
         })
@@ -344,8 +353,8 @@ impl Database {
         })
     }
 
-    /// Copies the database, while it is in use, to a folder that is absent or empty. The copy is a database. With a
-    /// server, the folder is one on the server's machine, where its settings allow backups.
+    /// Copies the database, while it is in use, to a folder that is absent or empty. The copy is a complete database.
+    /// With a server, the folder is on the server's machine, where its settings must allow backups.
     pub fn backup(&self, directory: &Path) -> Result<BackupReport> {
         if let Session::Server(client) = &*self.session()? {
             return server::backup(client, directory);
@@ -361,12 +370,12 @@ impl Database {
         })
     }
 
-    /// Copies a backup to a folder that is absent or empty, and reads every row of the copy before it gets its name.
+    /// Copies a backup to a folder that is absent or empty. Every row of the copy is read before the folder gets its name.
     pub fn restore(backup: &Path, target: &Path) -> Result<()> {
         backup::restore(backup, target)
     }
 
-    /// Loads many mutations as sorted tables. Only the owner can: an attached process gets an error.
+    /// Loads many mutations as sorted tables. Only the owner can do so: an attached process gets an error.
     pub fn bulk_load(
         &self,
         mutations: &mut dyn Iterator<Item = Result<Mutation>>,
@@ -388,12 +397,12 @@ impl Database {
         }
     }
 
-    /// Applies batches that were gathered from many callers in one group commit, each whole or not at all. The answers
-    /// are in the order of the batches.
-    pub fn apply_together(&self, batches: Vec<Batch>) -> Vec<Result<Commit>> {
+    /// Applies batches from several callers in one group commit, each batch whole or not at all. Results are in the
+    /// order of the batches.
+    pub fn apply_all(&self, batches: Vec<Batch>) -> Vec<Result<Commit>> {
         match self.session().as_deref() {
             Ok(Session::Owner(owner)) => match owner.operations() {
-                Ok(core) => core.apply_together(batches),
+                Ok(core) => core.apply_all(batches),
                 Err(_) => batches.into_iter().map(|b| self.apply(b)).collect(),
             },
             Ok(Session::Server(_)) => {
@@ -408,19 +417,19 @@ impl Database {
         }
     }
 
-    /// Applies a batch if this process owns the database and nobody writes just now, and does not wait for the disk; else
-    /// gives the batch back. For threads that must not wait.
-    pub fn apply_now(&self, batch: Batch) -> std::result::Result<Result<Commit>, Batch> {
+    /// Applies a batch without blocking: only if this process owns the database, no other write is in progress and the
+    /// durability is relaxed. Otherwise returns the batch.
+    pub fn try_apply(&self, batch: Batch) -> std::result::Result<Result<Commit>, Batch> {
         match self.session().as_deref() {
             Ok(Session::Owner(owner)) if !self.is_sync() => match owner.operations() {
-                Ok(core) => core.apply_now(batch),
+                Ok(core) => core.try_apply(batch),
                 Err(_) => Err(batch),
             },
             _ => Err(batch),
         }
     }
 
-    /// Begins to apply a batch. With a server, one thread can have many on their way at once; elsewhere the batch is
+    /// Starts applying a batch. With a server, one thread can have many batches in flight; otherwise the batch has been
     /// applied when this returns.
     pub fn submit(&self, batch: Batch) -> Result<Submitted> {
         if let Session::Server(client) = &*self.session()? {
@@ -432,7 +441,7 @@ impl Database {
         Ok(Submitted::Done(self.apply(batch)))
     }
 
-    /// Makes everything written so far survive power failure.
+    /// Syncs all earlier writes to disk, so that they survive a power failure.
     pub fn persist(&self) -> Result<()> {
         self.run(|s| match s {
             Session::Owner(o) => Ok(o.operations()?.persist()?),
@@ -441,34 +450,34 @@ impl Database {
         })
     }
 
-    /// Persists and lets go of the database, for all clones of this handle. A call under way in another thread
-    /// finishes first, and then it is that thread that lets go.
+    /// Persists and closes the database for all clones of this handle. A call in progress in another thread finishes
+    /// first; that thread then closes the database.
     pub fn close(self) -> Result<()> {
         let live = {
             let mut live = self.live().lock().unwrap_or_else(PoisonError::into_inner);
             live.take()
         };
         drop(live);
-        match self.shared.sessions.close() {
+        match self.shared.current_session.close() {
             Some(Session::Owner(owner)) => owner.close(),
-            // Servers whose stores die with their machines have not persisted everything yet.
+            // Servers with ephemeral stores may not have persisted all writes yet.
             Some(Session::Server(client)) => client.flush(),
             Some(Session::Attached(_)) | None => Ok(()),
         }
     }
 }
 
-/// A batch that [`Database::submit`] took.
+/// A batch accepted by [`Database::submit`].
 #[derive(Debug)]
 pub enum Submitted {
-    /// It is on its way to a server.
+    /// Sent to a server; the response is pending.
     Sent(Box<esker_rpc::Pending>),
-    /// It is answered.
+    /// Applied or failed already.
     Done(Result<Commit>),
 }
 
 impl Submitted {
-    /// The answer.
+    /// Waits for the result of the batch.
     pub fn wait(self) -> Result<Commit> {
         match self {
             Self::Sent(pending) => pending.wait(),
@@ -489,16 +498,20 @@ impl GraphRead for Database {
     fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.read_vertices(ids, as_of)?),
-            Session::Attached(r) => r.list(&self.asked(Request::ReadVertices(ids.to_vec(), as_of))),
-            Session::Server(c) => Ok(self.all_of(c).read_vertices(ids, as_of)?),
+            Session::Attached(r) => {
+                r.list(&self.with_principal(Request::ReadVertices(ids.to_vec(), as_of)))
+            }
+            Session::Server(c) => Ok(self.client_for_principal(c).read_vertices(ids, as_of)?),
         })
     }
 
     fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.read_edges(keys, as_of)?),
-            Session::Attached(r) => r.list(&self.asked(Request::ReadEdges(keys.to_vec(), as_of))),
-            Session::Server(c) => Ok(self.all_of(c).read_edges(keys, as_of)?),
+            Session::Attached(r) => {
+                r.list(&self.with_principal(Request::ReadEdges(keys.to_vec(), as_of)))
+            }
+            Session::Server(c) => Ok(self.client_for_principal(c).read_edges(keys, as_of)?),
         })
     }
 
@@ -518,12 +531,15 @@ impl GraphRead for Database {
             }
             Session::Attached(r) => {
                 let (from, rest) = resume.rest(frontier);
-                let request = self.asked(Request::ScanEdges(rest.to_vec(), select.clone()));
+                let request =
+                    self.with_principal(Request::ScanEdges(rest.to_vec(), select.clone()));
                 r.stream(&request, &mut |(i, e): (usize, Edge)| {
                     resume.pass(from + i, e, sink)
                 })
             }
-            Session::Server(c) => Ok(self.all_of(c).scan_edges(frontier, select, sink)?),
+            Session::Server(c) => Ok(self
+                .client_for_principal(c)
+                .scan_edges(frontier, select, sink)?),
         })
     }
 
@@ -544,10 +560,12 @@ impl GraphRead for Database {
                     Ok(view.scan_vertices(&rest, &mut |v| resume.pass(v, sink))?)
                 }
                 Session::Attached(r) => {
-                    let request = self.asked(Request::ScanVertices(rest));
+                    let request = self.with_principal(Request::ScanVertices(rest));
                     r.stream(&request, &mut |v: Vertex| resume.pass(v, sink))
                 }
-                Session::Server(c) => Ok(self.all_of(c).scan_vertices(select, sink)?),
+                Session::Server(c) => {
+                    Ok(self.client_for_principal(c).scan_vertices(select, sink)?)
+                }
             }
         })
     }
@@ -555,40 +573,44 @@ impl GraphRead for Database {
     fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>> {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.vertex_history(id, range)?),
-            Session::Attached(r) => r.list(&self.asked(Request::VertexHistory(id, range))),
-            Session::Server(c) => Ok(self.all_of(c).vertex_history(id, range)?),
+            Session::Attached(r) => r.list(&self.with_principal(Request::VertexHistory(id, range))),
+            Session::Server(c) => Ok(self.client_for_principal(c).vertex_history(id, range)?),
         })
     }
 
     fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>> {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.edge_history(key, range)?),
-            Session::Attached(r) => r.list(&self.asked(Request::EdgeHistory(key, range))),
-            Session::Server(c) => Ok(self.all_of(c).edge_history(key, range)?),
+            Session::Attached(r) => r.list(&self.with_principal(Request::EdgeHistory(key, range))),
+            Session::Server(c) => Ok(self.client_for_principal(c).edge_history(key, range)?),
         })
     }
 
     fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.degrees(of)?),
-            Session::Attached(r) => r.value(&self.asked(Request::Degrees(of.to_vec())), None),
-            Session::Server(c) => Ok(self.all_of(c).degrees(of)?),
+            Session::Attached(r) => {
+                r.value(&self.with_principal(Request::Degrees(of.to_vec())), None)
+            }
+            Session::Server(c) => Ok(self.client_for_principal(c).degrees(of)?),
         })
     }
 
     fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.top_degrees(edge_type, limit)?),
-            Session::Attached(r) => r.list(&self.asked(Request::TopDegrees(edge_type, limit))),
-            Session::Server(c) => Ok(self.all_of(c).top_degrees(edge_type, limit)?),
+            Session::Attached(r) => {
+                r.list(&self.with_principal(Request::TopDegrees(edge_type, limit)))
+            }
+            Session::Server(c) => Ok(self.client_for_principal(c).top_degrees(edge_type, limit)?),
         })
     }
 
     fn counts(&self) -> Result<Counts> {
         self.run(|s| match s {
             Session::Owner(o) => Ok(self.view(o)?.counts()?),
-            Session::Attached(r) => r.value(&self.asked(Request::Counts), None),
-            Session::Server(c) => Ok(self.all_of(c).counts()?),
+            Session::Attached(r) => r.value(&self.with_principal(Request::Counts), None),
+            Session::Server(c) => Ok(self.client_for_principal(c).counts()?),
         })
     }
 
@@ -598,7 +620,7 @@ impl GraphRead for Database {
         after: Version,
         sink: &mut dyn FnMut(Difference) -> Flow,
     ) -> Result<()> {
-        // Between two times that lie in the past the answer is always the same, so that it can be skipped through.
+        // The difference between two past versions never changes, so a repeated call skips the items already delivered.
         let mut done = 0_u64;
         self.run(|s| {
             let mut skip = done;
@@ -612,10 +634,13 @@ impl GraphRead for Database {
             };
             match s {
                 Session::Owner(o) => Ok(self.view(o)?.diff(before, after, &mut pass)?),
-                Session::Attached(r) => {
-                    r.stream(&self.asked(Request::Diff(before, after)), &mut pass)
-                }
-                Session::Server(c) => Ok(self.all_of(c).diff(before, after, &mut pass)?),
+                Session::Attached(r) => r.stream(
+                    &self.with_principal(Request::Diff(before, after)),
+                    &mut pass,
+                ),
+                Session::Server(c) => Ok(self
+                    .client_for_principal(c)
+                    .diff(before, after, &mut pass)?),
             }
         })
     }
@@ -636,38 +661,42 @@ impl GraphRead for Database {
                     cancel: Some(cancel),
                 };
                 let rest = r.call(
-                    &self.asked(Request::Travel(traversal.clone(), *budget)),
+                    &self.with_principal(Request::Travel(traversal.clone(), *budget)),
                     receiver,
                 )?;
-                rest.map(|rest| assembly.finish(rest)).ok_or(Broken::Lost)
+                rest.map(|rest| assembly.finish(rest))
+                    .ok_or(CallError::Lost)
             }
-            Session::Server(c) => Ok(self.all_of(c).travel(traversal, budget, cancel)?),
+            Session::Server(c) => Ok(self
+                .client_for_principal(c)
+                .travel(traversal, budget, cancel)?),
         })
     }
 
-    fn applied(&self, once: &[u8]) -> Result<bool> {
+    fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.applied(once)?),
-            Session::Attached(r) => r.value(&Request::Applied(once.to_vec()), None),
-            Session::Server(c) => Ok(c.applied(once)?),
+            Session::Owner(o) => Ok(o.engine()?.applied(idempotency_key)?),
+            Session::Attached(r) => r.value(&Request::Applied(idempotency_key.to_vec()), None),
+            Session::Server(c) => Ok(c.applied(idempotency_key)?),
         })
     }
 }
 
 impl GraphWrite for Database {
-    /// Through another process, a batch without a marker of its own gets one, so that it can be sent again if the
-    /// owner dies before it answers. If such a batch turns out to have been applied by the dead owner, the counts of
-    /// the [`Commit`] are zero: they died with the answer.
+    /// Through another process, a batch without an idempotency key gets one, so that it can be sent again if the owner
+    /// ends before it responds. If the former owner had applied such a batch, the counts of the [`Commit`] are zero,
+    /// because
+    /// they were lost with the response.
     fn apply(&self, batch: Batch) -> Result<Commit> {
         let mut batch = batch;
-        let (mut number, mut repeated): (Option<Number>, bool) = (None, false);
+        let (mut number, mut repeated): (Option<BatchNumber>, bool) = (None, false);
         let answer = self.run(|s| match s {
-            // An owner is asked once, so that the batch can be given away.
+            // An owner's call runs once, so the batch can be moved into it.
             Session::Owner(o) => Ok(o.operations()?.apply(std::mem::take(&mut batch))?),
             Session::Attached(r) => {
-                if batch.once.is_none() {
+                if batch.idempotency_key.is_none() {
                     let next = self.next_number()?;
-                    batch.once = Some(next.marker());
+                    batch.idempotency_key = Some(next.idempotency_key());
                     number = Some(next);
                 }
                 let request = Request::Apply(std::mem::take(&mut batch));
@@ -675,7 +704,7 @@ impl GraphWrite for Database {
                 if let Request::Apply(b) = request {
                     batch = b;
                 }
-                repeated |= matches!(commit, Err(Broken::Lost));
+                repeated |= matches!(commit, Err(CallError::Lost));
                 commit
             }
             Session::Server(c) => {
@@ -684,7 +713,7 @@ impl GraphWrite for Database {
             }
         });
         let applied_by_us = repeated && number.is_some();
-        // Whoever is told that it failed may write it anew, and must not find this one applied too later.
+        // A caller that gets an error may write the batch anew; this one must not be applied later as well.
         if let Some(number) = number {
             number.settle();
         }

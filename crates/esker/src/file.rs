@@ -1,18 +1,19 @@
-//! Open files of a database, whoever has it.
+//! Open files of a database, for every role of this process.
 
 use crate::database::Database;
 use esker_model::Result;
 use esker_model::graph::Flow;
 use esker_model::namespace::{
-    Cookie, Done, Entry, Errno, Inode, Make, NamePath, Open, OpenFile, SetAttributes, XattrMode,
+    AppliedChange, Cookie, Entry, Errno, Inode, NamePath, NewFile, Open, OpenFile, SetAttributes,
+    XattrMode,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Files that a [`Database`] has open at a time, unless [`crate::OpenOptions::open_files`] says otherwise.
+/// Maximum of files that a [`Database`] has open at a time, unless [`crate::OpenOptions::open_files`] sets another.
 pub const OPEN_FILES_MAX: usize = 65_536;
 
-/// How many files are open.
+/// Number of open files.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles(AtomicUsize);
 
@@ -31,10 +32,11 @@ impl OpenFiles {
     }
 }
 
-/// An open file. It stays that file, whatever it is called meanwhile, and after its last name has gone. Dropped, it is closed.
+/// An open file. The handle refers to the same file when the file is renamed and after its last name is removed.
+/// Dropping the handle closes the file.
 ///
-/// Nothing of it is kept where the database is: it goes on after the process that owned the database has ended, or the server was
-/// started again. What of a file without a name is written is kept as any removed file's last state is.
+/// The database keeps no state for an open file, so a handle survives the end of the owner process and a restart of the
+/// server. Writes to a file without a name are kept in the same way as the last state of any removed file.
 #[derive(Debug)]
 pub struct File {
     database: Database,
@@ -42,29 +44,29 @@ pub struct File {
 }
 
 impl Database {
-    /// Opens what is at a path, if the asker may: later they are not asked again, except as POSIX does. With `how.create`, a
-    /// file is made of `make` if there is nothing.
+    /// Opens a file or directory after checking the permissions of the principal; later calls check only what POSIX
+    /// requires. With `how.create`, a missing file is created from `make`.
     pub fn open_file(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         how: Open,
-        make: Option<&Make>,
+        make: Option<&NewFile>,
     ) -> Result<File> {
-        Ok(self.open_and_stat(asker, path, how, make)?.0)
+        Ok(self.open_and_stat(principal, path, how, make)?.0)
     }
 
-    /// The same, with what it is then.
+    /// Opens a file and returns its attributes as well.
     pub fn open_and_stat(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         how: Open,
-        make: Option<&Make>,
+        make: Option<&NewFile>,
     ) -> Result<(File, Inode)> {
         let (open_files, most) = self.open_files();
         open_files.take(most, path)?;
-        match OpenFile::open(self, asker, path, how, make) {
+        match OpenFile::open(self, principal, path, how, make) {
             Ok((open, inode)) => {
                 let database = self.clone();
                 Ok((File { database, open }, inode))
@@ -88,48 +90,55 @@ impl Drop for File {
 }
 
 impl File {
-    /// What stands for it in the place of a path, in calls of [`esker_model::namespace::Namespace`]: as long as it is open.
+    /// The path that addresses this open file in calls of [`esker_model::namespace::Namespace`]; valid while the file
+    /// is open.
     pub fn path(&self) -> &NamePath {
         self.open.path()
     }
 
-    /// Its attributes (`fstat`). Of a file without a name, `links` is 0.
+    /// Attributes of the file (`fstat`). `links` is 0 for a file without a name.
     pub fn stat(&self) -> Result<Inode> {
         self.open.stat(&self.database)
     }
 
-    /// So much of its content from an offset on, as far as there is any (`pread`). Where that lies in another file system, it is to be
-    /// read there: `EOPNOTSUPP`, and [`Inode::content`] of [`Self::stat`] says where.
+    /// Reads up to `length` bytes from an offset (`pread`). Fails with `EOPNOTSUPP` for content in another file system;
+    /// [`Inode::content`] of [`Self::stat`] says where that content is.
     pub fn read_at(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
         self.open.read(&self.database, offset, length)
     }
 
-    /// Writes bytes at an offset (`pwrite`); 4,096 bytes of content are kept here at most (`EFBIG`).
-    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<Done> {
+    /// Writes bytes at an offset (`pwrite`). A file's content in the database has at most 4,096 bytes (`EFBIG`).
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<AppliedChange> {
         self.open.write(&self.database, Some(offset), data)
     }
 
-    /// Writes bytes behind the last one there is then (`O_APPEND`).
-    pub fn append(&self, data: &[u8]) -> Result<Done> {
+    /// Appends bytes at the current end of the file (`O_APPEND`).
+    pub fn append(&self, data: &[u8]) -> Result<AppliedChange> {
         self.open.write(&self.database, None, data)
     }
 
-    /// Cuts its content, or fills it with zero bytes (`ftruncate`).
-    pub fn truncate(&self, size: u64) -> Result<Done> {
+    /// Truncates the content, or extends it with zero bytes (`ftruncate`).
+    pub fn truncate(&self, size: u64) -> Result<AppliedChange> {
         self.open.truncate(&self.database, size)
     }
 
-    /// Changes attributes (`fchmod`, `fchown`, `futimens`), or says where its content lies from now on.
-    pub fn set(&self, set: SetAttributes) -> Result<Done> {
+    /// Changes attributes (`fchmod`, `fchown`, `futimens`) or the location of the content.
+    pub fn set(&self, set: SetAttributes) -> Result<AppliedChange> {
         self.open.set(&self.database, set)
     }
 
     /// Sets an extended attribute, or removes it (`fsetxattr`, `fremovexattr`).
-    pub fn set_xattr(&self, name: &[u8], value: Option<&[u8]>, mode: XattrMode) -> Result<Done> {
+    pub fn set_xattr(
+        &self,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: XattrMode,
+    ) -> Result<AppliedChange> {
         self.open.set_xattr(&self.database, name, value, mode)
     }
 
-    /// Entries of an open directory behind a cookie, as [`esker_model::namespace::Namespace::list`] tells them (`readdir`).
+    /// Lists the entries of an open directory after a cookie, as [`esker_model::namespace::Namespace::list`] does
+    /// (`readdir`).
     pub fn list(
         &self,
         after: Option<Cookie>,
@@ -138,7 +147,7 @@ impl File {
         self.open.list(&self.database, after, sink)
     }
 
-    /// Everything that was written before survives a power failure (`fsync`): of all files, for they are one log.
+    /// Persists all earlier writes (`fsync`), of all files, because they share one log.
     pub fn sync(&self) -> Result<()> {
         self.database.persist()
     }

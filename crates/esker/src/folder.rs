@@ -1,15 +1,16 @@
-//! The folder that is a database, and how to tell one from anything else.
+//! Layout of a database's folder, and how to recognize one.
 //!
 //! ```text
 //!  lab.esker/
-//!    FORMAT         text: magic, format number, store engine, when and by what it was made
-//!    store/         what the store engine writes
+//!    FORMAT         text: magic, format number, store engine, creation time and release
+//!    store/         files of the store engine
 //!    archive/       superseded versions past the retention policy, as Parquet
-//!    rdf/           RDF data: an image, a log of what came after it (see `rdf`)
-//!    owner/         who has it open: records by generation, the socket
+//!    rdf/           RDF data: an image and a log of later changes (see `rdf`)
+//!    owner/         records of owners by generation, the socket
 //! ```
 //!
-//! [`crate::modes`] says which modes they have. `FORMAT` is written last, so a folder without it that holds `owner/` is a database whose making was cut short.
+//! [`crate::modes`] defines the permissions. `FORMAT` is written last, so a folder that has `owner/` and no `FORMAT` is a
+//! database whose creation was interrupted.
 
 use crate::modes;
 use crate::options::StoreEngine;
@@ -17,36 +18,36 @@ use esker_model::{Error, Result};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The layout of the folder that this build writes, and the newest that it reads.
+/// Number of the folder layout that this build writes, and the newest that it reads.
 pub(crate) const FORMAT: u32 = 1;
 const MAGIC: &str = "Esker database";
 const FORMAT_FILE: &str = "FORMAT";
-/// Lies in a folder whose databases are parts of one cluster, each on a server of its own.
+/// File in the folder of a cluster, whose databases are parts of the cluster, one per server.
 pub const CLUSTER_FILE: &str = "CLUSTER";
 const FORMAT_NEW: &str = "FORMAT.new";
 
-/// A folder that is, or is to become, a database.
+/// A folder that is, or is about to become, a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Folder {
-    /// As the user wrote it.
+    /// Path as the user wrote it.
     pub(crate) path: PathBuf,
 }
 
-/// What a folder holds.
+/// State of a folder's contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// A database of that store engine.
+    /// A database of this store engine.
     Database(StoreEngine),
-    /// Nothing.
+    /// An empty folder.
     Empty,
-    /// A database whose making is under way or was cut short.
+    /// A database whose creation is in progress or was interrupted.
     Unfinished,
-    /// There is no such folder.
+    /// No folder at this path.
     Absent,
 }
 
 impl Folder {
-    /// The folder of a target, which may exist or not.
+    /// The folder that a target names; the folder may be absent.
     pub(crate) fn of_target(target: &str) -> Result<Self> {
         if target.is_empty() {
             return Err(Error::Target(
@@ -65,14 +66,14 @@ impl Folder {
         }
     }
 
-    /// Refuses a part of a cluster to whoever is not its server: what is changed in one alone contradicts the others.
-    pub(crate) fn check_alone(&self) -> Result<()> {
+    /// Refuses a folder that is part of a cluster: only its server may change it, because the parts must agree.
+    pub(crate) fn check_not_in_cluster(&self) -> Result<()> {
         let path = std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone());
         match path.parent() {
             Some(storage) if storage.join(CLUSTER_FILE).is_file() => Err(Error::Target(format!(
                 "`{}` is a part of the cluster in `{}`: start that with `esker cluster up FILE`, and use the address of one \
                  of its servers",
-                self.shown(),
+                self.display_path(),
                 storage.display()
             ))),
             _ => Ok(()),
@@ -95,14 +96,14 @@ impl Folder {
         self.path.join("owner")
     }
 
-    fn shown(&self) -> std::path::Display<'_> {
+    fn display_path(&self) -> std::path::Display<'_> {
         self.path.display()
     }
 
-    /// An I/O failure inside the folder, in words that say what to do where there is something to do.
+    /// Converts an I/O error inside the folder into an error that says what to do, where that is known.
     pub(crate) fn failed(&self, doing: &str, cause: std::io::Error) -> Error {
         use std::io::ErrorKind as K;
-        let path = self.shown();
+        let path = self.display_path();
         match cause.kind() {
             K::ReadOnlyFilesystem => Error::Target(format!(
                 "cannot open `{path}`: its file system is mounted read-only, and even readers write there (who has \
@@ -122,9 +123,9 @@ impl Folder {
         }
     }
 
-    /// What the folder holds; an error if it is something else than a database or a place for one.
+    /// Determines the state of the folder; an error if it can neither be nor become a database.
     pub(crate) fn content(&self) -> Result<Content> {
-        let path = self.shown();
+        let path = self.display_path();
         match std::fs::metadata(&self.path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Content::Absent),
             Err(e) => return Err(self.failed("opening", e)),
@@ -153,7 +154,7 @@ impl Folder {
         if names.is_empty() {
             Ok(Content::Empty)
         } else if names.iter().all(ours) && names.iter().any(|n| n == "owner") {
-            // Between the two looks a maker may have finished.
+            // Another process may have completed the database between the two reads.
             match self.read_format()? {
                 Some(text) => self.parse_format(&text).map(Content::Database),
                 None => Ok(Content::Unfinished),
@@ -170,8 +171,8 @@ impl Folder {
                 seen = format!("{seen} and {more} more");
             }
             Err(Error::Target(format!(
-                "`{path}` is no Esker database: it holds {seen}, but no file `{FORMAT_FILE}`; to make one, name a \
-                 folder that is empty or absent: esker init NEW.esker"
+                "`{path}` is not an Esker database: it holds {seen}, but no file `{FORMAT_FILE}`; \
+                 to make one, name a folder that is empty or absent: esker init NEW.esker"
             )))
         }
     }
@@ -187,11 +188,11 @@ impl Folder {
     }
 
     fn parse_format(&self, text: &str) -> Result<StoreEngine> {
-        let path = self.shown();
+        let path = self.display_path();
         let mut lines = text.lines();
         if lines.next() != Some(MAGIC) {
             return Err(Error::Target(format!(
-                "`{path}` is no Esker database: its file `{FORMAT_FILE}` does not begin with `{MAGIC}`"
+                "`{path}` is not an Esker database: its file `{FORMAT_FILE}` does not begin with `{MAGIC}`"
             )));
         }
         let fields: Vec<(&str, &str)> = lines.filter_map(|l| l.split_once(' ')).collect();
@@ -221,7 +222,7 @@ impl Folder {
         Ok(engine)
     }
 
-    /// Marks the database as made: from now on it opens.
+    /// Writes `FORMAT`, which completes the creation of the database.
     pub(crate) fn write_format(&self, engine: StoreEngine, now_millis: u64) -> Result<()> {
         let created = esker_model::Version::new(now_millis, 0);
         let text = format!(
@@ -232,7 +233,7 @@ impl Folder {
         let new = self.path.join(FORMAT_NEW);
         let write = || {
             let mut file = std::fs::File::create(&new)?;
-            // Whoever may attach finds out here that this is a database.
+            // Processes that may attach read this file to recognize the database.
             modes::readable(&file)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
@@ -242,9 +243,9 @@ impl Folder {
         write().map_err(|e| self.failed("making", e))
     }
 
-    /// What to say about a target that holds no database.
+    /// The error for a target that has no database.
     pub(crate) fn missing(&self, content: Content) -> Error {
-        let path = self.shown();
+        let path = self.display_path();
         Error::Target(match content {
             Content::Absent => format!(
                 "no database at `{path}`: there is no such folder; to make one: esker init {path}"
@@ -260,7 +261,7 @@ impl Folder {
         })
     }
 
-    /// Makes the folder itself, not its parents: for its owner alone, or also for its group, who then reach the process that has it open.
+    /// Creates the folder, but not its parents. With `group`, members of the folder's group may reach the owner process.
     pub(crate) fn make(&self, group: bool) -> Result<()> {
         let made = if group {
             modes::create(&self.path, modes::FOR_GROUP)
@@ -271,19 +272,19 @@ impl Folder {
         match made {
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(Error::Target(format!(
-                "cannot make `{}`: the folder that it is to lie in does not exist; make that first (mkdir -p)",
-                self.shown()
+                "cannot make `{}`: its parent folder does not exist; make that first (mkdir -p)",
+                self.display_path()
             ))),
             Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => Err(Error::Target(format!(
                 "cannot make `{}`: a part of that path is a file",
-                self.shown()
+                self.display_path()
             ))),
             Err(e) => Err(self.failed("making", e)),
             Ok(()) => Ok(()),
         }
     }
 
-    /// Refuses a store engine that this build lacks, before anything is made.
+    /// Refuses a store engine that this build lacks, before any file is created.
     pub(crate) fn check_engine(engine: StoreEngine) -> Result<()> {
         available(engine).map_err(|()| {
             Error::Target(format!(
@@ -302,7 +303,7 @@ fn available(engine: StoreEngine) -> std::result::Result<(), ()> {
     }
 }
 
-/// Makes renames and new files inside a folder survive power failure.
+/// Syncs a folder, so that renames and new files in it survive a power failure.
 pub(crate) fn sync_folder(path: &Path) -> std::io::Result<()> {
     std::fs::File::open(path)?.sync_all()
 }

@@ -1,23 +1,23 @@
-//! Folders of other users.
+//! Protection against folders that belong to other users.
 //!
-//! Who opens a database first owns its store: that process reads and writes files in the folder by its own rights, and answers other
-//! processes. In a folder that belongs to somebody else, and that others may write in, these could have it do to files what
-//! they may not do themselves (symbolic links in the place of files, say). So it is opened only if that is asked for.
+//! The first process that opens a database owns its store: it reads and writes files in the folder with its own rights
+//! and serves other processes. In a folder that other users can write to, they could make it do to files what they may
+//! not do themselves (for example by replacing files with symbolic links). Such a folder is opened only on request.
 
 use esker_model::{Error, Result};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// The environment's variable that names such folders, separated by `:`; `*` stands for all.
+/// Environment variable that lists trusted folders, separated by `:`; `*` means all.
 pub const SAFE_FOLDERS: &str = "ESKER_SAFE_FOLDERS";
 
-/// Bits of a mode by which a folder's group or anybody may write in it.
+/// Mode bits that let a folder's group or all users write to it.
 const WRITABLE: u32 = 0o022;
 
-/// Refuses to own a folder that belongs to another user and that others may write in.
+/// Refuses to own a folder that belongs to another user and that others may write to.
 pub(crate) fn check(folder: &Path) -> Result<()> {
     let Ok(meta) = std::fs::metadata(folder) else {
-        // What is not there belongs to nobody else, and what cannot be looked at is told by whoever opens it.
+        // An absent folder belongs to nobody else, and opening an unreadable one reports its own error.
         return Ok(());
     };
     let own = rustix::process::geteuid().as_raw();
@@ -27,15 +27,16 @@ pub(crate) fn check(folder: &Path) -> Result<()> {
     }
     let shown = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
     Err(Error::Target(format!(
-        "`{}` belongs to user {owner}, and others may write in it (mode {mode:04o}): whoever may write there could have this process, which \
-         runs as user {own}, read and write other files. Have its owner take that away (chmod go-w), or open it after its owner has; \
-         if you trust everybody who may write there: {SAFE_FOLDERS}={}",
+        "`{}` belongs to user {owner}, and others may write in it (mode {mode:04o}): anyone who \
+         can write there could make this process, which runs as user {own}, read and write other \
+         files. Have its owner remove that permission (chmod go-w), or open it after its owner has \
+         opened it; if you trust everyone who can write there: {SAFE_FOLDERS}={}",
         folder.display(),
         shown.display()
     )))
 }
 
-/// Whether the environment names the folder as one to trust.
+/// Whether the environment lists the folder as trusted.
 fn is_listed(folder: &Path) -> bool {
     let Some(listed) = std::env::var_os(SAFE_FOLDERS) else {
         return false;

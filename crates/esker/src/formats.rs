@@ -1,4 +1,4 @@
-//! In which formats a database is stored, read without changing it.
+//! Format numbers of a stored database, read without changing it.
 
 use crate::Database;
 use crate::engine::FORMAT;
@@ -10,17 +10,17 @@ use esker_model::{Error, ErrorKind, Result};
 use esker_rpc::Address;
 use esker_store::{StoreSettings, Table};
 
-/// The numbers of a database's formats; `docs/book/format-promise.md` tells what they stand for.
+/// Format numbers of a database; `docs/book/format-stability.md` explains them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Formats {
-    /// Of the folder.
+    /// Format of the folder layout.
     pub folder: u32,
-    /// Of the rows in its store.
+    /// Format of the rows in the store.
     pub rows: u32,
 }
 
 impl Formats {
-    /// Those that this build writes.
+    /// Formats that this build writes.
     pub const NOW: Self = Self {
         folder: folder::FORMAT,
         rows: FORMAT,
@@ -28,14 +28,14 @@ impl Formats {
 }
 
 impl Database {
-    /// In which formats the database of a folder is stored. Nothing is changed, and nobody may have it open meanwhile.
+    /// Reads the format numbers of a folder's database without changing it.
     ///
     /// # Errors
-    /// If the target is a server or no database, or some process has it open.
+    /// If the target is a server or not a database, or a process has it open.
     pub fn formats(target: &str, options: &OpenOptions) -> Result<Formats> {
         if Address::is_address(target) {
             return Err(Error::Target(format!(
-                "`{target}` is a server, and databases are brought up to date where they lie: stop it, and run `esker upgrade FOLDER` there"
+                "`{target}` is a server, and a database is upgraded on the machine that holds it: stop it, and run `esker upgrade FOLDER` there"
             )));
         }
         let folder = Folder::of_target(target)?;
@@ -60,7 +60,7 @@ impl Database {
         let rows = Reader::new(&row)
             .u32("a format number")
             .map_err(|e| Error::corrupt("row `format` of table `meta`", e))?;
-        // A folder of a later layout has been refused, and there was none before the first.
+        // Folders of newer layouts were refused above, and no older layout exists.
         let folder = folder::FORMAT;
         Ok(Formats { folder, rows })
     }

@@ -1,9 +1,9 @@
-//! Esker, embedded: what a Rust user links.
+//! Esker, embedded: the crate that Rust programs link.
 //!
-//! A database is a folder. [`Database::init`] makes one, [`OpenOptions::open`] opens it; a [`Database`] reads and
+//! A database is a folder. [`Database::init`] creates one, [`OpenOptions::open`] opens it; a [`Database`] reads and
 //! writes through [`model::GraphRead`] and [`model::GraphWrite`]. Several processes may open one folder at once: the
-//! first owns the store and serves the others over a Unix socket, and none of them can tell the difference. Nor can a
-//! program that opens `esker://host:port`, where `esker serve` serves a folder over the network.
+//! first owns the store and serves the others over a Unix socket. A program can also open `esker://host:port`, where
+//! `esker serve` serves a folder over the network. The interface is the same in all three cases.
 //!
 //! ```no_run
 //! use esker::{OpenOptions, model::GraphRead};
@@ -18,6 +18,7 @@
 mod archive;
 mod backup;
 mod clock;
+mod current_session;
 mod database;
 mod file;
 mod folder;
@@ -25,19 +26,18 @@ mod foreign;
 mod formats;
 mod http_socket;
 pub mod limits;
-mod marker;
 pub mod modes;
 mod names;
 mod objects;
 mod options;
 mod owner;
-mod private;
+mod private_subtree;
 pub mod raw;
 pub mod rdf;
 mod remote;
+mod request_keys;
 mod server;
 mod session;
-mod sessions;
 mod socket;
 mod window;
 mod wire;
@@ -48,8 +48,8 @@ use esker_engine as engine;
 pub use backup::BackupReport;
 pub use database::{Database, Role, Submitted};
 pub use engine::{
-    BulkReport, CheckOptions, CheckReport, CompactReport, Engine, NameNow, NamesNews, News,
-    Problem, Stats, explain, lineage, seen,
+    BulkReport, CheckOptions, CheckReport, CompactReport, Engine, EntryChange, FeedChanges,
+    NamesChange, Problem, Stats, explain, filtered_stats, lineage,
 };
 pub use esker_model::{self as model, Error, ErrorKind, Result};
 pub use esker_rpc as rpc;
@@ -58,11 +58,11 @@ pub use file::{File, OPEN_FILES_MAX};
 pub use folder::CLUSTER_FILE;
 pub use foreign::SAFE_FOLDERS;
 pub use formats::Formats;
-pub use http_socket::{HttpSocket, http_place_of};
+pub use http_socket::{HttpSocket, http_endpoint_of};
 pub use objects::FindIter;
 pub use options::{OpenOptions, StoreEngine};
 #[doc(hidden)]
-pub use owner::hostile::on_the_socket;
-pub use private::Private;
+pub use owner::hostile::check_socket_input;
+pub use private_subtree::PrivateSubtree;
 pub use window::{Window, WindowFigures, WindowOptions, is_window, remove_checkpoint};
-pub use write_back::{Failed, WriteBack, WriteBackOptions};
+pub use write_back::{FailedChange, WriteBack, WriteBackOptions};

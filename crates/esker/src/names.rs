@@ -1,71 +1,71 @@
-//! The namespace, whoever owns the database.
+//! The namespace of a database, for every role of this process.
 
 use crate::database::Database;
-use crate::remote::{Broken, Receiver};
+use crate::remote::{CallError, Receiver};
 use crate::session::Session;
 use crate::wire::encoding::Wire;
 use crate::wire::namespace::Outcome;
 use crate::wire::request::Request;
 use esker_model::namespace::{
-    Change, Changes, Cookie, Done, Entry, Inode, Kind, Looked, NamePath, Namespace, Open,
-    Partition, Space, SpaceBy, Usage,
+    AppliedChange, Change, Changes, Cookie, Entry, Inode, Kind, NamePath, Namespace, Open,
+    OpenLookup, Partition, Space, SpaceBy, Usage,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Cancel, Error, Flow, Result, VertexId};
-use esker_rpc::marker::Number;
+use esker_rpc::producer::BatchNumber;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 impl Namespace for Database {
-    fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
+    fn stat(&self, principal: Option<&Principal>, path: &NamePath, follow: bool) -> Result<Inode> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.stat(asker, path, follow)?),
-            Session::Attached(r) => {
-                r.value(&Request::Stat(asker.cloned(), path.clone(), follow), None)
-            }
-            Session::Server(c) => Ok(c.stat(asker, path, follow)?),
+            Session::Owner(o) => Ok(o.engine()?.stat(principal, path, follow)?),
+            Session::Attached(r) => r.value(
+                &Request::Stat(principal.cloned(), path.clone(), follow),
+                None,
+            ),
+            Session::Server(c) => Ok(c.stat(principal, path, follow)?),
         })
     }
 
-    /// If the owner goes away in the middle, the listing goes on behind the last entry, with the next one.
+    /// If the owner ends during a listing, the listing continues after the last entry with the next owner.
     fn list(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         after: Option<Cookie>,
         sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
     ) -> Result<()> {
         let mut after = after;
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.list(asker, path, after, sink)?),
+            Session::Owner(o) => Ok(o.engine()?.list(principal, path, after, sink)?),
             Session::Attached(r) => {
-                let request = Request::List(asker.cloned(), path.clone(), after);
+                let request = Request::List(principal.cloned(), path.clone(), after);
                 r.stream(&request, &mut |(cookie, entry): (Cookie, Entry)| {
                     after = Some(cookie);
                     sink(cookie, entry)
                 })
             }
-            Session::Server(c) => Ok(c.list(asker, path, after, sink)?),
+            Session::Server(c) => Ok(c.list(principal, path, after, sink)?),
         })
     }
 
-    /// If the owner goes away in the middle, that is an error: where the walk was cannot be told.
+    /// If the owner ends during the walk, the walk fails, because its position is unknown.
     fn walk(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Inode) -> Flow,
     ) -> Result<()> {
         let mut given = false;
         self.run(|s| match s {
-            _ if given => Err(Broken::Failed(Error::Unavailable(
-                "the process that has the database open ended in the middle of a walk: repeat"
-                    .into(),
+            _ if given => Err(CallError::Failed(Error::Unavailable(
+                "the process that has the database open ended during a traversal: repeat it".into(),
             ))),
-            Session::Owner(o) => Ok(o.engine()?.walk(asker, path, cancel, sink)?),
+            Session::Owner(o) => Ok(o.engine()?.walk(principal, path, cancel, sink)?),
             Session::Attached(r) => {
-                let request = Request::Walk(asker.cloned(), path.clone());
+                let request = Request::Walk(principal.cloned(), path.clone());
                 let receiver = Receiver {
                     item: &mut |r| {
                         let (path, inode) = <(NamePath, Inode)>::take(r)?;
@@ -78,63 +78,68 @@ impl Namespace for Database {
                 let _: Option<()> = r.call(&request, receiver)?;
                 Ok(())
             }
-            Session::Server(c) => Ok(c.walk(asker, path, cancel, sink)?),
+            Session::Server(c) => Ok(c.walk(principal, path, cancel, sink)?),
         })
     }
 
-    /// Through another process or a server they get a marker, so that they are made once and answered as the first time,
-    /// whoever goes away meanwhile.
-    fn change(&self, asker: Option<&Asker>, changes: &[Change]) -> Result<Vec<Result<Done>>> {
-        let mut numbered: Option<(Number, Changes)> = None;
+    /// Through another process or a server the changes get an idempotency key. They are then applied once, and a repeated
+    /// call returns the first result, even if an owner ends in between.
+    fn change(
+        &self,
+        principal: Option<&Principal>,
+        changes: &[Change],
+    ) -> Result<Vec<Result<AppliedChange>>> {
+        let mut numbered: Option<(BatchNumber, Changes)> = None;
         let answer = self.run(|s| match s {
             Session::Owner(o) => {
                 let core = o.operations()?;
                 Ok(match &numbered {
-                    // They may have been made by the owner before.
+                    // The previous owner may have applied them already.
                     Some((_, changes)) => core.change_once(changes)?,
-                    None => core.change_names(asker, changes)?,
+                    None => core.change_names(principal, changes)?,
                 })
             }
             Session::Attached(r) => {
                 if numbered.is_none() {
                     let number = self.next_number()?;
                     let changes = Changes {
-                        asker: asker.cloned(),
+                        principal: principal.cloned(),
                         changes: changes.to_vec(),
-                        once: Some(number.marker()),
-                        again: false,
+                        idempotency_key: Some(number.idempotency_key()),
+                        is_retry: false,
                     };
                     numbered = Some((number, changes));
                 }
                 let request = match &numbered {
                     Some((_, changes)) => Request::Change(changes.clone()),
-                    None => return Err(Broken::Lost),
+                    None => return Err(CallError::Lost),
                 };
                 let done: Vec<Outcome> = self.durable(r, r.list(&request))?;
                 Ok(done.into_iter().map(|Outcome(o)| o).collect())
             }
-            Session::Server(c) => Ok(c.change_with(asker, changes, self.is_sync())?),
+            Session::Server(c) => Ok(c.change_with(principal, changes, self.is_sync())?),
         });
-        // Whoever is told that it failed may do it anew, and must not find these done too later.
+        // A caller that gets an error may repeat the changes; these must not be applied later as well.
         if let Some((number, _)) = numbered {
             number.settle();
         }
         answer
     }
 
-    fn usage(&self, asker: Option<&Asker>, path: &NamePath, below: bool) -> Result<Usage> {
+    fn usage(&self, principal: Option<&Principal>, path: &NamePath, below: bool) -> Result<Usage> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.usage(asker, path, below)?),
-            Session::Attached(r) => {
-                r.value(&Request::Usage(asker.cloned(), path.clone(), below), None)
-            }
-            Session::Server(c) => Ok(c.usage(asker, path, below)?),
+            Session::Owner(o) => Ok(o.engine()?.usage(principal, path, below)?),
+            Session::Attached(r) => r.value(
+                &Request::Usage(principal.cloned(), path.clone(), below),
+                None,
+            ),
+            Session::Server(c) => Ok(c.usage(principal, path, below)?),
         })
     }
 
     fn usages(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
@@ -144,18 +149,18 @@ impl Namespace for Database {
             Session::Owner(o) => {
                 all.clear();
                 Ok(o.engine()?
-                    .usages(asker, path, cancel, &mut |path, usage| {
+                    .usages(principal, path, cancel, &mut |path, usage| {
                         all.push((path.clone(), *usage));
                         ControlFlow::Continue(())
                     })?)
             }
             Session::Attached(r) => {
-                all = r.list(&Request::Usages(asker.cloned(), path.clone()))?;
+                all = r.list(&Request::Usages(principal.cloned(), path.clone()))?;
                 Ok(())
             }
             Session::Server(c) => {
                 all.clear();
-                Ok(c.usages(asker, path, cancel, &mut |path, usage| {
+                Ok(c.usages(principal, path, cancel, &mut |path, usage| {
                     all.push((path.clone(), *usage));
                     ControlFlow::Continue(())
                 })?)
@@ -165,25 +170,30 @@ impl Namespace for Database {
         Ok(())
     }
 
-    fn look(&self, asker: Option<&Asker>, path: &NamePath, how: Open) -> Result<Looked> {
+    fn look(
+        &self,
+        principal: Option<&Principal>,
+        path: &NamePath,
+        how: Open,
+    ) -> Result<OpenLookup> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.look(asker, path, how)?),
+            Session::Owner(o) => Ok(o.engine()?.look(principal, path, how)?),
             Session::Attached(r) => {
-                r.value(&Request::Look(asker.cloned(), path.clone(), how), None)
+                r.value(&Request::Look(principal.cloned(), path.clone(), how), None)
             }
-            Session::Server(c) => Ok(c.look(asker, path, how)?),
+            Session::Server(c) => Ok(c.look(principal, path, how)?),
         })
     }
 
     fn ids(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         paths: &[NamePath],
     ) -> Result<Vec<Option<(VertexId, Kind)>>> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.ids(asker, paths)?),
-            Session::Attached(r) => r.list(&Request::FileIds(asker.cloned(), paths.to_vec())),
-            Session::Server(c) => Ok(c.ids(asker, paths)?),
+            Session::Owner(o) => Ok(o.engine()?.ids(principal, paths)?),
+            Session::Attached(r) => r.list(&Request::FileIds(principal.cloned(), paths.to_vec())),
+            Session::Server(c) => Ok(c.ids(principal, paths)?),
         })
     }
 
@@ -205,7 +215,7 @@ impl Namespace for Database {
 }
 
 impl Database {
-    /// Whether files lie on several servers.
+    /// Whether the files are distributed over several servers.
     pub fn is_cluster(&self) -> Result<bool> {
         self.run(|s| match s {
             Session::Owner(_) | Session::Attached(_) => Ok(false),
@@ -213,49 +223,50 @@ impl Database {
         })
     }
 
-    /// Changes files if this process owns the database and nobody writes just now, and does not wait for the disk; `None`
-    /// otherwise. For threads that must not wait.
-    pub fn change_now(&self, changes: &Changes) -> Option<Result<Vec<Result<Done>>>> {
+    /// Changes files without blocking: only if this process owns the database, no other write is in progress and the
+    /// durability is relaxed. Returns `None` otherwise.
+    pub fn try_change(&self, changes: &Changes) -> Option<Result<Vec<Result<AppliedChange>>>> {
         match self.session().as_deref() {
             Ok(Session::Owner(owner)) if !self.is_sync() => {
-                owner.operations().ok()?.change_now(changes)
+                owner.operations().ok()?.try_change(changes)
             }
             _ => None,
         }
     }
 
-    /// Makes promises from now on that files which are asked for stay as they are for so long at most ([`Self::stat_promised`]).
-    /// Only if this process owns the database, and until it is closed, which then takes as long.
-    pub fn make_promises(&self, length: Duration) -> Result<()> {
+    /// Starts granting leases of at most `length` on files that are read ([`Self::stat_with_lease`]). Only if this
+    /// process owns
+    /// the database. Closing the database then waits until the last lease has ended.
+    pub fn enable_leases(&self, length: Duration) -> Result<()> {
         let millis = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
         match self.session().as_deref() {
-            Ok(Session::Owner(owner)) => owner.engine()?.make_promises(millis),
+            Ok(Session::Owner(owner)) => owner.engine()?.enable_leases(millis),
             _ => Ok(()),
         }
     }
 
-    /// A file's attributes, and for how many milliseconds they stay so: nobody changes them before.
-    pub fn stat_promised(
+    /// Attributes of a file, and the milliseconds for which they are leased: nobody changes them before.
+    pub fn stat_with_lease(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         follow: bool,
     ) -> Result<(Inode, u32)> {
         match self.session().as_deref() {
-            Ok(Session::Owner(owner)) => owner.engine()?.stat_promised(asker, path, follow),
-            _ => Ok((self.stat(asker, path, follow)?, 0)),
+            Ok(Session::Owner(owner)) => owner.engine()?.stat_with_lease(principal, path, follow),
+            _ => Ok((self.stat(principal, path, follow)?, 0)),
         }
     }
 
-    /// Makes the changes of several callers, in one commit where this process owns the database. The answers are in their
-    /// order.
-    pub fn change_together(&self, all: &[Changes]) -> Vec<Result<Vec<Result<Done>>>> {
+    /// Makes the changes of several callers, in one commit if this process owns the database. Results are in the order of
+    /// the callers.
+    pub fn change_all(&self, all: &[Changes]) -> Vec<Result<Vec<Result<AppliedChange>>>> {
         if let Ok(Session::Owner(owner)) = self.session().as_deref()
             && let Ok(core) = owner.operations()
         {
-            return core.change_together(all);
+            return core.change_all(all);
         }
-        let one = |changes: &Changes| self.change(changes.asker.as_ref(), &changes.changes);
+        let one = |changes: &Changes| self.change(changes.principal.as_ref(), &changes.changes);
         all.iter().map(one).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Objects, whoever owns the database.
+//! Objects of a database, for every role of this process.
 
 use crate::database::Database;
 use crate::limits::{FIND_PAGE_FIRST, FIND_PAGE_MAX};
@@ -7,12 +7,12 @@ use crate::session::Session;
 use crate::wire::encoding::Wire;
 use crate::wire::request::Request;
 use esker_model::object::{
-    Asker, Find, FindReport, Found, FoundColumns, ObjectKey, ObjectRead, ObjectWrite, TagInfo,
+    Find, FindReport, Found, FoundColumns, ObjectKey, ObjectRead, ObjectWrite, Principal, TagInfo,
     TagReport, TagWhere, Values,
 };
 use esker_model::value::ValueView;
 use esker_model::{Cancel, Error, Flow, NeverCancel, Result};
-use esker_rpc::marker::Number;
+use esker_rpc::producer::BatchNumber;
 use esker_rpc::resume::FindResume;
 use std::ops::ControlFlow;
 
@@ -20,16 +20,18 @@ impl ObjectRead for Database {
     fn read_objects(
         &self,
         keys: &[ObjectKey],
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
     ) -> Result<Vec<Option<Found>>> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.read_objects(keys, asker)?),
-            Session::Attached(r) => r.list(&Request::ReadObjects(keys.to_vec(), asker.cloned())),
-            Session::Server(c) => Ok(c.read_objects(keys, asker)?),
+            Session::Owner(o) => Ok(o.engine()?.read_objects(keys, principal)?),
+            Session::Attached(r) => {
+                r.list(&Request::ReadObjects(keys.to_vec(), principal.cloned()))
+            }
+            Session::Server(c) => Ok(c.read_objects(keys, principal)?),
         })
     }
 
-    /// Through another process, the report of a search that its sink ended says how much the sink got, and no more.
+    /// Through another process, the report of a search that its sink ended covers only the objects that the sink received.
     fn find(
         &self,
         find: &Find,
@@ -61,27 +63,28 @@ impl ObjectRead for Database {
         })
     }
 
-    fn tags(&self, asker: Option<&Asker>) -> Result<Vec<TagInfo>> {
+    fn tags(&self, principal: Option<&Principal>) -> Result<Vec<TagInfo>> {
         self.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.tags(asker)?),
-            Session::Attached(r) => r.list(&Request::Tags(asker.cloned())),
-            Session::Server(c) => Ok(c.tags(asker)?),
+            Session::Owner(o) => Ok(o.engine()?.tags(principal)?),
+            Session::Attached(r) => r.list(&Request::Tags(principal.cloned())),
+            Session::Server(c) => Ok(c.tags(principal)?),
         })
     }
 }
 
 impl ObjectWrite for Database {
-    /// Through another process, what has no marker of its own gets one, so that it can be sent again if the owner dies
-    /// before it answers.
+    /// Through another process, a change without an idempotency key gets one, so that it can be sent again if the owner
+    /// ends
+    /// before it responds.
     fn tag_where(&self, change: &TagWhere, cancel: &dyn Cancel) -> Result<TagReport> {
-        let mut number: Option<Number> = None;
+        let mut number: Option<BatchNumber> = None;
         let mut change = change.clone();
         let answer = self.run(|s| match s {
             Session::Owner(o) => Ok(o.operations()?.tag_where(&change, cancel)?),
             Session::Attached(r) => {
-                if change.once.is_none() && !change.dry_run {
+                if change.idempotency_key.is_none() && !change.dry_run {
                     let next = self.next_number()?;
-                    change.once = Some(next.marker());
+                    change.idempotency_key = Some(next.idempotency_key());
                     number = Some(next);
                 }
                 let request = Request::TagWhere(change.clone());
@@ -89,7 +92,7 @@ impl ObjectWrite for Database {
             }
             Session::Server(c) => Ok(c.tag_where_with(&change, self.is_sync(), cancel)?),
         });
-        // Whoever is told that it failed may do it anew, and must not find this one done too later.
+        // A caller that gets an error may repeat the change; this one must not be applied later as well.
         if let Some(number) = number {
             number.settle();
         }
@@ -109,8 +112,8 @@ impl ObjectWrite for Database {
 }
 
 impl Database {
-    /// Whether a search of a database that this process owns touches a few objects only and waits for nobody, as far as can
-    /// be told without doing it. For threads that must not wait.
+    /// Whether a search of a database that this process owns is known in advance to touch only a few objects and not to
+    /// block. For threads that must not wait.
     pub fn finds_few(&self, find: &Find) -> bool {
         match self.session().as_deref() {
             Ok(Session::Owner(owner)) => owner.engine().is_ok_and(|e| e.finds_few(find)),
@@ -118,9 +121,9 @@ impl Database {
         }
     }
 
-    /// Searches for objects and gives what was found as columns, of one moment: those of the names that the search selects,
-    /// none without. That is some ten times as fast as [`ObjectRead::find`] where the database is this process's; through
-    /// another one, columns are made of what it sends.
+    /// Searches for objects and returns the results as columns of one snapshot: one column per selected name, none without
+    /// a selection. Some ten times as fast as [`ObjectRead::find`] if this process owns the database; otherwise the columns
+    /// are built from the objects that the owner sends.
     ///
     /// ```no_run
     /// use esker::OpenOptions;
@@ -169,9 +172,9 @@ impl Database {
         })
     }
 
-    /// Searches for objects one by one, page by page: what is not taken is not looked for. Each page is of one moment. What
-    /// the search has counted or planned is in [`FindIter::report`]; with `count` or `explain` it gives the objects all the
-    /// same.
+    /// Searches for objects lazily, page by page. Each page is one snapshot. [`FindIter::report`] has the counts and
+    /// the plan;
+    /// `count` and `explain` are ignored, and the objects are always returned.
     ///
     /// ```no_run
     /// use esker::OpenOptions;
@@ -197,37 +200,37 @@ impl Database {
             size: FIND_PAGE_FIRST,
             report: None,
             ended: false,
-            told: false,
+            missing_reported: false,
         }
     }
 }
 
-/// The objects that [`Database::find_iter`] finds.
+/// Iterator over the objects that match a search ([`Database::find_iter`]).
 #[derive(Debug)]
 pub struct FindIter {
     database: Database,
     find: Find,
     page: std::vec::IntoIter<Found>,
-    /// How many the next page may have.
+    /// Maximum of objects in the next page.
     size: u64,
-    /// How many may come still.
+    /// Objects left until the limit; `None` without a limit.
     left: Option<u64>,
     report: Option<FindReport>,
-    /// No further page is asked for.
+    /// Whether no further page will be requested.
     ended: bool,
-    /// That it lacks something, if it does.
-    told: bool,
+    /// Whether missing servers have been reported.
+    missing_reported: bool,
 }
 
 impl FindIter {
-    /// What the search did so far; nothing before the first object was asked for. The plan and the names that are not known
-    /// are those of the first page.
+    /// Report of the search so far; `None` before the first page. Its plan and its unknown names are those of the first
+    /// page.
     pub fn report(&self) -> Option<&FindReport> {
         self.report.as_ref()
     }
 
-    /// Asks for the next page.
-    fn turn(&mut self) -> Result<()> {
+    /// Requests the next page.
+    fn next_page(&mut self) -> Result<()> {
         let limit = self.left.map_or(self.size, |left| left.min(self.size));
         self.find.limit = Some(limit);
         let mut page = Vec::new();
@@ -241,7 +244,7 @@ impl FindIter {
         }
         let count = page.len() as u64;
         self.left = self.left.map(|left| left.saturating_sub(count));
-        // At the limit there may be more, and the report cannot always say so.
+        // At the limit there may be more objects, and the report cannot always tell.
         self.ended = done.complete || count == 0 || self.left == Some(0);
         match &mut self.report {
             None => self.report = Some(done),
@@ -257,10 +260,10 @@ impl FindIter {
         Ok(())
     }
 
-    /// What to say once of servers whose objects are missing.
-    fn lacking(&mut self) -> Option<Error> {
+    /// Error about servers whose objects are missing, returned once.
+    fn missing_error(&mut self) -> Option<Error> {
         let missing = &self.report.as_ref()?.missing;
-        if std::mem::replace(&mut self.told, true) || missing.is_empty() {
+        if std::mem::replace(&mut self.missing_reported, true) || missing.is_empty() {
             return None;
         }
         let names: Vec<_> = missing.iter().map(|s| format!("server {s}")).collect();
@@ -271,7 +274,7 @@ impl FindIter {
     }
 }
 
-/// After an error nothing more comes. An answer that lacks a server ends with one.
+/// After an error the iterator ends. A result without the objects of some server ends with an error.
 impl Iterator for FindIter {
     type Item = Result<Found>;
 
@@ -281,10 +284,10 @@ impl Iterator for FindIter {
                 return Some(Ok(found));
             }
             if self.ended {
-                return self.lacking().map(Err);
+                return self.missing_error().map(Err);
             }
-            if let Err(e) = self.turn() {
-                (self.ended, self.told) = (true, true);
+            if let Err(e) = self.next_page() {
+                (self.ended, self.missing_reported) = (true, true);
                 return Some(Err(e));
             }
         }

@@ -1,14 +1,13 @@
-//! How a database is to be opened. Plain data.
+//! Options for opening a database.
 
 use crate::{Database, WindowOptions};
 use esker_model::Result;
 use esker_store::Durability;
 
-/// The store engine that a database's folder is written by. Chosen when the database is made; afterwards the folder
-/// says which one it is.
+/// The store engine of a database. Chosen when the database is created; afterwards its folder records the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StoreEngine {
-    /// fjall, pure Rust: in every build.
+    /// fjall, written in Rust: in every build.
     #[default]
     Fjall,
     /// `RocksDB`: only in builds with the feature `rocksdb`.
@@ -16,7 +15,7 @@ pub enum StoreEngine {
 }
 
 impl StoreEngine {
-    /// The name in the folder's `FORMAT` file and in messages.
+    /// Name in the folder's `FORMAT` file and in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fjall => "fjall",
@@ -24,7 +23,7 @@ impl StoreEngine {
         }
     }
 
-    /// The engine of that name.
+    /// The store engine with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Fjall, Self::RocksDb]
             .into_iter()
@@ -32,8 +31,8 @@ impl StoreEngine {
     }
 }
 
-/// How to open a database. Memory, interval and relaxed durability are the owner's to use; a process that attaches gets
-/// the owner's. One that asks for sync gets it in either case.
+/// Options for opening a database. Memory, sync interval and relaxed durability apply to the owner; a process that
+/// attaches uses those of the owner. `Durability::Sync` applies to every process that asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenOptions {
     pub(crate) create: bool,
@@ -66,27 +65,30 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// An existing database, 512 MiB of memory, relaxed durability synced each 100 ms.
+    /// Options for an existing database: 512 MiB of memory, relaxed durability with a sync every 100 ms.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether to make the database if the folder is absent or empty. Off by default.
+    /// Whether to create the database if the folder is absent or empty. Off by default.
     #[must_use]
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// Whether a folder that is to be made has the mode 0750 instead of 0700: members of its group attach to the process that has it open, and read and
-    /// change files as the permissions of the namespace let them. What is stored stays readable for its owner alone. Off by default.
+    /// Whether a new folder gets the mode 0750 instead of 0700. Members of its group may then attach to the owner
+    /// process and
+    /// read and change files as the permissions of the namespace allow. The stored files stay readable only for their
+    /// owner.
+    /// Off by default.
     #[must_use]
     pub fn group(mut self, group: bool) -> Self {
         self.group = group;
         self
     }
 
-    /// Makes the folder of a database that is to be created, with the mode that these options say; one that exists stays as it is.
+    /// Creates the folder of a new database with the mode of these options; an existing folder is left unchanged.
     pub fn make_folder(&self, path: &std::path::Path) -> Result<()> {
         crate::folder::Folder::at(path).make(self.group)
     }
@@ -98,14 +100,14 @@ impl OpenOptions {
         self
     }
 
-    /// How many files may be open at a time ([`crate::File`]); one more is refused with `EMFILE`.
+    /// Maximum of files open at a time ([`crate::File`]); one more is refused with `EMFILE`.
     #[must_use]
     pub fn open_files(mut self, most: usize) -> Self {
         self.open_files = most;
         self
     }
 
-    /// When a write counts as done.
+    /// The durability that a write must reach before it is acknowledged.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -119,22 +121,22 @@ impl OpenOptions {
         self
     }
 
-    /// The store engine of a database that is to be made.
+    /// The store engine of a new database.
     #[must_use]
     pub fn engine(mut self, engine: StoreEngine) -> Self {
         self.engine = engine;
         self
     }
 
-    /// The folder is one part of something larger, which this process alone may touch it for: other processes that open it
-    /// are told so, in these words.
+    /// Marks the folder as part of something larger that only this process may open. Other processes that open the folder
+    /// get an error with this description.
     #[must_use]
     pub fn part_of(mut self, whole: &str) -> Self {
         self.part_of = Some(whole.to_owned());
         self
     }
 
-    /// Opens a folder that belongs to another user and that others may write in as this process's own; else that is refused
+    /// Whether to open a folder that belongs to another user and that others may write to. Refused by default
     /// ([`crate::SAFE_FOLDERS`]).
     #[must_use]
     pub fn trust_foreign_folder(mut self, trust: bool) -> Self {
@@ -142,16 +144,17 @@ impl OpenOptions {
         self
     }
 
-    /// The store itself lies elsewhere, where it is fast and dies with its machine; what is acknowledged survives once a checkpoint in
-    /// storage holds it. Only for a database that was made so.
+    /// Uses an ephemeral store on a fast local disk; an acknowledged write survives the loss of the machine once a
+    /// checkpoint
+    /// in storage contains it. Only for a database that was created this way.
     #[must_use]
     pub fn window(mut self, window: WindowOptions) -> Self {
         self.window = Some(window);
         self
     }
 
-    /// Opens the database at `target` (a folder). The first process to do so owns it and serves the others; a later
-    /// one attaches to the owner and cannot tell the difference.
+    /// Opens the database at `target`, a folder or an address. The first process to open a folder owns the database and
+    /// serves the others; later ones attach to the owner. The interface is the same for both.
     pub fn open(&self, target: &str) -> Result<Database> {
         Database::open_with(target, self)
     }

@@ -1,5 +1,4 @@
-//! The bare store engine, for those who measure what Esker costs on top of it (`esker bench`). Nothing that it writes is
-//! a database.
+//! The bare store engine, for measuring Esker's overhead (`esker bench`). The files that it writes are not a database.
 
 use crate::StoreEngine;
 #[cfg(not(feature = "rocksdb"))]
@@ -12,22 +11,22 @@ use esker_store_fjall::raw::Raw as Fjall;
 use esker_store_rocksdb::raw::Raw as RocksDb;
 use std::path::Path;
 
-/// How much of a database's memory is its store's, in bytes. The adjacency cache has most of the rest.
+/// Part of a database's memory for its store, in bytes. The adjacency cache gets most of the rest.
 pub const fn store_memory(memory_bytes: u64) -> u64 {
     memory_bytes / 2
 }
 
-/// A store engine with the settings that a database gives it, and no seam; one table.
+/// A store engine with one table and the settings that a database uses, without the `Store` trait.
 #[derive(Debug)]
 pub enum Raw {
-    /// fjall.
+    /// The fjall engine.
     Fjall(Fjall),
-    /// `RocksDB`.
+    /// The `RocksDB` engine.
     #[cfg(feature = "rocksdb")]
     RocksDb(RocksDb),
 }
 
-/// Calls the same method of whichever it is.
+/// Calls the method of the engine in use.
 macro_rules! either {
     ($raw:expr, $inner:ident => $call:expr) => {
         match $raw {
@@ -39,7 +38,7 @@ macro_rules! either {
 }
 
 impl Raw {
-    /// Opens or creates it in a directory.
+    /// Opens or creates a raw store in a directory.
     pub fn open(engine: StoreEngine, path: &Path, settings: &StoreSettings) -> Result<Self> {
         match engine {
             StoreEngine::Fjall => Fjall::open(path, settings).map(Self::Fjall),
@@ -61,12 +60,12 @@ impl Raw {
         either!(self, raw => raw.write(rows, durability))
     }
 
-    /// Writes one row, in the log buffer when it returns.
+    /// Writes one row; on return it is in the log buffer.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         either!(self, raw => raw.put(key, value))
     }
 
-    /// The length of the value of a key.
+    /// Length of the value of a key in bytes, if the key exists.
     pub fn get(&self, key: &[u8]) -> Result<Option<usize>> {
         either!(self, raw => raw.get(key))
     }
@@ -76,7 +75,7 @@ impl Raw {
         either!(self, raw => raw.scan(from, sink))
     }
 
-    /// Loads rows that come in ascending key order, as sorted tables past the log.
+    /// Loads rows in ascending key order as sorted tables, without the log.
     pub fn load<'a>(&self, rows: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Result<()> {
         either!(self, raw => raw.load(rows))
     }
@@ -86,12 +85,12 @@ impl Raw {
         either!(self, raw => raw.compact())
     }
 
-    /// Waits for the disk.
+    /// Syncs the log to disk.
     pub fn persist(&self) -> Result<()> {
         either!(self, raw => raw.persist())
     }
 
-    /// The bytes on disk, log included.
+    /// Bytes on disk, including the log.
     pub fn disk_bytes(&self) -> Result<u64> {
         either!(self, raw => raw.disk_bytes())
     }

@@ -1,4 +1,4 @@
-//! The owner, seen from a process that is attached to it.
+//! Client of the owner process, used by an attached process.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -20,16 +20,16 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Why a call on a session gave no answer.
+/// Reason why a call on a session failed.
 #[derive(Debug)]
-pub(crate) enum Broken {
-    /// It was answered: no.
+pub(crate) enum CallError {
+    /// The call was answered with an error.
     Failed(Error),
-    /// The owner went away before the answer was complete. Ask the next one.
+    /// The owner ended before the response was complete; the next owner can be asked.
     Lost,
 }
 
-impl From<Error> for Broken {
+impl From<Error> for CallError {
     fn from(e: Error) -> Self {
         Self::Failed(e)
     }
@@ -43,32 +43,32 @@ pub(crate) struct Remote {
     idle: Mutex<Vec<Connection>>,
 }
 
-/// One connection, with no request under way.
+/// One connection, with no request in progress.
 struct Connection {
     stream: BufReader<UnixStream>,
     payload: Vec<u8>,
 }
 
-/// Why there is no connection.
+/// Reason why a connection could not be made.
 pub(crate) enum NoConnection {
-    /// Nobody accepts (yet, or any more).
+    /// No process accepts connections, yet or any more.
     Absent,
-    /// It was refused, for good.
+    /// Refused permanently, with this error.
     Refused(Error),
 }
 
-/// What comes before the end of an answer.
+/// Callbacks for the parts of a response before its end.
 pub(crate) struct Receiver<'a> {
-    /// Gets each item; may break.
+    /// Receives each item; may break.
     pub(crate) item: &'a mut dyn FnMut(&mut Reader<'_>) -> Result<Flow, DecodeError>,
-    /// Gets each sign of progress.
+    /// Receives each progress report.
     pub(crate) progress: &'a mut dyn FnMut(u64),
-    /// Whether the answer is wanted still.
+    /// Tells whether the caller has cancelled the call.
     pub(crate) cancel: Option<&'a dyn Cancel>,
 }
 
-fn damaged(e: DecodeError) -> Broken {
-    Broken::Failed(Error::corrupt("answer of the owner process", e))
+fn damaged(e: DecodeError) -> CallError {
+    CallError::Failed(Error::corrupt("answer of the owner process", e))
 }
 
 impl Connection {
@@ -80,7 +80,7 @@ impl Connection {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
         .put(&mut out);
-        // An owner that is full has closed its end by now, and said why.
+        // An owner without free connections has closed the socket by now, after sending its reason.
         let _ = frame::send(self.stream.get_mut(), Kind::Hello, &mut out);
         match frame::receive(&mut self.stream, &mut self.payload) {
             Ok(Some(Kind::Welcome)) => match decode::<Welcome>(&self.payload) {
@@ -102,7 +102,7 @@ impl Connection {
 }
 
 impl Remote {
-    /// Connects to the owner of that generation.
+    /// Connects to the owner of this generation.
     pub(crate) fn attach(registry: &Registry, generation: u64) -> Result<Self, NoConnection> {
         let path = registry.path().join(Registry::socket_name(generation));
         let socket = SocketPath::new(&path).map_err(|_| NoConnection::Absent)?;
@@ -141,22 +141,22 @@ impl Remote {
         }
     }
 
-    /// The owner's process id.
+    /// Process id of the owner.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Which owner it is.
+    /// Generation of the owner.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Asks for a value.
+    /// Requests a single value.
     pub(crate) fn value<T: Wire>(
         &self,
         request: &Request,
         cancel: Option<&dyn Cancel>,
-    ) -> Result<T, Broken> {
+    ) -> Result<T, CallError> {
         self.call(
             request,
             Receiver {
@@ -165,11 +165,11 @@ impl Remote {
                 cancel,
             },
         )?
-        .ok_or(Broken::Lost)
+        .ok_or(CallError::Lost)
     }
 
-    /// Asks for a list.
-    pub(crate) fn list<T: Wire>(&self, request: &Request) -> Result<Vec<T>, Broken> {
+    /// Requests a list of items.
+    pub(crate) fn list<T: Wire>(&self, request: &Request) -> Result<Vec<T>, CallError> {
         let mut items = Vec::new();
         self.stream(request, &mut |item| {
             items.push(item);
@@ -178,12 +178,12 @@ impl Remote {
         Ok(items)
     }
 
-    /// Asks for items one by one.
+    /// Requests items and passes each one to `sink`.
     pub(crate) fn stream<T: Wire>(
         &self,
         request: &Request,
         sink: &mut dyn FnMut(T) -> Flow,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), CallError> {
         let receiver = Receiver {
             item: &mut |r| T::take(r).map(&mut *sink),
             progress: &mut |_| {},
@@ -192,12 +192,12 @@ impl Remote {
         self.call::<()>(request, receiver).map(|_| ())
     }
 
-    /// Sends a request and reads its answer to the end; `None` if the receiver broke off.
+    /// Sends a request and reads its response to the end; `None` if the receiver broke off.
     pub(crate) fn call<T: Wire>(
         &self,
         request: &Request,
         receiver: Receiver<'_>,
-    ) -> Result<Option<T>, Broken> {
+    ) -> Result<Option<T>, CallError> {
         let idle = self
             .idle
             .lock()
@@ -207,21 +207,21 @@ impl Remote {
             Some(connection) => connection,
             None => match Self::connect(&self.socket) {
                 Ok((connection, _)) => connection,
-                Err(NoConnection::Absent) => return Err(Broken::Lost),
+                Err(NoConnection::Absent) => return Err(CallError::Lost),
                 Err(NoConnection::Refused(e)) => return Err(e.into()),
             },
         };
         let mut out = frame::start();
         request.put(&mut out);
         if out.len() - 4 > FRAME_BYTES_MAX {
-            return Err(Broken::Failed(Error::Limit {
+            return Err(CallError::Failed(Error::Limit {
                 what: "the size in bytes of one call through another process".into(),
                 got: out.len() as u64,
                 limit: FRAME_BYTES_MAX as u64,
             }));
         }
         frame::send(connection.stream.get_mut(), Kind::Request, &mut out)
-            .map_err(|_| Broken::Lost)?;
+            .map_err(|_| CallError::Lost)?;
         drop(out);
         let answer = connection.answer(receiver)?;
         let Some(answer) = answer else {
@@ -241,9 +241,12 @@ impl Remote {
 }
 
 impl Connection {
-    /// Reads an answer to its end: `Ok(None)` if the receiver broke off (the connection is then of no more use),
-    /// else what ended it.
-    fn answer(&mut self, receiver: Receiver<'_>) -> Result<Option<Result<Vec<u8>, Error>>, Broken> {
+    /// Reads a response to its end. Returns `Ok(None)` if the receiver broke off, which makes the connection unusable;
+    /// otherwise the value or the error that ended the response.
+    fn answer(
+        &mut self,
+        receiver: Receiver<'_>,
+    ) -> Result<Option<Result<Vec<u8>, Error>>, CallError> {
         let Receiver {
             item,
             progress,
@@ -252,7 +255,7 @@ impl Connection {
         let wait = |stream: &UnixStream, time: Option<Duration>| {
             stream
                 .set_read_timeout(time)
-                .map_err(|e| Broken::Failed(Error::io("waiting for the owner", e)))
+                .map_err(|e| CallError::Failed(Error::io("waiting for the owner", e)))
         };
         if cancel.is_some() {
             wait(self.stream.get_ref(), Some(CANCEL_POLL))?;
@@ -274,17 +277,17 @@ impl Connection {
                                 .map_or(StopReason::Interrupted, Cancel::reason)
                                 .put(&mut out);
                             let sent = frame::send(self.stream.get_mut(), Kind::Cancel, &mut out);
-                            sent.map_err(|_| Broken::Lost)?;
+                            sent.map_err(|_| CallError::Lost)?;
                             stopped_at = Some(Instant::now());
                         }
                         Some(at) if Instant::now().duration_since(at) > CANCEL_GRACE => {
-                            return Err(Broken::Failed(Error::Interrupted));
+                            return Err(CallError::Failed(Error::Interrupted));
                         }
                         _ => {}
                     }
                     continue;
                 }
-                Ok(None) | Err(_) => return Err(Broken::Lost),
+                Ok(None) | Err(_) => return Err(CallError::Lost),
             };
             match kind {
                 Kind::Items => {
@@ -306,7 +309,7 @@ impl Connection {
                         Err(error::take(&mut Reader::new(&self.payload)).map_err(damaged)?)
                     }));
                 }
-                _ => return Err(Broken::Lost),
+                _ => return Err(CallError::Lost),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a server answers beyond the graph, as the engine's own reports.
+//! Administrative calls to a server, converted to the engine's report types.
 
 use crate::backup::BackupReport;
 use crate::engine::{CheckOptions, CheckReport, CompactReport, Problem, Stats};
@@ -8,7 +8,7 @@ use esker_rpc::{Client, convert, proto};
 use esker_store::{StoreStats, Table};
 use std::path::Path;
 
-/// Counts, sizes, cache figures.
+/// Counts, sizes and cache statistics.
 pub(crate) fn stats(client: &Client) -> Result<Stats> {
     stats_in(client.stats()?)
 }
@@ -16,14 +16,14 @@ pub(crate) fn stats(client: &Client) -> Result<Stats> {
 fn stats_in(stats: proto::StatsReply) -> Result<Stats> {
     let store = stats.store.unwrap_or_default();
     let table = |t: proto::store_stats::Table| {
-        // A table of a later release is nothing that this one could name.
+        // Tables of later releases are skipped.
         let known = Table::ALL.into_iter().find(|k| k.name() == t.name);
         known.map(|k| (k, t.bytes))
     };
     Ok(Stats {
         counts: convert::counts_in(stats.counts.unwrap_or_default())?,
         store: StoreStats {
-            // A server that fails says so when it is written to.
+            // A server reports a failed store on the next write.
             failed: false,
             engine: intern(&store.engine),
             table_bytes: store.tables.into_iter().filter_map(table).collect(),
@@ -43,7 +43,7 @@ fn stats_in(stats: proto::StatsReply) -> Result<Stats> {
     })
 }
 
-/// Reads everything and compares what must agree.
+/// Checks the consistency of all rows.
 pub(crate) fn check(
     client: &Client,
     options: CheckOptions,
@@ -82,7 +82,7 @@ pub(crate) fn compact(
     Ok(CompactReport {
         archived: done.archived,
         kept: done.kept,
-        // A server does not say.
+        // Servers do not report it.
         dropped: 0,
     })
 }

@@ -1,7 +1,7 @@
-//! Opening: own the database, or attach to its owner.
+//! Opens a database: as its owner, or attached to its owner.
 //!
-//! Every process runs the same loop until it is one or the other. [`crate::owner::claim`] says why no two can become
-//! the owner at once.
+//! Every process runs the same loop until it has either role. [`crate::owner::claim`] explains why two processes cannot
+//! become the owner at once.
 
 use crate::archive::ParquetArchive;
 use crate::clock::SystemClock;
@@ -9,10 +9,10 @@ use crate::engine::{Clock, Engine, Settings};
 use crate::folder::{Content, Folder};
 use crate::limits::{OWNER_ANSWER_MAX, OWNER_SILENT_MAX, STORE_LOCK_MAX};
 use crate::options::{OpenOptions, StoreEngine};
-use crate::owner::claim::{Claim, Owner as OwnerRecord, Record, Registry, State};
-use crate::owner::core::{Core, Pulse};
-use crate::owner::process::{Life, Process};
-use crate::owner::{Heart, Owner};
+use crate::owner::claim::{Claim, OwnerInfo, OwnerState, Record, Registry};
+use crate::owner::core::{Core, HeartbeatStatus};
+use crate::owner::process::{Liveness, Process};
+use crate::owner::{HeartbeatThread, Owner};
 use crate::remote::{NoConnection, Remote};
 use crate::window::WindowStore;
 use esker_model::{Error, ErrorKind, Result};
@@ -22,24 +22,24 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a process is to an open database.
+/// The open database of a process, by role.
 pub(crate) enum Session {
-    /// It holds the store.
+    /// This process has the store open.
     Owner(Box<Owner>),
-    /// Another process does.
+    /// Another process has the store open.
     Attached(Remote),
-    /// A server does.
+    /// A server has the store open.
     Server(Client),
 }
 
-/// What the caller wants of a folder.
+/// Expectation of the caller about the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Intent {
-    /// A database that exists.
+    /// An existing database.
     Existing,
-    /// One that exists, or else a new one.
+    /// An existing database, or else a new one.
     Create,
-    /// A new one.
+    /// A new database.
     New,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Intent {
 pub(crate) fn open(folder: &Folder, options: &OpenOptions, intent: Intent) -> Result<Session> {
     let me = Process::current();
     let registry = Registry::new(folder);
-    let mut patience = Patience::new();
+    let mut wait = OwnerWait::new();
     loop {
         let content = folder.content()?;
         prepare(folder, options, intent, content)?;
@@ -56,47 +56,48 @@ pub(crate) fn open(folder: &Folder, options: &OpenOptions, intent: Intent) -> Re
         let next = match &highest {
             None if unfinished => return Err(folder.missing(content)),
             None => 1,
-            Some(record) => match judge(record, &me) {
-                Standing::Free if unfinished => return Err(folder.missing(content)),
-                Standing::Free => record.generation + 1,
-                Standing::Serving => {
+            Some(record) => match owner_status(record, &me) {
+                OwnerStatus::Free if unfinished => return Err(folder.missing(content)),
+                OwnerStatus::Free => record.generation + 1,
+                OwnerStatus::Serving => {
                     match Remote::attach(&registry, record.generation) {
                         Ok(_) if intent == Intent::New => return Err(exists(folder)),
                         Ok(remote) => return Ok(Session::Attached(remote)),
                         Err(NoConnection::Refused(e)) => return Err(e),
                         Err(NoConnection::Absent) => {}
                     }
-                    patience.wait_for(folder, record)?;
+                    wait.wait_for(folder, record)?;
                     continue;
                 }
-                Standing::Busy => {
-                    patience.wait_for(folder, record)?;
+                OwnerStatus::Busy => {
+                    wait.wait_for(folder, record)?;
                     continue;
                 }
-                Standing::Elsewhere if patience.silent(folder, record)? => record.generation + 1,
-                Standing::Elsewhere => continue,
+                OwnerStatus::OtherHost if wait.is_silent(folder, record)? => record.generation + 1,
+                OwnerStatus::OtherHost => continue,
             },
         };
         if options.part_of.is_none() {
-            folder.check_alone()?;
+            folder.check_not_in_cluster()?;
         }
         if !options.trust_foreign_folder {
             crate::foreign::check(&folder.path)?;
         }
         if let Some(claim) = registry.claim(next, &me)? {
-            return own(folder, options, intent, claim).map(|o| Session::Owner(Box::new(o)));
+            return open_as_owner(folder, options, intent, claim)
+                .map(|o| Session::Owner(Box::new(o)));
         }
     }
 }
 
 fn exists(folder: &Folder) -> Error {
     Error::Target(format!(
-        "`{}` is a database already; to use it, leave out `init`; to begin anew, remove the folder first",
+        "`{}` is a database already; to use it, leave out `init`; to start over, remove the folder first",
         folder.path.display()
     ))
 }
 
-/// Refuses what the intent does not allow; makes the folder if that is wanted.
+/// Refuses what the intent does not allow; creates the folder if requested.
 fn prepare(folder: &Folder, options: &OpenOptions, intent: Intent, content: Content) -> Result<()> {
     match (intent, content) {
         (Intent::New, Content::Database(_)) => Err(exists(folder)),
@@ -113,46 +114,46 @@ fn prepare(folder: &Folder, options: &OpenOptions, intent: Intent, content: Cont
     }
 }
 
-/// What a record means to this process.
-enum Standing {
-    /// Nobody owns the database.
+/// Status of the owner that a record names.
+enum OwnerStatus {
+    /// No process owns the database.
     Free,
-    /// Its owner answers.
+    /// Its owner accepts connections.
     Serving,
-    /// Its owner opens or closes it.
+    /// Its owner is opening or closing it.
     Busy,
-    /// Its owner is where this process cannot look.
-    Elsewhere,
+    /// Its owner is on another host, where this process cannot check it.
+    OtherHost,
 }
 
-fn judge(record: &Record, me: &Process) -> Standing {
-    // A record that does not read is what a crash of its host left.
+fn owner_status(record: &Record, me: &Process) -> OwnerStatus {
+    // An unreadable record was left by a crash of its host.
     let Some(owner) = &record.owner else {
-        return Standing::Free;
+        return OwnerStatus::Free;
     };
-    match (owner.state, me.life_of(&owner.process)) {
-        (State::Released, _) | (_, Life::Dead) => Standing::Free,
-        (_, Life::Elsewhere) => Standing::Elsewhere,
-        (State::Serving, Life::Alive) => Standing::Serving,
-        (State::Opening | State::Closing, Life::Alive) => Standing::Busy,
+    match (owner.state, me.liveness_of(&owner.process)) {
+        (OwnerState::Released, _) | (_, Liveness::Dead) => OwnerStatus::Free,
+        (_, Liveness::Unknown) => OwnerStatus::OtherHost,
+        (OwnerState::Serving, Liveness::Alive) => OwnerStatus::Serving,
+        (OwnerState::Opening | OwnerState::Closing, Liveness::Alive) => OwnerStatus::Busy,
     }
 }
 
-/// How long to wait for an owner.
-struct Patience {
+/// Bounded wait for an owner.
+struct OwnerWait {
     since: Instant,
     generation: u64,
     pause: Duration,
-    seen: Option<(OwnerRecord, Instant)>,
+    last_heartbeat: Option<(OwnerInfo, Instant)>,
 }
 
-impl Patience {
+impl OwnerWait {
     fn new() -> Self {
         Self {
             since: Instant::now(),
             generation: 0,
             pause: Duration::from_millis(1),
-            seen: None,
+            last_heartbeat: None,
         }
     }
 
@@ -161,7 +162,7 @@ impl Patience {
         self.pause = (self.pause * 2).min(Duration::from_millis(50));
     }
 
-    /// A live owner on this host that does not answer just now.
+    /// Waits for a live owner on this host that does not accept connections.
     fn wait_for(&mut self, folder: &Folder, record: &Record) -> Result<()> {
         if self.generation != record.generation {
             (self.generation, self.since, self.pause) =
@@ -180,29 +181,29 @@ impl Patience {
         Ok(())
     }
 
-    /// An owner on another host: true once its heartbeat has stood still for long enough.
-    fn silent(&mut self, folder: &Folder, record: &Record) -> Result<bool> {
+    /// Whether an owner on another host has sent no heartbeat for long enough to be dead.
+    fn is_silent(&mut self, folder: &Folder, record: &Record) -> Result<bool> {
         let Some(owner) = &record.owner else {
             return Ok(true);
         };
-        match &self.seen {
+        match &self.last_heartbeat {
             Some((before, since)) if before == owner => {
                 if since.elapsed() > OWNER_SILENT_MAX {
                     return Ok(true);
                 }
             }
-            // The same process, and it moved.
+            // That process has sent a newer heartbeat.
             Some((before, _)) if before.process == owner.process => {
                 return Err(in_use_elsewhere(folder, owner));
             }
-            _ => self.seen = Some((owner.clone(), Instant::now())),
+            _ => self.last_heartbeat = Some((owner.clone(), Instant::now())),
         }
         self.pause();
         Ok(false)
     }
 }
 
-fn in_use_elsewhere(folder: &Folder, owner: &OwnerRecord) -> Error {
+fn in_use_elsewhere(folder: &Folder, owner: &OwnerInfo) -> Error {
     let Process { host, pid, .. } = &owner.process;
     Error::Unavailable(format!(
         "`{}` is open in process {pid} on host {host}, and only processes of that host (and container) can share it: \
@@ -212,19 +213,24 @@ fn in_use_elsewhere(folder: &Folder, owner: &OwnerRecord) -> Error {
 }
 
 /// Opens the store as the owner.
-fn own(folder: &Folder, options: &OpenOptions, intent: Intent, claim: Claim) -> Result<Owner> {
-    let pulse = Pulse::new(folder);
-    let heart = Heart::start(claim, pulse.clone())?;
-    match open_store(folder, options, intent, &heart, pulse) {
+fn open_as_owner(
+    folder: &Folder,
+    options: &OpenOptions,
+    intent: Intent,
+    claim: Claim,
+) -> Result<Owner> {
+    let heartbeat_status = HeartbeatStatus::new(folder);
+    let heartbeat = HeartbeatThread::start(claim, heartbeat_status.clone())?;
+    match open_store(folder, options, intent, &heartbeat, heartbeat_status) {
         Ok(core) => {
-            // A window is persisted by its own thread.
+            // The window has its own thread that persists it.
             let relaxed = options.durability == Durability::Relaxed && options.window.is_none();
             let interval = relaxed.then(|| Duration::from_millis(options.sync_interval_ms));
-            Owner::start(core, heart, interval)
+            Owner::start(core, heartbeat, interval)
         }
         Err(e) => {
-            // Why it did not open says more than why the record could not be rewritten as well.
-            let _ = heart.give_up();
+            // The cause of the failed opening matters more than a failure to update the record.
+            let _ = heartbeat.give_up();
             Err(e)
         }
     }
@@ -234,10 +240,10 @@ fn open_store(
     folder: &Folder,
     options: &OpenOptions,
     intent: Intent,
-    heart: &Heart,
-    pulse: Arc<Pulse>,
+    heartbeat: &HeartbeatThread,
+    heartbeat_status: Arc<HeartbeatStatus>,
 ) -> Result<Core> {
-    // Another owner may have been here since this process looked.
+    // Another process may have owned the database since this process looked.
     let (store_engine, create) = match folder.content()? {
         Content::Database(_) if intent == Intent::New => return Err(exists(folder)),
         Content::Database(engine) => (engine, false),
@@ -245,7 +251,7 @@ fn open_store(
         _ => (options.engine, true),
     };
     if create {
-        // What an earlier attempt left holds nothing that was ever acknowledged.
+        // Leftovers of an interrupted creation contain no acknowledged writes.
         for path in [folder.store(), folder.archive()] {
             match std::fs::remove_dir_all(path) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -275,7 +281,7 @@ fn open_store(
         ),
         Some(window) => {
             let open = |path: &Path| open_engine(store_engine, path, &settings, true);
-            let generation = heart.claim().generation();
+            let generation = heartbeat.claim().generation();
             let store = WindowStore::open(&folder.path, window, generation, create, open)?;
             let window = store.window();
             (Arc::new(store), Some(window))
@@ -290,8 +296,8 @@ fn open_store(
         archive.clone(),
         Settings {
             adjacency_bytes: options.memory_bytes / 16 * 5,
-            entries_bytes: options.memory_bytes / 8,
-            staged_bytes: usize::try_from(options.memory_bytes / 16)
+            row_cache_bytes: options.memory_bytes / 8,
+            memtable_bytes: usize::try_from(options.memory_bytes / 16)
                 .unwrap_or(usize::MAX)
                 .min(STAGED_MOST),
             durability: options.durability,
@@ -309,8 +315,8 @@ fn open_store(
         archive,
         folder.clone(),
         store_engine,
-        pulse,
-        heart.claim().clone(),
+        heartbeat_status,
+        heartbeat.claim().clone(),
     );
     core.part_of.clone_from(&options.part_of);
     core.window = window;
@@ -318,10 +324,10 @@ fn open_store(
     Ok(core)
 }
 
-/// What is staged is written into the table while writers wait: more does not make that cheaper.
+/// Maximum size of the memtable in bytes. Writers wait while it is flushed, and a larger one is not cheaper per byte.
 const STAGED_MOST: usize = 64 << 20;
 
-/// Opens a store engine. An owner that was just killed may hold the engine's own lock for a moment.
+/// Opens a store engine. Retries for a while, because an owner that was just killed may still have the engine's lock.
 pub(crate) fn open_engine(
     engine: StoreEngine,
     path: &Path,

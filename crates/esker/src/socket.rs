@@ -1,16 +1,16 @@
-//! Addresses of Unix sockets whose path is too long for one.
+//! Socket addresses for paths that are too long for one.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// The longest path that surely fits into a socket address on any Unix (Linux: 107, BSD and macOS: 103).
+/// Longest path that fits into a socket address on any Unix (Linux: 107, BSD and macOS: 103).
 const ADDRESS_BYTES_MAX: usize = 100;
 
-/// A socket's path, and an address for it that fits.
+/// The path of a socket, and an address for it that fits.
 ///
-/// A path may have 4,096 bytes, the address of a Unix socket 108. A longer one is reached through an open descriptor
+/// A path may have 4,096 bytes, the address of a Unix socket 108. A longer path is addressed through an open descriptor
 /// of its folder: `/proc/self/fd/7/0000000000000001.sock`.
 pub(crate) struct SocketPath {
     path: PathBuf,
@@ -42,12 +42,12 @@ impl SocketPath {
         })
     }
 
-    /// Where the socket lies.
+    /// Path of the socket in the file system.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How to bind or connect to it.
+    /// Address for `bind` or `connect`.
     pub(crate) fn address(&self) -> &Path {
         &self.address
     }

@@ -1,13 +1,13 @@
-//! Attributes of files that are held back and sent later, many at once (write-back, as `IndexFS` has it).
+//! Write-behind of file attributes: changes are buffered and sent in batches, as in `IndexFS`.
 //!
-//! A program that writes files tells their sizes and times again and again; only the last is worth a call. What is held
-//! is lost with the process: whoever must know that it is there calls [`WriteBack::sync`].
+//! A program that writes files updates their sizes and times repeatedly; only the last update is worth a call. Buffered
+//! changes are lost with the process; [`WriteBack::sync`] makes sure that they were sent.
 
 use crate::Database;
 use esker_model::namespace::{
-    Change, Done, INLINE_BYTES_MAX, Kind, NamePath, Namespace, SetAttributes,
+    AppliedChange, Change, INLINE_BYTES_MAX, Kind, NamePath, Namespace, SetAttributes,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, Result};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -15,17 +15,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Changes of one call.
-const TOGETHER: usize = 1_000;
-/// Failures that are kept until somebody asks.
+/// Maximum of changes in one call.
+const CHANGES_PER_CALL: usize = 1_000;
+/// Maximum of failures kept until [`WriteBack::sync`] returns them.
 const FAILURES_MAX: usize = 1_000;
 
-/// How much is held back.
+/// Limits of the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteBackOptions {
-    /// So many changes at most; then they are sent.
+    /// Maximum of buffered changes; one more sends them all.
     pub most: usize,
-    /// For so long at most.
+    /// Maximum time that a change stays buffered.
     pub age: Duration,
 }
 
@@ -38,20 +38,20 @@ impl Default for WriteBackOptions {
     }
 }
 
-/// A change that was taken and could not be made.
+/// A buffered change that failed when it was sent.
 #[derive(Debug)]
-pub struct Failed {
-    /// Of which file.
+pub struct FailedChange {
+    /// Path of the file.
     pub path: NamePath,
-    /// Why.
+    /// Cause of the failure.
     pub error: Error,
 }
 
-/// Changes of sizes, times and modes that are held back for a while.
+/// Buffer for changes of sizes, times and modes.
 ///
-/// Changes of one path are made in the order in which they came; those of several paths in any order. What
-/// [`Self::files`] and [`Self::change`] are asked for sees them all: they are sent before. Others see them once they are sent. Times
-/// that are not given are those of the sending.
+/// Changes of one path are made in their order, those of different paths in any order. [`Self::files`] and
+/// [`Self::change`] send the buffer first and so see all changes; other clients see them once they are sent. A time that
+/// is set to "now" is the time of sending.
 pub struct WriteBack<N: Namespace + 'static = Database> {
     inner: Arc<Inner<N>>,
     thread: Option<JoinHandle<()>>,
@@ -59,28 +59,28 @@ pub struct WriteBack<N: Namespace + 'static = Database> {
 
 struct Inner<N> {
     files: N,
-    asker: Option<Asker>,
+    principal: Option<Principal>,
     options: WriteBackOptions,
-    state: Mutex<State>,
+    state: Mutex<Buffer>,
     changed: Condvar,
-    /// Held by who sends: so that what came first is made first.
+    /// Lock for sending, which keeps the order of the changes.
     sending: Mutex<()>,
 }
 
 #[derive(Default)]
-struct State {
-    held: Vec<Held>,
-    /// The last change of a path that later ones may join.
+struct Buffer {
+    buffered: Vec<BufferedChange>,
+    /// Index of the last change of a path, into which later ones may be merged.
     open: HashMap<NamePath, usize>,
     paths: HashSet<NamePath>,
-    /// Some change who may do what.
+    /// Whether a buffered change affects permissions.
     modes: bool,
     oldest: Option<Instant>,
-    failures: Vec<Failed>,
+    failures: Vec<FailedChange>,
     closed: bool,
 }
 
-struct Held {
+struct BufferedChange {
     path: NamePath,
     follow: bool,
     set: SetAttributes,
@@ -98,7 +98,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a change touches: two that touch the same are refused for the same reasons.
+/// The groups of attributes that a change sets: size, blocks, times and mode. Changes of the same groups fail for the
+/// same reasons.
 fn touches(set: &SetAttributes) -> (bool, bool, bool) {
     let times = set.atime.is_some() || set.mtime.is_some() || set.ctime.is_some();
     (
@@ -108,14 +109,14 @@ fn touches(set: &SetAttributes) -> (bool, bool, bool) {
     )
 }
 
-/// Whether a change may be made with a later one, as one.
+/// Whether a change may be merged with a later one.
 fn joins(first: &SetAttributes, then: &SetAttributes) -> bool {
     let sizes = match (first.size, then.size) {
-        // What was cut off in between must not come back: of content that is kept in the database.
+        // Content in the database that a truncation in between has cut off must not reappear.
         (Some(a), Some(b)) => b <= a || a > INLINE_BYTES_MAX as u64,
         _ => true,
     };
-    // What the first one sets, and the second one lets be now.
+    // Times that the first change sets explicitly and the second one sets to the current time.
     let earlier = first.mtime.is_some() && then.mtime.is_none() && then.size.is_some()
         || first.ctime.is_some() && then.ctime.is_none();
     sizes && !earlier && first.mode.is_none() && touches(first) == touches(then)
@@ -130,90 +131,90 @@ fn join(first: &mut SetAttributes, then: &SetAttributes) {
     first.ctime = then.ctime.or(first.ctime);
 }
 
-impl State {
-    fn hold(&mut self, path: &NamePath, follow: bool, set: SetAttributes) {
+impl Buffer {
+    fn push_change(&mut self, path: &NamePath, follow: bool, set: SetAttributes) {
         let last = self.open.get(path).copied();
-        if let Some(held) = last.and_then(|last| self.held.get_mut(last))
-            && held.follow == follow
-            && joins(&held.set, &set)
+        if let Some(buffered) = last.and_then(|last| self.buffered.get_mut(last))
+            && buffered.follow == follow
+            && joins(&buffered.set, &set)
         {
-            join(&mut held.set, &set);
+            join(&mut buffered.set, &set);
             return;
         }
         if set.mode.is_some() {
-            // It may be what later ones are allowed by.
+            // Later changes may depend on the new permissions.
             self.open.clear();
             self.modes = true;
         }
-        self.open.insert(path.clone(), self.held.len());
+        self.open.insert(path.clone(), self.buffered.len());
         self.paths.insert(path.clone());
         self.oldest.get_or_insert_with(Instant::now);
-        self.held.push(Held {
+        self.buffered.push(BufferedChange {
             path: path.clone(),
             follow,
             set,
         });
     }
 
-    fn take(&mut self) -> Vec<Held> {
+    fn take(&mut self) -> Vec<BufferedChange> {
         self.open.clear();
         self.paths.clear();
         self.modes = false;
         self.oldest = None;
-        std::mem::take(&mut self.held)
+        std::mem::take(&mut self.buffered)
     }
 
-    /// What could not be sent comes before what came since.
-    fn give_back(&mut self, mut held: Vec<Held>) {
-        held.append(&mut self.take());
-        self.paths = held.iter().map(|h| h.path.clone()).collect();
-        self.modes = held.iter().any(|h| h.set.mode.is_some());
+    /// Puts changes that could not be sent before those added since.
+    fn put_back(&mut self, mut buffered: Vec<BufferedChange>) {
+        buffered.append(&mut self.take());
+        self.paths = buffered.iter().map(|h| h.path.clone()).collect();
+        self.modes = buffered.iter().any(|h| h.set.mode.is_some());
         self.oldest = Some(Instant::now());
-        self.held = held;
+        self.buffered = buffered;
     }
 
     fn fail(&mut self, path: NamePath, error: Error) {
         if self.failures.len() < FAILURES_MAX {
-            self.failures.push(Failed { path, error });
+            self.failures.push(FailedChange { path, error });
         }
     }
 }
 
 impl<N: Namespace + 'static> Inner<N> {
-    /// Sends what is held.
+    /// Sends all buffered changes.
     fn send(&self) -> Result<()> {
         let _sending = lock(&self.sending);
-        let mut held = lock(&self.state).take();
-        while !held.is_empty() {
-            let rest = held.split_off(held.len().min(TOGETHER));
-            let change = |h: &Held| Change::Set {
+        let mut buffered = lock(&self.state).take();
+        while !buffered.is_empty() {
+            let rest = buffered.split_off(buffered.len().min(CHANGES_PER_CALL));
+            let change = |h: &BufferedChange| Change::Set {
                 path: h.path.clone(),
                 follow: h.follow,
                 set: h.set.clone(),
             };
-            let changes: Vec<Change> = held.iter().map(change).collect();
-            match self.files.change(self.asker.as_ref(), &changes) {
+            let changes: Vec<Change> = buffered.iter().map(change).collect();
+            match self.files.change(self.principal.as_ref(), &changes) {
                 Ok(done) => {
                     let mut state = lock(&self.state);
-                    for (held, done) in held.into_iter().zip(done) {
+                    for (buffered, done) in buffered.into_iter().zip(done) {
                         if let Err(e) = done {
-                            state.fail(held.path, e);
+                            state.fail(buffered.path, e);
                         }
                     }
                 }
                 Err(e) => {
-                    // They say what is, not what is to be added: made twice they are made once.
-                    held.extend(rest);
-                    lock(&self.state).give_back(held);
+                    // The changes set absolute values, so sending them again is harmless.
+                    buffered.extend(rest);
+                    lock(&self.state).put_back(buffered);
                     return Err(e);
                 }
             }
-            held = rest;
+            buffered = rest;
         }
         Ok(())
     }
 
-    /// Sends what has been held for long enough, until it is closed.
+    /// Sends changes that have reached the maximum age, until the buffer is closed.
     fn work(&self) {
         let mut state = lock(&self.state);
         while !state.closed {
@@ -222,7 +223,7 @@ impl<N: Namespace + 'static> Inner<N> {
             state = match left {
                 Some(Duration::ZERO) => {
                     drop(state);
-                    // It stays held if it cannot be sent, and whoever syncs is told.
+                    // On failure the changes stay buffered, and the next sync reports the error.
                     let _ = self.send();
                     lock(&self.state)
                 }
@@ -240,11 +241,11 @@ impl<N: Namespace + 'static> Inner<N> {
 }
 
 impl<N: Namespace + 'static> WriteBack<N> {
-    /// Holds back changes of files on behalf of somebody.
-    pub fn new(files: N, asker: Option<Asker>, options: WriteBackOptions) -> Result<Self> {
+    /// Buffers changes of files for a principal and starts the sending thread.
+    pub fn new(files: N, principal: Option<Principal>, options: WriteBackOptions) -> Result<Self> {
         let inner = Arc::new(Inner {
             files,
-            asker,
+            principal,
             options,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -254,28 +255,28 @@ impl<N: Namespace + 'static> WriteBack<N> {
         let thread = std::thread::Builder::new()
             .name("esker-write-back".into())
             .spawn(move || work.work())
-            .map_err(|e| Error::io("starting a thread that sends what is held back", e))?;
+            .map_err(|e| Error::io("starting a thread that sends buffered changes", e))?;
         Ok(Self {
             inner,
             thread: Some(thread),
         })
     }
 
-    /// Changes attributes of a file, later. Owners and contents are changed at once, after all that is held.
+    /// Changes attributes of a file later. Changes of owners and contents are made at once, after all buffered changes.
     ///
-    /// An error means that it was not taken; what happens to it later [`Self::sync`] tells.
+    /// An error means that the change was not accepted; [`Self::sync`] reports failures of accepted changes.
     pub fn set(&self, path: &NamePath, follow: bool, set: SetAttributes) -> Result<()> {
         if set.uid.is_some() || set.gid.is_some() || set.content.is_some() {
             let path = path.clone();
             let mut done = self.change(&[Change::Set { path, follow, set }])?;
             return done.pop().map_or(Ok(()), |done| done.map(|_| ()));
         }
-        if lock(&self.inner.state).held.len() >= self.inner.options.most.max(1) {
+        if lock(&self.inner.state).buffered.len() >= self.inner.options.most.max(1) {
             self.inner.send()?;
         }
         let mut state = lock(&self.inner.state);
-        let first = state.held.is_empty();
-        state.hold(path, follow, set);
+        let first = state.buffered.is_empty();
+        state.push_change(path, follow, set);
         drop(state);
         if first {
             self.inner.changed.notify_one();
@@ -283,53 +284,56 @@ impl<N: Namespace + 'static> WriteBack<N> {
         Ok(())
     }
 
-    /// Makes changes now. What is held is sent before, unless they are new files that it has nothing to do with.
-    pub fn change(&self, changes: &[Change]) -> Result<Vec<Result<Done>>> {
-        if !self.apart(changes) {
+    /// Makes changes now. Sends the buffered changes first, unless all changes create new files that are independent of
+    /// them.
+    pub fn change(&self, changes: &[Change]) -> Result<Vec<Result<AppliedChange>>> {
+        if !self.is_independent(changes) {
             self.inner.send()?;
         }
-        self.inner.files.change(self.inner.asker.as_ref(), changes)
+        self.inner
+            .files
+            .change(self.inner.principal.as_ref(), changes)
     }
 
-    /// Whether it is all the same if changes are made before what is held.
-    fn apart(&self, changes: &[Change]) -> bool {
+    /// Whether the changes can be made before the buffered ones without any difference.
+    fn is_independent(&self, changes: &[Change]) -> bool {
         let state = lock(&self.inner.state);
-        let apart = |change: &Change| match change {
-            Change::Make(path, make) => {
+        let is_independent = |change: &Change| match change {
+            Change::Create(path, make) => {
                 Kind::of_mode(make.mode) != Some(Kind::Symlink)
                     && !state.paths.contains(path)
                     && !state.paths.contains(&path.parent())
             }
             _ => false,
         };
-        state.held.is_empty() || !state.modes && changes.iter().all(apart)
+        state.buffered.is_empty() || !state.modes && changes.iter().all(is_independent)
     }
 
-    /// Sends what is held, and gives the namespace with it.
+    /// Sends all buffered changes and returns the namespace.
     pub fn files(&self) -> Result<&N> {
         self.inner.send()?;
         Ok(&self.inner.files)
     }
 
-    /// Sends what is held; says what of all that was taken since the last time could not be made (1,000 of it at most). After an
-    /// error it is held still.
-    pub fn sync(&self) -> Result<Vec<Failed>> {
+    /// Sends all buffered changes and returns those that failed since the last call, at most 1,000. After an error the
+    /// changes stay buffered.
+    pub fn sync(&self) -> Result<Vec<FailedChange>> {
         self.inner.send()?;
         Ok(std::mem::take(&mut lock(&self.inner.state).failures))
     }
 
-    /// How many changes are held.
-    pub fn held(&self) -> usize {
-        lock(&self.inner.state).held.len()
+    /// Number of buffered changes.
+    pub fn buffered(&self) -> usize {
+        lock(&self.inner.state).buffered.len()
     }
 
-    /// The same as [`Self::sync`], for the last time.
-    pub fn close(self) -> Result<Vec<Failed>> {
+    /// Sends all buffered changes and closes the buffer, with the result of [`Self::sync`].
+    pub fn close(self) -> Result<Vec<FailedChange>> {
         self.sync()
     }
 }
 
-/// What is held is sent; what becomes of it nobody is told.
+/// Sends all buffered changes; failures are lost.
 impl<N: Namespace + 'static> Drop for WriteBack<N> {
     fn drop(&mut self) {
         lock(&self.inner.state).closed = true;
@@ -342,12 +346,12 @@ impl<N: Namespace + 'static> Drop for WriteBack<N> {
 }
 
 impl Database {
-    /// Holds back changes of attributes on behalf of somebody, and sends them together.
+    /// Creates a buffer for attribute changes of a principal.
     pub fn write_back(
         &self,
-        asker: Option<Asker>,
+        principal: Option<Principal>,
         options: WriteBackOptions,
     ) -> Result<WriteBack<Self>> {
-        WriteBack::new(self.clone(), asker, options)
+        WriteBack::new(self.clone(), principal, options)
     }
 }

@@ -1,4 +1,4 @@
-//! The calls.
+//! Client calls: keys, transactions, leases and watches.
 
 use crate::connect::{Link, Times, Transport};
 use crate::proto::kv_client::KvClient;
@@ -19,44 +19,44 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Response, Status, Streaming};
 
-/// A connection to etcd. Clones share it.
+/// A connection to etcd. Clones share the connection.
 #[derive(Clone)]
 pub struct Etcd {
     link: Link,
-    /// Its endpoints, for messages.
+    /// Endpoints, for messages.
     at: Arc<str>,
     answer_max: Duration,
 }
 
-/// Keys, and the revision of etcd at which they were so.
+/// Keys with a common prefix, as of one revision of etcd.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// The revision.
+    /// Revision of etcd at which the keys were read.
     pub revision: u64,
-    /// In the order of the keys.
+    /// Keys and values in key order.
     pub pairs: Vec<Pair>,
 }
 
-/// A key and what it holds.
+/// A key and its value.
 #[derive(Debug, Clone)]
 pub struct Pair {
-    /// The key.
+    /// Name of the key.
     pub key: String,
-    /// The value.
+    /// Value of the key.
     pub value: String,
-    /// The lease that it is under; 0 for none.
+    /// Lease of the key; 0 for none.
     pub lease: u64,
-    /// The revision at which it was made.
+    /// Revision that created the key.
     pub created: u64,
-    /// The revision at which it was last changed.
+    /// Revision that last changed the key.
     pub modified: u64,
 }
 
-/// Changes of keys as they come.
+/// A stream of changes of keys.
 #[derive(Debug)]
 pub struct Watch {
     answers: Streaming<WatchResponse>,
-    /// The watch ends when this does.
+    /// Sender of requests; dropping it ends the watch.
     _requests: mpsc::Sender<WatchRequest>,
     at: Arc<str>,
 }
@@ -81,7 +81,7 @@ pub(crate) fn put_request(key: &str, value: &str, lease: Option<u64>) -> PutRequ
     }
 }
 
-/// The end of the range of all keys that begin so: the least key behind them. etcd takes a zero byte for "to the end".
+/// End of the range of all keys with a prefix: the smallest key after them. etcd reads a zero byte as "to the end".
 fn end_of(prefix: &str) -> Vec<u8> {
     let mut end = prefix.as_bytes().to_vec();
     while let Some(last) = end.pop() {
@@ -94,7 +94,7 @@ fn end_of(prefix: &str) -> Vec<u8> {
 }
 
 impl Pair {
-    /// Nothing if the key or the value is no text: Esker writes none.
+    /// Converts a key; `None` if key or value is not UTF-8, because Esker writes only text.
     fn read(kv: KeyValue) -> Option<Self> {
         Some(Self {
             key: String::from_utf8(kv.key).ok()?,
@@ -110,8 +110,8 @@ impl Etcd {
     /// Connects to any of `endpoints` and logs in, if `trust` names an account.
     ///
     /// # Errors
-    /// If a file that `trust` names cannot be read, etcd refuses the account, or no endpoint is an address. Without an account, an etcd that
-    /// does not answer is noticed by the first call.
+    /// If a file that `trust` names cannot be read, etcd refuses the account, or an endpoint is not an address. Without an
+    /// account, an unreachable etcd is detected by the first call.
     pub async fn connect(endpoints: &[String], trust: &EtcdTrust, times: Times) -> Result<Self> {
         let etcd = Self {
             link: Link::new(endpoints, trust, times)?,
@@ -144,7 +144,7 @@ impl Etcd {
         }
     }
 
-    /// Makes a call; once more with a new token if etcd has forgotten the one that was shown.
+    /// Makes a call; repeats it once with a new token if etcd has forgotten the token of this client.
     async fn call<T, F>(&self, call: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = std::result::Result<Response<T>, Status>>,
@@ -174,15 +174,15 @@ impl Etcd {
         })
     }
 
-    /// What a key holds.
+    /// Reads the value of a key.
     ///
     /// # Errors
-    /// As all calls: if etcd does not answer in time, or refuses.
+    /// As for all calls: if etcd does not respond in time, or refuses the call.
     pub async fn get(&self, key: &str) -> Result<Option<Pair>> {
         Ok(self.range(key, Vec::new()).await?.pairs.pop())
     }
 
-    /// All keys that begin with `prefix`.
+    /// Lists all keys that begin with `prefix`.
     ///
     /// # Errors
     /// See [`Self::get`].
@@ -190,7 +190,7 @@ impl Etcd {
         self.range(prefix, end_of(prefix)).await
     }
 
-    /// Sets a key, under a lease if one is named.
+    /// Sets a key, under a lease if one is given.
     ///
     /// # Errors
     /// See [`Self::get`].
@@ -203,7 +203,7 @@ impl Etcd {
         answer.await.map(drop)
     }
 
-    /// Deletes a key; one that is not there is no error.
+    /// Deletes a key; an absent key is no error.
     ///
     /// # Errors
     /// See [`Self::get`].
@@ -216,7 +216,7 @@ impl Etcd {
         answer.await.map(drop)
     }
 
-    /// Makes the changes of a transaction if its conditions hold: the revision then; nothing if they do not.
+    /// Commits a transaction. Returns its revision, or `None` if the conditions were not met.
     ///
     /// # Errors
     /// See [`Self::get`].
@@ -230,7 +230,7 @@ impl Etcd {
         Ok(answer.succeeded.then(|| revision(answer.header)))
     }
 
-    /// A new lease, which ends after so many seconds without [`Self::keep_alive`].
+    /// Creates a lease, which ends after `seconds` seconds without [`Self::keep_alive`].
     ///
     /// # Errors
     /// See [`Self::get`].
@@ -245,7 +245,7 @@ impl Etcd {
         Ok(number(answer.await?.id))
     }
 
-    /// Ends a lease, and deletes the keys under it.
+    /// Ends a lease and deletes the keys under it.
     ///
     /// # Errors
     /// See [`Self::get`].
@@ -258,7 +258,7 @@ impl Etcd {
         answer.await.map(drop)
     }
 
-    /// Begins the time of a lease anew. False if there is no such lease.
+    /// Renews a lease. False if the lease does not exist.
     ///
     /// # Errors
     /// See [`Self::get`].
@@ -275,7 +275,7 @@ impl Etcd {
         answer.await
     }
 
-    /// Changes of all keys that begin with `prefix`, after that revision.
+    /// Watches all keys that begin with `prefix` for changes after a revision.
     ///
     /// # Errors
     /// See [`Self::get`].
@@ -291,7 +291,7 @@ impl Etcd {
         let answer = self.call(|| {
             let mut client = WatchClient::new(self.link.transport());
             let (requests, receiver) = mpsc::channel(1);
-            // There is room for one.
+            // The channel has capacity for one request.
             let _ = requests.try_send(request.clone());
             async move {
                 let answers = client.watch(ReceiverStream::new(receiver)).await?;
@@ -308,7 +308,7 @@ impl Etcd {
 }
 
 impl Watch {
-    /// Waits for the next changes; false if etcd has ended the watch, because the revision to begin with is compacted, say.
+    /// Waits for the next changes; false if etcd has ended the watch, for example because the start revision was compacted.
     ///
     /// # Errors
     /// If the connection fails.
@@ -325,7 +325,7 @@ impl Watch {
     }
 }
 
-/// Whether another token may help: etcd forgets tokens after some minutes without a call, and when accounts change.
+/// Whether a new token may help: etcd forgets tokens after some minutes without a call, and when accounts change.
 fn is_about_token(status: &Status) -> bool {
     status.code() == Code::Unauthenticated
         || (status.code() == Code::InvalidArgument
@@ -340,7 +340,7 @@ fn failed(at: &str, status: &Status) -> Error {
     ))
 }
 
-/// What went wrong, without the library's own words around it: of a chain of causes the last.
+/// The innermost cause of an error, without the library's text around it.
 fn cause(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut cause = status.source();

@@ -1,4 +1,4 @@
-//! Connections to etcd: certificates, accounts, and the token that an account gets.
+//! Connections to etcd: certificates, accounts, and the token of an account.
 
 use crate::proto::AuthenticateRequest;
 use crate::proto::auth_client::AuthClient;
@@ -12,18 +12,18 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Request, Status};
 
-/// How long etcd is waited for.
+/// Time limits for etcd.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// For a connection.
+    /// Limit for opening a connection.
     pub connect: Duration,
-    /// Between two pings on a connection, and for the answer to one.
+    /// Interval of pings on a connection, and limit for their responses.
     pub keep_alive: Duration,
-    /// For the answer to one call.
+    /// Limit for the response to one call.
     pub answer: Duration,
 }
 
-/// The token that etcd has given to this client's account.
+/// The token that etcd has issued to this client's account.
 #[derive(Clone, Default)]
 pub(crate) struct Token(Arc<RwLock<Option<AsciiMetadataValue>>>);
 
@@ -37,7 +37,7 @@ impl Interceptor for Token {
     }
 }
 
-/// A channel that shows the token.
+/// A channel that sends the token with each call.
 pub(crate) type Transport = InterceptedService<Channel, Token>;
 
 /// The servers of one etcd, and the account that is used there.
@@ -49,10 +49,10 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Reads the files that `trust` names; connects when the first call is made.
+    /// Reads the files that `trust` names; the connection is opened by the first call.
     ///
     /// # Errors
-    /// If a file cannot be read, or an endpoint is no `http://` or `https://` address.
+    /// If a file cannot be read, or an endpoint is not an `http://` or `https://` address.
     pub(crate) fn new(endpoints: &[String], trust: &EtcdTrust, times: Times) -> Result<Self> {
         let secrets = trust.read()?;
         let servers: Vec<Endpoint> = endpoints
@@ -70,7 +70,7 @@ impl Link {
         InterceptedService::new(self.channel.clone(), self.token.clone())
     }
 
-    /// Gets a token for the account. False if no account is used.
+    /// Requests a token for the account. False if no account is used.
     pub(crate) async fn log_in(&self) -> std::result::Result<bool, Status> {
         let Some((name, password)) = self.login.as_deref() else {
             return Ok(false);
@@ -83,7 +83,7 @@ impl Link {
             .authenticate(request)
             .await?;
         let token = AsciiMetadataValue::try_from(answer.into_inner().token);
-        let token = token.map_err(|_| Status::internal("the token is no text"))?;
+        let token = token.map_err(|_| Status::internal("the token is not text"))?;
         *self.token.0.write().unwrap_or_else(PoisonError::into_inner) = Some(token);
         Ok(true)
     }

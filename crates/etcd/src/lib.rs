@@ -1,7 +1,8 @@
 //! A client of etcd (API version 3) for the calls that Esker makes: keys, transactions, leases and watches.
 //!
-//! The messages are generated from `proto/etcd.proto` and committed, so that a build needs no `protoc`. [`Etcd::connect`] reads the
-//! certificates and the account that the settings name. Each call ends within [`Times::answer`]; what fails says which etcd it was.
+//! The messages are generated from `proto/etcd.proto` and committed, so that a build needs no `protoc`.
+//! [`Etcd::connect`] reads the
+//! certificates and the account that the settings name. Each call ends within [`Times::answer`]; errors name the endpoints.
 //!
 //! Suggested reading order: `proto/etcd.proto`, [`Etcd`], [`Txn`].
 
@@ -9,7 +10,7 @@ mod client;
 mod connect;
 mod txn;
 
-/// The messages and services, as generated from `proto/etcd.proto`.
+/// Messages and services, generated from `proto/etcd.proto`.
 #[rustfmt::skip]
 #[path = "generated/etcdserverpb.rs"]
 #[allow(

@@ -1,18 +1,18 @@
-//! Transactions: changes that are made only if conditions hold.
+//! Transactions: changes that are made only if conditions are met.
 
 use crate::client::put_request;
 use crate::proto::compare::{CompareResult, CompareTarget, TargetUnion};
 use crate::proto::request_op::Request;
 use crate::proto::{Compare, DeleteRangeRequest, RequestOp, TxnRequest};
 
-/// A transaction: all of its changes, in one revision, if all of its conditions hold; else nothing.
+/// A transaction: if all conditions are met, all changes are made in one revision; otherwise none.
 #[derive(Debug, Clone, Default)]
 pub struct Txn {
     request: TxnRequest,
 }
 
 impl Txn {
-    /// One without conditions and changes.
+    /// A transaction without conditions and changes.
     pub fn new() -> Self {
         Self::default()
     }
@@ -35,33 +35,33 @@ impl Txn {
         self
     }
 
-    /// Condition: there is no such key.
+    /// Adds the condition that the key does not exist.
     #[must_use]
     pub fn when_absent(self, key: &str) -> Self {
         self.when(key, CompareTarget::Create, TargetUnion::CreateRevision(0))
     }
 
-    /// Condition: the key was last changed at that revision; 0 for a key that does not exist.
+    /// Adds the condition that the key was last changed at a revision; 0 for a key that does not exist.
     #[must_use]
     pub fn when_modified_at(self, key: &str, revision: u64) -> Self {
         let revision = i64::try_from(revision).unwrap_or(i64::MAX);
         self.when(key, CompareTarget::Mod, TargetUnion::ModRevision(revision))
     }
 
-    /// Condition: the key is under that lease.
+    /// Adds the condition that the key is under a lease.
     #[must_use]
     pub fn when_under_lease(self, key: &str, lease: u64) -> Self {
         let lease = i64::try_from(lease).unwrap_or(i64::MAX);
         self.when(key, CompareTarget::Lease, TargetUnion::Lease(lease))
     }
 
-    /// Change: sets a key, under a lease if one is named.
+    /// Adds the change that sets a key, under a lease if one is given.
     #[must_use]
     pub fn put(self, key: &str, value: &str, lease: Option<u64>) -> Self {
         self.then(Request::RequestPut(put_request(key, value, lease)))
     }
 
-    /// Change: deletes a key.
+    /// Adds the change that deletes a key.
     #[must_use]
     pub fn delete(self, key: &str) -> Self {
         let key = key.into();

@@ -3,8 +3,8 @@
  *
  *   mpirun -np 4 mdtest -a ESKER --esker.target=esker://127.0.0.1:7400 -n 25000 -F -d /bench
  *
- * Each rank opens the target by itself; -d is a path of the target. With --esker.behind names and small contents are held back;
- * then give mdtest -Y, so that each phase waits for all to be sent, and the waiting is in its time.
+ * Each rank opens the target by itself; -d is a path of the target. With --esker.behind, names and small contents are queued;
+ * then use mdtest -Y, so that the time of each phase includes sending all of them.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -156,7 +156,7 @@ static void ESKER_fsync(aiori_fd_t *fd, aiori_mod_opt_t *given)
         failed("fsync", "");
 }
 
-/* What is held back is sent. The durability of a phase is what --esker.durable says. */
+/* Sends queued changes. The durability of a phase is set by --esker.durable. */
 static void ESKER_sync(aiori_mod_opt_t *given)
 {
     (void)given;

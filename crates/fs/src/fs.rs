@@ -1,42 +1,42 @@
 //! Paths and open files of a target.
 
-use crate::late::{Late, Ticket};
 use crate::options::Options;
-use crate::target::Behind;
-use crate::{Failure, Flags, Result, Room, Stat};
+use crate::target::DatabaseTarget;
+use crate::write_behind::{Ticket, WriteBehindQueue};
+use crate::{Failure, Flags, FsStats, Result, Stat};
 use esker::{Database, Durability, OpenOptions};
 use esker_model::namespace::{
-    Change, Content, Cookie, Kind, Make, NamePath, SetAttributes, XattrMode,
+    Change, Content, Cookie, Kind, NamePath, NewFile, SetAttributes, XattrMode,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_mount::direct::{Direct, OpenFile};
 use parking_lot::Mutex;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Entries of a directory that are asked for at a time.
-const AHEAD: usize = 512;
+/// Number of directory entries read at a time.
+const PAGE_ENTRIES: usize = 512;
 const EINVAL: i32 = 22;
 const NOW: i64 = 1_000_000_000;
 
-/// An open target, on behalf of the user that this process runs as. All its functions may be called from any thread.
+/// An open target, used on behalf of the user that this process runs as. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Fs {
-    late: Option<Late>,
+    queue: Option<WriteBehindQueue>,
     direct: Arc<Direct>,
     database: Database,
-    asker: Asker,
+    principal: Principal,
 }
 
 /// An entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Where the listing goes on behind it.
-    pub place: Cookie,
-    /// Its name.
+    /// Cookie behind which the listing continues.
+    pub cookie: Cookie,
+    /// Name of the entry.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Attributes of the file.
     pub stat: Stat,
 }
 
@@ -54,55 +54,56 @@ impl Fs {
             inline_bytes: options.inline_bytes,
             ..esker_mount::Options::default()
         };
-        let direct = Direct::open(Arc::new(Behind(database.clone())), mount)?;
-        let asker = whoever_runs_this();
-        let late = match options.write_behind {
-            Some(behind) => Some(Late::new(&direct, &asker, behind)?),
+        let direct = Direct::open(Arc::new(DatabaseTarget(database.clone())), mount)?;
+        let principal = process_principal();
+        let queue = match options.write_behind {
+            Some(behind) => Some(WriteBehindQueue::new(&direct, &principal, behind)?),
             None => None,
         };
         Ok(Arc::new(Self {
-            late,
+            queue,
             direct,
             database,
-            asker,
+            principal,
         }))
     }
 
-    /// What is held back is sent, so that what is asked now is of now.
-    fn seen(&self) -> Result<()> {
-        self.late.as_ref().map_or(Ok(()), Late::send)
+    /// Sends queued changes, so that the next read sees them.
+    fn send_queued(&self) -> Result<()> {
+        self.queue.as_ref().map_or(Ok(()), WriteBehindQueue::send)
     }
 
     fn change(&self, change: Change) -> Result<()> {
-        match &self.late {
-            Some(late) => late.hold(change),
-            None => self.direct.change(&self.asker, &change).map(|_| ()),
+        match &self.queue {
+            Some(queue) => queue.enqueue(change),
+            None => self.direct.change(&self.principal, &change).map(|_| ()),
         }
     }
 
-    /// Directories are made at once: other processes make files in them next.
+    /// Applies a change immediately, after the queued ones. Directories are created this way, because other processes
+    /// create files in them next.
     fn change_now(&self, change: &Change) -> Result<()> {
-        self.seen()?;
-        self.direct.change(&self.asker, change).map(|_| ())
+        self.send_queued()?;
+        self.direct.change(&self.principal, change).map(|_| ())
     }
 
-    fn make_of(&self, mode: u32) -> Make {
+    fn make_of(&self, mode: u32) -> NewFile {
         let number = |n: i64| u32::try_from(n).unwrap_or(u32::MAX);
-        let gid = self.asker.gids.first().copied().unwrap_or(-1);
-        Make::new(mode, number(self.asker.uid), number(gid))
+        let gid = self.principal.gids.first().copied().unwrap_or(-1);
+        NewFile::new(mode, number(self.principal.uid), number(gid))
     }
 
-    /// Opens a file, or makes it with that mode.
+    /// Opens a file, or creates it with this mode.
     pub fn open_file(self: &Arc<Self>, path: &NamePath, flags: Flags, mode: u32) -> Result<File> {
-        let open = match &self.late {
-            Some(late) if flags.create && flags.write => {
+        let open = match &self.queue {
+            Some(queue) if flags.create && flags.write => {
                 let make = self.make_of(Kind::File.bits() | mode & 0o7777);
-                Open::Late(late.create(path, flags, make)?)
+                Open::Queued(queue.create(path, flags, make)?)
             }
             _ => {
-                self.seen()?;
-                let file = OpenFile::open(&self.direct, &self.asker, path, flags, mode)?;
-                Open::Here(Arc::new(file))
+                self.send_queued()?;
+                let file = OpenFile::open(&self.direct, &self.principal, path, flags, mode)?;
+                Open::Opened(Arc::new(file))
             }
         };
         Ok(File {
@@ -114,26 +115,27 @@ impl Fs {
         })
     }
 
-    /// Makes empty files, all in one call: an answer for each.
+    /// Creates empty files in one call; returns a result for each.
     pub fn create_many(&self, paths: &[NamePath], mode: u32) -> Result<Vec<Result<()>>> {
-        self.seen()?;
+        self.send_queued()?;
         let make = self.make_of(Kind::File.bits() | mode & 0o7777);
-        let each = |path: &NamePath| Change::Make(path.clone(), make.clone());
+        let each = |path: &NamePath| Change::Create(path.clone(), make.clone());
         let changes: Vec<Change> = paths.iter().map(each).collect();
-        let done = self.direct.change_many(&self.asker, &changes)?;
+        let done = self.direct.change_many(&self.principal, &changes)?;
         Ok(done.into_iter().map(|done| done.map(|_| ())).collect())
     }
 
-    /// What is at a path.
+    /// Reads the attributes of the file at a path.
     pub fn stat(&self, path: &NamePath, follow: bool) -> Result<Stat> {
-        self.seen()?;
-        self.direct.stat(&self.asker, path, follow)
+        self.send_queued()?;
+        self.direct.stat(&self.principal, path, follow)
     }
 
-    /// Whether whoever runs this may do that with what is at a path: bits 4, 2 and 1 to read, write and execute it, 0 whether it is there.
+    /// Checks that the process's user may access the file at a path: bits 4, 2 and 1 for reading, writing and
+    /// executing, 0 for its existence.
     pub fn access(&self, path: &NamePath, bits: u32) -> Result<()> {
         let stat = self.stat(path, true)?;
-        let Asker { uid, gids } = &self.asker;
+        let Principal { uid, gids } = &self.principal;
         let class = if *uid == i64::from(stat.uid) {
             stat.mode >> 6
         } else if gids.contains(&i64::from(stat.gid)) {
@@ -154,25 +156,25 @@ impl Fs {
         Err(Failure::new(libc::EACCES, path))
     }
 
-    /// Makes a directory.
+    /// Creates a directory with this mode.
     pub fn mkdir(&self, path: &NamePath, mode: u32) -> Result<()> {
         let make = self.make_of(Kind::Directory.bits() | mode & 0o7777);
-        self.change_now(&Change::Make(path.clone(), make))
+        self.change_now(&Change::Create(path.clone(), make))
     }
 
-    /// Makes a symbolic link that says so.
+    /// Creates a symbolic link to `target`.
     pub fn symlink(&self, target: &[u8], path: &NamePath) -> Result<()> {
-        let make = Make {
+        let make = NewFile {
             content: Content::Symlink(target.to_vec()),
             ..self.make_of(Kind::Symlink.bits() | 0o777)
         };
-        self.change(Change::Make(path.clone(), make))
+        self.change(Change::Create(path.clone(), make))
     }
 
-    /// What a symbolic link says.
+    /// Reads the target of a symbolic link.
     pub fn read_link(&self, path: &NamePath) -> Result<Vec<u8>> {
-        self.seen()?;
-        self.direct.read_link(&self.asker, path)
+        self.send_queued()?;
+        self.direct.read_link(&self.principal, path)
     }
 
     /// Removes a name of a file.
@@ -185,7 +187,7 @@ impl Fs {
         self.change_now(&Change::Rmdir(path.clone()))
     }
 
-    /// Gives a file or directory another path.
+    /// Moves a file or directory to another path.
     pub fn rename(&self, from: &NamePath, to: &NamePath, no_replace: bool) -> Result<()> {
         let (from, to) = (from.clone(), to.clone());
         self.change(Change::Rename {
@@ -195,34 +197,34 @@ impl Fs {
         })
     }
 
-    /// Gives a file a further name.
+    /// Gives a file another name (hard link).
     pub fn link(&self, from: &NamePath, to: &NamePath) -> Result<()> {
         let (from, to) = (from.clone(), to.clone());
         self.change(Change::Link { from, to })
     }
 
-    /// Changes attributes of what is at a path.
+    /// Changes attributes of the file at a path.
     pub fn set(&self, path: &NamePath, follow: bool, set: SetAttributes) -> Result<()> {
-        self.seen()?;
-        self.direct.set(&self.asker, path, follow, set)
+        self.send_queued()?;
+        self.direct.set(&self.principal, path, follow, set)
     }
 
-    /// Cuts a content, or fills it with zero bytes.
+    /// Truncates the content, or extends it with zero bytes.
     pub fn truncate(&self, path: &NamePath, size: u64) -> Result<()> {
-        self.seen()?;
-        self.direct.truncate(&self.asker, path, size)
+        self.send_queued()?;
+        self.direct.truncate(&self.principal, path, size)
     }
 
-    /// The value of an extended attribute.
+    /// Reads the value of an extended attribute.
     pub fn xattr(&self, path: &NamePath, follow: bool, name: &[u8]) -> Result<Vec<u8>> {
-        self.seen()?;
-        self.direct.xattr(&self.asker, path, follow, name)
+        self.send_queued()?;
+        self.direct.xattr(&self.principal, path, follow, name)
     }
 
-    /// The names of all extended attributes, each with a zero byte behind it.
+    /// Returns the names of all extended attributes, each terminated by a zero byte.
     pub fn xattr_names(&self, path: &NamePath, follow: bool) -> Result<Vec<u8>> {
-        self.seen()?;
-        self.direct.xattr_names(&self.asker, path, follow)
+        self.send_queued()?;
+        self.direct.xattr_names(&self.principal, path, follow)
     }
 
     /// Sets an extended attribute, or removes it (`None`).
@@ -232,45 +234,46 @@ impl Fs {
         (name, value): (&[u8], Option<&[u8]>),
         mode: XattrMode,
     ) -> Result<()> {
-        self.seen()?;
+        self.send_queued()?;
         let to = (path, follow);
-        self.direct.set_xattr(&self.asker, to, (name, value), mode)
+        self.direct
+            .set_xattr(&self.principal, to, (name, value), mode)
     }
 
-    /// Some entries of a directory behind a place; none if there are no more.
+    /// Returns the next entries of a directory behind a cookie; empty at the end.
     pub fn list(&self, path: &NamePath, after: Option<Cookie>) -> Result<Vec<Entry>> {
-        self.seen()?;
+        self.send_queued()?;
         let mut entries = Vec::new();
-        let sink = &mut |place, name: &esker_model::namespace::Name, stat| {
+        let sink = &mut |cookie, name: &esker_model::namespace::Name, stat| {
             let name = name.as_bytes().to_vec();
-            entries.push(Entry { place, name, stat });
-            if entries.len() < AHEAD {
+            entries.push(Entry { cookie, name, stat });
+            if entries.len() < PAGE_ENTRIES {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
             }
         };
-        self.direct.list(&self.asker, path, after, sink)?;
+        self.direct.list(&self.principal, path, after, sink)?;
         Ok(entries)
     }
 
-    /// How much room there is.
-    pub fn room(&self) -> Result<Room> {
-        self.direct.room()
+    /// Returns the size and the free space of the data folders.
+    pub fn statfs(&self) -> Result<FsStats> {
+        self.direct.statfs()
     }
 
-    /// Sends what is held back. An error is of any change that was taken since the last flush.
+    /// Sends queued changes. Returns an error if any change since the last flush failed.
     pub fn flush(&self) -> Result<()> {
-        self.late.as_ref().map_or(Ok(()), Late::flush)
+        self.queue.as_ref().map_or(Ok(()), WriteBehindQueue::flush)
     }
 
-    /// The same, and all that was told survives a power failure then.
+    /// Sends queued changes and makes all changes survive a power failure.
     pub fn sync(&self) -> Result<()> {
         self.flush()?;
         self.direct.persist()
     }
 
-    /// Lets go of the target, for all who have it. What was held back is sent before.
+    /// Closes the target, for all who use it. Queued changes are sent before.
     pub fn close(&self) -> Result<()> {
         let flushed = self.flush();
         self.database.clone().close()?;
@@ -278,74 +281,76 @@ impl Fs {
     }
 }
 
-/// An open file. Its functions may be called from any thread.
+/// An open file. Its methods may be called from any thread.
 #[derive(Debug)]
 pub struct File {
     fs: Arc<Fs>,
     path: NamePath,
     flags: Flags,
     open: Mutex<Open>,
-    /// Where the next byte is read or written.
+    /// Offset of the next byte to read or write.
     position: Mutex<u64>,
 }
 
 #[derive(Debug)]
 enum Open {
-    Here(Arc<OpenFile>),
-    /// It is to be made yet.
-    Late(Ticket),
+    Opened(Arc<OpenFile>),
+    /// Queued for creation, not created yet.
+    Queued(Ticket),
 }
 
 impl File {
-    /// The file where it is, made if it was not yet.
-    fn here(&self) -> Result<Arc<OpenFile>> {
+    /// Returns the open file, after sending its creation if it was queued.
+    fn opened_file(&self) -> Result<Arc<OpenFile>> {
         let mut open = self.open.lock();
         let ticket = match &*open {
-            Open::Here(file) => return Ok(Arc::clone(file)),
-            Open::Late(ticket) => ticket,
+            Open::Opened(file) => return Ok(Arc::clone(file)),
+            Open::Queued(ticket) => ticket,
         };
-        let Some(late) = &self.fs.late else {
+        let Some(queue) = &self.fs.queue else {
             return Err(Failure::new(EINVAL, &self.path));
         };
-        let Fs { direct, asker, .. } = &*self.fs;
-        // It has what it was to have: only what comes now is to be done.
+        let Fs {
+            direct, principal, ..
+        } = &*self.fs;
+        // The creation has applied these flags; only later calls are left.
         let flags = Flags {
             create: false,
             exclusive: false,
             truncate: false,
             ..self.flags
         };
-        let file = match late.settled(ticket)? {
-            Some(done) => OpenFile::made(direct, asker, &self.path, flags, done),
-            None => OpenFile::open(direct, asker, &self.path, flags, 0)?,
+        let file = match queue.outcome_of(ticket)? {
+            Some(done) => OpenFile::made(direct, principal, &self.path, flags, done),
+            None => OpenFile::open(direct, principal, &self.path, flags, 0)?,
         };
         let file = Arc::new(file);
-        *open = Open::Here(Arc::clone(&file));
+        *open = Open::Opened(Arc::clone(&file));
         Ok(file)
     }
 
-    /// Reads at an offset; how much there was.
+    /// Reads at an offset; returns the number of bytes.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        self.here()?.read_at(buffer, offset)
+        self.opened_file()?.read_at(buffer, offset)
     }
 
-    /// Writes at an offset; how much. Of a file that is open to append, behind its last byte.
+    /// Writes at an offset, or at the end of a file opened for appending; returns the number of bytes.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         Ok(self.write_from(data, offset)?.0)
     }
 
     fn write_from(&self, data: &[u8], offset: u64) -> Result<(usize, u64)> {
-        if let Some(late) = &self.fs.late
+        if let Some(queue) = &self.fs.queue
             && !self.flags.append
-            && let Open::Late(ticket) = &*self.open.lock()
-            && late.write(ticket, data, offset)
+            && let Open::Queued(ticket) = &*self.open.lock()
+            && queue.write(ticket, data, offset)
         {
             return Ok((data.len(), offset + data.len() as u64));
         }
-        self.here()?.write_at(data, offset)
+        self.opened_file()?.write_at(data, offset)
     }
 
-    /// Reads on.
+    /// Reads at the current position; returns the number of bytes.
     pub fn read(&self, buffer: &mut [u8]) -> Result<usize> {
         let mut position = self.position.lock();
         let n = self.read_at(buffer, *position)?;
@@ -353,7 +358,7 @@ impl File {
         Ok(n)
     }
 
-    /// Writes on.
+    /// Writes at the current position; returns the number of bytes.
     pub fn write(&self, data: &[u8]) -> Result<usize> {
         let mut position = self.position.lock();
         let (n, end) = self.write_from(data, *position)?;
@@ -361,7 +366,7 @@ impl File {
         Ok(n)
     }
 
-    /// Where the next byte is read or written, changed as `lseek` does: `whence` is 0 from the beginning, 1 from where it is, 2 from the end.
+    /// Moves the position as `lseek` does: `whence` is 0 for the beginning, 1 for the current position, 2 for the end.
     pub fn seek(&self, offset: i64, whence: i32) -> Result<u64> {
         let mut position = self.position.lock();
         let from = match whence {
@@ -375,66 +380,67 @@ impl File {
         Ok(*position)
     }
 
-    /// Cuts its content, or fills it with zero bytes.
+    /// Truncates the content, or extends it with zero bytes.
     pub fn truncate(&self, size: u64) -> Result<()> {
-        self.here()?.truncate(size)
+        self.opened_file()?.truncate(size)
     }
 
-    /// What it is now.
+    /// Reads the present attributes.
     pub fn stat(&self) -> Result<Stat> {
-        self.here()?.stat()
+        self.opened_file()?.stat()
     }
 
-    /// Changes attributes.
+    /// Changes attributes of the open file.
     pub fn set(&self, set: SetAttributes) -> Result<()> {
-        self.here()?.set(set)
+        self.opened_file()?.set(set)
     }
 
-    /// What stands for it in the place of a path.
+    /// Returns the path form of the open file's handle.
     pub fn handle(&self) -> Result<NamePath> {
-        self.here()?.handle()
+        self.opened_file()?.handle()
     }
 
-    /// A descriptor of the file underneath, open as this is: the kernel reads and writes it, and [`Self::flush`] and [`Self::close`] tell
-    /// what was written. Small content that is only read is a copy in memory. Of flags of `open`, `O_APPEND`, `O_NONBLOCK` and `O_CLOEXEC` count.
+    /// Opens a descriptor of the backing file with the same access, through which the kernel reads and writes;
+    /// [`Self::flush`] and [`Self::close`] publish what was written. For small content opened read-only, the descriptor
+    /// is of a copy in memory. Only the flags `O_APPEND`, `O_NONBLOCK` and `O_CLOEXEC` are used.
     pub fn descriptor(&self, flags: i32) -> Result<OwnedFd> {
-        self.here()?.descriptor(flags)
+        self.opened_file()?.descriptor(flags)
     }
 
-    /// The path that it was opened by.
+    /// Returns the path by which the file was opened.
     pub fn path(&self) -> &NamePath {
         &self.path
     }
 
-    /// How it was opened.
+    /// Returns the flags with which the file was opened.
     pub fn flags(&self) -> Flags {
         self.flags
     }
 
-    /// What was written survives a power failure.
+    /// Makes what was written survive a power failure.
     pub fn sync(&self) -> Result<()> {
-        self.here()?.sync()
+        self.opened_file()?.sync()
     }
 
-    /// What was written is told: whoever opens it from now on sees it.
+    /// Publishes what was written: later opens see it.
     pub fn flush(&self) -> Result<()> {
         match &*self.open.lock() {
-            Open::Here(file) => file.flush(),
-            Open::Late(_) => Ok(()),
+            Open::Opened(file) => file.flush(),
+            Open::Queued(_) => Ok(()),
         }
     }
 
-    /// Closes it.
+    /// Publishes what was written and closes the file.
     pub fn close(self) -> Result<()> {
         match self.open.into_inner() {
-            Open::Here(file) => file.close(),
-            Open::Late(_) => Ok(()),
+            Open::Opened(file) => file.close(),
+            Open::Queued(_) => Ok(()),
         }
     }
 }
 
-/// The user of this process, and their groups.
-fn whoever_runs_this() -> Asker {
+/// Returns the user of this process, with groups.
+fn process_principal() -> Principal {
     let (uid, gid, more) = ids();
     let mut gids = vec![i64::from(gid)];
     gids.extend(
@@ -443,23 +449,23 @@ fn whoever_runs_this() -> Asker {
             .filter(|g| *g != i64::from(gid)),
     );
     let uid = i64::from(uid);
-    Asker { uid, gids }
+    Principal { uid, gids }
 }
 
 #[allow(unsafe_code, reason = "asks the kernel who this process is")]
 fn ids() -> (u32, u32, Vec<u32>) {
-    // SAFETY: neither takes anything nor fails.
+    // SAFETY: the functions take no arguments and cannot fail.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
-    // SAFETY: a size of 0 asks how many there are, and nothing is written.
+    // SAFETY: a size of 0 asks for the number of groups, and nothing is written.
     let n = unsafe { libc::getgroups(0, std::ptr::null_mut()) };
     let mut groups = vec![0; usize::try_from(n).unwrap_or(0)];
-    // SAFETY: there is room for as many as are said.
+    // SAFETY: the buffer has space for the stated number of groups.
     let n = unsafe { libc::getgroups(groups.len() as i32, groups.as_mut_ptr()) };
     groups.truncate(usize::try_from(n).unwrap_or(0));
     (uid, gid, groups)
 }
 
-/// Seconds and nanoseconds as one number.
+/// Combines seconds and nanoseconds into nanoseconds.
 pub(crate) fn nanos(seconds: i64, nanos: i64) -> i64 {
     seconds.saturating_mul(NOW).saturating_add(nanos)
 }

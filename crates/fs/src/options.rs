@@ -1,29 +1,29 @@
-//! How to open a target. Plain data.
+//! Options for opening a target, as plain data.
 
 use esker_model::namespace::INLINE_BYTES_MAX;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a target is opened.
+/// Options of an open target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Folders for contents that are larger than [`Self::inline_bytes`]: those of the mounts of this target. Without any, such contents
-    /// are refused (`EFBIG`).
+    /// Folders for contents that are larger than [`Self::inline_bytes`]: those of the mounts of this target. Without
+    /// any, such contents are refused (`EFBIG`).
     pub data: Vec<PathBuf>,
-    /// Contents up to this size lie in the namespace, in bytes.
+    /// Largest size of content stored in the namespace, in bytes.
     pub inline_bytes: usize,
-    /// Each change survives a power failure when it returns.
+    /// Whether each change survives a power failure when its call returns.
     pub durable: bool,
-    /// Names and small contents are held back, and sent together.
+    /// Buffering of names and small contents; `None` sends each change immediately.
     pub write_behind: Option<WriteBehind>,
 }
 
-/// How much is held back.
+/// Limits of the write-behind queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteBehind {
-    /// So many changes at most; whoever makes one more waits until they are sent.
+    /// Largest number of queued changes; a call that exceeds it waits until they are sent.
     pub most: usize,
-    /// For so long at most.
+    /// Longest time that a change is queued.
     pub age: Duration,
 }
 

@@ -1,14 +1,14 @@
-//! A database as what stands behind the files.
+//! Adapter that makes a database a mount target.
 
 use esker::Database;
 use esker_model::Result;
 use esker_model::namespace::Namespace;
 use esker_mount::Target;
 
-/// An open database.
-pub(crate) struct Behind(pub(crate) Database);
+/// An open database as a target.
+pub(crate) struct DatabaseTarget(pub(crate) Database);
 
-impl Target for Behind {
+impl Target for DatabaseTarget {
     fn names(&self) -> &dyn Namespace {
         &self.0
     }

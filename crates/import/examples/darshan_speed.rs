@@ -1,9 +1,9 @@
-//! How fast logs are read on one core, and what is in them.
+//! Measures how fast logs are read on one core, and lists what they contain.
 //!
 //! `cargo run --release -p esker-import --example darshan_speed -- [--list] FILE|FOLDER…`
 //!
-//! `--list` prints a line for each file; without it the files are read again and again, for two seconds each way: records
-//! only, then everything up to the batches that an import would apply.
+//! `--list` prints a line for each file; without it the files are read repeatedly, for two seconds each way: records only, then everything
+//! up to the batches that an import would apply.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
@@ -74,7 +74,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Does `work` on all files again and again; it returns the number of records.
+/// Runs `work`, which returns a number of records, on all files repeatedly.
 fn measure(what: &str, files: &[(PathBuf, Vec<u8>)], work: impl Fn(&[u8]) -> Option<u64>) {
     let (begin, cpu) = (Instant::now(), cpu_seconds());
     let (mut logs, mut records, mut rounds) = (0_u64, 0_u64, 0_u64);
@@ -99,7 +99,7 @@ fn measure(what: &str, files: &[(PathBuf, Vec<u8>)], work: impl Fn(&[u8]) -> Opt
     );
 }
 
-/// CPU time of this thread where Linux tells: a busy machine then matters less.
+/// Returns the CPU time of this thread on Linux, which depends less on other programs than wall-clock time.
 fn cpu_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/schedstat").ok()?;
     let ns: u64 = text.split_whitespace().next()?.parse().ok()?;

@@ -1,6 +1,6 @@
-//! Foreign metadata turned into mutation batches.
+//! Importers: foreign metadata converted to mutation batches.
 //!
-//! Parsers here take bytes and give mutations; the host opens files, starts threads and shows progress.
+//! Parsers take bytes and return mutations; the host opens files, starts threads and shows progress.
 
 pub mod darshan;
 pub mod graphar;

@@ -1,9 +1,10 @@
-//! What the parsers of traversals and filters share: where a mistake stands in the text, and how it is shown.
+//! Error positions shared by the parsers of traversals and filters, and their rendering with carets under the offending
+//! text.
 
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthChar as _;
 
-/// A piece of the text, in bytes.
+/// A range of the text, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) at: usize,
@@ -19,13 +20,13 @@ impl Span {
         self.at + self.len
     }
 
-    /// From the start of this one to the end of the other.
+    /// Returns the span from the start of this one to the end of `last`.
     pub(crate) const fn to(self, last: Self) -> Self {
         Self::new(self.at, last.end().saturating_sub(self.at))
     }
 }
 
-/// A mistake before its line and column are known.
+/// A parse error before its line and column are computed.
 #[derive(Debug)]
 pub(crate) struct Fault<K> {
     pub(crate) span: Span,
@@ -57,8 +58,8 @@ impl<K> Fault<K> {
     }
 }
 
-/// Where a byte of the text stands: its offset brought to a character's boundary, line and column from 1.
-pub(crate) fn place(text: &str, at: usize) -> (usize, u32, u32) {
+/// Returns the byte offset moved back to a character boundary, with its line and column, both from 1.
+pub(crate) fn position(text: &str, at: usize) -> (usize, u32, u32) {
     let at = boundary(text, at);
     let before = text.get(..at).unwrap_or_default();
     let line_start = before.rfind('\n').map_or(0, |i| i + 1);
@@ -70,7 +71,7 @@ pub(crate) fn place(text: &str, at: usize) -> (usize, u32, u32) {
     )
 }
 
-/// What was expected, and what may have been meant.
+/// Formats the expected input and, if there is one, the suggested replacement.
 pub(crate) fn advice(expected: &str, suggestion: Option<&str>) -> String {
     let mut advice = format!("expected {expected}");
     if let Some(word) = suggestion {
@@ -83,7 +84,7 @@ fn small(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// The last character boundary at or before that byte.
+/// Returns the last character boundary at or before the byte offset.
 fn boundary(text: &str, at: usize) -> usize {
     let at = at.min(text.len());
     (0..=at)
@@ -92,12 +93,12 @@ fn boundary(text: &str, at: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// Characters of a line that are shown around the place.
-const SHOWN_BEFORE: usize = 60;
-const SHOWN_AFTER: usize = 60;
+/// Number of characters of the line shown on each side of the position.
+const CONTEXT_BEFORE: usize = 60;
+const CONTEXT_AFTER: usize = 60;
 
-/// What [`render`] shows.
-pub(crate) struct Shown<'a> {
+/// The data that [`render`] prints.
+pub(crate) struct Report<'a> {
     pub(crate) at: usize,
     pub(crate) len: usize,
     pub(crate) line: u32,
@@ -105,10 +106,10 @@ pub(crate) struct Shown<'a> {
     pub(crate) advice: String,
 }
 
-/// Several lines for a terminal: what is wrong, the line of the text with carets under the place, what was expected.
-/// No newline at the end.
-pub(crate) fn render(text: &str, place: &Shown<'_>) -> String {
-    let at = boundary(text, place.at);
+/// Formats an error in several lines for a terminal: the message, the line of the text with carets under the span, and
+/// the advice. There is no newline at the end.
+pub(crate) fn render(text: &str, report: &Report<'_>) -> String {
+    let at = boundary(text, report.at);
     let start = text
         .get(..at)
         .and_then(|head| head.rfind('\n'))
@@ -117,12 +118,12 @@ pub(crate) fn render(text: &str, place: &Shown<'_>) -> String {
         .get(at..)
         .and_then(|tail| tail.find('\n'))
         .map_or(text.len(), |i| at + i);
-    let marked_end = boundary(text, at.saturating_add(place.len)).clamp(at, end);
+    let marked_end = boundary(text, at.saturating_add(report.len)).clamp(at, end);
 
     let mut shown = String::new();
     let mut carets = String::new();
     let before: Vec<char> = text.get(start..at).unwrap_or_default().chars().collect();
-    let skipped = before.len().saturating_sub(SHOWN_BEFORE);
+    let skipped = before.len().saturating_sub(CONTEXT_BEFORE);
     if skipped > 0 {
         shown.push('…');
         carets.push(' ');
@@ -133,7 +134,7 @@ pub(crate) fn render(text: &str, place: &Shown<'_>) -> String {
     let caret_from = carets.len();
     let marked = text.get(at..marked_end).unwrap_or_default();
     let after = text.get(marked_end..end).unwrap_or_default();
-    let mut left = SHOWN_AFTER;
+    let mut left = CONTEXT_AFTER;
     for (part, mark) in [(marked, '^'), (after, ' ')] {
         for c in part.trim_end_matches('\r').chars() {
             if left == 0 {
@@ -154,20 +155,20 @@ pub(crate) fn render(text: &str, place: &Shown<'_>) -> String {
         carets.push('^');
     }
     let on_line = if text.trim_end().contains('\n') {
-        format!(" on line {}", place.line)
+        format!(" on line {}", report.line)
     } else {
         String::new()
     };
     format!(
         "error{on_line}: {}\n  {}\n  {carets}\n  {}",
-        place.message,
+        report.message,
         shown.trim_end(),
-        place.advice
+        report.advice
     )
 }
 
-/// Adds one character to the line shown and what stands under it. Tabs stay tabs in both, so that they line up
-/// whatever the terminal's tab stops are; control characters would move the cursor and are replaced.
+/// Adds one character to the printed line and its mark to the line of carets. Tabs stay tabs in both lines, so that the
+/// lines align whatever the terminal's tab stops are; control characters would move the cursor and are replaced.
 fn show(c: char, mark: char, shown: &mut String, carets: &mut String) {
     if c == '\t' {
         shown.push('\t');
@@ -179,13 +180,13 @@ fn show(c: char, mark: char, shown: &mut String, carets: &mut String) {
     carets.extend(std::iter::repeat_n(mark, c.width().unwrap_or(0)));
 }
 
-/// Control characters and those that turn the direction of the text around.
+/// Whether the character is a control character or changes the direction of the text.
 pub(crate) fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// A piece of the text as messages quote it: no line breaks, nothing unprintable, not too long.
+/// Returns a part of the text for messages: one line, without unprintable characters, at most 40 characters.
 pub(crate) fn excerpt(text: &str) -> String {
     const CHARS: usize = 40;
     let mut out: String = text

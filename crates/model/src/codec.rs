@@ -1,17 +1,17 @@
-//! Primitives of every encoding: big-endian integers, LEB128 lengths, length-prefixed bytes.
+//! Primitives of all encodings: big-endian integers, LEB128 lengths, length-prefixed bytes.
 //!
-//! Decoding never panics and never allocates more than the input holds: a short or damaged buffer is a
-//! [`DecodeError`] that says at which byte and what was expected.
+//! Decoding never panics and never allocates more than the input has bytes: a short or damaged buffer gives a
+//! [`DecodeError`] with the byte offset and what was expected there.
 
 #![deny(clippy::indexing_slicing)]
 
-/// A buffer that does not decode.
+/// The error for a buffer that does not decode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}: expected {expected}")]
 pub struct DecodeError {
     /// Offset from the start of the buffer, in bytes.
     pub at: usize,
-    /// What a valid buffer would hold there.
+    /// Description of the bytes that a valid buffer has at this offset.
     pub expected: &'static str,
 }
 
@@ -43,14 +43,14 @@ pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a length (LEB128) and the bytes.
+/// Appends a length (LEB128), then the bytes.
 #[inline]
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Reads what the `put_…` functions wrote, front to back.
+/// A cursor that reads the output of the `put_…` functions from front to back.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -58,31 +58,31 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the first byte.
+    /// Creates a reader at the first byte.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, at: 0 }
     }
 
-    /// Bytes not read yet.
+    /// Returns the number of unread bytes.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// The next byte, which stays the next.
+    /// Returns the next byte without consuming it.
     #[inline]
     pub fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
     }
 
-    /// Offset of the next byte.
+    /// Returns the offset of the next byte.
     #[inline]
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// An error at the present position.
+    /// Builds an error at the current position.
     #[inline]
     pub fn error(&self, expected: &'static str) -> DecodeError {
         DecodeError {
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next `n` bytes.
+    /// Reads the next `n` bytes.
     #[inline]
     pub fn take(&mut self, n: usize, expected: &'static str) -> Result<&'a [u8], DecodeError> {
         let Some((head, tail)) = self.rest.split_at_checked(n) else {
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// Everything that is left.
+    /// Reads all remaining bytes.
     pub fn take_rest(&mut self) -> &'a [u8] {
         let rest = self.rest;
         self.at += rest.len();
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
         rest
     }
 
-    /// One byte.
+    /// Reads a single byte.
     #[inline]
     pub fn u8(&mut self, expected: &'static str) -> Result<u8, DecodeError> {
         match self.take(1, expected)? {
@@ -119,25 +119,25 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A big-endian `u16`.
+    /// Reads a big-endian `u16`.
     #[inline]
     pub fn u16(&mut self, expected: &'static str) -> Result<u16, DecodeError> {
         self.array(expected).map(u16::from_be_bytes)
     }
 
-    /// A big-endian `u32`.
+    /// Reads a big-endian `u32`.
     #[inline]
     pub fn u32(&mut self, expected: &'static str) -> Result<u32, DecodeError> {
         self.array(expected).map(u32::from_be_bytes)
     }
 
-    /// A big-endian `u64`.
+    /// Reads a big-endian `u64`.
     #[inline]
     pub fn u64(&mut self, expected: &'static str) -> Result<u64, DecodeError> {
         self.array(expected).map(u64::from_be_bytes)
     }
 
-    /// A fixed number of bytes.
+    /// Reads a fixed number of bytes.
     #[inline]
     pub fn array<const N: usize>(
         &mut self,
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
             .map_err(|_| DecodeError { at, expected })
     }
 
-    /// An unsigned LEB128 integer.
+    /// Reads an unsigned LEB128 integer.
     #[inline]
     pub fn varint(&mut self, expected: &'static str) -> Result<u64, DecodeError> {
         let mut value = 0_u64;
@@ -167,8 +167,8 @@ impl<'a> Reader<'a> {
         Err(self.error(expected))
     }
 
-    /// A LEB128 count of items that each take at least `item_bytes_min` bytes: refused when the
-    /// buffer cannot hold them, so that nobody allocates for a damaged count.
+    /// Reads a LEB128 count of items of at least `item_bytes_min` bytes each. Refuses a count that the rest of the
+    /// buffer cannot contain, so that a damaged count never causes a large allocation.
     #[inline]
     pub fn count(
         &mut self,
@@ -182,21 +182,21 @@ impl<'a> Reader<'a> {
         fits.ok_or_else(|| self.error(expected))
     }
 
-    /// Length-prefixed bytes.
+    /// Reads length-prefixed bytes, without copying.
     #[inline]
     pub fn bytes(&mut self, expected: &'static str) -> Result<&'a [u8], DecodeError> {
         let len = self.count(1, expected)?;
         self.take(len, expected)
     }
 
-    /// Length-prefixed UTF-8.
+    /// Reads a length-prefixed UTF-8 string.
     #[inline]
     pub fn str(&mut self, expected: &'static str) -> Result<&'a str, DecodeError> {
         let at = self.at;
         std::str::from_utf8(self.bytes(expected)?).map_err(|_| DecodeError { at, expected })
     }
 
-    /// Refuses trailing bytes.
+    /// Ends reading; refuses trailing bytes.
     pub fn finish(self) -> Result<(), DecodeError> {
         if self.rest.is_empty() {
             Ok(())

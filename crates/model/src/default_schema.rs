@@ -65,7 +65,7 @@ const VERTEX_TYPES: [VertexRow; 10] = [
     ("File", Some(DATA_OBJECT), &[("links", I64)]),
     ("Directory", Some(DATA_OBJECT), &[("links", I64)]),
     ("Executable", Some(DATA_OBJECT), &[("build_id", String)]),
-    // SoMeta, section II-D; `name` and what an inode has come from DataObject.
+    // SoMeta, section II-D; `name` and the inode attributes are inherited from DataObject.
     (
         "Object",
         Some(DATA_OBJECT),
@@ -90,7 +90,7 @@ const EDGE_TYPES: [(&str, &str, VertexTypeId, VertexTypeId); 7] = [
     ("memberOf", "hasMember", USER, GROUP),
 ];
 
-/// Adds what a default schema of an earlier time lacks; whether there was something.
+/// Adds the types and attributes that an older default schema lacks. Returns whether anything was added.
 pub(crate) fn upgrade(schema: &mut Schema) -> bool {
     let Some((name, Some(parent), attributes)) = VERTEX_TYPES.last() else {
         return false;
@@ -130,7 +130,7 @@ pub(crate) fn default_schema() -> Schema {
 mod tests {
     use super::*;
 
-    /// As it was before there were objects.
+    /// The default schema as it was before objects were introduced.
     fn earlier() -> Schema {
         let mut schema = Schema::empty();
         let (_, old) = VERTEX_TYPES.split_last().unwrap();

@@ -1,140 +1,140 @@
-//! What can go wrong below the API, and what a caller can do about it.
+//! Errors of the API, and what a caller can do about each.
 
 use crate::codec::DecodeError;
 use crate::id::NameError;
 use crate::schema::SchemaError;
-use crate::traversal::ParseError;
+use crate::traversal::TraversalParseError;
 use crate::version::TimeError;
 
-/// What happened. Open: new variants may come.
+/// An error of any call on a database. More variants may be added.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A type, attribute or name that the schema refuses.
+    /// The schema refuses a type, an attribute or a name.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// A malformed vertex name.
+    /// A vertex name is malformed.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// A malformed time.
+    /// A time is malformed.
     #[error(transparent)]
     Time(#[from] TimeError),
-    /// A malformed traversal.
+    /// A traversal does not parse.
     #[error(transparent)]
-    Traversal(#[from] ParseError),
-    /// A malformed filter.
+    Traversal(#[from] TraversalParseError),
+    /// A filter does not parse.
     #[error(transparent)]
-    Filter(#[from] crate::filter::ParseError),
-    /// What a file system refuses.
+    Filter(#[from] crate::filter::FilterParseError),
+    /// A file operation is refused with a POSIX error.
     #[error(transparent)]
     File(#[from] crate::namespace::FileError),
-    /// A vertex that does not exist (any more, or yet).
+    /// A vertex does not exist, any more or yet.
     #[error("no vertex `{name}`{hint}")]
     NoVertex {
-        /// Its name.
+        /// Name of the missing vertex.
         name: String,
-        /// What to do, beginning with `; `, or nothing.
+        /// Advice that begins with `; `, or empty.
         hint: String,
     },
-    /// An edge that does not exist (any more, or yet).
+    /// An edge does not exist, any more or yet.
     #[error("no edge `{source_name}` -{edge_type}-> `{destination_name}`")]
     NoEdge {
-        /// Where it would start.
+        /// Name of the vertex where the edge would start.
         source_name: String,
-        /// Its type.
+        /// Type of the missing edge.
         edge_type: String,
-        /// Where it would end.
+        /// Name of the vertex where the edge would end.
         destination_name: String,
     },
-    /// A value of the wrong kind.
+    /// An attribute's value has the wrong kind.
     #[error("attribute `{attribute}` of {vertex_type} holds {expected}; got {got}")]
     Kind {
-        /// The vertex type.
+        /// Type of the vertex.
         vertex_type: String,
-        /// The attribute.
+        /// Name of the attribute.
         attribute: String,
-        /// The declared kind.
+        /// The kind that the schema declares.
         expected: &'static str,
-        /// The kind given.
+        /// The kind that was given.
         got: &'static str,
     },
-    /// Something over a limit of `model::limits`.
+    /// A size exceeds a limit of `model::limits`.
     #[error("{what} is {got}; the limit is {limit}")]
     Limit {
-        /// What was measured.
+        /// Description of the item that was measured.
         what: String,
-        /// Its size.
+        /// Size of the item.
         got: u64,
-        /// The largest that is accepted.
+        /// The largest size that is accepted.
         limit: u64,
     },
-    /// A request that makes no sense as it stands.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// Bytes on disk or on the wire that do not decode.
+    /// Bytes on disk or on the wire do not decode.
     #[error(
         "corrupt {what}: {source}; run `esker check`, restore a backup if it confirms the damage"
     )]
     Corrupt {
-        /// What was being read.
+        /// Description of the data that was being read.
         what: String,
-        /// Where and why.
+        /// Offset and reason of the failure.
         source: DecodeError,
     },
-    /// The store or the disk under it failed.
+    /// The store, or the disk under it, failed.
     #[error("{context}: {source}")]
     Io {
-        /// What was being done, to what.
+        /// Description of the operation and its target.
         context: String,
-        /// The cause.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The store engine failed in a way of its own.
+    /// The key-value store reported an error of its own.
     #[error("{engine}: {message}")]
     Store {
-        /// Which engine.
+        /// Name of the key-value store.
         engine: &'static str,
-        /// What it says.
+        /// Message of the key-value store.
         message: String,
     },
-    /// No database there, or one that this build cannot open.
+    /// The target is not a database, or one that this build cannot open.
     #[error("{0}")]
     Target(String),
-    /// The database's owner process cannot be reached or stopped answering.
+    /// The database's owner process or server cannot be reached, or stopped responding.
     #[error("{0}")]
     Unavailable(String),
-    /// Somebody was told that what would change stays as it is for a while. Nothing was done.
+    /// The change is blocked by a lease on a cached answer. Nothing was changed; retry after the lease has expired.
     #[error(
-        "what would change was promised to stay as it is for {millis} ms more; nothing was done, try again then"
+        "what would change is leased to clients for {millis} ms more; nothing was done, try again then"
     )]
-    Promised {
-        /// Milliseconds until the promise has passed.
+    Leased {
+        /// Milliseconds until the lease expires.
         millis: u64,
     },
-    /// The caller stopped it.
+    /// The caller cancelled the operation.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// What the caller can do. Closed on purpose: adding one is a change of contract.
+/// Class of an error by its remedy. Exhaustive on purpose: adding a class changes the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// It is not there.
+    /// The item does not exist.
     Missing,
-    /// Fix the call.
+    /// The call is wrong and must be changed.
     Invalid,
-    /// Try again, perhaps elsewhere.
+    /// Retrying, perhaps at another server, may help.
     Unavailable,
-    /// Fix the disk or the machine.
+    /// The disk or the machine needs attention.
     Storage,
-    /// Fix the data: restore or repair.
+    /// The data is damaged: repair it or restore a backup.
     Corrupt,
-    /// The caller asked for it.
+    /// The caller cancelled the operation.
     Interrupted,
 }
 
 impl Error {
-    /// The remedy class.
+    /// Returns the class of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NoVertex { .. } | Self::NoEdge { .. } => ErrorKind::Missing,
@@ -151,12 +151,12 @@ impl Error {
             | Self::Target(_) => ErrorKind::Invalid,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Io { .. } | Self::Store { .. } => ErrorKind::Storage,
-            Self::Unavailable(_) | Self::Promised { .. } => ErrorKind::Unavailable,
+            Self::Unavailable(_) | Self::Leased { .. } => ErrorKind::Unavailable,
             Self::Interrupted => ErrorKind::Interrupted,
         }
     }
 
-    /// Bytes that do not decode, with what was being read.
+    /// Builds the error for bytes that do not decode; `what` describes the data.
     pub fn corrupt(what: impl Into<String>, source: DecodeError) -> Self {
         Self::Corrupt {
             what: what.into(),
@@ -164,7 +164,7 @@ impl Error {
         }
     }
 
-    /// An I/O failure, with what was being done.
+    /// Builds the error for a failed I/O operation; `context` describes it.
     pub fn io(context: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io {
             context: context.into(),
@@ -173,5 +173,5 @@ impl Error {
     }
 }
 
-/// The result of everything that touches a database.
+/// The result of every call on a database.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

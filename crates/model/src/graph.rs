@@ -1,6 +1,5 @@
-//! The API traits. The embedded database and every remote client implement them; whoever stands above cannot
-//! tell which it has. They are batch-shaped: one call takes a whole frontier, so that one call can be one
-//! round trip.
+//! The API traits for graphs. The embedded database and all remote clients implement them, so that code above cannot
+//! tell which one it uses. Calls are batched: one call takes a whole frontier and can be one round trip.
 
 use crate::error::Result;
 use crate::id::{EdgeTypeId, VertexId, VertexTypeId};
@@ -14,32 +13,32 @@ use crate::version::{Version, VersionRange};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A vertex as of some version.
+/// State of a vertex as of some version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Vertex {
-    /// Its id.
+    /// Id of the vertex.
     pub id: VertexId,
-    /// Its type.
+    /// Type of the vertex.
     pub type_id: VertexTypeId,
-    /// Its external key.
+    /// External key of the vertex.
     pub key: String,
-    /// The newest version of any of its parts, at or before the version asked for.
+    /// The newest version of any part of the vertex, at or before the requested version.
     pub version: Version,
-    /// Whether it was deleted at `version`. A deleted vertex keeps type and key and nothing else.
+    /// Whether the vertex was deleted at `version`. A deleted vertex has a type and a key and no attributes.
     pub deleted: bool,
-    /// Predefined attributes.
+    /// Predefined attributes of the vertex.
     pub attributes: Properties,
     /// User-defined attributes, sorted by name.
     pub user: Vec<UserAttribute>,
 }
 
 impl Vertex {
-    /// `type:key`.
+    /// Returns the vertex's name, `type:key`.
     pub fn name(&self, schema: &Schema) -> String {
         format!("{}:{}", schema.prefix(self.type_id), self.key)
     }
 
-    /// The value of an attribute, predefined or user-defined (predefined first).
+    /// Returns the value of an attribute, predefined or user-defined (predefined first).
     pub fn attribute(&self, name: &str) -> Option<&Value> {
         self.attributes.get(name).or_else(|| {
             let i = self
@@ -51,78 +50,78 @@ impl Vertex {
     }
 }
 
-/// An edge as of some version.
+/// State of an edge as of some version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edge {
-    /// Source, type, destination.
+    /// Source, type and destination of the edge.
     pub key: EdgeKey,
-    /// When it took these properties.
+    /// The version at which the edge took these properties.
     pub version: Version,
-    /// Whether it was deleted at `version` (only histories and version ranges show those).
+    /// Whether the edge was deleted at `version`. Only histories and version ranges contain such edges.
     pub deleted: bool,
-    /// Its properties.
+    /// Properties of the edge.
     pub properties: Properties,
 }
 
-/// Something that happened to a vertex.
+/// One change in the history of a vertex.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VertexEvent {
-    /// When.
+    /// The version of the change.
     pub version: Version,
-    /// What.
+    /// The kind of change and its values.
     pub change: VertexChange,
     /// Whether it comes from the archive of compacted versions.
     pub archived: bool,
 }
 
-/// What can happen to a vertex.
+/// Kinds of changes to a vertex.
 #[derive(Debug, Clone, PartialEq)]
 pub enum VertexChange {
-    /// It was inserted, or its predefined attributes became these.
+    /// The vertex was inserted, or its predefined attributes were replaced by these.
     Put(Properties),
-    /// It was deleted.
+    /// The vertex was deleted.
     Deleted,
-    /// A user-defined attribute took this value.
+    /// A user-defined attribute was set to this value.
     Set(String, Value),
     /// A user-defined attribute was removed.
     Removed(String),
 }
 
-/// A version of an edge, in a history.
+/// One version in the history of an edge.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EdgeEvent {
-    /// The edge at that version.
+    /// State of the edge at that version.
     pub edge: Edge,
     /// Whether it comes from the archive of compacted versions.
     pub archived: bool,
 }
 
-/// Which edges of a frontier to read.
+/// Selection of edges for a scan over a frontier.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EdgeSelect {
-    /// Their types; empty for all, inverses included.
+    /// Types of the edges; empty for all types, inverses included.
     pub types: Vec<EdgeTypeId>,
-    /// Which of their versions.
+    /// Versions of the edges.
     pub versions: Versions,
-    /// Whether the caller wants properties; without them a scan decodes less.
+    /// Whether the caller needs properties; a scan without them decodes less.
     pub properties: bool,
 }
 
-/// Which vertices to go through.
+/// Selection of vertices for a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VertexSelect {
-    /// Their type; specialisations of it count.
+    /// Type of the vertices; specialisations of it are included.
     pub type_id: VertexTypeId,
-    /// Only those behind that one, by (type, id).
+    /// Exclusive start of the scan, by (type, id): the cursor of the page before.
     pub after: Option<(VertexTypeId, VertexId)>,
-    /// As they were then.
+    /// Version as of which vertices are read.
     pub as_of: Version,
-    /// Whether those that were deleted by then show too, marked.
+    /// Whether vertices deleted by that version are returned too, marked as deleted.
     pub deleted: bool,
 }
 
 impl VertexSelect {
-    /// All of a type that exist now.
+    /// Selects all vertices of a type that exist now.
     pub const fn of(type_id: VertexTypeId) -> Self {
         Self {
             type_id,
@@ -133,65 +132,66 @@ impl VertexSelect {
     }
 }
 
-/// Which versions a read sees.
+/// Versions that a read sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Versions {
-    /// The newest at or before this one, if it is not a deletion. [`Version::MAX`] reads what is now.
+    /// The newest version at or before this one, unless it is a deletion. [`Version::MAX`] reads the current state.
     AsOf(Version),
-    /// All inside the range, deletions among them (marked), newest first; archived versions too.
+    /// All versions in the range, newest first, deletions (marked) and archived versions included.
     Range(VersionRange),
 }
 
 impl Versions {
-    /// What is now.
+    /// The current state of everything.
     pub const NOW: Self = Self::AsOf(Version::MAX);
 }
 
 /// Exact counts of a whole database.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Counts {
-    /// Vertices that exist now, by type.
+    /// Number of vertices that exist now, by type.
     pub vertices: Vec<(VertexTypeId, u64)>,
-    /// Edges that exist now, by type; an edge and its inverse each count under their own type.
+    /// Number of edges that exist now, by type; an edge and its inverse each count under their own type.
     pub edges: Vec<(EdgeTypeId, u64)>,
 }
 
-/// A vertex and how many edges of a type leave it.
+/// The degree of a vertex for one edge type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Degree {
-    /// Whose.
+    /// Id of the vertex.
     pub vertex: VertexId,
-    /// Of which edge type.
+    /// Type of the counted edges.
     pub edge_type: EdgeTypeId,
-    /// How many.
+    /// Number of edges of that type that leave the vertex.
     pub degree: u64,
 }
 
-/// One difference between two times.
+/// One difference between the graph at two versions.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Difference {
-    /// A vertex that is new, gone or changed: before and after, `None` where it did not exist.
+    /// A vertex that was created, deleted or changed: its state before and after, `None` where it did not exist.
     Vertex(Option<Vertex>, Option<Vertex>),
-    /// An edge (in its defined direction) that is new, gone or changed.
+    /// An edge (in its defined direction) that was created, deleted or changed: its state before and after.
     Edge(Option<Edge>, Option<Edge>),
 }
 
-/// Whether a caller wants more.
+/// Return value of sinks: whether the caller wants more items.
 pub type Flow = ControlFlow<()>;
 
-/// Whether work should stop: the caller pressed Ctrl-C, its deadline passed, its connection closed. Asked often;
-/// must be cheap.
+/// A request to stop: the caller pressed Ctrl-C, its deadline passed, or its connection closed. It is polled often, so
+/// the check must be cheap.
 pub trait Cancel: Sync {
-    /// True once work should stop.
+    /// Returns true once work should stop.
     fn cancelled(&self) -> bool;
 
-    /// What work that stopped for this reports: a deadline overrides it with [`StopReason::TimeOut`].
+    /// Returns the reason that work which stopped for this reports. A deadline overrides it with
+    /// [`StopReason::TimeOut`].
     fn reason(&self) -> StopReason {
         StopReason::Interrupted
     }
 }
 
-/// Never stops.
+/// A [`Cancel`] that never stops.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NeverCancel;
 
@@ -201,20 +201,20 @@ impl Cancel for NeverCancel {
     }
 }
 
-/// Reading. Every answer is consistent: one call never sees half of a batch.
+/// Read access to a graph. Every call reads one snapshot and never sees a part of a batch.
 pub trait GraphRead: Send + Sync {
-    /// The schema as it is now.
+    /// Returns the current schema.
     fn schema(&self) -> Result<Arc<Schema>>;
 
-    /// Vertices by id, in the order asked for: `None` where nothing was ever inserted at or before that
-    /// version; a deleted vertex comes back marked.
+    /// Reads vertices by id; the result keeps the order of `ids`. `None` where no vertex was inserted at or before
+    /// `as_of`; a deleted vertex is returned marked as deleted.
     fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>>;
 
-    /// Edges by key, in the order asked for: `None` where there is none as of that version.
+    /// Reads edges by key; the result keeps the order of `keys`. `None` where no edge exists as of that version.
     fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>>;
 
-    /// All selected edges that leave the vertices of a frontier, vertex by vertex in the order given, each vertex's
-    /// edges by type and destination. The sink gets the index into the frontier with each edge.
+    /// Scans the selected edges that leave the vertices of a frontier: vertex by vertex in the given order, each
+    /// vertex's edges by type and destination. The sink gets each edge with the index of its vertex in the frontier.
     fn scan_edges(
         &self,
         frontier: &[VertexId],
@@ -222,29 +222,29 @@ pub trait GraphRead: Send + Sync {
         sink: &mut dyn FnMut(usize, Edge) -> Flow,
     ) -> Result<()>;
 
-    /// All selected vertices, by (type, id).
+    /// Scans the selected vertices in the order (type, id).
     fn scan_vertices(
         &self,
         select: &VertexSelect,
         sink: &mut dyn FnMut(Vertex) -> Flow,
     ) -> Result<()>;
 
-    /// All that happened to a vertex in that range, newest first, archived versions included.
+    /// Reads the changes of a vertex in the range, newest first, archived versions included.
     fn vertex_history(&self, id: VertexId, range: VersionRange) -> Result<Vec<VertexEvent>>;
 
-    /// All versions of one edge in that range, newest first, archived versions included.
+    /// Reads the versions of one edge in the range, newest first, archived versions included.
     fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Result<Vec<EdgeEvent>>;
 
-    /// Exact number of edges of a type that leave each vertex now.
+    /// Returns the exact number of edges of a type that leave each vertex now.
     fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>>;
 
-    /// The vertices with the most edges (of that type, or of any one type), most first.
+    /// Returns the vertices with the most edges (of that type, or of any one type), highest degree first.
     fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>>;
 
-    /// Exact counts by type.
+    /// Returns exact counts by type.
     fn counts(&self) -> Result<Counts>;
 
-    /// What differs between two times, in key order.
+    /// Returns the differences between two versions, in key order.
     fn diff(
         &self,
         before: Version,
@@ -252,7 +252,7 @@ pub trait GraphRead: Send + Sync {
         sink: &mut dyn FnMut(Difference) -> Flow,
     ) -> Result<()>;
 
-    /// Runs a traversal where the data is.
+    /// Runs a traversal where the data is stored.
     fn travel(
         &self,
         traversal: &Traversal,
@@ -260,15 +260,16 @@ pub trait GraphRead: Send + Sync {
         cancel: &dyn Cancel,
     ) -> Result<TravelResult>;
 
-    /// Whether a batch with this marker has been applied.
-    fn applied(&self, once: &[u8]) -> Result<bool>;
+    /// Whether a batch with this idempotency key has been applied.
+    fn applied(&self, idempotency_key: &[u8]) -> Result<bool>;
 }
 
-/// Writing.
+/// Write access to a graph.
 pub trait GraphWrite: GraphRead {
-    /// Applies a batch, all or nothing. When it returns, the batch is as durable as the database's mode says.
+    /// Applies a batch atomically. When the call returns, the batch is as durable as the database's durability mode
+    /// says.
     fn apply(&self, batch: Batch) -> Result<Commit>;
 
-    /// Adds types and attributes, all or nothing; returns the schema after it.
+    /// Adds types and attributes atomically. Returns the new schema.
     fn define(&self, changes: &[SchemaChange]) -> Result<Arc<Schema>>;
 }

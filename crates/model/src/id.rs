@@ -3,26 +3,27 @@
 //! A vertex is named `type:key` (`user:1001`, `file:/scratch/a.h5`); its id is a hash of both, so that an
 //! insert needs no look-up and no coordination.
 
+use crate::file_home;
 use crate::limits::VERTEX_KEY_BYTES_MAX;
 use crate::object::{OBJECT_TYPE, ObjectId};
-use crate::place;
 use crate::schema::{Schema, SchemaError};
 use std::fmt;
 
-/// 128 bits: the first half of BLAKE3 over the type's lower-case name, a zero byte and the key. Of a file or a directory
-/// that is named by its path, the first 16 bits say its [`Self::place`] instead, so that its vertex lies where its entry
-/// in the directory goes.
+/// Id of a vertex: the first 128 bits of BLAKE3 over the type's lower-case name, a zero byte and the key. In the id of
+/// a file or directory named by its path, the first 16 bits are its home ([`Self::home_bits`]), so that its vertex and
+/// its directory entry end up on the same vnode.
 ///
-/// The high bits choose the vnode. BLAKE3 because keys are paths that users choose: nobody can build
-/// two paths that share an id.
+/// The high bits choose the vnode. The hash is BLAKE3 because keys are paths that users choose, and nobody can
+/// construct two paths with the same id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct VertexId(pub [u8; 16]);
 
 impl VertexId {
-    /// Size in keys, in bytes.
+    /// Size of an id in keys, in bytes.
     pub const BYTES: usize = 16;
 
-    /// The id of the vertex of that type and key. That of an object comes from its number ([`crate::object`]).
+    /// Computes the id of the vertex with this type and key. The id of an object comes from its number
+    /// ([`crate::object`]).
     pub fn of(type_name: &str, key: &str) -> Self {
         if type_name.eq_ignore_ascii_case(OBJECT_TYPE)
             && let Some(object) = ObjectId::of_key(key)
@@ -32,7 +33,7 @@ impl VertexId {
         Self::of_bytes(type_name, &[key.as_bytes()])
     }
 
-    /// The same for a key that need not be UTF-8, in pieces.
+    /// Computes the id for a key that need not be UTF-8, given in pieces.
     pub fn of_bytes(type_name: &str, key: &[&[u8]]) -> Self {
         let mut hasher = blake3::Hasher::new();
         let mut lower = [0_u8; 64];
@@ -54,24 +55,25 @@ impl VertexId {
         hasher.finalize_xof().fill(&mut id);
         let id = Self(id);
         match key {
-            [path] if path.first() == Some(&b'/') && place::names_files(type_name) => {
-                id.at_place(place::of_path(path))
+            [path] if path.first() == Some(&b'/') && file_home::names_files(type_name) => {
+                id.with_home(file_home::of_path(path))
             }
             _ => id,
         }
     }
 
-    /// Where the vertex has its home ([`crate::place`]): of `2^k` vnodes the one that the lowest `k` bits number, for each `k` up
-    /// to 16. They are the id's first bits, the first one lowest, so that each vnode is a range of ids.
-    pub fn place(self) -> u16 {
+    /// Returns the home of the vertex ([`crate::file_home`]): among `2^k` vnodes the one whose number is the lowest `k`
+    /// bits, for each `k` up to 16. They are the id's first bits, the first one lowest, so that each vnode is a range
+    /// of ids.
+    pub fn home_bits(self) -> u16 {
         let [first, second, ..] = self.0;
         u16::from_be_bytes([first, second]).reverse_bits()
     }
 
-    /// The same id at another place.
+    /// Returns this id with another home.
     #[must_use]
-    pub fn at_place(self, place: u16) -> Self {
-        let [first, second] = place.reverse_bits().to_be_bytes();
+    pub fn with_home(self, home: u16) -> Self {
+        let [first, second] = home.reverse_bits().to_be_bytes();
         let mut id = self.0;
         id[0] = first;
         id[1] = second;
@@ -85,34 +87,34 @@ impl fmt::Debug for VertexId {
     }
 }
 
-/// 32 hexadecimal digits.
+/// Formats the id as 32 hexadecimal digits.
 impl fmt::Display for VertexId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
     }
 }
 
-/// A vertex type of one database's schema.
+/// Number of a vertex type in the schema of one database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VertexTypeId(pub u16);
 
-/// An edge type of one database's schema. An edge type and its inverse are two ids.
+/// Number of an edge type in the schema of one database. An edge type and its inverse have different numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EdgeTypeId(pub u16);
 
-/// A vertex as keys know it: its id, with the type that the id was made from.
+/// Reference to a vertex: its id, and the type from which the id was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VertexRef {
-    /// Where its rows lie.
+    /// Id of the vertex; its rows are stored under it.
     pub id: VertexId,
-    /// Its type; edges are checked against it.
+    /// Type of the vertex; the ends of edges are checked against it.
     pub type_id: VertexTypeId,
 }
 
-/// `type:key` as a person writes it, split but not yet looked up in a schema.
+/// A vertex name `type:key` as a user writes it, split but not yet looked up in a schema.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VertexName {
-    /// The type's name as written.
+    /// Name of the type, as written.
     pub type_name: String,
     /// The external key: a path, a user id, a job id.
     pub key: String,
@@ -138,7 +140,7 @@ impl VertexName {
         })
     }
 
-    /// The vertex's id and type under that schema.
+    /// Looks the type up in the schema and computes the vertex's id.
     pub fn resolve(&self, schema: &Schema) -> Result<VertexRef, SchemaError> {
         let type_id = schema.vertex_type_id(&self.type_name)?;
         Ok(VertexRef {
@@ -148,7 +150,7 @@ impl VertexName {
     }
 }
 
-/// Whether a string can be an external key.
+/// Checks that a string can be an external key. The error is the reason why not.
 pub fn check_key(key: &str) -> Result<(), &'static str> {
     if key.is_empty() {
         return Err("the key after the colon is empty");
@@ -162,21 +164,21 @@ pub fn check_key(key: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// `type:key`, the type in lower case.
+/// Formats as `type:key`, the type in lower case.
 impl fmt::Display for VertexName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.type_name.to_ascii_lowercase(), self.key)
     }
 }
 
-/// A text that names no vertex.
+/// The error for a text that is not a vertex name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` names no vertex: {reason}; expected TYPE:KEY, as in file:/scratch/a.h5 or user:1001"
 )]
 pub struct NameError {
-    /// What was given.
+    /// The text that was given.
     pub text: String,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub reason: &'static str,
 }

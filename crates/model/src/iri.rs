@@ -1,11 +1,11 @@
-//! Names of vertices as IRIs: `urn:esker:type:key`, as RDF and PROV have them.
+//! IRIs of vertices in RDF and PROV: `urn:esker:type:key`.
 
 use std::fmt::Write as _;
 
-/// The prefix of everything of a database's own.
-pub const OWN: &str = "urn:esker:";
+/// Prefix of all IRIs that Esker itself defines.
+pub const IRI_PREFIX: &str = "urn:esker:";
 
-/// A text as a part of an IRI: what IRIs allow in a path stays, all else is written by its bytes.
+/// Appends text to an IRI: characters that IRIs allow in a path stay, all others are percent-encoded by their bytes.
 pub fn escape(text: &str, to: &mut String) {
     for c in text.chars() {
         if c.is_ascii_alphanumeric()
@@ -22,7 +22,7 @@ pub fn escape(text: &str, to: &mut String) {
     }
 }
 
-/// The text that was escaped. Nothing if it was not UTF-8.
+/// Decodes percent-encoded text. `None` if the result is not UTF-8.
 pub fn unescape(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -40,19 +40,19 @@ pub fn unescape(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// The IRI of the vertex that a name (`type:key`) means.
+/// Returns the IRI of the vertex with this type prefix and key.
 pub fn vertex(prefix: &str, key: &str) -> String {
-    let mut to = String::with_capacity(OWN.len() + prefix.len() + key.len() + 1);
-    to.push_str(OWN);
+    let mut to = String::with_capacity(IRI_PREFIX.len() + prefix.len() + key.len() + 1);
+    to.push_str(IRI_PREFIX);
     escape(prefix, &mut to);
     to.push(':');
     escape(key, &mut to);
     to
 }
 
-/// The name that an IRI of a vertex, or of a version of one, stands for: the type's prefix and the key.
+/// Returns the type prefix and the key from the IRI of a vertex or of a version of one.
 pub fn parse(iri: &str) -> Option<(String, String)> {
-    let (prefix, rest) = iri.strip_prefix(OWN)?.split_once(':')?;
+    let (prefix, rest) = iri.strip_prefix(IRI_PREFIX)?.split_once(':')?;
     let key = rest.split_once('?').map_or(rest, |(key, _)| key);
     Some((unescape(prefix)?, unescape(key)?))
 }

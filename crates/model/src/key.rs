@@ -1,25 +1,25 @@
-//! Keys: where every row lies. Byte order is logical order; nobody else slices a key by offset.
+//! Keys of all rows. Their byte order is their logical order; no other module takes a key apart by offset.
 //!
-//! `docs/internals/keys.md` draws all of them. In short, with `id` a vertex's 16 bytes and `!v` a version
-//! stored as its complement, so that the newest comes first:
+//! `docs/internals/keys.md` draws all of them. In short, with `id` a vertex's 16 bytes and `!v` a version stored as
+//! its complement, so that the newest comes first:
 //!
 //! ```text
 //!  table    key                                         value
-//!  rows     [id][01]                                    the vertex as it is now (VertexRecord)
-//!           [id][03][edge type 2][destination 16]       one edge as it is now (EdgeRecord)
+//!  rows     [id][01]                                    the current state of the vertex (VertexRecord)
+//!           [id][03][edge type 2][destination 16]       the current state of one edge (EdgeRecord)
 //!  history  [id][01][!v 8]                              superseded static attributes, or their deletion
 //!           [id][02][attribute name][00][!v 8]          a superseded user-defined attribute, or its removal
 //!           [id][03][edge type 2][destination 16][!v 8] a superseded edge, or its deletion
-//!  index    [01][vertex type 2][id]                     nothing: the vertices of a type
-//!           [02][id]                                    nothing: vertices that were ever deleted
+//!  index    [01][vertex type 2][id]                     empty: the vertices of a type
+//!           [02][id]                                    empty: vertices that were ever deleted
 //!  counts   [id][edge type 2]                           exact degree (LEB128)
 //!           [00 × 16][kind 1][type 2]                   totals by type (LEB128)
-//!           [00 × 16][kind 1][key][measure 1]           what files take, by directory, owner … (LEB128)
-//!  meta     text                                        format, schema, markers, pending degree changes
+//!           [00 × 16][kind 1][key][measure 1]           space used by files, by directory, owner … (LEB128)
+//!  meta     text                                        format, schema, idempotency keys, pending degree changes
 //! ```
 //!
-//! All of one vertex is one contiguous range of `rows`; its edges of one type are one range; the current
-//! version of anything is one exact get, because a seek costs three.
+//! All rows of one vertex are one contiguous range of `rows`; its edges of one type are one range; the current version
+//! of anything is one exact get, because a seek costs as much as three gets.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -31,21 +31,23 @@ const STATIC: u8 = 1;
 const ATTRIBUTE: u8 = 2;
 const EDGE: u8 = 3;
 
-/// Bytes of an edge's key in `rows`.
+/// Size of an edge's key in `rows`, in bytes.
 pub const EDGE_KEY_BYTES: usize = 16 + 1 + 2 + 16;
 
-/// An edge, without its version.
+/// Key of an edge, without its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EdgeKey {
-    /// Where it starts.
+    /// Id of the vertex where the edge starts.
     pub source: VertexId,
-    /// Its type.
+    /// Type of the edge.
     pub edge_type: EdgeTypeId,
-    /// Where it ends.
+    /// Id of the vertex where the edge ends.
     pub destination: VertexId,
 }
 
 impl EdgeKey {
+    /// Encodes the key of the edge in `rows`:
+    ///
     /// ```text
     ///  0          16   17       19            35
     ///  +----------+----+--------+-------------+
@@ -66,7 +68,7 @@ impl EdgeKey {
         key
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes the output of [`Self::encode`].
     pub fn decode(key: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(key);
         let edge = Self::read(&mut r)?;
@@ -88,14 +90,14 @@ impl EdgeKey {
         })
     }
 
-    /// The same edge's key in `history`, with the version it had.
+    /// Encodes the key in `history` of this edge at a version.
     pub fn history(&self, version: Version) -> Vec<u8> {
         let mut key = self.encode().to_vec();
         key.extend_from_slice(&(!version.0).to_be_bytes());
         key
     }
 
-    /// The edge and version of a key in `history`.
+    /// Decodes an edge and its version from a key of `history`.
     pub fn decode_history(key: &[u8]) -> Result<(Self, Version), DecodeError> {
         let mut r = Reader::new(key);
         let edge = Self::read(&mut r)?;
@@ -104,7 +106,7 @@ impl EdgeKey {
         Ok((edge, version))
     }
 
-    /// The same edge seen from its other end.
+    /// Returns the key of the inverse edge, which is stored at the destination.
     #[must_use]
     pub fn reversed(&self, inverse: EdgeTypeId) -> Self {
         Self {
@@ -115,7 +117,7 @@ impl EdgeKey {
     }
 }
 
-/// The vertex's key in `rows`: `[id][01]`.
+/// Encodes a vertex's key in `rows`: `[id][01]`.
 pub fn vertex(id: VertexId) -> [u8; 17] {
     with_marker(id, STATIC)
 }
@@ -128,12 +130,12 @@ fn with_marker(id: VertexId, marker: u8) -> [u8; 17] {
     key
 }
 
-/// The prefix of all edges of a vertex, in `rows` and in `history`: `[id][03]`.
+/// Encodes the prefix of all edges of a vertex, in `rows` and in `history`: `[id][03]`.
 pub fn edges_prefix(id: VertexId) -> [u8; 17] {
     with_marker(id, EDGE)
 }
 
-/// The prefix of a vertex's edges of one type, in `rows` and in `history`: `[id][03][type]`.
+/// Encodes the prefix of a vertex's edges of one type, in `rows` and in `history`: `[id][03][type]`.
 pub fn edges_of_type_prefix(id: VertexId, edge_type: EdgeTypeId) -> [u8; 19] {
     let mut key = [0; 19];
     let (head, tail) = key.split_at_mut(17);
@@ -142,19 +144,19 @@ pub fn edges_of_type_prefix(id: VertexId, edge_type: EdgeTypeId) -> [u8; 19] {
     key
 }
 
-/// The range `[from, until)` of everything in `history` about a vertex itself, without its edges.
+/// Returns the range `[from, until)` of all keys in `history` about a vertex itself, without its edges.
 pub fn vertex_history_range(id: VertexId) -> ([u8; 17], [u8; 17]) {
     (with_marker(id, STATIC), with_marker(id, EDGE))
 }
 
-/// A superseded static record's key in `history`: `[id][01][!version]`.
+/// Encodes a superseded static record's key in `history`: `[id][01][!version]`.
 pub fn static_history(id: VertexId, version: Version) -> Vec<u8> {
     let mut key = vertex(id).to_vec();
     key.extend_from_slice(&(!version.0).to_be_bytes());
     key
 }
 
-/// The prefix of all versions of one attribute in `history`: `[id][02][name][00]`.
+/// Encodes the prefix of all versions of one attribute in `history`: `[id][02][name][00]`.
 pub fn attribute_history_prefix(id: VertexId, name: &str) -> Vec<u8> {
     let mut key = with_marker(id, ATTRIBUTE).to_vec();
     key.extend_from_slice(name.as_bytes());
@@ -162,24 +164,24 @@ pub fn attribute_history_prefix(id: VertexId, name: &str) -> Vec<u8> {
     key
 }
 
-/// A superseded attribute's key in `history`: `[id][02][name][00][!version]`.
+/// Encodes a superseded attribute's key in `history`: `[id][02][name][00][!version]`.
 pub fn attribute_history(id: VertexId, name: &str, version: Version) -> Vec<u8> {
     let mut key = attribute_history_prefix(id, name);
     key.extend_from_slice(&(!version.0).to_be_bytes());
     key
 }
 
-/// What a key of `rows` addresses.
+/// A decoded key of the table `rows`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RowKey {
-    /// A vertex.
+    /// Key of a vertex row.
     Vertex(VertexId),
-    /// An edge.
+    /// Key of an edge row.
     Edge(EdgeKey),
 }
 
 impl RowKey {
-    /// Reads any key of `rows`.
+    /// Decodes any key of `rows`.
     pub fn decode(key: &[u8]) -> Result<Self, DecodeError> {
         match key.get(16) {
             Some(&STATIC) => {
@@ -194,19 +196,19 @@ impl RowKey {
     }
 }
 
-/// What a key of `history` addresses.
+/// A decoded key of the table `history`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HistoryKey {
-    /// Static attributes of a vertex.
+    /// Key of superseded static attributes of a vertex.
     Static(VertexId, Version),
-    /// One user-defined attribute of a vertex.
+    /// Key of a superseded user-defined attribute, with the attribute's name.
     Attribute(VertexId, String, Version),
-    /// An edge.
+    /// Key of a superseded edge.
     Edge(EdgeKey, Version),
 }
 
 impl HistoryKey {
-    /// Reads any key of `history`.
+    /// Decodes any key of `history`.
     pub fn decode(key: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(key);
         let id = VertexId(r.array("a vertex id")?);
@@ -237,7 +239,7 @@ impl HistoryKey {
     }
 }
 
-/// The key in `index` that lists a vertex under its type: `[01][type][id]`.
+/// Encodes the key in `index` that lists a vertex under its type: `[01][type][id]`.
 pub fn type_index(type_id: VertexTypeId, id: VertexId) -> [u8; 19] {
     let mut key = [0; 19];
     let (head, tail) = key.split_at_mut(3);
@@ -246,13 +248,13 @@ pub fn type_index(type_id: VertexTypeId, id: VertexId) -> [u8; 19] {
     key
 }
 
-/// The prefix of a type's vertices in `index`: `[01][type]`.
+/// Encodes the prefix of a type's vertices in `index`: `[01][type]`.
 pub fn type_index_prefix(type_id: VertexTypeId) -> [u8; 3] {
     let [a, b] = type_id.0.to_be_bytes();
     [1, a, b]
 }
 
-/// The vertex of a key made by [`type_index`].
+/// Decodes the vertex from a key made by [`type_index`].
 pub fn decode_type_index(key: &[u8]) -> Result<VertexId, DecodeError> {
     let mut r = Reader::new(key);
     if r.u8("an index marker")? != 1 {
@@ -264,7 +266,7 @@ pub fn decode_type_index(key: &[u8]) -> Result<VertexId, DecodeError> {
     Ok(id)
 }
 
-/// The key in `index` that says a vertex was deleted at some time: `[02][id]`.
+/// Encodes the key in `index` that marks a vertex as having been deleted at some time: `[02][id]`.
 pub fn deleted_index(id: VertexId) -> [u8; 17] {
     let mut key = [2; 17];
     if let Some(tail) = key.last_chunk_mut() {
@@ -273,52 +275,52 @@ pub fn deleted_index(id: VertexId) -> [u8; 17] {
     key
 }
 
-/// The prefix of all keys made by [`deleted_index`].
+/// Prefix of all keys made by [`deleted_index`].
 pub const DELETED_INDEX_PREFIX: [u8; 1] = [2];
 
-/// What a counter counts.
+/// Identity of a counter in the table `counts`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counter {
-    /// Edges of a type that leave a vertex.
+    /// Number of edges of a type that leave a vertex.
     Degree(VertexId, EdgeTypeId),
-    /// Vertices of a type.
+    /// Number of vertices of a type.
     Vertices(VertexTypeId),
-    /// Edges of a type.
+    /// Number of edges of a type.
     Edges(EdgeTypeId),
-    /// What files take.
+    /// Space used by a group of files.
     Space(SpaceKey, Measure),
 }
 
-/// Whose files are summed up.
+/// Group of files whose space is summed up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpaceKey {
-    /// Those in a directory itself, not in those below it.
+    /// Files in a directory itself, not in the directories below it.
     Directory(VertexId),
-    /// Those of an owner.
+    /// Files of an owner (user id).
     User(u32),
-    /// Those of a group.
+    /// Files of a group (group id).
     Group(u32),
-    /// Those of a kind: the type bits of a mode.
+    /// Files of a kind: the type bits of a mode.
     Kind(u32),
-    /// Those whose names end so, behind the last dot.
+    /// Files whose names have this ending behind the last dot.
     Ending([u8; 8]),
-    /// Those last changed on a day, in days since 1970.
+    /// Files last changed on a day, in days since 1970.
     Day(i32),
 }
 
-/// What is summed up.
+/// Quantity that is summed up over files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Measure {
-    /// Files of all kinds but directories.
+    /// Number of files of all kinds except directories.
     Files = 0,
-    /// Directories.
+    /// Number of directories.
     Directories = 1,
-    /// Bytes.
+    /// Bytes of content.
     Bytes = 2,
-    /// Blocks of 512 bytes.
+    /// Allocated blocks of 512 bytes.
     Blocks = 3,
-    /// When something came or went, in nanoseconds since 1970: the latest counts, not the sum.
+    /// Time of the latest addition or removal, in nanoseconds since 1970: a maximum, not a sum.
     Changed = 4,
 }
 
@@ -332,7 +334,7 @@ impl Measure {
     ];
 }
 
-/// Days lie before and after 1970: with the sign bit turned, bytes order as numbers do.
+/// Days may be negative (before 1970): with the sign bit flipped, byte order is numeric order.
 const SIGN: u32 = 1 << 31;
 
 impl SpaceKey {
@@ -372,7 +374,7 @@ fn put_marked(out: &mut Vec<u8>, marker: u8, n: u32) {
 }
 
 impl Counter {
-    /// Two changes of it as one.
+    /// Merges two changes of this counter into one.
     #[must_use]
     pub fn combine(&self, a: i64, b: i64) -> i64 {
         match self {
@@ -381,7 +383,7 @@ impl Counter {
         }
     }
 
-    /// The prefix of all sums by the same kind of key as that one, in `counts`.
+    /// Returns the prefix, in `counts`, of all sums of the same kind as `key`.
     pub fn space_prefix(key: &SpaceKey) -> Vec<u8> {
         let mut out = vec![0; 16];
         key.put(&mut out);
@@ -389,7 +391,8 @@ impl Counter {
         out
     }
 
-    /// `[id][edge type]`, or `[00 × 16][1 or 2][type]` for totals by type, `[00 × 16][3 to 8][key][measure]` for space.
+    /// Encodes the key: `[id][edge type]`, or `[00 × 16][1 or 2][type]` for totals by type, `[00 × 16][3 to
+    /// 8][key][measure]` for space.
     pub fn encode(&self) -> Vec<u8> {
         let total = |kind: u8, type_id: u16| {
             let mut key = vec![0; 16];
@@ -414,7 +417,8 @@ impl Counter {
         }
     }
 
-    /// Appends what [`Self::encode`] has behind sixteen zero bytes, of counters that begin with those.
+    /// Appends the part of [`Self::encode`] that follows the sixteen zero bytes; nothing for degrees, whose keys do not
+    /// begin with zeros.
     pub fn put_total(&self, out: &mut Vec<u8>) {
         match self {
             Self::Degree(..) => {}
@@ -433,7 +437,7 @@ impl Counter {
         }
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes the output of [`Self::encode`].
     pub fn decode(key: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(key);
         let id = VertexId(r.array("a vertex id")?);
@@ -458,7 +462,7 @@ impl Counter {
         Ok(counter)
     }
 
-    /// The prefix of all degrees of a vertex in `counts`.
+    /// Returns the prefix of all degrees of a vertex in `counts`.
     pub fn degrees_prefix(id: VertexId) -> [u8; 16] {
         id.0
     }

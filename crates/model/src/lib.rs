@@ -1,28 +1,28 @@
-//! The vocabulary of Esker: ids, values, versions, schema, key encodings, limits, the API traits.
+//! The data model of Esker: ids, values, versions, schema, key and row encodings, limits, and the API traits.
 //!
-//! Everything else speaks in these words. Nothing here does I/O, reads a clock or starts a thread.
+//! Every other crate uses these types. This crate does no I/O, reads no clock and starts no threads.
 //!
-//! Suggested reading order: [`id`], [`value`], [`version`], [`schema`], [`key`], [`record`], [`mutation`],
-//! [`graph`], [`traversal`].
+//! Suggested reading order: [`id`], [`value`], [`version`], [`schema`], [`key`], [`record`], [`mutation`], [`graph`],
+//! [`traversal`].
 
 mod caret;
 pub mod codec;
 mod default_schema;
 pub mod error;
+pub mod file_home;
 pub mod filter;
 pub mod graph;
 pub mod id;
+pub mod idempotency;
 pub mod iri;
 pub mod key;
-pub mod lanes;
 pub mod limits;
 pub mod mutation;
 pub mod namespace;
 pub mod object;
-pub mod once;
-pub mod place;
 pub mod record;
 pub mod schema;
+pub mod sharded_lock;
 pub mod traversal;
 pub mod value;
 pub mod version;

@@ -1,4 +1,4 @@
-//! Every named maximum of the data model, in one place.
+//! All named maxima of the data model.
 //!
 //! A limit is part of the format: raising one is compatible, lowering one is not.
 
@@ -8,23 +8,23 @@ pub const VERTEX_KEY_BYTES_MAX: usize = 4_096;
 pub const NAME_BYTES_MAX: usize = 255;
 /// Largest single property value once encoded, in bytes.
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
-/// Most properties on one edge, or attributes of one kind on one vertex.
+/// Largest number of properties on one edge, or of attributes of one kind on one vertex.
 pub const PROPERTIES_MAX: usize = 4_096;
 /// Largest encoded vertex or edge row, in bytes.
 pub const ROW_BYTES_MAX: usize = 8 << 20;
 /// Deepest nesting of list values.
 pub const LIST_DEPTH_MAX: usize = 8;
-/// Most mutations in one atomic batch.
+/// Largest number of mutations in one atomic batch.
 pub const BATCH_MUTATIONS_MAX: usize = 1 << 20;
-/// Most vertex types, and most edge types, of one database.
+/// Largest number of vertex types, and of edge types, of one database.
 pub const TYPES_MAX: usize = 4_096;
 /// Longest text of a traversal, in bytes.
 pub const TRAVERSAL_TEXT_BYTES_MAX: usize = 1 << 20;
-/// Most calls in one traversal chain, without the `v()` of its hops.
+/// Largest number of calls in one traversal chain, not counting the `v()` of its hops.
 pub const TRAVERSAL_CALLS_MAX: usize = 1_024;
 /// Longest text of a filter, in bytes.
 pub const FILTER_TEXT_BYTES_MAX: usize = 1 << 20;
-/// Most regular expressions in a filter: compiled, each takes memory.
+/// Largest number of regular expressions in a filter: each compiled one takes memory.
 pub const FILTER_REGEXES_MAX: usize = 64;
 /// Deepest nesting of parentheses and `NOT` in a filter.
 pub const FILTER_DEPTH_MAX: usize = 100;

@@ -1,132 +1,132 @@
-//! Mutations: what a writer asks for, in batches that apply whole or not at all.
+//! Mutations: requested changes, in batches that apply whole or not at all.
 
 use crate::id::{EdgeTypeId, VertexRef};
 use crate::object::{Identity, ObjectId};
 use crate::value::Properties;
 use crate::version::Version;
 
-/// One change.
+/// A single change of the graph.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    /// Inserts a vertex, or a new version of it: its predefined attributes become exactly these.
+    /// Inserts a vertex, or a new version of it. Its predefined attributes become exactly these.
     PutVertex {
-        /// Which.
+        /// Vertex to insert.
         vertex: VertexRef,
-        /// Its external key (the id is made from it).
+        /// External key of the vertex (the id is computed from it).
         key: String,
         /// Predefined attributes, as the schema declares them.
         attributes: Properties,
     },
-    /// Makes sure that a vertex exists at that version; changes nothing about one that does. Where it makes one, that is
-    /// a mention: it gives way to an insertion at an earlier version that arrives later, so that the order of arrival
-    /// does not matter.
+    /// Makes sure that a vertex exists at this version; an existing vertex is not changed. A vertex created this way is
+    /// only *mentioned*: an insertion at an earlier version that arrives later replaces it, so that the order of
+    /// arrival does not matter.
     EnsureVertex {
-        /// Which.
+        /// Vertex that must exist.
         vertex: VertexRef,
-        /// Its external key.
+        /// External key of the vertex.
         key: String,
     },
-    /// Sets and removes single predefined attributes of a vertex that exists at that version; the others stay as they are
-    /// there. What it is at later versions that are known already does not change.
+    /// Sets and removes single predefined attributes of a vertex that exists at this version; its other attributes keep
+    /// their values. Later versions that are stored already do not change.
     ChangeVertex {
-        /// Which.
+        /// Vertex to change.
         vertex: VertexRef,
-        /// Those to set, as the schema declares them.
+        /// Attributes to set, as the schema declares them.
         set: Properties,
-        /// Those to remove, by name.
+        /// Names of the attributes to remove.
         remove: Vec<String>,
     },
     /// Sets and removes user-defined attributes of an existing vertex.
     SetAttributes {
-        /// Which.
+        /// Vertex to change.
         vertex: VertexRef,
-        /// Those to set.
+        /// Attributes to set.
         set: Properties,
-        /// Those to remove, by name.
+        /// Names of the attributes to remove.
         remove: Vec<String>,
     },
-    /// Marks a vertex as gone. Its past, and its edges (facts about the past), stay.
+    /// Marks a vertex as deleted. Its history and its edges (facts about the past) stay.
     DeleteVertex {
-        /// Which.
+        /// Vertex to delete.
         vertex: VertexRef,
     },
-    /// Inserts an edge, or a new version of it, and its inverse.
+    /// Inserts an edge, or a new version of it, and its inverse. Its properties become exactly these.
     PutEdge {
-        /// Where it starts.
+        /// Vertex where the edge starts.
         source: VertexRef,
-        /// Its type.
+        /// Type of the edge.
         edge_type: EdgeTypeId,
-        /// Where it ends.
+        /// Vertex where the edge ends.
         destination: VertexRef,
-        /// Its properties: exactly these.
+        /// All properties of the edge.
         properties: Properties,
     },
-    /// Marks an edge and its inverse as gone.
+    /// Marks an edge and its inverse as deleted.
     DeleteEdge {
-        /// Where it starts.
+        /// Vertex where the edge starts.
         source: VertexRef,
-        /// Its type.
+        /// Type of the edge.
         edge_type: EdgeTypeId,
-        /// Where it ends.
+        /// Vertex where the edge ends.
         destination: VertexRef,
     },
-    /// Creates an object; refused if there is one with these ID attributes. The database gives it its number. It takes the
-    /// commit's version.
+    /// Creates an object with a number that the database assigns, at the commit's version. Refused if an object has
+    /// these ID attributes already.
     CreateObject {
-        /// Its ID attributes.
+        /// ID attributes of the new object.
         identity: Identity,
         /// Other predefined attributes, as the schema declares them for the type `Object`.
         attributes: Properties,
         /// User-defined tags; null is a tag without a value.
         tags: Properties,
     },
-    /// Gives an object other ID attributes; refused if another object has them, or if this one no longer has the old ones.
-    /// Its tags, edges and history stay with it. It takes the commit's version.
+    /// Gives an object other ID attributes, at the commit's version. Its tags, edges and history stay with it. Refused
+    /// if another object has the new ID attributes, or if this one no longer has the old ones.
     MoveObject {
-        /// Which.
+        /// Number of the object.
         object: ObjectId,
-        /// What it is found by.
+        /// The present ID attributes.
         from: Identity,
-        /// What it is to be found by.
+        /// The new ID attributes.
         to: Identity,
     },
 }
 
-/// A change, and when it holds from.
+/// A change and the version at which it takes effect.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mutation {
-    /// When it happened, if its source knows; else the commit's own version. A version older than what is
-    /// stored goes into the past, where it belongs: order of arrival does not matter.
+    /// The version of the change, if its source knows it; else the commit's own version. A version older than the
+    /// stored one becomes part of the history, so the order of arrival does not matter.
     pub version: Option<Version>,
-    /// The change.
+    /// The change to make.
     pub op: Op,
 }
 
-/// Changes that apply all or none, and are seen all or none.
+/// Changes that apply atomically and become visible together.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batch {
-    /// In order: a later one sees what an earlier one did.
+    /// Changes in order: a later one sees the effect of an earlier one.
     pub mutations: Vec<Mutation>,
-    /// If set: a batch whose marker has been applied before changes nothing. Importers use the identity of
-    /// the source, remote clients the identity of the request, so that both can be repeated safely.
-    pub once: Option<Vec<u8>>,
+    /// Idempotency key: a batch whose key has been applied before changes nothing. Importers use the identity of the
+    /// source, remote clients the identity of the request, so that both can repeat a batch safely.
+    pub idempotency_key: Option<Vec<u8>>,
 }
 
 impl Batch {
-    /// An empty batch.
+    /// Creates an empty batch.
     pub const fn new() -> Self {
         Self {
             mutations: Vec::new(),
-            once: None,
+            idempotency_key: None,
         }
     }
 
-    /// Adds a change that holds from the commit on.
+    /// Adds a change at the commit's version.
     pub fn push(&mut self, op: Op) {
         self.mutations.push(Mutation { version: None, op });
     }
 
-    /// Adds a change that holds from that version on.
+    /// Adds a change at the given version.
     pub fn push_at(&mut self, version: Version, op: Op) {
         self.mutations.push(Mutation {
             version: Some(version),
@@ -134,28 +134,29 @@ impl Batch {
         });
     }
 
-    /// Number of changes.
+    /// Returns the number of changes.
     pub fn len(&self) -> usize {
         self.mutations.len()
     }
 
-    /// Whether there are none.
+    /// Whether the batch has no changes.
     pub fn is_empty(&self) -> bool {
         self.mutations.is_empty()
     }
 }
 
-/// What a commit did.
+/// The result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Commit {
-    /// The version that changes without one of their own took. A client that carries it reads its own writes.
+    /// The version of all changes without one of their own. A client that sends it with later reads sees its own
+    /// writes.
     pub version: Version,
-    /// False if the batch's marker said that it had been applied before.
+    /// Whether the batch was applied; false if its idempotency key had been applied before.
     pub applied: bool,
-    /// Vertices that are new (or new again).
+    /// Number of vertices that are new, or exist again after a deletion.
     pub vertices_created: u64,
-    /// Edges that are new (or new again), inverses not counted.
+    /// Number of edges that are new, or exist again after a deletion; inverses are not counted.
     pub edges_created: u64,
-    /// Changes that found everything as they would have left it.
+    /// Number of changes that had no effect because the state was already the requested one.
     pub unchanged: u64,
 }

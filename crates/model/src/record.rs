@@ -1,4 +1,4 @@
-//! Row values: what lies under the keys of [`crate::key`].
+//! Rows: the values stored under the keys of [`crate::key`].
 //!
 //! ```text
 //!  EdgeRecord       [flags 1][version 8][properties]
@@ -6,11 +6,11 @@
 //!                   [static attributes][count]([len][name][version 8][value])*
 //!  StaticRecord     [flags 1][static attributes]            (history; the version is in the key)
 //!  AttributeRecord  [flags 1][value]                        (history; the version is in the key)
-//!  flags            0, or 1: gone (deleted, removed) from that version on, or 2: only mentioned (vertices)
+//!  flags            0, or 1: deleted (removed) from that version on, or 2: only mentioned (vertices)
 //! ```
 //!
-//! A vertex's current user-defined attributes lie inside its one row, each with its own version, so that
-//! reading a vertex with all its attributes is one get; superseded ones lie in `history`, one row each.
+//! A vertex's current user-defined attributes are stored in its one row, each with its own version, so that reading a
+//! vertex with all its attributes is one get. Superseded ones are in `history`, one row each.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -36,7 +36,7 @@ fn vertex_flags(gone: bool, mentioned: bool) -> u8 {
     }
 }
 
-/// Whether it is gone, and whether it was only mentioned.
+/// Reads whether the vertex is deleted, and whether it was only mentioned.
 fn read_vertex_flags(r: &mut Reader<'_>) -> Result<(bool, bool), DecodeError> {
     match r.u8("flags")? {
         0 => Ok((false, false)),
@@ -57,23 +57,23 @@ fn read_flags(r: &mut Reader<'_>) -> Result<bool, DecodeError> {
 /// One version of an edge.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EdgeRecord {
-    /// Deleted from this version on.
+    /// Whether the edge is deleted from this version on.
     pub gone: bool,
-    /// When it took these properties.
+    /// The version at which the edge took these properties.
     pub version: Version,
-    /// Its properties; none once gone.
+    /// Properties of the edge; empty for a deleted one.
     pub properties: Properties,
 }
 
 impl EdgeRecord {
-    /// Appends the encoding.
+    /// Appends the encoded row.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(flags(self.gone));
         put_u64(out, self.version.0);
         self.properties.encode(out);
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes the output of [`Self::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let gone = read_flags(&mut r)?;
@@ -87,7 +87,7 @@ impl EdgeRecord {
         })
     }
 
-    /// Only whether it is gone and since when: all that a traversal without filters needs.
+    /// Decodes only the tombstone flag and the version: enough for a traversal without filters.
     pub fn decode_head(bytes: &[u8]) -> Result<(bool, Version), DecodeError> {
         let mut r = Reader::new(bytes);
         Ok((read_flags(&mut r)?, Version(r.u64("a version")?)))
@@ -97,40 +97,40 @@ impl EdgeRecord {
 /// A user-defined attribute inside a vertex's row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UserAttribute {
-    /// Its name.
+    /// Name of the attribute.
     pub name: String,
-    /// When it took its value.
+    /// The version at which the attribute took this value.
     pub version: Version,
-    /// Its value.
+    /// Current value of the attribute.
     pub value: Value,
 }
 
-/// A vertex as it is now.
+/// The current state of a vertex.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VertexRecord {
-    /// Deleted since `static_version`.
+    /// Whether the vertex has been deleted since `static_version`.
     pub gone: bool,
-    /// Nobody has put it at `static_version`: something that led to it only made sure that it is there. It says nothing
-    /// that an earlier insertion would not say, and gives way to one that arrives later.
+    /// Whether no insertion has set the attributes at `static_version`: the vertex was only mentioned, as the end of an
+    /// edge for example. Such a row adds nothing to an earlier insertion, and is replaced by one that arrives later.
     pub mentioned: bool,
-    /// The earliest version at which it is known to have existed.
+    /// The earliest version at which the vertex is known to have existed.
     pub first: Version,
-    /// The version of the newest event of any of its parts, removals included.
+    /// The newest version of any part of the vertex, removals included.
     pub latest: Version,
-    /// When it took its static attributes, or was deleted.
+    /// The version at which the static attributes were set or the vertex was deleted.
     pub static_version: Version,
-    /// Its type.
+    /// Type of the vertex.
     pub type_id: VertexTypeId,
-    /// Its external key.
+    /// External key of the vertex.
     pub key: String,
-    /// Predefined attributes.
+    /// Predefined attributes of the vertex.
     pub attributes: Properties,
     /// User-defined attributes, sorted by name.
     pub user: Vec<UserAttribute>,
 }
 
 impl VertexRecord {
-    /// Appends the encoding.
+    /// Appends the encoded row.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(vertex_flags(self.gone, self.mentioned));
         put_u64(out, self.first.0);
@@ -147,7 +147,7 @@ impl VertexRecord {
         }
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes the output of [`Self::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let (gone, mentioned) = read_vertex_flags(&mut r)?;
@@ -181,29 +181,29 @@ impl VertexRecord {
     }
 }
 
-/// A vertex as it is now, read where it lies: nothing is copied.
+/// The current state of a vertex, borrowed from its encoded row without copying.
 #[derive(Debug)]
 pub struct VertexView<'a> {
-    /// See [`VertexRecord::gone`].
+    /// Whether the vertex is deleted; see [`VertexRecord::gone`].
     pub gone: bool,
-    /// See [`VertexRecord::first`].
+    /// Earliest known version; see [`VertexRecord::first`].
     pub first: Version,
-    /// See [`VertexRecord::latest`].
+    /// Newest version of any part; see [`VertexRecord::latest`].
     pub latest: Version,
-    /// See [`VertexRecord::static_version`].
+    /// Version of the static attributes; see [`VertexRecord::static_version`].
     pub static_version: Version,
-    /// Its type.
+    /// Type of the vertex.
     pub type_id: VertexTypeId,
-    /// Its external key.
+    /// External key of the vertex.
     pub key: &'a str,
-    /// Predefined attributes, by name.
+    /// Predefined attributes, sorted by name.
     pub attributes: Vec<(&'a str, ValueView<'a>)>,
-    /// User-defined attributes, by name.
+    /// User-defined attributes with their versions, sorted by name.
     pub user: Vec<(&'a str, Version, ValueView<'a>)>,
 }
 
 impl<'a> VertexView<'a> {
-    /// Reads what [`VertexRecord::encode`] wrote.
+    /// Decodes the output of [`VertexRecord::encode`].
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let (gone, _) = read_vertex_flags(&mut r)?;
@@ -238,25 +238,25 @@ impl<'a> VertexView<'a> {
     }
 }
 
-/// Superseded static attributes, or the deletion of the vertex.
+/// Superseded static attributes of a vertex, or its deletion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StaticRecord {
-    /// Deleted from this version on.
+    /// Whether the vertex is deleted from this version on.
     pub gone: bool,
-    /// Nobody put it; see [`VertexRecord::mentioned`].
+    /// Whether no insertion set them; see [`VertexRecord::mentioned`].
     pub mentioned: bool,
-    /// What they were.
+    /// The superseded attribute values.
     pub attributes: Properties,
 }
 
 impl StaticRecord {
-    /// Appends the encoding.
+    /// Appends the encoded row.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(vertex_flags(self.gone, self.mentioned));
         self.attributes.encode(out);
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes the output of [`Self::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let (gone, mentioned) = read_vertex_flags(&mut r)?;
@@ -270,12 +270,12 @@ impl StaticRecord {
     }
 }
 
-/// A superseded value of a user-defined attribute, or (`None`) its removal.
+/// A superseded value of a user-defined attribute, or its removal (`None`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttributeRecord(pub Option<Value>);
 
 impl AttributeRecord {
-    /// Appends the encoding.
+    /// Appends the encoded row.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(flags(self.0.is_none()));
         if let Some(value) = &self.0 {
@@ -283,7 +283,7 @@ impl AttributeRecord {
         }
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes the output of [`Self::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let value = if read_flags(&mut r)? {

@@ -1,140 +1,141 @@
 //! The schema: vertex types, edge types with their inverses, predefined attributes.
 //!
-//! The default is GraphMeta's Table 1 (section 2.2). Types have fixed numbers, given in order and never
-//! reused: keys hold the numbers, so a schema only ever grows.
+//! The default is GraphMeta's Table 1 (section 2.2). Types have fixed numbers, assigned in order and never reused:
+//! keys contain the numbers, so types are only added to a schema.
 
 use crate::codec::{DecodeError, Reader, put_bytes, put_u16, put_varint};
 use crate::id::{EdgeTypeId, VertexTypeId};
 use crate::limits::{NAME_BYTES_MAX, TYPES_MAX};
 use crate::value::ValueKind;
 
-/// A kind of vertex.
+/// Definition of a vertex type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VertexType {
-    /// Canonical name, as in `File`; `file:` in vertex names. Names are compared without case.
+    /// Canonical name, such as `File`; `file:` in vertex names. Names are compared without regard to case.
     pub name: String,
-    /// The more general type that this one specialises.
+    /// The more general type that this type specialises.
     pub parent: Option<VertexTypeId>,
-    /// Predefined (static) attributes, without those of the parent.
+    /// Predefined (static) attributes, without those inherited from the parent.
     pub attributes: Vec<AttributeDefinition>,
-    /// Whether it came with the default schema. Vertices of users' own types must be reachable from these.
+    /// Whether the type is part of the default schema. Vertices of user-defined types must be reachable from vertices
+    /// of these.
     pub builtin: bool,
 }
 
-/// A predefined attribute.
+/// Definition of a predefined attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttributeDefinition {
-    /// Its name.
+    /// Name of the attribute.
     pub name: String,
-    /// What it may hold (null always may be held).
+    /// Kind of values that may be stored (null may always be stored).
     pub kind: ValueKind,
 }
 
-/// A kind of edge, in one direction.
+/// Definition of an edge type in one direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EdgeType {
-    /// Its name, as in `write`.
+    /// Name of the edge type, such as `write`.
     pub name: String,
-    /// The type of the same relation seen from the other end, as in `wasWrittenBy`; itself if symmetric.
+    /// The edge type of the opposite direction, such as `wasWrittenBy`; the type itself if the relation is symmetric.
     pub inverse: EdgeTypeId,
-    /// What its source must be (or specialise).
+    /// Type of the source vertex; specialisations are accepted.
     pub source: VertexTypeId,
-    /// What its destination must be (or specialise).
+    /// Type of the destination vertex; specialisations are accepted.
     pub destination: VertexTypeId,
-    /// Whether it is the direction that was defined; false for the inverse that came with it.
+    /// Whether this is the direction that was defined; false for the inverse that was added with it.
     pub forward: bool,
 }
 
-/// All types of one database.
+/// The vertex and edge types of one database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schema {
     vertex_types: Vec<VertexType>,
     edge_types: Vec<EdgeType>,
 }
 
-/// What can be added to a schema.
+/// An addition to a schema.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SchemaChange {
-    /// A vertex type of the user's own.
+    /// A user-defined vertex type.
     VertexType {
-        /// Its name.
+        /// Name of the type.
         name: String,
-        /// The type it specialises, by name.
+        /// Name of the type that it specialises.
         parent: Option<String>,
-        /// Its predefined attributes.
+        /// Predefined attributes of the type.
         attributes: Vec<AttributeDefinition>,
     },
-    /// A pair of edge types, one the inverse of the other.
+    /// A pair of edge types, each the inverse of the other.
     EdgeType {
-        /// Its name.
+        /// Name of the forward direction.
         name: String,
-        /// The name of the opposite direction; the same name for a symmetric relation.
+        /// Name of the opposite direction; the same name for a symmetric relation.
         inverse: String,
-        /// Source vertex type, by name.
+        /// Name of the source's vertex type.
         source: String,
-        /// Destination vertex type, by name.
+        /// Name of the destination's vertex type.
         destination: String,
     },
-    /// One more predefined attribute of an existing vertex type.
+    /// An additional predefined attribute of an existing vertex type.
     Attribute {
-        /// The vertex type, by name.
+        /// Name of the vertex type.
         vertex_type: String,
-        /// The attribute.
+        /// Definition of the attribute.
         attribute: AttributeDefinition,
     },
 }
 
-/// A question that the schema answers with no.
+/// Errors of looking names up in a schema and of changing it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemaError {
-    /// No type of that name.
+    /// No type or attribute has that name.
     #[error("unknown {what} `{name}`{}; the schema has: {known}", suggestion(.nearest.as_deref()))]
     Unknown {
         /// `vertex type`, `edge type` or `attribute`.
         what: &'static str,
-        /// What was asked for.
+        /// The name that was looked up.
         name: String,
-        /// The closest name there is, if one is close.
+        /// The most similar existing name, if one is similar enough.
         nearest: Option<String>,
-        /// All names there are.
+        /// All existing names, for the message.
         known: String,
     },
-    /// A name that cannot be one.
+    /// A name breaks the rules for names.
     #[error(
-        "`{name}` is no name for a {what}: expected a letter, then letters, digits, `_` or `-`, at most 64 bytes"
+        "`{name}` is not a valid name for a {what}: expected a letter, then letters, digits, `_` or `-`, at most 64 bytes"
     )]
     BadName {
-        /// What it was to name.
+        /// Kind of item that was to have the name.
         what: &'static str,
-        /// The name.
+        /// The malformed name.
         name: String,
     },
-    /// The name is taken by something else.
+    /// The name is used by a different definition.
     #[error("{what} `{name}` exists already and differs; a schema only grows")]
     Exists {
-        /// What it names.
+        /// Kind of item that has the name.
         what: &'static str,
-        /// The name.
+        /// The name in question.
         name: String,
     },
-    /// An edge between types that its type does not join.
+    /// An edge type does not connect vertices of these types.
     #[error(
         "edge type `{edge}` joins {source_type} to {destination_type}; got {got_source} to {got_destination}"
     )]
     Ends {
-        /// The edge type.
+        /// Name of the edge type.
         edge: String,
-        /// Its source type.
+        /// Source type that the edge type requires.
         source_type: String,
-        /// Its destination type.
+        /// Destination type that the edge type requires.
         destination_type: String,
-        /// The source given.
+        /// Type of the given source.
         got_source: String,
-        /// The destination given.
+        /// Type of the given destination.
         got_destination: String,
     },
-    /// Too many types.
+    /// The schema has the maximum number of types.
     #[error("a schema holds at most {TYPES_MAX} vertex types and {TYPES_MAX} edge types")]
     Full,
 }
@@ -145,7 +146,7 @@ fn suggestion(nearest: Option<&str>) -> String {
         .unwrap_or_default()
 }
 
-/// The closest of the names to what was written, if one is close enough to suggest.
+/// Returns the known name most similar to `name`, if one is similar enough to suggest.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     known
@@ -155,7 +156,7 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<S
         .map(|(_, k)| k.to_owned())
 }
 
-/// Levenshtein distance with neighbouring swaps counted once.
+/// Returns the Levenshtein distance in which a swap of neighbours counts once.
 fn edit_distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) =
         (a.chars().take(64).collect(), b.chars().take(64).collect());
@@ -194,7 +195,8 @@ fn check_name(what: &'static str, name: &str) -> Result<(), SchemaError> {
     }
 }
 
-/// Attribute names are freer than type names: `TELESCOP`, `dc:title`, `user.esker.campaign`.
+/// Checks an attribute's name. Attribute names may have more characters than type names: `TELESCOP`, `dc:title`,
+/// `user.esker.campaign`.
 pub fn check_attribute_name(name: &str) -> Result<(), SchemaError> {
     let good = !name.is_empty()
         && name.len() <= NAME_BYTES_MAX
@@ -220,7 +222,7 @@ impl Default for Schema {
 }
 
 impl Schema {
-    /// A schema with no types at all.
+    /// Creates a schema without types.
     pub fn empty() -> Self {
         Self {
             vertex_types: Vec::new(),
@@ -228,12 +230,12 @@ impl Schema {
         }
     }
 
-    /// Adds the types that came into the default schema after this one was made; whether there were some.
+    /// Adds the types that the default schema has gained since this one was created. Returns whether there were any.
     pub fn upgrade(&mut self) -> bool {
         crate::default_schema::upgrade(self)
     }
 
-    /// Vertex types with their numbers.
+    /// Iterates over vertex types with their numbers.
     pub fn vertex_types(&self) -> impl Iterator<Item = (VertexTypeId, &VertexType)> {
         self.vertex_types
             .iter()
@@ -241,7 +243,7 @@ impl Schema {
             .map(|(i, t)| (VertexTypeId(i as u16), t))
     }
 
-    /// Edge types with their numbers, inverses included.
+    /// Iterates over edge types with their numbers, inverses included.
     pub fn edge_types(&self) -> impl Iterator<Item = (EdgeTypeId, &EdgeType)> {
         self.edge_types
             .iter()
@@ -249,17 +251,17 @@ impl Schema {
             .map(|(i, t)| (EdgeTypeId(i as u16), t))
     }
 
-    /// The vertex type with that number.
+    /// Returns the vertex type with that number.
     pub fn vertex_type(&self, id: VertexTypeId) -> Option<&VertexType> {
         self.vertex_types.get(usize::from(id.0))
     }
 
-    /// The edge type with that number.
+    /// Returns the edge type with that number.
     pub fn edge_type(&self, id: EdgeTypeId) -> Option<&EdgeType> {
         self.edge_types.get(usize::from(id.0))
     }
 
-    /// The number of the inverse; the type itself if the schema does not know it.
+    /// Returns the number of the inverse edge type; the type itself if the schema lacks it.
     pub fn inverse(&self, id: EdgeTypeId) -> EdgeTypeId {
         self.edge_type(id).map_or(id, |t| t.inverse)
     }
@@ -278,7 +280,7 @@ impl Schema {
             .map(|(id, _)| id)
     }
 
-    /// The vertex type of that name, without regard to case.
+    /// Looks up a vertex type by name, without regard to case.
     pub fn vertex_type_id(&self, name: &str) -> Result<VertexTypeId, SchemaError> {
         self.find_vertex_type(name).ok_or_else(|| {
             unknown(
@@ -289,7 +291,7 @@ impl Schema {
         })
     }
 
-    /// The edge type of that name, without regard to case.
+    /// Looks up an edge type by name, without regard to case.
     pub fn edge_type_id(&self, name: &str) -> Result<EdgeTypeId, SchemaError> {
         self.find_edge_type(name).ok_or_else(|| {
             unknown(
@@ -300,13 +302,13 @@ impl Schema {
         })
     }
 
-    /// The lower-case name that vertex names begin with; `type-N` for a number the schema lacks.
+    /// Returns the lower-case type name that vertex names begin with; `type-N` for a number that the schema lacks.
     pub fn prefix(&self, id: VertexTypeId) -> String {
         self.vertex_type(id)
             .map_or_else(|| format!("type-{}", id.0), |t| t.name.to_ascii_lowercase())
     }
 
-    /// Whether `id` is `ancestor` or specialises it.
+    /// Whether the type `id` is `ancestor` or specialises it.
     pub fn is_a(&self, id: VertexTypeId, ancestor: VertexTypeId) -> bool {
         let mut at = Some(id);
         while let Some(t) = at {
@@ -318,7 +320,7 @@ impl Schema {
         false
     }
 
-    /// The type and everything that specialises it.
+    /// Returns the type and all types that specialise it.
     pub fn specialisations(&self, id: VertexTypeId) -> Vec<VertexTypeId> {
         self.vertex_types()
             .map(|(t, _)| t)
@@ -326,7 +328,7 @@ impl Schema {
             .collect()
     }
 
-    /// Predefined attributes of a type, its parents' first.
+    /// Returns the predefined attributes of a type, inherited ones first.
     pub fn attributes(&self, id: VertexTypeId) -> Vec<&AttributeDefinition> {
         let Some(t) = self.vertex_type(id) else {
             return Vec::new();
@@ -336,7 +338,7 @@ impl Schema {
         all
     }
 
-    /// The predefined attribute of that name, the type's own or inherited.
+    /// Returns the predefined attribute of that name, own or inherited.
     pub fn attribute(&self, id: VertexTypeId, name: &str) -> Option<&AttributeDefinition> {
         let t = self.vertex_type(id)?;
         t.attributes
@@ -345,7 +347,7 @@ impl Schema {
             .or_else(|| t.parent.and_then(|p| self.attribute(p, name)))
     }
 
-    /// Whether such an edge may join vertices of those types.
+    /// Checks that an edge of this type may join vertices of these types.
     pub fn check_ends(
         &self,
         edge: EdgeTypeId,
@@ -375,7 +377,7 @@ impl Schema {
         })
     }
 
-    /// Makes one change. Adding what is there already, alike, changes nothing and returns `false`.
+    /// Applies one change. Returns false if an equal definition exists already; nothing changes then.
     pub fn apply(&mut self, change: &SchemaChange) -> Result<bool, SchemaError> {
         match change {
             SchemaChange::VertexType {
@@ -505,7 +507,7 @@ impl Schema {
         Ok(true)
     }
 
-    /// Appends the stored form.
+    /// Appends the encoded schema.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.vertex_types.len() as u64);
         for t in &self.vertex_types {
@@ -528,7 +530,7 @@ impl Schema {
         }
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes the output of [`Self::encode`].
     pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut schema = Self::empty();
         let vertex_types = r.count(5, "a count of vertex types")?;
@@ -543,7 +545,7 @@ impl Schema {
                     .ok_or_else(|| r.error("a value kind (0 to 7)"))?;
                 attributes.push(AttributeDefinition { name, kind });
             }
-            // Parents come before children, so that no chain can close on itself.
+            // Parents come before their children, so the chain of parents cannot contain a cycle.
             let parent = match parent {
                 u16::MAX => None,
                 p if usize::from(p) < schema.vertex_types.len() => Some(VertexTypeId(p)),

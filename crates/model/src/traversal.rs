@@ -1,4 +1,4 @@
-//! Traversals: GraphMeta's `GTravel` chains (section 4.2) as data, and what a traversal returns.
+//! Traversals: GraphMeta's `GTravel` chains (section 4.2) as data, and the results of traversals.
 //!
 //! [`Traversal::parse`] reads the chain syntax; `Display` writes it back.
 
@@ -10,7 +10,7 @@ mod lexer;
 mod parse;
 
 pub use display::value_text;
-pub use error::{ParseError, ParseErrorKind};
+pub use error::{TraversalErrorKind, TraversalParseError};
 pub(crate) use lexer::{hexadecimal, parse_nanos};
 pub use parse::parse_value;
 
@@ -20,98 +20,99 @@ use crate::key::EdgeKey;
 use crate::value::Value;
 use crate::version::{Version, VersionRange};
 
-/// A whole chain: where it starts, the segments it goes through, what it returns.
+/// A traversal: its start, the segments of hops, and the returned working sets.
 ///
-/// `v("file:/C").e("wasWrittenBy").v().e("read").repeat().return_fp()` is one start, one segment of two hops that
-/// repeats, and the return of whole paths.
+/// `v("file:/C").e("wasWrittenBy").v().e("read").repeat().return_fp()` has one start, one segment of two hops that
+/// repeats, and returns whole paths.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Traversal {
     /// The first working set.
     pub start: Start,
-    /// `va(…)` before the first `e(…)`.
+    /// Filters of the start: `va(…)` before the first `e(…)`.
     pub start_filters: Vec<Filter>,
-    /// `rtn()` before the first `e(…)`.
+    /// Whether the start is returned: `rtn()` before the first `e(…)`.
     pub start_returned: bool,
-    /// Hops, grouped by what repeats together.
+    /// Hops, grouped into segments that repeat together.
     pub segments: Vec<Segment>,
-    /// `return_fp()`: whole paths rather than the last working set.
+    /// Whether whole paths are returned instead of the last working set: `return_fp()`.
     pub return_paths: bool,
-    /// `as_of(t)`: every hop sees the graph as it was then.
+    /// Version as of which every hop reads the graph: `as_of(t)`.
     pub as_of: Option<Version>,
-    /// `versions(t1, t2)`: every hop sees each edge that existed at some version in the range.
+    /// Version range: every hop sees each edge that existed at some version in the range. `versions(t1, t2)`.
     pub versions: Option<VersionRange>,
-    /// `limit(n)`: stop once the last working set has n vertices.
+    /// Stop once the last working set has this number of vertices: `limit(n)`.
     pub limit: Option<u64>,
 }
 
-/// The first working set.
+/// The first working set of a traversal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Start {
-    /// `v("type:key", …)`.
+    /// Vertices by name: `v("type:key", …)`.
     Vertices(Vec<VertexName>),
-    /// `v(type="File")`: all vertices of a type and of those that specialise it.
+    /// All vertices of a type and of the types that specialise it: `v(type="File")`.
     Type(String),
 }
 
-/// Hops that belong together.
+/// Hops that repeat together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Segment {
-    /// In order.
+    /// Hops in order of execution.
     pub hops: Vec<Hop>,
-    /// `repeat()` behind the last of them: go through all again from where they lead, until nothing new is reached.
+    /// Repetition of the segment: `repeat()` behind its last hop runs all its hops again from the vertices reached,
+    /// until nothing new is reached.
     pub repeat: Option<Repeat>,
 }
 
-/// How often a segment repeats.
+/// Bound on the repetition of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repeat {
-    /// `repeat(max=n)`: go through the segment at most n times in all.
+    /// Largest number of passes through the segment in all: `repeat(max=n)`.
     pub max: Option<u32>,
 }
 
-/// `e(type…)` with the filters behind it and, usually, `v()` with its own.
+/// One hop: `e(type…)` with its filters and, usually, `v()` with filters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Hop {
-    /// Edge types to follow; empty for all.
+    /// Names of the edge types to follow; empty for all.
     pub edge_types: Vec<String>,
-    /// `ea(…)`: all must hold.
+    /// Filters of edges, all of which must match: `ea(…)`.
     pub edge_filters: Vec<Filter>,
-    /// `va(…)`: all must hold of the vertices reached.
+    /// Filters of the vertices reached, all of which must match: `va(…)`.
     pub vertex_filters: Vec<Filter>,
-    /// `rtn()`: this working set is returned.
+    /// Whether this working set is returned: `rtn()`.
     pub returned: bool,
 }
 
 /// A condition on a vertex or an edge.
 ///
-/// Names with a meaning of their own: on vertices `type` (specialisations included), `key`, `version`;
-/// on edges `type`, `version`. Versions are compared with timestamps.
+/// Some names have a built-in meaning: on vertices `type` (specialisations included), `key` and `version`, on edges
+/// `type` and `version`. Versions are compared with timestamps.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Filter {
-    /// On an attribute of a vertex or a property of an edge. One that is absent never fulfils it.
+    /// A condition on an attribute of a vertex or a property of an edge. It never matches where the name is absent.
     Attribute {
-        /// Its name.
+        /// Name of the attribute or property.
         attribute: String,
-        /// What must hold.
+        /// Condition on its value.
         predicate: Predicate,
     },
-    /// In the filter language: `va("energy > 3 AND note LIKE 'run%'")`.
+    /// A condition in the filter language: `va("energy > 3 AND note LIKE 'run%'")`.
     Where(Expr),
 }
 
-/// GraphMeta's filter types.
+/// The filter types of GraphMeta.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Predicate {
-    /// `EQ, x`.
+    /// Equal to a value: `EQ, x`.
     Eq(Value),
-    /// `IN, x, y, …`.
+    /// Equal to one of several values: `IN, x, y, …`.
     In(Vec<Value>),
-    /// `RANGE, low, high`: both ends inside; null for an open end.
+    /// Between two values, both included; null for an open end: `RANGE, low, high`.
     Range(Value, Value),
 }
 
 impl Predicate {
-    /// The same in the filter language's words.
+    /// Converts to the equivalent test of the filter language.
     pub fn test(&self) -> Test {
         match self {
             Self::Eq(x) => Test::Compare(Comparison::Eq, x.clone()),
@@ -123,44 +124,44 @@ impl Predicate {
         }
     }
 
-    /// Whether a value fulfils it.
-    pub fn holds(&self, value: &Value) -> bool {
-        self.test().holds(value)
+    /// Whether a value matches.
+    pub fn matches(&self, value: &Value) -> bool {
+        self.test().matches(value)
     }
 }
 
-/// What a traversal may spend. `None` is no bound.
+/// Limits on the resources of a traversal. `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
-    /// Hops, counted through repeats.
+    /// Largest number of hops, counted through repeats.
     pub steps: Option<u32>,
-    /// Edges looked at.
+    /// Largest number of edges read.
     pub edges: Option<u64>,
-    /// Bytes of working sets and paths held in memory.
+    /// Largest memory for working sets and paths, in bytes.
     pub bytes: Option<u64>,
-    /// Milliseconds.
+    /// Time limit in milliseconds.
     pub millis: Option<u64>,
-    /// How the servers of a cluster go about it; an embedded database does not look at it.
+    /// Strategy of a cluster's servers; an embedded database ignores it.
     pub strategy: Strategy,
 }
 
-/// How the servers of a cluster run a traversal. What comes out is the same.
+/// Execution strategy of a cluster's servers. It does not change the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Strategy {
-    /// Step by step: none begins before the last one is done everywhere (GraphMeta, section 5.1).
+    /// Step by step: a step begins when the one before has ended on all servers (GraphMeta, section 5.1).
     Sync,
-    /// The same; a server that waits for the next step loads what it will need (GraphMeta, section 5.2).
+    /// Step by step; a server that waits for the next step prefetches what it will need (GraphMeta, section 5.2).
     #[default]
     Prefetch,
-    /// Without steps: every server goes on from what it is told at once (GraphTrek).
+    /// Without steps: every server continues with vertices as soon as it receives them (GraphTrek).
     Async,
 }
 
 impl Strategy {
-    /// All of them.
+    /// All strategies, in the order of their declaration.
     pub const ALL: [Self; 3] = [Self::Sync, Self::Prefetch, Self::Async];
 
-    /// The name that people use.
+    /// Returns the name on the command line and in protocols.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sync => "sync",
@@ -170,25 +171,25 @@ impl Strategy {
     }
 }
 
-/// Why something was not followed to its end.
+/// Reason why a traversal is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StopReason {
     /// `limit(n)` was reached.
     Limit,
-    /// `repeat(max=n)`, `--depth` or the budget of steps.
+    /// `repeat(max=n)`, `--depth` or the limit on steps was reached.
     Depth,
-    /// The budget of edges.
+    /// The limit on edges was reached.
     Edges,
-    /// The budget of bytes.
+    /// The limit on memory was reached.
     Bytes,
-    /// The budget of time.
+    /// The time limit was reached.
     TimeOut,
-    /// The caller stopped it.
+    /// The caller cancelled the traversal.
     Interrupted,
 }
 
 impl StopReason {
-    /// One word for people and for JSON.
+    /// Returns one word for messages and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Limit => "limit",
@@ -201,114 +202,115 @@ impl StopReason {
     }
 }
 
-/// Where a traversal stopped before its end.
+/// A point where a traversal stopped before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stop {
-    /// Why.
+    /// Reason of the stop.
     pub reason: StopReason,
-    /// The hop (from 1, counted through repeats) that was under way or would have been next.
+    /// The hop, from 1 and counted through repeats, that was under way or would have been next.
     pub step: u32,
-    /// How many vertices of that hop's frontier were not followed.
+    /// Number of vertices of that hop's frontier that were not followed.
     pub vertices_left: u64,
 }
 
-/// What one hop did.
+/// Statistics of one hop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepProfile {
-    /// From 1, counted through repeats.
+    /// Number of the hop, from 1, counted through repeats.
     pub step: u32,
-    /// The hop in the chain's own words.
+    /// Text of the hop in the chain syntax.
     pub text: String,
-    /// Vertices it started from.
+    /// Number of vertices in the frontier.
     pub frontier: u64,
-    /// Edges it looked at.
+    /// Number of edges read.
     pub edges: u64,
-    /// Edges that passed the filters.
+    /// Number of edges that matched the filters.
     pub selected: u64,
-    /// Distinct vertices it reached.
+    /// Number of distinct vertices reached.
     pub reached: u64,
-    /// Vertices whose edges came from the adjacency cache.
+    /// Number of vertices whose edges came from the adjacency cache.
     pub cached: u64,
-    /// Microseconds.
+    /// Duration of the hop in microseconds.
     pub micros: u64,
 }
 
-/// What one server of a cluster did in one step: the parts of GraphMeta's Figure 9.
+/// Statistics of one server in one step: the parts of GraphMeta's Figure 9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ServerStep {
-    /// Which server.
+    /// Number of the server.
     pub server: u32,
-    /// From 1, counted through repeats.
+    /// Number of the step, from 1, counted through repeats.
     pub step: u32,
-    /// Vertices that it started from.
+    /// Number of vertices in the server's part of the frontier.
     pub frontier: u64,
-    /// Edges that it looked at.
+    /// Number of edges that the server read.
     pub edges: u64,
-    /// Microseconds of reading vertices.
+    /// Time for reading vertices, in microseconds.
     pub vertices_micros: u64,
-    /// Microseconds of reading edges.
+    /// Time for reading edges, in microseconds.
     pub edges_micros: u64,
-    /// Microseconds of reading ahead for this step.
+    /// Time for prefetching for this step, in microseconds.
     pub prefetch_micros: u64,
-    /// Microseconds of waiting for other servers.
+    /// Time spent waiting for other servers, in microseconds.
     pub wait_micros: u64,
 }
 
-/// One `rtn()`, or the last working set.
+/// A returned working set: that of one `rtn()`, or the last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkingSet {
-    /// The hop after which it was taken: 0 for the start, else its place in the chain (repeats not counted).
+    /// The hop that produced the set: 0 for the start, else its position in the chain (repeats not counted).
     pub hop: u32,
-    /// In the order reached, each once.
+    /// Distinct vertices, in the order reached.
     pub vertices: Vec<VertexId>,
 }
 
-/// Whole paths, kept as parent pointers: every edge that a path goes through, once.
+/// Whole paths, stored as parent pointers: every edge on a path once.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Paths {
-    /// `(level, vertex)`: level 0 holds the start, level n what n hops reach. A vertex may stand in several levels.
+    /// The nodes `(level, vertex)`: level 0 contains the start, level n what n hops reach. A vertex may occur in
+    /// several levels.
     pub nodes: Vec<PathNode>,
 }
 
-/// A vertex at a place in the chain.
+/// A vertex at one level of the paths.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathNode {
-    /// Hops from the start when first reached.
+    /// Number of hops from the start when first reached.
     pub level: u32,
-    /// The vertex.
+    /// Id of the vertex.
     pub vertex: VertexId,
-    /// Whether a path may end here.
+    /// Whether a path may end at this node.
     pub end: bool,
-    /// How it was reached: the node before (an index into [`Paths::nodes`]), the edge, its version.
+    /// Incoming steps: the previous node, the edge and its version.
     pub parents: Vec<PathStep>,
 }
 
 /// One step of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PathStep {
-    /// Index into [`Paths::nodes`].
+    /// Index of the previous node in [`Paths::nodes`].
     pub parent: u32,
-    /// The edge that was followed.
+    /// Key of the edge that was followed.
     pub edge: EdgeKey,
-    /// The version of it that was seen.
+    /// The version of the edge that was read.
     pub version: Version,
 }
 
-/// What a traversal found.
+/// The result of a traversal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TravelResult {
-    /// Working sets in the order of the chain: one for each `rtn()`, or the last one if there is none.
+    /// Working sets in the order of the chain: one for each `rtn()`, or the last one if there is no `rtn()`.
     pub sets: Vec<WorkingSet>,
-    /// With `return_fp()`.
+    /// Whole paths, with `return_fp()`.
     pub paths: Option<Paths>,
-    /// Whether everything was followed to its end.
+    /// Whether nothing cut the traversal short.
     pub complete: bool,
-    /// Where not.
+    /// Points where the traversal was cut short.
     pub stopped: Vec<Stop>,
-    /// What each hop did.
+    /// Statistics of each hop.
     pub profile: Vec<StepProfile>,
-    /// What each server did in each hop; nothing for an embedded database.
+    /// Statistics of each server in each hop; empty for an embedded database.
     pub servers: Vec<ServerStep>,
-    /// The version that the answer was read as of.
+    /// The version as of which the graph was read.
     pub as_of: Version,
 }

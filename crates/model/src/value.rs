@@ -16,42 +16,42 @@ use std::cmp::Ordering;
 /// The value of a property or an attribute.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Known to be absent.
+    /// Null: the name exists and has no value.
     Null,
-    /// Truth value.
+    /// A truth value.
     Bool(bool),
-    /// Signed 64-bit integer.
+    /// A signed 64-bit integer.
     I64(i64),
-    /// IEEE 754 double.
+    /// An IEEE 754 double.
     F64(f64),
-    /// UTF-8 text.
+    /// A UTF-8 text.
     String(String),
-    /// Raw bytes.
+    /// A string of raw bytes.
     Bytes(Vec<u8>),
-    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    /// A time in nanoseconds since 1970-01-01T00:00:00Z.
     Timestamp(i64),
-    /// Values in order, possibly of different kinds.
+    /// An ordered list of values, possibly of different kinds.
     List(Vec<Value>),
 }
 
 /// The kind of a [`Value`], as schemas declare it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ValueKind {
-    /// Truth value.
+    /// A truth value.
     Bool,
-    /// Signed 64-bit integer.
+    /// A signed 64-bit integer.
     I64,
-    /// IEEE 754 double; integers are accepted and widened.
+    /// An IEEE 754 double; integers are accepted and widened.
     F64,
-    /// UTF-8 text.
+    /// A UTF-8 text.
     String,
-    /// Raw bytes.
+    /// A string of raw bytes.
     Bytes,
-    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    /// A time in nanoseconds since 1970-01-01T00:00:00Z.
     Timestamp,
-    /// A list of values.
+    /// An ordered list of values.
     List,
-    /// Any of the others.
+    /// Any kind of value.
     Any,
 }
 
@@ -68,7 +68,7 @@ impl ValueKind {
         Self::Any,
     ];
 
-    /// The name that schemas and messages use.
+    /// Returns the name of this kind in schemas and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -82,12 +82,12 @@ impl ValueKind {
         }
     }
 
-    /// The kind of that name.
+    /// Returns the kind with that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// The stored code of this kind.
+    /// Returns the stored code of this kind.
     pub fn code(self) -> u8 {
         Self::ALL
             .iter()
@@ -95,7 +95,7 @@ impl ValueKind {
             .map_or(u8::MAX, |i| i as u8)
     }
 
-    /// The kind with that stored code.
+    /// Returns the kind with that stored code.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code)).copied()
     }
@@ -130,7 +130,7 @@ fn unzigzag(value: u64) -> i64 {
 }
 
 impl Value {
-    /// The kind of this value; `None` for null.
+    /// Returns the kind of this value; `None` for null.
     pub fn kind(&self) -> Option<ValueKind> {
         Some(match self {
             Self::Null => return None,
@@ -144,13 +144,13 @@ impl Value {
         })
     }
 
-    /// The kind's name, `null` included.
+    /// Returns the name of the value's kind, `null` included.
     pub fn kind_name(&self) -> &'static str {
         self.kind().map_or("null", ValueKind::name)
     }
 
-    /// Compares as filters do: numbers by value whatever their kind, other kinds among themselves;
-    /// `None` where an order has no meaning.
+    /// Compares as filters do: numbers by value whatever their kind, other kinds among themselves; `None` where no
+    /// order is defined.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Null, Self::Null) => Some(Ordering::Equal),
@@ -176,7 +176,7 @@ impl Value {
         }
     }
 
-    /// Appends the encoding.
+    /// Appends the encoded value.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Null => out.push(NULL),
@@ -212,7 +212,7 @@ impl Value {
         }
     }
 
-    /// Reads one value.
+    /// Decodes a single value.
     pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Self::decode_at_depth(r, 0)
     }
@@ -272,7 +272,7 @@ impl Value {
         Ok(())
     }
 
-    /// Nesting depth of lists: 0 for anything else.
+    /// Returns the nesting depth of lists: 0 for any other kind.
     pub fn depth(&self) -> usize {
         match self {
             Self::List(items) => 1 + items.iter().map(Self::depth).max().unwrap_or(0),
@@ -281,25 +281,25 @@ impl Value {
     }
 }
 
-/// A value that borrows its text from where it was read.
+/// A value that borrows its text from the buffer it was decoded from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ValueView<'a> {
-    /// Known to be absent.
+    /// Null: the name exists and has no value.
     Null,
-    /// Signed 64-bit integer.
+    /// A signed 64-bit integer.
     I64(i64),
-    /// IEEE 754 double.
+    /// An IEEE 754 double.
     F64(f64),
-    /// UTF-8 text.
+    /// A UTF-8 text, borrowed.
     Text(&'a str),
-    /// Nanoseconds since 1970-01-01T00:00:00Z.
+    /// A time in nanoseconds since 1970-01-01T00:00:00Z.
     Timestamp(i64),
-    /// One of another kind.
+    /// A value of any other kind, owned.
     Other(Value),
 }
 
 impl<'a> ValueView<'a> {
-    /// Reads one value.
+    /// Decodes a single value.
     pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(match r.peek() {
             Some(STRING) => {
@@ -316,7 +316,7 @@ impl<'a> ValueView<'a> {
         })
     }
 
-    /// The same, for a filter to look at.
+    /// Returns the value in the form that filters test.
     pub fn as_ref(&self) -> ValueRef<'_> {
         match self {
             Self::Null => ValueRef::Null,
@@ -328,7 +328,7 @@ impl<'a> ValueView<'a> {
         }
     }
 
-    /// The same, owned.
+    /// Copies the value into an owned [`Value`].
     pub fn to_value(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -340,7 +340,7 @@ impl<'a> ValueView<'a> {
         }
     }
 
-    /// Appends the encoding, that of the value.
+    /// Appends the encoding of the value.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Text(text) => {
@@ -366,7 +366,7 @@ impl<'a> From<&'a Value> for ValueView<'a> {
     }
 }
 
-/// Exact comparison: an `i64` beyond 2^53 does not fit a double.
+/// Compares exactly: an `i64` beyond 2^53 does not fit a double.
 fn compare_i64_f64(a: i64, b: f64) -> Option<Ordering> {
     if b.is_nan() {
         return None;
@@ -419,12 +419,12 @@ impl From<bool> for Value {
 pub struct Properties(Vec<(String, Value)>);
 
 impl Properties {
-    /// No properties.
+    /// Creates an empty list of properties.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Sets one property, replacing what had that name.
+    /// Sets one property, replacing the value of that name.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Value>) {
         let (name, value) = (name.into(), value.into());
         match self.0.binary_search_by(|(n, _)| n.as_str().cmp(&name)) {
@@ -433,14 +433,14 @@ impl Properties {
         }
     }
 
-    /// The same, for building in one expression.
+    /// Sets one property and returns the list, for building in one expression.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.set(name, value);
         self
     }
 
-    /// From pairs that are in the order of their names, each name once; others are put in order.
+    /// Builds the list from pairs sorted by name, each name once; other input is sorted first.
     pub fn from_sorted(pairs: Vec<(String, Value)>) -> Self {
         if pairs.is_sorted_by(|a, b| a.0 < b.0) {
             Self(pairs)
@@ -449,7 +449,7 @@ impl Properties {
         }
     }
 
-    /// Takes one property out.
+    /// Removes one property and returns its value.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         let i = self
             .0
@@ -458,7 +458,7 @@ impl Properties {
         Some(self.0.remove(i).1)
     }
 
-    /// The value of that name.
+    /// Returns the value of that name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         let i = self
             .0
@@ -467,17 +467,17 @@ impl Properties {
         Some(&self.0[i].1)
     }
 
-    /// Pairs in the order of their names.
+    /// Iterates over the pairs, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(n, v)| (n.as_str(), v))
     }
 
-    /// How many there are.
+    /// Returns the number of properties.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -491,7 +491,7 @@ impl Properties {
         }
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes the output of [`Self::encode`].
     pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let count = r.count(2, "a property count")?;
         let mut pairs: Vec<(String, Value)> = Vec::with_capacity(count);

@@ -1,24 +1,25 @@
-//! Versions: hybrid logical clock timestamps, and the times that people write.
+//! Versions: hybrid logical clock timestamps, and the time formats that users write.
 //!
-//! 48 bits of milliseconds since 1970-01-01 UTC, then 16 bits that order events within one
-//! millisecond. Every vertex attribute and every edge carries the version at which it took its value.
+//! A version has 48 bits of milliseconds since 1970-01-01 UTC, then 16 bits that order events within one millisecond.
+//! Every vertex attribute and every edge has the version at which it took its value.
 
 use jiff::{Timestamp, Zoned, civil, tz::TimeZone};
 use std::fmt;
 
-/// When something took the value it has. Larger is later.
+/// Hybrid logical timestamp at which an item took its value. Larger is later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
 impl Version {
-    /// Before everything.
+    /// The version before all others.
     pub const ZERO: Self = Self(0);
-    /// After everything: reading as of this version reads the newest.
+    /// The version after all others: reading as of it reads the newest state.
     pub const MAX: Self = Self(u64::MAX);
-    /// The largest number of milliseconds that fits.
+    /// The largest number of milliseconds that a version can contain.
     pub const MILLIS_MAX: u64 = (1 << 48) - 1;
 
-    /// From milliseconds since 1970-01-01 UTC and the logical part.
+    /// Builds a version from milliseconds since 1970-01-01 UTC and the logical part. Milliseconds beyond the maximum
+    /// are clamped.
     pub const fn new(millis: u64, logical: u16) -> Self {
         let millis = if millis > Self::MILLIS_MAX {
             Self::MILLIS_MAX
@@ -28,28 +29,28 @@ impl Version {
         Self(millis << 16 | logical as u64)
     }
 
-    /// Milliseconds since 1970-01-01 UTC.
+    /// Returns the milliseconds since 1970-01-01 UTC.
     pub const fn millis(self) -> u64 {
         self.0 >> 16
     }
 
-    /// The order within one millisecond.
+    /// Returns the logical part, which orders versions within one millisecond.
     pub const fn logical(self) -> u16 {
         self.0 as u16
     }
 
-    /// The version just after this one.
+    /// Returns the version just after this one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The last version of that millisecond: reading as of it sees all that happened in it.
+    /// Returns the last version of a millisecond: reading as of it sees all changes in that millisecond.
     pub const fn end_of_millis(millis: u64) -> Self {
         Self::new(millis, u16::MAX)
     }
 
-    /// Nanoseconds since 1970-01-01 UTC, as [`crate::Value::Timestamp`] counts them.
+    /// Returns nanoseconds since 1970-01-01 UTC, as in [`crate::Value::Timestamp`].
     pub const fn nanos(self) -> i64 {
         let nanos = self.millis() as i128 * 1_000_000;
         if nanos > i64::MAX as i128 {
@@ -59,12 +60,12 @@ impl Version {
         }
     }
 
-    /// Reads a time as people write it, for a read *as of* it: the version returned is the last one
-    /// of the moment named, so that all that happened in it is seen.
+    /// Parses a time for a read *as of* it: returns the last version of the given instant, so that a read sees all
+    /// changes at that instant.
     ///
-    /// Accepted: RFC 3339 (`2026-03-01T12:00:00Z`, with an offset, a fraction and this crate's own
-    /// `.millis+logical` form as printed by `Display`), a date and time without offset (UTC), a date
-    /// (its end, UTC), `@SECONDS[.FRACTION]` since 1970, and `#VERSION` (the raw 64-bit number).
+    /// Accepted are RFC 3339 (`2026-03-01T12:00:00Z`, with an offset and a fraction, and with `~N` for the logical
+    /// part as `Display` prints it), a date and time without offset (UTC), a date (its end, UTC), `@SECONDS[.FRACTION]`
+    /// since 1970, and `#VERSION` (the raw 64-bit number).
     pub fn parse_as_of(text: &str) -> Result<Self, TimeError> {
         let bad = || TimeError {
             text: text.to_owned(),
@@ -102,15 +103,16 @@ impl Version {
         Err(bad())
     }
 
-    /// Reads a time for a read *since* it: the first version of the moment named, where [`Self::parse_as_of`] gives
-    /// the last. The forms accepted are the same; a date is its first moment, `~N` and `#VERSION` name one version.
+    /// Parses a time for a read *since* it: returns the first version of the given instant, where [`Self::parse_as_of`]
+    /// returns the last. The accepted forms are the same; a date is its first millisecond, `~N` and `#VERSION` name one
+    /// version.
     pub fn parse_since(text: &str) -> Result<Self, TimeError> {
         let last = Self::parse_as_of(text)?;
         let t = text.trim();
         if t.starts_with('#') || t.contains('~') {
             return Ok(last);
         }
-        // A date alone is the only form that names more than one millisecond.
+        // A date alone is the only form that covers more than one millisecond.
         let is_day = !t.starts_with('@')
             && t.parse::<Timestamp>().is_err()
             && (t.len() <= 10 || t.parse::<civil::DateTime>().is_err());
@@ -142,7 +144,7 @@ fn seconds_to_millis(text: &str) -> Option<u64> {
         .checked_add(millis)
 }
 
-/// `2026-03-01T12:00:00.123Z`, with `~N` behind it where the logical part is not zero.
+/// Formats as `2026-03-01T12:00:00.123Z`, followed by `~N` where the logical part is not zero.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::MAX {
@@ -159,33 +161,33 @@ impl fmt::Display for Version {
     }
 }
 
-/// A text that is no time.
+/// The error for a text that is not a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is no time: expected a date (2026-03-01), RFC 3339 (2026-03-01T12:00:00Z), @SECONDS or #VERSION"
+    "`{text}` is not a time: expected a date (2026-03-01), RFC 3339 (2026-03-01T12:00:00Z), @SECONDS or #VERSION"
 )]
 pub struct TimeError {
-    /// What was given.
+    /// The text that was given.
     pub text: String,
 }
 
 /// A half-open range of versions, `[from, until)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VersionRange {
-    /// First version inside.
+    /// First version in the range.
     pub from: Version,
-    /// First version no longer inside.
+    /// First version after the range.
     pub until: Version,
 }
 
 impl VersionRange {
-    /// All versions.
+    /// The range of all versions.
     pub const ALL: Self = Self {
         from: Version::ZERO,
         until: Version::MAX,
     };
 
-    /// Whether the version lies inside.
+    /// Whether the version is in the range.
     pub fn contains(&self, version: Version) -> bool {
         self.from <= version && (version < self.until || self.until == Version::MAX)
     }

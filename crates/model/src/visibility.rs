@@ -1,38 +1,40 @@
-//! Who may see what: the one rule for vertices, objects, files and graphs of RDF.
+//! Visibility: the single rule for vertices, objects, files and RDF graphs that says which principal may see which
+//! item.
 //!
-//! An [`Asker`] is on whose behalf something is asked; whoever hosts the database fills it in, and `None` is whoever owns it, who may
-//! do all. What is asked for says who may do what with it by an [`Access`]: an owner, a group and mode bits. Objects have them as
-//! attributes ([`Access::of_attributes`]), files in their inodes ([`Access::of_file`]), graphs of RDF in the graph `urn:esker:rights`.
-//! [`Access::lets`] decides, for all of them: the first class of owner, group and others that the asker is in counts, as for files
-//! (POSIX.1-2017, 4.5).
+//! A [`Principal`] is the user for whom a call is made. The host of the database fills it in; `None` is the owner of
+//! the database, who may do everything. An [`Access`] says which principals may do what with one item: an owner, a
+//! group and mode bits. Objects store them as attributes ([`Access::of_attributes`]), files in their inodes
+//! ([`Access::of_file`]), RDF graphs in the graph `urn:esker:rights`. [`Access::allows`] decides for all of them: the
+//! first of the classes owner, group and others that the principal belongs to counts, as for files (POSIX.1-2017, 4.5).
 //!
-//! A file has to be reached besides: each directory on the way to one of its names has to let the asker search it. Vertices that are
-//! neither objects nor files are seen by everybody.
+//! A file must be reachable as well: each directory on the path of one of its names must let the principal search it.
+//! Vertices that are neither objects nor files are visible to everybody.
 
 use crate::namespace::{Inode, Kind};
-use crate::object::{Asker, MODE_DEFAULT};
+use crate::object::{MODE_DEFAULT, Principal};
 use crate::value::{Properties, Value};
 
-/// The bit for reading, in a class of mode bits.
+/// Permission bit for reading, within one class of mode bits.
 pub const READ: i64 = 0o4;
-/// The bit for changing.
+/// Permission bit for writing, within one class of mode bits.
 pub const WRITE: i64 = 0o2;
-/// The bit for searching a directory, or executing a file.
+/// Permission bit for searching a directory or executing a file, within one class of mode bits.
 pub const SEARCH: i64 = 0o1;
 
-/// Who may do what with one thing.
+/// Owner, group and permission bits of one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// Whose it is.
+    /// User id of the owner.
     pub owner: i64,
-    /// Its group, if it has one.
+    /// Group id, if the item has a group.
     pub group: Option<i64>,
-    /// Permission bits; those of a file with its type bits.
+    /// Permission bits; for a file with its type bits.
     pub mode: i64,
 }
 
 impl Access {
-    /// From what is said of a thing: without an owner it is user 0's, without mode bits everybody may read it.
+    /// Builds the access of an item from optional attributes. The owner defaults to user 0, the mode to readable by
+    /// everybody.
     pub fn new(owner: Option<i64>, group: Option<i64>, mode: Option<i64>) -> Self {
         Self {
             owner: owner.unwrap_or(0),
@@ -41,7 +43,7 @@ impl Access {
         }
     }
 
-    /// Of an object, by its attributes `owner`, `gid` and `mode`.
+    /// Returns the access of an object from its attributes `owner`, `gid` and `mode`.
     pub fn of_attributes(attributes: &Properties) -> Self {
         let number = |name| match attributes.get(name) {
             Some(Value::I64(n)) => Some(*n),
@@ -50,7 +52,7 @@ impl Access {
         Self::new(number("owner"), number("gid"), number("mode"))
     }
 
-    /// Of a file. The way to it is not looked at.
+    /// Returns the access of a file. The directories on its path are not considered.
     pub fn of_file(inode: &Inode) -> Self {
         Self {
             owner: inode.uid.into(),
@@ -59,14 +61,17 @@ impl Access {
         }
     }
 
-    /// Whether someone may do all that the bits say.
-    pub fn lets(&self, asker: Option<&Asker>, bits: i64) -> bool {
-        let Some(asker) = asker.filter(|a| !a.sees_all()) else {
-            return self.lets_superuser(asker.is_some(), bits);
+    /// Whether the principal may do everything that the bits ask for.
+    pub fn allows(&self, principal: Option<&Principal>, bits: i64) -> bool {
+        let Some(principal) = principal.filter(|a| !a.is_superuser()) else {
+            return self.allows_superuser(principal.is_some(), bits);
         };
-        let class = if asker.uid == self.owner {
+        let class = if principal.uid == self.owner {
             6
-        } else if self.group.is_some_and(|group| asker.gids.contains(&group)) {
+        } else if self
+            .group
+            .is_some_and(|group| principal.gids.contains(&group))
+        {
             3
         } else {
             0
@@ -74,8 +79,9 @@ impl Access {
         self.mode >> class & bits == bits
     }
 
-    /// User 0 executes only what somebody may execute, and searches all directories; whoever owns the database may do all.
-    fn lets_superuser(&self, named: bool, bits: i64) -> bool {
+    /// Decides for user 0, who executes only files that somebody may execute and may do everything else, and for the
+    /// owner of the database, who may do everything.
+    fn allows_superuser(&self, named: bool, bits: i64) -> bool {
         let kind = u32::try_from(self.mode).unwrap_or(0) & Kind::MASK;
         let executes = named && kind != 0 && kind != Kind::Directory.bits() && bits & SEARCH != 0;
         !executes || self.mode & 0o111 != 0
@@ -86,8 +92,8 @@ impl Access {
 mod tests {
     use super::*;
 
-    fn asker(uid: i64, gids: &[i64]) -> Asker {
-        Asker {
+    fn principal(uid: i64, gids: &[i64]) -> Principal {
+        Principal {
             uid,
             gids: gids.to_vec(),
         }
@@ -95,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_first_class_decides() {
-        let ada = asker(7, &[8]);
+        let ada = principal(7, &[8]);
         for (mode, owner, group, bits, expected) in [
             (0o077, 7, Some(8), READ, false),
             (0o007, 9, Some(8), READ, false),
@@ -106,8 +112,8 @@ mod tests {
             (0o004, 9, Some(9), READ | WRITE, false),
         ] {
             let access = Access::new(Some(owner), group, Some(mode));
-            assert_eq!(access.lets(Some(&ada), bits), expected, "{access:?}");
-            assert!(access.lets(None, bits) && access.lets(Some(&asker(0, &[])), bits));
+            assert_eq!(access.allows(Some(&ada), bits), expected, "{access:?}");
+            assert!(access.allows(None, bits) && access.allows(Some(&principal(0, &[])), bits));
         }
     }
 
@@ -115,12 +121,15 @@ mod tests {
     fn what_is_not_said_has_a_default() {
         let empty = Access::of_attributes(&Properties::new());
         assert_eq!(empty, Access::new(Some(0), None, Some(0o644)));
-        // A number of another kind says nothing.
+        // An attribute of the wrong kind is ignored.
         let odd = Properties::new().with("mode", "0600").with("owner", 7);
         assert_eq!(
             Access::of_attributes(&odd),
             Access::new(Some(7), None, None)
         );
-        assert!(empty.lets(Some(&asker(7, &[])), READ) && !empty.lets(Some(&asker(7, &[])), WRITE));
+        assert!(
+            empty.allows(Some(&principal(7, &[])), READ)
+                && !empty.allows(Some(&principal(7, &[])), WRITE)
+        );
     }
 }

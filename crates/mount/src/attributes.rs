@@ -1,14 +1,14 @@
-//! From the namespace's words to the kernel's: attributes, times, errors.
+//! Conversions between the namespace and the FUSE library: attributes, times, errors.
 
 use esker_model::namespace::{Inode, Kind};
 use esker_model::{Error, ErrorKind};
 use fuser::{Errno, FileAttr, FileType, INodeNo};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What the kernel takes as the size of a block.
+/// Block size reported to the kernel, in bytes.
 pub(crate) const BLOCK_BYTES: u32 = 4_096;
 
-/// A file's attributes under a number.
+/// Converts a file's attributes, with its inode number.
 pub(crate) fn of(number: u64, inode: &Inode) -> FileAttr {
     let mut blocks = inode.blocks;
     if blocks == 0 && inode.kind() == Kind::File {
@@ -41,7 +41,7 @@ fn size_of(inode: &Inode) -> u64 {
     }
 }
 
-/// What is answered where nothing is: the kernel may remember that.
+/// Returns the answer for a name that does not exist, which the kernel may cache.
 pub(crate) fn nothing() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),
@@ -62,7 +62,7 @@ pub(crate) fn nothing() -> FileAttr {
     }
 }
 
-/// A kind of file.
+/// Converts the kind of a file.
 pub(crate) fn kind(kind: Kind) -> FileType {
     match kind {
         Kind::File => FileType::RegularFile,
@@ -75,7 +75,7 @@ pub(crate) fn kind(kind: Kind) -> FileType {
     }
 }
 
-/// Nanoseconds since 1970 as the library has times.
+/// Converts nanoseconds since 1970 to the library's time.
 pub(crate) fn time(nanos: i64) -> SystemTime {
     let length = Duration::from_nanos(nanos.unsigned_abs());
     if nanos < 0 {
@@ -85,7 +85,7 @@ pub(crate) fn time(nanos: i64) -> SystemTime {
     }
 }
 
-/// The other way round; what does not fit is as near as can be.
+/// Converts a time to nanoseconds since 1970, clamped to the range.
 pub(crate) fn nanos(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_nanos()).unwrap_or(i64::MAX),
@@ -93,7 +93,7 @@ pub(crate) fn nanos(time: SystemTime) -> i64 {
     }
 }
 
-/// What a program is told of a failure.
+/// Converts an error to the number that a program gets.
 pub(crate) fn errno(error: &Error) -> Errno {
     if let Error::File(e) = error {
         return Errno::from_i32(e.errno.number());
@@ -109,12 +109,12 @@ pub(crate) fn errno(error: &Error) -> Errno {
     }
 }
 
-/// The same of what a folder underneath says.
+/// Converts an I/O error of a data folder.
 pub(crate) fn io_errno(error: &std::io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_i32)
 }
 
-/// The same, for where a `Result` is turned.
+/// Converts an error of the `rustix` library.
 pub(crate) fn os(error: rustix::io::Errno) -> Errno {
     Errno::from_i32(error.raw_os_error())
 }

@@ -1,10 +1,11 @@
-//! What is open of a file's content: a file underneath, or bytes of the namespace.
+//! Content of open files: a backing file, or bytes of the namespace.
 //!
-//! Whoever opens a file to write gets a file of a data folder that has no name yet, with what small content there is. When it is
-//! flushed, it is looked at: small content goes into the namespace, and the file back to the pool; large content gets its
-//! place, and is an object from then on. So nothing is ever copied that is large, and nobody has to know before how large it becomes.
+//! A file that is opened for writing gets an unnamed file of a data folder, filled with its small content. At each
+//! flush its size decides: small content is stored in the namespace, and the file returns to the pool at the end; large
+//! content gets an object name and stays an object. So large content is never copied, and the final size need not be
+//! known in advance.
 
-use crate::data::{Folders, Fresh};
+use crate::data::{Folders, PendingObject};
 use esker_model::VertexId;
 use fuser::BackingId;
 use parking_lot::Mutex;
@@ -14,41 +15,41 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
-/// Idle files of one folder.
+/// Largest number of idle files of one folder.
 const IDLE_MAX: usize = 64;
 
-/// A file underneath, of an open file.
+/// The backing file of an open file.
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) source: Mutex<Source>,
-    /// The same file, without a lock.
+    /// The backing file, accessible without a lock.
     pub(crate) file: Arc<File>,
-    /// As the kernel knows it, where it reads and writes it itself.
+    /// Registration with the kernel, if the kernel reads and writes the file itself.
     pub(crate) backing: Mutex<Option<Arc<BackingId>>>,
     pub(crate) published: Mutex<Published>,
 }
 
-/// Where it comes from.
+/// Origin of a backing file.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// From the pool: nothing leads to it.
-    Fresh(Fresh),
-    /// Memory, where there are no data folders.
+    /// A file from the pool, to which no inode refers.
+    Pending(PendingObject),
+    /// A file in memory, if there are no data folders.
     Memory,
-    /// An object, which its inode leads to.
+    /// An object, to which the inode refers.
     Object,
 }
 
-/// What the namespace says of the content, as far as this mount knows.
+/// Published state of the content, as far as this mount knows it.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Published {
-    /// Small content, if that is sure.
+    /// Small content, if it is known.
     pub(crate) content: Option<Vec<u8>>,
-    /// Size and time of the last change, of the file underneath, when that was told.
+    /// Size and modification time of the backing file when it was published.
     pub(crate) stamp: Stamp,
 }
 
-/// What tells that a file underneath was changed.
+/// State of a backing file, by which changes are detected.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) size: u64,
@@ -57,7 +58,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Whether something was written in between. The space that it takes says nothing of that: file systems find it when they like.
+    /// Whether the file was written in between. Allocated blocks do not count: file systems allocate them at any time.
     pub(crate) const fn was_written_since(&self, before: &Self) -> bool {
         self.size != before.size || self.mtime != before.mtime
     }
@@ -76,7 +77,7 @@ impl Body {
         Ok(body)
     }
 
-    /// What the file underneath is now.
+    /// Reads the present state of the backing file.
     pub(crate) fn stamp(&self) -> io::Result<Stamp> {
         let meta = self.file.metadata()?;
         Ok(Stamp {
@@ -89,12 +90,12 @@ impl Body {
         })
     }
 
-    /// Whether it may grow beyond what the namespace takes.
+    /// Whether the file must not exceed the inline size.
     pub(crate) fn is_bounded(&self) -> bool {
         matches!(*self.source.lock(), Source::Memory)
     }
 
-    /// All of a small content.
+    /// Reads the whole of a small content.
     pub(crate) fn small(&self, size: u64) -> io::Result<Vec<u8>> {
         let mut content = vec![0; usize::try_from(size).unwrap_or(0)];
         let n = read_at(&self.file, &mut content, 0)?;
@@ -117,7 +118,7 @@ pub(crate) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
     Ok(done)
 }
 
-/// Files without content that wait to be used, by folder.
+/// Pool of empty files for reuse, by folder.
 #[derive(Debug)]
 pub(crate) struct Pool {
     folders: Arc<Folders>,
@@ -126,7 +127,7 @@ pub(crate) struct Pool {
 
 #[derive(Debug)]
 struct Idle {
-    fresh: Fresh,
+    pending: PendingObject,
     file: Arc<File>,
     backing: Option<Arc<BackingId>>,
 }
@@ -137,13 +138,13 @@ impl Pool {
         Self { folders, idle }
     }
 
-    /// A file underneath for a content that is to be written.
+    /// Returns a backing file for a content to be written.
     pub(crate) fn take(&self, id: VertexId, content: &[u8]) -> io::Result<Body> {
         let folder = self.folders.folder_of(id);
         let idle = self.idle.get(folder).and_then(|idle| idle.lock().pop());
         let body = match idle {
             Some(idle) => {
-                let body = Body::new(idle.file, Source::Fresh(idle.fresh), None)?;
+                let body = Body::new(idle.file, Source::Pending(idle.pending), None)?;
                 *body.backing.lock() = idle.backing;
                 body
             }
@@ -152,9 +153,9 @@ impl Pool {
                 Body::new(Arc::new(fd.into()), Source::Memory, None)?
             }
             None => {
-                let fresh = self.folders.fresh(folder)?;
-                let file = Arc::clone(&fresh.file);
-                Body::new(file, Source::Fresh(fresh), None)?
+                let pending = self.folders.create_pending(folder)?;
+                let file = Arc::clone(&pending.file);
+                Body::new(file, Source::Pending(pending), None)?
             }
         };
         if !content.is_empty() {
@@ -168,24 +169,24 @@ impl Pool {
         Ok(body)
     }
 
-    /// The object of the file of that id, opened.
+    /// Opens the object of a file.
     pub(crate) fn open(&self, path: &[u8], id: VertexId, write: bool) -> io::Result<Body> {
         let (file, _) = self.folders.open_object(path, id, write)?;
         Body::new(Arc::new(file), Source::Object, None)
     }
 
-    /// A body that nobody uses any more.
-    pub(crate) fn give_back(&self, body: Body) {
+    /// Returns an unused backing file to the pool.
+    pub(crate) fn recycle(&self, body: Body) {
         let Body {
             source,
             file,
             backing,
             ..
         } = body;
-        let Source::Fresh(fresh) = source.into_inner() else {
+        let Source::Pending(pending) = source.into_inner() else {
             return;
         };
-        let Some(idle) = self.idle.get(fresh.folder()) else {
+        let Some(idle) = self.idle.get(pending.folder()) else {
             return;
         };
         if idle.lock().len() >= IDLE_MAX {
@@ -199,7 +200,7 @@ impl Pool {
         if empty {
             let backing = backing.into_inner();
             idle.lock().push(Idle {
-                fresh,
+                pending,
                 file,
                 backing,
             });

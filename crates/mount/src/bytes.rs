@@ -1,11 +1,11 @@
-//! Bytes of open files: read, written, copied, reserved, where the kernel does not do that by itself.
+//! Data of open files: reading, writing, copying and allocating, where the kernel does not do it itself.
 
 use crate::attributes::{io_errno, os};
 use crate::body::{Body, read_at};
-use crate::content::{Held, Opened};
+use crate::content::{OpenContent, Opened};
 use crate::files::{Answer, Files};
 use crate::nodes::Node;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use fuser::Errno;
 use rustix::fs::FallocateFlags;
 use std::io;
@@ -13,25 +13,25 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 impl Node {
-    /// The body of an open file.
+    /// Returns the backing file of an open file.
     pub(crate) fn body(&self) -> Answer<Arc<Body>> {
         let body = self.opened().as_ref().and_then(Opened::body);
         body.ok_or(Errno::EBADF)
     }
 
-    /// Reads.
+    /// Reads at an offset and returns the data.
     pub(crate) fn read(&self, offset: u64, size: u32) -> Answer<Vec<u8>> {
-        let held = self.opened().as_ref().map(|o| o.held.clone());
+        let held = self.opened().as_ref().map(|o| o.content.clone());
         match held {
             None => Err(Errno::EBADF),
-            Some(Held::Bytes(bytes)) => {
+            Some(OpenContent::Bytes(bytes)) => {
                 let from = usize::try_from(offset)
                     .unwrap_or(usize::MAX)
                     .min(bytes.len());
                 let until = from.saturating_add(size as usize).min(bytes.len());
                 Ok(bytes.get(from..until).unwrap_or_default().to_vec())
             }
-            Some(Held::File(body)) => {
+            Some(OpenContent::File(body)) => {
                 let mut buffer = vec![0; size as usize];
                 let n = read_at(&body.file, &mut buffer, offset).map_err(|e| io_errno(&e))?;
                 buffer.truncate(n);
@@ -40,12 +40,12 @@ impl Node {
         }
     }
 
-    /// Reads into a buffer; how much there was.
+    /// Reads into a buffer; returns the number of bytes.
     pub(crate) fn read_into(&self, buffer: &mut [u8], offset: u64) -> Answer<usize> {
-        let held = self.opened().as_ref().map(|o| o.held.clone());
+        let held = self.opened().as_ref().map(|o| o.content.clone());
         match held {
             None => Err(Errno::EBADF),
-            Some(Held::Bytes(bytes)) => {
+            Some(OpenContent::Bytes(bytes)) => {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX);
                 let rest = bytes.get(from..).unwrap_or_default();
                 let n = rest.len().min(buffer.len());
@@ -54,29 +54,31 @@ impl Node {
                 }
                 Ok(n)
             }
-            Some(Held::File(body)) => read_at(&body.file, buffer, offset).map_err(|e| io_errno(&e)),
+            Some(OpenContent::File(body)) => {
+                read_at(&body.file, buffer, offset).map_err(|e| io_errno(&e))
+            }
         }
     }
 
-    /// Where the next data or hole is.
+    /// Returns the offset of the next data or hole.
     pub(crate) fn seek(&self, offset: i64, whence: i32) -> Answer<i64> {
         const SEEK_DATA: i32 = 3;
         const SEEK_HOLE: i32 = 4;
         let offset = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
-        let held = self.opened().as_ref().map(|o| o.held.clone());
+        let held = self.opened().as_ref().map(|o| o.content.clone());
         let found = match (held, whence) {
             (None, _) => return Err(Errno::EBADF),
-            (Some(Held::Bytes(bytes)), SEEK_DATA | SEEK_HOLE) => {
+            (Some(OpenContent::Bytes(bytes)), SEEK_DATA | SEEK_HOLE) => {
                 let size = bytes.len() as u64;
                 if offset >= size {
                     return Err(Errno::ENXIO);
                 }
                 if whence == SEEK_DATA { offset } else { size }
             }
-            (Some(Held::File(body)), SEEK_DATA) => {
+            (Some(OpenContent::File(body)), SEEK_DATA) => {
                 rustix::fs::seek(&body.file, rustix::fs::SeekFrom::Data(offset)).map_err(os)?
             }
-            (Some(Held::File(body)), SEEK_HOLE) => {
+            (Some(OpenContent::File(body)), SEEK_HOLE) => {
                 rustix::fs::seek(&body.file, rustix::fs::SeekFrom::Hole(offset)).map_err(os)?
             }
             _ => return Err(Errno::EINVAL),
@@ -86,17 +88,17 @@ impl Node {
 }
 
 impl Files {
-    /// Writes; as much as there is room for.
+    /// Writes data; returns the number of bytes written, which a full disk may limit.
     pub(crate) fn write(
         &self,
-        asker: &Asker,
+        principal: &Principal,
         node: &Node,
         offset: u64,
         data: &[u8],
         kill: bool,
     ) -> Answer<u32> {
         let body = node.body()?;
-        self.demand_room(&body, offset.saturating_add(data.len() as u64))?;
+        self.check_size_limit(&body, offset.saturating_add(data.len() as u64))?;
         let mut done = 0;
         while let Some(rest) = data.get(done..).filter(|r| !r.is_empty()) {
             match body.file.write_at(rest, offset + done as u64) {
@@ -108,20 +110,20 @@ impl Files {
             }
         }
         if kill {
-            self.drop_privileges(asker, node)?;
+            self.drop_privileges(principal, node)?;
         }
         Ok(done as u32)
     }
 
-    /// Reserves or frees room.
+    /// Allocates or frees space.
     pub(crate) fn allocate(&self, node: &Node, offset: u64, length: u64, mode: i32) -> Answer<()> {
         let body = node.body()?;
-        self.demand_room(&body, offset.saturating_add(length))?;
+        self.check_size_limit(&body, offset.saturating_add(length))?;
         let flags = FallocateFlags::from_bits_retain(mode.cast_unsigned());
         rustix::fs::fallocate(&body.file, flags, offset, length).map_err(os)
     }
 
-    /// Copies from one open file to another.
+    /// Copies data from one open file to another.
     pub(crate) fn copy_range(
         &self,
         (from, at): (&Node, u64),
@@ -130,11 +132,11 @@ impl Files {
     ) -> Answer<u32> {
         let target = to.body()?;
         let length = length.min(1 << 30);
-        self.demand_room(&target, onto.saturating_add(length))?;
-        let held = from.opened().as_ref().map(|o| o.held.clone());
+        self.check_size_limit(&target, onto.saturating_add(length))?;
+        let held = from.opened().as_ref().map(|o| o.content.clone());
         let n = match held {
             None => return Err(Errno::EBADF),
-            Some(Held::Bytes(bytes)) => {
+            Some(OpenContent::Bytes(bytes)) => {
                 let from = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
                 let until = from.saturating_add(length as usize).min(bytes.len());
                 let part = bytes.get(from..until).unwrap_or_default();
@@ -144,7 +146,7 @@ impl Files {
                     .map_err(|e| io_errno(&e))?;
                 part.len()
             }
-            Some(Held::File(source)) => {
+            Some(OpenContent::File(source)) => {
                 let (mut at, mut onto) = (at, onto);
                 rustix::fs::copy_file_range(
                     &source.file,

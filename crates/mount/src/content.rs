@@ -1,4 +1,4 @@
-//! Open files: opened, read, written, and what was written told to the namespace.
+//! Open files: opening, reading, writing, and publishing what was written to the namespace.
 
 use crate::attributes::{self, io_errno};
 use crate::body::{Body, Published, Source, Stamp, read_at};
@@ -6,7 +6,7 @@ use crate::files::{Answer, Files, MOUNT};
 use crate::nodes::Node;
 use esker_model::Error;
 use esker_model::namespace::{Change, Content, Inode, Kind, SetAttributes};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use fuser::{BackingId, Errno, FopenFlags};
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -17,8 +17,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Whoever it was.
-const SOMEBODY: Asker = Asker {
+/// A principal other than the superuser, where the writer is unknown.
+const ANY_USER: Principal = Principal {
     uid: -1,
     gids: Vec::new(),
 };
@@ -26,67 +26,68 @@ const SUID: u32 = 0o4000;
 const SGID: u32 = 0o2000;
 const GROUP_EXECUTES: u32 = 0o0010;
 
-/// What is open of a file in this mount, by however many.
+/// Open content of a file in this mount, shared by all who have it open.
 #[derive(Debug)]
 pub(crate) struct Opened {
     count: u64,
-    pub(crate) held: Held,
-    /// The kernel reads and writes the file underneath itself. So it is for all who have it open, or for none.
+    pub(crate) content: OpenContent,
+    /// Whether the kernel reads and writes the backing file itself, which applies to all who have the file open or to
+    /// none.
     passthrough: bool,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Held {
-    /// Small content, to be read.
+pub(crate) enum OpenContent {
+    /// Small content, read-only.
     Bytes(Arc<Vec<u8>>),
-    /// A file underneath.
+    /// A backing file.
     File(Arc<Body>),
 }
 
-/// How a file was opened, for the kernel.
+/// Answer to an open, for the kernel.
 pub(crate) struct Reply {
     pub(crate) flags: FopenFlags,
     pub(crate) backing: Option<Arc<BackingId>>,
 }
 
-/// Tells the kernel of a file underneath.
+/// Function that registers a backing file with the kernel.
 pub(crate) type Register<'a> = &'a dyn Fn(&File) -> io::Result<BackingId>;
 
 impl Opened {
-    /// The file underneath, where there is one.
+    /// Returns the backing file, if there is one.
     pub(crate) fn body(&self) -> Option<Arc<Body>> {
-        match &self.held {
-            Held::File(body) => Some(Arc::clone(body)),
-            Held::Bytes(_) => None,
+        match &self.content {
+            OpenContent::File(body) => Some(Arc::clone(body)),
+            OpenContent::Bytes(_) => None,
         }
     }
 }
 
-/// Whether open flags let write.
+/// Whether open flags permit writing.
 pub(crate) fn writes(flags: i32) -> bool {
     let access = OFlags::from_bits_retain(flags.cast_unsigned()) & OFlags::RWMODE;
     access != OFlags::RDONLY
 }
 
-/// Whether open flags let read.
+/// Whether open flags permit reading.
 pub(crate) fn reads(flags: i32) -> bool {
     let access = OFlags::from_bits_retain(flags.cast_unsigned()) & OFlags::RWMODE;
     access != OFlags::WRONLY
 }
 
-/// Whether open flags cut the content: Linux does that also for who only reads.
+/// Whether open flags truncate the content, which Linux permits for read-only opens too.
 pub(crate) fn truncates(flags: i32) -> bool {
     OFlags::from_bits_retain(flags.cast_unsigned()).contains(OFlags::TRUNC)
 }
 
-/// Whether open flags want that nothing is there.
+/// Whether open flags require that the file does not exist.
 pub(crate) fn is_exclusive(flags: i32) -> bool {
     OFlags::from_bits_retain(flags.cast_unsigned()).contains(OFlags::EXCL)
 }
 
-/// The mode without what whoever writes a file takes from it; `None` if that is nothing.
-fn without_privileges(inode: &Inode, asker: &Asker) -> Option<u32> {
-    if asker.uid == 0 || inode.kind() != Kind::File {
+/// Returns the mode without the privileges that a write by this principal clears; `None` if the mode has no such privileges.
+fn without_privileges(inode: &Inode, principal: &Principal) -> Option<u32> {
+    if principal.uid == 0 || inode.kind() != Kind::File {
         return None;
     }
     let mut taken = inode.mode & SUID;
@@ -97,23 +98,23 @@ fn without_privileges(inode: &Inode, asker: &Asker) -> Option<u32> {
 }
 
 impl Files {
-    /// Opens a file.
+    /// Opens a file for the kernel.
     pub(crate) fn open(
         &self,
-        asker: &Asker,
+        principal: &Principal,
         node: &Arc<Node>,
         flags: i32,
         register: Register<'_>,
     ) -> Answer<Reply> {
         let mut opened = node.opened();
         let inode = self.present(node, opened.is_some())?;
-        self.open_as(asker, node, &mut opened, &inode, flags, register)
+        self.open_as(principal, node, &mut opened, &inode, flags, register)
     }
 
-    /// The same, of a file of which it is known what it is.
+    /// Opens a file whose attributes are known.
     pub(crate) fn open_as(
         &self,
-        asker: &Asker,
+        principal: &Principal,
         node: &Arc<Node>,
         opened: &mut Option<Opened>,
         inode: &Inode,
@@ -121,18 +122,18 @@ impl Files {
         register: Register<'_>,
     ) -> Answer<Reply> {
         let changes = writes(flags) || truncates(flags);
-        let told = node.state().told == Some(inode.version);
+        let told = node.state().reported == Some(inode.version);
         if !told && let Some(notifier) = self.notifier.get() {
-            // Attributes only: their reading waits for nobody, not even for the answer to this call.
+            // Invalidates attributes only: reading them waits for nothing, not even for the answer to this call.
             let _ = notifier.inval_inode(fuser::INodeNo(node.number), -1, 0);
         }
         node.note(inode);
         match opened.as_mut() {
             None => {
-                let held = self.begin(node, inode, changes)?;
+                let content = self.begin(node, inode, changes)?;
                 *opened = Some(Opened {
                     count: 0,
-                    held,
+                    content,
                     passthrough: false,
                 });
             }
@@ -142,8 +143,8 @@ impl Files {
             return Err(Errno::EIO);
         };
         if truncates(flags)
-            && let Held::File(body) = &now.held
-            && let Err(e) = self.empty(asker, node, body)
+            && let OpenContent::File(body) = &now.content
+            && let Err(e) = self.empty(principal, node, body)
         {
             self.end(opened);
             return Err(e);
@@ -151,7 +152,7 @@ impl Files {
         Ok(self.opened(node, inode, now, writes(flags), register))
     }
 
-    /// A file that was just made, opened.
+    /// Opens a file that was just created.
     pub(crate) fn open_new(
         &self,
         node: &Arc<Node>,
@@ -161,10 +162,10 @@ impl Files {
     ) -> Answer<Reply> {
         let mut opened = node.opened();
         if opened.is_none() {
-            let held = self.begin(node, inode, writes(flags))?;
+            let content = self.begin(node, inode, writes(flags))?;
             *opened = Some(Opened {
                 count: 0,
-                held,
+                content,
                 passthrough: false,
             });
         }
@@ -174,7 +175,8 @@ impl Files {
         }
     }
 
-    /// What a file is that is to be opened. Where it is not what its name means any more, the kernel is sent to look for that name again.
+    /// Reads the attributes of a file to open. If its name now means another file, returns `ESTALE`, so that the kernel
+    /// looks the name up again.
     fn present(&self, node: &Arc<Node>, is_open: bool) -> Answer<Inode> {
         let _still = self.moving.read();
         if let Ok(path) = self.nodes.file(node)
@@ -189,15 +191,15 @@ impl Files {
         self.stat(node)
     }
 
-    /// The content of a file that nobody has open.
-    fn begin(&self, node: &Node, inode: &Inode, write: bool) -> Answer<Held> {
+    /// Loads the content of a file that nobody has open.
+    fn begin(&self, node: &Node, inode: &Inode, write: bool) -> Answer<OpenContent> {
         let small: &[u8] = match &inode.content {
             Content::Inline(content) => content,
             Content::None if inode.size == 0 => &[],
             Content::Object(path) => {
                 let body = self.pool.open(path, node.id, !self.options.read_only);
                 return match body {
-                    Ok(body) => Ok(Held::File(Arc::new(body))),
+                    Ok(body) => Ok(OpenContent::File(Arc::new(body))),
                     Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(Errno::EOPNOTSUPP),
                     Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Errno::EIO),
                     Err(e) => Err(io_errno(&e)),
@@ -206,24 +208,25 @@ impl Files {
             Content::None | Content::Symlink(_) => return Err(Errno::EOPNOTSUPP),
         };
         if !write {
-            return Ok(Held::Bytes(Arc::new(small.to_vec())));
+            return Ok(OpenContent::Bytes(Arc::new(small.to_vec())));
         }
         let body = self.pool.take(node.id, small);
-        Ok(Held::File(Arc::new(body.map_err(|e| io_errno(&e))?)))
+        Ok(OpenContent::File(Arc::new(body.map_err(|e| io_errno(&e))?)))
     }
 
-    /// Somebody has it open already: what others have written meanwhile comes in, if nothing was written here.
+    /// Updates content that is open already with what others have written meanwhile, unless there are unpublished
+    /// writes here.
     fn refresh(&self, node: &Node, opened: &mut Opened, inode: &Inode, write: bool) -> Answer<()> {
-        let body = match &opened.held {
-            Held::Bytes(_) => {
-                opened.held = match self.begin(node, inode, write) {
-                    // Whoever reads a file without a name keeps what they had.
+        let body = match &opened.content {
+            OpenContent::Bytes(_) => {
+                opened.content = match self.begin(node, inode, write) {
+                    // A reader of a file without a name keeps its content.
                     Err(_) if inode.links == 0 && !write => return Ok(()),
-                    held => held?,
+                    content => content?,
                 };
                 return Ok(());
             }
-            Held::File(body) => body,
+            OpenContent::File(body) => body,
         };
         if matches!(*body.source.lock(), Source::Object) || inode.links == 0 {
             return Ok(());
@@ -254,19 +257,19 @@ impl Files {
         Ok(())
     }
 
-    /// Its content goes (`O_TRUNC`).
-    fn empty(&self, asker: &Asker, node: &Node, body: &Body) -> Answer<()> {
+    /// Truncates the content to zero (`O_TRUNC`).
+    fn empty(&self, principal: &Principal, node: &Node, body: &Body) -> Answer<()> {
         body.file.set_len(0).map_err(|e| io_errno(&e))?;
         let size = Some(0);
         let done = self.set(
-            Some(asker),
+            Some(principal),
             node,
             SetAttributes {
                 size,
                 ..SetAttributes::default()
             },
         )?;
-        node.state().told = Some(done.version);
+        node.state().reported = Some(done.version);
         let stamp = body.stamp().map_err(|e| io_errno(&e))?;
         *body.published.lock() = Published {
             content: Some(Vec::new()),
@@ -275,7 +278,7 @@ impl Files {
         Ok(())
     }
 
-    /// One more has it open.
+    /// Counts one more open and builds the answer for the kernel.
     fn opened(
         &self,
         node: &Node,
@@ -287,8 +290,8 @@ impl Files {
         let mut backing = None;
         let may = opened.count == 0 && self.passthrough.load(Ordering::Relaxed);
         if (may || opened.passthrough)
-            && let Held::File(body) = &opened.held
-            // The kernel leaves it to this side to take privileges away; for that, each write has to come here.
+            && let OpenContent::File(body) = &opened.content
+            // The kernel does not clear privileges with passthrough, so that each write must come to this process.
             && (opened.passthrough || inode.mode & (SUID | SGID) == 0)
         {
             backing = self.backing(body, register);
@@ -296,14 +299,14 @@ impl Files {
         opened.count += 1;
         opened.passthrough = backing.is_some();
         let mut flags = FopenFlags::empty();
-        // Who closes is looked at where that is recorded.
+        // A recorder must see each close.
         if !write && self.recorder.is_none() {
             flags |= FopenFlags::FOPEN_NOFLUSH;
         }
         let mut state = node.state();
         if write {
             state.cached = None;
-        } else if backing.is_none() && matches!(opened.held, Held::Bytes(_)) {
+        } else if backing.is_none() && matches!(opened.content, OpenContent::Bytes(_)) {
             if state.cached == Some(inode.version) {
                 flags |= FopenFlags::FOPEN_KEEP_CACHE;
             }
@@ -312,7 +315,7 @@ impl Files {
         Reply { flags, backing }
     }
 
-    /// How the kernel knows a file underneath. If it does not want to, it is not asked again.
+    /// Registers a backing file with the kernel. If the kernel refuses, passthrough is switched off.
     fn backing(&self, body: &Body, register: Register<'_>) -> Option<Arc<BackingId>> {
         if matches!(*body.source.lock(), Source::Memory) {
             return None;
@@ -327,16 +330,16 @@ impl Files {
         backing.clone()
     }
 
-    pub(crate) fn demand_room(&self, body: &Body, size: u64) -> Answer<()> {
+    pub(crate) fn check_size_limit(&self, body: &Body, size: u64) -> Answer<()> {
         if size > self.options.inline_bytes as u64 && body.is_bounded() {
             return Err(Errno::EFBIG);
         }
         Ok(())
     }
 
-    pub(crate) fn drop_privileges(&self, asker: &Asker, node: &Node) -> Answer<()> {
+    pub(crate) fn drop_privileges(&self, principal: &Principal, node: &Node) -> Answer<()> {
         let inode = self.stat(node)?;
-        let Some(mode) = without_privileges(&inode, asker) else {
+        let Some(mode) = without_privileges(&inode, principal) else {
             return Ok(());
         };
         let mode = Some(mode);
@@ -351,8 +354,13 @@ impl Files {
         Ok(())
     }
 
-    /// Cuts a content, or fills it with zero bytes.
-    pub(crate) fn truncate(&self, asker: &Asker, node: &Arc<Node>, size: u64) -> Answer<()> {
+    /// Truncates the content, or extends it with zero bytes.
+    pub(crate) fn truncate(
+        &self,
+        principal: &Principal,
+        node: &Arc<Node>,
+        size: u64,
+    ) -> Answer<()> {
         let failed = |e: io::Error| io_errno(&e);
         let mut opened = node.opened();
         let inode = self.stat(node)?;
@@ -366,7 +374,7 @@ impl Files {
                 size: Some(size),
                 ..SetAttributes::default()
             };
-            self.set(Some(asker), node, set)?;
+            self.set(Some(principal), node, set)?;
             if let Some(now) = opened.as_mut() {
                 let inode = self.stat(node)?;
                 self.refresh(node, now, &inode, false)?;
@@ -376,56 +384,56 @@ impl Files {
         let (body, ours) = match body {
             Some(body) => (body, false),
             None => match self.begin(node, &inode, true)? {
-                Held::File(body) => (body, true),
-                Held::Bytes(_) => return Err(Errno::EIO),
+                OpenContent::File(body) => (body, true),
+                OpenContent::Bytes(_) => return Err(Errno::EIO),
             },
         };
-        self.demand_room(&body, size)?;
+        self.check_size_limit(&body, size)?;
         body.file.set_len(size).map_err(failed)?;
         *body.published.lock() = Published::default();
         let done = self.publish(node, &body, false);
         if ours {
-            self.let_go(body);
+            self.release_body(body);
         }
         done?;
-        self.drop_privileges(asker, node)
+        self.drop_privileges(principal, node)
     }
 
-    /// Tells the namespace what was written: small content itself, of a large one where it lies and how much it is.
+    /// Publishes what was written to the namespace: small content itself, of large content its location and size.
     pub(crate) fn publish(&self, node: &Node, body: &Body, sync: bool) -> Answer<()> {
         let failed = |e: io::Error| io_errno(&e);
-        if node.state().gone {
+        if node.state().unlinked {
             return Ok(());
         }
         let mut published = body.published.lock();
         let stamp = body.stamp().map_err(failed)?;
         let written = stamp.was_written_since(&published.stamp);
         if written && node.state().privileged && body.backing.lock().is_some() {
-            // It was opened before it got privileges, so the kernel has not said who wrote.
-            self.drop_privileges(&SOMEBODY, node)?;
+            // The file was opened before it got privileges, so the kernel has not reported who wrote.
+            self.drop_privileges(&ANY_USER, node)?;
         }
         let mut source = body.source.lock();
-        // A time that was set stays until something is written.
+        // Times that were set stay until the next write.
         let times = SetAttributes {
             mtime: written.then_some(stamp.mtime),
             ctime: written.then_some(stamp.mtime),
             ..SetAttributes::default()
         };
-        if let Source::Fresh(fresh) = &mut *source
+        if let Source::Pending(pending) = &mut *source
             && stamp.size > self.options.inline_bytes as u64
         {
             if !written {
                 return Ok(());
             }
-            // Whoever removed it elsewhere will not remove what is made now.
+            // A client that removed the file elsewhere will not remove an object created now.
             if self.stat(node)?.links == 0 {
-                node.state().gone = true;
+                node.state().unlinked = true;
                 return Ok(());
             }
             if sync {
                 body.file.sync_data().map_err(failed)?;
             }
-            let object = self.folders.settle(fresh, node.id).map_err(failed)?;
+            let object = self.folders.link_object(pending, node.id).map_err(failed)?;
             if sync {
                 sync_directory(&object).map_err(failed)?;
             }
@@ -433,14 +441,14 @@ impl Files {
             *source = Source::Object;
         } else if matches!(*source, Source::Object) {
             if stamp != published.stamp {
-                // A size is of now, even if it is the same.
+                // The size is published with the write even if it is the same.
                 let set = SetAttributes {
                     size: written.then_some(stamp.size),
                     blocks: Some(stamp.blocks),
                     ..times
                 };
                 let told = self.set(Some(&MOUNT), node, set)?.version;
-                node.state().told = Some(told);
+                node.state().reported = Some(told);
             }
             if sync {
                 body.file.sync_data().map_err(failed)?;
@@ -456,14 +464,14 @@ impl Files {
                 ..times
             };
             let told = self.set(Some(&MOUNT), node, set)?.version;
-            node.state().told = Some(told);
+            node.state().reported = Some(told);
             published.content = Some(content);
         }
         published.stamp = stamp;
         Ok(())
     }
 
-    /// An inode leads to its object from now on.
+    /// Makes an inode refer to its object.
     fn publish_object(
         &self,
         node: &Node,
@@ -491,13 +499,13 @@ impl Files {
                 let mut state = node.state();
                 state.object = Some(path.into());
                 if let Some(done) = done {
-                    state.told = Some(done.version);
+                    state.reported = Some(done.version);
                 }
                 Ok(())
             }
             Err(e) => {
-                // What was refused was not done. Of what was not answered that is not known: the object stays, for the worst
-                // that it can be is an orphan.
+                // A refused change was not applied. Whether an unanswered one was is unknown: the object stays, and at
+                // worst is an orphan.
                 if matches!(e, Error::File(_)) {
                     let _ = self.folders.remove(path, node.id);
                 }
@@ -506,7 +514,7 @@ impl Files {
         }
     }
 
-    /// A descriptor was closed.
+    /// Publishes writes when a descriptor is closed.
     pub(crate) fn flush(&self, node: &Node) -> Answer<()> {
         match node.body() {
             Ok(body) => self.publish(node, &body, false),
@@ -514,7 +522,7 @@ impl Files {
         }
     }
 
-    /// What was written survives a power failure.
+    /// Makes what was written survive a power failure.
     pub(crate) fn sync(&self, node: &Node) -> Answer<()> {
         if let Ok(body) = node.body() {
             self.publish(node, &body, true)?;
@@ -522,12 +530,12 @@ impl Files {
         self.target.persist().map_err(|e| attributes::errno(&e))
     }
 
-    /// One has closed it for good.
+    /// Closes the file for one who had it open.
     pub(crate) fn release(&self, node: &Node, write: bool) {
         let mut opened = node.opened();
         let body = opened.as_ref().and_then(Opened::body);
         if write && let Some(body) = body {
-            // What was written into memory that is mapped comes after the last flush. Nobody waits for an error here.
+            // Writes to memory-mapped pages come after the last flush. Nobody waits for an error here.
             let _ = self.publish(node, &body, false);
         }
         self.end(&mut opened);
@@ -540,22 +548,22 @@ impl Files {
             return;
         }
         if let Some(Opened {
-            held: Held::File(body),
+            content: OpenContent::File(body),
             ..
         }) = opened.take()
         {
-            self.let_go(body);
+            self.release_body(body);
         }
     }
 
-    fn let_go(&self, body: Arc<Body>) {
+    fn release_body(&self, body: Arc<Body>) {
         if let Ok(body) = Arc::try_unwrap(body) {
-            self.pool.give_back(body);
+            self.pool.recycle(body);
         }
     }
 }
 
-/// All of one file becomes all of another.
+/// Copies the whole content of one file to another.
 fn copy(from: &File, to: &File) -> io::Result<()> {
     to.set_len(0)?;
     let mut buffer = vec![0; 1 << 16];
@@ -570,7 +578,7 @@ fn copy(from: &File, to: &File) -> io::Result<()> {
     }
 }
 
-/// What leads to a file survives, too.
+/// Syncs the directories on the object's path.
 fn sync_directory(object: &Path) -> io::Result<()> {
     let Some(directory) = object.parent() else {
         return Ok(());

@@ -1,13 +1,13 @@
-//! Data folders: where contents lie that are too large for the namespace.
+//! Data folders: storage of contents that are too large for the namespace.
 //!
 //! ```text
 //!  DIR/
-//!  ├─ ab/<id>      an object: the content of the file of that id, `ab` the last byte of it
-//!  └─ new/         contents on the way, where the file system has no files without a name
+//!  ├─ ab/<id>      an object: the content of the file with that id, `ab` is its last byte
+//!  └─ new/         contents without an object name yet, where the file system has no unnamed files
 //! ```
 //!
-//! A file remembers the whole path of its object, so that folders can be added at any time and nothing moves. No rename of a file touches
-//! its object.
+//! An inode contains the whole path of its object, so that folders can be added at any time and nothing moves.
+//! Renaming a file does not touch its object.
 
 use esker_model::VertexId;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
@@ -21,42 +21,42 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Where contents are made that have no place yet.
+/// Subfolder for contents that have no object name yet.
 const NEW: &str = "new";
 
-/// The folders of a mount.
+/// The data folders of a mount.
 #[derive(Debug, Default)]
 pub struct Folders {
     all: Vec<Folder>,
     next: AtomicU64,
 }
 
-/// One of them.
+/// A data folder.
 #[derive(Debug)]
 struct Folder {
     path: PathBuf,
-    /// The file system makes files without a name (`O_TMPFILE`), until it was seen that it does not.
+    /// Whether the file system creates files without a name (`O_TMPFILE`); cleared when it refuses.
     nameless: AtomicBool,
 }
 
-/// A file of a data folder that no inode has yet.
+/// A file in a data folder to which no inode refers yet.
 #[derive(Debug)]
-pub struct Fresh {
-    /// It, open to read and to write.
+pub struct PendingObject {
+    /// The file, open for reading and writing.
     pub file: Arc<File>,
     folder: usize,
-    /// What it is called meanwhile, where it cannot be nameless.
+    /// Temporary name, if the file system has no unnamed files.
     name: Option<PathBuf>,
 }
 
-impl Fresh {
-    /// The folder in whose file system it lies.
+impl PendingObject {
+    /// Returns the index of the folder that contains the file.
     pub fn folder(&self) -> usize {
         self.folder
     }
 }
 
-impl Drop for Fresh {
+impl Drop for PendingObject {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             let _ = std::fs::remove_file(name);
@@ -65,7 +65,7 @@ impl Drop for Fresh {
 }
 
 impl Folders {
-    /// Opens folders: they are made where they are not there, for this user alone.
+    /// Opens the folders, creating absent ones with access for this user alone.
     pub fn open(paths: &[PathBuf]) -> io::Result<Self> {
         let mut all = Vec::with_capacity(paths.len());
         for path in paths {
@@ -87,17 +87,17 @@ impl Folders {
         })
     }
 
-    /// Whether there is none.
+    /// Whether the mount has no data folders.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Their paths.
+    /// Iterates over the paths of the folders.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.all.iter().map(|f| f.path.as_path())
     }
 
-    /// The folder of a new content: they take turns by id.
+    /// Returns the index of the folder for a new content, chosen by its id.
     pub fn folder_of(&self, id: VertexId) -> usize {
         let [.., high, low] = id.0;
         usize::from(u16::from_be_bytes([high, low])) % self.all.len().max(1)
@@ -108,15 +108,15 @@ impl Folders {
         self.all.get(folder).ok_or_else(none)
     }
 
-    /// A file for a content that has no place yet.
-    pub fn fresh(&self, folder: usize) -> io::Result<Fresh> {
+    /// Creates a file for a content that has no object name yet.
+    pub fn create_pending(&self, folder: usize) -> io::Result<PendingObject> {
         let place = self.folder(folder)?;
         let mode = Mode::from_raw_mode(0o600);
         if place.nameless.load(Ordering::Relaxed) {
             let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
             match rustix::fs::open(&place.path, flags, mode) {
                 Ok(fd) => {
-                    return Ok(Fresh {
+                    return Ok(PendingObject {
                         file: Arc::new(fd.into()),
                         folder,
                         name: None,
@@ -136,48 +136,48 @@ impl Folders {
         let name = place.path.join(NEW).join(name);
         let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR | OFlags::CLOEXEC;
         let fd = rustix::fs::open(&name, flags, mode)?;
-        Ok(Fresh {
+        Ok(PendingObject {
             file: Arc::new(fd.into()),
             folder,
             name: Some(name),
         })
     }
 
-    /// Where the object of a file lies, in that folder.
+    /// Returns the path of a file's object in a folder.
     pub fn object(&self, folder: usize, id: VertexId) -> io::Result<PathBuf> {
         let place = self.folder(folder)?;
         Ok(place.path.join(relative(id)))
     }
 
-    /// The object of a file, if there is one in any of the folders.
+    /// Finds the object of a file in any of the folders.
     pub fn find(&self, id: VertexId) -> Option<PathBuf> {
         let within = relative(id);
         let mut all = self.all.iter().map(|f| f.path.join(&within));
         all.find(|object| object.symlink_metadata().is_ok())
     }
 
-    /// Gives a content its place; what was there before (of a file that is gone, or was never finished) goes.
-    pub fn settle(&self, fresh: &mut Fresh, id: VertexId) -> io::Result<PathBuf> {
-        let object = self.object(fresh.folder, id)?;
-        match self.settle_at(fresh, &object) {
+    /// Gives a content its object name, replacing what was there (of a removed or incomplete file).
+    pub fn link_object(&self, pending: &mut PendingObject, id: VertexId) -> io::Result<PathBuf> {
+        let object = self.object(pending.folder, id)?;
+        match self.link_at(pending, &object) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 if let Some(above) = object.parent() {
                     std::fs::create_dir_all(above)?;
                 }
-                self.settle_at(fresh, &object)?;
+                self.link_at(pending, &object)?;
             }
             done => done?,
         }
-        fresh.name = None;
+        pending.name = None;
         Ok(object)
     }
 
-    fn settle_at(&self, fresh: &Fresh, object: &Path) -> io::Result<()> {
-        if let Some(name) = &fresh.name {
+    fn link_at(&self, pending: &PendingObject, object: &Path) -> io::Result<()> {
+        if let Some(name) = &pending.name {
             return std::fs::rename(name, object);
         }
         let link = |to: &Path| {
-            let from = format!("/proc/self/fd/{}", fresh.file.as_raw_fd());
+            let from = format!("/proc/self/fd/{}", pending.file.as_raw_fd());
             rustix::fs::linkat(CWD, from, CWD, to, AtFlags::SYMLINK_FOLLOW)
         };
         match link(object) {
@@ -187,7 +187,7 @@ impl Folders {
                 let beside = object.with_extension(format!("{}-{n}", std::process::id()));
                 link(&beside)?;
                 std::fs::rename(&beside, object)?;
-                // Two names of one file are left both as they are.
+                // Renaming between two names of one file leaves both in place.
                 let _ = std::fs::remove_file(&beside);
                 Ok(())
             }
@@ -195,8 +195,8 @@ impl Folders {
         }
     }
 
-    /// Opens the object of the file of that id, by the path that its inode has. Only the path that this mount would have made for that file is
-    /// opened: an inode may say anything, also where the content of another user's file lies.
+    /// Opens the object of the file with this id, by the path in its inode. Only the path that this mount would create
+    /// for that file is opened: an inode may contain any path, even that of another user's content.
     pub fn open_object(&self, path: &[u8], id: VertexId, write: bool) -> io::Result<(File, usize)> {
         let (folder, within) = self.within(path, id)?;
         let place = self.folder(folder)?;
@@ -212,7 +212,7 @@ impl Folders {
         Ok((fd.into(), folder))
     }
 
-    /// Removes the object of the file of that id; that there is none is no failure. Another file's object is not removed.
+    /// Removes the object of the file with this id; its absence is not an error. Another file's object is not removed.
     pub fn remove(&self, path: &[u8], id: VertexId) -> io::Result<()> {
         let (folder, within) = self.within(path, id)?;
         match std::fs::remove_file(self.folder(folder)?.path.join(within)) {
@@ -221,7 +221,7 @@ impl Folders {
         }
     }
 
-    /// The folder that the object of the file of that id lies in, and its path there.
+    /// Returns the index of the folder that contains the object of this file, and its path there.
     fn within(&self, path: &[u8], id: VertexId) -> io::Result<(usize, PathBuf)> {
         let path = Path::new(OsStr::from_bytes(path));
         let found = self.all.iter().enumerate().find_map(|(i, folder)| {
@@ -233,21 +233,21 @@ impl Folders {
             Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
         };
         match found {
-            None => refused("lies in none of the data folders of this mount"),
+            None => refused("is in none of the data folders of this mount"),
             Some((_, named)) if named != id => refused("is the object of another file"),
             Some((folder, _)) => Ok((folder, relative(id))),
         }
     }
 }
 
-/// Where an object lies below its folder.
+/// Returns the path of an object relative to its folder.
 pub(crate) fn relative(id: VertexId) -> PathBuf {
     let [.., last] = id.0;
     let name = u128::from_be_bytes(id.0);
     PathBuf::from(format!("{last:02x}/{name:032x}"))
 }
 
-/// Whose object it is that lies there below its folder, if it is one.
+/// Returns the id of the file whose object has this relative path, if it is an object's.
 pub(crate) fn id_of(relative_path: &Path) -> Option<VertexId> {
     let name = relative_path.file_name()?.as_bytes();
     if name.len() != 32 {
@@ -280,9 +280,9 @@ mod tests {
         let (_scratch, folders) = folders(2);
         let id = VertexId([7; 16]);
         for text in ["first", "second"] {
-            let mut fresh = folders.fresh(1).unwrap();
-            (&*fresh.file).write_all(text.as_bytes()).unwrap();
-            let path = folders.settle(&mut fresh, id).unwrap();
+            let mut pending = folders.create_pending(1).unwrap();
+            (&*pending.file).write_all(text.as_bytes()).unwrap();
+            let path = folders.link_object(&mut pending, id).unwrap();
             let (mut file, folder) = folders
                 .open_object(path.as_os_str().as_bytes(), id, false)
                 .unwrap();
@@ -300,11 +300,13 @@ mod tests {
     fn where_no_file_is_nameless_it_is_the_same() {
         let (scratch, folders) = folders(1);
         folders.all[0].nameless.store(false, Ordering::Relaxed);
-        let dropped = folders.fresh(0).unwrap();
+        let dropped = folders.create_pending(0).unwrap();
         drop(dropped);
-        let mut fresh = folders.fresh(0).unwrap();
-        let path = folders.settle(&mut fresh, VertexId([1; 16])).unwrap();
-        drop(fresh);
+        let mut pending = folders.create_pending(0).unwrap();
+        let path = folders
+            .link_object(&mut pending, VertexId([1; 16]))
+            .unwrap();
+        drop(pending);
         assert!(path.exists());
         let left = std::fs::read_dir(scratch.path().join("0/new")).unwrap();
         assert_eq!(left.count(), 0);
@@ -324,7 +326,7 @@ mod tests {
             let refused = folders.open_object(path.as_bytes(), id, false).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{path}");
         }
-        // A link in the place of an object is none.
+        // A symbolic link in place of an object is refused.
         let id = VertexId([0; 16]);
         let object = folders.object(0, id).unwrap();
         std::fs::create_dir_all(object.parent().unwrap()).unwrap();
@@ -338,8 +340,8 @@ mod tests {
     fn an_inode_cannot_lead_to_the_object_of_another_file() {
         let (_scratch, folders) = folders(2);
         let (own, other) = (VertexId([1; 16]), VertexId([2; 16]));
-        let mut fresh = folders.fresh(1).unwrap();
-        let object = folders.settle(&mut fresh, other).unwrap();
+        let mut pending = folders.create_pending(1).unwrap();
+        let object = folders.link_object(&mut pending, other).unwrap();
         let path = object.as_os_str().as_bytes();
         for write in [false, true] {
             let refused = folders.open_object(path, own, write).unwrap_err();
@@ -352,7 +354,7 @@ mod tests {
     }
 
     proptest! {
-        /// Objects' paths and ids tell each other; nothing else is an object.
+        /// Objects' paths and ids determine each other; any other path is not an object.
         #[test]
         fn paths_and_ids(id in any::<[u8; 16]>(), other in any::<Vec<u8>>()) {
             prop_assert_eq!(id_of(&relative(VertexId(id))), Some(VertexId(id)));

@@ -1,18 +1,18 @@
-//! A mounted namespace: what all calls share.
+//! A mounted namespace: state shared by all calls.
 
 use crate::attributes;
 use crate::body::Pool;
+use crate::caller::Groups;
 use crate::content::Opened;
 use crate::data::Folders;
 use crate::list::Streams;
 use crate::nodes::{Node, Nodes};
 use crate::options::Options;
 use crate::record::Recorder;
-use crate::who::Groups;
 use esker_model::namespace::{
-    Change, Done, Errno as FileErrno, Inode, Name, NamePath, Namespace, SetAttributes,
+    AppliedChange, Change, Errno as FileErrno, Inode, Name, NamePath, Namespace, SetAttributes,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, Result};
 use fuser::{Errno, FileAttr, Notifier};
 use parking_lot::{Mutex, RwLock};
@@ -22,25 +22,26 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// What is mounted.
+/// A namespace that can be mounted.
 pub trait Target: Send + Sync + 'static {
-    /// Its namespace.
+    /// Returns the namespace to mount.
     fn names(&self) -> &dyn Namespace;
 
-    /// Makes everything that was changed survive a power failure.
+    /// Makes all changes so far survive a power failure.
     fn persist(&self) -> Result<()>;
 }
 
-/// Who tells the namespace what somebody did who was let: their rights were looked at before, and are not taken from the file now.
-pub(crate) const MOUNT: Asker = Asker {
+/// Principal of the mount itself, for publishing what permitted users did: their rights were checked when they opened
+/// the file.
+pub(crate) const MOUNT: Principal = Principal {
     uid: 0,
     gids: Vec::new(),
 };
 
-/// What a call answers.
+/// Result of a call of the kernel.
 pub(crate) type Answer<T> = std::result::Result<T, Errno>;
 
-/// A mounted namespace.
+/// State of a mounted namespace.
 pub(crate) struct Files {
     pub(crate) target: Arc<dyn Target>,
     pub(crate) options: Options,
@@ -51,13 +52,13 @@ pub(crate) struct Files {
     pub(crate) streams: Streams,
     /// Whether the kernel reads and writes open files itself.
     pub(crate) passthrough: AtomicBool,
-    /// Taken to write while a directory is moved, so that no path is made meanwhile.
+    /// Locked for writing while a directory is moved, so that no path is computed meanwhile.
     pub(crate) moving: RwLock<()>,
-    /// To tell the kernel what it remembers wrongly.
+    /// Channel for invalidating the kernel's caches.
     pub(crate) notifier: OnceLock<Notifier>,
-    /// Tells the graph who has which file open.
+    /// Recorder of opened files, if requested.
     pub(crate) recorder: Option<Arc<Recorder>>,
-    pub(crate) space: Mutex<Option<(Instant, crate::xattrs::Space)>>,
+    pub(crate) space: Mutex<Option<(Instant, crate::xattrs::FsSpace)>>,
 }
 
 impl std::fmt::Debug for Files {
@@ -87,12 +88,12 @@ impl Files {
         }
     }
 
-    /// The file of a number that the kernel has from here.
+    /// Returns the node with a number that the kernel got from this mount.
     pub(crate) fn node(&self, number: u64) -> Answer<Arc<Node>> {
         self.nodes.get(number).ok_or(Errno::ESTALE)
     }
 
-    /// What a file is, by what it is and not by where.
+    /// Reads a file's attributes, by its identity and not by a path.
     pub(crate) fn stat(&self, node: &Node) -> Answer<Inode> {
         self.target
             .names()
@@ -100,7 +101,7 @@ impl Files {
             .map_err(|e| attributes::errno(&e))
     }
 
-    /// What is at a path.
+    /// Reads the attributes of the file at a path.
     pub(crate) fn stat_path(&self, path: &NamePath) -> Answer<Inode> {
         self.target
             .names()
@@ -108,22 +109,30 @@ impl Files {
             .map_err(|e| attributes::errno(&e))
     }
 
-    /// One change.
-    pub(crate) fn change(&self, asker: Option<&Asker>, change: Change) -> Answer<Done> {
-        self.try_change(asker, change)
+    /// Applies one change of the namespace.
+    pub(crate) fn change(
+        &self,
+        principal: Option<&Principal>,
+        change: Change,
+    ) -> Answer<AppliedChange> {
+        self.try_change(principal, change)
             .map_err(|e| attributes::errno(&e))
     }
 
-    /// The same, with what it says if it fails.
-    pub(crate) fn try_change(&self, asker: Option<&Asker>, change: Change) -> Result<Done> {
-        let mut answers = self.target.names().change(asker, &[change])?;
+    /// Applies one change and returns the full error if it fails.
+    pub(crate) fn try_change(
+        &self,
+        principal: Option<&Principal>,
+        change: Change,
+    ) -> Result<AppliedChange> {
+        let mut answers = self.target.names().change(principal, &[change])?;
         answers
             .pop()
-            .unwrap_or_else(|| Err(Error::Unavailable("a change was not answered".into())))
+            .unwrap_or_else(|| Err(Error::Unavailable("a change got no answer".into())))
     }
 
-    /// Several, of which all are made or the first that is not is told.
-    pub(crate) fn changes(&self, changes: &[Change]) -> Result<Option<Done>> {
+    /// Applies several changes; returns the result of the last one, or the first error.
+    pub(crate) fn changes(&self, changes: &[Change]) -> Result<Option<AppliedChange>> {
         let mut last = None;
         for answer in self.target.names().change(Some(&MOUNT), changes)? {
             last = Some(answer?);
@@ -134,12 +143,12 @@ impl Files {
     /// Changes attributes of a file.
     pub(crate) fn set(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         node: &Node,
         set: SetAttributes,
-    ) -> Answer<Done> {
+    ) -> Answer<AppliedChange> {
         self.change(
-            asker,
+            principal,
             Change::Set {
                 path: node.handle(),
                 follow: false,
@@ -148,20 +157,20 @@ impl Files {
         )
     }
 
-    /// The path of an entry. Whoever uses it holds `moving`.
+    /// Returns the path of an entry. The caller must hold `moving`.
     pub(crate) fn entry(&self, directory: &Arc<Node>, name: &Name) -> Answer<NamePath> {
         let path = self.nodes.entry(directory, name);
         path.map_err(|e| attributes::errno(&e.into()))
     }
 
-    /// A file's attributes as programs see them: what was written and not told yet counts.
+    /// Returns a file's attributes as programs see them, including writes that are not published yet.
     pub(crate) fn attributes(&self, node: &Node, inode: &Inode) -> FileAttr {
         let opened = node.opened();
         let Some(body) = opened.as_ref().and_then(Opened::body) else {
             node.note(inode);
             return attributes::of(node.number, inode);
         };
-        // Nothing is told meanwhile: what is known and what is not belong together.
+        // The lock keeps others from publishing, so that published and unpublished state match.
         let published = body.published.lock();
         let present = self.stat(node);
         let inode = present.as_ref().unwrap_or(inode);
@@ -181,7 +190,7 @@ impl Files {
     }
 }
 
-/// A name that the kernel says.
+/// Checks a name from the kernel.
 pub(crate) fn name(name: &OsStr) -> Answer<Name> {
     Name::new(name.as_bytes()).map_err(|e| match e.errno {
         FileErrno::NameTooLong => Errno::ENAMETOOLONG,

@@ -1,9 +1,9 @@
-//! The kernel's calls, each turned into one of this crate's.
+//! The kernel's calls, each translated into a call of this crate.
 
 use crate::attributes;
-use crate::door::{Door, done, sized};
 use crate::files::name;
-use crate::names::{New, Wanted};
+use crate::handler::{FuseHandler, reply_empty, reply_sized};
+use crate::names::{NewNode, SetAttr};
 use esker_model::namespace::{Content, Kind};
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation,
@@ -18,8 +18,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-/// What the kernel may do, where it can. In this order of weight: what makes it ask less, then what makes it ask better.
-pub(crate) const WANTED: [InitFlags; 8] = [
+/// Capabilities to request from the kernel: first those that reduce the number of requests, then those that improve
+/// answers.
+pub(crate) const CAPABILITIES: [InitFlags; 8] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
     InitFlags::FUSE_READDIRPLUS_AUTO,
@@ -29,14 +30,14 @@ pub(crate) const WANTED: [InitFlags; 8] = [
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     InitFlags::FUSE_ASYNC_DIO,
 ];
-/// Data folders may themselves lie on a stacked file system, as those of containers do.
+/// Stack depth for passthrough: data folders may be on a stacked file system themselves, like those of containers.
 const STACKED: u32 = 2;
 pub(crate) const GENERATION: Generation = Generation(0);
 
-impl Filesystem for Door {
+impl Filesystem for FuseHandler {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        for flag in WANTED {
-            // What this kernel cannot do, it does not do.
+        for flag in CAPABILITIES {
+            // A capability that this kernel lacks is not used.
             let _ = config.add_capabilities(flag);
         }
         let files = &self.0;
@@ -96,8 +97,8 @@ impl Filesystem for Door {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let asker = self.0.groups.asker(request);
-        let wanted = Wanted {
+        let principal = self.0.groups.principal(request);
+        let requested = SetAttr {
             mode,
             uid,
             gid,
@@ -108,7 +109,7 @@ impl Filesystem for Door {
         let set = self
             .0
             .node(ino.0)
-            .and_then(|node| self.0.set_attributes(&asker, &node, wanted));
+            .and_then(|node| self.0.set_attributes(&principal, &node, requested));
         match set {
             Ok(attributes) => reply.attr(&self.0.options.timeout, &attributes),
             Err(e) => reply.error(e),
@@ -132,7 +133,7 @@ impl Filesystem for Door {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let new = New {
+        let new = NewNode {
             mode,
             rdev: u64::from(rdev),
             content: Content::None,
@@ -149,7 +150,7 @@ impl Filesystem for Door {
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        let new = New {
+        let new = NewNode {
             mode: Kind::Directory.bits() | mode & 0o7777,
             rdev: 0,
             content: Content::None,
@@ -165,7 +166,7 @@ impl Filesystem for Door {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let new = New {
+        let new = NewNode {
             mode: Kind::Symlink.bits() | 0o777,
             rdev: 0,
             content: Content::Symlink(target.as_os_str().as_bytes().to_vec()),
@@ -174,21 +175,21 @@ impl Filesystem for Door {
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name_: &OsStr, reply: ReplyEmpty) {
-        let asker = self.0.groups.asker(request);
+        let principal = self.0.groups.principal(request);
         let removed = self.0.node(parent.0).and_then(|directory| {
             let name = name(name_)?;
-            self.0.unlink(&asker, &directory, &name)
+            self.0.unlink(&principal, &directory, &name)
         });
-        done(reply, removed);
+        reply_empty(reply, removed);
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name_: &OsStr, reply: ReplyEmpty) {
-        let asker = self.0.groups.asker(request);
+        let principal = self.0.groups.principal(request);
         let removed = self.0.node(parent.0).and_then(|directory| {
             let name = name(name_)?;
-            self.0.rmdir(&asker, &directory, &name)
+            self.0.rmdir(&principal, &directory, &name)
         });
-        done(reply, removed);
+        reply_empty(reply, removed);
     }
 
     fn rename(
@@ -202,19 +203,19 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         if !(flags & !RenameFlags::RENAME_NOREPLACE).is_empty() {
-            // Two names change places in no single change of the namespace.
+            // The namespace has no single change that exchanges two names.
             reply.error(Errno::EINVAL);
             return;
         }
         let no_replace = flags.contains(RenameFlags::RENAME_NOREPLACE);
-        let asker = self.0.groups.asker(request);
+        let principal = self.0.groups.principal(request);
         let moved = self.0.node(parent.0).and_then(|from| {
             let to = self.0.node(newparent.0)?;
             let (old, new) = (name(name_)?, name(newname)?);
             self.0
-                .rename(&asker, (&from, &old), (&to, &new), no_replace)
+                .rename(&principal, (&from, &old), (&to, &new), no_replace)
         });
-        done(reply, moved);
+        reply_empty(reply, moved);
     }
 
     fn link(
@@ -225,19 +226,19 @@ impl Filesystem for Door {
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
-        let asker = self.0.groups.asker(request);
+        let principal = self.0.groups.principal(request);
         let linked = self.0.node(ino.0).and_then(|node| {
             let (directory, name) = (self.0.node(newparent.0)?, name(newname)?);
-            self.0.link(&asker, &node, &directory, &name)
+            self.0.link(&principal, &node, &directory, &name)
         });
         self.entry(reply, linked.map(|(_, attributes)| attributes));
     }
 
     fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let asker = self.0.groups.asker(request);
+        let principal = self.0.groups.principal(request);
         let opened = self.0.node(ino.0).and_then(|node| {
             let register = |file: &std::fs::File| reply.open_backing(file);
-            let opened = self.0.open(&asker, &node, flags.0, &register)?;
+            let opened = self.0.open(&principal, &node, flags.0, &register)?;
             Ok((self.handle(request, &node, flags.0, false), opened))
         });
         match opened {
@@ -310,11 +311,11 @@ impl Filesystem for Door {
         reply: ReplyWrite,
     ) {
         let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let asker = self.0.groups.asker(request);
+        let principal = self.0.groups.principal(request);
         let written = self
             .0
             .node(ino.0)
-            .and_then(|node| self.0.write(&asker, &node, offset, data, kill));
+            .and_then(|node| self.0.write(&principal, &node, offset, data, kill));
         match written {
             Ok(n) => reply.written(n),
             Err(e) => reply.error(e),
@@ -336,7 +337,7 @@ impl Filesystem for Door {
             reply.ok();
             return;
         }
-        done(reply, self.0.node(ino.0).and_then(|n| self.0.flush(&n)));
+        reply_empty(reply, self.0.node(ino.0).and_then(|n| self.0.flush(&n)));
     }
 
     fn release(
@@ -366,7 +367,7 @@ impl Filesystem for Door {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        done(reply, self.0.node(ino.0).and_then(|n| self.0.sync(&n)));
+        reply_empty(reply, self.0.node(ino.0).and_then(|n| self.0.sync(&n)));
     }
 
     fn opendir(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -396,7 +397,7 @@ impl Filesystem for Door {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        match self.list_whole((ino, fh), offset, &mut reply) {
+        match self.list_with_attributes((ino, fh), offset, &mut reply) {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(e),
         }
@@ -423,12 +424,12 @@ impl Filesystem for Door {
         reply: ReplyEmpty,
     ) {
         let persisted = self.0.target.persist();
-        done(reply, persisted.map_err(|e| attributes::errno(&e)));
+        reply_empty(reply, persisted.map_err(|e| attributes::errno(&e)));
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        match self.0.room() {
-            // Nothing but the room of its store limits how many files there may be.
+        match self.0.statfs() {
+            // The number of files is limited only by the space of the store.
             Ok(s) => reply.statfs(
                 s.blocks,
                 s.free,
@@ -453,13 +454,13 @@ impl Filesystem for Door {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let asker = self.0.groups.asker(request);
+        let principal = self.0.groups.principal(request);
         let (name, value) = (name.as_bytes(), Some(value));
         let set = self
             .0
             .node(ino.0)
-            .and_then(|node| self.0.set_xattr(&asker, &node, name, value, flags));
-        done(reply, set);
+            .and_then(|node| self.0.set_xattr(&principal, &node, name, value, flags));
+        reply_empty(reply, set);
     }
 
     fn getxattr(
@@ -471,7 +472,7 @@ impl Filesystem for Door {
         reply: ReplyXattr,
     ) {
         let node = self.0.node(ino.0);
-        sized(
+        reply_sized(
             reply,
             size,
             node.and_then(|n| self.0.xattr(&n, name.as_bytes())),
@@ -479,22 +480,22 @@ impl Filesystem for Door {
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let asker = self.0.groups.asker(request);
+        let principal = self.0.groups.principal(request);
         let node = self.0.node(ino.0);
-        sized(
+        reply_sized(
             reply,
             size,
-            node.and_then(|n| self.0.xattr_names(&asker, &n)),
+            node.and_then(|n| self.0.xattr_names(&principal, &n)),
         );
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let asker = self.0.groups.asker(request);
-        let set = self
-            .0
-            .node(ino.0)
-            .and_then(|node| self.0.set_xattr(&asker, &node, name.as_bytes(), None, 0));
-        done(reply, set);
+        let principal = self.0.groups.principal(request);
+        let set = self.0.node(ino.0).and_then(|node| {
+            self.0
+                .set_xattr(&principal, &node, name.as_bytes(), None, 0)
+        });
+        reply_empty(reply, set);
     }
 
     fn fallocate(
@@ -511,7 +512,7 @@ impl Filesystem for Door {
             .0
             .node(ino.0)
             .and_then(|n| self.0.allocate(&n, offset, length, mode));
-        done(reply, allocated);
+        reply_empty(reply, allocated);
     }
 
     fn lseek(

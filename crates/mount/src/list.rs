@@ -1,8 +1,8 @@
-//! Directories, listed.
+//! Directory listings.
 //!
-//! Where a listing is, is told by the hash of the last name: so it goes on behind any entry, whatever comes and goes, also for whoever
-//! comes back with a place of long ago (`telldir`). A place is a positive number of 63 bits: 54 bits of the hash, and how many
-//! names with these bits come before.
+//! A position in a listing is given by the hash of the last name, so a listing continues correctly behind any entry,
+//! whatever is added or removed, even from an old position (`telldir`). A position is a positive number of 63 bits: 54
+//! bits of the hash, and the number of earlier names with the same bits.
 
 use crate::attributes;
 use crate::files::{Answer, Files};
@@ -16,23 +16,23 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Places below are those of `.` and `..`.
+/// First position of an entry; lower ones belong to `.` and `..`.
 const FIRST: u64 = 4;
 const DROPPED_BITS: u32 = 10;
-/// Entries that are asked for at a time.
-const AHEAD: usize = 512;
+/// Number of entries read at a time.
+const PAGE_ENTRIES: usize = 512;
 
-/// Directories that are being listed.
+/// Open directories with their listings.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     open: Mutex<HashMap<u64, Arc<Mutex<Stream>>>>,
     next: AtomicU64,
 }
 
-/// One of them: entries that were read ahead.
+/// A listing under way, with entries read ahead.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    /// The place behind which they begin.
+    /// Position behind which the entries begin.
     after: u64,
     ahead: VecDeque<(u64, Entry)>,
     ended: bool,
@@ -54,14 +54,14 @@ impl Streams {
     }
 }
 
-/// The place behind the `n`th entry of those with the same first bits.
-fn place(hash: u64, n: u64) -> u64 {
+/// Returns the position of the `n`th entry among those with the same first bits of the hash.
+fn position(hash: u64, n: u64) -> u64 {
     FIRST + ((hash >> DROPPED_BITS) << 8 | n.min(255))
 }
 
-/// From which entry on to look for what comes behind a place, and how many with the same first bits to leave out.
-fn behind(place: u64) -> (Option<Cookie>, Option<(u64, u64)>) {
-    let Some(value) = place.checked_sub(FIRST) else {
+/// Returns the cookie behind which to list for a position, and the first bits and number of entries to skip.
+fn behind(position: u64) -> (Option<Cookie>, Option<(u64, u64)>) {
+    let Some(value) = position.checked_sub(FIRST) else {
         return (None, None);
     };
     let (bits, n) = (value >> 8, value & 255);
@@ -71,7 +71,7 @@ fn behind(place: u64) -> (Option<Cookie>, Option<(u64, u64)>) {
 }
 
 impl Files {
-    /// Gives the entries behind a place to a sink, each with the place behind it, until the sink has enough.
+    /// Passes the entries behind a position to a sink, each with its own position, until the sink has enough.
     pub(crate) fn list(
         &self,
         node: &Arc<Node>,
@@ -86,11 +86,11 @@ impl Files {
             };
         }
         loop {
-            while let Some((place, entry)) = stream.ahead.front() {
-                if sink(*place, entry).is_break() {
+            while let Some((position, entry)) = stream.ahead.front() {
+                if sink(*position, entry).is_break() {
                     return Ok(());
                 }
-                stream.after = *place;
+                stream.after = *position;
                 stream.ahead.pop_front();
             }
             if stream.ended {
@@ -114,14 +114,14 @@ impl Files {
                     if same.is_some_and(|(bits, least)| bits == now && n <= least) {
                         return ControlFlow::Continue(());
                     }
-                    ahead.push_back((place(cookie.hash, n), entry));
-                    if ahead.len() < AHEAD {
+                    ahead.push_back((position(cookie.hash, n), entry));
+                    if ahead.len() < PAGE_ENTRIES {
                         ControlFlow::Continue(())
                     } else {
                         ControlFlow::Break(())
                     }
                 });
-        stream.ended = stream.ahead.len() < AHEAD;
+        stream.ended = stream.ahead.len() < PAGE_ENTRIES;
         match listed {
             Ok(()) => Ok(()),
             // A directory that was removed while it is open is empty.
@@ -137,10 +137,11 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Places are in the order of entries, positive as C has them, and lead back to where they come from.
+        /// Positions are in the order of entries, positive as C requires, and lead back to the entry that they were
+        /// computed from.
         #[test]
-        fn places(a in any::<u64>(), b in any::<u64>(), n in 0_u64..256) {
-            let (x, y) = (place(a, n), place(b, n));
+        fn positions_are_ordered(a in any::<u64>(), b in any::<u64>(), n in 0_u64..256) {
+            let (x, y) = (position(a, n), position(b, n));
             prop_assert!(i64::try_from(x).is_ok() && x >= FIRST);
             if a >> DROPPED_BITS != b >> DROPPED_BITS {
                 prop_assert_eq!(a.cmp(&b), x.cmp(&y));

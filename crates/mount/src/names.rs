@@ -1,18 +1,18 @@
-//! Names: looked up, made, removed, moved; attributes.
+//! Names and attributes: looking up, creating, removing, moving files, and changing attributes.
 
 use crate::attributes;
 use crate::files::{Answer, Files, MOUNT};
 use crate::nodes::Node;
-use esker_model::namespace::{Change, Content, Inode, Kind, Make, Name, SetAttributes};
-use esker_model::object::Asker;
+use esker_model::namespace::{Change, Content, Inode, Kind, Name, NewFile, SetAttributes};
+use esker_model::object::Principal;
 use esker_model::version::Version;
 use fuser::{Errno, FileAttr, TimeOrNow};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// What a file is to be made of.
-pub(crate) struct New {
-    /// With its type bits.
+/// Attributes of a file to create.
+pub(crate) struct NewNode {
+    /// Mode with type bits.
     pub(crate) mode: u32,
     pub(crate) rdev: u64,
     pub(crate) content: Content,
@@ -20,7 +20,7 @@ pub(crate) struct New {
 
 /// Attributes that a program sets.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct SetAttr {
     pub(crate) mode: Option<u32>,
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,
@@ -29,7 +29,7 @@ pub(crate) struct Wanted {
     pub(crate) mtime: Option<TimeOrNow>,
 }
 
-/// A version's time, in nanoseconds since 1970: what the namespace gives a file that is made at it.
+/// Converts a version to nanoseconds since 1970, as the namespace does for the times of a file created at that version.
 fn nanos(version: Version) -> i64 {
     let millis = version.millis().cast_signed();
     let logical = i64::from((version.0 & 0xFFFF) as u16);
@@ -44,7 +44,7 @@ fn when(time: TimeOrNow) -> i64 {
 }
 
 impl Files {
-    /// What is under a name in a directory.
+    /// Looks up a name in a directory.
     pub(crate) fn look_up(
         &self,
         directory: &Arc<Node>,
@@ -52,11 +52,11 @@ impl Files {
     ) -> Answer<(Arc<Node>, FileAttr)> {
         let _still = self.moving.read();
         let inode = self.stat_path(&self.entry(directory, name)?)?;
-        Ok(self.known(directory, name, &inode))
+        Ok(self.register_node(directory, name, &inode))
     }
 
-    /// The kernel is told of a file.
-    pub(crate) fn known(
+    /// Registers a file that is reported to the kernel; returns its node and attributes.
+    pub(crate) fn register_node(
         &self,
         directory: &Arc<Node>,
         name: &Name,
@@ -67,35 +67,35 @@ impl Files {
         (node, attributes)
     }
 
-    /// What a file is.
+    /// Reads the attributes of a file.
     pub(crate) fn attributes_of(&self, node: &Arc<Node>) -> Answer<FileAttr> {
         let inode = self.stat(node)?;
         Ok(self.attributes(node, &inode))
     }
 
-    /// Makes a file of any kind.
+    /// Creates a file of any kind.
     pub(crate) fn make(
         &self,
-        asker: &Asker,
+        principal: &Principal,
         (uid, gid): (u32, u32),
         (directory, name): (&Arc<Node>, &Name),
-        new: New,
+        new: NewNode,
     ) -> Answer<Inode> {
         let _still = self.moving.read();
         let path = self.entry(directory, name)?;
-        let New {
+        let NewNode {
             mode,
             rdev,
             content,
         } = new;
-        let make = Make {
+        let make = NewFile {
             rdev,
             content: content.clone(),
-            ..Make::new(mode, uid, gid)
+            ..NewFile::new(mode, uid, gid)
         };
-        let done = self.change(Some(asker), Change::Make(path.clone(), make))?;
+        let done = self.change(Some(principal), Change::Create(path.clone(), make))?;
         if directory.state().inherits {
-            // Its group, and of a directory its mode, come from above.
+            // The group, and for a directory the mode, are inherited from the parent.
             return self.stat_path(&path);
         }
         let now = nanos(done.version);
@@ -127,22 +127,27 @@ impl Files {
         })
     }
 
-    /// Removes a name of a file; with the last one its object goes.
-    pub(crate) fn unlink(&self, asker: &Asker, directory: &Arc<Node>, name: &Name) -> Answer<()> {
+    /// Removes a name of a file; removing the last one removes its object.
+    pub(crate) fn unlink(
+        &self,
+        principal: &Principal,
+        directory: &Arc<Node>,
+        name: &Name,
+    ) -> Answer<()> {
         let _still = self.moving.read();
         let path = self.entry(directory, name)?;
-        let done = self.change(Some(asker), Change::Unlink(path))?;
+        let done = self.change(Some(principal), Change::Unlink(path))?;
         if let Some(node) = self.nodes.find(done.id) {
-            self.lost_name(&node, directory, name);
+            self.name_removed(&node, directory, name);
         }
         Ok(())
     }
 
-    /// A file has lost a name.
-    fn lost_name(&self, node: &Arc<Node>, directory: &Arc<Node>, name: &Name) {
+    /// Updates a file that has lost a name.
+    fn name_removed(&self, node: &Arc<Node>, directory: &Arc<Node>, name: &Name) {
         let mut state = node.state();
         state.links = state.links.saturating_sub(1);
-        state.gone = state.links == 0;
+        state.unlinked = state.links == 0;
         state.remove_name(directory, name);
         let object = state.object.clone();
         drop(state);
@@ -151,34 +156,39 @@ impl Files {
         }
     }
 
-    /// Removes an object, if its file has no name. Whoever has it open keeps it so.
+    /// Removes an object if its file has no name. Open descriptors keep the content.
     fn remove_object(&self, node: &Node, object: &[u8]) {
         let Ok(inode) = self.stat(node) else { return };
         let mut state = node.state();
         state.links = inode.links;
-        state.gone = inode.links == 0;
+        state.unlinked = inode.links == 0;
         drop(state);
         if inode.links == 0 {
-            // What cannot be removed now is an orphan, which a check finds.
+            // An object that cannot be removed now is an orphan, which a check finds.
             let _ = self.folders.remove(object, node.id);
         }
     }
 
     /// Removes an empty directory.
-    pub(crate) fn rmdir(&self, asker: &Asker, directory: &Arc<Node>, name: &Name) -> Answer<()> {
+    pub(crate) fn rmdir(
+        &self,
+        principal: &Principal,
+        directory: &Arc<Node>,
+        name: &Name,
+    ) -> Answer<()> {
         let _still = self.moving.read();
         let path = self.entry(directory, name)?;
-        let done = self.change(Some(asker), Change::Rmdir(path))?;
+        let done = self.change(Some(principal), Change::Rmdir(path))?;
         if let Some(node) = self.nodes.find(done.id) {
-            node.state().gone = true;
+            node.state().unlinked = true;
         }
         Ok(())
     }
 
-    /// Moves a file or directory, over what is there.
+    /// Moves a file or directory, replacing an existing target.
     pub(crate) fn rename(
         &self,
-        asker: &Asker,
+        principal: &Principal,
         (from, name): (&Arc<Node>, &Name),
         (to, new_name): (&Arc<Node>, &Name),
         no_replace: bool,
@@ -186,18 +196,18 @@ impl Files {
         let still = self.moving.read();
         let moved = self.stat_path(&self.entry(from, name)?)?;
         if !moved.is_directory() {
-            return self.rename_now(asker, (from, name), (to, new_name), no_replace);
+            return self.rename_now(principal, (from, name), (to, new_name), no_replace);
         }
         drop(still);
         let _alone = self.moving.write();
-        self.rename_now(asker, (from, name), (to, new_name), no_replace)?;
+        self.rename_now(principal, (from, name), (to, new_name), no_replace)?;
         self.nodes.moved();
         Ok(())
     }
 
     fn rename_now(
         &self,
-        asker: &Asker,
+        principal: &Principal,
         (from, name): (&Arc<Node>, &Name),
         (to, new_name): (&Arc<Node>, &Name),
         no_replace: bool,
@@ -213,16 +223,16 @@ impl Files {
             to: target,
             no_replace,
         };
-        let done = self.change(Some(asker), change)?;
+        let done = self.change(Some(principal), change)?;
         if let Some(replaced) = replaced
             && replaced.id != done.id
         {
             match self.nodes.find(replaced.id) {
                 Some(node) => {
                     node.note(&replaced);
-                    self.lost_name(&node, to, new_name);
+                    self.name_removed(&node, to, new_name);
                 }
-                None => self.lost_unknown(&replaced),
+                None => self.remove_unregistered_object(&replaced),
             }
         }
         if let Some(node) = self.nodes.find(done.id) {
@@ -231,8 +241,8 @@ impl Files {
         Ok(())
     }
 
-    /// A file that the kernel does not know has lost its name.
-    fn lost_unknown(&self, inode: &Inode) {
+    /// Removes the object of a file that has lost its last name and that the kernel does not know.
+    fn remove_unregistered_object(&self, inode: &Inode) {
         if inode.links == 1
             && let Content::Object(object) = &inode.content
         {
@@ -240,10 +250,10 @@ impl Files {
         }
     }
 
-    /// Gives a file another name.
+    /// Gives a file another name (hard link).
     pub(crate) fn link(
         &self,
-        asker: &Asker,
+        principal: &Principal,
         node: &Arc<Node>,
         directory: &Arc<Node>,
         name: &Name,
@@ -256,48 +266,48 @@ impl Files {
             from,
             to: to.clone(),
         };
-        self.change(Some(asker), change)?;
+        self.change(Some(principal), change)?;
         let inode = self.stat_path(&to)?;
-        Ok(self.known(directory, name, &inode))
+        Ok(self.register_node(directory, name, &inode))
     }
 
-    /// Changes attributes.
+    /// Changes attributes, and truncates if a size is given.
     pub(crate) fn set_attributes(
         &self,
-        asker: &Asker,
+        principal: &Principal,
         node: &Arc<Node>,
-        wanted: Wanted,
+        requested: SetAttr,
     ) -> Answer<FileAttr> {
-        if let Some(size) = wanted.size {
-            self.truncate(asker, node, size)?;
+        if let Some(size) = requested.size {
+            self.truncate(principal, node, size)?;
         }
-        if wanted.atime.is_some() || wanted.mtime.is_some() {
-            // What was written before has its time before.
+        if requested.atime.is_some() || requested.mtime.is_some() {
+            // Earlier writes are published first, so that their time does not replace the one that is set.
             self.flush(node)?;
         }
-        let owned = wanted.mode.is_some() || wanted.uid.is_some() || wanted.gid.is_some();
+        let owned = requested.mode.is_some() || requested.uid.is_some() || requested.gid.is_some();
         if owned {
             let set = SetAttributes {
-                mode: wanted.mode.map(|m| m & 0o7777),
-                uid: wanted.uid,
-                gid: wanted.gid,
+                mode: requested.mode.map(|m| m & 0o7777),
+                uid: requested.uid,
+                gid: requested.gid,
                 ..SetAttributes::default()
             };
-            self.set(Some(asker), node, set)?;
+            self.set(Some(principal), node, set)?;
         }
-        if wanted.atime.is_some() || wanted.mtime.is_some() {
+        if requested.atime.is_some() || requested.mtime.is_some() {
             let set = SetAttributes {
-                atime: wanted.atime.map(when),
-                mtime: wanted.mtime.map(when),
+                atime: requested.atime.map(when),
+                mtime: requested.mtime.map(when),
                 ..SetAttributes::default()
             };
-            // The kernel has looked whether they may: who may write a file may say that it is of now.
+            // The kernel has checked the rights: a user who may write a file may also set its times to now.
             self.set(Some(&MOUNT), node, set)?;
         }
         self.attributes_of(node)
     }
 
-    /// What a symbolic link says.
+    /// Reads the target of a symbolic link.
     pub(crate) fn read_link(&self, node: &Arc<Node>) -> Answer<Vec<u8>> {
         match self.stat(node)?.content {
             Content::Symlink(target) => Ok(target),

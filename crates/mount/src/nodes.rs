@@ -1,7 +1,7 @@
-//! The files that the kernel knows, by the numbers that it knows them by.
+//! Nodes: the files that the kernel knows, by their inode numbers.
 //!
-//! A number is half of the file's id: it stays the same from mount to mount. Of two files with the same half, the one that comes
-//! second gets the next number that is free.
+//! An inode number is half of the file's id, so it is the same in every mount. If two files have the same half, the
+//! second one gets the next free number.
 
 use crate::content::Opened;
 use esker_model::VertexId;
@@ -15,47 +15,47 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The root's number, as the kernel has it.
+/// Inode number of the root directory.
 pub(crate) const ROOT: u64 = 1;
 const SHARDS: usize = 64;
-/// Names of one file that are remembered.
+/// Largest number of names remembered of one file.
 const NAMES_MAX: usize = 8;
 
 /// A file that the kernel knows.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Its number.
+    /// Inode number of the file.
     pub(crate) number: u64,
-    /// What it is.
+    /// Id of the file.
     pub(crate) id: VertexId,
-    /// Its kind, which never changes.
+    /// Kind of the file, which never changes.
     pub(crate) kind: Kind,
     state: Mutex<State>,
-    /// Taken while it is opened, closed or written back: one after the other.
+    /// The open content; locked while the file is opened, closed or written back.
     opened: Mutex<Option<Opened>>,
 }
 
-/// What is remembered of a file.
+/// Cached knowledge of a file.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     lookups: u64,
-    /// The directories where it is, with its names there; the one that was used last first.
+    /// Directories that contain the file, with its names there; the last used first.
     names: Vec<(Arc<Node>, Name)>,
-    /// A directory's path, and how many directories had been moved by then.
+    /// Path of a directory, with the number of directory moves when it was computed.
     path: Option<(u64, NamePath)>,
-    /// The version of it that the kernel was last told.
-    pub(crate) told: Option<Version>,
+    /// Version of the attributes that the kernel was last told.
+    pub(crate) reported: Option<Version>,
     /// The version whose content is in the kernel's page cache.
     pub(crate) cached: Option<Version>,
-    /// Its content is an object, as far as known.
+    /// Path of the object with the content, if known.
     pub(crate) object: Option<Box<[u8]>>,
-    /// It has no name any more.
-    pub(crate) gone: bool,
-    /// How many names it has, as far as known.
+    /// Whether the file has no name any more.
+    pub(crate) unlinked: bool,
+    /// Number of names, as far as known.
     pub(crate) links: u32,
-    /// It runs as its owner or group.
+    /// Whether the file has set-user-id or set-group-id bits.
     pub(crate) privileged: bool,
-    /// Files made in this directory get its group.
+    /// Whether files created in this directory inherit its group.
     pub(crate) inherits: bool,
 }
 
@@ -82,7 +82,7 @@ impl Node {
         self.kind == Kind::Directory
     }
 
-    /// What stands for it in the place of a path, with all rights: who asks was looked at before.
+    /// Returns the path form of a handle with all rights: the caller's rights were checked before.
     pub(crate) fn handle(&self) -> NamePath {
         if self.id == root() {
             return NamePath::root();
@@ -92,7 +92,7 @@ impl Node {
         drop(state);
         let (directory, name) = match place {
             Some(place) => place,
-            // It is looked for by its id then.
+            // The file is looked up by its id then.
             None => match Name::new(b"?") {
                 Ok(name) => (root(), name),
                 Err(_) => return NamePath::root(),
@@ -110,18 +110,18 @@ impl Node {
         .path()
     }
 
-    /// The number of the directory that a directory lies in.
-    pub(crate) fn above(&self) -> u64 {
+    /// Returns the number of the parent directory.
+    pub(crate) fn parent_number(&self) -> u64 {
         let state = self.state();
         let above = state.names.first();
         above.map_or(ROOT, |(directory, _)| directory.number)
     }
 
-    /// Notes what the file is now.
+    /// Updates the cached knowledge from the current attributes.
     pub(crate) fn note(&self, inode: &Inode) {
         let mut state = self.state();
-        state.told = Some(inode.version);
-        state.gone = inode.links == 0;
+        state.reported = Some(inode.version);
+        state.unlinked = inode.links == 0;
         state.links = inode.links;
         state.privileged = inode.kind() == Kind::File && inode.mode & 0o6000 != 0;
         state.inherits = inode.is_directory() && inode.mode & 0o2000 != 0;
@@ -133,7 +133,7 @@ impl Node {
 }
 
 impl State {
-    /// The file has that name; others, too, if it may have several.
+    /// Adds a name; replaces the others unless the file may have several.
     pub(crate) fn add_name(&mut self, directory: &Arc<Node>, name: &Name, links: u32) {
         let same = |(d, n): &(Arc<Node>, Name)| d.number == directory.number && n == name;
         if self.names.first().is_some_and(same) {
@@ -148,7 +148,7 @@ impl State {
         self.path = None;
     }
 
-    /// One of its names is gone. The last one that is known stays: as good as any to begin to look from.
+    /// Removes a name. The last known one stays as a starting point for look-ups.
     pub(crate) fn remove_name(&mut self, directory: &Node, name: &Name) {
         if self.names.len() > 1 {
             self.names
@@ -156,7 +156,7 @@ impl State {
         }
     }
 
-    /// It has another name instead.
+    /// Replaces a name by another.
     pub(crate) fn rename(&mut self, from: (&Node, &Name), to: (&Arc<Node>, &Name)) {
         self.names
             .retain(|(d, n)| d.number != from.0.number || n != from.1);
@@ -165,15 +165,15 @@ impl State {
     }
 }
 
-/// All of them.
+/// All nodes of a mount.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     shards: [Mutex<HashMap<u64, Arc<Node>>>; SHARDS],
     root: Arc<Node>,
-    /// Files whose own number was taken, with the one that they got.
+    /// Numbers of files whose own number was taken.
     collided: Mutex<HashMap<VertexId, u64>>,
     collisions: AtomicUsize,
-    /// How many directories were moved: paths of before are none.
+    /// Number of directory moves so far; paths computed before the last one are invalid.
     moved: AtomicU64,
 }
 
@@ -192,7 +192,7 @@ impl Nodes {
         self.shards[(number % SHARDS as u64) as usize].lock()
     }
 
-    /// The file of that number.
+    /// Returns the node with this number.
     pub(crate) fn get(&self, number: u64) -> Option<Arc<Node>> {
         if number == ROOT {
             return Some(Arc::clone(&self.root));
@@ -200,7 +200,7 @@ impl Nodes {
         self.shard(number).get(&number).cloned()
     }
 
-    /// The number that a file has, or would get if nobody else had it.
+    /// Returns the number of a file, or the one that it would get if that is free.
     pub(crate) fn number_of(&self, id: VertexId) -> u64 {
         if id == root() {
             return ROOT;
@@ -216,12 +216,12 @@ impl Nodes {
         half.max(ROOT + 1)
     }
 
-    /// The file of that id, if the kernel knows it.
+    /// Returns the node of a file, if the kernel knows it.
     pub(crate) fn find(&self, id: VertexId) -> Option<Arc<Node>> {
         self.get(self.number_of(id)).filter(|node| node.id == id)
     }
 
-    /// A file that the kernel is told of: it will forget it some time.
+    /// Counts a look-up by the kernel and returns the node, creating it if needed.
     pub(crate) fn remember(&self, inode: &Inode, directory: &Arc<Node>, name: &Name) -> Arc<Node> {
         let (id, kind) = (inode.id, inode.kind());
         if id == root() {
@@ -252,19 +252,19 @@ impl Nodes {
         }
     }
 
-    /// A file that this process has open by itself, without the kernel: it is forgotten when it is closed.
+    /// Creates the node of a file that this process opens without the kernel; it is removed on close.
     pub(crate) fn remember_open(&self, inode: &Inode, handle: Option<&Handle>) -> Arc<Node> {
         let directory = handle.map_or_else(root, |h| h.directory);
         let above = Arc::new(Node::new(ROOT, directory, Kind::Directory));
         let name = handle.map(|h| h.name.clone());
-        // Nothing is called so where that was not told: the file is looked for by its id then.
+        // If the name is unknown, a placeholder is used and the file is looked up by its id.
         let Some(name) = name.or_else(|| Name::new(b"?").ok()) else {
             return Arc::clone(&self.root);
         };
         self.remember(inode, &above, &name)
     }
 
-    /// The kernel has forgotten a file that it was told of so often.
+    /// Subtracts look-ups that the kernel has forgotten, and removes the node at zero.
     pub(crate) fn forget(&self, number: u64, times: u64) {
         if number == ROOT {
             return;
@@ -289,18 +289,18 @@ impl Nodes {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of nodes.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|s| s.lock().len()).sum()
     }
 
-    /// A directory was moved.
+    /// Invalidates cached paths after a directory was moved.
     pub(crate) fn moved(&self) {
         self.moved.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Where a directory is, as far as this mount knows.
+    /// Returns the path of a directory, as far as this mount knows it.
     pub(crate) fn path(&self, directory: &Arc<Node>) -> Result<NamePath, FileError> {
         let moved = self.moved.load(Ordering::Acquire);
         let mut above: Vec<Arc<Node>> = Vec::new();
@@ -337,12 +337,12 @@ impl Nodes {
         Ok(path)
     }
 
-    /// The path of an entry.
+    /// Returns the path of an entry.
     pub(crate) fn entry(&self, directory: &Arc<Node>, name: &Name) -> Result<NamePath, FileError> {
         joined(&self.path(directory)?, name)
     }
 
-    /// The path that a file was last known by.
+    /// Returns the last known path of a file.
     pub(crate) fn file(&self, node: &Arc<Node>) -> Result<NamePath, FileError> {
         if node.is_directory() {
             return self.path(node);
@@ -366,12 +366,12 @@ fn joined(path: &NamePath, name: &Name) -> Result<NamePath, FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esker_model::namespace::Make;
+    use esker_model::namespace::NewFile;
     use proptest::prelude::*;
     use std::collections::HashMap;
 
     fn file(id: [u8; 16]) -> Inode {
-        let make = Make::new(Kind::File.bits() | 0o644, 0, 0);
+        let make = NewFile::new(Kind::File.bits() | 0o644, 0, 0);
         Inode {
             id: VertexId(id),
             version: Version::ZERO,
@@ -393,8 +393,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is remembered and forgotten: each file that the kernel knows has one number and no other file has it, also
-        /// where their halves are the same; and what is forgotten as often as told is gone.
+        /// After any sequence of look-ups and forgets, each known file has one number that no other file has, even if
+        /// their halves are equal; a file that was forgotten as often as looked up is removed.
         #[test]
         fn numbers_are_of_one_file(steps in proptest::collection::vec((0_u8..6, 0_u8..2, any::<bool>()), 1..80)) {
             let nodes = Nodes::new();

@@ -1,9 +1,9 @@
-//! A file system that does nothing but answer, for measurements: what is slower than this is the namespace, what is not is the
-//! kernel and the protocol. It knows names and kinds, in memory, and keeps no contents.
+//! A null file system, for measurements: the difference to it is the cost of the namespace, the rest that of the kernel
+//! and the protocol. It has names and kinds in memory, and no contents.
 
 use crate::attributes;
+use crate::mount_point;
 use crate::options::Options;
-use crate::place;
 use crate::session::{Mounted, begin};
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -21,12 +21,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const SHARDS: usize = 64;
 const GENERATION: Generation = Generation(0);
-/// Numbers of directories are even, of files odd.
+/// Step between the numbers of directories, which are even; those of files are odd.
 const DIRECTORY_EACH: u64 = 2;
 
-/// Mounts it, with the settings of a mount that it is compared with.
+/// Mounts the null file system, with the settings of a mount that it is compared with.
 pub fn mount_null(at: &Path, options: &Options) -> io::Result<Mounted> {
-    let at = place::demand_free(at)?;
+    let at = mount_point::demand_free(at)?;
     let null = Null {
         entries: std::array::from_fn(|_| Mutex::default()),
         next: AtomicU64::new(2),
@@ -81,7 +81,7 @@ impl Null {
 
 impl Filesystem for Null {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        for flag in crate::fuse::WANTED {
+        for flag in crate::fuse::CAPABILITIES {
             let _ = config.add_capabilities(flag);
         }
         let _ = config.add_capabilities(InitFlags::FUSE_BIG_WRITES);

@@ -1,39 +1,41 @@
-//! How to mount. Plain data.
+//! Options of a mount, as plain data.
 
 use esker_model::namespace::INLINE_BYTES_MAX;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a namespace is mounted.
+/// Options of a mounted namespace.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Folders for contents that are larger than [`Self::inline_bytes`]; without any, such contents are refused (`EFBIG`).
+    /// Folders for contents that are larger than [`Self::inline_bytes`]; without any, such contents are refused
+    /// (`EFBIG`).
     pub data: Vec<PathBuf>,
-    /// Nothing can be changed.
+    /// Whether all changes are refused.
     pub read_only: bool,
-    /// Other users than the one who mounts may use it.
+    /// Whether users other than the one who mounts may use the mount.
     pub allow_other: bool,
-    /// Threads that answer the kernel.
+    /// Number of threads that answer the kernel.
     pub threads: usize,
-    /// For how long the kernel may answer for names and attributes itself.
+    /// Time that the kernel may cache names and attributes.
     pub timeout: Duration,
-    /// For how long it may answer that a name is not there: what another mount makes is not seen before.
+    /// Time that the kernel may cache the absence of a name; a file created through another mount is not visible
+    /// before.
     pub negative: Duration,
-    /// Contents up to this size lie in the namespace.
+    /// Largest size of content stored in the namespace, in bytes.
     pub inline_bytes: usize,
-    /// Whether reads and writes may go straight to the file underneath, where the kernel can do that.
+    /// Whether the kernel may read and write backing files directly, if it supports that.
     pub passthrough: bool,
-    /// What the list of mounts says of where it comes from.
+    /// Source of the mount, as it is listed.
     pub source: String,
 }
 
-/// Options that cannot be.
+/// Errors of invalid options.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    /// More than a dentry takes.
+    /// The inline size exceeds the capacity of a dentry.
     #[error("contents in the namespace may be up to {INLINE_BYTES_MAX} bytes; got {0}")]
     Inline(usize),
-    /// None, or more than help.
+    /// The number of threads is zero or uselessly large.
     #[error("threads are from 1 to 64; got {0}")]
     Threads(usize),
 }
@@ -55,7 +57,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses what cannot be.
+    /// Checks that the options are valid.
     pub fn check(&self) -> Result<(), OptionsError> {
         if self.inline_bytes > INLINE_BYTES_MAX {
             return Err(OptionsError::Inline(self.inline_bytes));

@@ -1,8 +1,9 @@
-//! Whether data folders and the namespace agree: objects that no file leads to, files whose object is not there, files that lead to the object of
-//! another file.
+//! Consistency check of data folders and namespace: objects to which no file refers, files whose object is missing,
+//! files that refer to another file's object.
 //!
-//! An object gets its place before its inode is told, and an inode loses its last name before its object goes: so a crash leaves an
-//! object too much, never one too few. Files that were removed without the mount (`esker rm`) leave theirs, too.
+//! An object gets its name before its inode is published, and an inode loses its last name before its object is
+//! removed: a crash may leave an extra object, never a missing one. Files that were removed without the mount (`esker
+//! rm`) leave their objects, too.
 
 use crate::data::{Folders, id_of};
 use esker_model::graph::{Cancel, Flow};
@@ -17,35 +18,36 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What was found.
+/// Findings of the check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
-    /// Files whose content is an object of these folders.
+    /// Number of files whose content is an object of these folders.
     pub files: u64,
-    /// Objects in the folders.
+    /// Number of objects in the folders.
     pub objects: u64,
-    /// Objects and rests of contents that nothing leads to, in order.
+    /// Objects and temporary files to which nothing refers, sorted.
     pub orphans: Vec<PathBuf>,
-    /// Bytes that they take.
+    /// Total size of the orphans in bytes.
     pub orphan_bytes: u64,
-    /// Orphans that were removed.
+    /// Number of orphans that were removed.
     pub removed: u64,
-    /// Files whose object is not there, with where it should be.
+    /// Files whose object is missing, with the path of the object.
     pub missing: Vec<(NamePath, PathBuf)>,
-    /// Files that lead to something in these folders that is not their own object, with what that is. A mount opens none of them.
+    /// Files that refer to something in these folders other than their own object, with its path. A mount opens none of
+    /// them.
     pub mismatched: Vec<(NamePath, PathBuf)>,
 }
 
-/// What is looked for.
+/// Options of the check.
 #[derive(Debug, Clone, Copy)]
 pub struct Search {
-    /// Orphans go.
+    /// Whether to remove orphans.
     pub repair: bool,
-    /// What was changed less long ago is left alone: somebody may be giving it its place just now.
+    /// Minimum age of orphans: a younger file may be about to get its object name.
     pub older: Duration,
 }
 
-/// Looks through a whole namespace and its data folders.
+/// Checks a whole namespace and its data folders.
 pub fn check(
     names: &dyn Namespace,
     folders: &Folders,
@@ -117,7 +119,7 @@ fn look_through(
             if id.is_some_and(|id| led_to.contains(&id)) {
                 continue;
             }
-            // To get a name is a change of this kind, to be written to is not.
+            // Getting a name changes this time, being written to does not.
             let changed = Duration::new(meta.ctime().max(0).cast_unsigned(), 0);
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             if now.unwrap_or_default().saturating_sub(changed) < search.older {

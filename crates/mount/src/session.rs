@@ -1,7 +1,8 @@
-//! A file system gets its place: by the kernel itself for root, by `fusermount3` for others; and the threads that answer.
+//! Mounting a file system, by the kernel itself for root and by `fusermount3` for others, and the threads that serve
+//! it.
 
+use crate::mount_point::{self, UnmountMode};
 use crate::options::Options;
-use crate::place::{self, How};
 use fuser::{Config, Filesystem, MountOption, Notifier, Session, SessionACL};
 use nix::mount::MsFlags;
 use rustix::fs::{Mode, OFlags};
@@ -10,14 +11,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-/// Something that is mounted, until this is dropped or somebody unmounts it.
+/// A mounted file system. Dropping it unmounts.
 #[derive(Debug)]
 pub struct Mounted {
     at: PathBuf,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
-/// Mounts, and begins to answer.
+/// Mounts and starts the threads.
 pub(crate) fn begin<F: Filesystem>(
     file_system: F,
     at: &Path,
@@ -30,7 +31,7 @@ pub(crate) fn begin<F: Filesystem>(
     } else {
         Session::new(file_system, at, &config)
     };
-    let session = session.map_err(|e| place::explain(&e, at))?;
+    let session = session.map_err(|e| mount_point::explain(&e, at))?;
     notifier(session.notifier());
     let thread = std::thread::Builder::new()
         .name("mount".to_owned())
@@ -53,7 +54,7 @@ fn config(options: &Options) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
         MountOption::FSName(options.source.clone()),
-        MountOption::Subtype(place::TYPE.to_owned()),
+        MountOption::Subtype(mount_point::TYPE.to_owned()),
         MountOption::DefaultPermissions,
         MountOption::NoDev,
         MountOption::NoSuid,
@@ -70,7 +71,7 @@ fn config(options: &Options) -> Config {
     config
 }
 
-/// Without a helper. The list of mounts says then whose it is, too, which the library leaves out.
+/// Mounts without a helper. Unlike the library, this sets the mounting user in the list of mounts.
 fn by_kernel<F: Filesystem>(
     file_system: F,
     at: &Path,
@@ -90,39 +91,39 @@ fn by_kernel<F: Filesystem>(
     if options.read_only {
         flags |= MsFlags::MS_RDONLY;
     }
-    let kind = format!("fuse.{}", place::TYPE);
+    let kind = format!("fuse.{}", mount_point::TYPE);
     let (source, kind, data) = (options.source.as_str(), kind.as_str(), data.as_str());
     nix::mount::mount(Some(source), at, Some(kind), flags, Some(data))?;
     let session = Session::from_fd(file_system, device, acl(options), config);
     if session.is_err() {
-        // What was mounted a moment ago answers nobody.
-        let _ = place::unmount(at, How::Force);
+        // The new mount has nobody to serve it, so it is removed.
+        let _ = mount_point::unmount(at, UnmountMode::Force);
     }
     session
 }
 
 impl Mounted {
-    /// Where it is.
+    /// Returns the mount point.
     pub fn at(&self) -> &Path {
         &self.at
     }
 
-    /// Whether it was unmounted.
+    /// Whether the file system has been unmounted.
     pub fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits until somebody unmounts it.
+    /// Waits until the file system is unmounted.
     pub fn wait(mut self) -> io::Result<()> {
         self.join()
     }
 
-    /// Unmounts it.
-    pub fn unmount(&self, how: How) -> io::Result<()> {
+    /// Unmounts the file system.
+    pub fn unmount(&self, how: UnmountMode) -> io::Result<()> {
         if self.is_over() {
             return Ok(());
         }
-        place::unmount(&self.at, how)
+        mount_point::unmount(&self.at, how)
     }
 
     fn join(&mut self) -> io::Result<()> {
@@ -136,10 +137,12 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        if self.thread.is_some() && !self.is_over() && place::unmount(&self.at, How::Plain).is_err()
+        if self.thread.is_some()
+            && !self.is_over()
+            && mount_point::unmount(&self.at, UnmountMode::Plain).is_err()
         {
-            // Whoever still uses it goes on until they let go; this process does not wait for them.
-            let _ = place::unmount(&self.at, How::Detach);
+            // Programs that still use the mount may continue; this process does not wait for them.
+            let _ = mount_point::unmount(&self.at, UnmountMode::Detach);
             return;
         }
         let _ = self.join();

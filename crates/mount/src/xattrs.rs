@@ -1,10 +1,10 @@
-//! Extended attributes, tags among them, and how much room there is.
+//! Extended attributes, tags among them, and file system statistics.
 
 use crate::attributes;
 use crate::files::{Answer, Files};
 use crate::nodes::Node;
 use esker_model::namespace::{Change, SpaceBy, XattrMode};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use fuser::Errno;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ const CREATE: i32 = 1;
 const REPLACE: i32 = 2;
 const REMEMBERED: Duration = Duration::from_secs(1);
 
-/// How much room there is.
+/// Total size and free space of the data folders.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Space {
+pub(crate) struct FsSpace {
     pub(crate) blocks: u64,
     pub(crate) free: u64,
     pub(crate) available: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Space {
 }
 
 impl Files {
-    /// The value of an attribute.
+    /// Reads the value of an attribute.
     pub(crate) fn xattr(&self, node: &Arc<Node>, name: &[u8]) -> Answer<Vec<u8>> {
         if name.starts_with(b"system.") {
             return Err(Errno::EOPNOTSUPP);
@@ -34,11 +34,11 @@ impl Files {
         found.map(|(_, value)| value).ok_or(Errno::ENODATA)
     }
 
-    /// All names, each with a zero byte behind it.
-    pub(crate) fn xattr_names(&self, asker: &Asker, node: &Arc<Node>) -> Answer<Vec<u8>> {
+    /// Returns all names, each terminated by a zero byte.
+    pub(crate) fn xattr_names(&self, principal: &Principal, node: &Arc<Node>) -> Answer<Vec<u8>> {
         let mut names = Vec::new();
         for (name, _) in self.stat(node)?.xattrs {
-            if asker.uid != 0 && name.starts_with(b"trusted.") {
+            if principal.uid != 0 && name.starts_with(b"trusted.") {
                 continue;
             }
             names.extend_from_slice(&name);
@@ -50,7 +50,7 @@ impl Files {
     /// Sets an attribute, or removes it.
     pub(crate) fn set_xattr(
         &self,
-        asker: &Asker,
+        principal: &Principal,
         node: &Arc<Node>,
         name: &[u8],
         value: Option<&[u8]>,
@@ -62,7 +62,7 @@ impl Files {
             _ => XattrMode::Any,
         };
         self.change(
-            Some(asker),
+            Some(principal),
             Change::Xattr {
                 path: node.handle(),
                 name: name.to_vec(),
@@ -73,17 +73,17 @@ impl Files {
         Ok(())
     }
 
-    /// How much room there is: in the data folders together, or as far as one can tell none.
-    pub(crate) fn room(&self) -> Answer<Space> {
+    /// Returns the size and free space of the data folders together; without data folders, the size is that of the contents.
+    pub(crate) fn statfs(&self) -> Answer<FsSpace> {
         let mut known = self.space.lock();
         if let Some((when, space)) = &*known
             && when.elapsed() < REMEMBERED
         {
             return Ok(*space);
         }
-        let mut space = Space {
+        let mut space = FsSpace {
             block_bytes: attributes::BLOCK_BYTES,
-            ..Space::default()
+            ..FsSpace::default()
         };
         let block = u64::from(space.block_bytes);
         let mut seen = Vec::new();
@@ -91,7 +91,7 @@ impl Files {
             let Ok(there) = rustix::fs::statvfs(path) else {
                 continue;
             };
-            // Folders of one file system have its room once.
+            // Folders of one file system count its space once.
             if seen.contains(&there.f_fsid) {
                 continue;
             }

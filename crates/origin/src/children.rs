@@ -1,18 +1,18 @@
-//! Names as a server lists them, until they are a directory's children.
+//! The children of a directory, gathered from the names that a server lists.
 
-use crate::question::{CHILDREN_MAX, Found, Named};
+use crate::request::{CHILDREN_MAX, DirEntry, PathMetadata};
 use esker_site_cache::entry::Attributes;
 use esker_site_cache::path::NAME_BYTES_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Gathers names, and leaves out what no name can be.
+/// Collects the names of one listing and drops invalid ones.
 #[derive(Debug)]
 pub(crate) struct Children {
-    named: Vec<Named>,
+    named: Vec<DirEntry>,
     complete: bool,
     most: usize,
-    /// Names of all listings that one connection reads, this one's among them.
+    /// Number of names in all listings that one connection reads, this listing included.
     all: Arc<AtomicUsize>,
 }
 
@@ -22,7 +22,7 @@ impl Drop for Children {
     }
 }
 
-/// There are more names than one listing may have.
+/// Error: one listing has more names than [`CHILDREN_MAX`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
@@ -42,14 +42,14 @@ impl Children {
         }
     }
 
-    /// One of the listings that a connection reads at once: together they have no more names than one may have.
+    /// A listing that shares the counter `all` with the connection's other listings; together they may have as many names as one.
     pub(crate) fn among(all: &Arc<AtomicUsize>) -> Self {
         let mut children = Self::default();
         children.all = all.clone();
         children
     }
 
-    /// Takes a name. `.` and `..` are no children; a name that cannot be one is left out, and the listing is incomplete.
+    /// Adds a name. `.` and `..` are skipped; an invalid name is dropped and makes the listing incomplete.
     pub(crate) fn push(&mut self, name: Box<[u8]>, attributes: Attributes) -> Result<(), TooMany> {
         if matches!(&*name, b"." | b"..") {
             return Ok(());
@@ -63,23 +63,23 @@ impl Children {
             return Err(TooMany);
         }
         self.all.fetch_add(1, Ordering::Relaxed);
-        self.named.push(Named { name, attributes });
+        self.named.push(DirEntry { name, attributes });
         Ok(())
     }
 
-    /// That there may be more than was listed.
+    /// Marks the listing as incomplete.
     pub(crate) fn cut(&mut self) {
         self.complete = false;
     }
 
-    /// The answer. A name that a server gave twice, for the directory changed meanwhile, has what it said last.
-    pub(crate) fn finish(mut self, attributes: Attributes) -> Found {
+    /// Returns the response. If a server lists a name twice because the directory changed, the last attributes count.
+    pub(crate) fn finish(mut self, attributes: Attributes) -> PathMetadata {
         let mut children = std::mem::take(&mut self.named);
         self.all.fetch_sub(children.len(), Ordering::Relaxed);
         children.reverse();
         children.sort_by(|a, b| a.name.cmp(&b.name));
         children.dedup_by(|a, b| a.name == b.name);
-        Found::Listing {
+        PathMetadata::Listing {
             attributes,
             children,
             complete: self.complete,
@@ -102,14 +102,15 @@ mod tests {
             };
             children.push((*name).into(), attributes).unwrap();
         }
-        let Found::Listing {
+        let PathMetadata::Listing {
             children, complete, ..
         } = children.finish(Attributes::of(Kind::Directory))
         else {
             unreachable!("a listing")
         };
-        let shown = |n: &Named| [&n.name[..], &[b'0' + n.attributes.size.unwrap() as u8]].concat();
-        (children.iter().map(shown).collect(), complete)
+        let printable =
+            |n: &DirEntry| [&n.name[..], &[b'0' + n.attributes.size.unwrap() as u8]].concat();
+        (children.iter().map(printable).collect(), complete)
     }
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
             children.push(b"b"[..].into(), Attributes::default()),
             Err(TooMany)
         );
-        // Nor do many at once have more; what is given up or handed over counts no longer.
+        // Concurrent listings share the limit; finished and dropped listings no longer count.
         let all = Arc::default();
         let push = |children: &mut Children, name: &[u8]| {
             children.most = 2;

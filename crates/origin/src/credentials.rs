@@ -1,23 +1,23 @@
-//! Passwords from where people keep them: `~/.netrc`, or the file that `NETRC` names.
+//! Passwords from `~/.netrc`, or from the file that `NETRC` names.
 //!
-//! Nothing here shows a password: neither messages nor `Debug`.
+//! No password appears in messages or in `Debug` output.
 
 use crate::error::{Error, Result};
-use crate::place::{Place, Scheme};
+use crate::origin_url::{OriginUrl, Scheme};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Bytes that such a file may have.
+/// Maximum size of a netrc file in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The other port that FTP over TLS usually has.
+/// Port of implicit FTP over TLS.
 const IMPLICIT_TLS: u16 = 990;
 
-/// Who asks.
+/// An account with its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
-    /// The account.
+    /// The name of the account.
     pub user: Box<str>,
-    /// Empty if none is known.
+    /// The password; empty if none is known.
     pub password: Box<str>,
 }
 
@@ -35,10 +35,10 @@ impl fmt::Debug for Login {
     }
 }
 
-/// What a file says of a host.
+/// One entry of a netrc file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Entry {
-    /// None: any host.
+    /// Host of the entry; `None` for the `default` entry, which applies to any host.
     machine: Option<Box<str>>,
     login: Option<Box<str>>,
     password: Option<Secret>,
@@ -53,7 +53,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The file that would be read.
+/// Returns the path of the netrc file: `NETRC`, else `~/.netrc`.
 pub fn netrc() -> Option<PathBuf> {
     if let Some(file) = std::env::var_os("NETRC").filter(|file| !file.is_empty()) {
         return Some(file.into());
@@ -62,9 +62,13 @@ pub fn netrc() -> Option<PathBuf> {
     Some(Path::new(&home).join(".netrc"))
 }
 
-/// The account for a place, if a file is there and knows it. `default_too`: also the account that it has for any host.
-pub fn find(place: &Place, file: &Path, default_too: bool) -> Result<Option<Login>> {
-    let bad = |why: String| Error::Named {
+/// Looks up the account for an origin in a netrc file. `default_too`: whether the file's `default` entry counts.
+/// Returns `None` if there is no file or no entry.
+///
+/// # Errors
+/// Returns `InvalidName` if the file cannot be read, is too large, or has a password and can be read by other users.
+pub fn find(origin_url: &OriginUrl, file: &Path, default_too: bool) -> Result<Option<Login>> {
+    let bad = |why: String| Error::InvalidName {
         what: file.display().to_string().into(),
         why: why.into(),
     };
@@ -77,11 +81,11 @@ pub fn find(place: &Place, file: &Path, default_too: bool) -> Result<Option<Logi
         return Err(bad("it is too large for a file of passwords".into()));
     }
     let text = std::fs::read(file).map_err(|error| bad(error.to_string()))?;
-    let found = pick(&parse(&text), place, default_too);
+    let found = pick(&parse(&text), origin_url, default_too);
     if found
         .as_ref()
         .is_some_and(|login| !login.password.is_empty())
-        && is_open(&about)
+        && is_readable_by_others(&about)
     {
         return Err(bad(format!(
             "others may read the passwords in it; chmod 600 {}",
@@ -92,31 +96,31 @@ pub fn find(place: &Place, file: &Path, default_too: bool) -> Result<Option<Logi
 }
 
 #[cfg(unix)]
-pub(crate) fn is_open(about: &std::fs::Metadata) -> bool {
+pub(crate) fn is_readable_by_others(about: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     about.permissions().mode() & 0o077 != 0
 }
 
 #[cfg(not(unix))]
-pub(crate) fn is_open(_: &std::fs::Metadata) -> bool {
+pub(crate) fn is_readable_by_others(_: &std::fs::Metadata) -> bool {
     false
 }
 
-/// Whether a machine in such a file is a place: by `HOST` at its protocol's own port, by `HOST:PORT` at that port. Whoever may
-/// listen at another port of the host is not shown the password for it.
-fn is_machine(machine: &str, place: &Place) -> bool {
-    let usual = place.port == place.scheme.port()
-        || place.scheme == Scheme::Ftps && place.port == IMPLICIT_TLS;
-    usual && machine.eq_ignore_ascii_case(&place.host)
-        || machine.eq_ignore_ascii_case(&place.authority())
+/// Whether a netrc `machine` matches the origin: `HOST` matches only the protocol's own port, `HOST:PORT` that port. So another
+/// user of the host who listens at another port does not get the password.
+fn is_machine(machine: &str, origin_url: &OriginUrl) -> bool {
+    let usual = origin_url.port == origin_url.scheme.port()
+        || origin_url.scheme == Scheme::Ftps && origin_url.port == IMPLICIT_TLS;
+    usual && machine.eq_ignore_ascii_case(&origin_url.host)
+        || machine.eq_ignore_ascii_case(&origin_url.authority())
 }
 
-/// The first entry that names the place, and the user if one is asked for; else the one for any host, if that counts.
-fn pick(entries: &[Entry], place: &Place, default_too: bool) -> Option<Login> {
-    let user = place.user.as_deref();
+/// Returns the first entry that matches the origin and its user, if it names one; else the `default` entry if `default_too`.
+fn pick(entries: &[Entry], origin_url: &OriginUrl, default_too: bool) -> Option<Login> {
+    let user = origin_url.user.as_deref();
     let fits = |entry: &&Entry| {
         let machine = entry.machine.as_deref();
-        let host_fits = machine.map_or(default_too, |machine| is_machine(machine, place));
+        let host_fits = machine.map_or(default_too, |machine| is_machine(machine, origin_url));
         let login = entry.login.as_deref();
         host_fits && user.is_none_or(|user| login.is_none_or(|login| login == user))
     };
@@ -157,7 +161,7 @@ fn parse(text: &[u8]) -> Vec<Entry> {
             "account" => {
                 self::word(&mut rest);
             }
-            // A macro goes on to the next empty line.
+            // A macro continues to the next empty line.
             "macdef" => {
                 let end = rest.find("\n\n").map(|at| at + 2);
                 rest = end.and_then(|end| rest.get(end..)).unwrap_or_default();
@@ -166,14 +170,14 @@ fn parse(text: &[u8]) -> Vec<Entry> {
                 let end = rest.find('\n');
                 rest = end.and_then(|end| rest.get(end..)).unwrap_or_default();
             }
-            // Words of other programs.
+            // Unknown words are skipped.
             _ => {}
         }
     }
     entries
 }
 
-/// The next word; in quotes, it may have spaces.
+/// Cuts the next word; a quoted word may contain spaces.
 fn word(rest: &mut &str) -> Option<String> {
     let text = rest.trim_start();
     let mut chars = text.char_indices();
@@ -215,8 +219,8 @@ mod tests {
     }
 
     fn at(text: &str, url: &str, default_too: bool) -> Option<(String, String)> {
-        let (place, _) = Place::parse(url).unwrap();
-        let login = pick(&parse(text.as_bytes()), &place, default_too)?;
+        let (origin_url, _) = OriginUrl::parse(url).unwrap();
+        let login = pick(&parse(text.as_bytes()), &origin_url, default_too)?;
         Some((login.user.into(), login.password.into()))
     }
 
@@ -255,7 +259,7 @@ mod tests {
         }
         assert_eq!(user("ftp://host:2121/", false).as_deref(), Some("bob"));
         assert_eq!(user("ftp://[::1]:2121/", false).as_deref(), Some("eve"));
-        // What another user of that host may listen at.
+        // Another user of that host may listen at these ports.
         for url in [
             "ftp://host:4000/",
             "davs://host:8443/",
@@ -272,30 +276,30 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("netrc");
-        let (place, _) = Place::parse("ftp://host/").unwrap();
-        assert_eq!(find(&place, &file, false).unwrap(), None);
+        let (origin_url, _) = OriginUrl::parse("ftp://host/").unwrap();
+        assert_eq!(find(&origin_url, &file, false).unwrap(), None);
         std::fs::write(&file, "machine host login ann password s3cret").unwrap();
         let mode = |mode| {
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
         };
         mode(0o644);
-        let error = find(&place, &file, false).unwrap_err().to_string();
+        let error = find(&origin_url, &file, false).unwrap_err().to_string();
         assert!(
             error.contains("chmod 600") && !error.contains("s3cret"),
             "{error}"
         );
         mode(0o600);
-        let login = find(&place, &file, false).unwrap().unwrap();
+        let login = find(&origin_url, &file, false).unwrap().unwrap();
         assert_eq!(&*login.password, "s3cret");
-        let shown = format!("{login:?} {:?}", parse(b"machine h password s3cret"));
-        assert!(!shown.contains("s3cret"), "{shown}");
+        let printable = format!("{login:?} {:?}", parse(b"machine h password s3cret"));
+        assert!(!printable.contains("s3cret"), "{printable}");
     }
 
     proptest! {
         #[test]
         fn any_file_is_read(text in prop::collection::vec(any::<u8>(), 0..300), words in "((machine|default|login|password|macdef|#|\"|\\\\|a|\n| ) ?){0,60}") {
-            let (place, _) = Place::parse("ftp://a/").unwrap();
-            let _ = pick(&parse(&text), &place, true);
+            let (origin_url, _) = OriginUrl::parse("ftp://a/").unwrap();
+            let _ = pick(&parse(&text), &origin_url, true);
             let entries = parse(words.as_bytes());
             prop_assert!(entries.len() <= words.len());
         }

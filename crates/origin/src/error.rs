@@ -1,90 +1,93 @@
-//! Why there is no answer.
+//! Errors of requests to origins.
 
-/// What can go wrong between here and an origin. Each names the origin or the path, and says what may help.
+/// Errors between this process and an origin. Each message names the origin or the path and says what may help.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What was given does not name an origin, or not a path that its protocol could say.
+    /// The text does not name an origin, or the path cannot be expressed in its protocol.
     #[error("`{what}`: {why}")]
-    Named {
-        /// As it was given.
+    InvalidName {
+        /// The text as it was given.
         what: Box<str>,
-        /// What is wrong with it.
+        /// The reason why it is invalid.
         why: Box<str>,
     },
-    /// There is no connection. Asked again elsewhere or later.
+    /// No connection could be made. Retried on another connection or later.
     #[error("{origin} cannot be reached: {why}")]
     Unreachable {
-        /// Which origin.
+        /// The name of the origin.
         origin: Box<str>,
-        /// What the system says.
+        /// The system's error message.
         why: Box<str>,
     },
-    /// The connection ended with the question open. Asked again.
+    /// The connection ended while the request was open. Retried.
     #[error("the connection to {origin} broke: {why}")]
     Broken {
-        /// Which origin.
+        /// The name of the origin.
         origin: Box<str>,
-        /// How.
+        /// The cause of the failure.
         why: Box<str>,
     },
-    /// The server has too much to do just now. Asked again after a while.
+    /// The server is overloaded. Retried after a pause.
     #[error("{origin} is busy: {why}")]
     Busy {
-        /// Which origin.
+        /// The name of the origin.
         origin: Box<str>,
-        /// Its words.
+        /// The server's error message.
         why: Box<str>,
     },
-    /// Whoever asks may not know this, or is not let in at all. Not asked again.
+    /// The principal is not authenticated or lacks permission. Not retried.
     #[error("{origin} refuses: {why}")]
     Denied {
-        /// Which origin.
+        /// The name of the origin.
         origin: Box<str>,
-        /// Its words.
+        /// The server's error message.
         why: Box<str>,
     },
-    /// The server says what its protocol does not allow, or more than is read here. Not asked again.
-    #[error("{origin} answers what cannot be right: {why}")]
-    Nonsense {
-        /// Which origin.
+    /// The server violates its protocol or exceeds a limit of this client. Not retried.
+    #[error("{origin} sent an invalid answer: {why}")]
+    Protocol {
+        /// The name of the origin.
         origin: Box<str>,
-        /// What, cut short.
+        /// The violation, truncated.
         why: Box<str>,
     },
-    /// Nothing came for too long.
+    /// No data arrived in time.
     #[error("{origin} did not answer within {seconds} s")]
-    Late {
-        /// Which origin.
+    TimedOut {
+        /// The name of the origin.
         origin: Box<str>,
-        /// How long was waited.
+        /// The time waited, in seconds.
         seconds: u64,
     },
-    /// The server cannot do this.
+    /// The server does not support the request.
     #[error("{origin} cannot do this: {why}")]
     Unsupported {
-        /// Which origin.
+        /// The name of the origin.
         origin: Box<str>,
-        /// What it lacks.
+        /// The missing feature, for the message.
         why: Box<str>,
     },
 }
 
-/// A result of this crate.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Whether the same question may be answered when it is asked again, on another connection or later.
-    pub fn is_passing(&self) -> bool {
+    /// Whether a retry on another connection or later may succeed.
+    pub fn is_transient(&self) -> bool {
         matches!(
             self,
-            Self::Unreachable { .. } | Self::Broken { .. } | Self::Busy { .. } | Self::Late { .. }
+            Self::Unreachable { .. }
+                | Self::Broken { .. }
+                | Self::Busy { .. }
+                | Self::TimedOut { .. }
         )
     }
 }
 
-/// Text of a server for a message: one line, no control characters, no more than 200 of them.
-pub fn shown(bytes: &[u8]) -> Box<str> {
+/// Returns a server's text for a message: one line, no control characters, at most 200 characters.
+pub fn printable(bytes: &[u8]) -> Box<str> {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(800)]);
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     let cut: String = plain.take(200).collect();

@@ -1,9 +1,9 @@
-//! HTTP as WebDAV and S3 need it: requests without bodies worth the name, answers of bounded length in bounded time.
+//! HTTP for WebDAV and S3: requests with small bodies, responses of bounded size in bounded time.
 //!
-//! HTTP/1.1 has no pipelining that servers and proxies agree on, so questions in flight are requests on as many kept
-//! connections; with TLS and a server that offers HTTP/2, they are streams of one connection.
+//! HTTP/1.1 pipelining is not reliable: each request in flight takes a kept connection, or a stream of one connection with TLS
+//! and a server that offers HTTP/2.
 
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, printable};
 use http::{HeaderMap, Request, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
@@ -18,55 +18,55 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Questions of one session at once over HTTP/1.1, which is as many connections; and over HTTP/2.
+/// Maximum number of requests in flight: over HTTP/1.1, each on its own connection, and over HTTP/2.
 pub(crate) const WIDTH: (usize, usize) = (16, 64);
-/// The longest answer about one path, and the longest about what stands in one: half a million names of WebDAV or so.
+/// Maximum size in bytes of a response about one path, and of a listing (about half a million WebDAV names).
 pub(crate) const ONE_MAX: usize = 8 << 20;
 pub(crate) const MANY_MAX: usize = 128 << 20;
-/// What all answers that are being read may take together.
+/// Maximum size in bytes of all responses that are being read.
 const ALL_MAX: usize = 1 << 30;
-/// What is counted of that at once.
-const PART: usize = 1 << 20;
+/// Unit in which that size is counted, in bytes.
+const SIZE_UNIT: usize = 1 << 20;
 
-/// A client for one origin.
+/// An HTTP client for one origin.
 pub(crate) struct Http {
     origin: Box<str>,
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     silence: Duration,
-    second: AtomicBool,
-    room: Arc<Semaphore>,
+    is_http2: AtomicBool,
+    size_budget: Arc<Semaphore>,
 }
 
-/// A whole answer.
+/// A complete HTTP response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
-    /// What it takes of the room for answers.
-    _room: Option<OwnedSemaphorePermit>,
+    /// The response's share of [`ALL_MAX`].
+    _size_budget: Option<OwnedSemaphorePermit>,
 }
 
-impl Answer {
-    /// Without a body.
+impl HttpResponse {
+    /// Creates a response without a body.
     #[cfg(test)]
     pub(crate) fn of(status: StatusCode, headers: HeaderMap) -> Self {
         Self {
             status,
             headers,
             body: Vec::new(),
-            _room: None,
+            _size_budget: None,
         }
     }
 
-    /// A header as text, if it is there and is text.
+    /// Returns a header that is valid text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
 impl Http {
-    /// With the certificates that this machine trusts (`SSL_CERT_FILE` names others), if they are needed.
+    /// Creates a client; if `secure`, with the certificates that this machine trusts (`SSL_CERT_FILE` names others).
     pub(crate) fn new(origin: Box<str>, secure: bool, silence: Duration) -> Result<Self> {
         let unsupported = |why: String| Error::Unsupported {
             origin: origin.clone(),
@@ -106,29 +106,33 @@ impl Http {
             origin,
             client,
             silence,
-            second: AtomicBool::new(false),
-            room: Arc::new(Semaphore::new(ALL_MAX / PART)),
+            is_http2: AtomicBool::new(false),
+            size_budget: Arc::new(Semaphore::new(ALL_MAX / SIZE_UNIT)),
         })
     }
 
-    /// How many questions may be open at once.
+    /// Maximum number of requests in flight.
     pub(crate) fn width(&self) -> usize {
-        if self.second.load(Ordering::Relaxed) {
+        if self.is_http2.load(Ordering::Relaxed) {
             WIDTH.1
         } else {
             WIDTH.0
         }
     }
 
-    /// Sends, and reads the whole answer, which may have `most` bytes.
-    pub(crate) async fn send(&self, request: Request<Full<Bytes>>, most: usize) -> Result<Answer> {
-        let late = |_| Error::Late {
+    /// Sends a request and reads the response, which may have at most `most` bytes.
+    pub(crate) async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+        most: usize,
+    ) -> Result<HttpResponse> {
+        let timed_out = |_| Error::TimedOut {
             origin: self.origin.clone(),
             seconds: self.silence.as_secs(),
         };
         let sent = timeout(self.silence, self.client.request(request)).await;
-        let answer = sent.map_err(late)?.map_err(|e| {
-            let (origin, why) = (self.origin.clone(), said(&e));
+        let answer = sent.map_err(timed_out)?.map_err(|e| {
+            let (origin, why) = (self.origin.clone(), with_causes(&e));
             if e.is_connect() {
                 Error::Unreachable { origin, why }
             } else {
@@ -136,15 +140,18 @@ impl Http {
             }
         })?;
         if answer.version() == Version::HTTP_2 {
-            self.second.store(true, Ordering::Relaxed);
+            self.is_http2.store(true, Ordering::Relaxed);
         }
         let (head, mut body) = answer.into_parts();
         let mut bytes = Vec::new();
-        let mut room: Option<OwnedSemaphorePermit> = None;
-        while let Some(frame) = timeout(self.silence, body.frame()).await.map_err(late)? {
+        let mut size_budget: Option<OwnedSemaphorePermit> = None;
+        while let Some(frame) = timeout(self.silence, body.frame())
+            .await
+            .map_err(timed_out)?
+        {
             let frame = frame.map_err(|e| Error::Broken {
                 origin: self.origin.clone(),
-                why: said(&e),
+                why: with_causes(&e),
             })?;
             let Some(data) = frame.data_ref() else {
                 continue;
@@ -152,25 +159,27 @@ impl Http {
             bytes.extend_from_slice(data);
             if bytes.len() > most {
                 let most = most >> 20;
-                return Err(self.nonsense(&format!("an answer longer than {most} MiB")));
+                return Err(self.protocol_error(&format!("an answer longer than {most} MiB")));
             }
-            let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-            let more = (bytes.len() / PART).saturating_sub(held) as u32;
-            let more = self.room.clone().try_acquire_many_owned(more);
+            let held = size_budget
+                .as_ref()
+                .map_or(0, OwnedSemaphorePermit::num_permits);
+            let more = (bytes.len() / SIZE_UNIT).saturating_sub(held) as u32;
+            let more = self.size_budget.clone().try_acquire_many_owned(more);
             let more = more.map_err(|_| Error::Busy {
                 origin: self.origin.clone(),
                 why: "the answers that are being read take a gigabyte together".into(),
             })?;
-            match &mut room {
-                Some(room) => room.merge(more),
-                None => room = Some(more),
+            match &mut size_budget {
+                Some(size_budget) => size_budget.merge(more),
+                None => size_budget = Some(more),
             }
         }
-        Ok(Answer {
+        Ok(HttpResponse {
             status: head.status,
             headers: head.headers,
             body: bytes,
-            _room: room,
+            _size_budget: size_budget,
         })
     }
 
@@ -178,19 +187,19 @@ impl Http {
         &self.origin
     }
 
-    pub(crate) fn nonsense(&self, why: &str) -> Error {
-        Error::Nonsense {
+    pub(crate) fn protocol_error(&self, why: &str) -> Error {
+        Error::Protocol {
             origin: self.origin.clone(),
             why: why.into(),
         }
     }
 
-    /// What a status without success means, with the server's words.
+    /// Converts an unsuccessful status and the server's message to an error.
     pub(crate) fn refused(&self, status: StatusCode, words: &str, help: &str) -> Error {
         let origin = self.origin.clone();
         let mut why = format!("HTTP status {status}");
         if !words.is_empty() {
-            why = format!("{why}: {}", shown(words.as_bytes()));
+            why = format!("{why}: {}", printable(words.as_bytes()));
         }
         if !help.is_empty() {
             why = format!("{why} ({help})");
@@ -200,13 +209,13 @@ impl Http {
             405 | 501 | 505 => Error::Unsupported { origin, why },
             408 | 423 | 425 | 429 | 500 | 502..=504 => Error::Busy { origin, why },
             400..=499 | 507 => Error::Denied { origin, why },
-            _ => Error::Nonsense { origin, why },
+            _ => Error::Protocol { origin, why },
         }
     }
 }
 
-/// An error with its causes, which say more than it does.
-fn said(error: &(dyn std::error::Error + 'static)) -> Box<str> {
+/// Formats an error with its causes.
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> Box<str> {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -216,5 +225,5 @@ fn said(error: &(dyn std::error::Error + 'static)) -> Box<str> {
         }
         cause = error.source();
     }
-    shown(text.as_bytes())
+    printable(text.as_bytes())
 }

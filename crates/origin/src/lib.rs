@@ -1,10 +1,10 @@
-//! Origins: far servers that are asked for metadata (SMURF, section III-B).
+//! Origins: clients that read metadata from remote servers (SMURF, section III-B).
 //!
-//! A request is about one path: its attributes, or those and what stands in it. Each protocol is a [`Session`], one
-//! connection that takes many questions at once; a [`Pool`] keeps as many connections as pay, deals questions out among
-//! them, asks again what a broken connection left open, and gives up in bounded time.
+//! A request is for the attributes of one path, or for a directory's attributes and children. Each protocol implements
+//! [`Session`], one connection with many requests in flight; a [`Pool`] opens as many connections as are useful, distributes
+//! requests over them, retries those that a broken connection left open, and fails in bounded time.
 //!
-//! Suggested reading order: [`question`], [`place`], [`session`], [`pool`], then a protocol.
+//! Suggested reading order: [`request`], [`origin_url`], [`session`], [`pool`], then a protocol.
 
 mod children;
 pub mod credentials;
@@ -16,9 +16,9 @@ mod http;
 pub mod irods;
 pub mod local;
 mod open;
-pub mod place;
+pub mod origin_url;
 pub mod pool;
-pub mod question;
+pub mod request;
 pub mod s3;
 pub mod session;
 pub mod sftp;
@@ -27,7 +27,7 @@ mod unix;
 
 pub use error::{Error, Result};
 pub use open::open;
-pub use place::{Place, Scheme};
+pub use origin_url::{OriginUrl, Scheme};
 pub use pool::{Pool, Settings};
-pub use question::{Found, Named, Question, Told};
+pub use request::{DirEntry, MetadataRequest, Notification, PathMetadata};
 pub use session::{Connect, Session};

@@ -1,38 +1,39 @@
-//! Many connections to one origin, as few as pay.
+//! A pool of connections to one origin.
 //!
-//! A question goes to the connection with the fewest open questions. When all are full, another connection is made, up to
-//! the limit; when that is reached, questions wait. How many questions a connection may have open (its *window*) begins with
-//! what its session allows, is halved when a connection breaks with questions open, and grows back with each full
-//! window of answers: servers that cannot be asked ahead of their answers are found out so. A question whose connection broke is
-//! asked again on another one, a few times; its whole time is bounded.
+//! A request goes to the connection with the fewest open requests. If all are full, another connection is made, up to the limit;
+//! then requests wait. The number of requests that a connection may have open (its *window*) begins with the limit of
+//! its session, is
+//! halved when a connection breaks with several requests open, and grows by one with each full window of responses: so servers
+//! that cannot take pipelined requests are detected. A request whose connection broke is retried on another one, a few times;
+//! its total time is bounded.
 
 use crate::error::{Error, Result};
-use crate::place::Place;
-use crate::question::{Found, Question, Told};
+use crate::origin_url::OriginUrl;
+use crate::request::{MetadataRequest, Notification, PathMetadata};
 use crate::session::{Connect, Session};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How a pool is set up.
+/// Settings of a pool.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Connections at most.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// Questions open on one connection at most: the paper's C.
+    /// Maximum number of requests in flight on one connection: the paper's C.
     pub in_flight: usize,
-    /// How long one question may take, all its repetitions together.
+    /// Time limit of one request, retries included.
     pub patience: Duration,
-    /// How long a connection may take to come about.
+    /// Time limit of connecting.
     pub connect: Duration,
-    /// How long a connection without questions is kept.
+    /// Time after which a connection without requests is closed.
     pub idle: Duration,
-    /// How often a question is asked, if connections break.
+    /// Maximum number of attempts for a request whose connections break.
     pub tries: u32,
-    /// Whether an account that `~/.netrc` has for any host (`default`) is shown to this one.
+    /// Whether the `default` account of `~/.netrc` is used for this origin.
     pub default_login: bool,
-    /// Whether a password may go in clear text over the network (FTP, `GridFTP` without a certificate).
+    /// Whether a password may be sent over the network in clear text (FTP, `GridFTP` without a certificate).
     pub clear_passwords: bool,
 }
 
@@ -51,32 +52,33 @@ impl Default for Settings {
     }
 }
 
-/// Connections that come about at once: servers turn away those that have not logged in yet when there are too many of them (OpenSSH's
+/// Maximum number of concurrent connection attempts: servers refuse unauthenticated connections when there are too
+/// many (OpenSSH's
 /// `MaxStartups`, from ten on).
 const CONNECTING_MAX: usize = 4;
-/// The shortest and the longest time without a new attempt after one to connect failed.
-const REST: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// Shortest and longest pause after a failed connection attempt.
+const RECONNECT_DELAY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// What a pool has done, for people.
+/// Statistics of a pool, for display.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Connections that stand.
+    /// Number of open connections.
     pub connections: usize,
-    /// Questions that are open.
+    /// Number of requests in flight.
     pub in_flight: usize,
-    /// Questions that a connection may have open now.
+    /// Current limit of requests in flight on one connection.
     pub window: usize,
-    /// Questions that were asked.
+    /// Total number of requests.
     pub asked: u64,
-    /// Of these, asked again because a connection broke or the server was busy.
-    pub again: u64,
-    /// Of these, without an answer in the end.
+    /// Number of retries after a broken connection or a busy server.
+    pub retries: u64,
+    /// Number of requests that failed.
     pub failed: u64,
-    /// The shortest time that a question took.
+    /// Shortest time of a request.
     pub fastest: Option<Duration>,
-    /// What the server says of itself.
+    /// Description of the server.
     pub about: String,
-    /// What went wrong last.
+    /// Message of the last error.
     pub last_error: Option<String>,
 }
 
@@ -92,16 +94,16 @@ struct State {
     slots: Vec<Slot>,
     connecting: usize,
     window: usize,
-    /// No attempt to connect before this.
-    rest_until: Option<Instant>,
-    rest: Duration,
-    /// Why the last attempt failed, told to those who wait.
+    /// Time before which no connection attempt is made.
+    reconnect_after: Option<Instant>,
+    reconnect_delay: Duration,
+    /// Error of the last connection attempt, returned to waiting requests.
     refused: Option<Error>,
     report: Report,
 }
 
 impl State {
-    /// Connections that are of no use any more. One that broke with several questions open may have been asked too far ahead.
+    /// Removes broken connections. If one broke with several requests open, the window is halved.
     fn drop_slots(&mut self, gone: impl Fn(&Slot) -> bool) {
         let window = &mut self.window;
         self.slots.retain(|slot| {
@@ -121,30 +123,30 @@ struct Inner {
     freed: Notify,
 }
 
-/// Connections to one origin.
+/// A pool of connections to one origin.
 #[derive(Clone)]
 pub struct Pool {
     inner: Arc<Inner>,
 }
 
-/// A place among a connection's open questions.
-struct Turn {
+/// One of a connection's request slots; released on drop.
+struct RequestSlot {
     inner: Arc<Inner>,
     session: Arc<dyn Session>,
 }
 
-impl Drop for Turn {
+impl Drop for RequestSlot {
     fn drop(&mut self) {
-        self.inner.give_back(&self.session);
+        self.inner.release(&self.session);
     }
 }
 
 impl Pool {
-    /// A pool without connections; the first question makes one.
+    /// Creates a pool without connections; the first request connects.
     pub fn new(connect: Arc<dyn Connect>, settings: Settings) -> Self {
         let state = State {
             window: settings.in_flight.max(1),
-            rest: REST.0,
+            reconnect_delay: RECONNECT_DELAY.0,
             ..State::default()
         };
         let inner = Inner {
@@ -158,22 +160,22 @@ impl Pool {
         }
     }
 
-    /// Which origin.
-    pub fn place(&self) -> &Place {
-        self.inner.connect.place()
+    /// The origin of all connections.
+    pub fn origin_url(&self) -> &OriginUrl {
+        self.inner.connect.origin_url()
     }
 
-    /// Changes, if the origin can tell of them.
-    pub fn changes(&self) -> Option<mpsc::Receiver<Told>> {
+    /// Starts change notifications, if the origin supports them.
+    pub fn changes(&self) -> Option<mpsc::Receiver<Notification>> {
         self.inner.connect.changes()
     }
 
-    /// Whether changes of what was answered about a path are told, where they are told at all. To be asked behind the answer.
-    pub fn tells(&self, path: &[u8]) -> bool {
-        self.inner.connect.tells(path)
+    /// Whether changes to the last response for `path` are notified, if the origin sends notifications. Call after the response.
+    pub fn notifies(&self, path: &[u8]) -> bool {
+        self.inner.connect.notifies(path)
     }
 
-    /// What it has done.
+    /// Returns the statistics of the pool.
     pub fn report(&self) -> Report {
         let state = self.inner.lock();
         let mut report = state.report.clone();
@@ -186,15 +188,22 @@ impl Pool {
         report
     }
 
-    /// Asks, and asks again where that may help.
-    pub async fn ask(&self, question: Question) -> Result<Found> {
-        let late = || Error::Late {
-            origin: self.place().to_string().into(),
+    /// Sends a request, and retries if that may help.
+    ///
+    /// # Errors
+    /// Returns the last error of the attempts, or `TimedOut` after `patience`.
+    pub async fn request(&self, request: MetadataRequest) -> Result<PathMetadata> {
+        let timed_out = || Error::TimedOut {
+            origin: self.origin_url().to_string().into(),
             seconds: self.inner.settings.patience.as_secs(),
         };
         self.inner.lock().report.asked += 1;
-        let asked = timeout(self.inner.settings.patience, self.ask_again(question)).await;
-        let result = asked.unwrap_or_else(|_| Err(late()));
+        let asked = timeout(
+            self.inner.settings.patience,
+            self.request_with_retries(request),
+        )
+        .await;
+        let result = asked.unwrap_or_else(|_| Err(timed_out()));
         if let Err(error) = &result {
             let mut state = self.inner.lock();
             state.report.failed += 1;
@@ -203,52 +212,52 @@ impl Pool {
         result
     }
 
-    async fn ask_again(&self, question: Question) -> Result<Found> {
+    async fn request_with_retries(&self, request: MetadataRequest) -> Result<PathMetadata> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let turn = match self.turn().await {
-                Ok(turn) => turn,
-                Err(error) if error.is_passing() && tries < self.inner.settings.tries => {
-                    sleep(REST.0 * 2_u32.pow(tries.min(8))).await;
+            let slot = match self.acquire().await {
+                Ok(slot) => slot,
+                Err(error) if error.is_transient() && tries < self.inner.settings.tries => {
+                    sleep(RECONNECT_DELAY.0 * 2_u32.pow(tries.min(8))).await;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
             let began = Instant::now();
-            let result = turn.session.ask(question.clone()).await;
+            let result = slot.session.request(request.clone()).await;
             let error = match result {
                 Ok(found) => {
-                    self.inner.answered(&turn.session, began.elapsed());
+                    self.inner.answered(&slot.session, began.elapsed());
                     return Ok(found);
                 }
                 Err(error) => error,
             };
-            self.inner.failed(&turn.session, &error);
-            drop(turn);
-            if !error.is_passing() || tries >= self.inner.settings.tries {
+            self.inner.failed(&slot.session, &error);
+            drop(slot);
+            if !error.is_transient() || tries >= self.inner.settings.tries {
                 return Err(error);
             }
-            self.inner.lock().report.again += 1;
+            self.inner.lock().report.retries += 1;
             if matches!(error, Error::Busy { .. }) {
-                sleep(REST.0 * 2_u32.pow(tries.min(8))).await;
+                sleep(RECONNECT_DELAY.0 * 2_u32.pow(tries.min(8))).await;
             }
         }
     }
 
-    async fn turn(&self) -> Result<Turn> {
+    async fn acquire(&self) -> Result<RequestSlot> {
         loop {
             let freed = self.inner.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            if let Some(turn) = Inner::take(&self.inner)? {
-                return Ok(turn);
+            if let Some(slot) = Inner::try_acquire(&self.inner)? {
+                return Ok(slot);
             }
             freed.await;
         }
     }
 
-    /// Closes all connections that nobody has asked anything for a while.
+    /// Closes connections that have been idle too long.
     pub async fn tidy(&self) {
         let mut gone = Vec::new();
         {
@@ -267,7 +276,7 @@ impl Pool {
         }
     }
 
-    /// Closes all connections.
+    /// Closes all connections of the pool.
     pub async fn close(&self) {
         let slots = std::mem::take(&mut self.inner.lock().slots);
         let all = slots.iter().map(|slot| slot.session.close());
@@ -280,8 +289,9 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place on the connection with the fewest questions, or a connection is under way.
-    fn take(inner: &Arc<Self>) -> Result<Option<Turn>> {
+    /// Takes a slot of the connection with the fewest requests; returns `None` if one has to be waited for, and may
+    /// start a connection.
+    fn try_acquire(inner: &Arc<Self>) -> Result<Option<RequestSlot>> {
         let mut state = inner.lock();
         state.drop_slots(|slot| slot.session.is_broken());
         let window = state.window;
@@ -294,19 +304,23 @@ impl Inner {
             slot.open += 1;
             let session = slot.session.clone();
             let inner = inner.clone();
-            return Ok(Some(Turn { inner, session }));
+            return Ok(Some(RequestSlot { inner, session }));
         }
         if state.slots.is_empty() && state.connecting == 0 {
-            // Nobody can be asked: why the last attempt failed is the answer, until it is time for another one.
-            let rests = state.rest_until.is_some_and(|until| until > Instant::now());
-            if let (true, Some(error)) = (rests, &state.refused) {
+            // No connection exists; until the next attempt, the error of the last one is returned.
+            let is_backing_off = state
+                .reconnect_after
+                .is_some_and(|until| until > Instant::now());
+            if let (true, Some(error)) = (is_backing_off, &state.refused) {
                 return Err(error.clone());
             }
         }
         let many = state.slots.len() + state.connecting;
-        let rests = state.rest_until.is_some_and(|until| until > Instant::now());
+        let is_backing_off = state
+            .reconnect_after
+            .is_some_and(|until| until > Instant::now());
         let more = many < inner.settings.connections.max(1) && state.connecting < CONNECTING_MAX;
-        if more && !rests {
+        if more && !is_backing_off {
             state.connecting += 1;
             drop(state);
             tokio::spawn(Self::connect(inner.clone()));
@@ -318,7 +332,7 @@ impl Inner {
         let made = timeout(self.settings.connect, self.connect.connect()).await;
         let made = made.unwrap_or_else(|_| {
             Err(Error::Unreachable {
-                origin: self.connect.place().to_string().into(),
+                origin: self.connect.origin_url().to_string().into(),
                 why: format!("no connection within {} s", self.settings.connect.as_secs()).into(),
             })
         });
@@ -326,8 +340,8 @@ impl Inner {
         state.connecting -= 1;
         match made {
             Ok(session) => {
-                state.rest_until = None;
-                state.rest = REST.0;
+                state.reconnect_after = None;
+                state.reconnect_delay = RECONNECT_DELAY.0;
                 state.refused = None;
                 state.slots.push(Slot {
                     session,
@@ -337,9 +351,9 @@ impl Inner {
                 });
             }
             Err(error) => {
-                tracing::debug!(origin = %self.connect.place(), %error, "no connection");
-                state.rest_until = Some(Instant::now() + state.rest);
-                state.rest = (state.rest * 2).min(REST.1);
+                tracing::debug!(origin = %self.connect.origin_url(), %error, "no connection");
+                state.reconnect_after = Some(Instant::now() + state.reconnect_delay);
+                state.reconnect_delay = (state.reconnect_delay * 2).min(RECONNECT_DELAY.1);
                 state.report.last_error = Some(error.to_string());
                 state.refused = Some(error);
             }
@@ -348,7 +362,7 @@ impl Inner {
         self.freed.notify_waiters();
     }
 
-    fn give_back(&self, session: &Arc<dyn Session>) {
+    fn release(&self, session: &Arc<dyn Session>) {
         let mut state = self.lock();
         let mut slots = state.slots.iter_mut();
         if let Some(slot) = slots.find(|slot| Arc::ptr_eq(&slot.session, session)) {
@@ -374,7 +388,7 @@ impl Inner {
     }
 
     fn failed(&self, session: &Arc<dyn Session>, error: &Error) {
-        let broke = matches!(error, Error::Broken { .. } | Error::Late { .. });
+        let broke = matches!(error, Error::Broken { .. } | Error::TimedOut { .. });
         if !broke && !session.is_broken() {
             return;
         }

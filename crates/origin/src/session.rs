@@ -1,30 +1,33 @@
-//! What a protocol has to be: one connection that takes many questions at once.
+//! The interface of a protocol: one connection with many requests in flight.
 
 use crate::error::Result;
-use crate::place::Place;
-use crate::question::{Found, Question, Told};
+use crate::origin_url::OriginUrl;
+use crate::request::{MetadataRequest, Notification, PathMetadata};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// One connection to an origin.
 pub trait Session: Send + Sync + 'static {
-    /// Asks; up to [`Session::width`] questions may be open at once. A question that is dropped may still be on the wire, its
-    /// answer is read and thrown away. `Error::Broken` and `Error::Late` mean that nothing more comes on this connection.
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Found>>;
+    /// Sends a request; up to [`Session::width`] may be in flight. If the future is dropped, the response may still arrive and is
+    /// discarded.
+    ///
+    /// # Errors
+    /// After `Error::Broken` and `Error::TimedOut` the connection is unusable.
+    fn request(&self, request: MetadataRequest) -> BoxFuture<'_, Result<PathMetadata>>;
 
-    /// How many questions may be open at once, after what the server says of itself and how it has behaved.
+    /// Maximum number of requests in flight, from the server's announcement and its behaviour.
     fn width(&self) -> usize;
 
-    /// Whether the connection is of no use any more.
+    /// Whether the connection is unusable.
     fn is_broken(&self) -> bool;
 
-    /// What was found out about the server, for people: its name, what of the protocol it supports.
+    /// Description of the server for display: its name and supported protocol features.
     fn about(&self) -> String {
         String::new()
     }
 
-    /// Says goodbye where the protocol has a word for it.
+    /// Closes the connection, with the protocol's closing message if it has one.
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -32,19 +35,19 @@ pub trait Session: Send + Sync + 'static {
 
 /// Makes connections to one origin.
 pub trait Connect: Send + Sync + 'static {
-    /// Which origin.
-    fn place(&self) -> &Place;
+    /// The origin to connect to.
+    fn origin_url(&self) -> &OriginUrl;
 
-    /// A new connection, with who asks made known and the server's abilities probed. Bounded by the caller in time.
+    /// Connects, authenticates and probes the server's capabilities. The caller bounds the time.
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Session>>>;
 
-    /// Changes, if the origin can tell of them. The stream ends when the origin cannot any more.
-    fn changes(&self) -> Option<mpsc::Receiver<Told>> {
+    /// Starts change notifications, if the origin supports them. The stream ends when the origin can send no more.
+    fn changes(&self) -> Option<mpsc::Receiver<Notification>> {
         None
     }
 
-    /// Whether they are told of what the last answer about a path said, where they are told at all.
-    fn tells(&self, _path: &[u8]) -> bool {
+    /// Whether changes to the last response for a path are notified, if the origin sends notifications.
+    fn notifies(&self, _path: &[u8]) -> bool {
         true
     }
 }

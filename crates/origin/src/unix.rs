@@ -1,12 +1,12 @@
-//! What numbers of Unix mean.
+//! Modes and owners of Unix.
 
 use esker_site_cache::entry::{Attributes, Kind};
 use std::sync::Arc;
 
-/// Names and values of what has no field of its own.
+/// Names and values of attributes without a field of their own.
 pub(crate) type More = Arc<[(Box<str>, Box<str>)]>;
 
-/// What the upper bits of a mode say.
+/// Returns the file kind from the upper bits of a mode.
 pub(crate) fn kind(mode: u32) -> Kind {
     match mode & 0o170_000 {
         0o040_000 => Kind::Directory,
@@ -17,7 +17,7 @@ pub(crate) fn kind(mode: u32) -> Kind {
     }
 }
 
-/// Who owns something, as `more` of attributes has it.
+/// Returns owner and group as further attributes.
 pub(crate) fn owner(user: u32, group: u32) -> More {
     [
         ("uid".into(), user.to_string().into()),
@@ -26,7 +26,7 @@ pub(crate) fn owner(user: u32, group: u32) -> More {
     .into()
 }
 
-/// Puts something behind what is known besides.
+/// Appends an attribute to the further attributes.
 pub(crate) fn add(attributes: &mut Attributes, name: &str, value: &str) {
     let known = attributes.more.iter().flat_map(|more| more.iter().cloned());
     let added = (name.into(), value.into());

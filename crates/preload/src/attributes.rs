@@ -1,45 +1,51 @@
-//! Attributes: asked for and changed, by path and by descriptor.
+//! Reading and changing attributes, by path and by descriptor.
 
 use crate::descriptors::{self, Descriptor};
 use crate::errno;
-use crate::prefix::{Below, is_empty, resolve};
+use crate::prefix::{TargetPath, is_empty, resolve};
 use crate::real::real;
 use esker_fs::{Failure, Fs, Result, c_stat, c_statvfs, c_time};
 use esker_model::namespace::{NamePath, SetAttributes};
 use std::ffi::{c_char, c_int, c_long, c_uint};
 use std::sync::Arc;
 
-/// What a call is about that names a directory that is open, a path in it, and perhaps neither but the open file itself.
-enum About {
-    Path(Below, bool),
+/// Target of a call that names an open directory and a path in it, or the open file itself.
+enum CallTarget {
+    Path(TargetPath, bool),
     Open(Descriptor),
 }
 
-unsafe fn about(at: c_int, path: *const c_char, flags: c_int) -> Option<About> {
+unsafe fn about(at: c_int, path: *const c_char, flags: c_int) -> Option<CallTarget> {
     if unsafe { is_empty(path) } {
-        return descriptors::get(at).map(About::Open);
+        return descriptors::get(at).map(CallTarget::Open);
     }
     let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
-    Some(About::Path(unsafe { resolve(at, path) }?, follow))
+    Some(CallTarget::Path(unsafe { resolve(at, path) }?, follow))
 }
 
-impl About {
+impl CallTarget {
     fn stat(&self) -> Result<libc::stat> {
         let stat = match self {
-            Self::Path(below, follow) => below.fs()?.stat(&below.path, *follow)?,
+            Self::Path(target_path, follow) => {
+                target_path.fs()?.stat(&target_path.path, *follow)?
+            }
             Self::Open(Descriptor {
                 file: Some(file), ..
             }) => file.stat()?,
-            Self::Open(Descriptor { below, .. }) => below.fs()?.stat(&below.path, true)?,
+            Self::Open(Descriptor { target_path, .. }) => {
+                target_path.fs()?.stat(&target_path.path, true)?
+            }
         };
         Ok(c_stat(&stat))
     }
 
-    /// Its target, what stands for it there, and whether symbolic links are followed.
-    fn place(&self) -> Result<(Arc<Fs>, NamePath, bool)> {
+    /// Returns the target, the path or handle in it, and whether symbolic links are followed.
+    fn locate(&self) -> Result<(Arc<Fs>, NamePath, bool)> {
         match self {
-            Self::Path(below, follow) => Ok((below.fs()?, below.path.clone(), *follow)),
-            Self::Open(of) => Ok((of.below.fs()?, of.place()?, true)),
+            Self::Path(target_path, follow) => {
+                Ok((target_path.fs()?, target_path.path.clone(), *follow))
+            }
+            Self::Open(of) => Ok((of.target_path.fs()?, of.handle_or_path()?, true)),
         }
     }
 
@@ -50,12 +56,12 @@ impl About {
         {
             return file.set(set);
         }
-        let (fs, path, follow) = self.place()?;
+        let (fs, path, follow) = self.locate()?;
         fs.set(&path, follow, set)
     }
 }
 
-unsafe fn put_stat(about: &About, to: *mut libc::stat) -> c_int {
+unsafe fn put_stat(about: &CallTarget, to: *mut libc::stat) -> c_int {
     errno::done(|| {
         unsafe { to.write(about.stat()?) };
         Ok(())
@@ -67,7 +73,7 @@ macro_rules! stats {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, to: *mut libc::stat) -> c_int {
             match unsafe { resolve(libc::AT_FDCWD, path) } {
-                Some(below) => unsafe { put_stat(&About::Path(below, $flags), to) },
+                Some(target_path) => unsafe { put_stat(&CallTarget::Path(target_path, $flags), to) },
                 None => real!($name(path => *const c_char, to => *mut libc::stat) -> c_int),
             }
         }
@@ -80,7 +86,7 @@ macro_rules! fstats {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(descriptor: c_int, to: *mut libc::stat) -> c_int {
             match descriptors::get(descriptor) {
-                Some(of) => unsafe { put_stat(&About::Open(of), to) },
+                Some(of) => unsafe { put_stat(&CallTarget::Open(of), to) },
                 None => real!($name(descriptor => c_int, to => *mut libc::stat) -> c_int),
             }
         }
@@ -119,13 +125,13 @@ pub unsafe extern "C" fn statx(
     errno::done(|| {
         let of = about.stat()?;
         let time = |sec, nsec: c_long| {
-            // SAFETY: numbers alone, for which zero is a value.
+            // SAFETY: the structure has numbers only, for which zero is valid.
             let mut time: libc::statx_timestamp = unsafe { std::mem::zeroed() };
             time.tv_sec = sec;
             time.tv_nsec = nsec as u32;
             time
         };
-        // SAFETY: numbers alone, for which zero is a value.
+        // SAFETY: the structure has numbers only, for which zero is valid.
         let mut x: libc::statx = unsafe { std::mem::zeroed() };
         x.stx_mask = libc::STATX_BASIC_STATS;
         x.stx_blksize = of.st_blksize as u32;
@@ -152,7 +158,11 @@ pub unsafe extern "C" fn faccessat(
     flags: c_int,
 ) -> c_int {
     match unsafe { resolve(at, path) } {
-        Some(below) => errno::done(|| below.fs()?.access(&below.path, mode.cast_unsigned() & 7)),
+        Some(target_path) => errno::done(|| {
+            target_path
+                .fs()?
+                .access(&target_path.path, mode.cast_unsigned() & 7)
+        }),
         None => real!(faccessat(
             at => c_int, path => *const c_char, mode => c_int, flags => c_int
         ) -> c_int),
@@ -205,7 +215,9 @@ pub unsafe extern "C" fn fchmodat(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn chmod(path: *const c_char, mode: libc::mode_t) -> c_int {
     match unsafe { resolve(libc::AT_FDCWD, path) } {
-        Some(below) => errno::done(|| About::Path(below, true).set(with_mode(mode))),
+        Some(target_path) => {
+            errno::done(|| CallTarget::Path(target_path, true).set(with_mode(mode)))
+        }
         None => real!(chmod(path => *const c_char, mode => libc::mode_t) -> c_int),
     }
 }
@@ -213,7 +225,7 @@ pub unsafe extern "C" fn chmod(path: *const c_char, mode: libc::mode_t) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fchmod(descriptor: c_int, mode: libc::mode_t) -> c_int {
     match descriptors::get(descriptor) {
-        Some(of) => errno::done(|| About::Open(of).set(with_mode(mode))),
+        Some(of) => errno::done(|| CallTarget::Open(of).set(with_mode(mode))),
         None => real!(fchmod(descriptor => c_int, mode => libc::mode_t) -> c_int),
     }
 }
@@ -256,14 +268,14 @@ pub unsafe extern "C" fn lchown(path: *const c_char, uid: libc::uid_t, gid: libc
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fchown(descriptor: c_int, uid: libc::uid_t, gid: libc::gid_t) -> c_int {
     match descriptors::get(descriptor) {
-        Some(of) => errno::done(|| About::Open(of).set(with_owner(uid, gid))),
+        Some(of) => errno::done(|| CallTarget::Open(of).set(with_owner(uid, gid))),
         None => real!(fchown(
             descriptor => c_int, uid => libc::uid_t, gid => libc::gid_t
         ) -> c_int),
     }
 }
 
-/// Two times, or none: now.
+/// Reads two times; null means now.
 unsafe fn with_times(times: *const libc::timespec) -> SetAttributes {
     let (atime, mtime) = if times.is_null() {
         let now = libc::timespec {
@@ -299,7 +311,7 @@ pub unsafe extern "C" fn utimensat(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn futimens(descriptor: c_int, times: *const libc::timespec) -> c_int {
     match descriptors::get(descriptor) {
-        Some(of) => errno::done(|| About::Open(of).set(unsafe { with_times(times) })),
+        Some(of) => errno::done(|| CallTarget::Open(of).set(unsafe { with_times(times) })),
         None => real!(futimens(
             descriptor => c_int, times => *const libc::timespec
         ) -> c_int),
@@ -308,7 +320,7 @@ pub unsafe extern "C" fn futimens(descriptor: c_int, times: *const libc::timespe
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn utimes(path: *const c_char, times: *const libc::timeval) -> c_int {
-    let Some(below) = (unsafe { resolve(libc::AT_FDCWD, path) }) else {
+    let Some(target_path) = (unsafe { resolve(libc::AT_FDCWD, path) }) else {
         return real!(utimes(path => *const c_char, times => *const libc::timeval) -> c_int);
     };
     let nanos = |t: libc::timeval| libc::timespec {
@@ -321,7 +333,7 @@ pub unsafe extern "C" fn utimes(path: *const c_char, times: *const libc::timeval
         let both = unsafe { [nanos(*times), nanos(*times.add(1))] };
         unsafe { with_times(both.as_ptr()) }
     };
-    errno::done(|| About::Path(below, true).set(set))
+    errno::done(|| CallTarget::Path(target_path, true).set(set))
 }
 
 macro_rules! truncates {
@@ -329,10 +341,10 @@ macro_rules! truncates {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, size: i64) -> c_int {
             match unsafe { resolve(libc::AT_FDCWD, path) } {
-                Some(below) => errno::done(|| {
+                Some(target_path) => errno::done(|| {
                     let size = u64::try_from(size);
-                    let size = size.map_err(|_| Failure::new(libc::EINVAL, &below.path))?;
-                    below.fs()?.truncate(&below.path, size)
+                    let size = size.map_err(|_| Failure::new(libc::EINVAL, &target_path.path))?;
+                    target_path.fs()?.truncate(&target_path.path, size)
                 }),
                 None => real!($name(path => *const c_char, size => i64) -> c_int),
             }
@@ -341,9 +353,9 @@ macro_rules! truncates {
 }
 truncates!(truncate, truncate64);
 
-fn put_room(below: &Below, to: *mut libc::statvfs) -> c_int {
+fn put_statfs(target_path: &TargetPath, to: *mut libc::statvfs) -> c_int {
     errno::done(|| {
-        let room = c_statvfs(&below.fs()?.room()?);
+        let room = c_statvfs(&target_path.fs()?.statfs()?);
         unsafe { to.write(room) };
         Ok(())
     })
@@ -354,7 +366,7 @@ macro_rules! statvfss {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, to: *mut libc::statvfs) -> c_int {
             match unsafe { resolve(libc::AT_FDCWD, path) } {
-                Some(below) => put_room(&below, to),
+                Some(target_path) => put_statfs(&target_path, to),
                 None => real!($name(path => *const c_char, to => *mut libc::statvfs) -> c_int),
             }
         }
@@ -366,12 +378,12 @@ macro_rules! statfss {
     ($($name:ident),*) => {$(
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(path: *const c_char, to: *mut libc::statfs) -> c_int {
-            let Some(below) = (unsafe { resolve(libc::AT_FDCWD, path) }) else {
+            let Some(target_path) = (unsafe { resolve(libc::AT_FDCWD, path) }) else {
                 return real!($name(path => *const c_char, to => *mut libc::statfs) -> c_int);
             };
             errno::done(|| {
-                let room = c_statvfs(&below.fs()?.room()?);
-                // SAFETY: numbers alone, for which zero is a value.
+                let room = c_statvfs(&target_path.fs()?.statfs()?);
+                // SAFETY: the structure has numbers only, for which zero is valid.
                 let mut of: libc::statfs = unsafe { std::mem::zeroed() };
                 of.f_bsize = room.f_bsize.cast_signed();
                 of.f_frsize = room.f_bsize.cast_signed();

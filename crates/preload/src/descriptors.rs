@@ -1,9 +1,9 @@
-//! Descriptors that programs have of files of a target. They are the kernel's own, so that reading and writing needs nothing of
-//! this library; what is kept here is what they are of, to tell the target at the last close.
+//! Descriptors of files in a target. They are descriptors of the kernel, so that reading and writing needs nothing of
+//! this library; this table maps them to their files, to publish what was written at the last close.
 
-use crate::prefix::{self, Below};
+use crate::prefix::{self, TargetPath};
 use crate::real::real;
-use crate::{errno, inside};
+use crate::{errno, reentrancy};
 use esker_fs::{File, Result};
 use esker_model::namespace::NamePath;
 use parking_lot::Mutex;
@@ -12,26 +12,26 @@ use std::ffi::{c_int, c_ulong};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 
-/// What a descriptor is of.
+/// The file or directory of a descriptor.
 #[derive(Debug, Clone)]
 pub struct Descriptor {
-    pub below: Below,
-    /// None of a directory.
+    pub target_path: TargetPath,
+    /// The open file; `None` for a directory.
     pub file: Option<Arc<File>>,
 }
 
 impl Descriptor {
-    /// What stands for it in the place of a path.
-    pub fn place(&self) -> Result<NamePath> {
+    /// Returns the path form of the file's handle, or the directory's path.
+    pub fn handle_or_path(&self) -> Result<NamePath> {
         match &self.file {
             Some(file) => file.handle(),
-            None => Ok(self.below.path.clone()),
+            None => Ok(self.target_path.path.clone()),
         }
     }
 }
 
 static ALL: Mutex<Option<HashMap<c_int, Descriptor>>> = Mutex::new(None);
-/// How many there are: nearly all calls are about others.
+/// Number of entries: nearly all calls are about other descriptors.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 pub fn add(descriptor: c_int, of: Descriptor) {
@@ -42,15 +42,15 @@ pub fn add(descriptor: c_int, of: Descriptor) {
 }
 
 pub fn get(descriptor: c_int) -> Option<Descriptor> {
-    if COUNT.load(Ordering::Acquire) == 0 || inside::is() {
+    if COUNT.load(Ordering::Acquire) == 0 || reentrancy::is_inside() {
         return None;
     }
     ALL.lock().as_ref()?.get(&descriptor).cloned()
 }
 
-/// What a descriptor was of that is about to be closed.
+/// Removes and returns the entry of a descriptor that is about to be closed.
 pub fn take(descriptor: c_int) -> Option<Descriptor> {
-    if COUNT.load(Ordering::Acquire) == 0 || inside::is() {
+    if COUNT.load(Ordering::Acquire) == 0 || reentrancy::is_inside() {
         return None;
     }
     let mut all = ALL.lock();
@@ -60,29 +60,29 @@ pub fn take(descriptor: c_int) -> Option<Descriptor> {
     taken
 }
 
-/// The directory that a descriptor is of.
-pub fn directory(descriptor: c_int) -> Option<Below> {
+/// Returns the path of an open directory.
+pub fn directory(descriptor: c_int) -> Option<TargetPath> {
     ALL.lock()
         .as_ref()?
         .get(&descriptor)
-        .map(|d| d.below.clone())
+        .map(|d| d.target_path.clone())
 }
 
-/// What was written by it is told, by the last descriptor of that file.
+/// Publishes what was written; the last descriptor of a file closes it.
 pub fn finish(of: Descriptor) -> Result<()> {
     match of.file.map(Arc::try_unwrap) {
         Some(Ok(file)) => file.close(),
-        // Another descriptor has it: what was written is told all the same, as each close of a mount does.
+        // Another descriptor shares the file: what was written is published as at each close on a mount.
         Some(Err(file)) => file.flush(),
         None => Ok(()),
     }
 }
 
-/// Everything that was written is told when the process ends, also by who closes nothing.
-pub fn at_the_end() {
+/// Registers handlers that publish everything when the process ends, even if it closes nothing.
+pub fn register_exit_handlers() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: both are functions without arguments that stay as long as the process.
+        // SAFETY: both are functions without arguments that exist as long as the process.
         unsafe {
             libc::atexit(at_exit);
             libc::pthread_atfork(None, None, Some(in_child));
@@ -91,14 +91,14 @@ pub fn at_the_end() {
 }
 
 extern "C" fn at_exit() {
-    // What is in the buffers of C's streams is written after this otherwise.
+    // Buffers of C streams would otherwise be written after this handler.
     unsafe { libc::fflush(std::ptr::null_mut()) };
-    tell_all();
-    let _inside = inside::enter();
+    finish_all();
+    let _inside = reentrancy::enter();
     let _ = std::panic::catch_unwind(prefix::close);
 }
 
-fn tell_all() {
+fn finish_all() {
     let all = ALL.lock().take().unwrap_or_default();
     COUNT.store(0, Ordering::Release);
     for of in all.into_values() {
@@ -106,7 +106,8 @@ fn tell_all() {
     }
 }
 
-/// The child has its parent's descriptors, and nothing of what this library knows of them: what it writes, its parent tells.
+/// Forgets all entries in the child of a fork. The child has its parent's descriptors, and the parent publishes what
+/// the child writes.
 extern "C" fn in_child() {
     if let Some(mut all) = ALL.try_lock() {
         std::mem::forget(all.take());
@@ -118,7 +119,7 @@ extern "C" fn in_child() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     let of = take(descriptor);
-    // The number is free from here on: what is told afterwards is not of it.
+    // The number is free from here on and may be reused by another thread.
     let closed = real!(close(descriptor => c_int) -> c_int);
     match of {
         None => closed,
@@ -126,9 +127,9 @@ pub unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     }
 }
 
-/// A further descriptor of the same.
+/// Copies the entry of a duplicated descriptor.
 fn copied(from: c_int, to: c_int) -> c_int {
-    if to >= 0 && from != to && !inside::is() {
+    if to >= 0 && from != to && !reentrancy::is_inside() {
         let over = take(to);
         if let Some(of) = get(from) {
             add(to, of);
@@ -176,7 +177,7 @@ fn sync(descriptor: c_int) -> Option<c_int> {
     let of = get(descriptor)?;
     Some(errno::done(|| match of.file {
         Some(file) => file.sync(),
-        None => of.below.fs()?.sync(),
+        None => of.target_path.fs()?.sync(),
     }))
 }
 
@@ -192,7 +193,7 @@ pub unsafe extern "C" fn fdatasync(descriptor: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _exit(status: c_int) -> ! {
-    tell_all();
+    finish_all();
     real!(_exit(status => c_int) -> !)
 }
 

@@ -1,10 +1,10 @@
-//! Directories, listed.
+//! Directory listings.
 
 use crate::descriptors;
 use crate::opening;
-use crate::prefix::{Below, resolve};
+use crate::prefix::{TargetPath, resolve};
 use crate::real::real;
-use crate::{errno, inside};
+use crate::{errno, reentrancy};
 use esker_fs::{Entry, Result};
 use esker_model::namespace::{Cookie, Kind};
 use parking_lot::Mutex;
@@ -12,26 +12,26 @@ use std::collections::{HashSet, VecDeque};
 use std::ffi::{c_char, c_int, c_long};
 use std::ptr;
 
-/// A directory that is being listed, where C expects a `DIR`.
+/// A directory listing behind a pointer that C uses as `DIR`.
 #[derive(Debug)]
 struct Listing {
-    below: Below,
+    target_path: TargetPath,
     descriptor: c_int,
     after: Option<Cookie>,
     ahead: VecDeque<Entry>,
     ended: bool,
-    /// How many entries were given, `.` and `..` among them.
+    /// Number of entries returned, including `.` and `..`.
     position: i64,
     entry: Box<libc::dirent64>,
 }
 
 type Dir = *mut libc::DIR;
 
-/// Those that are ours.
+/// Addresses of the listings of this library.
 static OURS: Mutex<Option<HashSet<usize>>> = Mutex::new(None);
 
 fn is_ours(directory: Dir) -> bool {
-    if inside::is() {
+    if reentrancy::is_inside() {
         return false;
     }
     OURS.lock()
@@ -39,20 +39,20 @@ fn is_ours(directory: Dir) -> bool {
         .is_some_and(|ours| ours.contains(&(directory as usize)))
 }
 
-/// One of ours; of one thread at a time, as C has it.
+/// Returns the listing behind a pointer, if it is one of this library; as in C, one thread uses it at a time.
 unsafe fn ours<'a>(directory: Dir) -> Option<&'a mut Listing> {
     is_ours(directory).then(|| unsafe { &mut *directory.cast::<Listing>() })
 }
 
-fn begin(below: Below, descriptor: c_int) -> Dir {
+fn begin(target_path: TargetPath, descriptor: c_int) -> Dir {
     let listing = Box::new(Listing {
-        below,
+        target_path,
         descriptor,
         after: None,
         ahead: VecDeque::new(),
         ended: false,
         position: 0,
-        // SAFETY: numbers alone, for which zero is a value.
+        // SAFETY: the structure has numbers only, for which zero is valid.
         entry: Box::new(unsafe { std::mem::zeroed() }),
     });
     let pointer: Dir = Box::into_raw(listing).cast();
@@ -62,7 +62,7 @@ fn begin(below: Below, descriptor: c_int) -> Dir {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn opendir(path: *const c_char) -> Dir {
-    let Some(below) = (unsafe { resolve(libc::AT_FDCWD, path) }) else {
+    let Some(target_path) = (unsafe { resolve(libc::AT_FDCWD, path) }) else {
         return real!(opendir(path => *const c_char) -> Dir);
     };
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
@@ -70,33 +70,36 @@ pub unsafe extern "C" fn opendir(path: *const c_char) -> Dir {
     if descriptor < 0 {
         return ptr::null_mut();
     }
-    begin(below, descriptor)
+    begin(target_path, descriptor)
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdopendir(descriptor: c_int) -> Dir {
     match descriptors::get(descriptor) {
-        Some(of) if of.file.is_none() => begin(of.below, descriptor),
+        Some(of) if of.file.is_none() => begin(of.target_path, descriptor),
         _ => real!(fdopendir(descriptor => c_int) -> Dir),
     }
 }
 
 impl Listing {
-    /// Name, number and kind of the next entry.
+    /// Returns name, inode number and kind of the next entry.
     fn next(&mut self) -> Result<Option<(Vec<u8>, u64, u8)>> {
         self.position += 1;
         match self.position {
             1 => {
-                let stat = self.below.fs()?.stat(&self.below.path, true)?;
+                let stat = self.target_path.fs()?.stat(&self.target_path.path, true)?;
                 return Ok(Some((b".".to_vec(), stat.number, libc::DT_DIR)));
             }
             2 => return Ok(Some((b"..".to_vec(), 1, libc::DT_DIR))),
             _ => {}
         }
         if self.ahead.is_empty() && !self.ended {
-            let more = self.below.fs()?.list(&self.below.path, self.after)?;
+            let more = self
+                .target_path
+                .fs()?
+                .list(&self.target_path.path, self.after)?;
             self.ended = more.is_empty();
-            self.after = more.last().map_or(self.after, |e| Some(e.place));
+            self.after = more.last().map_or(self.after, |e| Some(e.cookie));
             self.ahead = more.into();
         }
         let entry = self.ahead.pop_front();
@@ -114,7 +117,7 @@ impl Listing {
             entry.d_off = self.position;
             entry.d_reclen = size_of::<libc::dirent64>() as u16;
             entry.d_type = kind;
-            // Names are no longer than that, and a zero byte follows.
+            // Names fit the buffer, followed by a zero byte.
             let name = name.iter().chain([&0]);
             for (to, from) in entry.d_name.iter_mut().zip(name) {
                 *to = from.cast_signed();

@@ -1,6 +1,6 @@
-//! Answers as C has them.
+//! Results in the form of C.
 
-use crate::inside;
+use crate::reentrancy;
 use esker_fs::{Failure, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,10 +8,10 @@ pub fn set(errno: i32) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Makes a call of the target, and turns what fails into `errno` and `failed`. `errno` stays what it was where nothing fails.
+/// Makes a call of the target; an error sets `errno` and returns `failed`. `errno` is unchanged on success.
 pub fn answer<T>(failed: T, call: impl FnOnce() -> Result<T>) -> T {
     let before = unsafe { *libc::__errno_location() };
-    let _inside = inside::enter();
+    let _inside = reentrancy::enter();
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => {
             set(before);
@@ -28,7 +28,7 @@ pub fn answer<T>(failed: T, call: impl FnOnce() -> Result<T>) -> T {
     }
 }
 
-/// The same of a call that answers nothing.
+/// Makes a call without a result; returns 0, or -1 on an error.
 pub fn done(call: impl FnOnce() -> Result<()>) -> i32 {
     answer(-1, || call().map(|()| 0))
 }

@@ -1,7 +1,7 @@
-//! Files, opened: a descriptor of the file underneath, or of a copy in memory of a small content that is only read.
+//! Opening files: the result is a descriptor of the backing file, or of a copy in memory of small read-only content.
 
 use crate::descriptors::{self, Descriptor};
-use crate::prefix::{Below, resolve};
+use crate::prefix::{TargetPath, resolve};
 use crate::real::real;
 use crate::{errno, names};
 use esker_fs::{Failure, Flags, Result};
@@ -24,43 +24,43 @@ fn flags_of(flags: c_int) -> Flags {
     }
 }
 
-fn open_below(below: &Below, flags: c_int, mode: c_uint) -> Result<c_int> {
-    let fs = below.fs()?;
+fn open_target(target_path: &TargetPath, flags: c_int, mode: c_uint) -> Result<c_int> {
+    let fs = target_path.fs()?;
     let creates = flags & libc::O_CREAT != 0;
     if !creates || flags & libc::O_DIRECTORY != 0 {
         let follow = flags & libc::O_NOFOLLOW == 0;
-        let stat = fs.stat(&below.path, follow);
+        let stat = fs.stat(&target_path.path, follow);
         if stat.is_ok_and(|s| Kind::of_mode(s.mode) == Some(Kind::Directory)) {
-            return open_directory(below, flags);
+            return open_directory(target_path, flags);
         }
         if flags & libc::O_DIRECTORY != 0 {
-            return Err(Failure::new(libc::ENOTDIR, &below.path));
+            return Err(Failure::new(libc::ENOTDIR, &target_path.path));
         }
     }
     let mode = mode & !names::umask_now() & 0o7777;
-    let file = fs.open_file(&below.path, flags_of(flags), mode)?;
+    let file = fs.open_file(&target_path.path, flags_of(flags), mode)?;
     let descriptor =
         file.descriptor(flags & (libc::O_APPEND | libc::O_CLOEXEC | libc::O_NONBLOCK))?;
-    Ok(known(
+    Ok(register(
         descriptor,
         Descriptor {
-            below: below.clone(),
+            target_path: target_path.clone(),
             file: Some(Arc::new(file)),
         },
     ))
 }
 
-fn known(descriptor: OwnedFd, of: Descriptor) -> c_int {
+fn register(descriptor: OwnedFd, of: Descriptor) -> c_int {
     descriptors::add(descriptor.as_raw_fd(), of);
     descriptor.into_raw_fd()
 }
 
-/// Nothing is read of it by its descriptor but by this library.
-fn open_directory(below: &Below, flags: c_int) -> Result<c_int> {
+/// Opens a directory. The descriptor is only a placeholder: this library alone reads the directory.
+fn open_directory(target_path: &TargetPath, flags: c_int) -> Result<c_int> {
     if flags & libc::O_ACCMODE != libc::O_RDONLY {
-        return Err(Failure::new(libc::EISDIR, &below.path));
+        return Err(Failure::new(libc::EISDIR, &target_path.path));
     }
-    below.fs()?.access(&below.path, 4)?;
+    target_path.fs()?.access(&target_path.path, 4)?;
     let how = libc::O_RDONLY | flags & libc::O_CLOEXEC;
     let null = c"/dev/null".as_ptr();
     let descriptor = real!(open(null => *const c_char, how => c_int, 0 => c_uint) -> c_int);
@@ -70,25 +70,26 @@ fn open_directory(below: &Below, flags: c_int) -> Result<c_int> {
     descriptors::add(
         descriptor,
         Descriptor {
-            below: below.clone(),
+            target_path: target_path.clone(),
             file: None,
         },
     );
     Ok(descriptor)
 }
 
-/// A descriptor, if the path is below a prefix.
+/// Opens a path and returns a descriptor, if it is below a prefix.
 unsafe fn opened(
     directory: c_int,
     path: *const c_char,
     flags: c_int,
     mode: c_uint,
 ) -> Option<c_int> {
-    let below = unsafe { resolve(directory, path) }?;
-    Some(errno::answer(-1, || open_below(&below, flags, mode)))
+    let target_path = unsafe { resolve(directory, path) }?;
+    Some(errno::answer(-1, || open_target(&target_path, flags, mode)))
 }
 
-/// `open` and those of its kind: the mode is passed as the last of three or four numbers, also where C says `...`.
+/// Defines `open` and its variants: the mode is passed as the last of three or four numbers, even where C declares
+/// `...`.
 macro_rules! opens {
     ($($name:ident),*) => {$(
         #[unsafe(no_mangle)]
@@ -113,7 +114,7 @@ macro_rules! opens_at {
 }
 opens_at!(openat, openat64);
 
-/// As programs call them that were compiled with `_FORTIFY_SOURCE`.
+/// Defines the variants for programs compiled with `_FORTIFY_SOURCE`.
 macro_rules! opens_fortified {
     ($($name:ident),*) => {$(
         #[unsafe(no_mangle)]
@@ -149,7 +150,7 @@ macro_rules! creates {
 }
 creates!(creat, creat64);
 
-/// What `fopen` makes of its second argument.
+/// Converts the mode of `fopen` to flags of `open`.
 fn flags_of_stream(mode: &[u8]) -> Option<c_int> {
     let has = |letter| mode.contains(&letter);
     let access = if has(b'+') {
@@ -173,15 +174,16 @@ fn flags_of_stream(mode: &[u8]) -> Option<c_int> {
     Some(flags)
 }
 
-/// The C library opens streams without asking anybody: they are made of a descriptor here, and closed through [`fclose`].
+/// Opens a stream. The C library opens streams by internal calls, so they are made from a descriptor here, and closed
+/// through [`fclose`].
 unsafe fn stream(path: *const c_char, mode: *const c_char) -> Option<*mut libc::FILE> {
-    let below = unsafe { resolve(libc::AT_FDCWD, path) }?;
+    let target_path = unsafe { resolve(libc::AT_FDCWD, path) }?;
     let flags = flags_of_stream(unsafe { CStr::from_ptr(mode) }.to_bytes());
     let Some(flags) = flags else {
         errno::set(libc::EINVAL);
         return Some(std::ptr::null_mut());
     };
-    let descriptor = errno::answer(-1, || open_below(&below, flags, 0o666));
+    let descriptor = errno::answer(-1, || open_target(&target_path, flags, 0o666));
     if descriptor < 0 {
         return Some(std::ptr::null_mut());
     }
@@ -200,7 +202,7 @@ macro_rules! streams {
 }
 streams!(fopen, fopen64);
 
-/// The C library closes a stream's descriptor without asking anybody, too.
+/// Closes a stream. The C library closes a stream's descriptor by an internal call, too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fclose(stream: *mut libc::FILE) -> c_int {
     let descriptor = if stream.is_null() {

@@ -1,6 +1,6 @@
-//! Which paths are of which target: `ESKER_PRELOAD=PREFIX=TARGET[,DATA…][;PREFIX=TARGET…]`.
+//! Prefixes and their targets: `ESKER_PRELOAD=PREFIX=TARGET[,DATA…][;PREFIX=TARGET…]`.
 
-use crate::{descriptors, inside, working};
+use crate::{descriptors, reentrancy, working_directory};
 use esker_fs::{Failure, Fs, Options, Result};
 use esker_model::namespace::NamePath;
 use parking_lot::Mutex;
@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 const VARIABLE: &str = "ESKER_PRELOAD";
 
-/// A prefix, and what is below it.
+/// A path prefix and its target.
 #[derive(Debug)]
 pub struct Prefix {
     at: NamePath,
@@ -20,11 +20,11 @@ pub struct Prefix {
     open: Mutex<Option<Arc<Fs>>>,
 }
 
-/// A path of a target.
+/// A path inside a target.
 #[derive(Debug, Clone)]
-pub struct Below {
+pub struct TargetPath {
     prefix: &'static Prefix,
-    /// From the target's root.
+    /// Path from the root of the target.
     pub path: NamePath,
 }
 
@@ -34,9 +34,9 @@ fn all() -> &'static [Prefix] {
     if let Some(all) = ALL.get() {
         return all;
     }
-    let _inside = inside::enter();
+    let _inside = reentrancy::enter();
     ALL.get_or_init(|| {
-        // Whoever starts a program that has more rights than they do is not to say which files it uses.
+        // In a program with more rights than its user, the user must not choose which files are used.
         let secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
         let said = std::env::var_os(VARIABLE).filter(|_| !secure);
         let said = said.unwrap_or_default().into_vec();
@@ -47,17 +47,17 @@ fn all() -> &'static [Prefix] {
     })
 }
 
-/// Somebody who preloads a library wants to know why nothing happens.
+/// Reports a malformed part of the variable, so that the user learns why the library has no effect.
 fn complain(part: &[u8], why: &str) {
     let part = String::from_utf8_lossy(part);
     say(&format!(
-        "{VARIABLE}: `{part}`: {why}; expected PREFIX=TARGET[,DATA…], as /mnt/lab=esker://meta1:7400,/scratch/.esker-data"
+        "{VARIABLE}: `{part}`: {why}; expected PREFIX=TARGET[,DATA…], as in /mnt/lab=esker://meta1:7400,/scratch/.esker-data"
     ));
 }
 
 fn say(text: &str) {
     let text = format!("libesker_preload: {text}\n");
-    // Nobody is left to tell if that fails.
+    // If this write fails, the message cannot be reported anywhere.
     let _ = unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
@@ -78,20 +78,20 @@ fn parse(part: &[u8]) -> std::result::Result<Prefix, String> {
         .ok_or("there is no target")?;
     Ok(Prefix {
         at,
-        target: String::from_utf8(target.to_vec()).map_err(|_| "the target is no UTF-8")?,
+        target: String::from_utf8(target.to_vec()).map_err(|_| "the target is not UTF-8")?,
         data: words.map(|w| PathBuf::from(OsStr::from_bytes(w))).collect(),
         open: Mutex::new(None),
     })
 }
 
 impl Prefix {
-    /// The target, opened by who asks first.
+    /// Returns the target, opening it on first use.
     fn open(&self) -> Result<Arc<Fs>> {
         let mut open = self.open.lock();
         if let Some(fs) = &*open {
             return Ok(Arc::clone(fs));
         }
-        descriptors::at_the_end();
+        descriptors::register_exit_handlers();
         let options = Options {
             data: self.data.clone(),
             ..Options::default()
@@ -103,14 +103,14 @@ impl Prefix {
             }
             Err(e) => {
                 say(&format!("`{}` cannot be opened: {e}", self.target));
-                // What the target lacks is not what the program asked for.
+                // A failure of the target is not the error that the program's call would have.
                 Err(Failure::new(libc::EIO, &self.target))
             }
         }
     }
 }
 
-/// The child of a fork has none of the threads that its parent's targets need: it opens them anew.
+/// Forgets open targets in the child of a fork, which lacks the threads that they need; the child opens them anew.
 pub fn forget() {
     for prefix in all() {
         if let Some(mut open) = prefix.open.try_lock() {
@@ -119,7 +119,7 @@ pub fn forget() {
     }
 }
 
-/// All targets are let go of.
+/// Closes all open targets.
 pub fn close() {
     for prefix in ALL.get().map(Vec::as_slice).unwrap_or_default() {
         let open = prefix.open.try_lock().and_then(|mut open| open.take());
@@ -129,14 +129,14 @@ pub fn close() {
     }
 }
 
-impl Below {
-    /// The target.
+impl TargetPath {
+    /// Returns the open target of the path.
     pub fn fs(&self) -> Result<Arc<Fs>> {
         self.prefix.open()
     }
 
-    /// The whole path, as the program says it.
-    pub fn whole(&self) -> Vec<u8> {
+    /// Returns the path with its prefix, as the program sees it.
+    pub fn full_path(&self) -> Vec<u8> {
         let mut whole = self.prefix.at.as_bytes().to_vec();
         if !self.path.is_root() {
             whole.extend_from_slice(self.path.as_bytes());
@@ -145,23 +145,23 @@ impl Below {
     }
 
     fn join(&self, relative: &[u8]) -> Option<Self> {
-        let mut whole = self.whole();
+        let mut whole = self.full_path();
         whole.push(b'/');
         whole.extend_from_slice(relative);
         find(&whole)
     }
 
-    /// Whether both are of one target.
-    pub fn is_beside(&self, other: &Self) -> bool {
+    /// Whether both paths are in one target.
+    pub fn is_same_target(&self, other: &Self) -> bool {
         std::ptr::eq(self.prefix, other.prefix)
     }
 }
 
-/// The target and path of a whole path, if it is below any prefix.
-fn find(path: &[u8]) -> Option<Below> {
+/// Finds the target of an absolute path, if the path is below a prefix.
+fn find(path: &[u8]) -> Option<TargetPath> {
     let may_be = |prefix: &&Prefix| {
         let first = prefix.at.as_bytes();
-        // Most paths are told apart without taking them apart.
+        // Quick test that excludes most paths without parsing them.
         path.starts_with(first) || path.windows(2).any(|w| w == b"//" || w == b"/.")
     };
     all().iter().find(may_be)?;
@@ -173,22 +173,23 @@ fn find(path: &[u8]) -> Option<Below> {
             Some(b'/') => NamePath::parse(rest).ok(),
             Some(_) => None,
         }
-        .map(|path| Below { prefix, path })
+        .map(|path| TargetPath { prefix, path })
     })
 }
 
-/// What a path leads to that a program says: from a directory that is open, or from where it is.
-pub unsafe fn resolve(directory: c_int, path: *const c_char) -> Option<Below> {
-    if path.is_null() || inside::is() || all().is_empty() {
+/// Resolves a path of the program, relative to an open directory or to the working directory; `None` if it is in no
+/// target.
+pub unsafe fn resolve(directory: c_int, path: *const c_char) -> Option<TargetPath> {
+    if path.is_null() || reentrancy::is_inside() || all().is_empty() {
         return None;
     }
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    let _inside = inside::enter();
+    let _inside = reentrancy::enter();
     match path.first() {
         None => None,
         Some(b'/') => find(path),
         Some(_) if directory == libc::AT_FDCWD => {
-            if let Some(there) = working::directory() {
+            if let Some(there) = working_directory::directory() {
                 return there.join(path);
             }
             let mut whole = std::env::current_dir().ok()?.into_os_string().into_vec();
@@ -200,7 +201,7 @@ pub unsafe fn resolve(directory: c_int, path: *const c_char) -> Option<Below> {
     }
 }
 
-/// The same, where a path that is empty means what is open itself (`AT_EMPTY_PATH`).
+/// Whether the path is empty, which with `AT_EMPTY_PATH` means the open file itself.
 pub unsafe fn is_empty(path: *const c_char) -> bool {
     path.is_null() || unsafe { *path } == 0
 }

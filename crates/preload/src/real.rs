@@ -1,9 +1,9 @@
-//! The C library's own functions, behind those of this one.
+//! The C library's own functions, which this library overrides.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Finds the next function of that name, once.
+/// Finds the next function of that name and caches its address.
 pub fn next(cell: &AtomicUsize, name: &CStr) -> usize {
     let known = cell.load(Ordering::Relaxed);
     if known != 0 {
@@ -11,7 +11,7 @@ pub fn next(cell: &AtomicUsize, name: &CStr) -> usize {
     }
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
     if found == 0 {
-        // The program would not run without this library either.
+        // The program could not run without this library either.
         unsafe { libc::abort() };
     }
     cell.store(found, Ordering::Relaxed);

@@ -9,17 +9,21 @@ use esker_model::namespace::{NamePath, XattrMode};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 
-/// A target, what stands for a file there, and whether symbolic links are followed.
-type About = (Arc<Fs>, NamePath, bool);
+/// The target, the path or handle of a file in it, and whether symbolic links are followed.
+type XattrTarget = (Arc<Fs>, NamePath, bool);
 
-unsafe fn by_path(path: *const c_char, follow: bool) -> Option<Result<About>> {
-    let below = unsafe { resolve(libc::AT_FDCWD, path) }?;
-    Some(below.fs().map(|fs| (fs, below.path.clone(), follow)))
+unsafe fn by_path(path: *const c_char, follow: bool) -> Option<Result<XattrTarget>> {
+    let target_path = unsafe { resolve(libc::AT_FDCWD, path) }?;
+    Some(
+        target_path
+            .fs()
+            .map(|fs| (fs, target_path.path.clone(), follow)),
+    )
 }
 
-fn by_descriptor(descriptor: c_int) -> Option<Result<About>> {
+fn by_descriptor(descriptor: c_int) -> Option<Result<XattrTarget>> {
     let of = descriptors::get(descriptor)?;
-    let about = || Ok((of.below.fs()?, of.place()?, false));
+    let about = || Ok((of.target_path.fs()?, of.handle_or_path()?, false));
     Some(about())
 }
 
@@ -37,7 +41,12 @@ unsafe fn fill(value: &[u8], to: *mut c_void, size: usize) -> Result<isize> {
     Ok(value.len().cast_signed())
 }
 
-unsafe fn get(about: Result<About>, key: *const c_char, to: *mut c_void, size: usize) -> isize {
+unsafe fn get(
+    about: Result<XattrTarget>,
+    key: *const c_char,
+    to: *mut c_void,
+    size: usize,
+) -> isize {
     errno::answer(-1, || {
         let (fs, path, follow) = about?;
         let value = fs.xattr(&path, follow, unsafe { name(key) })?;
@@ -45,7 +54,7 @@ unsafe fn get(about: Result<About>, key: *const c_char, to: *mut c_void, size: u
     })
 }
 
-unsafe fn list(about: Result<About>, to: *mut c_char, size: usize) -> isize {
+unsafe fn list(about: Result<XattrTarget>, to: *mut c_char, size: usize) -> isize {
     errno::answer(-1, || {
         let (fs, path, follow) = about?;
         unsafe { fill(&fs.xattr_names(&path, follow)?, to.cast(), size) }
@@ -53,7 +62,7 @@ unsafe fn list(about: Result<About>, to: *mut c_char, size: usize) -> isize {
 }
 
 unsafe fn set(
-    about: Result<About>,
+    about: Result<XattrTarget>,
     key: *const c_char,
     value: *const c_void,
     size: usize,
@@ -75,7 +84,7 @@ unsafe fn set(
     })
 }
 
-unsafe fn remove(about: Result<About>, key: *const c_char) -> c_int {
+unsafe fn remove(about: Result<XattrTarget>, key: *const c_char) -> c_int {
     errno::done(|| {
         let (fs, path, follow) = about?;
         fs.set_xattr(
@@ -86,7 +95,7 @@ unsafe fn remove(about: Result<About>, key: *const c_char) -> c_int {
     })
 }
 
-/// The four functions for each way to say of what.
+/// Defines the four functions for each way to name the file.
 macro_rules! xattrs {
     ($of:ident: $kind:ty, $about:expr, $get:ident, $list:ident, $set:ident, $remove:ident) => {
         #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Arrow that comes in: streams of record batches from whoever speaks the `PyCapsule` interface, read without a copy.
+//! Input of Arrow data: streams of record batches from objects with the `PyCapsule` interface, read without a copy.
 
 use crate::error::raise_text;
 use arrow_array::cast::AsArray as _;
@@ -14,13 +14,13 @@ use esker_model::{ErrorKind, Value};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-/// The record batches of a table.
+/// Returns the record batches of a table.
 pub(crate) fn batches(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
     let py = table.py();
     let refuse = |text: String| raise_text(py, ErrorKind::Invalid, text);
     if !table.hasattr("__arrow_c_stream__")? {
         return Err(refuse(format!(
-            "a {} is no Arrow table: expected something with `__arrow_c_stream__`, as polars, pyarrow, pandas 2.2 and DuckDB give",
+            "a {} is not an Arrow table: expected something with `__arrow_c_stream__`, as polars, pyarrow, pandas 2.2 and DuckDB give",
             table.get_type().name()?
         )));
     }
@@ -41,7 +41,7 @@ pub(crate) fn batches(table: &Bound<'_, PyAny>) -> PyResult<Vec<RecordBatch>> {
         .collect()
 }
 
-/// Whether values of that type can be taken.
+/// Whether values of an Arrow type can be converted.
 pub(crate) fn is_known(kind: &DataType) -> bool {
     match kind {
         DataType::Null
@@ -61,7 +61,7 @@ pub(crate) fn is_known(kind: &DataType) -> bool {
     }
 }
 
-/// A text in a column of texts, without a copy.
+/// Returns a string of a string column, without a copy.
 pub(crate) fn text(array: &ArrayRef, at: usize) -> Option<&str> {
     if array.is_null(at) {
         return None;
@@ -78,7 +78,7 @@ pub(crate) fn text(array: &ArrayRef, at: usize) -> Option<&str> {
     }
 }
 
-/// One cell; `None` where there is nothing. Integers beyond 63 bits become doubles.
+/// Converts one cell; `None` for null. Integers beyond 63 bits become doubles.
 pub(crate) fn cell(array: &ArrayRef, at: usize) -> Option<Value> {
     if array.is_null(at) {
         return None;
@@ -141,7 +141,7 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// The columns of a batch.
+    /// Returns the columns of a batch.
     pub(crate) fn all(batch: &RecordBatch) -> Vec<Self> {
         let schema = batch.schema();
         let each = schema.fields().iter().zip(batch.columns());

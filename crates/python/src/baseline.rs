@@ -1,4 +1,4 @@
-//! What `python -m esker.bench` measures `insert_many` beside: the same edges, put into batches in Rust.
+//! Baseline of `python -m esker.bench`: inserts the same edges as `insert_many`, put into batches in Rust.
 
 use crate::cancel::work;
 use crate::database::Core;
@@ -6,7 +6,7 @@ use esker_model::{Batch, GraphRead as _, GraphWrite as _, Op, Properties, Vertex
 use pyo3::prelude::*;
 use std::time::Instant;
 
-/// Inserts edges `job:J write file:/bench/J/F` with a property `bytes`, so many rows in a commit; the seconds that it took.
+/// Inserts edges `job:J write file:/bench/J/F` with a property `bytes`, `rows` per commit; returns the time in seconds.
 #[pyfunction]
 pub(crate) fn insert_baseline(
     py: Python<'_>,
@@ -25,7 +25,7 @@ pub(crate) fn insert_baseline(
         };
         let edge_type = schema.edge_type_id("write")?;
         let begun = Instant::now();
-        let (mut batch, mut held) = (Batch::new(), 0);
+        let (mut batch, mut pending) = (Batch::new(), 0);
         for job in 0..jobs {
             let key = job.to_string();
             let source = vertex("Job", &key)?;
@@ -46,10 +46,10 @@ pub(crate) fn insert_baseline(
                     destination,
                     properties: Properties::new().with("bytes", i64::from(file)),
                 });
-                held += 1;
-                if held == rows {
+                pending += 1;
+                if pending == rows {
                     database.apply(std::mem::take(&mut batch))?;
-                    held = 0;
+                    pending = 0;
                 }
             }
         }

@@ -1,12 +1,12 @@
-//! Tables of vertices and edges into the database: batches are built from columns, without a Python object for any row.
+//! Bulk insertion of tables of vertices and edges: batches are built from columns, without a Python object per row.
 //!
 //! ```text
 //!  vertices   id (TYPE:KEY)                                   version    any other column is an attribute
 //!  edges      source · destination (TYPE:KEY each) · type     version    any other column is a property
 //! ```
 //!
-//! These are the columns of `esker import`; null is no attribute. A batch is one commit; rows
-//! before a bad one that other batches hold are in the database then, and the error says how many.
+//! These are the columns of `esker import`; a null is no attribute. A batch is one commit; after an error, the rows of earlier
+//! batches remain in the database, and the error says how many.
 
 use crate::arrays::{Column, is_known};
 use crate::cancel::Signals;
@@ -21,9 +21,9 @@ use esker_model::{
 use pyo3::prelude::*;
 use std::collections::{HashMap, HashSet};
 
-/// What a bulk insertion did.
+/// Result of a bulk insertion.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Done {
+pub(crate) struct BulkResult {
     pub(crate) vertices: u64,
     pub(crate) edges: u64,
     pub(crate) vertices_created: u64,
@@ -32,19 +32,19 @@ pub(crate) struct Done {
     pub(crate) version: u64,
 }
 
-/// How to do it.
+/// Options of a bulk insertion.
 pub(crate) struct Options<'a> {
-    /// Rows that one commit has.
+    /// Number of rows per commit.
     pub(crate) rows: usize,
-    /// The type of edges whose table has no column `type`.
+    /// Edge type for tables without a column `type`.
     pub(crate) edge_type: Option<&'a str>,
-    /// Whether the ends of edges are made where they are missing.
+    /// Whether missing end vertices of edges are created.
     pub(crate) ensure: bool,
-    /// Told of (rows done, rows in all).
+    /// Called with (rows done, rows in all).
     pub(crate) progress: Option<Py<PyAny>>,
 }
 
-/// What a column of a table is for.
+/// Role of a table's column.
 enum Part {
     Named,
     Id,
@@ -70,9 +70,9 @@ pub(crate) struct Loader<'a> {
     schema: std::sync::Arc<Schema>,
     options: Options<'a>,
     signals: &'a Signals,
-    done: Done,
+    done: BulkResult,
     total: u64,
-    /// Ends that were made sure of already.
+    /// End vertices that are known to exist.
     known: HashSet<VertexId>,
 }
 
@@ -88,13 +88,13 @@ impl<'a> Loader<'a> {
             schema: database.schema()?,
             options,
             signals,
-            done: Done::default(),
+            done: BulkResult::default(),
             total,
             known: HashSet::new(),
         })
     }
 
-    pub(crate) const fn done(&self) -> Done {
+    pub(crate) const fn done(&self) -> BulkResult {
         self.done
     }
 
@@ -104,7 +104,7 @@ impl<'a> Loader<'a> {
         }
         let commit = self.database.apply(Batch {
             mutations,
-            once: None,
+            idempotency_key: None,
         })?;
         self.done.vertices += vertices;
         self.done.edges += edges;
@@ -123,10 +123,15 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// The vertices that these names are of now.
+    /// Resolves the names to vertices.
     fn resolve(&self, names: &[VertexName]) -> Result<Vec<VertexRef>> {
-        // Only paths need the namespace; asking it costs a round trip where it is far.
-        resolve(self.database, self.database.asker(), &self.schema, names)
+        // Only paths need the namespace; a lookup costs a round trip if it is remote.
+        resolve(
+            self.database,
+            self.database.principal(),
+            &self.schema,
+            names,
+        )
     }
 
     fn wrong(&self, table: &str, row: usize, e: &Error) -> Error {
@@ -150,7 +155,7 @@ impl<'a> Loader<'a> {
             .iter()
             .filter(|c| matches!(part(c.name(), false), Part::Named))
             .collect();
-        // Which columns are predefined attributes, by type.
+        // By vertex type, whether each column is a predefined attribute.
         let mut declared: HashMap<u16, Vec<bool>> = HashMap::new();
         for start in (0..table.num_rows()).step_by(self.options.rows) {
             let end = (start + self.options.rows).min(table.num_rows());
@@ -202,7 +207,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Inserts the edges of a table.
+    /// Inserts the edges of a table; `first` is the number of its first row.
     pub(crate) fn edges(&mut self, table: &RecordBatch, first: usize) -> Result<()> {
         let columns = Column::all(table);
         check(&columns, "edges")?;
@@ -262,7 +267,7 @@ impl<'a> Loader<'a> {
                         (source, ends.get(i)),
                         (destination, ends.get(i + from.len())),
                     ] {
-                        // At versions of their own, each may be older than the last.
+                        // With explicit versions, each one may be older than the last.
                         if let Some(name) = name
                             && (version.is_some() || self.known.insert(vertex.id))
                         {
@@ -295,8 +300,8 @@ fn check(columns: &[Column], table: &str) -> Result<()> {
     match columns.iter().find(|c| !is_known(c.data_type())) {
         None => Ok(()),
         Some(c) => Err(invalid(format!(
-            "{table}: column `{}` is of Arrow type {}, which is no kind of value here; cast it to integers, floats, booleans, \
-             texts, bytes, timestamps or lists of such",
+            "{table}: column `{}` is of Arrow type {}, which is not supported as a value; cast it \
+             to integers, floats, booleans, texts, bytes, timestamps or lists of such",
             c.name(),
             c.data_type()
         ))),
@@ -330,13 +335,13 @@ fn version_at(column: Option<&Column>, at: usize) -> Result<Option<Version>> {
     match column.and_then(|c| c.cell(at)) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(Version::parse_as_of(&text)?)),
-        // As tables give versions: milliseconds, and the logical part in the nanoseconds below them.
+        // The format of versions in tables: milliseconds, and the logical part in the nanoseconds below them.
         Some(Value::Timestamp(nanos)) => match u64::try_from(nanos / 1_000_000) {
             Ok(millis) if nanos >= 0 => {
                 let logical = u16::try_from(nanos % 1_000_000).unwrap_or(u16::MAX);
                 Ok(Some(Version::new(millis, logical)))
             }
-            _ => Err(invalid("`version` lies before 1970")),
+            _ => Err(invalid("`version` is before 1970")),
         },
         Some(other) => Err(invalid(format!(
             "`version` is {}: expected a timestamp or a text such as 2026-03-01T12:00:00Z",

@@ -1,4 +1,4 @@
-//! Ctrl-C: Python notes a signal, and who works without the GIL asks for it now and then.
+//! Ctrl-C: Python records a signal, and work without the GIL checks for it from time to time.
 
 use crate::error::raise;
 use esker_model::{Cancel, Result};
@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long work goes on before the signals are looked at again.
+/// Interval between checks of Python's signals.
 const PERIOD: Duration = Duration::from_millis(50);
-/// How many questions are answered without a look at the clock.
+/// Number of calls of `cancelled` between two checks of the clock.
 const QUESTIONS: u32 = 32;
 
-/// Asks Python whether a signal came that its handler turned into an exception. Only Python's main thread gets those.
+/// Checks whether the handler of a Python signal raised an exception. Only Python's main thread gets signals.
 pub(crate) struct Signals {
     asked: AtomicU32,
     stopped: AtomicBool,
@@ -28,7 +28,7 @@ impl Signals {
         }
     }
 
-    /// Calls Python while the work waits; what it raises ends the work and is raised by it.
+    /// Calls Python during the work; an exception ends the work and is raised by it. Returns whether to continue.
     pub(crate) fn call(&self, call: impl FnOnce(Python<'_>) -> PyResult<()>) -> bool {
         if let Err(e) = Python::attach(call) {
             self.stop(e);
@@ -66,8 +66,8 @@ impl Cancel for Signals {
     }
 }
 
-/// Does work without the GIL. It may be interrupted where it asks its argument; then what the signal's handler raised is
-/// raised, whatever the work said.
+/// Runs work without the GIL. The work can be interrupted where it checks its argument; the exception of the signal's handler is
+/// then raised, whatever the work returned.
 pub(crate) fn work<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Signals) -> Result<T> + Send,

@@ -1,4 +1,4 @@
-//! Changes as Python gives them: tuples whose first item says what to do.
+//! Changes from Python: tuples whose first item names the operation.
 //!
 //! ```text
 //!  ("put", name, attributes)        ("set", name, attributes, removed names)       ("delete", name)
@@ -17,7 +17,7 @@ use esker_model::{
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-/// One change, with names not looked up yet.
+/// A change with unresolved names.
 pub(crate) enum Change {
     Put(String, Properties),
     Set(String, Properties, Vec<String>),
@@ -52,7 +52,7 @@ impl Change {
     }
 }
 
-/// Those that the schema declares for a vertex's type, and the others.
+/// Splits properties into those that the schema declares and the others.
 fn split(all: Properties, declared: impl Fn(&str) -> bool) -> (Properties, Properties) {
     let (mut predefined, mut user) = (Properties::new(), Properties::new());
     for (name, value) in all {
@@ -161,11 +161,11 @@ pub(crate) fn apply(
     let mutations = ops.into_iter().map(|op| Mutation { version, op }).collect();
     database.apply(Batch {
         mutations,
-        once: None,
+        idempotency_key: None,
     })
 }
 
-/// A kind of value by name, for a definition.
+/// Creates an attribute definition from the name of a kind of value.
 pub(crate) fn definition(name: String, kind: &str) -> Result<esker_model::AttributeDefinition> {
     let Some(kind) = esker_model::ValueKind::from_name(kind) else {
         let all: Vec<_> = esker_model::ValueKind::ALL

@@ -1,4 +1,4 @@
-//! What the engine found, as Arrow columns: whoever takes them through the `PyCapsule` interface shares the memory.
+//! Results as Arrow columns: consumers of the `PyCapsule` interface share the memory.
 
 use crate::error::raise_text;
 use arrow_array::builder::{
@@ -17,10 +17,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use std::sync::Arc;
 
-/// What the interface calls such a capsule.
+/// Name of such a capsule in the interface.
 const STREAM: &std::ffi::CStr = c"arrow_array_stream";
 
-/// A table in Arrow's columns, not copied by who takes it.
+/// A table of Arrow columns, shared with its consumers without a copy.
 #[pyclass(frozen, module = "esker._esker")]
 pub(crate) struct Columns {
     batch: RecordBatch,
@@ -28,7 +28,7 @@ pub(crate) struct Columns {
 
 #[pymethods]
 impl Columns {
-    /// The Arrow `PyCapsule` interface: a stream of one record batch. `requested_schema` is not looked at, as the interface
+    /// Implements the Arrow `PyCapsule` interface: a stream of one record batch. `requested_schema` is ignored, as the interface
     /// allows.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
@@ -40,7 +40,7 @@ impl Columns {
         let batches = std::iter::once(Ok::<_, ArrowError>(self.batch.clone()));
         let reader = RecordBatchIterator::new(batches, self.batch.schema());
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));
-        // Whoever takes the stream empties it; one that nobody took is released with the capsule.
+        // The consumer empties the stream; an unused one is released with the capsule.
         PyCapsule::new_with_value(py, stream, STREAM)
     }
 
@@ -66,7 +66,7 @@ impl Columns {
             .collect()
     }
 
-    /// Rows from `start` on, `count` at most, as tuples.
+    /// Returns at most `count` rows from `start` on, as tuples.
     fn rows<'py>(
         &self,
         py: Python<'py>,
@@ -89,7 +89,7 @@ impl Columns {
     }
 }
 
-/// Gathers columns of one length.
+/// A builder of a table with columns of equal length.
 #[derive(Default)]
 pub(crate) struct Table {
     names: Vec<String>,
@@ -112,7 +112,7 @@ impl Table {
     }
 
     pub(crate) fn versions(&mut self, name: &str, versions: &[Option<Version>]) -> &mut Self {
-        // The logical part stands in the nanoseconds below the millisecond, so that the column says the whole version.
+        // The logical part is in the nanoseconds below the millisecond, so that the column has the complete version.
         let whole = |v: Version| v.nanos().saturating_add(v.logical().into());
         let nanos: Vec<_> = versions.iter().map(|v| v.map(whole)).collect();
         self.add(
@@ -135,7 +135,7 @@ impl Table {
     }
 }
 
-/// A column of a search. Numbers are handed over as they are; texts are copied once.
+/// Converts a column of a search result. Numbers are moved; texts are copied once.
 pub(crate) fn of_values(values: Values) -> ArrayRef {
     match values {
         Values::I64(numbers) => Arc::new(Int64Array::from(numbers)),
@@ -151,8 +151,8 @@ pub(crate) fn of_values(values: Values) -> ArrayRef {
     }
 }
 
-/// A column of values as they come: of the kind that all of them have, of doubles for integers among doubles, else of texts
-/// (what is no text as JSON).
+/// Converts values to a column: of their common kind, of doubles for integers and doubles, else of texts (other kinds
+/// as JSON).
 pub(crate) fn of_mixed(values: &[Option<Value>]) -> ArrayRef {
     let some = || {
         values
@@ -222,19 +222,19 @@ pub(crate) fn of_mixed(values: &[Option<Value>]) -> ArrayRef {
     Arc::new(out.finish())
 }
 
-/// Rows of properties as columns, one for each name that occurs, in the order in which names turn up.
+/// Collects rows of properties into one column per name, in the order of first occurrence.
 #[derive(Default)]
-pub(crate) struct Spread {
+pub(crate) struct PropertyColumns {
     names: Vec<String>,
-    places: std::collections::HashMap<String, usize>,
+    indexes: std::collections::HashMap<String, usize>,
     columns: Vec<Vec<Option<Value>>>,
     rows: usize,
 }
 
-impl Spread {
+impl PropertyColumns {
     pub(crate) fn push<'a>(&mut self, values: impl Iterator<Item = (&'a str, &'a Value)>) {
         for (name, value) in values {
-            let at = *self.places.entry(name.to_owned()).or_insert_with(|| {
+            let at = *self.indexes.entry(name.to_owned()).or_insert_with(|| {
                 self.names.push(name.to_owned());
                 self.columns.push(Vec::new());
                 self.columns.len() - 1
@@ -249,7 +249,7 @@ impl Spread {
         self.rows += 1;
     }
 
-    /// Adds the columns to a table; a name that it has already gets `taken` in front.
+    /// Adds the columns to a table; names already in use get the prefix `taken`.
     pub(crate) fn add_to(self, table: &mut Table, taken: &str) {
         for (name, mut column) in self.names.into_iter().zip(self.columns) {
             column.resize(self.rows, None);
@@ -263,7 +263,7 @@ impl Spread {
     }
 }
 
-/// Properties as one text of JSON.
+/// Formats properties as one JSON object.
 pub(crate) fn json_of(properties: &Properties) -> String {
     let mut out = String::from("{");
     for (i, (name, value)) in properties.iter().enumerate() {

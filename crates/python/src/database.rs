@@ -1,6 +1,6 @@
-//! The database as Python's classes use it: names and plain values in, tuples and columns out. `esker.Database` is made of it.
+//! Database for Python's classes: names and plain values in, tuples and columns out. `esker.Database` is based on it.
 
-use crate::bulk::{Done, Loader, Options as BulkOptions};
+use crate::bulk::{BulkResult, Loader, Options as BulkOptions};
 use crate::cancel::work;
 use crate::columns::Columns;
 use crate::error::{invalid, raise};
@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Vertices of which names or edges are read at once.
+/// Number of vertices whose names or edges are read at once.
 pub(crate) const CHUNK: usize = 4096;
 
 pub(crate) fn vertex_type_name(schema: &Schema, id: VertexTypeId) -> String {
@@ -39,7 +39,7 @@ pub(crate) fn edge_type_name(schema: &Schema, id: EdgeTypeId) -> String {
         .map_or_else(|| format!("type-{}", id.0), |t| t.name.clone())
 }
 
-/// Names of vertices. Type and key never change, so what is now names what was then.
+/// Returns the names of vertices. Type and key never change, so current names are valid for any time.
 pub(crate) fn names_of(
     database: &Database,
     schema: &Schema,
@@ -71,7 +71,7 @@ pub(crate) fn vertex_of(
     let name = VertexName::parse(text)?;
     let found = resolve(
         database,
-        database.asker(),
+        database.principal(),
         schema,
         std::slice::from_ref(&name),
     )?;
@@ -89,7 +89,7 @@ pub(crate) fn filter_of(text: &str) -> Result<Expr> {
     Expr::parse(text, i64::try_from(now).ok()).map_err(|e| invalid(e.render(text)))
 }
 
-/// An open database; calls let other Python threads run meanwhile.
+/// An open database; other Python threads can run during calls.
 #[pyclass(frozen, module = "esker._esker")]
 pub(crate) struct Core {
     database: Mutex<Option<Database>>,
@@ -141,13 +141,13 @@ impl Core {
         })
     }
 
-    /// Where it is.
+    /// Folder or address of the database.
     #[getter]
     pub(crate) fn target(&self) -> &str {
         &self.target
     }
 
-    /// Lets go of it; again does nothing.
+    /// Closes the database; further calls do nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let open = self
             .database
@@ -160,7 +160,7 @@ impl Core {
         }
     }
 
-    /// Whether it was closed.
+    /// Whether the database was closed.
     #[getter]
     fn closed(&self) -> bool {
         self.database
@@ -169,7 +169,7 @@ impl Core {
             .is_none()
     }
 
-    /// `owner`, `attached` or `client`.
+    /// Returns `owner`, `attached` or `client`.
     fn role(&self, py: Python<'_>) -> PyResult<&'static str> {
         Ok(match self.database(py)?.role() {
             Role::Owner => "owner",
@@ -178,7 +178,7 @@ impl Core {
         })
     }
 
-    /// `(vertex types, edge types)`: `(name, parent, [(attribute, kind)])` and `(name, inverse, source, destination)`.
+    /// Returns `(vertex types, edge types)`: `(name, parent, [(attribute, kind)])` and `(name, inverse, source, destination)`.
     #[expect(
         clippy::type_complexity,
         reason = "plain tuples, which Python's side gives names"
@@ -260,7 +260,7 @@ impl Core {
         work(py, |_| database.define(&[change]).map(drop))
     }
 
-    /// Applies changes in one commit: `(version, vertices created, edges created, unchanged)`.
+    /// Applies changes in one commit; returns `(version, vertices created, edges created, unchanged)`.
     #[pyo3(signature = (ops, when=None))]
     fn apply(
         &self,
@@ -284,7 +284,7 @@ impl Core {
         ))
     }
 
-    /// A vertex as `(name, type, version, deleted, attributes, tags)`, or `None`.
+    /// Returns a vertex as `(name, type, version, deleted, attributes, tags)`, or `None`.
     #[pyo3(signature = (name, when=None))]
     fn get<'py>(
         &self,
@@ -302,7 +302,7 @@ impl Core {
         vertex.map(|v| vertex_tuple(py, &v, &schema)).transpose()
     }
 
-    /// The properties of an edge and its version, or `None`.
+    /// Returns the version and the properties of an edge, or `None`.
     #[pyo3(signature = (source, edge_type, destination, when=None))]
     fn get_edge<'py>(
         &self,
@@ -325,7 +325,7 @@ impl Core {
             .transpose()
     }
 
-    /// Edges that leave vertices, or all edges of the database in their defined direction, as columns.
+    /// Returns edges as columns: those that leave the named vertices, or all edges of the database in their defined direction.
     #[pyo3(signature = (names, types, when=None, limit=None))]
     fn edges(
         &self,
@@ -338,7 +338,7 @@ impl Core {
         crate::tables::edges(py, &self.database(py)?, names, types, when, limit)
     }
 
-    /// Vertices of a type that fulfil a filter, as columns.
+    /// Returns the vertices of a type that match a filter, as columns.
     #[pyo3(signature = (type_name, filter="", when=None, select=None, limit=None, deleted=false))]
     fn vertices(
         &self,
@@ -362,7 +362,7 @@ impl Core {
         )
     }
 
-    /// Objects that fulfil a filter, as columns: `id`, then what was selected, or all that they have.
+    /// Returns the objects that match a filter, as columns: `id`, then the selected attributes, or all of them.
     #[pyo3(signature = (filter, select=None, limit=None, lenient=false))]
     fn objects(
         &self,
@@ -375,7 +375,7 @@ impl Core {
         crate::tables::objects(py, &self.database(py)?, filter, select, limit, lenient)
     }
 
-    /// How many objects fulfil a filter.
+    /// Returns the number of objects that match a filter.
     fn count_objects(&self, py: Python<'_>, filter: &str) -> PyResult<u64> {
         let database = self.database(py)?;
         work(py, |signals| {
@@ -389,7 +389,7 @@ impl Core {
         })
     }
 
-    /// Tags all objects that fulfil a filter: `(matches, changed, refused)`.
+    /// Tags all objects that match a filter; returns `(matches, changed, refused)`.
     fn tag_where(
         &self,
         py: Python<'_>,
@@ -407,16 +407,16 @@ impl Core {
                     keep: false,
                     remove,
                 },
-                asker: None,
+                principal: None,
                 dry_run: false,
-                once: None,
+                idempotency_key: None,
             };
             let done = database.tag_where(&change, signals)?;
             Ok((done.matches, done.changed, done.refused))
         })
     }
 
-    /// What happened to a vertex, newest first: `(version, what, attributes or (name, value) or None, archived)`.
+    /// Returns the changes of a vertex, newest first: `(version, what, attributes or (name, value) or None, archived)`.
     fn history<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
         let database = self.database(py)?;
         let events = work(py, |_| {
@@ -446,7 +446,7 @@ impl Core {
         Ok(list)
     }
 
-    /// The versions of an edge, newest first: `(version, deleted, properties, archived)`.
+    /// Returns the versions of an edge, newest first: `(version, deleted, properties, archived)`.
     fn edge_history<'py>(
         &self,
         py: Python<'py>,
@@ -471,7 +471,7 @@ impl Core {
         Ok(list)
     }
 
-    /// Vertices and edges by type.
+    /// Returns the numbers of vertices and edges by type.
     fn counts(&self, py: Python<'_>) -> PyResult<(HashMap<String, u64>, HashMap<String, u64>)> {
         let database = self.database(py)?;
         let (schema, counts) = work(py, |_| Ok((database.schema()?, database.counts()?)))?;
@@ -486,12 +486,12 @@ impl Core {
         Ok((vertices.collect(), edges.collect()))
     }
 
-    /// What differs between two times, as columns.
+    /// Returns the differences between two times, as columns.
     fn diff(&self, py: Python<'_>, before: &str, after: Option<&str>) -> PyResult<Columns> {
         crate::tables::diff(py, &self.database(py)?, before, after)
     }
 
-    /// Where a vertex came from, or what came of it.
+    /// Returns the lineage or the impact of a vertex.
     #[pyo3(signature = (name, impact, when=None, since=None, depth=None, max_vertices=None))]
     fn walk(
         &self,
@@ -518,7 +518,7 @@ impl Core {
         };
         let (name, vertex) = work(py, |_| vertex_of(&database, &*database.schema()?, name))?;
         Walk::run(py, &database, vertex.id, direction, &options).map_err(|e| {
-            // The engine knows the id only.
+            // The engine knows only the id.
             let missing = e.get_type(py).name().is_ok_and(|n| n == "MissingError");
             if missing {
                 raise(
@@ -534,7 +534,7 @@ impl Core {
         })
     }
 
-    /// Runs a chain.
+    /// Runs a traversal.
     #[pyo3(signature = (chain, steps=None, edges=None, memory=None, millis=None))]
     fn travel(
         &self,
@@ -560,7 +560,7 @@ impl Core {
         })
     }
 
-    /// Inserts tables: `(vertices, edges, vertices created, edges created, unchanged, version)`.
+    /// Inserts tables; returns `(vertices, edges, vertices created, edges created, unchanged, version)`.
     #[pyo3(signature = (vertices, edges, rows, edge_type=None, ensure=true, progress=None))]
     fn insert_many(
         &self,
@@ -588,7 +588,7 @@ impl Core {
             ensure,
             progress,
         };
-        let Done {
+        let BulkResult {
             vertices,
             edges,
             vertices_created,
@@ -619,17 +619,17 @@ impl Core {
         ))
     }
 
-    /// A SPARQL query: columns, or a truth.
+    /// Runs a SPARQL query; returns columns, or a boolean.
     fn sparql<'py>(&self, py: Python<'py>, query: &str) -> PyResult<Bound<'py, PyAny>> {
         crate::sparql::query(py, &self.database(py)?, query)
     }
 
-    /// A SPARQL update: quads added and removed.
+    /// Runs a SPARQL update; returns the numbers of quads added and removed.
     fn sparql_update(&self, py: Python<'_>, update: &str) -> PyResult<(usize, usize)> {
         crate::sparql::update(py, &self.database(py)?, update)
     }
 
-    /// The place of the change feed, or what was touched since one: `(place, names, edges)`; `None` if that cannot be told.
+    /// Returns the position of the change feed, or the changes since one: `(place, names, edges)`; `None` if they are no longer kept.
     #[pyo3(signature = (place=None))]
     #[expect(
         clippy::type_complexity,
@@ -644,14 +644,14 @@ impl Core {
         work(py, |_| {
             let (engine, _) = database.engine().map_err(|_| {
                 Error::Unavailable(
-                    "changes are told by the process that has the database open: watch there"
+                    "changes are announced by the process that has the database open: watch there"
                         .into(),
                 )
             })?;
             let Some(place) = place else {
                 return Ok(Some((engine.follow(), Vec::new(), Vec::new())));
             };
-            let Some(news) = engine.news_since(place) else {
+            let Some(news) = engine.changes_since(place) else {
                 return Ok(None);
             };
             let schema = database.schema()?;
@@ -674,17 +674,17 @@ impl Core {
         })
     }
 
-    /// A file's attributes as a dict.
+    /// Returns a file's attributes as a dict.
     fn stat<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyDict>> {
         crate::files::stat(py, &self.database(py)?, path)
     }
 
-    /// Names in a directory, sorted.
+    /// Returns the sorted names of a directory.
     fn listdir(&self, py: Python<'_>, path: &str) -> PyResult<Vec<String>> {
         crate::files::listdir(py, &self.database(py)?, path)
     }
 
-    /// Makes a directory, or an empty file.
+    /// Creates a directory, or an empty file.
     fn make(&self, py: Python<'_>, path: &str, directory: bool, mode: u32) -> PyResult<()> {
         crate::files::make(py, &self.database(py)?, path, directory, mode)
     }
@@ -694,7 +694,7 @@ impl Core {
         crate::files::remove(py, &self.database(py)?, path)
     }
 
-    /// Gives a file another path.
+    /// Renames a file or a directory.
     fn rename(&self, py: Python<'_>, path: &str, to: &str) -> PyResult<()> {
         crate::files::rename(py, &self.database(py)?, path, to)
     }
@@ -722,7 +722,7 @@ pub(crate) fn all_vertices(
 ) -> Result<Vec<VertexId>> {
     let mut ids = Vec::new();
     for (type_id, _) in schema.vertex_types().filter(|(_, t)| t.parent.is_none()) {
-        // Edges are facts about the past: those of deleted vertices stay.
+        // Edges are facts about the past: those of deleted vertices remain.
         let select = VertexSelect {
             as_of,
             deleted: true,

@@ -1,4 +1,4 @@
-//! What Python raises: one table from the remedy to the exception.
+//! Conversion of errors to Python exceptions, by their kind.
 
 use esker_model::{Error, ErrorKind};
 use pyo3::PyErr;
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
-/// The class in `esker.errors` for a remedy; `None` is Python's own `KeyboardInterrupt`.
+/// Returns the class in `esker.errors` for a kind of error; `None` for Python's own `KeyboardInterrupt`.
 const fn class(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Missing => Some("MissingError"),
@@ -19,12 +19,12 @@ const fn class(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
-/// An error of the engine as Python raises it.
+/// Converts an error of the engine to a Python exception.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     raise_text(py, error.kind(), error.to_string())
 }
 
-/// The same for a text that is for people already.
+/// Converts a message to a Python exception.
 pub(crate) fn raise_text(py: Python<'_>, kind: ErrorKind, text: String) -> PyErr {
     static MODULE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let Some(name) = class(kind) else {
@@ -40,7 +40,7 @@ pub(crate) fn raise_text(py: Python<'_>, kind: ErrorKind, text: String) -> PyErr
     }
 }
 
-/// A call that makes no sense as it stands.
+/// Returns an error for an invalid call.
 pub(crate) fn invalid(text: impl Into<String>) -> Error {
     Error::Invalid(text.into())
 }

@@ -1,8 +1,8 @@
-//! The namespace: paths, directories, attributes of files.
+//! Namespace: paths, directories, attributes of files.
 
 use crate::cancel::work;
 use esker::Database;
-use esker_model::namespace::{Change, Make, NamePath, Namespace as _};
+use esker_model::namespace::{Change, NamePath, Namespace as _, NewFile};
 use esker_model::{Cancel as _, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
-/// The bits of a mode that say what kind of file it is.
+/// Mask of the file type bits in a mode.
 const KIND: u32 = 0o170_000;
 
 fn path_of(text: &str) -> Result<NamePath> {
@@ -71,15 +71,15 @@ pub(crate) fn make(
         let kind = if directory { DIRECTORY } else { REGULAR };
         change(
             database,
-            Change::Make(
+            Change::Create(
                 path_of(path)?,
-                Make::new(kind | (mode & 0o7777), ids.0, ids.1),
+                NewFile::new(kind | (mode & 0o7777), ids.0, ids.1),
             ),
         )
     })
 }
 
-/// User and group of this process.
+/// Returns user and group of this process.
 fn own_ids() -> (u32, u32) {
     (
         rustix::process::getuid().as_raw(),

@@ -1,10 +1,10 @@
-//! The extension module `esker._esker`: what of the engine Python's package `esker` is made of.
+//! Extension module `esker._esker`: the part of Python's package `esker` that calls the engine.
 //!
-//! One class, [`database::Core`], takes names and plain values and gives tuples and Arrow columns; what users see (classes with
-//! documentation, notebooks' tables, traversals in parts) is Python in `python/src/esker`. Every call that touches a database
-//! lets other Python threads run, and looks for Ctrl-C where the engine asks whether to go on (`cancel`).
+//! One class, [`database::Core`], takes names and plain values and returns tuples and Arrow columns; the user-visible classes (with
+//! documentation, tables for notebooks, composable traversals) are Python code in `python/src/esker`. Every call that accesses a
+//! database lets other Python threads run, and checks for Ctrl-C where the engine checks for cancellation (`cancel`).
 //!
-//! Errors become exceptions by one table of remedies (`error`).
+//! Errors become exceptions by their kind (`error`).
 
 #![expect(
     clippy::needless_pass_by_value,
@@ -20,9 +20,9 @@ mod change;
 mod columns;
 mod database;
 mod error;
-mod far;
 mod files;
 mod recording;
+mod remote;
 mod sparql;
 mod tables;
 mod value;
@@ -37,15 +37,15 @@ mod _esker {
     #[pymodule_export]
     use crate::database::Core;
     #[pymodule_export]
-    use crate::far::ask;
-    #[pymodule_export]
     use crate::recording::Recording;
+    #[pymodule_export]
+    use crate::remote::ask;
     #[pymodule_export]
     use crate::sparql::load_rdf;
     #[pymodule_export]
     use crate::walk::{Travelled, Walk};
 
-    /// The version of the package.
+    /// Version of the package.
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 }

@@ -1,4 +1,4 @@
-//! Runs of Python programs, recorded as `esker run` records commands: `esker.run` is made of it.
+//! Recording of runs of Python programs, like `esker run` for commands: the basis of `esker.run`.
 
 use crate::cancel::work;
 use crate::database::Core;
@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long the state of a source tree may still take once the run has ended.
+/// Maximum time to wait for the state of a source tree once the run has ended.
 const GIT_MAX: Duration = Duration::from_millis(300);
 
 /// Part, name, change, before, after.
@@ -27,30 +27,30 @@ type DiffRow = (
     Option<String>,
 );
 
-/// A run that goes on.
+/// A run that is being recorded.
 #[pyclass(frozen, module = "esker._esker")]
 pub(crate) struct Recording {
-    held: Mutex<Held>,
+    active: Mutex<ActiveRun>,
 }
 
-struct Held {
+struct ActiveRun {
     run: Run,
-    /// Its file in the spool; none if there is no room for one, and none once it has ended.
+    /// File in the spool; `None` if it could not be written, or after the end.
     entry: Option<Entry>,
-    /// What it writes, with tags: looked at when it ends.
+    /// Output files with tags; examined at the end.
     outputs: Vec<(PathBuf, BTreeMap<String, String>)>,
     state: Receiver<Option<Git>>,
 }
 
 impl Recording {
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ActiveRun> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[pymethods]
 impl Recording {
-    /// Notes that a run begins: the recording, and why it is not in the spool, if so.
+    /// Records the start of a run; returns the recording, and the reason if it is not in the spool.
     #[staticmethod]
     fn begin(
         target: String,
@@ -83,18 +83,18 @@ impl Recording {
         };
         let (sender, state) = channel();
         let folder = PathBuf::from(&run.cwd);
-        // Asked beside the program; without it nothing is known of the source.
+        // Runs concurrently with the program; if the thread cannot start, the source state is unknown.
         let _ = std::thread::Builder::new()
             .name("esker-git".into())
             .spawn(move || sender.send(git(&folder)));
-        let held = Held {
+        let active = ActiveRun {
             run,
             entry,
             outputs: Vec::new(),
             state,
         };
-        let held = Mutex::new(held);
-        (Self { held }, problem)
+        let active = Mutex::new(active);
+        (Self { active }, problem)
     }
 
     /// Whether a word names a run rather than a time.
@@ -103,8 +103,8 @@ impl Recording {
         is_run(text)
     }
 
-    /// What differs between two runs: their names, and rows of part, name, change, before, after; all rows, or those that differ
-    /// otherwise than any two runs do.
+    /// Returns the differences between two runs: their names, and rows of part, name, change, before, after; either all rows, or only the
+    /// unexpected differences.
     #[staticmethod]
     fn diff(
         py: Python<'_>,
@@ -135,38 +135,39 @@ impl Recording {
         })
     }
 
-    /// What the run is known by: `execution:ID`.
+    /// Name of the run, `execution:ID`.
     #[getter]
     fn id(&self) -> String {
-        format!("execution:{}", self.held().run.id)
+        format!("execution:{}", self.lock().run.id)
     }
 
-    /// Notes a file that it reads, as it is now.
+    /// Records a file that it reads, in its current state.
     fn read(&self, path: PathBuf, tags: Vec<(String, String)>) {
         let tags = tags.into_iter().collect();
         let used = Use {
             tags,
             ..Use::of(&path)
         };
-        self.held().run.inputs.push(used);
+        self.lock().run.inputs.push(used);
     }
 
-    /// Notes a file that it writes, as it will be when the run ends.
+    /// Records a file that it writes, in its state at the end of the run.
     fn write(&self, path: PathBuf, tags: Vec<(String, String)>) {
         let path = std::path::absolute(&path).unwrap_or(path);
-        self.held().outputs.push((path, tags.into_iter().collect()));
+        self.lock().outputs.push((path, tags.into_iter().collect()));
     }
 
-    /// Notes settings and tags.
+    /// Records settings and tags.
     fn note(&self, parameters: Vec<(String, String)>, tags: Vec<(String, String)>) {
-        let mut held = self.held();
-        held.run
+        let mut active = self.lock();
+        active
+            .run
             .params
             .extend(settings(parameters, &Redactor::default()));
-        held.run.tags.extend(tags);
+        active.run.tags.extend(tags);
     }
 
-    /// The run is over: brings it to the database that is open, or to the one that it is for. What went wrong with recording it.
+    /// Ends the run and delivers it to the open database, or to its target. Returns a message if recording failed.
     fn end(
         &self,
         py: Python<'_>,
@@ -176,24 +177,24 @@ impl Recording {
     ) -> PyResult<Option<String>> {
         let at = now();
         let (run, entry) = {
-            let mut held = self.held();
-            if held.run.ended.is_some() {
+            let mut active = self.lock();
+            if active.run.ended.is_some() {
                 return Err(raise(py, &invalid("this run has ended already")));
             }
-            held.run.ended = Some(Ended {
+            active.run.ended = Some(Ended {
                 at,
                 exit,
                 signal: None,
                 why,
             });
-            held.run.git = held.state.recv_timeout(GIT_MAX).ok().flatten();
-            let outputs = std::mem::take(&mut held.outputs);
+            active.run.git = active.state.recv_timeout(GIT_MAX).ok().flatten();
+            let outputs = std::mem::take(&mut active.outputs);
             let outputs = outputs.into_iter().map(|(path, tags)| Use {
                 tags,
                 ..Use::of(&path)
             });
-            held.run.outputs = outputs.collect();
-            (held.run.clone(), held.entry.take())
+            active.run.outputs = outputs.collect();
+            (active.run.clone(), active.entry.take())
         };
         let (begun, kept) = match entry {
             None => (None, Err("it is not in the spool".to_owned())),
@@ -209,14 +210,14 @@ impl Recording {
         };
         Ok(match (delivered, kept) {
             (Ok(()), kept) => {
-                // Somebody else may have brought it already.
+                // Another process may have delivered it already.
                 for file in kept.ok().into_iter().chain(begun) {
                     let _ = std::fs::remove_file(file);
                 }
                 None
             }
             (Err(why), Ok(file)) => Some(format!(
-                "this run waits in {} for {}: {why}; `esker spool deliver --target {}` brings it there",
+                "this run waits in {} for {}: {why}; `esker spool deliver --target {}` delivers it",
                 folder_of(&file),
                 run.target,
                 run.target
@@ -248,7 +249,7 @@ fn deliver(database: Option<&Database>, run: &Run) -> Result<(), String> {
     done.map_err(|e| e.to_string())
 }
 
-/// A target that means the same from any folder.
+/// Makes a target independent of the working directory.
 fn target_of(target: &str) -> String {
     if target.contains("://") {
         return target.to_owned();

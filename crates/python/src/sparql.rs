@@ -1,11 +1,11 @@
-//! SPARQL: answers as columns.
+//! SPARQL queries and updates, with results as columns.
 
 use crate::cancel::{Signals, work};
 use crate::columns::{Columns, Table, of_mixed};
 use crate::database::Core;
 use crate::error::invalid;
 use esker::Database;
-use esker::rdf::{Loading, Rules, STACK, error, files, moment};
+use esker::rdf::{LoadOptions, Rules, STACK, error, files, now_and_seed};
 use esker_model::{Cancel as _, Error, Result, Value};
 use esker_rdf::id::Id;
 use esker_rdf::infer::Limits;
@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBool;
 use std::path::PathBuf;
 
-/// Bytes that a query may put beside the data.
+/// Maximum memory of a query beside the data, in bytes.
 const MEMORY: usize = 4 << 30;
 
 enum Answer {
@@ -23,7 +23,7 @@ enum Answer {
     Columns(Vec<(String, Vec<Option<Value>>)>),
 }
 
-/// Work that may recurse as deep as a query is nested.
+/// Runs work that may recurse as deep as a query is nested.
 fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
@@ -44,7 +44,7 @@ fn with_options<T>(
     ask: impl FnOnce(&Options<'_>, &(dyn Fn() -> Option<&'static str> + Sync)) -> Result<T>,
 ) -> Result<T> {
     let stop = || signals.cancelled().then_some("interrupted");
-    let (now, seed) = moment();
+    let (now, seed) = now_and_seed();
     let mut options = Options::new(now, seed);
     options.threads = esker::rdf::threads();
     options.memory = MEMORY;
@@ -52,7 +52,7 @@ fn with_options<T>(
     ask(&options, &stop)
 }
 
-/// A term as a value: numbers and truths as such, all else as text.
+/// Converts a term to a value: numbers and booleans as such, all others as text.
 fn value_of(term: &Term) -> Value {
     match term {
         Term::NamedNode(node) => Value::String(node.as_str().to_owned()),
@@ -86,7 +86,11 @@ pub(crate) fn query<'py>(
     text: &str,
 ) -> PyResult<Bound<'py, PyAny>> {
     let answer = work(py, |signals| {
-        on_large_stack(|| with_options(signals, |options, stop| ask(database, text, options, stop)))
+        on_large_stack(|| {
+            with_options(signals, |options, stop| {
+                run_query(database, text, options, stop)
+            })
+        })
     })?;
     match answer {
         Answer::Truth(b) => Ok(PyBool::new(py, b).to_owned().into_any()),
@@ -101,14 +105,14 @@ pub(crate) fn query<'py>(
     }
 }
 
-fn ask(
+fn run_query(
     database: &Database,
     text: &str,
     options: &Options<'_>,
     stop: &(dyn Fn() -> Option<&'static str> + Sync),
 ) -> Result<Answer> {
     let mut rdf = database.rdf()?;
-    let data = rdf.asked(text, None, stop)?;
+    let data = rdf.query_data(text, None, stop)?;
     let answer = match esker_rdf::query(&data, text, None, None, false, options) {
         Ok(answer) => answer,
         // An update in the place of a query is a common slip.
@@ -148,7 +152,7 @@ fn ask(
     })
 }
 
-/// Adds a file to a graph: quads read, and those that are new.
+/// Adds a file to a graph; returns the numbers of quads read and of new ones.
 #[pyfunction]
 pub(crate) fn load_rdf(
     py: Python<'_>,
@@ -160,7 +164,7 @@ pub(crate) fn load_rdf(
     work(py, |signals| {
         let files = files(&path)?;
         let stop = || signals.cancelled().then_some("interrupted");
-        let how = Loading {
+        let how = LoadOptions {
             graph: graph.as_deref(),
             lenient: false,
             infer: Rules::AsBefore,

@@ -1,7 +1,7 @@
 //! Searches, scans and differences as columns.
 
 use crate::cancel::work;
-use crate::columns::{Columns, Spread, Table, json_of, of_mixed, of_values};
+use crate::columns::{Columns, PropertyColumns, Table, json_of, of_mixed, of_values};
 use crate::database::{
     CHUNK, all_vertices, edge_type_name, filter_of, names_of, vertex_of, vertex_type_name,
 };
@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// `Core.edges`.
+/// Implements the method `Core.edges`.
 pub(crate) fn edges(
     py: Python<'_>,
     database: &Database,
@@ -79,7 +79,7 @@ pub(crate) fn edges(
         Ok((schema, edges, names))
     })?;
     let mut table = Table::default();
-    let mut spread = Spread::default();
+    let mut properties = PropertyColumns::default();
     let name = |id: &VertexId| names.get(id);
     let (mut from, mut kinds, mut to, mut versions) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -88,18 +88,18 @@ pub(crate) fn edges(
         kinds.push(Some(edge_type_name(&schema, e.key.edge_type)));
         to.push(name(&e.key.destination));
         versions.push(Some(e.version));
-        spread.push(e.properties.iter());
+        properties.push(e.properties.iter());
     }
     table
         .texts("source", &from)
         .texts("type", &kinds)
         .texts("destination", &to)
         .versions("version", &versions);
-    spread.add_to(&mut table, "property:");
+    properties.add_to(&mut table, "property:");
     table.finish(py)
 }
 
-/// `Core.vertices`.
+/// Implements the method `Core.vertices`.
 pub(crate) fn vertices(
     py: Python<'_>,
     database: &Database,
@@ -125,7 +125,7 @@ pub(crate) fn vertices(
             if found.len() >= limit || signals.cancelled() {
                 return ControlFlow::Break(());
             }
-            if prepared.holds(&VertexFields::new(&vertex, &schema)) {
+            if prepared.matches(&VertexFields::new(&vertex, &schema)) {
                 found.push(vertex);
             }
             ControlFlow::Continue(())
@@ -157,19 +157,19 @@ pub(crate) fn vertices(
             table.add(name, of_mixed(&each().map(cell).collect::<Vec<_>>()));
         }
     } else {
-        let mut spread = Spread::default();
+        let mut properties = PropertyColumns::default();
         for v in &found {
             let user = v.user.iter();
             let user = user.filter(|a| v.attributes.get(&a.name).is_none());
             let user = user.map(|a| (a.name.as_str(), &a.value));
-            spread.push(v.attributes.iter().chain(user));
+            properties.push(v.attributes.iter().chain(user));
         }
-        spread.add_to(&mut table, "attribute:");
+        properties.add_to(&mut table, "attribute:");
     }
     table.finish(py)
 }
 
-/// `Core.objects`.
+/// Implements the method `Core.objects`.
 pub(crate) fn objects(
     py: Python<'_>,
     database: &Database,
@@ -209,12 +209,12 @@ pub(crate) fn objects(
             table.add(name, of_values(values));
         }
     } else {
-        let (ids, spread) = work(py, |signals| {
+        let (ids, properties) = work(py, |signals| {
             let find = Find {
                 limit,
                 ..Find::all(filter_of(filter)?)
             };
-            let (mut ids, mut spread) = (Vec::new(), Spread::default());
+            let (mut ids, mut properties) = (Vec::new(), PropertyColumns::default());
             let report = database.find(&find, signals, &mut |found| {
                 ids.push(Some(found.id.to_string()));
                 let first = ID_ATTRIBUTES
@@ -228,19 +228,19 @@ pub(crate) fn objects(
                     .tags
                     .iter()
                     .filter(|(n, _)| found.attributes.get(n).is_none());
-                spread.push(first.chain(others).chain(tags));
+                properties.push(first.chain(others).chain(tags));
                 ControlFlow::Continue(())
             })?;
             refuse(&report)?;
-            Ok((ids, spread))
+            Ok((ids, properties))
         })?;
         table.texts("id", &ids);
-        spread.add_to(&mut table, "tag:");
+        properties.add_to(&mut table, "tag:");
     }
     table.finish(py)
 }
 
-/// `Core.diff`.
+/// Implements the method `Core.diff`.
 pub(crate) fn diff(
     py: Python<'_>,
     database: &Database,

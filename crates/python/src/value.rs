@@ -1,4 +1,4 @@
-//! Values, one by one: Python's to the model's, and back.
+//! Conversion of single values between Python and the model.
 //!
 //! ```text
 //!  None bool int float str bytes list      null bool i64 f64 string bytes list
@@ -11,10 +11,10 @@ use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-/// Deepest list in a list.
+/// Maximum nesting depth of lists.
 const DEPTH_MAX: usize = 32;
 
-/// What Python gave as a value.
+/// Converts a Python object to a value.
 pub(crate) fn value_of(any: &Bound<'_, PyAny>) -> PyResult<Value> {
     nested(any, 0)
 }
@@ -48,9 +48,7 @@ fn nested(any: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     }
     if any.is_instance_of::<PyList>() || any.is_instance_of::<PyTuple>() {
         if depth >= DEPTH_MAX {
-            return Err(refuse(format!(
-                "lists lie deeper than {DEPTH_MAX} in each other"
-            )));
+            return Err(refuse(format!("lists are nested deeper than {DEPTH_MAX}")));
         }
         let items = any.try_iter()?;
         let items: PyResult<Vec<Value>> = items.map(|x| nested(&x?, depth + 1)).collect();
@@ -60,7 +58,7 @@ fn nested(any: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
         let nanos = py.import("esker._times")?.call_method1("nanos", (any,))?;
         return Ok(Value::Timestamp(nanos.extract()?));
     }
-    // NumPy's numbers and the like say themselves what they are.
+    // NumPy scalars and similar types convert themselves.
     if any.hasattr("item")? {
         let item = any.call_method0("item")?;
         if !item.is(any) {
@@ -69,11 +67,11 @@ fn nested(any: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     }
     let kind = any.get_type().name()?;
     Err(refuse(format!(
-        "a {kind} is no value: expected None, bool, int, float, str, bytes, datetime (with a time zone) or a list of such"
+        "a {kind} is not a value: expected None, bool, int, float, str, bytes, datetime (with a time zone) or a list of such"
     )))
 }
 
-/// A dict of values as properties.
+/// Converts a dict to properties.
 pub(crate) fn properties_of(dict: &Bound<'_, PyDict>) -> PyResult<Properties> {
     let pairs = dict.iter().map(|(name, value)| {
         let value = value_of(&value)?;
@@ -82,7 +80,7 @@ pub(crate) fn properties_of(dict: &Bound<'_, PyDict>) -> PyResult<Properties> {
     pairs.collect()
 }
 
-/// A value as Python has it.
+/// Converts a value to a Python object.
 pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyAny>> {
     Ok(match value {
         Value::Null => py.None().into_bound(py),
@@ -104,7 +102,7 @@ pub(crate) fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'
     })
 }
 
-/// Properties as a dict.
+/// Converts properties to a dict.
 pub(crate) fn dict_of<'py>(
     py: Python<'py>,
     properties: &Properties,
@@ -116,7 +114,7 @@ pub(crate) fn dict_of<'py>(
     Ok(dict)
 }
 
-/// User-defined attributes as a dict.
+/// Converts user-defined attributes to a dict.
 pub(crate) fn user_of<'py>(py: Python<'py>, vertex: &Vertex) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for a in &vertex.user {
@@ -125,7 +123,7 @@ pub(crate) fn user_of<'py>(py: Python<'py>, vertex: &Vertex) -> PyResult<Bound<'
     Ok(dict)
 }
 
-/// A time to read as of; nothing is now.
+/// Parses a time to read as of; `None` is now.
 pub(crate) fn as_of(py: Python<'_>, text: Option<&str>) -> PyResult<Version> {
     let Some(text) = text else {
         return Ok(Version::MAX);
@@ -133,7 +131,7 @@ pub(crate) fn as_of(py: Python<'_>, text: Option<&str>) -> PyResult<Version> {
     Version::parse_as_of(text).map_err(|e| raise(py, &e.into()))
 }
 
-/// A time to write at; nothing is the commit's.
+/// Parses a time to write at; `None` is the commit's.
 pub(crate) fn at(py: Python<'_>, text: Option<&str>) -> PyResult<Option<Version>> {
     let parse = |text| Version::parse_as_of(text).map_err(|e| raise(py, &e.into()));
     text.map(parse).transpose()

@@ -1,7 +1,7 @@
-//! Lineage, impact and traversals.
+//! Results of lineage, impact and traversals.
 
 use crate::cancel::work;
-use crate::columns::{Columns, Spread, Table, json_of};
+use crate::columns::{Columns, PropertyColumns, Table, json_of};
 use crate::database::{edge_type_name, names_of, vertex_type_name};
 use crate::value::{dict_of, user_of};
 use esker::Database;
@@ -16,10 +16,10 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Most paths that are followed at once for one answer; the caller says how many it wants of them.
+/// Maximum number of path steps per requested path; the caller limits the number of paths.
 const PATH_STEPS_MAX: usize = 100_000;
 
-/// What lineage or impact found.
+/// Result of a lineage or impact query.
 #[pyclass(frozen, module = "esker._esker")]
 pub(crate) struct Walk {
     found: Provenance,
@@ -56,13 +56,13 @@ impl Walk {
 
 #[pymethods]
 impl Walk {
-    /// Whether nothing was left out.
+    /// Whether the result is complete.
     #[getter]
     fn complete(&self) -> bool {
         self.found.complete
     }
 
-    /// Where the walk stopped: `(reason, level, names)`.
+    /// Returns where the traversal stopped: `(reason, level, names)`.
     #[getter]
     fn stopped(&self) -> Vec<(String, u32, Vec<String>)> {
         let each = self.found.stopped.iter();
@@ -73,7 +73,7 @@ impl Walk {
         .collect()
     }
 
-    /// Names of what was found, the target first.
+    /// Returns the names of the vertices found, the target first.
     fn names(&self) -> Vec<String> {
         self.found
             .vertices
@@ -82,12 +82,12 @@ impl Walk {
             .collect()
     }
 
-    /// The vertices found, as columns.
+    /// Returns the vertices found, as columns.
     fn vertices(&self, py: Python<'_>) -> PyResult<Columns> {
         let mut table = Table::default();
         let (mut ids, mut types, mut versions, mut deleted) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut spread = Spread::default();
+        let mut properties = PropertyColumns::default();
         for v in &self.found.vertices {
             ids.push(Some(v.name(&self.schema)));
             let vertex = v.vertex.as_ref();
@@ -99,7 +99,7 @@ impl Walk {
                     .iter()
                     .chain(v.user.iter().map(|a| (a.name.as_str(), &a.value)))
             });
-            spread.push(all);
+            properties.push(all);
         }
         table
             .texts("id", &ids)
@@ -109,11 +109,11 @@ impl Walk {
             "deleted",
             Arc::new(arrow_array::BooleanArray::from(deleted)),
         );
-        spread.add_to(&mut table, "attribute:");
+        properties.add_to(&mut table, "attribute:");
         table.finish(py)
     }
 
-    /// The edges found, as columns.
+    /// Returns the edges found, as columns.
     fn edges(&self, py: Python<'_>) -> PyResult<Columns> {
         let names: HashMap<VertexId, String> = self
             .found
@@ -146,10 +146,10 @@ impl Walk {
         table.texts("properties", &properties).finish(py)
     }
 
-    /// Paths from the target to where nothing further is known, as lists of names; `limit` of them at most.
+    /// Returns at most `limit` paths from the target to vertices without further lineage, as lists of names.
     fn paths(&self, limit: usize) -> Vec<Vec<String>> {
         let mut out = Vec::new();
-        // A node, the edge that it was reached through, and how many of the path come before it.
+        // A node, the edge through which it was reached, and its depth in the path.
         let start = self.found.roots.iter().rev().map(|c| (c.node, c.edge, 1));
         let mut stack: Vec<(u32, Option<u32>, usize)> = start.collect();
         let target = self
@@ -169,7 +169,7 @@ impl Walk {
             let Some(here) = self.found.node(node) else {
                 continue;
             };
-            // A walk may come back to where it was; the path ends there.
+            // A cycle ends the path at the repeated node.
             let again = path.contains(&node);
             path.push(node);
             let children: Vec<_> = self
@@ -191,7 +191,7 @@ impl Walk {
         out
     }
 
-    /// `(user or None, executions, files, bytes)`, most files first.
+    /// Returns `(user or None, executions, files, bytes)`, most files first.
     fn by_user(&self) -> Vec<(Option<String>, Vec<String>, Vec<String>, u64)> {
         let names = |of: &[u32]| of.iter().map(|v| self.name(*v)).collect();
         let each = self.found.by_user().into_iter();
@@ -206,19 +206,19 @@ impl Walk {
         .collect()
     }
 
-    /// The tree that `esker lineage` prints.
+    /// Returns the tree that `esker lineage` prints.
     fn tree(&self) -> String {
         render_tree(&self.found, &self.schema, &TreeStyle::default())
             .trim_end()
             .to_owned()
     }
 
-    /// One line of JSON, as `esker lineage --format json` prints it.
+    /// Returns one line of JSON, as printed by `esker lineage --format json`.
     fn json(&self) -> String {
         render_json(&self.found, &self.schema)
     }
 
-    /// The graph in Graphviz's language.
+    /// Returns the graph in Graphviz's DOT language.
     fn dot(&self) -> String {
         render_dot(&self.found, &self.schema)
     }
@@ -228,7 +228,7 @@ impl Walk {
     }
 }
 
-/// What a traversal found.
+/// Result of a traversal.
 #[pyclass(frozen, module = "esker._esker")]
 pub(crate) struct Travelled {
     result: TravelResult,
@@ -265,13 +265,13 @@ impl Travelled {
 
 #[pymethods]
 impl Travelled {
-    /// Whether everything was followed to its end.
+    /// Whether the result is complete.
     #[getter]
     fn complete(&self) -> bool {
         self.result.complete
     }
 
-    /// Where not: `(reason, step, vertices left)`.
+    /// Returns where it stopped: `(reason, step, vertices left)`.
     #[getter]
     fn stopped(&self) -> Vec<(String, u32, u64)> {
         let each = self.result.stopped.iter();
@@ -279,13 +279,13 @@ impl Travelled {
             .collect()
     }
 
-    /// The version that the answer is of, as text.
+    /// Version of the result, as text.
     #[getter]
     fn as_of(&self) -> String {
         self.result.as_of.to_string()
     }
 
-    /// Working sets as `(hop, names)`.
+    /// Returns the working sets as `(hop, names)`.
     fn sets(&self) -> Vec<(u32, Vec<String>)> {
         let names = |ids: &[VertexId]| ids.iter().map(|id| self.name(*id)).collect();
         self.result
@@ -295,13 +295,13 @@ impl Travelled {
             .collect()
     }
 
-    /// Whether the chain asked for paths.
+    /// Whether the traversal returns paths.
     #[getter]
     fn has_paths(&self) -> bool {
         self.result.paths.is_some()
     }
 
-    /// Whole paths, `limit` at most: names and edge types in turns, `[v, e, v, …]`.
+    /// Returns at most `limit` complete paths: names and edge types alternately, `[v, e, v, …]`.
     fn paths(&self, limit: usize) -> Vec<Vec<String>> {
         let Some(paths) = &self.result.paths else {
             return Vec::new();
@@ -315,7 +315,7 @@ impl Travelled {
         out
     }
 
-    /// What each hop did, as dicts.
+    /// Returns the profile of each hop, as dicts.
     fn profile<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for step in &self.result.profile {
@@ -335,9 +335,9 @@ impl Travelled {
 }
 
 impl Travelled {
-    /// All paths that end in a node, from their end back; false once there are enough.
+    /// Appends all paths that end in a node, built backwards; returns false once there are enough.
     fn back(&self, paths: &Paths, end: usize, limit: usize, out: &mut Vec<Vec<String>>) -> bool {
-        // Nodes from the end backwards, and which of their parents comes next.
+        // Nodes from the end backwards, with the index of the next parent of each.
         let mut stack: Vec<(usize, usize)> = vec![(end, 0)];
         while let Some((node, next)) = stack.last_mut() {
             if out.len() >= limit {
@@ -380,7 +380,7 @@ impl Travelled {
     }
 }
 
-/// A vertex as Python gets it: `(name, type, version, deleted, attributes, tags)`.
+/// Returns a vertex as a Python tuple: `(name, type, version, deleted, attributes, tags)`.
 pub(crate) fn vertex_tuple<'py>(
     py: Python<'py>,
     vertex: &esker_model::Vertex,
@@ -397,7 +397,7 @@ pub(crate) fn vertex_tuple<'py>(
         .into_pyobject(py)
 }
 
-/// Options of a walk.
+/// Returns the options of a lineage query.
 pub(crate) fn options(
     as_of: Version,
     since: Option<Version>,

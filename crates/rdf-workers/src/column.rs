@@ -1,5 +1,5 @@
-//! Solutions as Arrow's columns. A variable has two: its term's *key* of 16 bytes, by which stars are joined, and its
-//! *text*, which is carried only where it is asked for in the end.
+//! Solutions as Arrow columns. A variable has up to two: the 16-byte *key* of its term, on which stars are joined, and the *text* of its
+//! term, transferred only where the result needs the text.
 
 use datafusion::arrow::array::{
     ArrayRef, FixedSizeBinaryBuilder, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
@@ -15,24 +15,24 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of a key.
+/// Bytes of a key column's value.
 const KEY: i32 = 16;
 
-/// Which of a variable's columns.
+/// Kind of a variable's column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Key,
     Text,
 }
 
-/// A column of a star: of which variable, and what.
+/// A column of a star: its variable and its kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Column {
     pub(crate) var: String,
     pub(crate) kind: Kind,
 }
 
-/// The name of a variable's column of the `star`th star: the same in no other star.
+/// Returns the name of a variable's column of star number `star`; unique over all stars of a component.
 pub(crate) fn name(star: usize, kind: Kind, var: &str) -> String {
     let letter = match kind {
         Kind::Key => 'k',
@@ -41,7 +41,7 @@ pub(crate) fn name(star: usize, kind: Kind, var: &str) -> String {
     format!("{letter}{star}_{var}")
 }
 
-/// The field of a column.
+/// Returns the Arrow field of a column.
 pub(crate) fn field(star: usize, column: &Column) -> Field {
     let kind = match column.kind {
         Kind::Key => DataType::FixedSizeBinary(KEY),
@@ -50,14 +50,14 @@ pub(crate) fn field(star: usize, column: &Column) -> Field {
     Field::new(name(star, column.kind, &column.var), kind, false)
 }
 
-/// Terms as they are put into columns; those that come often are put together once.
+/// Encoder of terms into column values, with a cache of keys.
 #[derive(Default)]
 pub(crate) struct Terms {
     text: String,
     keys: HashMap<Id, [u8; KEY as usize]>,
 }
 
-/// Keys that are remembered: those of 16,384 terms.
+/// Entries of the key cache; when it is full, it is cleared.
 const REMEMBERED: usize = 1 << 14;
 
 impl Terms {
@@ -67,7 +67,7 @@ impl Terms {
         &self.text
     }
 
-    /// The first 16 bytes of the text's BLAKE3 hash: two terms that share them will not be met, not even by intent.
+    /// Returns the first 16 bytes of the text's BLAKE3 hash. Collisions are infeasible, even deliberate ones.
     fn key(&mut self, answer: &Answer<'_>, id: Id) -> [u8; KEY as usize] {
         if let Some(key) = self.keys.get(&id) {
             return *key;
@@ -82,7 +82,8 @@ impl Terms {
         key
     }
 
-    /// Some rows of an answer's table. `places` says which of its columns each of the schema's fields shows.
+    /// Encodes a range of rows of an answer's table. For each field of the schema, `places` has the index of the table's column and its
+    /// kind.
     pub(crate) fn batch(
         &mut self,
         answer: &Answer<'_>,
@@ -116,21 +117,21 @@ impl Terms {
     }
 }
 
-/// The schema of columns.
+/// Returns the Arrow schema of a star's columns.
 pub(crate) fn schema(star: usize, columns: &[Column]) -> SchemaRef {
     Arc::new(Schema::new(
         columns.iter().map(|c| field(star, c)).collect::<Vec<_>>(),
     ))
 }
 
-/// A column that came back: texts of terms, or counts, written out.
-pub(crate) enum Back<'a> {
+/// A result column: texts of terms, or counts as decimal texts.
+pub(crate) enum ResultColumn<'a> {
     Texts(&'a StringArray),
     Counts(Vec<String>),
 }
 
-impl<'a> Back<'a> {
-    /// All columns of a batch; none if there is one of another type.
+impl<'a> ResultColumn<'a> {
+    /// Returns all columns of a batch; `None` if one has another Arrow type.
     pub(crate) fn of(batch: &'a RecordBatch) -> Option<Vec<Self>> {
         batch
             .columns()
@@ -147,7 +148,7 @@ impl<'a> Back<'a> {
             .collect()
     }
 
-    /// The term of a row.
+    /// Returns the term in a row.
     pub(crate) fn key(&self, row: usize) -> Option<Key<'_>> {
         match self {
             Self::Texts(texts) => Key::take(texts.value(row)),

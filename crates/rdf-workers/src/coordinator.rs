@@ -1,6 +1,6 @@
-//! The process that is asked: it takes queries apart, has the workers solve the parts, and puts the answer together.
+//! The coordinator: it splits a query into components, has the workers solve these, and computes the answer from their results.
 
-use crate::column::Back;
+use crate::column::ResultColumn;
 use crate::error::{Error, Result};
 use crate::gather::{Fetch, fetches};
 use crate::leaf::{StarCodec, StarExec};
@@ -8,7 +8,7 @@ use crate::plan::plan;
 use crate::rewrite::{Component, Out, Rewritten, rewrite};
 use crate::secret::{Channels, REFUSED, Secret};
 use crate::table::LeafTable;
-use crate::worker::About;
+use crate::worker::WorkerInfo;
 use datafusion::common::{DataFusionError, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -20,7 +20,7 @@ use datafusion_distributed::{
 };
 use esker_rdf::dictionary::Key;
 use esker_rdf::spargebra::algebra::QueryDataset;
-use esker_rdf::{Dataset, Given, Graphs, NamedNode, Query};
+use esker_rdf::{Dataset, Graphs, InputBindings, NamedNode, Query};
 use futures_util::StreamExt;
 use futures_util::future::try_join_all;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use url::Url;
 
-/// How a coordinator asks.
+/// Settings of a coordinator.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The workers' secret.
+    /// Secret shared with the workers.
     pub secret: Secret,
-    /// How long a worker may take to say what it holds.
+    /// Timeout for a worker's description of its part.
     pub patience: Duration,
-    /// Bytes of solutions that the coordinator may hold.
+    /// Limit of solutions in the coordinator's memory, in bytes.
     pub memory: usize,
-    /// Streams of each worker that are joined in parallel.
+    /// Partitions per worker that are joined in parallel.
     pub partitions: usize,
 }
 
@@ -52,13 +52,13 @@ impl Default for Settings {
     }
 }
 
-/// Asks workers.
+/// Client of a set of workers.
 pub struct Coordinator {
     runtime: Runtime,
     state: SessionState,
     settings: Settings,
-    of: usize,
-    about: Vec<(String, About)>,
+    parts: usize,
+    about: Vec<(String, WorkerInfo)>,
 }
 
 impl std::fmt::Debug for Coordinator {
@@ -69,20 +69,21 @@ impl std::fmt::Debug for Coordinator {
     }
 }
 
-/// A query whose patterns were solved: what is left is asked of [`Self::data`], with [`Self::given`] in the options.
+/// A query whose basic graph patterns are solved. The rest is to be evaluated on [`Self::data`], with
+/// [`Self::input_bindings`] in the options.
 #[derive(Debug)]
 pub struct Prepared {
-    /// Terms of the solutions, or triples that were fetched.
+    /// Terms of the solutions, or the triples that were fetched.
     pub data: Dataset,
-    /// What is left.
+    /// Rest of the query.
     pub query: Query,
-    /// Solutions that stand in it.
-    pub given: Vec<Given>,
-    /// How it was solved, line by line, if that was asked for.
+    /// Input bindings that the query refers to.
+    pub input_bindings: Vec<InputBindings>,
+    /// Execution plan, line by line, if requested.
     pub notes: Vec<String>,
 }
 
-/// Addresses of the workers, by their parts.
+/// Addresses of the workers, in the order of their parts.
 #[derive(Clone)]
 struct Urls(Arc<Vec<Url>>);
 
@@ -92,14 +93,14 @@ impl WorkerResolver for Urls {
     }
 }
 
-/// Whether to stop, and why.
+/// Cancellation check: returns the reason to stop, or `None`.
 pub(crate) type Stop<'a> = dyn Fn() -> Option<&'static str> + Sync + 'a;
 
-/// How often it is asked whether to stop.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval of cancellation checks while no batch arrives.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Coordinator {
-    /// Finds out what each of these workers (HOST:PORT) holds: together they must hold all parts, each once.
+    /// Asks each worker (HOST:PORT) for its part. The workers must hold all parts, each part once.
     pub fn connect(addresses: &[String], settings: Settings) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -115,23 +116,23 @@ impl Coordinator {
         found.sort_by_key(|(_, about, _)| about.part.index());
         complete(&found)?;
         let urls = Urls(Arc::new(found.iter().map(|f| f.2.clone()).collect()));
-        let of = found.len();
+        let parts = found.len();
         let state = state(&urls, channels, settings.partitions);
         Ok(Self {
             runtime,
             state,
             settings,
-            of,
+            parts,
             about: found.into_iter().map(|(a, about, _)| (a, about)).collect(),
         })
     }
 
-    /// The workers' addresses and what they hold, by their parts.
-    pub fn workers(&self) -> &[(String, About)] {
+    /// Returns the workers' addresses and descriptions, in the order of their parts.
+    pub fn workers(&self) -> &[(String, WorkerInfo)] {
         &self.about
     }
 
-    /// Has the workers solve what of a query they can. With `notes` it is said how; with `explain`, nothing is solved.
+    /// Has the workers solve the components of a query. With `explain`, returns only the plan as notes and runs nothing.
     pub fn prepare(
         &self,
         query: &Query,
@@ -139,13 +140,13 @@ impl Coordinator {
         explain: bool,
         stop: &Stop<'_>,
     ) -> Result<Prepared> {
-        // Streams spawn what they need as they begin.
+        // Streams spawn tasks when they are created.
         let _inside = self.runtime.enter();
         let mut query = query.clone();
         if let Some(graphs) = graphs {
             set_dataset(&mut query, graphs)?;
         }
-        // The library's parsers and writers call themselves; the caller's stack is large enough for them.
+        // Parsers and writers of the SPARQL library are recursive; the caller's stack must be large enough for them.
         match rewrite(&query) {
             Some(rewritten) => self.solve(rewritten, explain, stop),
             None => self.gather(query, explain, stop),
@@ -163,21 +164,21 @@ impl Coordinator {
         let mut prepared = Prepared {
             data: Dataset::default(),
             query,
-            given: Vec::new(),
+            input_bindings: Vec::new(),
             notes: Vec::new(),
         };
         if explain {
             prepared.notes = explained(&prepared.query, &components, &plans);
             return Ok(prepared);
         }
-        let mut held = 0;
+        let mut memory_used = 0;
         for (component, plan) in components.iter().zip(plans) {
-            let mut given = Given::new(component.names());
+            let mut input_bindings = InputBindings::new(component.names());
             let stream = execute_stream(plan, self.state.task_ctx())?;
-            self.rows(stream, stop, &mut held, &mut |row| {
-                Ok(given.push(&mut prepared.data, row.iter().copied().map(Some))?)
+            self.rows(stream, stop, &mut memory_used, &mut |row| {
+                Ok(input_bindings.push(&mut prepared.data, row.iter().copied().map(Some))?)
             })?;
-            prepared.given.push(given);
+            prepared.input_bindings.push(input_bindings);
         }
         Ok(prepared)
     }
@@ -187,17 +188,17 @@ impl Coordinator {
         component: &Component,
         dataset: Option<&QueryDataset>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = plan(component, dataset, self.of, self.settings.partitions)?;
+        let plan = plan(component, dataset, self.parts, self.settings.partitions)?;
         Ok(self.state.create_physical_plan(&plan).await?)
     }
 
-    /// Fetches what the query may ask, and leaves it to be answered here.
+    /// Fetches all triples that the query can match; the coordinator then evaluates the whole query on them.
     fn gather(&self, query: Query, explain: bool, stop: &Stop<'_>) -> Result<Prepared> {
         let fetches = fetches(&query);
         let mut prepared = Prepared {
             data: Dataset::default(),
             query,
-            given: Vec::new(),
+            input_bindings: Vec::new(),
             notes: Vec::new(),
         };
         if explain {
@@ -211,10 +212,10 @@ impl Coordinator {
             return Ok(prepared);
         }
         let mut quads = Vec::new();
-        let mut held = 0;
+        let mut memory_used = 0;
         for fetch in &fetches {
             let stream = self.fetch(fetch)?;
-            self.rows(stream, stop, &mut held, &mut |row| {
+            self.rows(stream, stop, &mut memory_used, &mut |row| {
                 if let Some(([s, p, o], g)) = fetch.quad(row) {
                     let mut number = |key: &Key<'_>| prepared.data.dictionary.intern(key);
                     quads.push((
@@ -234,7 +235,7 @@ impl Coordinator {
             })?;
         }
         prepared.data.change(&quads);
-        prepared.data.settle();
+        prepared.data.compact();
         Ok(prepared)
     }
 
@@ -252,7 +253,7 @@ impl Coordinator {
             0,
             fetch.query.clone(),
             columns,
-            self.of,
+            self.parts,
             self.settings.partitions,
         );
         let plan = LeafTable::plan(leaf)?;
@@ -262,19 +263,19 @@ impl Coordinator {
         Ok(execute_stream(plan, self.state.task_ctx())?)
     }
 
-    /// Shows each row of a stream; ends when it shall stop, or when rows become too many.
+    /// Calls `see` for each row of a stream. Fails when cancelled or when the rows exceed the memory limit.
     fn rows(
         &self,
         mut stream: SendableRecordBatchStream,
         stop: &Stop<'_>,
-        held: &mut usize,
+        memory_used: &mut usize,
         see: &mut dyn FnMut(&[Key<'_>]) -> Result<()>,
     ) -> Result<()> {
         self.runtime.block_on(async {
             loop {
                 let next = tokio::select! {
                     next = stream.next() => next,
-                    () = tokio::time::sleep(LOOK) => {
+                    () = tokio::time::sleep(POLL_INTERVAL) => {
                         if let Some(why) = stop() {
                             return Err(esker_rdf::Error::Stopped(why).into());
                         }
@@ -287,8 +288,8 @@ impl Coordinator {
                 if let Some(why) = stop() {
                     return Err(esker_rdf::Error::Stopped(why).into());
                 }
-                *held += batch.get_array_memory_size();
-                if *held > self.settings.memory {
+                *memory_used += batch.get_array_memory_size();
+                if *memory_used > self.settings.memory {
                     return Err(esker_rdf::Error::Memory {
                         rows: batch.num_rows(),
                         columns: batch.num_columns(),
@@ -296,7 +297,7 @@ impl Coordinator {
                     }
                     .into());
                 }
-                let columns = Back::of(&batch).ok_or_else(|| {
+                let columns = ResultColumn::of(&batch).ok_or_else(|| {
                     Error::Solving("a worker gave columns of no known type".into())
                 })?;
                 let mut row = Vec::with_capacity(columns.len());
@@ -304,7 +305,7 @@ impl Coordinator {
                     row.clear();
                     for column in &columns {
                         row.push(column.key(at).ok_or_else(|| {
-                            Error::Solving("a worker gave a text that is no term".into())
+                            Error::Solving("a worker gave a text that is not a term".into())
                         })?);
                     }
                     see(&row)?;
@@ -314,12 +315,12 @@ impl Coordinator {
     }
 }
 
-/// What the worker at an address says of itself.
+/// Asks the worker at an address for its description.
 async fn about(
     address: &str,
     channels: Channels,
     patience: Duration,
-) -> Result<(String, About, Url)> {
+) -> Result<(String, WorkerInfo, Url)> {
     let wrong = |why: String| Error::Worker {
         address: address.to_owned(),
         why,
@@ -336,24 +337,24 @@ async fn about(
         .await
         .map_err(|_| wrong(format!("no answer within {} s", patience.as_secs())))?
         .map_err(|e| wrong(reason(&e)))?;
-    let about = About::read(&said.version).map_err(wrong)?;
+    let about = WorkerInfo::read(&said.version).map_err(wrong)?;
     Ok((address.to_owned(), about, url))
 }
 
-/// The cause of an error, for people.
+/// Returns the root cause of an error as a user message.
 fn reason(e: &DataFusionError) -> String {
     let root = e.find_root().to_string();
     if root.contains(REFUSED) {
         return REFUSED.into();
     }
     if root.contains("Connection refused") {
-        return "nobody listens there; start one with `esker rdf worker`".into();
+        return "nothing listens there; start one with `esker rdf worker`".into();
     }
     root
 }
 
-/// Whether each part is there once.
-fn complete(found: &[(String, About, Url)]) -> Result<()> {
+/// Checks that each part is held exactly once.
+fn complete(found: &[(String, WorkerInfo, Url)]) -> Result<()> {
     let of = found.first().map_or(0, |f| f.1.part.of());
     if let Some((address, about, _)) = found.iter().find(|f| f.1.part.of() != of) {
         return Err(Error::Parts(format!(
@@ -383,17 +384,17 @@ fn complete(found: &[(String, About, Url)]) -> Result<()> {
     }
     if of < 2 {
         return Err(Error::Parts(
-            "one part is all of the data: ask its folder itself, without a worker".into(),
+            "one part is all of the data: query its folder directly, without a worker".into(),
         ));
     }
     Ok(())
 }
 
-/// What plans are made with.
+/// Returns the `DataFusion` session state with which plans are made.
 fn state(urls: &Urls, channels: Channels, partitions: usize) -> SessionState {
     let mut config = SessionConfig::new().with_target_partitions(partitions);
     let options = config.options_mut();
-    // Rows of a star come from one stream for each worker: they are shared out before they are joined.
+    // A star's rows come in one stream per worker and are hash-partitioned before a join, so round-robin repartitioning is useless.
     options.optimizer.enable_round_robin_repartition = false;
     let route = {
         let urls = urls.clone();
@@ -409,22 +410,22 @@ fn state(urls: &Urls, channels: Channels, partitions: usize) -> SessionState {
         .with_distributed_channel_resolver(channels)
         .with_distributed_planner()
         .with_distributed_user_codec(StarCodec)
-        .with_distributed_desired_task_count_handler(tasks)
-        .with_distributed_scale_up_leaf_node_handler(spread)
+        .with_distributed_desired_task_count_handler(one_task_per_worker)
+        .with_distributed_scale_up_leaf_node_handler(require_all_workers)
         .with_distributed_route_tasks_handler(route)
         .build()
 }
 
-/// A star is a task of each worker.
-fn tasks(
+/// Requests one task per worker for a star.
+fn one_task_per_worker(
     event: DesiredTaskCountEvent<'_>,
 ) -> Option<std::result::Result<DesiredTaskCountEventResponse, DataFusionError>> {
     let star = event.plan.downcast_ref::<StarExec>()?;
     Some(Ok(DesiredTaskCountEventResponse::desired(star.parts())))
 }
 
-/// A star that is not asked of all workers would lack solutions.
-fn spread(
+/// Fails unless a star runs on all workers: with fewer, solutions would be missing.
+fn require_all_workers(
     event: ScaleUpLeafNodeEvent<'_>,
 ) -> Option<std::result::Result<ScaleUpLeafNodeEventResponse, DataFusionError>> {
     let star = event.plan.downcast_ref::<StarExec>()?;
@@ -440,13 +441,15 @@ fn spread(
     ))))
 }
 
-/// The graphs of a request become those of the query.
+/// Replaces the query's dataset by the graphs of the request.
 fn set_dataset(query: &mut Query, graphs: &Graphs) -> Result<()> {
     let names = |list: &[String]| {
         list.iter()
             .map(|iri| {
                 NamedNode::new(iri).map_err(|e| {
-                    Error::Query(esker_rdf::Error::Refused(format!("`{iri}` is no IRI: {e}")))
+                    Error::Query(esker_rdf::Error::Refused(format!(
+                        "`{iri}` is not an IRI: {e}"
+                    )))
                 })
             })
             .collect::<Result<Vec<_>>>()
@@ -463,7 +466,7 @@ fn set_dataset(query: &mut Query, graphs: &Graphs) -> Result<()> {
     Ok(())
 }
 
-/// What would be done, for people.
+/// Returns the plan as text.
 fn explained(
     query: &Query,
     components: &[Component],

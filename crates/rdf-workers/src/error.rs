@@ -1,35 +1,35 @@
-//! What can go wrong.
+//! Errors of this crate.
 
 use datafusion::error::DataFusionError;
 
 /// An error of a query over workers.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The query itself.
+    /// Invalid or failed query.
     #[error(transparent)]
     Query(#[from] esker_rdf::Error),
-    /// The workers do not hold all parts, or not each once.
+    /// The workers do not hold every part exactly once.
     #[error("{0}")]
     Parts(String),
-    /// A worker does not answer, or not as one.
+    /// A worker does not answer, or answers with something other than this protocol.
     #[error("worker {address}: {why}")]
     Worker {
-        /// Its address.
+        /// Address of the worker.
         address: String,
-        /// What is wrong, and what to do.
+        /// Cause and remedy.
         why: String,
     },
-    /// While the workers solved it.
+    /// Failure while the workers solved the query.
     #[error("the workers gave no answer: {0}")]
     Solving(String),
 }
 
-/// A result of this crate.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl From<DataFusionError> for Error {
     fn from(e: DataFusionError) -> Self {
-        // The innermost cause says what happened; what stands around it are steps of the plan.
+        // The innermost cause says what happened; the outer ones are steps of the plan.
         Self::Solving(e.find_root().to_string())
     }
 }

@@ -1,11 +1,11 @@
-//! Expressions of SPARQL: their variables, the patterns within them.
+//! Traversal of SPARQL expressions: their variables and the patterns inside them.
 
-use crate::walk::{Seen, each};
+use crate::visit::{PatternPart, visit_parts};
 use esker_rdf::spargebra::algebra::{Expression, Function, GraphPattern};
 use esker_rdf::spargebra::term::Variable;
 use std::collections::BTreeSet;
 
-/// What is joined by `&&`.
+/// Collects the operands of nested `&&`.
 pub(crate) fn conjuncts<'a>(e: &'a Expression, to: &mut Vec<&'a Expression>) {
     if let Expression::And(a, b) = e {
         conjuncts(a, to);
@@ -15,7 +15,8 @@ pub(crate) fn conjuncts<'a>(e: &'a Expression, to: &mut Vec<&'a Expression>) {
     }
 }
 
-/// The variables of an expression that is the same wherever it is evaluated; none if it asks patterns, time or chance.
+/// Returns the variables of a deterministic expression; `None` if it contains a pattern, the current time, randomness, or a function that
+/// depends on the base IRI.
 pub(crate) fn pure_variables(e: &Expression) -> Option<Vec<Variable>> {
     let mut list = Vec::new();
     collect(e, &mut list).then_some(list)
@@ -39,36 +40,36 @@ fn collect(e: &Expression, to: &mut Vec<Variable>) -> bool {
         ),
         _ => true,
     };
-    below(e, &mut |e| pure &= collect(e, to));
+    visit_subexpressions(e, &mut |e| pure &= collect(e, to));
     pure
 }
 
-/// The variables that an expression mentions, those of its patterns too.
+/// Collects the variables that an expression mentions, including those of its patterns.
 pub(crate) fn mentioned(e: &Expression, to: &mut BTreeSet<Variable>) {
     if let Expression::Variable(v) | Expression::Bound(v) = e {
         to.insert(v.clone());
     }
     replace(e, &mut |pattern| {
-        // Names are enough: what is too many is not wrong.
+        // A superset of the variables is safe.
         all_variables(pattern, to);
         pattern.clone()
     });
-    below(e, &mut |e| mentioned(e, to));
+    visit_subexpressions(e, &mut |e| mentioned(e, to));
 }
 
 fn all_variables(pattern: &GraphPattern, to: &mut BTreeSet<Variable>) {
     pattern.on_in_scope_variable(|v| {
         to.insert(v.clone());
     });
-    each(pattern, false, &mut |part| {
-        if let Seen::Expression(e) = part {
+    visit_parts(pattern, false, &mut |part| {
+        if let PatternPart::Expression(e) = part {
             mentioned(e, to);
         }
     });
 }
 
-/// Shows the parts of an expression that are expressions.
-pub(crate) fn below(e: &Expression, see: &mut dyn FnMut(&Expression)) {
+/// Calls `see` for each direct subexpression.
+pub(crate) fn visit_subexpressions(e: &Expression, see: &mut dyn FnMut(&Expression)) {
     match e {
         Expression::NamedNode(_)
         | Expression::Literal(_)
@@ -106,7 +107,7 @@ pub(crate) fn below(e: &Expression, see: &mut dyn FnMut(&Expression)) {
     }
 }
 
-/// A copy of an expression with other patterns within its EXISTS.
+/// Returns a copy of an expression in which `pattern` has replaced the patterns of EXISTS.
 pub(crate) fn replace(
     e: &Expression,
     pattern: &mut dyn FnMut(&GraphPattern) -> GraphPattern,

@@ -1,16 +1,16 @@
-//! Which triples a query may ask at all: for what is not solved by joins of stars, these are fetched, and the query is
-//! answered here.
+//! Triples that a query can match at all. Where joins of stars cannot solve a query, these triples are fetched and the coordinator
+//! evaluates the query on them.
 
-use crate::expression::below;
+use crate::expression::visit_subexpressions;
 use crate::star::{Variable, any, quads_query};
-use crate::walk::{Seen, each, pattern_of};
+use crate::visit::{PatternPart, pattern_of, visit_parts};
 use esker_rdf::Query;
 use esker_rdf::dictionary::Key;
 use esker_rdf::spargebra::algebra::{Expression, GraphPattern, PropertyPathExpression};
 use esker_rdf::spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
 use std::collections::BTreeMap;
 
-/// Quads that are fetched: the question for them, which of its columns say what, and what the others are.
+/// A request for quads: its query, its columns, and the triple pattern with the constant terms.
 #[derive(Debug)]
 pub(crate) struct Fetch {
     pub(crate) query: String,
@@ -19,7 +19,7 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    /// The quad of a row: subject, predicate, object, graph.
+    /// Returns the quad of a row: subject, predicate, object; graph.
     pub(crate) fn quad<'k>(&'k self, row: &[Key<'k>]) -> Option<([Key<'k>; 3], Option<Key<'k>>)> {
         let column = |name: &str| {
             let at = self.vars.iter().position(|v| v.as_str() == name)?;
@@ -45,7 +45,7 @@ impl Fetch {
     }
 }
 
-/// What must be fetched so that the query has the same answer as of all data.
+/// Returns the fetches that suffice to answer the query as from all data.
 pub(crate) fn fetches(query: &Query) -> Vec<Fetch> {
     let mut found = Patterns::default();
     let fixed = query.dataset().is_some();
@@ -57,7 +57,7 @@ pub(crate) fn fetches(query: &Query) -> Vec<Fetch> {
         .list
         .into_values()
         .map(|(pattern, named)| {
-            // Graphs that the query puts together are named ones.
+            // With a FROM clause, the graphs that form the default graph are named graphs of the data.
             let (query, vars) = quads_query(&pattern, named || fixed);
             Fetch {
                 query,
@@ -81,26 +81,26 @@ impl Patterns {
     }
 
     fn of(&mut self, pattern: &GraphPattern, named: bool) {
-        each(pattern, named, &mut |part| match part {
-            // Which graphs there are is told by their triples only.
-            Seen::Basic([], true) => self.add(any(None), true),
-            Seen::Basic(patterns, named) => {
+        visit_parts(pattern, named, &mut |part| match part {
+            // Only their triples tell which graphs exist.
+            PatternPart::Basic([], true) => self.add(any(None), true),
+            PatternPart::Basic(patterns, named) => {
                 for pattern in patterns {
                     self.add(pattern.clone(), named);
                 }
             }
-            Seen::Path(path, named) => self.path(path, named),
-            Seen::Expression(e) => self.expression(e, named),
+            PatternPart::Path(path, named) => self.path(path, named),
+            PatternPart::Expression(e) => self.expression(e, named),
         });
     }
 
     fn expression(&mut self, e: &Expression, named: bool) {
         if let Expression::Exists(pattern) = e {
-            // It may stand within GRAPH or not: `each` does not say. Both are fetched.
+            // `visit_parts` does not tell whether the EXISTS is inside GRAPH, so both are fetched.
             self.of(pattern, named);
             self.of(pattern, true);
         }
-        below(e, &mut |e| self.expression(e, named));
+        visit_subexpressions(e, &mut |e| self.expression(e, named));
     }
 
     fn path(&mut self, path: &PropertyPathExpression, named: bool) {
@@ -113,7 +113,7 @@ impl Patterns {
                 self.path(a, named);
                 self.path(b, named);
             }
-            // All nodes have a path of no steps to themselves; all predicates but some are many.
+            // Every node has a zero-length path to itself, and a negated property set matches most predicates.
             PropertyPathExpression::ZeroOrMore(_)
             | PropertyPathExpression::ZeroOrOne(_)
             | PropertyPathExpression::NegatedPropertySet(_) => self.add(any(None), named),

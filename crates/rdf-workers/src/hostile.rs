@@ -1,9 +1,9 @@
-//! What must hold of any bytes that coordinators and workers send each other. Fuzz targets ask this.
+//! Invariants for arbitrary bytes between coordinators and workers. Fuzz targets call these functions.
 
 use crate::leaf::StarCodec;
-use crate::part::Held;
+use crate::part::WorkerData;
 use crate::secret::Secret;
-use crate::worker::{About, KNOWN, state, worker};
+use crate::worker::{ALLOWED_OPERATORS, WorkerInfo, state, worker};
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
@@ -22,23 +22,23 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use url::Url;
 
-/// Plans after which a worker is made anew: it remembers those that it refused for some minutes.
+/// Plans after which a new worker is made: a worker remembers refused plans for some minutes.
 const PLANS_MAX: usize = 1000;
 
 /// A worker without connections.
-pub struct Asked {
+pub struct WorkerUnderTest {
     runtime: Runtime,
-    held: Held,
+    worker_data: WorkerData,
     context: Arc<TaskContext>,
     worker: Option<Worker>,
     plans: usize,
 }
 
-impl Default for Asked {
+impl Default for WorkerUnderTest {
     fn default() -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let part = Part::new(0, 2).expect("a part");
-        let held = Held::new(Arc::new(Dataset::default()), part);
+        let worker_data = WorkerData::new(Arc::new(Dataset::default()), part);
         let session = WorkerQueryContext {
             builder: SessionStateBuilder::new().with_default_features(),
             headers: HeaderMap::new(),
@@ -46,16 +46,16 @@ impl Default for Asked {
         let secret = Secret::default();
         Self {
             runtime: runtime.expect("a runtime"),
-            context: state(session, Arc::new(held.clone()), secret.channels()).task_ctx(),
+            context: state(session, Arc::new(worker_data.clone()), secret.channels()).task_ctx(),
             worker: None,
-            held,
+            worker_data,
             plans: 0,
         }
     }
 }
 
-impl Asked {
-    /// A plan that somebody sends: it is read or refused, and taken only if all that it does is in the list of what coordinators ask.
+impl WorkerUnderTest {
+    /// Decodes a plan. It must be read or refused without a crash, and accepted only if all its operators are in the allowlist.
     pub fn plan(&mut self, bytes: &[u8]) {
         let codec = DistributedCodec::new_combined_with_user(self.context.session_config());
         let read = unless_it_panics(|| {
@@ -66,13 +66,13 @@ impl Asked {
                 &DeduplicatingProtoConverter::default(),
             )
         });
-        // A worker reads it the same way, but takes longer to begin.
+        // The worker decodes the plan in the same way, but takes longer to start.
         let Some(Ok(plan)) = read else {
             return;
         };
         let mut known = true;
         let looked = plan.apply(|node| {
-            known &= KNOWN.contains(&node.name());
+            known &= ALLOWED_OPERATORS.contains(&node.name());
             Ok(TreeNodeRecursion::Continue)
         });
         looked.expect("nothing is refused here");
@@ -80,7 +80,7 @@ impl Asked {
         assert_eq!(taken, known, "{plan:?}");
     }
 
-    /// Whether the worker takes a plan.
+    /// Returns whether the worker accepts a plan.
     #[expect(
         clippy::default_trait_access,
         reason = "what numbers a query is of a crate that is nothing else here"
@@ -90,7 +90,7 @@ impl Asked {
         if self.plans.is_multiple_of(PLANS_MAX) {
             self.worker = None;
         }
-        let new = || worker(self.held.clone(), &Secret::default());
+        let new = || worker(self.worker_data.clone(), &Secret::default());
         let worker = self.worker.get_or_insert_with(new).clone();
         let request = SetPlanRequest {
             task_key: TaskKey {
@@ -106,11 +106,11 @@ impl Asked {
         };
         self.runtime.block_on(async {
             let nothing = futures_util::stream::empty().boxed();
-            let told = worker.coordinator_channel(HeaderMap::new(), request, nothing);
-            match told.await {
-                // Once that ends the plan is forgotten.
-                Ok(told) => {
-                    told.collect::<Vec<_>>().await;
+            let response = worker.coordinator_channel(HeaderMap::new(), request, nothing);
+            match response.await {
+                // The plan is dropped when this stream ends.
+                Ok(response) => {
+                    response.collect::<Vec<_>>().await;
                     true
                 }
                 Err(e) => {
@@ -121,7 +121,7 @@ impl Asked {
         })
     }
 
-    /// A star on its way to a worker: what is read comes back.
+    /// Decodes a star; an accepted one must survive encoding and decoding.
     pub fn star(&self, bytes: &[u8]) {
         let converter = DefaultPhysicalProtoConverter {};
         let read = |bytes: &[u8]| StarCodec.try_decode(bytes, &[], &self.context, &converter);
@@ -142,10 +142,10 @@ impl Asked {
     }
 }
 
-/// What a function gives, if it does not panic. `DataFusion` panics at some plans while it reads them (a window without expressions):
-/// that ends the task of the one request that sent the plan, and nothing is run.
+/// Returns a function's result, or `None` if it panics. `DataFusion` panics on some plans while decoding them (a window without
+/// expressions): that ends the task of the request that sent the plan, and nothing is run.
 fn unless_it_panics<T>(function: impl FnOnce() -> T) -> Option<T> {
-    // libFuzzer's own hook ends the process.
+    // The panic hook of libFuzzer ends the process.
     let hook = panic::take_hook();
     panic::set_hook(Box::new(|_| {}));
     let given = panic::catch_unwind(AssertUnwindSafe(function));
@@ -153,10 +153,10 @@ fn unless_it_panics<T>(function: impl FnOnce() -> T) -> Option<T> {
     given.ok()
 }
 
-/// What a worker says of itself: what is read comes back.
+/// Decodes a worker's description; an accepted one must survive encoding and decoding.
 pub fn about(text: &str) {
-    match About::read(text) {
-        Ok(about) => assert_eq!(About::read(&about.write()), Ok(about)),
+    match WorkerInfo::read(text) {
+        Ok(about) => assert_eq!(WorkerInfo::read(&about.write()), Ok(about)),
         Err(why) => assert!(!why.is_empty()),
     }
 }

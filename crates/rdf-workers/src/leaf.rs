@@ -1,7 +1,7 @@
-//! The leaf of a distributed plan: a star, which each worker solves for its own part by this house's operators.
+//! The leaf operator of a distributed plan: a star, which each worker solves on its own part with the operators of `esker-rdf`.
 
 use crate::column::{Column, Kind, Terms, schema};
-use crate::part::Held;
+use crate::part::WorkerData;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -19,20 +19,20 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Batches that wait for who reads them.
+/// Capacity of the channel of result batches.
 const WAITING: usize = 4;
 
-/// A star, asked of each part.
+/// A star, solved by every worker on its part.
 #[derive(Debug, Clone)]
 pub(crate) struct StarExec {
-    /// Which star of its component: its columns are named so.
+    /// Number of the star in its component, part of its columns' names.
     star: usize,
-    /// What a part is asked, in SPARQL.
+    /// SPARQL query that a worker runs on its part.
     query: String,
     columns: Vec<Column>,
-    /// Parts of the data.
-    of: usize,
-    /// Streams a worker gives; all rows are in the first. More than one lets the engine join in parallel above it.
+    /// Number of parts of the data.
+    parts: usize,
+    /// Output partitions per worker; all rows are in the first. More than one lets the engine join in parallel above this leaf.
     partitions: usize,
     properties: Arc<PlanProperties>,
 }
@@ -42,7 +42,7 @@ impl StarExec {
         star: usize,
         query: String,
         columns: Vec<Column>,
-        of: usize,
+        parts: usize,
         partitions: usize,
     ) -> Self {
         let properties = Arc::new(PlanProperties::new(
@@ -55,15 +55,15 @@ impl StarExec {
             star,
             query,
             columns,
-            of,
+            parts,
             partitions,
             properties,
         }
     }
 
-    /// Parts that must be asked, each once.
+    /// Returns the number of parts; each must be queried once.
     pub(crate) const fn parts(&self) -> usize {
-        self.of
+        self.parts
     }
 }
 
@@ -106,14 +106,14 @@ impl ExecutionPlan for StarExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let schema = self.properties.eq_properties.schema();
-        let Some(held) = context.session_config().get_extension::<Held>() else {
-            return exec_err!("a star was asked of a process that holds no part of the data");
+        let Some(worker_data) = context.session_config().get_extension::<WorkerData>() else {
+            return exec_err!("a star query was sent to a process that holds no part of the data");
         };
         let task = DistributedTaskContext::from_ctx(&context);
-        if (task.task_index, task.task_count) != (held.part.index(), held.part.of()) {
+        if (task.task_index, task.task_count) != (worker_data.part.index(), worker_data.part.of()) {
             return exec_err!(
                 "this worker holds part {}, but was asked for part {} of {}",
-                held.part,
+                worker_data.part,
                 task.task_index + 1,
                 task.task_count
             );
@@ -123,8 +123,8 @@ impl ExecutionPlan for StarExec {
             let (query, columns) = (self.query.clone(), self.columns.clone());
             let of = Arc::clone(schema);
             tokio::task::spawn_blocking(move || {
-                if let Err(e) = solve(&held, &query, &columns, &of, &to) {
-                    // Nobody waits any more if the query has ended.
+                if let Err(e) = solve(&worker_data, &query, &columns, &of, &to) {
+                    // The receiver is gone if the query has ended.
                     let _ = to.blocking_send(Err(e));
                 }
             });
@@ -137,22 +137,23 @@ impl ExecutionPlan for StarExec {
     }
 }
 
-/// Solves a star of the part that this process holds.
+/// Solves a star on the part that this process holds.
 fn solve(
-    held: &Held,
+    worker_data: &WorkerData,
     query: &str,
     columns: &[Column],
     schema: &SchemaRef,
     to: &mpsc::Sender<Result<RecordBatch>>,
 ) -> Result<()> {
-    let stop = || to.is_closed().then_some("nobody waits for it any more");
+    let stop = || to.is_closed().then_some("no client waits for it any more");
     let mut options = Options::new(esker_rdf::DateTime::now(), 0);
-    options.memory = held.memory;
-    options.threads = held.threads;
+    options.memory = worker_data.memory;
+    options.threads = worker_data.threads;
     options.stop = &stop;
     let refused = |e: esker_rdf::Error| DataFusionError::Execution(e.to_string());
     let parsed = esker_rdf::syntax::query(query, None).map_err(refused)?;
-    let answer = esker_rdf::answer(&held.data, &parsed, None, false, &options).map_err(refused)?;
+    let answer =
+        esker_rdf::answer(&worker_data.data, &parsed, None, false, &options).map_err(refused)?;
     let Found::Solutions(names, table) = &answer.found else {
         return internal_err!("a star is a SELECT");
     };
@@ -169,7 +170,7 @@ fn solve(
     let mut terms = Terms::default();
     let mut at = 0;
     while at < table.len() {
-        let end = table.len().min(at + held.batch);
+        let end = table.len().min(at + worker_data.batch);
         let batch = terms.batch(&answer, table, at..end, &places, schema)?;
         if to.blocking_send(Ok(batch)).is_err() {
             break;
@@ -179,15 +180,15 @@ fn solve(
     Ok(())
 }
 
-/// A star on its way to a worker.
+/// Wire format of a star.
 #[derive(Clone, PartialEq, Message)]
-struct Sent {
+struct StarMessage {
     #[prost(uint64, tag = "1")]
     star: u64,
     #[prost(string, tag = "2")]
     query: String,
     #[prost(message, repeated, tag = "3")]
-    columns: Vec<SentColumn>,
+    columns: Vec<ColumnMessage>,
     #[prost(uint64, tag = "4")]
     of: u64,
     #[prost(uint64, tag = "5")]
@@ -195,17 +196,17 @@ struct Sent {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct SentColumn {
+struct ColumnMessage {
     #[prost(string, tag = "1")]
     var: String,
     #[prost(bool, tag = "2")]
     text: bool,
 }
 
-/// Partitions that a plan may ask for.
+/// Limit of partitions in a plan.
 const PARTITIONS_MAX: u64 = 1024;
 
-/// Writes and reads [`StarExec`].
+/// Codec of [`StarExec`] in plans.
 #[derive(Debug)]
 pub(crate) struct StarCodec;
 
@@ -217,7 +218,7 @@ impl PhysicalExtensionCodec for StarCodec {
         _: &TaskContext,
         _: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let sent = Sent::decode(bytes)
+        let sent = StarMessage::decode(bytes)
             .map_err(|e| DataFusionError::Execution(format!("a star that cannot be read: {e}")))?;
         if sent.partitions == 0 || sent.partitions > PARTITIONS_MAX {
             return exec_err!("a star with {} partitions", sent.partitions);
@@ -246,20 +247,20 @@ impl PhysicalExtensionCodec for StarCodec {
         _: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
         let Some(star) = node.downcast_ref::<StarExec>() else {
-            return internal_err!("{} is no star", node.name());
+            return internal_err!("{} is not a star", node.name());
         };
-        let sent = Sent {
+        let sent = StarMessage {
             star: star.star as u64,
             query: star.query.clone(),
             columns: star
                 .columns
                 .iter()
-                .map(|c| SentColumn {
+                .map(|c| ColumnMessage {
                     var: c.var.clone(),
                     text: c.kind == Kind::Text,
                 })
                 .collect(),
-            of: star.of as u64,
+            of: star.parts as u64,
             partitions: star.partitions as u64,
         };
         sent.encode(to)

@@ -1,12 +1,11 @@
-//! SPARQL over several processes: the data in parts by the hash of the subject, one worker a part; Apache `DataFusion`
-//! (`datafusion-distributed`) exchanges rows between them and joins.
+//! SPARQL over several processes. The data is partitioned by the hash of the subject, one part per worker; Apache `DataFusion`
+//! (`datafusion-distributed`) exchanges rows between workers and joins them.
 //!
-//! A basic graph pattern is taken apart into *stars*, triple patterns of one subject. A star's solutions lie wholly in the
-//! part that holds its subject, so each worker finds those of its own part by the operators of `esker-rdf`: that is the
-//! leaf of the plan. Stars are joined by the distributed engine on 16-byte keys of terms; texts travel only where they are
-//! wanted in the end. What a query does with the solutions is done by `esker-rdf` again, at the coordinator, so an answer
-//! is the one that a single process gives. What is not done so (paths, DESCRIBE, some patterns within `GRAPH ?g`) is
-//! answered at the coordinator from those triples that the query may ask at all.
+//! A basic graph pattern is split into *stars*: triple patterns with one subject. All solutions of a star are in the part that holds its
+//! subject, so each worker solves a star on its own part with the operators of `esker-rdf`; this is the leaf of the plan. The distributed
+//! engine joins stars on 16-byte keys of terms; texts are transferred only where the result needs them. The coordinator evaluates the rest
+//! of the query on the solutions with `esker-rdf`, so an answer equals that of a single process. Queries with other parts (property paths,
+//! DESCRIBE, some patterns within `GRAPH ?g`) are evaluated by the coordinator on all triples that the query can match.
 
 mod column;
 mod coordinator;
@@ -22,12 +21,12 @@ mod rewrite;
 mod secret;
 mod star;
 mod table;
-mod walk;
+mod visit;
 mod wire;
 mod worker;
 
 pub use coordinator::{Coordinator, Prepared, Settings};
 pub use error::{Error, Result};
-pub use part::Held;
+pub use part::WorkerData;
 pub use secret::Secret;
-pub use worker::{About, Listener};
+pub use worker::{Listener, WorkerInfo};

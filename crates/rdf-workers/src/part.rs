@@ -1,25 +1,25 @@
-//! A part of the data, as a worker holds it.
+//! The part of the data that a worker holds.
 
 use esker_rdf::{Dataset, Part};
 use std::sync::Arc;
 
-/// What a worker answers from.
+/// Data and limits of a worker.
 #[derive(Debug, Clone)]
-pub struct Held {
-    /// The data of the part, which does not change.
+pub struct WorkerData {
+    /// Immutable data of the part.
     pub data: Arc<Dataset>,
-    /// Which part it is.
+    /// Number of the part.
     pub part: Part,
-    /// Bytes that a star's intermediate results may have.
+    /// Limit of a star's intermediate results, in bytes.
     pub memory: usize,
-    /// Threads that a star may have.
+    /// Threads that solve one star.
     pub threads: usize,
-    /// Rows of a batch.
+    /// Rows of a result batch.
     pub batch: usize,
 }
 
-impl Held {
-    /// With 4 GiB, one thread and 8,192 rows a batch.
+impl WorkerData {
+    /// Creates the data of a worker, with 4 GiB of memory, one thread and 8,192 rows per batch.
     pub const fn new(data: Arc<Dataset>, part: Part) -> Self {
         Self {
             data,

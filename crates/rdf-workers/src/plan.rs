@@ -1,4 +1,4 @@
-//! A component as a plan of the distributed engine: its stars joined from the lightest on.
+//! Logical plan of a component: joins its stars, the most selective first.
 
 use crate::column::{Kind, name};
 use crate::rewrite::{Component, Out};
@@ -13,14 +13,14 @@ use esker_rdf::spargebra::algebra::QueryDataset;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The plan of a component over so many parts.
+/// Plans a component over `parts` parts.
 pub(crate) fn plan(
     component: &Component,
     dataset: Option<&QueryDataset>,
-    of: usize,
+    parts: usize,
     partitions: usize,
 ) -> Result<LogicalPlan> {
-    // In which star each variable was met first: there its columns are taken from.
+    // The first star with each variable; the variable's columns are taken from that star.
     let mut met: HashMap<&Variable, usize> = HashMap::new();
     let mut plan: Option<LogicalPlanBuilder> = None;
     for (at, star) in component.stars.iter().enumerate() {
@@ -29,7 +29,7 @@ pub(crate) fn plan(
             star.clone(),
             dataset.cloned(),
             component.distinct,
-            of,
+            parts,
             partitions,
         ));
         let scan = LogicalPlanBuilder::scan(format!("star{at}"), provider_as_source(table), None)?;

@@ -1,35 +1,35 @@
-//! A query with its basic graph patterns taken out: workers solve these together, what is left is asked of their solutions.
+//! Rewriting of queries: basic graph patterns are extracted into components, which the workers solve, and replaced by input bindings.
 
 use crate::expression::{conjuncts, mentioned, replace};
 use crate::star::{self, Basic, Star, Variable, blank, components};
-use crate::walk::{Seen, each, pattern_of};
+use crate::visit::{PatternPart, pattern_of, visit_parts};
 use esker_rdf::spargebra::algebra::{
     AggregateExpression, AggregateFunction, Expression, GraphPattern, OrderExpression,
 };
 use esker_rdf::spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
-use esker_rdf::{Given, Query};
+use esker_rdf::{InputBindings, Query};
 use std::collections::{BTreeSet, HashMap};
 
-/// Stars that joins solve, and what is wanted of their solutions.
+/// Stars that are joined, and the requirements on their result.
 #[derive(Debug, Clone)]
 pub(crate) struct Component {
     pub(crate) stars: Vec<Star>,
     pub(crate) out: Out,
-    /// Solutions may be given once each.
+    /// Whether duplicate solutions may be dropped.
     pub(crate) distinct: bool,
     pub(crate) limit: Option<usize>,
 }
 
-/// What a component gives.
+/// Output of a component.
 #[derive(Debug, Clone)]
 pub(crate) enum Out {
-    /// These variables.
+    /// Bindings of these variables.
     Variables(Vec<Variable>),
-    /// Counts for each combination of some variables.
+    /// Counts, grouped by variables.
     Counts(Vec<Variable>, Vec<Count>),
 }
 
-/// A count: under which name, of which variable's values (none: of solutions), of different ones only.
+/// A COUNT: its output variable, the counted variable (`None` counts solutions), and whether it counts distinct values.
 #[derive(Debug, Clone)]
 pub(crate) struct Count {
     pub(crate) name: Variable,
@@ -38,7 +38,7 @@ pub(crate) struct Count {
 }
 
 impl Component {
-    /// Names of the variables that it binds.
+    /// Returns the names of the output variables.
     pub(crate) fn names(&self) -> Vec<String> {
         let text = |v: &Variable| v.as_str().to_owned();
         match &self.out {
@@ -52,36 +52,37 @@ impl Component {
     }
 }
 
-/// A query without basic graph patterns, and these.
+/// A query without basic graph patterns, and the components that replace these.
 #[derive(Debug)]
 pub(crate) struct Rewritten {
     pub(crate) query: Query,
     pub(crate) components: Vec<Component>,
 }
 
-/// What is wanted of a pattern's solutions.
+/// Requirements on a pattern's solutions.
 #[derive(Debug, Clone)]
-struct Want<'a> {
+struct Required<'a> {
     vars: BTreeSet<Variable>,
     distinct: bool,
     limit: Option<usize>,
     graph: Option<&'a NamedNodePattern>,
 }
 
-impl Want<'_> {
+impl Required<'_> {
     fn with(&self, vars: impl IntoIterator<Item = Variable>) -> Self {
-        let mut want = Self {
+        let mut required = Self {
             limit: None,
             ..self.clone()
         };
-        want.vars.extend(vars);
-        want
+        required.vars.extend(vars);
+        required
     }
 }
 
-/// Takes a query apart; none if it has what is not done so: paths, descriptions, some patterns within `GRAPH ?g`.
+/// Rewrites a query. Returns `None` if it contains something that is not distributed: property paths, DESCRIBE, some patterns
+/// within `GRAPH ?g`.
 pub(crate) fn rewrite(query: &Query) -> Option<Rewritten> {
-    let mut walk = Walk::default();
+    let mut rewriter = Rewriter::default();
     if !blanks_are_local(pattern_of(query)) {
         return None;
     }
@@ -92,7 +93,7 @@ pub(crate) fn rewrite(query: &Query) -> Option<Rewritten> {
             base_iri,
         } => Query::Select {
             dataset: dataset.clone(),
-            pattern: walk.pattern(pattern, &want(scope(pattern), false, None))?,
+            pattern: rewriter.pattern(pattern, &required(scope(pattern), false, None))?,
             base_iri: base_iri.clone(),
         },
         Query::Ask {
@@ -101,7 +102,7 @@ pub(crate) fn rewrite(query: &Query) -> Option<Rewritten> {
             base_iri,
         } => Query::Ask {
             dataset: dataset.clone(),
-            pattern: walk.pattern(pattern, &want(BTreeSet::new(), true, Some(1)))?,
+            pattern: rewriter.pattern(pattern, &required(BTreeSet::new(), true, Some(1)))?,
             base_iri: base_iri.clone(),
         },
         Query::Construct {
@@ -112,9 +113,9 @@ pub(crate) fn rewrite(query: &Query) -> Option<Rewritten> {
         } => Query::Construct {
             template: template.clone(),
             dataset: dataset.clone(),
-            pattern: walk.pattern(
+            pattern: rewriter.pattern(
                 pattern,
-                &want(
+                &required(
                     template.iter().flat_map(star::variables).collect(),
                     false,
                     None,
@@ -126,12 +127,12 @@ pub(crate) fn rewrite(query: &Query) -> Option<Rewritten> {
     };
     Some(Rewritten {
         query,
-        components: walk.components,
+        components: rewriter.components,
     })
 }
 
-fn want<'a>(vars: BTreeSet<Variable>, distinct: bool, limit: Option<usize>) -> Want<'a> {
-    Want {
+fn required<'a>(vars: BTreeSet<Variable>, distinct: bool, limit: Option<usize>) -> Required<'a> {
+    Required {
         vars,
         distinct,
         limit,
@@ -139,7 +140,7 @@ fn want<'a>(vars: BTreeSet<Variable>, distinct: bool, limit: Option<usize>) -> W
     }
 }
 
-/// The variables that a pattern's solutions may bind.
+/// Returns the variables that a pattern's solutions may bind.
 fn scope(pattern: &GraphPattern) -> BTreeSet<Variable> {
     let mut vars = BTreeSet::new();
     pattern.on_in_scope_variable(|v| {
@@ -149,22 +150,26 @@ fn scope(pattern: &GraphPattern) -> BTreeSet<Variable> {
 }
 
 #[derive(Debug, Default)]
-struct Walk {
+struct Rewriter {
     components: Vec<Component>,
 }
 
-impl Walk {
-    fn pattern<'a>(&mut self, pattern: &'a GraphPattern, want: &Want<'a>) -> Option<GraphPattern> {
-        if let Some(basic) = basic(pattern, want.graph) {
-            return self.basic(&basic, want);
+impl Rewriter {
+    fn pattern<'a>(
+        &mut self,
+        pattern: &'a GraphPattern,
+        required: &Required<'a>,
+    ) -> Option<GraphPattern> {
+        if let Some(basic) = basic(pattern, required.graph) {
+            return self.basic(&basic, required);
         }
         let boxed = |p: Option<GraphPattern>| p.map(Box::new);
         Some(match pattern {
-            GraphPattern::Bgp { .. } if want.graph.is_none() => pattern.clone(),
+            GraphPattern::Bgp { .. } if required.graph.is_none() => pattern.clone(),
             GraphPattern::Bgp { .. } | GraphPattern::Path { .. } => return None,
             GraphPattern::Join { left, right } => GraphPattern::Join {
-                left: boxed(self.pattern(left, &want.with(scope(right))))?,
-                right: boxed(self.pattern(right, &want.with(scope(left))))?,
+                left: boxed(self.pattern(left, &required.with(scope(right))))?,
+                right: boxed(self.pattern(right, &required.with(scope(left))))?,
             },
             GraphPattern::LeftJoin {
                 left,
@@ -175,61 +180,61 @@ impl Walk {
                 if let Some(e) = expression {
                     mentioned(e, &mut also);
                 }
-                let on_left = want.with(scope(right).union(&also).cloned());
-                let on_right = want.with(scope(left).union(&also).cloned());
+                let on_left = required.with(scope(right).union(&also).cloned());
+                let on_right = required.with(scope(left).union(&also).cloned());
                 GraphPattern::LeftJoin {
                     left: boxed(self.pattern(left, &on_left))?,
                     right: boxed(self.pattern(right, &on_right))?,
                     expression: match expression {
-                        Some(e) => Some(self.expression(e, want)?),
+                        Some(e) => Some(self.expression(e, required)?),
                         None => None,
                     },
                 }
             }
             GraphPattern::Minus { left, right } => {
-                if in_any_graph(want) {
+                if in_any_graph(required) {
                     return None;
                 }
-                let on_right = Want {
+                let on_right = Required {
                     vars: scope(left),
                     distinct: true,
                     limit: None,
-                    graph: want.graph,
+                    graph: required.graph,
                 };
                 GraphPattern::Minus {
-                    left: boxed(self.pattern(left, &want.with(scope(right))))?,
+                    left: boxed(self.pattern(left, &required.with(scope(right))))?,
                     right: boxed(self.pattern(right, &on_right))?,
                 }
             }
             GraphPattern::Union { left, right } => GraphPattern::Union {
-                left: boxed(self.pattern(left, &want.with([])))?,
-                right: boxed(self.pattern(right, &want.with([])))?,
+                left: boxed(self.pattern(left, &required.with([])))?,
+                right: boxed(self.pattern(right, &required.with([])))?,
             },
             GraphPattern::Filter { expr, inner } => {
                 let mut also = BTreeSet::new();
                 mentioned(expr, &mut also);
                 GraphPattern::Filter {
-                    expr: self.expression(expr, want)?,
-                    inner: boxed(self.pattern(inner, &want.with(also)))?,
+                    expr: self.expression(expr, required)?,
+                    inner: boxed(self.pattern(inner, &required.with(also)))?,
                 }
             }
-            // The outer graph need not have what the inner one has, but it must be there.
+            // The outer graph must exist, but need not contain what the inner graph matches.
             GraphPattern::Graph { .. }
             | GraphPattern::Values { .. }
             | GraphPattern::Service { .. }
-                if want.graph.is_some() =>
+                if required.graph.is_some() =>
             {
                 return None;
             }
             GraphPattern::Graph { name, inner } => {
-                let mut want = want.with([]);
+                let mut required = required.with([]);
                 if let NamedNodePattern::Variable(v) = name {
-                    want.vars.insert(v.clone());
+                    required.vars.insert(v.clone());
                 }
-                want.graph = Some(name);
-                return self.pattern(inner, &want);
+                required.graph = Some(name);
+                return self.pattern(inner, &required);
             }
-            _ if in_any_graph(want) => return None,
+            _ if in_any_graph(required) => return None,
             GraphPattern::Extend {
                 inner,
                 variable,
@@ -237,10 +242,10 @@ impl Walk {
             } => {
                 let mut also = BTreeSet::new();
                 mentioned(expression, &mut also);
-                let mut below = want.with(also);
+                let mut below = required.with(also);
                 below.distinct = false;
                 GraphPattern::Extend {
-                    expression: self.expression(expression, want)?,
+                    expression: self.expression(expression, required)?,
                     inner: boxed(self.pattern(inner, &below))?,
                     variable: variable.clone(),
                 }
@@ -255,21 +260,23 @@ impl Walk {
                 }
                 for e in expression {
                     by.push(match e {
-                        OrderExpression::Asc(e) => OrderExpression::Asc(self.expression(e, want)?),
+                        OrderExpression::Asc(e) => {
+                            OrderExpression::Asc(self.expression(e, required)?)
+                        }
                         OrderExpression::Desc(e) => {
-                            OrderExpression::Desc(self.expression(e, want)?)
+                            OrderExpression::Desc(self.expression(e, required)?)
                         }
                     });
                 }
                 GraphPattern::OrderBy {
-                    inner: boxed(self.pattern(inner, &want.with(also)))?,
+                    inner: boxed(self.pattern(inner, &required.with(also)))?,
                     expression: by,
                 }
             }
             GraphPattern::Project { inner, variables } => {
-                let below = Want {
+                let below = Required {
                     vars: variables.iter().cloned().collect(),
-                    ..want.clone()
+                    ..required.clone()
                 };
                 GraphPattern::Project {
                     inner: boxed(self.pattern(inner, &below))?,
@@ -277,20 +284,20 @@ impl Walk {
                 }
             }
             GraphPattern::Distinct { inner } => GraphPattern::Distinct {
-                inner: boxed(self.pattern(inner, &once(want)))?,
+                inner: boxed(self.pattern(inner, &deduplicated(required)))?,
             },
             GraphPattern::Reduced { inner } => GraphPattern::Reduced {
-                inner: boxed(self.pattern(inner, &once(want)))?,
+                inner: boxed(self.pattern(inner, &deduplicated(required)))?,
             },
             GraphPattern::Slice {
                 inner,
                 start,
                 length,
             } => {
-                let below = Want {
+                let below = Required {
                     distinct: false,
                     limit: length.and_then(|n| n.checked_add(*start)),
-                    ..want.clone()
+                    ..required.clone()
                 };
                 GraphPattern::Slice {
                     inner: boxed(self.pattern(inner, &below))?,
@@ -303,7 +310,7 @@ impl Walk {
                 variables,
                 aggregates,
             } => {
-                if let Some(given) = self.counts(inner, variables, aggregates, want.graph) {
+                if let Some(given) = self.counts(inner, variables, aggregates, required.graph) {
                     return Some(given);
                 }
                 let mut vars: BTreeSet<Variable> = variables.iter().cloned().collect();
@@ -328,18 +335,18 @@ impl Walk {
                                 mentioned(expr, &mut vars);
                                 AggregateExpression::FunctionCall {
                                     name: name.clone(),
-                                    expr: self.expression(expr, want)?,
+                                    expr: self.expression(expr, required)?,
                                     distinct: *distinct,
                                 }
                             }
                         },
                     ));
                 }
-                let below = Want {
+                let below = Required {
                     vars,
                     distinct: false,
                     limit: None,
-                    graph: want.graph,
+                    graph: required.graph,
                 };
                 GraphPattern::Group {
                     inner: boxed(self.pattern(inner, &below))?,
@@ -350,7 +357,7 @@ impl Walk {
         })
     }
 
-    /// Counts of one component's solutions need no solution to travel.
+    /// Counts of one component are computed by the workers, so that no solutions are transferred.
     fn counts(
         &mut self,
         inner: &GraphPattern,
@@ -388,7 +395,7 @@ impl Walk {
                 _ => None,
             })
             .collect::<Option<Vec<_>>>()?;
-        Some(self.give(Component {
+        Some(self.add_component(Component {
             stars,
             out: Out::Counts(by.to_vec(), counts),
             distinct: false,
@@ -396,16 +403,18 @@ impl Walk {
         }))
     }
 
-    fn basic(&mut self, basic: &Basic<'_>, want: &Want<'_>) -> Option<GraphPattern> {
+    fn basic(&mut self, basic: &Basic<'_>, required: &Required<'_>) -> Option<GraphPattern> {
         let (list, left) = components(basic);
-        let mut vars = want.vars.clone();
+        let mut vars = required.vars.clone();
         for filter in &left {
-            if in_any_graph(want) {
+            if in_any_graph(required) {
                 return None;
             }
             mentioned(filter, &mut vars);
         }
-        let limit = want.limit.filter(|_| left.is_empty() && list.len() == 1);
+        let limit = required
+            .limit
+            .filter(|_| left.is_empty() && list.len() == 1);
         let mut all: Option<GraphPattern> = None;
         for stars in list {
             let known: BTreeSet<&Variable> = stars.iter().flat_map(|s| &s.vars).collect();
@@ -414,15 +423,15 @@ impl Walk {
                 .filter(|v| vars.contains(**v))
                 .map(|v| (*v).clone())
                 .collect();
-            let (mut distinct, mut limit) = (want.distinct, limit);
+            let (mut distinct, mut limit) = (required.distinct, limit);
             if out.is_empty() {
-                // Whether there is a solution, or how many: any variable says it.
+                // Any variable preserves whether there is a solution, or how many.
                 out.extend(known.iter().next().map(|v| (*v).clone()));
                 if distinct {
                     (distinct, limit) = (false, Some(1));
                 }
             }
-            let given = self.give(Component {
+            let given = self.add_component(Component {
                 stars,
                 out: Out::Variables(out),
                 distinct,
@@ -439,34 +448,34 @@ impl Walk {
         let mut pattern = all?;
         for filter in left {
             pattern = GraphPattern::Filter {
-                expr: self.expression(filter, want)?,
+                expr: self.expression(filter, required)?,
                 inner: Box::new(pattern),
             };
         }
         Some(pattern)
     }
 
-    fn give(&mut self, component: Component) -> GraphPattern {
-        let pattern = Given::pattern(self.components.len(), &component.names());
+    fn add_component(&mut self, component: Component) -> GraphPattern {
+        let pattern = InputBindings::pattern(self.components.len(), &component.names());
         self.components.push(component);
         pattern
     }
 
-    /// An expression whose patterns are taken out.
-    fn expression(&mut self, e: &Expression, want: &Want<'_>) -> Option<Expression> {
+    /// Rewrites the patterns inside an expression.
+    fn expression(&mut self, e: &Expression, required: &Required<'_>) -> Option<Expression> {
         let mut found = true;
         let changed = replace(e, &mut |pattern| {
-            let below = Want {
-                vars: scope(pattern).union(&want.vars).cloned().collect(),
+            let below = Required {
+                vars: scope(pattern).union(&required.vars).cloned().collect(),
                 distinct: true,
                 limit: None,
                 graph: None,
             };
-            let inner = if want.graph.is_some() {
+            let inner = if required.graph.is_some() {
                 None
             } else {
-                // The patterns of an expression are walked by themselves, since they outlive this call.
-                let mut inner = Walk {
+                // The patterns of an expression have a shorter lifetime than this walker's, hence a separate one.
+                let mut inner = Rewriter {
                     components: std::mem::take(&mut self.components),
                 };
                 let changed = inner.pattern(pattern, &below);
@@ -482,19 +491,19 @@ impl Walk {
     }
 }
 
-fn once<'a>(want: &Want<'a>) -> Want<'a> {
-    Want {
+fn deduplicated<'a>(required: &Required<'a>) -> Required<'a> {
+    Required {
         distinct: true,
-        ..want.clone()
+        ..required.clone()
     }
 }
 
-/// Whether a pattern is asked of each named graph.
-fn in_any_graph(want: &Want<'_>) -> bool {
-    matches!(want.graph, Some(NamedNodePattern::Variable(_)))
+/// Returns whether a pattern is evaluated on each named graph.
+fn in_any_graph(required: &Required<'_>) -> bool {
+    matches!(required.graph, Some(NamedNodePattern::Variable(_)))
 }
 
-/// A basic graph pattern, with conditions right around it, in one graph.
+/// Returns a basic graph pattern with the filters directly around it, in one graph.
 fn basic<'a>(pattern: &'a GraphPattern, graph: Option<&'a NamedNodePattern>) -> Option<Basic<'a>> {
     match pattern {
         GraphPattern::Bgp { patterns } if !patterns.is_empty() => Some(Basic {
@@ -504,7 +513,7 @@ fn basic<'a>(pattern: &'a GraphPattern, graph: Option<&'a NamedNodePattern>) -> 
         }),
         GraphPattern::Filter { expr, inner } => {
             let mut basic = basic(inner, graph)?;
-            // Within GRAPH ?g a condition does not see ?g.
+            // A filter within GRAPH ?g does not see ?g.
             if let Some(NamedNodePattern::Variable(g)) = basic.graph {
                 let mut vars = BTreeSet::new();
                 mentioned(expr, &mut vars);
@@ -524,13 +533,13 @@ fn basic<'a>(pattern: &'a GraphPattern, graph: Option<&'a NamedNodePattern>) -> 
     }
 }
 
-/// Whether no label of a blank node stands in two basic patterns (paths are written so).
+/// Returns whether no blank node label is in two basic graph patterns (the parser writes paths that way).
 fn blanks_are_local(pattern: &GraphPattern) -> bool {
     let mut seen: HashMap<Variable, usize> = HashMap::new();
     let (mut n, mut fine) = (0, true);
-    each(pattern, false, &mut |part| {
+    visit_parts(pattern, false, &mut |part| {
         n += 1;
-        let Seen::Basic(patterns, _) = part else {
+        let PatternPart::Basic(patterns, _) = part else {
             return;
         };
         for TriplePattern {

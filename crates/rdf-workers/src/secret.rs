@@ -1,4 +1,4 @@
-//! The secret that workers and coordinators share: who does not know it is not answered.
+//! Shared secret of workers and coordinators; requests without it are refused.
 
 use crate::wire;
 use async_trait::async_trait;
@@ -15,19 +15,19 @@ use tonic::{Request, Status};
 use tower::ServiceExt;
 use url::Url;
 
-/// The header that carries it.
+/// Name of the request header with the secret.
 const HEADER: &str = "x-esker-secret";
-/// What the key of TLS is derived under.
+/// Context string for deriving the TLS key (BLAKE3 `derive_key`).
 const DERIVED: &str = "esker rdf workers 2026-11 host key of TLS";
-/// Characters of a secret at least: who connects to a worker sees a public key that is made of it, and can try guesses.
+/// Minimum length of a secret in characters. A client of a worker sees a public key derived from the secret and can test guesses offline.
 const LEAST: usize = 20;
-/// Connections that are kept.
+/// Limit of cached connections.
 const KEPT_MAX: usize = 4096;
-/// What somebody with another secret is told.
+/// Error message for a wrong secret.
 pub(crate) const REFUSED: &str =
     "the secret is missing or another one; give the workers' own (--secret-file)";
 
-/// A secret, or none.
+/// An optional shared secret.
 #[derive(Clone, Default)]
 pub struct Secret(Option<HeaderValue>);
 
@@ -42,11 +42,11 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Of that text, which must be visible ASCII, and nothing that can be guessed.
+    /// Creates a secret from a text of visible ASCII characters. The text must not be guessable.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.len() < LEAST {
             return Err(format!(
-                "a secret has at least {LEAST} characters, so that it cannot be guessed: make one by `openssl rand -hex 32`"
+                "a secret has at least {LEAST} characters, so that it cannot be guessed: make one with `openssl rand -hex 32`"
             ));
         }
         let mut value = HeaderValue::from_str(text)
@@ -55,23 +55,23 @@ impl Secret {
         Ok(Self(Some(value)))
     }
 
-    /// Whether there is one.
+    /// Returns whether a secret is set.
     pub const fn is_some(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The key for TLS that all have who know it.
+    /// Returns the TLS host key derived from the secret, the same for all that know the secret.
     pub(crate) fn host_key(&self) -> Option<HostKey> {
         let secret = self.0.as_ref()?;
         let seed = blake3::derive_key(DERIVED, secret.as_bytes());
         Some(HostKey::from_seed(&seed))
     }
 
-    /// Refuses requests without it, and those on connections for which there is no room.
+    /// Returns an interceptor that refuses requests without the secret and those on connections above the limits.
     pub(crate) fn check(
         &self,
     ) -> impl Fn(Request<()>) -> Result<Request<()>, Status> + Clone + Send + Sync + 'static {
-        // Hashes are compared, so that how long it takes tells nothing.
+        // Hashes are compared, so that the time taken reveals nothing.
         let wanted = self.0.as_ref().map(|v| blake3::hash(v.as_bytes()));
         move |request| {
             let said = request
@@ -79,7 +79,7 @@ impl Secret {
                 .get(HEADER)
                 .map(|v| blake3::hash(v.as_encoded_bytes()));
             let Some(Some(slot)) = request.extensions().get::<Option<Arc<Slot>>>() else {
-                return Err(Status::internal("it is not known who asks"));
+                return Err(Status::internal("the caller is not known"));
             };
             if let Some(words) = slot.refusal() {
                 return Err(Status::resource_exhausted(words));
@@ -93,14 +93,14 @@ impl Secret {
                     return Err(Status::unauthenticated(words));
                 }
             }
-            // All have one secret: what is counted is where they are.
-            slot.known(|| slot.source().to_string().into())
+            // The secret is common to all, so connections are counted by address.
+            slot.admit_authenticated(|| slot.source().to_string().into())
                 .map_err(Status::resource_exhausted)?;
             Ok(request)
         }
     }
 
-    /// Connections that say it.
+    /// Returns a pool of connections that send the secret.
     pub(crate) fn channels(&self) -> Channels {
         Channels {
             secret: self.clone(),
@@ -109,7 +109,7 @@ impl Secret {
     }
 }
 
-/// Connections to workers, kept, each request with the secret.
+/// Pool of connections to workers; each request carries the secret.
 #[derive(Clone)]
 pub(crate) struct Channels {
     secret: Secret,

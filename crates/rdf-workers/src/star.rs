@@ -1,5 +1,5 @@
-//! Basic graph patterns taken apart: triple patterns of one subject are a *star*, which the part that holds the subject
-//! solves alone; stars that share variables, directly or through others, are a *component*, which joins solve.
+//! Decomposition of basic graph patterns. Triple patterns with one subject are a *star*, which the part that holds the subject solves
+//! alone. Stars that share variables, directly or through other stars, are a *component*, which joins solve.
 
 use crate::expression::pure_variables;
 use esker_rdf::spargebra::algebra::{Expression, GraphPattern, QueryDataset};
@@ -10,10 +10,10 @@ use std::fmt::Write as _;
 
 pub(crate) type Variable = esker_rdf::spargebra::term::Variable;
 
-/// A variable of stars without any, so that their solution has a column.
+/// Variable added to stars without variables, so that their solution has a column.
 const ONE: &str = "esker_one";
 
-/// Triple patterns of one subject, and conditions on their variables alone.
+/// Triple patterns with one subject, and filters on their variables alone.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Star {
     pub(crate) patterns: Vec<TriplePattern>,
@@ -22,7 +22,7 @@ pub(crate) struct Star {
     pub(crate) vars: Vec<Variable>,
 }
 
-/// A basic graph pattern that is solved by itself.
+/// A basic graph pattern to be decomposed, with its filters and its graph.
 #[derive(Debug, Clone)]
 pub(crate) struct Basic<'a> {
     pub(crate) patterns: &'a [TriplePattern],
@@ -31,7 +31,7 @@ pub(crate) struct Basic<'a> {
 }
 
 impl Star {
-    /// What a part is asked: these variables of its solutions.
+    /// Returns the SPARQL query of the star for one part, projected to `vars`.
     pub(crate) fn query(
         &self,
         vars: &[Variable],
@@ -85,7 +85,7 @@ impl Star {
         .to_string()
     }
 
-    /// How many solutions it may have, roughly and only beside others: nothing is asked for that.
+    /// Returns a rough relative cardinality for ordering joins, from the shape of the patterns only.
     fn weight(&self) -> u32 {
         let of_pattern = |t: &TriplePattern| {
             let of_type =
@@ -107,8 +107,7 @@ fn is_constant(term: &TermPattern) -> bool {
     matches!(term, TermPattern::NamedNode(_) | TermPattern::Literal(_))
 }
 
-/// The components of a basic graph pattern, each with its stars in the order in which they are joined, and the conditions
-/// that no star could take.
+/// Decomposes a basic graph pattern: its components, each with its stars in join order, and the filters that no star could take.
 pub(crate) fn components<'a>(basic: &Basic<'a>) -> (Vec<Vec<Star>>, Vec<&'a Expression>) {
     let mut stars: Vec<Star> = Vec::new();
     for pattern in basic.patterns {
@@ -157,7 +156,7 @@ pub(crate) fn components<'a>(basic: &Basic<'a>) -> (Vec<Vec<Star>>, Vec<&'a Expr
     (connected(stars), left)
 }
 
-/// Stars that share variables, each after one that it shares one with; light ones first.
+/// Groups stars that share variables. Each star after the first shares a variable with an earlier one; stars of low weight come first.
 fn connected(mut stars: Vec<Star>) -> Vec<Vec<Star>> {
     let mut found = Vec::new();
     while !stars.is_empty() {
@@ -182,7 +181,7 @@ fn connected(mut stars: Vec<Star>) -> Vec<Vec<Star>> {
     found
 }
 
-/// A triple pattern whose blank nodes are variables: stars share them, and each part has labels of its own.
+/// Replaces blank nodes of a triple pattern by variables: stars share them, and blank node labels differ between parts.
 fn named(pattern: &TriplePattern) -> TriplePattern {
     let term = |t: &TermPattern| match t {
         TermPattern::BlankNode(b) => blank(b.as_str()).into(),
@@ -195,17 +194,17 @@ fn named(pattern: &TriplePattern) -> TriplePattern {
     }
 }
 
-/// The variable that stands for a blank node of a query. No name of SPARQL's begins so by chance.
+/// Returns the variable that replaces a blank node of a query. Its prefix avoids collisions with names in queries.
 pub(crate) fn blank(label: &str) -> Variable {
     let mut name = "esker_blank_".to_owned();
     for byte in label.bytes() {
-        // Writing into a text cannot fail.
+        // Writing into a `String` cannot fail.
         let _ = write!(name, "{byte:02x}");
     }
     Variable::new_unchecked(name)
 }
 
-/// The variables of a triple pattern.
+/// Returns the variables of a triple pattern.
 pub(crate) fn variables(t: &TriplePattern) -> Vec<Variable> {
     let mut list = Vec::new();
     for term in [&t.subject, &t.object] {
@@ -221,7 +220,7 @@ pub(crate) fn variables(t: &TriplePattern) -> Vec<Variable> {
     list
 }
 
-/// All solutions of a triple pattern as quads: with the graph's name, or without for the default graph.
+/// Returns a query for all solutions of a triple pattern as quads: with the graph's name, or without for the default graph.
 pub(crate) fn quads_query(pattern: &TriplePattern, named_graphs: bool) -> (String, Vec<Variable>) {
     let place = |name: &str| Variable::new_unchecked(name);
     let (s, p, o) = (place("s"), place("p"), place("o"));
@@ -281,7 +280,7 @@ pub(crate) fn quads_query(pattern: &TriplePattern, named_graphs: bool) -> (Strin
     (query.to_string(), vars)
 }
 
-/// A pattern that all triples match, or those of one predicate.
+/// Returns a pattern that matches all triples, or those of one predicate.
 pub(crate) fn any(predicate: Option<&NamedNode>) -> TriplePattern {
     let place = |name: &str| Variable::new_unchecked(name);
     TriplePattern {

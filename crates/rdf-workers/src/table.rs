@@ -1,4 +1,4 @@
-//! A star as a table that the planner knows.
+//! Table providers of `DataFusion` for stars.
 
 use crate::column::{Column, Kind, schema};
 use crate::leaf::StarExec;
@@ -13,14 +13,14 @@ use datafusion::physical_plan::ExecutionPlan;
 use esker_rdf::spargebra::algebra::QueryDataset;
 use std::sync::Arc;
 
-/// A star of a component.
+/// A star of a component as a table.
 #[derive(Debug)]
 pub(crate) struct StarTable {
     at: usize,
     star: Star,
     dataset: Option<QueryDataset>,
     distinct: bool,
-    of: usize,
+    parts: usize,
     partitions: usize,
     columns: Vec<Column>,
 }
@@ -31,7 +31,7 @@ impl StarTable {
         star: Star,
         dataset: Option<QueryDataset>,
         distinct: bool,
-        of: usize,
+        parts: usize,
         partitions: usize,
     ) -> Self {
         let columns = [Kind::Key, Kind::Text]
@@ -48,7 +48,7 @@ impl StarTable {
             star,
             dataset,
             distinct,
-            of,
+            parts,
             partitions,
             columns,
         }
@@ -83,12 +83,12 @@ impl TableProvider for StarTable {
         vars.sort_unstable();
         vars.dedup();
         let vars: Vec<Variable> = if vars.is_empty() {
-            // Solutions are counted: any variable will do.
+            // Only the number of rows matters, so any variable will do.
             self.star.vars.iter().take(1).cloned().collect()
         } else {
             vars.into_iter().map(Variable::new_unchecked).collect()
         };
-        // Without columns a row is a solution, and each counts.
+        // Without columns each solution is a row to be counted, so duplicates must stay.
         let distinct = self.distinct && !columns.is_empty();
         let query = self
             .star
@@ -97,18 +97,18 @@ impl TableProvider for StarTable {
             self.at,
             query,
             columns,
-            self.of,
+            self.parts,
             self.partitions,
         )))
     }
 }
 
-/// A leaf that is a plan by itself.
+/// A leaf operator as a table.
 #[derive(Debug)]
 pub(crate) struct LeafTable(Arc<StarExec>);
 
 impl LeafTable {
-    /// The plan that gives all of a leaf.
+    /// Returns the plan that scans all rows of a leaf.
     pub(crate) fn plan(leaf: StarExec) -> Result<LogicalPlan> {
         let table: Arc<dyn TableProvider> = Arc::new(Self(Arc::new(leaf)));
         LogicalPlanBuilder::scan("triples", provider_as_source(table), None)?.build()

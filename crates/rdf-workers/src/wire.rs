@@ -1,10 +1,11 @@
-//! Connections between coordinators and workers. With a secret they are encrypted, and each end proves that it knows the secret: its
-//! host key for TLS is made of it, and requests say it. Without one, both ends are on this machine and of one user, as the kernel says.
+//! Connections between coordinators and workers. With a secret they are encrypted, and each end proves that it knows the secret: its TLS
+//! host key is derived from the secret, and requests carry the secret. Without a secret, both ends must be on this machine and belong to
+//! one user, according to the kernel.
 
 use crate::secret::{REFUSED, Secret};
 use esker_access::peer::{is_own_or_root, user_of};
 use esker_access::slots::{CONNECTIONS, Slot, Slots, Source};
-use esker_access::tls::{self, Begun, NotBegun};
+use esker_access::tls::{self, Accepted, NotAccepted};
 use hyper_util::rt::TokioIo;
 use std::io;
 use std::pin::Pin;
@@ -18,20 +19,20 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
-/// What is spoken over TLS.
+/// ALPN protocols over TLS.
 const PROTOCOLS: [&[u8]; 1] = [b"h2"];
-/// How long a worker may take to be reached.
+/// Timeout for connecting to a worker.
 const BEGIN_MAX: Duration = Duration::from_secs(10);
-/// How often the kernel is asked whose a connection is that was made and not accepted yet.
-const LOOK: Duration = Duration::from_millis(2);
+/// Poll interval for the owner of a connection that is established but not yet accepted.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// A connection.
+/// A connection, plain or encrypted.
 pub(crate) struct Wire {
     io: Box<dyn Io>,
-    /// Of a worker's: when it is closed because nobody has said the secret on it.
+    /// Deadline of a worker's connection: it is closed unless the client has authenticated by then.
     overdue: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     slot: Option<Arc<Slot>>,
 }
@@ -45,7 +46,7 @@ impl Wire {
         }
     }
 
-    /// At a worker, which counts it until it ends.
+    /// Marks a worker's connection as counted by `slot` until it ends.
     fn counted(mut self, slot: Slot) -> Self {
         let slot = Arc::new(slot);
         let waits = Arc::clone(&slot);
@@ -56,7 +57,7 @@ impl Wire {
 }
 
 impl Connected for Wire {
-    /// What it is counted by, for [`Secret::check`].
+    /// Connection slot, used by [`Secret::check`].
     type ConnectInfo = Option<Arc<Slot>>;
 
     fn connect_info(&self) -> Self::ConnectInfo {
@@ -98,18 +99,18 @@ impl AsyncWrite for Wire {
     }
 }
 
-fn other(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+fn io_error(e: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::other(e)
 }
 
-/// Connections that a worker accepts, until nobody takes them any more.
+/// Returns a stream of the connections that a worker accepts; accepting ends when the stream is dropped.
 pub(crate) fn accepted(
     listener: TcpListener,
     secret: &Secret,
 ) -> io::Result<ReceiverStream<io::Result<Wire>>> {
     let acceptor = match secret.host_key() {
         Some(key) => {
-            let config = tls::server(&key, &[], None, &PROTOCOLS).map_err(other)?;
+            let config = tls::server(&key, &[], None, &PROTOCOLS).map_err(io_error)?;
             Some(TlsAcceptor::from(Arc::new(config)))
         }
         None => None,
@@ -118,7 +119,7 @@ pub(crate) fn accepted(
     let (send, receive) = mpsc::channel(16);
     tokio::spawn(async move {
         loop {
-            // A flood of connections is taken one by one between what else the thread does.
+            // Yields, so that a flood of connections does not starve other tasks of the thread.
             tokio::task::yield_now().await;
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -127,7 +128,7 @@ pub(crate) fn accepted(
             let (stream, from) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of descriptors, mostly: it passes.
+                    // Mostly out of file descriptors, which is temporary.
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -151,9 +152,9 @@ pub(crate) fn accepted(
             tokio::spawn(async move {
                 match begin(stream, acceptor.as_ref()).await {
                     Ok(wire) => drop(send.send(Ok(wire.counted(slot))).await),
-                    Err(NotBegun::Tls(error)) => tracing::warn!(%from, %error, "refused"),
-                    Err(NotBegun::Silent) => {
-                        tracing::debug!(%from, "a client did not begin in time");
+                    Err(NotAccepted::Tls(error)) => tracing::warn!(%from, %error, "refused"),
+                    Err(NotAccepted::Silent) => {
+                        tracing::debug!(%from, "a client did not start in time");
                     }
                 }
             });
@@ -162,14 +163,14 @@ pub(crate) fn accepted(
     Ok(ReceiverStream::new(receive))
 }
 
-/// The worker's side of a connection. Without TLS a request says no secret, and is told so.
-async fn begin(stream: TcpStream, acceptor: Option<&TlsAcceptor>) -> Result<Wire, NotBegun> {
+/// Starts the worker's side of a connection. Without TLS a request carries no secret and is refused with a message.
+async fn begin(stream: TcpStream, acceptor: Option<&TlsAcceptor>) -> Result<Wire, NotAccepted> {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
     }
-    Ok(match tls::begin(stream, acceptor, true).await? {
-        Begun::Plain(stream) => Wire::new(Box::new(stream)),
-        Begun::Encrypted(stream) => Wire::new(stream),
+    Ok(match tls::accept(stream, acceptor, true).await? {
+        Accepted::Plain(stream) => Wire::new(Box::new(stream)),
+        Accepted::Encrypted(stream) => Wire::new(stream),
     })
 }
 
@@ -183,45 +184,45 @@ pub(crate) async fn connect(authority: &str, secret: &Secret) -> io::Result<Toki
         own_worker(&stream, until).await?;
         return Ok(TokioIo::new(Wire::new(Box::new(stream))));
     };
-    let client = tls::Client::new(&PROTOCOLS).map_err(other)?;
-    let name = tls::Client::name().map_err(other)?;
+    let client = tls::Client::new(&PROTOCOLS).map_err(io_error)?;
+    let name = tls::Client::name().map_err(io_error)?;
     let handshake = TlsConnector::from(client.config()).connect(name, stream);
     let stream = tokio::time::timeout(BEGIN_MAX, handshake).await;
     let stream = stream
         .map_err(io::Error::from)?
-        .map_err(|_| other(REFUSED))?;
+        .map_err(|_| io_error(REFUSED))?;
     if client.key().as_ref() != Some(own.public().key_data()) {
-        return Err(other(REFUSED));
+        return Err(io_error(REFUSED));
     }
     Ok(TokioIo::new(Wire::new(Box::new(stream))))
 }
 
-/// Whether whoever listens is a process of this user: without a secret nothing else says that it is a worker of theirs.
+/// Checks that the listening process belongs to this user; without a secret nothing else identifies it as the user's own worker.
 async fn own_worker(stream: &TcpStream, until: Instant) -> io::Result<()> {
     let (here, there) = (stream.local_addr()?, stream.peer_addr()?);
     if !there.ip().to_canonical().is_loopback() {
-        return Err(other(
-            "a worker on another machine is asked with a secret only; give the workers' own (--secret-file)",
+        return Err(io_error(
+            "a worker on another machine requires a secret; give the workers' own (--secret-file)",
         ));
     }
     loop {
-        // Nobody has it before it is accepted.
+        // A connection has no owner before it is accepted.
         match user_of(there, here) {
             Some(user) if is_own_or_root(user) => return Ok(()),
             None if Instant::now() < until => {
                 let mut byte = [0; 1];
-                match tokio::time::timeout(LOOK, stream.peek(&mut byte)).await {
+                match tokio::time::timeout(POLL_INTERVAL, stream.peek(&mut byte)).await {
                     Ok(Ok(0) | Err(_)) => {
-                        return Err(other(
+                        return Err(io_error(
                             "it answers its own user only: give the workers' secret (--secret-file)",
                         ));
                     }
-                    Ok(Ok(_)) => tokio::time::sleep(LOOK).await,
+                    Ok(Ok(_)) => tokio::time::sleep(POLL_INTERVAL).await,
                     Err(_) => {}
                 }
             }
             user => {
-                return Err(other(format!(
+                return Err(io_error(format!(
                     "it belongs to user {}, and not to you: give the workers' secret (--secret-file)",
                     user.map_or("?".to_owned(), |u| u.to_string())
                 )));

@@ -1,7 +1,7 @@
-//! A worker: a gRPC server of the distributed engine that holds one part.
+//! A worker: a gRPC server of the distributed engine that holds one part of the data.
 
 use crate::leaf::StarCodec;
-use crate::part::Held;
+use crate::part::WorkerData;
 use crate::secret::Secret;
 use crate::wire;
 use datafusion::common::exec_err;
@@ -17,23 +17,23 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// What a worker says of itself.
+/// Description of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct About {
-    /// The part that it holds.
+pub struct WorkerInfo {
+    /// Part that the worker holds.
     pub part: Part,
-    /// Quads in it.
+    /// Number of quads in the part.
     pub quads: u64,
 }
 
-/// The version of what coordinators and workers say to each other.
+/// Version of the protocol between coordinators and workers.
 const PROTOCOL: u64 = 1;
 
-impl About {
-    fn of(held: &Held) -> Self {
+impl WorkerInfo {
+    fn of(worker_data: &WorkerData) -> Self {
         Self {
-            part: held.part,
-            quads: held.data.len() as u64,
+            part: worker_data.part,
+            quads: worker_data.data.len() as u64,
         }
     }
 
@@ -48,11 +48,11 @@ impl About {
 
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let value: serde_json::Value =
-            serde_json::from_str(text).map_err(|_| "it is no worker of Esker".to_owned())?;
+            serde_json::from_str(text).map_err(|_| "it is not a worker of Esker".to_owned())?;
         let protocol = value["esker"].as_u64().unwrap_or_default();
         if protocol != PROTOCOL {
             return Err(format!(
-                "it speaks version {protocol} of this protocol, here is version {PROTOCOL}"
+                "it uses version {protocol} of this protocol, and this build version {PROTOCOL}"
             ));
         }
         Ok(Self {
@@ -62,7 +62,7 @@ impl About {
     }
 }
 
-/// Where a worker listens.
+/// A bound listening socket of a worker.
 #[derive(Debug)]
 pub struct Listener {
     listener: TcpListener,
@@ -77,19 +77,19 @@ impl Listener {
         Ok(Self { listener, address })
     }
 
-    /// The address, with its port.
+    /// Returns the bound address, with its port.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers coordinators and other workers until `end`.
+    /// Answers coordinators and other workers until `end` resolves.
     pub async fn serve(
         self,
-        held: Held,
+        worker_data: WorkerData,
         secret: Secret,
         end: impl Future<Output = ()>,
     ) -> Result<(), String> {
-        let worker = worker(held, &secret);
+        let worker = worker(worker_data, &secret);
         let incoming = wire::accepted(self.listener, &secret).map_err(|e| e.to_string())?;
         tonic::transport::Server::builder()
             .layer(tonic::service::InterceptorLayer::new(secret.check()))
@@ -100,34 +100,34 @@ impl Listener {
     }
 }
 
-/// A worker that holds a part.
-pub(crate) fn worker(held: Held, secret: &Secret) -> Worker {
-    let about = About::of(&held);
-    let held = Arc::new(held);
+/// Returns the engine's worker for a part.
+pub(crate) fn worker(worker_data: WorkerData, secret: &Secret) -> Worker {
+    let about = WorkerInfo::of(&worker_data);
+    let worker_data = Arc::new(worker_data);
     let channels = secret.channels();
     let session = move |ctx: WorkerQueryContext| {
-        let (held, channels) = (Arc::clone(&held), channels.clone());
-        async move { Ok::<SessionState, DataFusionError>(state(ctx, held, channels)) }
+        let (worker_data, channels) = (Arc::clone(&worker_data), channels.clone());
+        async move { Ok::<SessionState, DataFusionError>(state(ctx, worker_data, channels)) }
     };
     Worker::from_session_builder(session).with_version(about.write())
 }
 
 pub(crate) fn state(
     mut ctx: WorkerQueryContext,
-    held: Arc<Held>,
+    worker_data: Arc<WorkerData>,
     channels: crate::secret::Channels,
 ) -> SessionState {
     let config = ctx.builder.config().take().unwrap_or_default();
     ctx.builder
-        .with_config(config.with_extension(held))
+        .with_config(config.with_extension(worker_data))
         .with_distributed_user_codec(StarCodec)
-        .with_distributed_worker_plan_rewrite_handler(only_known)
+        .with_distributed_worker_plan_rewrite_handler(check_operators)
         .with_distributed_channel_resolver(channels)
         .build()
 }
 
-/// What plans of coordinators consist of. The engine itself knows more: files that are read, and written.
-pub(crate) const KNOWN: [&str; 19] = [
+/// Operators that occur in plans of coordinators. The engine supports more, among them reading and writing files.
+pub(crate) const ALLOWED_OPERATORS: [&str; 19] = [
     "AggregateExec",
     "BroadcastExec",
     "CoalesceBatchesExec",
@@ -149,13 +149,13 @@ pub(crate) const KNOWN: [&str; 19] = [
     "StarExec",
 ];
 
-/// Refuses plans that do anything else than a coordinator's.
-fn only_known(
+/// Refuses plans with operators that no coordinator sends.
+fn check_operators(
     event: WorkerPlanRewriteEvent<'_>,
 ) -> Result<WorkerPlanRewriteEventResponse, DataFusionError> {
     let plan = event.plan;
     plan.apply(|node| {
-        if KNOWN.contains(&node.name()) {
+        if ALLOWED_OPERATORS.contains(&node.name()) {
             Ok(TreeNodeRecursion::Continue)
         } else {
             exec_err!("a worker does not run {}", node.name())
@@ -181,7 +181,7 @@ mod tests {
         let config = SessionConfig::new();
         let run = |leaf: Arc<dyn ExecutionPlan>| {
             let plan: Arc<dyn ExecutionPlan> = Arc::new(CoalescePartitionsExec::new(leaf));
-            only_known(WorkerPlanRewriteEvent {
+            check_operators(WorkerPlanRewriteEvent {
                 plan,
                 session_config: &config,
             })
@@ -198,13 +198,13 @@ mod tests {
 
     #[test]
     fn what_a_worker_says_of_itself_is_read_again() {
-        let about = About {
+        let about = WorkerInfo {
             part: Part::new(1, 3).unwrap(),
             quads: 7,
         };
-        assert_eq!(About::read(&about.write()), Ok(about));
+        assert_eq!(WorkerInfo::read(&about.write()), Ok(about));
         for other in ["", "{}", "{\"esker\":2,\"part\":\"1/2\"}", "{\"esker\":1}"] {
-            assert!(About::read(other).is_err(), "{other}");
+            assert!(WorkerInfo::read(other).is_err(), "{other}");
         }
     }
 }

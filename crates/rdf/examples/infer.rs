@@ -1,4 +1,4 @@
-//! How long a closure takes, in processor time of one thread: `infer rdfs|owl-rl FILE… -- QUERY.rq …`.
+//! Measures how long a closure takes, in processor time of one thread: `infer rdfs|owl-rl FILE… -- QUERY.rq …`.
 
 #![allow(
     clippy::print_stdout,
@@ -13,7 +13,7 @@ use esker_rdf::parse::Loader;
 use esker_rdf::{Dataset, DateTime, Inference, Options, RdfFormat, query};
 use std::fs::File;
 
-/// Processor time of this thread in milliseconds: what other programs do to the clock on the wall does not count.
+/// Returns the processor time of this thread in milliseconds; unlike wall-clock time it is independent of other programs.
 fn cpu() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let first = text.split(' ').next().and_then(|n| n.parse::<f64>().ok());
@@ -66,7 +66,7 @@ fn main() {
     }
 }
 
-/// Takes triples away one by one and adds them again.
+/// Removes triples one at a time and adds them again.
 fn one_by_one(data: &mut Dataset) {
     let asserted: Vec<_> = data.asserted().quads().collect();
     let some: Vec<_> = asserted

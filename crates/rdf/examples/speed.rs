@@ -1,5 +1,6 @@
-//! Loads files and times queries, each several times in one process, in processor time, also as they are for somebody who may not see all:
-//! `cargo run --release -p esker-rdf --example speed -- data.nt query.rq…` (each query's name is its file's).
+//! Loads files and times queries, each several times in one process, in processor time, also on the view of a principal that may not see
+//! everything:
+//! `cargo run --release -p esker-rdf --example speed -- data.nt query.rq…` (each query is named after its file).
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +15,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::Instant;
 
-/// Processor time of this process in seconds: what other programs do to the clock on the wall does not count.
+/// Returns the processor time of this process in seconds; unlike wall-clock time it is independent of other programs.
 fn cpu() -> f64 {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or("").split(' ').collect();
@@ -83,12 +84,12 @@ fn main() {
     }
 }
 
-/// Rows and bytes of the answer; milliseconds of processors and by the clock that it takes.
+/// Returns rows and bytes of the answer, and the milliseconds of processor and wall-clock time per run.
 fn time_query(data: &Dataset, text: &str, options: &Options<'_>) -> (usize, usize, f64, f64) {
     let (mut rows, mut bytes, mut runs) = (0, 0, 0u32);
     let mut started = cpu();
     let mut clock = Instant::now();
-    // The clock ticks every few milliseconds, so many runs are measured together; the first is cold.
+    // The clock ticks every few milliseconds, so several runs are measured at once; the first one is cold and not counted.
     while runs < 2 || (cpu() - started < 1.0 && runs < 100_000) {
         if runs == 1 {
             started = cpu();

@@ -1,8 +1,8 @@
-//! Numbers and texts of images and logs, as bytes: little-endian, so that columns are what they are in memory.
+//! Binary encoding of numbers and texts in images and logs; little-endian, so that columns have the same layout as in memory.
 
 use crate::error::{Error, Result};
 
-/// Reads what the functions of this file wrote.
+/// Reader of encoded values.
 #[derive(Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -10,17 +10,17 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// From the first byte.
+    /// Starts reading at the first byte.
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// Whether all was read.
+    /// Returns whether all bytes were read.
     pub const fn is_empty(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
-    /// That many bytes.
+    /// Reads the next `n` bytes.
     pub fn take(&mut self, n: usize) -> Result<&'a [u8]> {
         let part = self
             .at
@@ -36,26 +36,26 @@ impl<'a> Reader<'a> {
         Ok(part)
     }
 
-    /// One byte.
+    /// Reads one byte as a number.
     pub fn u8(&mut self) -> Result<u8> {
         Ok(self.take(1)?.first().copied().unwrap_or_default())
     }
 
-    /// Four bytes.
+    /// Reads a 32-bit number.
     pub fn u32(&mut self) -> Result<u32> {
         let mut word = [0; 4];
         word.copy_from_slice(self.take(4)?);
         Ok(u32::from_le_bytes(word))
     }
 
-    /// Eight bytes.
+    /// Reads a 64-bit number.
     pub fn u64(&mut self) -> Result<u64> {
         let mut word = [0; 8];
         word.copy_from_slice(self.take(8)?);
         Ok(u64::from_le_bytes(word))
     }
 
-    /// A length, which cannot be more than what is left divided by the size of one.
+    /// Reads a length, which must fit into the remaining bytes at `size` bytes per item.
     pub fn len(&mut self, size: usize) -> Result<usize> {
         let n = self.u64()?;
         let left = (self.bytes.len() - self.at) / size.max(1);
@@ -70,20 +70,20 @@ impl<'a> Reader<'a> {
             })
     }
 
-    /// A list of bytes.
+    /// Reads a length-prefixed byte string.
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let n = self.len(1)?;
         self.take(n)
     }
 
-    /// A text.
+    /// Reads a length-prefixed UTF-8 text.
     pub fn text(&mut self) -> Result<&'a str> {
         let at = self.at;
         std::str::from_utf8(self.bytes()?)
             .map_err(|_| Error::Corrupt(format!("the text at byte {at} is not UTF-8")))
     }
 
-    /// A column of numbers.
+    /// Reads a length-prefixed column of 32-bit numbers.
     pub fn column(&mut self) -> Result<Vec<u32>> {
         let n = self.len(4)?;
         let bytes = self.take(n * 4)?;

@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do then.
+//! Errors of the engine, with the remedy in each message.
 
 use std::fmt;
 
@@ -6,48 +6,49 @@ use std::fmt;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text of a query or an update is wrong.
+    /// Syntax error in a query or an update.
     #[error("{0}")]
-    Syntax(Box<Mistake>),
-    /// The text of RDF data is wrong.
+    Syntax(Box<SyntaxError>),
+    /// Syntax error in RDF data.
     #[error("{place}: {message}")]
     Data {
         /// File, line and column.
         place: String,
-        /// What is wrong there.
+        /// Description of the error.
         message: String,
     },
-    /// The host gave up, or the time that was asked for is over.
+    /// Cancelled by the host, or timed out.
     #[error("the query was stopped: {0}")]
     Stopped(&'static str),
-    /// An intermediate result is too large.
+    /// An intermediate result exceeds the memory limit.
     #[error(
-        "the query needs more memory than it may have: {rows} rows of {columns} columns stand in memory, the limit is {limit} bytes; \
-         add a LIMIT, a more selective pattern, or allow more memory"
+        "the query needs more memory than it may have: {rows} rows of {columns} columns are in \
+         memory, the limit is {limit} bytes; add a LIMIT, a more selective pattern, or allow more \
+         memory"
     )]
     Memory {
-        /// Rows of the result that was too large.
+        /// Rows of the intermediate result.
         rows: usize,
-        /// Its columns.
+        /// Columns of the intermediate result.
         columns: usize,
-        /// What was allowed.
+        /// Memory limit in bytes.
         limit: usize,
     },
-    /// The strings and terms that a query computes are too many or too long.
+    /// Computed strings and terms exceed the memory limit.
     #[error(
         "the query needs more memory than it may have: the strings and tables that it computes are larger than the limit of {limit} bytes; \
          make fewer or shorter strings, add a LIMIT, or allow more memory"
     )]
     MemoryOfStrings {
-        /// What was allowed, in bytes.
+        /// Memory limit in bytes.
         limit: usize,
     },
-    /// One computed string is too long.
+    /// A computed string is too long.
     #[error(
-        "the query makes a string of more than {limit} bytes, the most that one may have: join fewer or shorter strings"
+        "the query makes a string of more than {limit} bytes, the maximum: join fewer or shorter strings"
     )]
     LongString {
-        /// What was allowed, in bytes.
+        /// Limit of a string, in bytes.
         limit: usize,
     },
     /// A regular expression is too long.
@@ -57,52 +58,52 @@ pub enum Error {
     LongPattern {
         /// Its length in bytes.
         bytes: usize,
-        /// What was allowed, in bytes.
+        /// Limit of a regular expression, in bytes.
         limit: usize,
     },
-    /// All queries of the host together have no memory left for this one.
+    /// The host's memory limit for all queries is exhausted.
     #[error(
-        "all queries together need more memory than they may have: ask again when fewer run, or ask for less"
+        "all queries together need more memory than they may have: try again when fewer run, or ask for less"
     )]
     MemoryOfAll,
-    /// Something of SPARQL that is not there.
+    /// A part of SPARQL that is not supported.
     #[error("{0} is not supported")]
     Unsupported(String),
-    /// An update that the standard says must fail.
+    /// An update that must fail according to the standard.
     #[error("{0}")]
     Refused(String),
-    /// A change of a graph that whoever asks may not change: its name.
+    /// A change of a graph that the principal may not change; contains the graph's name.
     #[error("{0}: permission denied")]
     Denied(String),
-    /// The database holds all that it can number.
+    /// The dictionary has no free ids.
     #[error(
         "the dictionary is full: it numbers 2^31 terms; drop graphs that are not needed, then checkpoint"
     )]
     Full,
-    /// A term longer than the dictionary takes.
+    /// A term longer than the dictionary allows.
     #[error("a term of {0} bytes is longer than the {1} bytes that the dictionary takes")]
     Long(usize, usize),
-    /// The bytes of an image or of a log are not what was written.
+    /// Corrupt bytes of an image or a log.
     #[error("{0}")]
     Corrupt(String),
 }
 
-/// A mistake in the text of a query.
+/// A syntax error in a query or update.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
-    /// Line, from 1.
+pub struct SyntaxError {
+    /// Line number, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// The whole message, with the line of the text and a caret.
-    pub shown: String,
+    /// Full message, with the line of the text and a caret.
+    pub rendered: String,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for SyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
+        f.write_str(&self.rendered)
     }
 }
 
-/// Results of the engine.
+/// Result type of the engine.
 pub type Result<T> = std::result::Result<T, Error>;

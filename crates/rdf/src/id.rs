@@ -1,20 +1,20 @@
-//! Numbers for terms: which ranges mean what, and the small values that stand in the number itself.
+//! Term ids: their ranges, and the small values encoded in the id itself.
 //!
 //! ```text
 //! 0                        unbound; as a graph: the default graph
 //! 1          .. 8000_0000  terms of the dictionary
-//! 8000_0000  .. C000_0000  terms that a query computed, known to that query only
+//! 8000_0000  .. C000_0000  terms that a query computed, local to that query
 //! C000_0000  ..            kind (3 bits) and value (27 bits): integers, booleans, dates
 //! ```
 
-/// The number of a term.
+/// The id of a term.
 pub type Id = u32;
 
-/// No value; also the name of the default graph.
+/// Unbound value; also the default graph.
 pub const UNBOUND: Id = 0;
-/// First number of what a query computed.
+/// First id of terms that a query computed.
 pub const LOCAL: Id = 0x8000_0000;
-/// First number of the values that need no dictionary.
+/// First id of inline values, which need no dictionary.
 pub const INLINE: Id = 0xC000_0000;
 
 const KIND_SHIFT: u32 = 27;
@@ -27,18 +27,18 @@ const DATE: u32 = 2;
 /// The namespace of XML Schema's datatypes.
 pub const XSD: &str = "http://www.w3.org/2001/XMLSchema#";
 
-/// A value that stands in its number.
+/// A value encoded in its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inline {
-    /// `xsd:integer`.
+    /// A value of type `xsd:integer`.
     Integer(i64),
-    /// `xsd:boolean`.
+    /// A value of type `xsd:boolean`.
     Boolean(bool),
-    /// `xsd:date` without a time zone: days since 1970-01-01.
+    /// A value of type `xsd:date` without a time zone, in days since 1970-01-01.
     Date(i64),
 }
 
-/// The number of a literal whose text is the only way to write its value, if it fits.
+/// Returns the inline id of a literal in canonical form, if it fits.
 pub fn inline(value: &str, datatype: &str) -> Option<Id> {
     let local = datatype.strip_prefix(XSD)?;
     let make = |kind: u32, n: i64| {
@@ -59,7 +59,7 @@ pub fn inline(value: &str, datatype: &str) -> Option<Id> {
     }
 }
 
-/// What that number holds, if it is one of these.
+/// Returns the inline value of an id, if it is one.
 pub fn value(id: Id) -> Option<Inline> {
     if id < INLINE {
         return None;
@@ -73,12 +73,12 @@ pub fn value(id: Id) -> Option<Inline> {
     }
 }
 
-/// The number of a boolean.
+/// Returns the inline id of a boolean.
 pub const fn boolean(b: bool) -> Id {
     INLINE | (BOOLEAN << KIND_SHIFT) | (BIAS as u32 + b as u32)
 }
 
-/// The number of an integer, if it fits.
+/// Returns the inline id of an integer, if it fits.
 pub fn integer(n: i64) -> Option<Id> {
     let biased = n.checked_add(BIAS)?;
     (0..=i64::from(VALUE))
@@ -87,7 +87,7 @@ pub fn integer(n: i64) -> Option<Id> {
 }
 
 impl Inline {
-    /// The text between the quotes.
+    /// Returns the lexical form.
     pub fn text(self) -> String {
         match self {
             Self::Integer(n) => n.to_string(),
@@ -99,7 +99,7 @@ impl Inline {
         }
     }
 
-    /// The name of its datatype within XML Schema's namespace.
+    /// Returns the local name of the datatype in XML Schema's namespace.
     pub const fn datatype(self) -> &'static str {
         match self {
             Self::Integer(_) => "integer",
@@ -109,7 +109,7 @@ impl Inline {
     }
 }
 
-/// An integer as it is written when there is only one way: no sign before a positive one, no leading zeros.
+/// Parses an integer in canonical form: no plus sign, no leading zeros.
 fn canonical_integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let bytes = digits.as_bytes();
@@ -121,7 +121,7 @@ fn canonical_integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// Days since 1970 of `YYYY-MM-DD`, for years that have four digits.
+/// Returns the days since 1970-01-01 of `YYYY-MM-DD`, for years of four digits.
 fn days(text: &str) -> Option<i64> {
     let b = text.as_bytes();
     if b.len() != 10 || b.get(4) != Some(&b'-') || b.get(7) != Some(&b'-') {
@@ -140,7 +140,7 @@ fn days(text: &str) -> Option<i64> {
     (civil(days) == (y, m, d)).then_some(days)
 }
 
-/// Days since 1970-01-01 of a date of the Gregorian calendar.
+/// Returns the days since 1970-01-01 of a Gregorian date.
 fn from_civil(y: i64, m: i64, d: i64) -> i64 {
     let y = if m <= 2 { y - 1 } else { y };
     let era = y.div_euclid(400);

@@ -1,10 +1,9 @@
-//! RDF and SPARQL, in memory and deterministic: the host gives bytes, the time and a seed.
+//! RDF and SPARQL, in memory and deterministic: the host supplies bytes, the time and a seed.
 //!
-//! A [`quads::Dataset`] holds terms by number ([`dictionary`]) and, for each graph and predicate, sorted columns of
-//! subjects and objects in both directions ([`quads`]). A query is parsed by a library ([`syntax`]), turned into a
-//! pattern in numbers ([`plan`]), and solved column by column ([`exec`]): a basic graph pattern variable by variable,
-//! each from the intersection of the sorted lists that restrict it. Updates give a changed copy ([`update()`]), files
-//! too ([`parse`]).
+//! A [`quads::Dataset`] has terms by id ([`dictionary`]) and, for each graph and predicate, sorted columns of subjects and objects in both
+//! directions ([`quads`]). A query is parsed by a library ([`syntax`]), translated into a pattern of ids ([`plan`]), and executed on
+//! columns ([`exec`]): a basic graph pattern variable by variable, each from the intersection of the sorted lists that constrain it.
+//! Updates return a changed copy ([`update()`]), and so do loads of files ([`parse`]).
 
 #![allow(
     clippy::many_single_char_names,
@@ -16,18 +15,18 @@
 )]
 
 pub mod algorithm;
-mod brackets;
 mod codec;
 pub mod dictionary;
 mod error;
 pub mod exec;
 mod expr;
 pub mod format;
-mod given;
 mod guard;
 pub mod id;
 pub mod infer;
+mod input_bindings;
 pub mod log;
+mod nesting;
 pub mod parse;
 pub mod plan;
 pub mod quads;
@@ -39,13 +38,13 @@ pub mod syntax;
 mod update;
 mod xml;
 
-pub use error::{Error, Mistake, Result};
+pub use error::{Error, Result, SyntaxError};
 pub use exec::{Options, services_of};
 pub use expr::Expr;
-pub use format::{JsonLdProfileSet, Quads, RdfFormat, Writing};
-pub use given::Given;
+pub use format::{DocumentWriter, JsonLdProfileSet, Quads, RdfFormat};
 pub use guard::Guard;
 pub use infer::Inference;
+pub use input_bindings::InputBindings;
 pub use oxrdf::{Literal, NamedNode, NamedOrBlankNode, Term, Triple};
 pub use oxsdatatypes::DateTime;
 pub use parse::Part;
@@ -57,7 +56,7 @@ pub use solutions::{Results, Solutions, read_results};
 pub use spargebra::{self, GraphUpdateOperation as UpdateOperation, Query, Update};
 pub use update::{Fetch, Updated, replace, update, update_in_place, update_parsed};
 
-/// Whether a text is an absolute IRI.
+/// Returns an error unless a text is an absolute IRI.
 pub fn check_iri(text: &str) -> std::result::Result<(), String> {
     oxiri::Iri::parse(text).map(drop).map_err(|e| e.to_string())
 }

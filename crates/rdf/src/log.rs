@@ -1,5 +1,4 @@
-//! What an update changed, as bytes of a log and back. A record names its terms in full, so that it can be replayed
-//! on any image that has all records before it.
+//! Log records of updates. A record contains its terms in full, so that it can be replayed on any image that has all earlier records.
 
 use crate::codec::{Reader, put_bytes, put_u32, put_u64};
 use crate::dictionary::{Head, Key, Parts};
@@ -8,18 +7,18 @@ use crate::id::{Id, UNBOUND, XSD};
 use crate::quads::{Dataset, Quad};
 use std::collections::HashMap;
 
-/// One change.
+/// One change of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// A quad is there.
+    /// Adds a quad, if absent.
     Add(Quad),
-    /// A quad is not there.
+    /// Removes a quad, if present.
     Remove(Quad),
-    /// A graph has no quads.
+    /// Removes all quads of a graph.
     Clear(Id),
 }
 
-/// A record of changes, in their order.
+/// Encodes changes, in order, as a record.
 pub fn encode(data: &Dataset, changes: &[Change]) -> Vec<u8> {
     let mut numbers: HashMap<Id, u32> = HashMap::new();
     let mut terms = Vec::new();
@@ -83,7 +82,7 @@ fn put_term(data: &Dataset, id: Id, to: &mut Vec<u8>) {
     }
 }
 
-/// Does what a record says.
+/// Applies the changes of a record.
 pub fn replay(data: &mut Dataset, record: &[u8]) -> Result<()> {
     let mut from = Reader::new(record);
     let mut ids = vec![(UNBOUND, b' ')];
@@ -96,19 +95,19 @@ pub fn replay(data: &mut Dataset, record: &[u8]) -> Result<()> {
             b'"' => Key::Plain(text),
             b'@' => Key::Lang(text, suffix),
             b'^' => Key::Typed(text, suffix),
-            other => return Err(Error::Corrupt(format!("no kind of term is {other}"))),
+            other => return Err(Error::Corrupt(format!("unknown kind of term {other}"))),
         };
         ids.push((data.dictionary.intern(&key)?, kind));
     }
     let mut quads: Vec<(Quad, bool)> = Vec::new();
-    // The number of a term that may stand in that place: a graph may have no name.
+    // Returns the id of a term that must be of one of `kinds`; graphs include the default graph.
     let id = |n: u32, place: &str, kinds: &[u8]| -> Result<Id> {
         let (id, kind) = ids
             .get(n as usize)
             .ok_or_else(|| Error::Corrupt(format!("the record has no term {n}")))?;
         if !kinds.contains(kind) {
             return Err(Error::Corrupt(format!(
-                "term {n} of the record is no {place}"
+                "term {n} of the record is not valid as {place}"
             )));
         }
         Ok(*id)
@@ -129,7 +128,7 @@ pub fn replay(data: &mut Dataset, record: &[u8]) -> Result<()> {
                 data.change(&std::mem::take(&mut quads));
                 data.clear(id(from.u32()?, "graph", b"<_ ")?);
             }
-            other => return Err(Error::Corrupt(format!("no change is {other}"))),
+            other => return Err(Error::Corrupt(format!("unknown kind of change {other}"))),
         }
     }
     if !from.is_empty() {

@@ -1,7 +1,7 @@
-//! Queries: from their text to their answer.
+//! Queries: from text to answer.
 
 use crate::error::Result;
-use crate::exec::{Context, Options, Table, Var, Want, by_term, eval, explain, sort_triples};
+use crate::exec::{Context, Options, Required, Table, Var, by_term, eval, explain, sort_triples};
 use crate::id::{Id, UNBOUND};
 use crate::plan::{Node, Pos, Translator, Triple};
 use crate::quads::{Dataset, Graph};
@@ -12,46 +12,46 @@ use spargebra::algebra::QueryDataset;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Which graphs a query asks, when the request says so and not its text.
+/// Dataset of a query, if the request specifies it instead of the query text.
 #[derive(Debug, Clone, Default)]
 pub struct Graphs {
-    /// IRIs of graphs that together are the default graph.
+    /// IRIs of the graphs that form the default graph.
     pub default: Vec<String>,
-    /// IRIs of graphs that `GRAPH` may ask.
+    /// IRIs of the graphs that `GRAPH` may match.
     pub named: Vec<String>,
 }
 
-/// A query's answer.
+/// Answer of a query.
 #[derive(Debug)]
 pub struct Answer<'a> {
     ctx: Context<'a>,
-    /// What was found.
+    /// Result of the query.
     pub found: Found,
 }
 
-/// What a query found.
+/// Result of a query, by its form.
 #[derive(Debug)]
 pub enum Found {
-    /// `SELECT`: names of the variables, solutions.
+    /// `SELECT`: names of the variables, and solutions.
     Solutions(Vec<String>, Table),
-    /// `ASK`.
+    /// `ASK`: whether there is a solution.
     Boolean(bool),
-    /// `CONSTRUCT` and `DESCRIBE`: each triple once.
+    /// `CONSTRUCT` and `DESCRIBE`: distinct triples.
     Triples(Vec<(Id, Id, Id)>),
 }
 
 impl Answer<'_> {
-    /// The term of a number in the answer.
+    /// Returns the term with an id in the answer.
     pub fn term(&self, id: Id) -> Option<Term> {
         self.ctx.term(id)
     }
 
-    /// A term's text as it travels ([`crate::dictionary::Key::put`]), if the number is that of one.
+    /// Appends a term's text ([`crate::dictionary::Key::put`]); returns `false` if the id has no term.
     pub fn put(&self, id: Id, to: &mut String) -> bool {
         self.ctx.with_parts(id, |parts| parts.put(to)).is_some()
     }
 
-    /// The number of a term in the answer.
+    /// Returns the id of a term in the answer.
     pub fn find(&self, key: &crate::dictionary::Key<'_>) -> Option<Id> {
         let id = self.ctx.number_key(key);
         (id != UNBOUND).then_some(id)
@@ -61,7 +61,7 @@ impl Answer<'_> {
         &self.ctx
     }
 
-    /// Rows or triples.
+    /// Returns the number of solutions or triples.
     pub fn len(&self) -> usize {
         match &self.found {
             Found::Solutions(_, table) => table.len(),
@@ -70,12 +70,12 @@ impl Answer<'_> {
         }
     }
 
-    /// Whether nothing was found.
+    /// Returns whether the result is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A triple of a graph that was found.
+    /// Returns a triple of the result.
     pub fn triple(&self, (s, p, o): (Id, Id, Id)) -> Option<oxrdf::Triple> {
         let subject = match self.term(s)? {
             Term::NamedNode(n) => NamedOrBlankNode::NamedNode(n),
@@ -88,13 +88,13 @@ impl Answer<'_> {
         Some(oxrdf::Triple::new(subject, predicate, self.term(o)?))
     }
 
-    /// What was done, or would be, line by line, if it was asked for.
+    /// Returns the notes on the plan or the execution, line by line, if requested.
     pub fn notes(&self) -> Vec<String> {
         self.ctx.notes.borrow().clone().unwrap_or_default()
     }
 }
 
-/// Parses a query and answers it.
+/// Parses and evaluates a query.
 pub fn query<'a>(
     data: &'a Dataset,
     text: &str,
@@ -113,7 +113,7 @@ pub fn query<'a>(
     )
 }
 
-/// As [`query`], of a text that is parsed.
+/// Evaluates a parsed query like [`query`]; `text` is its source.
 pub fn query_parsed<'a>(
     data: &'a Dataset,
     text: &str,
@@ -126,7 +126,7 @@ pub fn query_parsed<'a>(
     if let Found::Solutions(names, table) = &mut found.found
         && syntax::selects_all(text)
     {
-        // The parser sorts the variables of `SELECT *`; people expect them as they wrote them.
+        // The parser sorts the variables of `SELECT *`; users expect the order of first use.
         let mut order: Vec<usize> = (0..names.len()).collect();
         order.sort_by_key(|i| syntax::first_use(text, &names[*i]));
         let vars: Vec<Var> = order
@@ -139,7 +139,7 @@ pub fn query_parsed<'a>(
     Ok(found)
 }
 
-/// Answers a query that is parsed.
+/// Evaluates a parsed query.
 pub fn answer<'a>(
     data: &'a Dataset,
     query: &Query,
@@ -153,7 +153,7 @@ pub fn answer<'a>(
         (None, Some(d)) => choose(&mut ctx, d),
         (None, None) => {}
     }
-    if explain || options.plan {
+    if explain || options.explain_only {
         *ctx.notes.borrow_mut() = Some(Vec::new());
     }
     let mut translator = Translator::new(&ctx);
@@ -167,24 +167,24 @@ pub fn answer<'a>(
             };
             let shown: Vec<String> = vars.iter().map(|v| names.show(*v)).collect();
             let _ = ctx.names.set(names);
-            let want = Want {
+            let required = Required {
                 vars: vars.clone(),
-                ..Want::default()
+                ..Required::default()
             };
             let node = if ctx.is_view() { node.by_terms() } else { node };
-            let table = solved(&ctx, &node, &want)?.project(&vars);
+            let table = solved(&ctx, &node, &required)?.project(&vars);
             let bare = |n: &String| n.trim_start_matches('?').to_owned();
             Found::Solutions(shown.iter().map(bare).collect(), table)
         }
         Query::Ask { pattern, .. } => {
             let node = translator.node(pattern)?;
             let _ = ctx.names.set(translator.names);
-            let want = Want {
+            let required = Required {
                 distinct: true,
                 limit: Some(1),
-                ..Want::default()
+                ..Required::default()
             };
-            Found::Boolean(!solved(&ctx, &node, &want)?.is_empty())
+            Found::Boolean(!solved(&ctx, &node, &required)?.is_empty())
         }
         Query::Construct {
             template, pattern, ..
@@ -210,20 +210,20 @@ pub fn answer<'a>(
             let mut vars: Vec<Var> = triples.iter().flat_map(Triple::vars).collect();
             vars.sort_unstable();
             vars.dedup();
-            let want = Want {
+            let required = Required {
                 vars,
                 distinct: blanks.is_empty() && !has_slice(&node),
-                ..Want::default()
+                ..Required::default()
             };
             let node = match node {
                 node if ctx.is_view() && !node.is_ordered() => Node::OrderBy {
                     inner: Box::new(node),
                     by: Vec::new(),
-                    ties: want.vars.clone(),
+                    ties: required.vars.clone(),
                 },
                 node => node,
             };
-            let table = solved(&ctx, &node, &want)?;
+            let table = solved(&ctx, &node, &required)?;
             Found::Triples(construct(&ctx, &table, &triples, &blanks)?)
         }
         Query::Describe { pattern, .. } => {
@@ -233,9 +233,9 @@ pub fn answer<'a>(
             let table = solved(
                 &ctx,
                 &node,
-                &Want {
+                &Required {
                     vars,
-                    ..Want::default()
+                    ..Required::default()
                 },
             )?;
             let mut list = describe(&ctx, &table)?;
@@ -251,13 +251,13 @@ pub fn answer<'a>(
     Ok(Answer { ctx, found })
 }
 
-/// The solutions; none if only the way to them is asked for.
-fn solved(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
-    if ctx.options.plan {
-        explain(ctx, node, want);
-        return Ok(Table::empty(want.vars.clone()));
+/// Returns the solutions; an empty table if only the plan is requested.
+fn solved(ctx: &Context<'_>, node: &Node, required: &Required) -> Result<Table> {
+    if ctx.options.explain_only {
+        explain(ctx, node, required);
+        return Ok(Table::empty(required.vars.clone()));
     }
-    eval(ctx, node, want)
+    eval(ctx, node, required)
 }
 
 fn has_slice(node: &Node) -> bool {
@@ -270,7 +270,7 @@ fn has_slice(node: &Node) -> bool {
     }
 }
 
-/// The variables of the outermost projection, in their order.
+/// Returns the variables of the outermost projection, in order.
 fn outermost(node: &Node) -> Option<Vec<Var>> {
     match node {
         Node::Project { vars, .. } => Some(vars.clone()),
@@ -287,7 +287,7 @@ pub(crate) fn choose(ctx: &mut Context<'_>, dataset: &QueryDataset) {
             .map(|n| n.as_str().to_owned())
             .collect::<Vec<_>>()
     };
-    // WITH names a default graph and leaves the named ones as they are.
+    // WITH replaces the default graph and keeps the named graphs.
     let all = dataset.named.is_none().then(|| ctx.named.clone());
     let named = dataset.named.as_deref().map(texts).unwrap_or_default();
     ctx.choose(&texts(&dataset.default), &named);
@@ -297,7 +297,7 @@ pub(crate) fn choose(ctx: &mut Context<'_>, dataset: &QueryDataset) {
 }
 
 impl Context<'_> {
-    /// Asks these graphs only.
+    /// Restricts the query to these graphs.
     pub(crate) fn choose(&mut self, default: &[String], named: &[String]) {
         let find = |iri: &String| -> Option<(Id, Arc<Graph>)> {
             let id = self
@@ -323,7 +323,7 @@ impl Context<'_> {
     }
 }
 
-/// The triples of a template for each solution; those that lack a value or would be no triple are left out.
+/// Returns the template's triples for each solution, without those that are incomplete or invalid.
 fn construct(
     ctx: &Context<'_>,
     table: &Table,
@@ -333,7 +333,7 @@ fn construct(
     let mut seen = HashSet::new();
     let mut list = Vec::new();
     for row in table.rows() {
-        grown(ctx, row.at, list.len())?;
+        check_growth(ctx, row.at, list.len())?;
         let mut fresh: HashMap<Var, Id> = HashMap::new();
         for t in template {
             let mut get = |p: Pos| match p {
@@ -352,8 +352,8 @@ fn construct(
     Ok(list)
 }
 
-/// Now and then: stops if the host says so, or if so many triples, in a list and in a set, are more than there is memory for.
-fn grown(ctx: &Context<'_>, turn: usize, triples: usize) -> Result<()> {
+/// Every 1024 turns, checks for cancellation, and whether `triples` triples, in a list and in a set, fit into memory.
+fn check_growth(ctx: &Context<'_>, turn: usize, triples: usize) -> Result<()> {
     if !turn.is_multiple_of(1024) {
         return Ok(());
     }
@@ -361,7 +361,7 @@ fn grown(ctx: &Context<'_>, turn: usize, triples: usize) -> Result<()> {
     ctx.fits(triples, 9)
 }
 
-/// Whether these terms may stand there.
+/// Returns whether three terms form a valid triple.
 pub(crate) fn is_triple(ctx: &Context<'_>, (s, p, o): (Id, Id, Id)) -> bool {
     use crate::dictionary::{Head, Parts};
     let kind = |id: Id| {
@@ -375,7 +375,7 @@ pub(crate) fn is_triple(ctx: &Context<'_>, (s, p, o): (Id, Id, Id)) -> bool {
     [s, p, o].iter().all(|id| *id != UNBOUND) && kind(s) != 'l' && kind(p) == 'i'
 }
 
-/// The triples of which the terms of the solutions are subjects, and of the blank nodes that they lead to.
+/// Returns the triples whose subjects are terms of the solutions, or blank nodes reachable from these.
 fn describe(ctx: &Context<'_>, table: &Table) -> Result<Vec<(Id, Id, Id)>> {
     use crate::dictionary::{Head, Parts};
     let graph = ctx.graph();
@@ -392,7 +392,7 @@ fn describe(ctx: &Context<'_>, table: &Table) -> Result<Vec<(Id, Id, Id)>> {
         if !seen.insert(s) {
             continue;
         }
-        grown(ctx, seen.len(), list.len())?;
+        check_growth(ctx, seen.len(), list.len())?;
         for p in graph.predicates() {
             for o in graph.index(*p).map_or(&[][..], |x| x.so.get(s)) {
                 list.push((s, *p, *o));

@@ -1,4 +1,4 @@
-//! `SERVICE`: another endpoint's solutions. Who asks it is the host's matter; what it says is read here.
+//! `SERVICE`: solutions of other endpoints. The host sends the requests; this module reads the responses.
 
 use crate::error::{Error, Result};
 use crate::exec::{Context, Table, Var};
@@ -8,13 +8,13 @@ use oxrdf::Term;
 use std::collections::HashMap;
 use std::io::Read;
 
-/// Asks an endpoint a query: its IRI, the text. The error is for people.
+/// Client of endpoints: sends a query to an endpoint's IRI. The error is a user message.
 pub type Remote<'a> = dyn Fn(&str, &str) -> std::result::Result<Solutions, String> + Sync + 'a;
 
-/// Formats that are asked for, as in `Accept`.
+/// Value of the `Accept` header for requests.
 pub const ACCEPT: &str = "application/sparql-results+json, application/sparql-results+xml;q=0.8";
 
-/// Reads what an endpoint answered, at most so many rows.
+/// Reads the solutions in an endpoint's response, at most `most` rows.
 pub fn read_solutions(
     content_type: &str,
     from: impl Read,
@@ -22,12 +22,12 @@ pub fn read_solutions(
 ) -> std::result::Result<Solutions, String> {
     match read_results(content_type, from, most)? {
         Results::Solutions(solutions) => Ok(solutions),
-        Results::Truth(_) => Err("it answered with a truth, not with solutions".into()),
+        Results::Truth(_) => Err("it answered with a boolean, not with solutions".into()),
     }
 }
 
-/// The solutions of a pattern at an endpoint, by the numbers of this query. `vars` names its variables.
-pub(crate) fn ask(
+/// Returns the solutions of a pattern at an endpoint, in ids of this query. `vars` maps names to variables.
+pub(crate) fn request(
     ctx: &Context<'_>,
     endpoint: &str,
     query: &str,
@@ -36,8 +36,9 @@ pub(crate) fn ask(
     ctx.check()?;
     let Some(remote) = ctx.options.remote else {
         return Err(Error::Refused(format!(
-            "SERVICE <{endpoint}>: no other endpoint may be asked here; allow it (--allow-service, or sparql.services of a \
-             server), or load its data into a graph and use GRAPH"
+            "SERVICE <{endpoint}>: no other endpoint may be queried here; allow it \
+             (--allow-service, or sparql.services of a server), or load its data into a graph and \
+             use GRAPH"
         )));
     };
     let solutions = remote(endpoint, query)
@@ -57,7 +58,7 @@ pub(crate) fn ask(
             limit: ctx.options.memory,
         });
     }
-    // Blank nodes of another endpoint are none of ours.
+    // Blank nodes of another endpoint become new ones.
     let mut blanks: HashMap<String, Id> = HashMap::new();
     let mut number = |term: Option<&Term>| match term {
         None => UNBOUND,

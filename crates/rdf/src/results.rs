@@ -1,9 +1,9 @@
-//! Answers written down: JSON, CSV and TSV straight from the dictionary, XML and graphs by the libraries.
+//! Serialization of answers: JSON, CSV, TSV and XML directly from the dictionary, graphs by the libraries.
 
 use crate::dictionary::{Head, Parts};
 use crate::exec::Context;
 use crate::exec::parallel::portions;
-use crate::format::{RdfFormat, Writing};
+use crate::format::{DocumentWriter, RdfFormat};
 use crate::id::{Id, UNBOUND, XSD};
 use crate::quads::{Dataset, Quad};
 use crate::query::{Answer, Found};
@@ -12,32 +12,32 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::ops::Range;
 
-/// How solutions are written.
+/// Result format of solutions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// SPARQL 1.1 Query Results JSON.
     Json,
     /// SPARQL Query Results XML.
     Xml,
-    /// Comma-separated values: texts only.
+    /// Comma-separated values, only lexical forms.
     Csv,
-    /// Tab-separated values: terms as in Turtle.
+    /// Tab-separated values with terms as in Turtle.
     Tsv,
 }
 
-/// Bytes that are gathered before they are written.
+/// Bytes that are buffered before a write.
 const BUFFER: usize = 1 << 16;
 /// Rows that a thread writes at a time.
 const PORTION: usize = 4096;
-/// Rows after which the buffer is looked at.
+/// Rows between two checks of the buffer.
 const SMALL: usize = 128;
 
-/// How SPARQL Query Results XML begins.
+/// Beginning of a SPARQL Query Results XML document.
 const XML_BEGIN: &str =
     "<?xml version=\"1.0\"?><sparql xmlns=\"http://www.w3.org/2005/sparql-results#\">";
 
 impl Answer<'_> {
-    /// Writes solutions or a truth. A graph is written as N-Triples.
+    /// Writes solutions or a boolean. A graph is written as N-Triples.
     pub fn write(&self, format: Format, to: &mut dyn Write) -> io::Result<()> {
         match &self.found {
             Found::Triples(_) => self.write_graph(RdfFormat::NTriples, to),
@@ -58,9 +58,9 @@ impl Answer<'_> {
         }
     }
 
-    /// Writes a graph.
+    /// Writes the triples of a graph result.
     pub fn write_graph(&self, format: RdfFormat, to: &mut dyn Write) -> io::Result<()> {
-        let mut writer = Writing::new(to, format);
+        let mut writer = DocumentWriter::new(to, format);
         if let Found::Triples(list) = &self.found {
             for triple in list.iter().filter_map(|t| self.triple(*t)) {
                 writer.triple(&triple)?;
@@ -162,12 +162,12 @@ fn json_term(ctx: &Context<'_>, id: Id, out: &mut Vec<u8>) {
     });
 }
 
-/// A text in quotes.
+/// Appends a JSON string.
 fn json_text(pieces: &[&str], out: &mut Vec<u8>) {
     out.push(b'"');
     for piece in pieces {
         let bytes = piece.as_bytes();
-        // Most texts need nothing, which is seen for many bytes at once.
+        // Most texts need no escapes, which is tested for many bytes at a time.
         let odd = bytes
             .iter()
             .map(|b| u8::from(*b < 0x20) | u8::from(*b == b'"') | u8::from(*b == b'\\'))
@@ -196,7 +196,7 @@ fn json_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Solutions as XML.
+/// Writes solutions as XML.
 fn xml(
     ctx: &Context<'_>,
     vars: &[String],
@@ -206,7 +206,7 @@ fn xml(
     let mut head = format!("{XML_BEGIN}<head>");
     for var in vars {
         head.push_str("<variable name=\"");
-        // Names of variables have no character that XML has not.
+        // Variable names contain no characters that are invalid in XML.
         let _ = escape(var, true, &mut head);
         head.push_str("\"/>");
     }
@@ -283,7 +283,7 @@ fn xml_term(ctx: &Context<'_>, id: Id, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A text in XML. A character that XML has not becomes U+FFFD: other formats have it.
+/// Appends text as XML. A character that XML cannot represent becomes U+FFFD; other formats keep it.
 fn xml_text(text: &str, attribute: bool, out: &mut String) {
     let begin = out.len();
     if escape(text, attribute, out).is_err() {
@@ -339,7 +339,8 @@ fn separated(
     to.write_all(&out)
 }
 
-/// Writes rows in portions, many of them on several threads; what is made ahead is bounded. The last bytes stay in `out`.
+/// Writes rows in portions, with several threads if there are many rows; the finished but unwritten output is bounded. The last bytes stay
+/// in `out`.
 fn in_order(
     ctx: &Context<'_>,
     len: usize,
@@ -350,7 +351,7 @@ fn in_order(
     let threads = ctx.options.threads;
     let mut from = 0;
     while from < len {
-        let each = if threads > 1 && len - from >= ctx.options.many {
+        let each = if threads > 1 && len - from >= ctx.options.parallel_rows {
             PORTION
         } else {
             SMALL
@@ -388,7 +389,7 @@ fn in_order(
     Ok(())
 }
 
-/// Writes all quads, or those of one graph (0: the default one).
+/// Writes all quads, or those of one graph (0: the default graph).
 pub fn dump(
     data: &Dataset,
     graph: Option<Id>,
@@ -396,7 +397,7 @@ pub fn dump(
     to: &mut dyn Write,
 ) -> io::Result<()> {
     use oxrdf::{GraphName, NamedOrBlankNode, Term};
-    let mut writer = Writing::new(to, format);
+    let mut writer = DocumentWriter::new(to, format);
     let node = |term: Term| match term {
         Term::NamedNode(n) => Some(NamedOrBlankNode::NamedNode(n)),
         Term::BlankNode(n) => Some(NamedOrBlankNode::BlankNode(n)),
@@ -416,7 +417,7 @@ pub fn dump(
                 "a term of a quad is not in the dictionary",
             ));
         };
-        // One graph is written as if it were the only one.
+        // A single graph is written as the default graph.
         let g = match term(q.g).and_then(node) {
             Some(g) if graph.is_none() => GraphName::from(g),
             _ => GraphName::DefaultGraph,
@@ -427,7 +428,7 @@ pub fn dump(
     Ok(())
 }
 
-/// Quads in the order of their terms: graphs, then subjects, then predicates, then objects.
+/// Sorts quads by their terms: graphs, then subjects, then predicates, then objects.
 fn by_terms(data: &Dataset, mut quads: Vec<Quad>) -> Vec<Quad> {
     let mut terms: Vec<Id> = quads.iter().flat_map(|q| [q.g, q.s, q.p, q.o]).collect();
     terms.sort_unstable();
@@ -435,7 +436,7 @@ fn by_terms(data: &Dataset, mut quads: Vec<Quad>) -> Vec<Quad> {
     terms.sort_by(|a, b| {
         match (data.dictionary.parts(*a), data.dictionary.parts(*b)) {
             (Some(a), Some(b)) => a.order(&b),
-            // The default graph.
+            // The default graph has no term.
             (a, b) => a.is_some().cmp(&b.is_some()),
         }
     });
@@ -445,7 +446,7 @@ fn by_terms(data: &Dataset, mut quads: Vec<Quad>) -> Vec<Quad> {
     quads
 }
 
-/// A term as in Turtle, on one line.
+/// Appends a term as in Turtle, on one line.
 fn turtle(parts: Parts<'_>, out: &mut Vec<u8>) {
     match parts {
         Parts::Inline(v) if v.datatype() != "date" => out.extend_from_slice(v.text().as_bytes()),
@@ -453,7 +454,7 @@ fn turtle(parts: Parts<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// A term's text, quoted if CSV needs it.
+/// Appends a term's lexical form, quoted if CSV requires it.
 fn bare(parts: Parts<'_>, out: &mut Vec<u8>) {
     match parts {
         Parts::Inline(v) => out.extend_from_slice(v.text().as_bytes()),

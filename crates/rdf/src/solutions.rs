@@ -1,5 +1,4 @@
-//! Results of SPARQL as other endpoints write them: SPARQL 1.1 Query Results JSON and SPARQL Query Results XML, read
-//! within limits.
+//! Reader of SPARQL results of other endpoints: SPARQL 1.1 Query Results JSON and SPARQL Query Results XML, with limits.
 
 mod json;
 mod xml;
@@ -12,30 +11,30 @@ use std::io::Read;
 pub struct Solutions {
     /// Names of the variables.
     pub names: Vec<String>,
-    /// A row for each solution.
+    /// Terms of each solution, in the order of the names.
     pub rows: Vec<Vec<Option<Term>>>,
 }
 
-/// What an endpoint answered.
+/// Response of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Results {
     /// Solutions of a `SELECT`.
     Solutions(Solutions),
-    /// The truth that an `ASK` has.
+    /// Boolean result of an `ASK`.
     Truth(bool),
 }
 
-/// Values that all rows may have together, those that are not there counted as well.
+/// Limit of values in all rows, including unbound ones.
 const VALUES_MAX: usize = 1 << 24;
 
-/// Reads what an endpoint answered, at most so many rows.
+/// Reads an endpoint's response, at most `most` rows.
 ///
 /// # Errors
-/// If the content type is none of results, the text is wrong, or there is more than is taken.
+/// Fails if the content type is not a results format, the text is invalid, or a limit is exceeded.
 pub fn read_results(content_type: &str, from: impl Read, most: usize) -> Result<Results, String> {
     let name = content_type.split(';').next().unwrap_or_default().trim();
     let is = |known: &[&str]| known.iter().any(|k| k.eq_ignore_ascii_case(name));
-    let mut table = Building::new(most);
+    let mut table = SolutionsBuilder::new(most);
     let truth = if is(&[
         "application/sparql-results+json",
         "application/json",
@@ -59,19 +58,19 @@ pub fn read_results(content_type: &str, from: impl Read, most: usize) -> Result<
     }
 }
 
-/// Solutions that are read; the names of their variables may come after them.
+/// Solutions being read; the variable names may come after them.
 #[derive(Debug)]
-struct Building {
+struct SolutionsBuilder {
     most: usize,
-    /// Variables as they came, with their values in rows at their places.
+    /// Variables in order of occurrence; rows have values at these indices.
     found: Vec<String>,
     rows: Vec<Vec<Option<Term>>>,
     values: usize,
-    /// The variables that the head names.
+    /// Variables named in the head.
     named: Option<Vec<String>>,
 }
 
-impl Building {
+impl SolutionsBuilder {
     fn new(most: usize) -> Self {
         Self {
             most,
@@ -102,7 +101,7 @@ impl Building {
         Ok(())
     }
 
-    /// A value in the last row.
+    /// Sets a value in the last row.
     fn value(&mut self, name: &str, term: Term) -> Result<(), String> {
         let at = match self.found.iter().position(|n| n == name) {
             Some(at) => at,
@@ -117,7 +116,7 @@ impl Building {
         let row = self
             .rows
             .last_mut()
-            .ok_or("a value stands in no solution")?;
+            .ok_or("a value is outside of a solution")?;
         if row.len() <= at {
             self.values += at + 1 - row.len();
             if self.values > VALUES_MAX {
@@ -125,14 +124,14 @@ impl Building {
             }
             row.resize(at + 1, None);
         }
-        let slot = row.get_mut(at).ok_or("a value has no place")?;
+        let slot = row.get_mut(at).ok_or("a value has no variable")?;
         if slot.replace(term).is_some() {
             return Err(format!("?{name} has two values in one solution"));
         }
         Ok(())
     }
 
-    /// The solutions, with the variables in the order of the head.
+    /// Returns the solutions, with the variables in the order of the head.
     fn finish(self) -> Result<Solutions, String> {
         let names = self.named.ok_or("it names no variables")?;
         if names.len().saturating_mul(self.rows.len()) > VALUES_MAX {
@@ -157,7 +156,7 @@ impl Building {
     }
 }
 
-/// A term by its kind as both formats name it.
+/// Returns a term of a kind, as both formats name it.
 fn term(
     kind: &str,
     value: String,
@@ -166,13 +165,13 @@ fn term(
 ) -> Result<Term, String> {
     let iri = |iri: String| match NamedNode::new(iri.as_str()) {
         Ok(node) => Ok(node),
-        Err(e) => Err(format!("<{iri}> is no IRI: {e}")),
+        Err(e) => Err(format!("<{iri}> is not an IRI: {e}")),
     };
     Ok(match (kind, language, datatype) {
         ("uri", ..) => iri(value)?.into(),
         ("bnode", ..) => match BlankNode::new(value.as_str()) {
             Ok(node) => node.into(),
-            Err(_) => return Err(format!("`{value}` is no label of a blank node")),
+            Err(_) => return Err(format!("`{value}` is not a label of a blank node")),
         },
         ("literal" | "typed-literal", Some(language), _) => {
             match Literal::new_language_tagged_literal(value, language) {
@@ -184,6 +183,6 @@ fn term(
             Literal::new_typed_literal(value, iri(datatype)?).into()
         }
         ("literal" | "typed-literal", None, None) => Literal::new_simple_literal(value).into(),
-        _ => return Err(format!("`{kind}` is no kind of term")),
+        _ => return Err(format!("`{kind}` is not a kind of term")),
     })
 }

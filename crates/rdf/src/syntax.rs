@@ -1,12 +1,12 @@
-//! Texts of queries and updates parsed; mistakes shown with line, column, caret, and what may have been meant.
+//! Parsing of queries and updates; errors have line, column, caret, and a suggestion.
 
-use crate::brackets::{self, LINKS_MAX, NEGATED_MAX, NESTED_MAX, Unfit};
-use crate::error::{Error, Mistake, Result};
+use crate::error::{Error, Result, SyntaxError};
+use crate::nesting::{self, LINKS_MAX, NEGATED_MAX, NESTED_MAX, NestingError};
 use spargebra::{Query, SparqlParser, Update};
 use std::borrow::Cow;
 
-/// Prefixes that people write without saying what they mean, with what they mean.
-const KNOWN: [(&str, &str); 12] = [
+/// Well-known prefixes, suggested where they are used without a declaration.
+const WELL_KNOWN_PREFIXES: [(&str, &str); 12] = [
     ("rdf", "http://www.w3.org/1999/02/22-rdf-syntax-ns#"),
     ("rdfs", "http://www.w3.org/2000/01/rdf-schema#"),
     ("xsd", "http://www.w3.org/2001/XMLSchema#"),
@@ -21,7 +21,7 @@ const KNOWN: [(&str, &str); 12] = [
     ("void", "http://rdfs.org/ns/void#"),
 ];
 
-/// Words that a mistake says were expected, at most.
+/// Limit of expected words in a message.
 const EXPECTED_MAX: usize = 12;
 
 fn parser(base: Option<&str>) -> Result<SparqlParser> {
@@ -34,23 +34,23 @@ fn parser(base: Option<&str>) -> Result<SparqlParser> {
     }
 }
 
-/// Parses a query.
+/// Parses a query, within limits.
 pub fn query(text: &str, base: Option<&str>) -> Result<Query> {
     let text = bounded(text)?;
     parser(base)?
         .parse_query(&text)
-        .map_err(|e| mistake(&text, &e.to_string()))
+        .map_err(|e| syntax_error(&text, &e.to_string()))
 }
 
-/// Parses an update.
+/// Parses an update, within limits.
 pub fn update(text: &str, base: Option<&str>) -> Result<Update> {
     let text = bounded(text)?;
     parser(base)?
         .parse_update(&text)
-        .map_err(|e| mistake(&text, &e.to_string()))
+        .map_err(|e| syntax_error(&text, &e.to_string()))
 }
 
-/// Whether the query's own SELECT says `*`.
+/// Returns whether the outermost SELECT has `*`.
 pub(crate) fn selects_all(text: &str) -> bool {
     let head = text
         .split('{')
@@ -68,7 +68,7 @@ pub(crate) fn selects_all(text: &str) -> bool {
     after.trim_start().starts_with('*')
 }
 
-/// Where a variable stands first.
+/// Returns the position of a variable's first use.
 pub(crate) fn first_use(text: &str, name: &str) -> usize {
     let mut from = 0;
     while let Some(i) = text.get(from..).and_then(|t| t.find(name)) {
@@ -86,28 +86,28 @@ pub(crate) fn first_use(text: &str, name: &str) -> usize {
     usize::MAX
 }
 
-/// The text that is parsed in place of this: the parser's stack is as deep as the brackets.
+/// Returns the text to parse in place of `text`, with limits on nesting, because the parser is recursive.
 fn bounded(text: &str) -> Result<Cow<'_, str>> {
-    brackets::bounded(text).map_err(|unfit| {
-        let (i, message, advice) = match unfit {
-            Unfit::Deep(i) => (
+    nesting::bounded(text).map_err(|error| {
+        let (i, message, advice) = match error {
+            NestingError::Deep(i) => (
                 i,
                 format!("more than {NESTED_MAX} brackets within brackets"),
                 "a flatter query",
             ),
-            Unfit::Long(i) => (
+            NestingError::Long(i) => (
                 i,
                 format!("more than {LINKS_MAX} brackets and operations"),
                 "several smaller requests, or a load of data",
             ),
-            Unfit::Negated(i) => (
+            NestingError::Negated(i) => (
                 i,
                 format!("more than {NEGATED_MAX} negations within negations"),
                 "a flatter expression",
             ),
-            Unfit::Escape(i) => (
+            NestingError::Escape(i) => (
                 i,
-                "no escape begins so".to_owned(),
+                "unknown escape".to_owned(),
                 r#"expected one of \t, \b, \n, \r, \f, \", \', \\, or \u or \U with a character's number"#,
             ),
         };
@@ -118,8 +118,8 @@ fn bounded(text: &str) -> Result<Cow<'_, str>> {
     })
 }
 
-/// The parser's message says `error at LINE:COLUMN: expected …`.
-fn mistake(text: &str, message: &str) -> Error {
+/// Converts the parser's message `error at LINE:COLUMN: expected …`.
+fn syntax_error(text: &str, message: &str) -> Error {
     let place = message
         .split("error at ")
         .nth(1)
@@ -129,14 +129,14 @@ fn mistake(text: &str, message: &str) -> Error {
             Some((line.parse().ok()?, column.parse().ok()?, what))
         });
     let Some((line, column, what)): Option<(usize, usize, &str)> = place else {
-        return Error::Syntax(Box::new(Mistake {
+        return Error::Syntax(Box::new(SyntaxError {
             line: 0,
             column: 0,
-            shown: message.to_owned(),
+            rendered: message.to_owned(),
         }));
     };
     if let Some((name, line, column)) = undefined_prefix(text) {
-        let advice = match KNOWN.iter().find(|(p, _)| *p == name) {
+        let advice = match WELL_KNOWN_PREFIXES.iter().find(|(p, _)| *p == name) {
             Some((p, iri)) => format!("add `PREFIX {p}: <{iri}>` before the query"),
             None => match near(text, &name) {
                 Some(other) => format!(
@@ -153,7 +153,7 @@ fn mistake(text: &str, message: &str) -> Error {
             &advice,
         );
     }
-    // The parser names classes of characters as well, which help nobody.
+    // Character classes in the parser's message do not help users.
     let words: Vec<&str> = what
         .trim_start_matches("expected ")
         .trim_start_matches("one of ")
@@ -181,27 +181,27 @@ fn mistake(text: &str, message: &str) -> Error {
 
 fn at(text: &str, line: usize, column: usize, message: &str, advice: &str) -> Error {
     let row = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
-    // At most so many characters before and after the place.
+    // An excerpt of at most 120 characters around the position.
     let start = column.saturating_sub(61);
-    let shown: String = row
+    let excerpt: String = row
         .chars()
         .skip(start)
         .take(120)
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
     let caret = " ".repeat(column.saturating_sub(1).saturating_sub(start));
-    let shown = format!(
+    let rendered = format!(
         "line {line}, column {column}: {message}\n  {}\n  {caret}^\n  {advice}",
-        shown.trim_end()
+        excerpt.trim_end()
     );
-    Error::Syntax(Box::new(Mistake {
+    Error::Syntax(Box::new(SyntaxError {
         line,
         column,
-        shown,
+        rendered,
     }))
 }
 
-/// The first prefixed name whose prefix is not declared, outside IRIs, strings and comments.
+/// Returns the first prefixed name with an undeclared prefix, outside IRIs, strings and comments.
 fn undefined_prefix(text: &str) -> Option<(String, usize, usize)> {
     let declared = declared(text);
     let (mut line, mut column) = (1, 1);
@@ -218,7 +218,7 @@ fn undefined_prefix(text: &str) -> Option<(String, usize, usize)> {
             column += 1;
         }
         match c {
-            // An IRI, unless it is a sign of comparison.
+            // An IRI, unless it is a comparison operator.
             '<' if chars
                 .peek()
                 .is_some_and(|n| !n.is_whitespace() && *n != '=' && *n != '?') =>
@@ -293,7 +293,7 @@ fn declared(text: &str) -> Vec<String> {
     found
 }
 
-/// A declared prefix that differs by a letter.
+/// Returns a declared prefix that differs in one letter.
 fn near(text: &str, name: &str) -> Option<String> {
     declared(text).into_iter().find(|d| {
         let same = d
@@ -310,32 +310,32 @@ fn near(text: &str, name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn shown(text: &str) -> String {
+    fn rendered(text: &str) -> String {
         query(text, None).unwrap_err().to_string()
     }
 
     #[test]
     fn a_mistake_shows_its_place() {
-        let text = shown("SELECT * WHERE {\n  ?s ?p }");
+        let text = rendered("SELECT * WHERE {\n  ?s ?p }");
         assert!(text.contains("line 2, column 10"), "{text}");
         assert!(text.contains("    ?s ?p }\n           ^"), "{text}");
     }
 
     #[test]
     fn an_undefined_prefix_comes_with_what_it_may_mean() {
-        let text = shown("SELECT * WHERE { ?s foaf:name ?n }");
+        let text = rendered("SELECT * WHERE { ?s foaf:name ?n }");
         assert!(text.contains("`foaf:` is not defined"), "{text}");
         assert!(
             text.contains("PREFIX foaf: <http://xmlns.com/foaf/0.1/>"),
             "{text}"
         );
-        let text = shown("PREFIX bench: <http://x/> SELECT * { ?s bnch:name \"a:b\" }");
+        let text = rendered("PREFIX bench: <http://x/> SELECT * { ?s bnch:name \"a:b\" }");
         assert!(text.contains("`bnch:` is not defined"), "{text}");
     }
 
     #[test]
     fn deep_brackets_are_refused() {
         let text = format!("SELECT * {{ {} {} }}", "{".repeat(5000), "}".repeat(5000));
-        assert!(shown(&text).contains("brackets"));
+        assert!(rendered(&text).contains("brackets"));
     }
 }

@@ -1,9 +1,9 @@
-//! SPARQL Update: a changed copy of the dataset, or an error and nothing.
+//! SPARQL Update: returns a changed copy of the dataset, or an error.
 
 use crate::RdfFormat;
 use crate::dictionary::Key;
 use crate::error::{Error, Result};
-use crate::exec::{Context, Options, Var, Want, eval};
+use crate::exec::{Context, Options, Required, Var, eval};
 use crate::guard::{is_derived, is_derived_graph};
 use crate::id::{Id, UNBOUND};
 use crate::log::Change;
@@ -21,24 +21,24 @@ use spargebra::{GraphUpdateOperation as Operation, Update};
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 
-/// Opens what `LOAD` names: the host decides what may be read.
+/// Opens the source of a `LOAD`: the host decides what may be read.
 pub type Fetch<'a> =
     dyn FnMut(&str) -> std::result::Result<(Box<dyn Read>, RdfFormat), String> + 'a;
 
-/// What an update did.
+/// Result of an update.
 #[derive(Debug)]
 pub struct Updated {
-    /// The dataset afterwards.
+    /// The dataset after the update.
     pub data: Dataset,
-    /// Its changes, for a log.
+    /// Changes for the log, in order.
     pub changes: Vec<Change>,
-    /// Quads that are new.
+    /// Number of new quads.
     pub added: usize,
-    /// Quads that are gone.
+    /// Number of removed quads.
     pub removed: usize,
 }
 
-/// Does a request with all its operations, on a copy.
+/// Runs a request with all its operations, on a copy.
 pub fn update(
     data: &Dataset,
     text: &str,
@@ -57,7 +57,7 @@ fn parsed(
     fetch: &mut Fetch<'_>,
     options: &Options<'_>,
 ) -> Result<Updated> {
-    let mut work = Work {
+    let mut work = UpdateRun {
         out: Updated {
             data: data.clone(),
             changes: Vec::new(),
@@ -74,8 +74,8 @@ fn parsed(
     Ok(work.out)
 }
 
-/// As [`update`], in place: a request that only adds and takes away given quads needs no copy of anything, and changes
-/// nothing if it fails. The changes, and how many quads are new and gone.
+/// Like [`update`], in place: a request that only adds and removes given quads copies nothing, and changes nothing if it fails. Returns the
+/// changes, and the numbers of new and removed quads.
 pub fn update_in_place(
     data: &mut Dataset,
     text: &str,
@@ -86,7 +86,7 @@ pub fn update_in_place(
     update_parsed(data, &syntax::update(text, None)?, graphs, fetch, options)
 }
 
-/// As [`update_in_place`], of a text that is parsed.
+/// Runs a parsed request like [`update_in_place`].
 pub fn update_parsed(
     data: &mut Dataset,
     request: &Update,
@@ -103,7 +103,7 @@ pub fn update_parsed(
         *data = done.data;
         return Ok((done.changes, done.added, done.removed));
     }
-    let mut work = Work {
+    let mut work = UpdateRun {
         out: Updated {
             data: std::mem::take(data),
             changes: Vec::new(),
@@ -113,7 +113,7 @@ pub fn update_parsed(
         options,
         count: 0,
     };
-    // One operation either finds all its terms and is done, or leaves no more than unused terms.
+    // A single operation either resolves all its terms and succeeds, or leaves at most unused terms.
     let outcome = request
         .operations
         .iter()
@@ -122,8 +122,8 @@ pub fn update_parsed(
     outcome.map(|()| (work.out.changes, work.out.added, work.out.removed))
 }
 
-/// Makes a graph what these triples say; blank nodes are those of the data. The changes, and how many quads are new and
-/// gone.
+/// Replaces the contents of a graph by these triples; blank nodes are those of the data. Returns the changes, and the numbers of new and
+/// removed quads.
 pub fn replace(
     data: &mut Dataset,
     graph: &str,
@@ -150,7 +150,7 @@ pub fn replace(
     Ok((changes, added, removed))
 }
 
-struct Work<'a> {
+struct UpdateRun<'a> {
     out: Updated,
     options: &'a Options<'a>,
     count: u64,
@@ -162,15 +162,15 @@ fn refused(iri: &str) -> Error {
     ))
 }
 
-/// A place of a template.
-enum Slot {
+/// A position of a quad template.
+enum TemplateTerm {
     At(Pos),
     /// A blank node, new for each solution.
     Blank(String),
     Default,
 }
 
-impl Work<'_> {
+impl UpdateRun<'_> {
     fn operation(
         &mut self,
         operation: &Operation,
@@ -238,13 +238,13 @@ impl Work<'_> {
             Operation::Clear { graph, .. } | Operation::Drop { graph, .. } => {
                 self.clear(graph)?;
             }
-            // A graph is there once it has triples.
+            // A graph exists once it has triples.
             Operation::Create { silent, graph } => {
-                let seen = self.seen()?;
-                let id = seen.dictionary.find(&Key::Iri(graph.as_str()));
-                if !silent && id.is_some_and(|id| seen.graph(id).is_some()) {
+                let visible_data = self.visible_data()?;
+                let id = visible_data.dictionary.find(&Key::Iri(graph.as_str()));
+                if !silent && id.is_some_and(|id| visible_data.graph(id).is_some()) {
                     return Err(Error::Refused(format!(
-                        "CREATE GRAPH {graph}: there is such a graph; CREATE SILENT passes over that"
+                        "CREATE GRAPH {graph}: there is such a graph; CREATE SILENT ignores that"
                     )));
                 }
             }
@@ -252,15 +252,15 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The data as whoever sent the update sees it.
-    fn seen(&self) -> Result<Dataset> {
+    /// Returns the data visible to the update's principal.
+    fn visible_data(&self) -> Result<Dataset> {
         match self.options.guard {
             Some(guard) => guard.view(&self.out.data),
             None => Ok(self.out.data.clone()),
         }
     }
 
-    /// Refuses a change of a graph which no update changes, or not this one's sender.
+    /// Refuses a change of a graph that no update may change, or not this principal's.
     fn check_target(&self, graph: Option<&Term>) -> Result<()> {
         if let Some(Term::NamedNode(name)) = graph
             && is_derived(self.options.derived, name.as_str())
@@ -273,14 +273,14 @@ impl Work<'_> {
         }
     }
 
-    /// The same for each graph that an operation names as the place of a change, whether or not anything would change.
+    /// Checks each graph that an operation names as its target, whether or not anything would change.
     fn check_targets(&self, operation: &Operation) -> Result<()> {
         use spargebra::term::GraphName;
         let name = |g: &GraphName| match g {
             GraphName::NamedNode(n) => Some(n.clone()),
             GraphName::DefaultGraph => None,
         };
-        // What a variable names is checked for each solution.
+        // Graphs named by a variable are checked for each solution.
         let pattern = |g: &GraphNamePattern| match g {
             GraphNamePattern::NamedNode(n) => Some(Some(n.clone())),
             GraphNamePattern::DefaultGraph => Some(None),
@@ -298,10 +298,10 @@ impl Work<'_> {
             Operation::Clear { graph, .. } | Operation::Drop { graph, .. } => match graph {
                 GraphTarget::NamedNode(n) => vec![Some(n.clone())],
                 GraphTarget::DefaultGraph => vec![None],
-                // Those that the sender sees are checked one by one.
+                // The visible graphs are checked one by one.
                 GraphTarget::NamedGraphs | GraphTarget::AllGraphs => Vec::new(),
             },
-            // It changes nothing.
+            // CREATE changes nothing.
             Operation::Create { graph, .. } => {
                 return match graph.as_str() {
                     iri if is_derived(self.options.derived, iri) => Err(refused(iri)),
@@ -317,7 +317,7 @@ impl Work<'_> {
     }
 
     fn change(&mut self, changes: &[(Quad, bool)]) {
-        // Only what changes something is kept for the log.
+        // Only effective changes are logged.
         let there = |q: &Quad| self.out.data.is_asserted(q);
         let kept: Vec<(Quad, bool)> = if changes.len() == 1 {
             changes
@@ -349,7 +349,7 @@ impl Work<'_> {
         base: Option<&oxiri::Iri<String>>,
         graphs: Option<&Graphs>,
     ) -> Result<()> {
-        let before = self.seen()?;
+        let before = self.visible_data()?;
         let mut options = self.options.clone();
         options.seed = options
             .seed
@@ -362,23 +362,23 @@ impl Work<'_> {
         }
         let mut translator = Translator::new(&ctx);
         let node = translator.node(pattern)?;
-        let deletes: Vec<[Slot; 4]> = delete
+        let deletes: Vec<[TemplateTerm; 4]> = delete
             .iter()
             .map(|q| {
                 [
                     ground(&mut translator, &q.subject),
-                    Slot::At(translator.name(&q.predicate)),
+                    TemplateTerm::At(translator.name(&q.predicate)),
                     ground(&mut translator, &q.object),
                     graph_slot(&mut translator, &q.graph_name),
                 ]
             })
             .collect();
-        let inserts: Vec<[Slot; 4]> = insert
+        let inserts: Vec<[TemplateTerm; 4]> = insert
             .iter()
             .map(|q| {
                 [
                     slot(&mut translator, &q.subject),
-                    Slot::At(translator.name(&q.predicate)),
+                    TemplateTerm::At(translator.name(&q.predicate)),
                     slot(&mut translator, &q.object),
                     graph_slot(&mut translator, &q.graph_name),
                 ]
@@ -390,8 +390,8 @@ impl Work<'_> {
             .chain(&inserts)
             .flatten()
             .filter_map(|s| match s {
-                Slot::At(p) => p.var(),
-                Slot::Blank(_) | Slot::Default => None,
+                TemplateTerm::At(p) => p.var(),
+                TemplateTerm::Blank(_) | TemplateTerm::Default => None,
             })
             .collect();
         vars.sort_unstable();
@@ -399,28 +399,28 @@ impl Work<'_> {
         let fresh = inserts
             .iter()
             .flatten()
-            .any(|s| matches!(s, Slot::Blank(_)));
-        let want = Want {
+            .any(|s| matches!(s, TemplateTerm::Blank(_)));
+        let required = Required {
             vars,
             distinct: !fresh,
-            ..Want::default()
+            ..Required::default()
         };
-        let table = eval(&ctx, &node, &want)?;
+        let table = eval(&ctx, &node, &required)?;
         let (mut gone, mut new) = (Vec::new(), Vec::new());
         for row in table.rows() {
             let mut labels: HashMap<&str, Id> = HashMap::new();
             for (templates, to) in [(&deletes, &mut gone), (&inserts, &mut new)] {
                 for template in templates {
                     let [s, p, o, g] = template.each_ref().map(|slot| match slot {
-                        Slot::At(Pos::Const(id)) => *id,
-                        Slot::At(Pos::Var(v)) => match row.get(*v) {
+                        TemplateTerm::At(Pos::Const(id)) => *id,
+                        TemplateTerm::At(Pos::Var(v)) => match row.get(*v) {
                             UNBOUND => Id::MAX,
                             id => id,
                         },
-                        Slot::Blank(label) => *labels
+                        TemplateTerm::Blank(label) => *labels
                             .entry(label)
                             .or_insert_with(|| ctx.number_key(&Key::Blank(&ctx.fresh_label()))),
-                        Slot::Default => UNBOUND,
+                        TemplateTerm::Default => UNBOUND,
                     });
                     let whole = [s, p, o, g].iter().all(|id| *id != Id::MAX);
                     let named = g == UNBOUND || is_triple(&ctx, (g, p, o));
@@ -435,7 +435,7 @@ impl Work<'_> {
             self.check_target(ctx.term(g).as_ref())?;
         }
         let mut changes: Vec<(Quad, bool)> = Vec::with_capacity(gone.len() + new.len());
-        // What the query computed has no number in the dictionary yet; what is deleted must have one.
+        // Terms that the query computed are not in the dictionary yet; a deleted quad must be.
         changes.extend(
             gone.into_iter()
                 .filter(|q| {
@@ -501,7 +501,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// A graph that is not there is as good as empty: empty graphs are not kept, so somebody may have created it.
+    /// Clears graphs. A graph that does not exist counts as empty: empty graphs are not stored, so a client may have created it.
     fn clear(&mut self, target: &GraphTarget) -> Result<()> {
         let graphs: Vec<Id> = match target {
             GraphTarget::DefaultGraph => vec![UNBOUND],
@@ -510,16 +510,19 @@ impl Work<'_> {
                 named.into_iter().collect()
             }
             GraphTarget::NamedGraphs | GraphTarget::AllGraphs => {
-                let seen = self.seen()?;
+                let visible_data = self.visible_data()?;
                 let all = matches!(target, GraphTarget::AllGraphs)
-                    && seen.graph(UNBOUND).is_some_and(|g| !g.is_empty());
-                let graphs = all.then_some(UNBOUND).into_iter().chain(seen.names());
-                // All graphs are all but those that no update changes: naming one was refused.
+                    && visible_data.graph(UNBOUND).is_some_and(|g| !g.is_empty());
+                let graphs = all
+                    .then_some(UNBOUND)
+                    .into_iter()
+                    .chain(visible_data.names());
+                // ALL excludes derived graphs, which no update changes; naming one was refused above.
                 let graphs: Vec<Id> = graphs
-                    .filter(|g| !is_derived_graph(self.options.derived, &seen, *g))
+                    .filter(|g| !is_derived_graph(self.options.derived, &visible_data, *g))
                     .collect();
                 for g in &graphs {
-                    self.check_target(seen.dictionary.term(*g).as_ref())?;
+                    self.check_target(visible_data.dictionary.term(*g).as_ref())?;
                 }
                 graphs
             }
@@ -537,7 +540,7 @@ impl Work<'_> {
         self.out.data.dictionary.intern(&Key::of(term.as_ref()))
     }
 
-    /// Blank nodes of INSERT DATA are new ones, the same within a request.
+    /// Returns a blank node of INSERT DATA: new for each request, the same within a request.
     fn blank(&mut self, label: &str) -> Result<Id> {
         let label = format!("i{:x}x{label}", self.options.seed);
         self.out.data.dictionary.intern(&Key::Blank(&label))
@@ -569,25 +572,27 @@ impl Work<'_> {
     }
 }
 
-fn slot(t: &mut Translator<'_, '_>, term: &TermPattern) -> Slot {
+fn slot(t: &mut Translator<'_, '_>, term: &TermPattern) -> TemplateTerm {
     match term {
-        TermPattern::BlankNode(b) => Slot::Blank(b.as_str().to_owned()),
-        other => Slot::At(t.pos(other)),
+        TermPattern::BlankNode(b) => TemplateTerm::Blank(b.as_str().to_owned()),
+        other => TemplateTerm::At(t.pos(other)),
     }
 }
 
-fn ground(t: &mut Translator<'_, '_>, term: &GroundTermPattern) -> Slot {
-    Slot::At(match term {
+fn ground(t: &mut Translator<'_, '_>, term: &GroundTermPattern) -> TemplateTerm {
+    TemplateTerm::At(match term {
         GroundTermPattern::NamedNode(n) => t.pos(&TermPattern::NamedNode(n.clone())),
         GroundTermPattern::Literal(l) => t.pos(&TermPattern::Literal(l.clone())),
         GroundTermPattern::Variable(v) => Pos::Var(t.var(v)),
     })
 }
 
-fn graph_slot(t: &mut Translator<'_, '_>, g: &GraphNamePattern) -> Slot {
+fn graph_slot(t: &mut Translator<'_, '_>, g: &GraphNamePattern) -> TemplateTerm {
     match g {
-        GraphNamePattern::NamedNode(n) => Slot::At(t.pos(&TermPattern::NamedNode(n.clone()))),
-        GraphNamePattern::Variable(v) => Slot::At(Pos::Var(t.var(v))),
-        GraphNamePattern::DefaultGraph => Slot::Default,
+        GraphNamePattern::NamedNode(n) => {
+            TemplateTerm::At(t.pos(&TermPattern::NamedNode(n.clone())))
+        }
+        GraphNamePattern::Variable(v) => TemplateTerm::At(Pos::Var(t.var(v))),
+        GraphNamePattern::DefaultGraph => TemplateTerm::Default,
     }
 }

@@ -1,17 +1,17 @@
-//! What all readers and writers of XML share: a bounded source, references, escapes.
+//! Common parts of XML readers and writers: a bounded source, references, escapes.
 
 use std::io::{self, BufRead, Read};
 
-/// Bytes that a tag or a text may have.
+/// Limit of a tag or text, in bytes.
 const PIECE_MAX: u64 = 64 << 20;
 
-/// Counts what is read.
+/// Source that counts bytes and lines.
 #[derive(Debug)]
 pub(crate) struct Counted<R> {
     from: R,
-    /// Bytes that were read.
+    /// Number of bytes read.
     pub(crate) bytes: u64,
-    /// The line that is read, from 1.
+    /// Current line, from 1.
     pub(crate) line: u64,
     line_begin: u64,
     piece: u64,
@@ -28,12 +28,12 @@ impl<R> Counted<R> {
         }
     }
 
-    /// Begins another tag or text.
+    /// Marks the start of a tag or text.
     pub(crate) fn begin(&mut self) {
         self.piece = self.bytes;
     }
 
-    /// The column of what is read next, in bytes, from 1.
+    /// Returns the column of the next byte, in bytes, from 1.
     pub(crate) fn column(&self) -> u64 {
         self.bytes - self.line_begin + 1
     }
@@ -59,7 +59,7 @@ impl<R: BufRead> BufRead for Counted<R> {
     }
 
     fn consume(&mut self, n: usize) {
-        // What is consumed was given by `fill_buf`, which gives it again without reading.
+        // `fill_buf` has already returned the consumed bytes and returns them again without reading.
         if let Ok(have) = self.from.fill_buf() {
             let used = have.get(..n).unwrap_or(have);
             for (at, byte) in used.iter().enumerate() {
@@ -74,13 +74,13 @@ impl<R: BufRead> BufRead for Counted<R> {
     }
 }
 
-/// The character that a reference (without `&` and `;`) stands for where a document declares no entities.
+/// Returns the character of a reference (without `&` and `;`) in a document that declares no entities.
 pub(crate) fn reference(name: &str) -> Result<char, String> {
-    known(name)?.ok_or_else(|| format!("the entity `{name}` is not known"))
+    character_reference(name)?.ok_or_else(|| format!("the entity `{name}` is not known"))
 }
 
-/// The character that a reference stands for in every document, if it does.
-pub(crate) fn known(name: &str) -> Result<Option<char>, String> {
+/// Returns the character of a numeric or predefined reference; `None` for other entities.
+pub(crate) fn character_reference(name: &str) -> Result<Option<char>, String> {
     let c = match name {
         "amp" => '&',
         "lt" => '<',
@@ -97,13 +97,13 @@ pub(crate) fn known(name: &str) -> Result<Option<char>, String> {
             };
             let c = number.ok().and_then(char::from_u32);
             c.filter(|c| *c != '\0')
-                .ok_or_else(|| format!("`&{name};` is no character"))?
+                .ok_or_else(|| format!("`&{name};` is not a character"))?
         }
     };
     Ok(Some(c))
 }
 
-/// An attribute's value where a document declares no entities.
+/// Returns an attribute's value in a document that declares no entities.
 pub(crate) fn attribute(raw: &str) -> Result<String, String> {
     attribute_with(raw, |name, to| {
         to.push(reference(name)?);
@@ -111,7 +111,7 @@ pub(crate) fn attribute(raw: &str) -> Result<String, String> {
     })
 }
 
-/// An attribute's value as it is meant: references resolved, each line break or tab as a space.
+/// Returns an attribute's normalized value: references resolved, each line break or tab as a space.
 pub(crate) fn attribute_with(
     raw: &str,
     mut resolve: impl FnMut(&str, &mut String) -> Result<(), String>,
@@ -145,7 +145,7 @@ pub(crate) fn attribute_with(
     }
 }
 
-/// Appends a text, or an attribute's value, with what XML needs escaped. The error is a character that XML has not.
+/// Appends a text or an attribute's value with XML escapes. The error is a character that XML cannot represent.
 pub(crate) fn escape(text: &str, attribute: bool, out: &mut String) -> Result<(), char> {
     for c in text.chars() {
         match c {
@@ -163,7 +163,7 @@ pub(crate) fn escape(text: &str, attribute: bool, out: &mut String) -> Result<()
     Ok(())
 }
 
-/// Whether XML has no such character, not even by number.
+/// Returns whether XML cannot represent a character, not even by number.
 pub(crate) fn is_lacking(c: char) -> bool {
     matches!(c, '\0'..'\t' | '\u{B}' | '\u{C}' | '\u{E}'..' ' | '\u{FFFE}' | '\u{FFFF}')
 }

@@ -1,4 +1,4 @@
-//! What can be said of a run before it begins: from this process, its environment and its arguments.
+//! Captures the description of a run at its start: from this process, its environment and its arguments.
 
 use crate::run::{Run, Slurm, Use, new_id};
 use esker_import::secrets::Redactor;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Beginnings of names of variables that say how a program runs. All others are somebody's own business.
+/// Prefixes of variables that affect how a program runs. All others are private.
 const KEPT: [&str; 40] = [
     "OMP_",
     "KMP_",
@@ -49,29 +49,29 @@ const KEPT: [&str; 40] = [
     "APPTAINER_",
     "TZ",
 ];
-/// The variable by which a program knows its own run; what it starts has it as parent.
+/// Variable with the id of the current run; child runs read it as their parent.
 pub const OWN_ID: &str = "ESKER_RUN";
-/// A value that is longer is cut.
+/// Maximum length of a value in bytes; longer ones are truncated.
 const VALUE_BYTES_MAX: usize = 16 << 10;
-/// So many are kept.
+/// Maximum number of variables that are kept.
 const VARIABLES_MAX: usize = 500;
 
-/// What whoever starts a run says of it.
+/// Inputs for the description of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Begin {
-    /// The database that it is for.
+    /// Database of the run.
     pub target: String,
-    /// What it is called; else the program's name.
+    /// Name of the run; the program's name by default.
     pub name: Option<String>,
-    /// The program and its arguments.
+    /// Program and its arguments.
     pub command: Vec<String>,
-    /// Further variables to keep, by name.
+    /// Names of further variables to keep.
     pub variables: Vec<String>,
-    /// What takes secrets out of what is kept.
+    /// Redactor of secrets in kept values.
     pub redactor: Redactor,
 }
 
-/// What is known of a run as it begins. `environment`: the variables that it gets.
+/// Describes a run at its start. `environment` has the variables of the run.
 pub fn begin(what: Begin, environment: &[(String, String)], start: i64) -> Run {
     let Begin {
         target,
@@ -99,7 +99,7 @@ pub fn begin(what: Begin, environment: &[(String, String)], start: i64) -> Run {
         name: name.unwrap_or_else(|| short.unwrap_or_default().into_owned()),
         programs: found.iter().map(|p| Use::of(p)).collect(),
         program: found.map(|p| p.to_string_lossy().into_owned()),
-        command: redactor.words(&command),
+        command: redactor.command_words(&command),
         cwd: cwd.to_string_lossy().into_owned(),
         host,
         uid,
@@ -107,7 +107,7 @@ pub fn begin(what: Begin, environment: &[(String, String)], start: i64) -> Run {
         pid,
         pid_began: crate::spool::began(pid),
         start,
-        environment: kept(environment, &variables, &redactor),
+        environment: kept_variables(environment, &variables, &redactor),
         modules: modules(&variable),
         parent: variable(OWN_ID),
         slurm: slurm(&variable),
@@ -115,25 +115,25 @@ pub fn begin(what: Begin, environment: &[(String, String)], start: i64) -> Run {
     }
 }
 
-/// Settings as they are kept: of those that are called as secrets are, only that they are there.
+/// Returns settings for recording: of those with a secret's name, the value is redacted.
 pub fn settings(
     given: impl IntoIterator<Item = (String, String)>,
     redactor: &Redactor,
 ) -> BTreeMap<String, String> {
     let kept = given.into_iter().map(|(name, value)| {
-        let value = cut(redactor.named(&name, &value));
+        let value = truncated(redactor.named(&name, &value));
         (name, value)
     });
     kept.collect()
 }
 
-/// What this machine calls itself; Slurm's name of the node where there are several on one machine.
+/// Returns the host name of this machine.
 pub fn host_name() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
 }
 
-fn cut(mut value: String) -> String {
+fn truncated(mut value: String) -> String {
     if value.len() > VALUE_BYTES_MAX {
         value.truncate(value.floor_char_boundary(VALUE_BYTES_MAX));
         value.push_str("[cut]");
@@ -141,7 +141,7 @@ fn cut(mut value: String) -> String {
     value
 }
 
-fn kept(
+fn kept_variables(
     environment: &[(String, String)],
     more: &[String],
     redactor: &Redactor,
@@ -152,12 +152,12 @@ fn kept(
         if !wanted || out.len() == VARIABLES_MAX {
             continue;
         }
-        out.insert(name.clone(), cut(redactor.named(name, value)));
+        out.insert(name.clone(), truncated(redactor.named(name, value)));
     }
     out
 }
 
-/// Modules that are loaded, as Lmod, Environment Modules and Spack say.
+/// Returns the loaded modules according to Lmod, Environment Modules and Spack.
 pub fn modules(variable: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
     let mut modules: Vec<String> = variable("LOADEDMODULES")
         .unwrap_or_default()
@@ -183,7 +183,7 @@ fn slurm(variable: &dyn Fn(&str) -> Option<String>) -> Option<Slurm> {
     })
 }
 
-/// The file that a program's name means.
+/// Resolves a program's name to its file.
 pub fn resolved(program: &str, path: Option<&str>, cwd: &Path) -> Option<PathBuf> {
     let there = |file: PathBuf| file.is_file().then(|| file.canonicalize().unwrap_or(file));
     if program.is_empty() {

@@ -1,56 +1,56 @@
-//! Runs from a spool into a database.
+//! Delivery of runs from a spool to a database.
 
-use crate::behalf::Behalf;
 use crate::graph::{Types, batch};
-use crate::read::Waiting;
+use crate::read::SpooledRun;
 use crate::run::Run;
-use esker_model::namespace::{Namespace, Settled};
+use crate::run_owner::RunOwner;
+use esker_model::namespace::{FileRefResolver, Namespace};
 use esker_model::{Batch, Error, ErrorKind, GraphRead, GraphWrite, Mutation, Result};
 use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 
-/// Runs in one batch.
+/// Runs per batch.
 const TOGETHER: usize = 500;
 
-/// What came of runs that were brought to a database.
+/// Result of a delivery.
 #[derive(Debug, Default)]
 pub struct Delivery {
-    /// How many runs it has taken.
+    /// Number of accepted runs.
     pub runs: u64,
-    /// Files of runs that it refuses, and why.
+    /// Files of refused runs, with reasons.
     pub refused: Vec<(PathBuf, String)>,
-    /// What runs say of what is another user's, and was not written: a sentence each.
+    /// Claims about other users' data that were not written, one sentence each.
     pub left_out: Vec<String>,
-    /// Files of runs that it has taken, and that cannot be removed.
+    /// Files of accepted runs that could not be removed.
     pub stay: Vec<(PathBuf, io::Error)>,
 }
 
-/// What a database has to be able to do to take runs.
+/// Database interface that deliveries need.
 pub trait Target: GraphRead + GraphWrite + Namespace {}
 
 impl<T: GraphRead + GraphWrite + Namespace> Target for T {}
 
-/// Brings runs to a database and removes their files. A run that makes no sense there stays where it is, and is told in `refused`: the others
-/// do not wait for it. Bringing one twice changes nothing. `behalf`: the user on whose behalf that is done, if it is not whoever owns the
-/// database; all runs are of that user.
+/// Delivers runs to a database and removes their files. A refused run keeps its file and is reported in `refused`; the others are
+/// delivered. Delivering a run twice changes nothing. `owner` is the user on whose behalf runs are delivered, if not the database's
+/// owner; all runs belong to that user.
 ///
 /// # Errors
-/// If the database takes nothing at all now. What it has taken by then is in `delivery`.
+/// Fails if the database accepts nothing at present. `delivery` has the runs delivered until then.
 pub fn deliver_all<T: Target>(
     database: &T,
-    runs: &[Waiting],
-    behalf: Option<&Behalf>,
+    runs: &[SpooledRun],
+    owner: Option<&RunOwner>,
     delivery: &mut Delivery,
 ) -> Result<()> {
     let schema = database.schema()?;
     let types = Types::resolve(&schema)?;
     for chunk in runs.chunks(TOGETHER) {
-        let mut made: Vec<(&Waiting, Batch)> = Vec::with_capacity(chunk.len());
+        let mut made: Vec<(&SpooledRun, Batch)> = Vec::with_capacity(chunk.len());
         for waiting in chunk {
-            let run = match behalf {
+            let run = match owner {
                 None => Ok(Cow::Borrowed(&*waiting.run)),
-                Some(behalf) => behalf
+                Some(owner) => owner
                     .allowed(database, &schema, &waiting.run, &mut delivery.left_out)?
                     .map(Cow::Owned),
             };
@@ -81,10 +81,10 @@ pub fn deliver_all<T: Target>(
     Ok(())
 }
 
-/// Brings one run to a database, whether it has ended or not.
+/// Delivers one run to a database, ended or not.
 ///
 /// # Errors
-/// If the database does not take it.
+/// Fails if the database does not accept it.
 pub fn deliver_one<T: Target>(database: &T, run: &Run) -> Result<()> {
     let types = Types::resolve(&*database.schema()?)?;
     apply(database, batch(run, &types)?.mutations)
@@ -95,21 +95,21 @@ fn is_about_input(error: &Error) -> bool {
 }
 
 fn apply<T: Target>(database: &T, mut mutations: Vec<Mutation>) -> Result<()> {
-    // Paths are of the files that have them now.
+    // A path refers to the file that has it now.
     let schema = database.schema()?;
-    Settled::default().settle(database, &schema, &mut mutations)?;
+    FileRefResolver::default().resolve_mutations(database, &schema, &mut mutations)?;
     let mut batch = Batch::new();
     batch.mutations = mutations;
     database.apply(batch).map(drop)
 }
 
-fn refuse(waiting: &Waiting, why: &str, delivery: &mut Delivery) {
+fn refuse(waiting: &SpooledRun, why: &str, delivery: &mut Delivery) {
     let run = &waiting.run;
     let why = format!("execution:{} ({}): {why}", run.id, run.name);
     delivery.refused.push((waiting.path.clone(), why));
 }
 
-fn done(waiting: &Waiting, delivery: &mut Delivery) {
+fn done(waiting: &SpooledRun, delivery: &mut Delivery) {
     delivery.runs += 1;
     if let Err(e) = waiting.remove() {
         delivery.stay.push((waiting.path.clone(), e));

@@ -1,4 +1,4 @@
-//! In which state a source tree is. Git itself says whether files were changed, beside the run; without it the commit is read from its files.
+//! State of a source tree. Git itself reports whether files were changed; without it, the commit is read from its files.
 
 use crate::run::Git;
 use esker_import::secrets::redacted;
@@ -7,11 +7,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The state of the tree that a folder is in, if it is in one. Takes as long as `git status`.
+/// Returns the state of the tree that contains a folder, if any. Takes as long as `git status`.
 pub fn git(folder: &Path) -> Option<Git> {
     let tree = folder.ancestors().find(|f| f.join(".git").exists())?;
     let dir = git_dir(tree)?;
-    // What all worktrees have in common.
+    // Folder shared by all worktrees.
     let common = fs::read_to_string(dir.join("commondir"));
     let common = common.map_or_else(|_| dir.clone(), |to| dir.join(to.trim()));
     let head = fs::read_to_string(dir.join("HEAD")).ok()?;
@@ -36,7 +36,7 @@ fn git_dir(tree: &Path) -> Option<PathBuf> {
     if dot.is_dir() {
         return Some(dot);
     }
-    // A worktree, or a submodule: a file says where.
+    // In a worktree or submodule, `.git` is a file with the path.
     let text = fs::read_to_string(&dot).ok()?;
     Some(tree.join(text.strip_prefix("gitdir:")?.trim()))
 }
@@ -52,7 +52,7 @@ fn commit_of(dir: &Path, common: &Path, name: &str) -> Option<String> {
     line.map(|commit| commit.trim().to_owned())
 }
 
-/// Nothing for a tree of another user, whose filters and hooks are not this user's to run.
+/// Returns `None` for a tree of another user, whose filters and hooks must not run as this user.
 fn dirty(tree: &Path, dir: &Path) -> Option<bool> {
     let user = rustix::process::geteuid().as_raw();
     let own = |path: &Path| fs::metadata(path).is_ok_and(|m| m.uid() == user);
@@ -61,7 +61,7 @@ fn dirty(tree: &Path, dir: &Path) -> Option<bool> {
         return None;
     }
     let out = Command::new("git")
-        // A configuration names programs that `git status` would run.
+        // These options name programs that `git status` would run.
         .args([
             "-c",
             "core.fsmonitor=false",
@@ -69,7 +69,7 @@ fn dirty(tree: &Path, dir: &Path) -> Option<bool> {
             "core.hooksPath=/dev/null",
         ])
         .args(["status", "--porcelain", "--untracked-files=no"])
-        // In submodules it would run another `git status`, which is not told the above.
+        // In submodules, another `git status` would run without the above options.
         .arg("--ignore-submodules=dirty")
         .env("GIT_OPTIONAL_LOCKS", "0")
         .current_dir(tree)

@@ -1,4 +1,4 @@
-//! A run as a batch of the graph (`GraphMeta`'s Table 1).
+//! Conversion of a run to a batch of mutations (`GraphMeta`'s Table 1).
 //!
 //! ```text
 //!  user:1000 ──run──► execution:ID ──exe──► executable:/home/ada/wrf.exe
@@ -8,7 +8,8 @@
 //!                      job:77 ──belongs──► job:70
 //! ```
 //!
-//! What was begun holds from the start; how it ended, and what it wrote, from the end: a question as of a time between sees it running.
+//! The start of a run has its start time as version; its end and its outputs have the end time: a query as of a time between shows it
+//! as running.
 
 use crate::run::{Run, Use};
 use esker_model::namespace::check_path_key;
@@ -18,7 +19,7 @@ use esker_model::{
 };
 use std::collections::BTreeMap;
 
-/// The schema's types that runs need, looked up once.
+/// Schema types of runs, looked up once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Types {
     user: VertexTypeId,
@@ -34,10 +35,10 @@ pub struct Types {
 }
 
 impl Types {
-    /// Looks them up.
+    /// Looks up the types.
     ///
     /// # Errors
-    /// If the schema lacks one of them; the default schema has them all.
+    /// Fails if the schema lacks one of them; the default schema has them all.
     pub fn resolve(schema: &Schema) -> std::result::Result<Self, SchemaError> {
         Ok(Self {
             user: schema.vertex_type_id("User")?,
@@ -56,7 +57,7 @@ impl Types {
 
 struct Writer {
     batch: Batch,
-    /// The low bits of this run's versions: two runs of one millisecond are two versions.
+    /// Low bits of this run's versions: two runs of one millisecond have different versions.
     logical: u16,
 }
 
@@ -134,7 +135,7 @@ fn pairs(map: &BTreeMap<String, String>) -> Value {
     list(map.iter().map(|(name, value)| format!("{name}={value}")))
 }
 
-/// Numbers as numbers, so that filters can compare them.
+/// Converts numbers to numeric values, so that filters can compare them.
 fn typed(text: &str) -> Value {
     if let Ok(number) = text.parse::<i64>() {
         return Value::I64(number);
@@ -157,10 +158,10 @@ fn tags(map: &BTreeMap<String, String>) -> Properties {
     out
 }
 
-/// Makes the batch of a run, which changes nothing where it was applied before. One that has not ended yet may come again with its end.
+/// Makes the batch of a run; applying it again changes nothing. A run that has not ended may be applied again with its end.
 ///
 /// # Errors
-/// `Invalid` if a file or a program of it is named by a path that is not in its plain form.
+/// Returns `Invalid` if the path of a file or a program is not in normal form.
 pub fn batch(run: &Run, types: &Types) -> Result<Batch> {
     let programs = run.programs.iter().map(|used| &used.path);
     let used = run.inputs.iter().chain(&run.outputs);
@@ -188,13 +189,13 @@ pub fn batch(run: &Run, types: &Types) -> Result<Batch> {
         first.set("settings", pairs(&run.params));
     }
     w.change(at, vertex, first);
-    w.set(at, vertex, more(run));
+    w.set(at, vertex, further_attributes(run));
 
     let user = w.ensure(at, (types.user, "User"), &run.uid.to_string());
     if let Some(name) = &run.user {
         w.change(at, user, Properties::new().with("name", name.as_str()));
     }
-    // `esker run` has seen who started what, in which job.
+    // `esker run` observed the user, the program and the job.
     let seen = || Properties::new().with("evidence", "observed");
     w.edge(at, (user, types.run, vertex), seen());
     if let Some(path) = &run.program {
@@ -243,7 +244,7 @@ pub fn batch(run: &Run, types: &Types) -> Result<Batch> {
         last.set("ended", why.as_str());
     }
     w.set(over, vertex, last);
-    // Those that it started itself are known once it is over.
+    // Programs that it started are known only at the end.
     for other in &run.programs {
         if run.program.as_ref() != Some(&other.path) {
             let program = w.ensure(over, (types.executable, "Executable"), &other.path);
@@ -256,8 +257,8 @@ pub fn batch(run: &Run, types: &Types) -> Result<Batch> {
     Ok(w.batch)
 }
 
-/// What the schema has no place for.
-fn more(run: &Run) -> Properties {
+/// Returns the attributes that are not in the schema.
+fn further_attributes(run: &Run) -> Properties {
     let mut out = Properties::new().with("cwd", run.cwd.as_str());
     if !run.modules.is_empty() {
         out.set("modules", list(run.modules.iter().cloned()));
@@ -305,7 +306,7 @@ fn file(
     w.edge(at, (run, how, file), state(used));
 }
 
-/// What a file was then.
+/// Returns the state of a file as edge properties.
 fn state(used: &Use) -> Properties {
     let evidence = if used.observed {
         "observed"

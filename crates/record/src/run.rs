@@ -1,4 +1,4 @@
-//! What is known of a run.
+//! Description of a recorded run.
 
 use esker_model::namespace::NamePath;
 use serde::{Deserialize, Serialize};
@@ -11,97 +11,97 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Run {
-    /// What it is known by: `execution:ID` in the graph. See [`new_id`].
+    /// Id of the run, the key of its vertex `execution:ID`. See [`new_id`].
     pub id: String,
-    /// The database that it is for: a folder, or `esker://HOST:PORT`.
+    /// Database of the run: a folder, or `esker://HOST:PORT`.
     pub target: String,
-    /// What its user calls it; else the program's name.
+    /// Name given by the user; the program's name by default.
     pub name: String,
-    /// The program and its arguments, without secrets.
+    /// Program and arguments, without secrets.
     pub command: Vec<String>,
-    /// The program's file, if it was found.
+    /// File of the program, if it was found.
     pub program: Option<String>,
-    /// Where it was started.
+    /// Working directory at the start.
     pub cwd: String,
-    /// On which machine.
+    /// Name of the machine.
     pub host: String,
-    /// By whom.
+    /// User id of the run.
     pub uid: u32,
-    /// Their name, if the environment says it.
+    /// User name, if the environment has it.
     pub user: Option<String>,
-    /// The process that records it: one that is gone without an end was killed.
+    /// Process that records the run: if it is gone without an end, the run was killed.
     pub pid: u32,
-    /// When that process was started, in ticks since its machine was: another one may have its number later.
+    /// Start of that process, in ticks since the machine's boot: detects reuse of the process id.
     pub pid_began: Option<u64>,
-    /// When it began.
+    /// Start time of the run.
     pub start: i64,
-    /// Variables of its environment, by name, without secrets.
+    /// Environment variables by name, without secrets.
     pub environment: BTreeMap<String, String>,
-    /// Modules that were loaded (Lmod, Environment Modules, Spack).
+    /// Loaded modules (Lmod, Environment Modules, Spack).
     pub modules: Vec<String>,
-    /// What its user says of it: settings.
+    /// Settings given by the user.
     pub params: BTreeMap<String, String>,
-    /// What its user says of it: tags.
+    /// Tags given by the user.
     pub tags: BTreeMap<String, String>,
-    /// The run that started it, by its id.
+    /// Id of the run that started it.
     pub parent: Option<String>,
-    /// The job that it is a part of.
+    /// Slurm job that contains it.
     pub slurm: Option<Slurm>,
-    /// The source that it was started in.
+    /// Source tree in which it was started.
     pub git: Option<Git>,
-    /// The files of programs that were run, in the order in which they were first, with what they were then.
+    /// Executed program files in the order of first execution, with their state then.
     pub programs: Vec<Use>,
     /// Files that it read.
     pub inputs: Vec<Use>,
     /// Files that it wrote.
     pub outputs: Vec<Use>,
-    /// How it ended; nothing while it goes on, or if nobody lived to see it.
+    /// End of the run; `None` while it runs, or if no end was recorded.
     pub ended: Option<Ended>,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ended {
-    /// When.
+    /// End time of the run.
     pub at: i64,
-    /// Its exit code, if it ended by itself.
+    /// Exit code, if it exited by itself.
     pub exit: Option<i32>,
-    /// The signal that ended it.
+    /// Signal that killed it.
     pub signal: Option<i32>,
-    /// Why nothing else is known: it was not started, or whoever recorded it was killed.
+    /// Why nothing else is known: it was not started, or its recorder was killed.
     pub why: Option<String>,
 }
 
-/// A job of Slurm.
+/// Slurm job of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Slurm {
-    /// `$SLURM_JOB_ID`.
+    /// Job id, `$SLURM_JOB_ID`.
     pub job: String,
-    /// `$SLURM_STEP_ID`.
+    /// Step id, `$SLURM_STEP_ID`.
     pub step: Option<String>,
-    /// `$SLURM_ARRAY_JOB_ID`.
+    /// Job id of the array, `$SLURM_ARRAY_JOB_ID`.
     pub array: Option<String>,
-    /// `$SLURM_ARRAY_TASK_ID`.
+    /// Task number in the array, `$SLURM_ARRAY_TASK_ID`.
     pub task: Option<String>,
-    /// `$SLURM_PROCID`.
+    /// Rank of the process, `$SLURM_PROCID`.
     pub rank: Option<String>,
-    /// `$SLURM_CLUSTER_NAME`.
+    /// Name of the cluster, `$SLURM_CLUSTER_NAME`.
     pub cluster: Option<String>,
 }
 
-/// A state of a source tree.
+/// State of a source tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Git {
-    /// The commit.
+    /// Hash of the commit.
     pub commit: String,
-    /// The branch, if one is checked out.
+    /// Branch, if one is checked out.
     pub branch: Option<String>,
-    /// Whether files that it knows were changed since.
+    /// Whether tracked files were changed since the commit.
     pub dirty: Option<bool>,
-    /// Where its first remote is, without a password.
+    /// URL of the first remote, without a password.
     pub remote: Option<String>,
 }
 
@@ -109,21 +109,21 @@ pub struct Git {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Use {
-    /// Its whole path.
+    /// Absolute path of the file.
     pub path: String,
-    /// How large it was.
+    /// Size of the file in bytes.
     pub size: Option<u64>,
-    /// When it was last changed.
+    /// Time of its last modification.
     pub mtime: Option<i64>,
-    /// Tags that its run gives it.
+    /// Tags that the run gives to the file.
     pub tags: BTreeMap<String, String>,
-    /// Whether an instrument saw it, rather than a user or a program said it.
+    /// Whether an instrument observed the access, rather than a user or a program declaring it.
     #[serde(default)]
     pub observed: bool,
 }
 
-/// A name for a run: its start in milliseconds, and 40 bits of host, process, time and user, both in letters that sort as numbers do. The user is
-/// a part of it, so that nobody gives a run the name of another user's.
+/// Returns an id for a run: its start in milliseconds, and 40 bits of a hash of host, process, time and user, both in letters that
+/// sort like numbers. The user is included so that a run cannot take the id of another user's run.
 pub fn new_id(start: i64, host: &str, pid: u32, uid: u32) -> String {
     const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let letters = |number: u64, count: u32| -> String {
@@ -147,8 +147,8 @@ pub fn new_id(start: i64, host: &str, pid: u32, uid: u32) -> String {
     format!("{}{}", letters(millis, 9), letters(short, 8))
 }
 
-/// The path of a file from the root, without links, `.` and `..` in the folders above it; by its text alone where those are not there.
-fn whole(path: &Path) -> PathBuf {
+/// Returns the absolute path of a file, with links, `.` and `..` of its folders resolved; lexically if the folders do not exist.
+fn absolute_path(path: &Path) -> PathBuf {
     if let Ok(whole) = std::fs::canonicalize(path) {
         return whole;
     }
@@ -165,9 +165,9 @@ fn whole(path: &Path) -> PathBuf {
 }
 
 impl Use {
-    /// What is to be said of a file now: its whole path, its size and time if it is there.
+    /// Describes a file as it is now: its absolute path, and its size and time if it exists.
     pub fn of(path: &Path) -> Self {
-        let whole = whole(path);
+        let whole = absolute_path(path);
         let metadata = std::fs::metadata(&whole).ok();
         let mtime = metadata.as_ref().and_then(|m| m.modified().ok());
         let mtime = mtime.and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());

@@ -1,13 +1,13 @@
-//! A folder where runs wait for a database: one small file each, written by whoever records, taken away by whoever delivers.
+//! Folder in which runs wait for a database: one small file per run, written by the recorder and removed by the delivery.
 //!
-//! A file begins with what is known at the start, and gets a second line at the end, each with a hash of itself before it. Its name says where and
-//! when: `START-HOST-PID.run` while it goes on, `….done` once it is over. So thousands of tasks share a folder without a lock, a file that was
-//! torn is told by its hash, and a run whose process is gone without a second line is known to have been killed.
-
+//! A file begins with a line written at the start, and gets a second line at the end, each preceded by its hash. The file's name has
+//! place and time: `START-HOST-PID.run` while the run is active, `….done` afterwards. Thousands of tasks can thus share a folder
+//! without a lock, torn files are detected by the hash, and a run whose process is gone without a second line is known to have been
+//! killed.
 //!
-//! Other users may be able to write to the folder, too. [`crate::Look`] reads what lies there without believing it.
+//! Other users may be able to write to the folder, too. [`crate::SpoolReader`] reads it without trusting it.
 
-use crate::read::{Found, Look, Which};
+use crate::read::{SpoolFile, SpoolReader, SpoolSelection};
 use crate::run::Run;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use std::ffi::{OsStr, OsString};
@@ -20,14 +20,14 @@ use std::path::{Path, PathBuf};
 
 pub(crate) const RUN: &str = "run";
 pub(crate) const DONE: &str = "done";
-/// The folder below a spool that files go to from which nothing can be made.
+/// Subfolder of a spool for unreadable files.
 const ASIDE: &str = "aside";
 
-/// A folder of runs.
+/// A spool folder of runs.
 #[derive(Debug, Clone)]
 pub struct Spool {
     folder: PathBuf,
-    /// Whether the folder is used only if it is this user's and nobody else can look into it.
+    /// Whether the folder must belong to this user and be inaccessible to others.
     private: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn line_of(run: &Run) -> io::Result<Vec<u8>> {
     Ok(sealed(&json))
 }
 
-/// A line of a file: JSON behind a hash of it.
+/// Formats a line of a file: a hash, then the JSON.
 pub(crate) fn sealed(json: &[u8]) -> Vec<u8> {
     let hash = blake3::hash(json).to_hex();
     let mut line = hash.get(..16).unwrap_or_default().as_bytes().to_vec();
@@ -53,7 +53,7 @@ pub(crate) fn sealed(json: &[u8]) -> Vec<u8> {
     line
 }
 
-/// A file by its device, its inode and the time at which its attributes last changed: seconds, nanoseconds.
+/// Identity of a file: device, inode and the time of its last status change in seconds and nanoseconds.
 pub type FileId = (u64, u64, i64, i64);
 
 pub(crate) fn file_id(stat: &Stat) -> FileId {
@@ -62,7 +62,7 @@ pub(crate) fn file_id(stat: &Stat) -> FileId {
 }
 
 impl Spool {
-    /// The spool in a folder, which is made, for its user alone, when something is put there.
+    /// Returns the spool in a folder, which is created with mode 0700 at the first run.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -70,9 +70,9 @@ impl Spool {
         }
     }
 
-    /// The spool in which runs wait if no other is named: `$ESKER_SPOOL`, else below the user's state (`$XDG_STATE_HOME`,
-    /// `~/.local/state`), else below the folder for temporary files. Everybody can make a folder in the last one: it is used only if it
-    /// is this user's own and nobody else may look into it.
+    /// Returns the default spool: `$ESKER_SPOOL`, else a folder in the user's state (`$XDG_STATE_HOME`, `~/.local/state`), else one in the
+    /// folder for temporary files. Any user can create a folder there, so that one is used only if it belongs to this user and is
+    /// inaccessible to others.
     pub fn usual() -> Self {
         let folder = |name: &str| {
             std::env::var_os(name)
@@ -83,7 +83,7 @@ impl Spool {
             return Self::new(std::path::absolute(&spool).unwrap_or(spool));
         }
         let state = folder("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
-        // Some users have no home, and some nodes lack it.
+        // Some users have no home folder, and some nodes lack it.
         let home = folder("HOME").filter(|home| home.is_dir());
         let state = state.or_else(|| Some(home?.join(".local/state")));
         if let Some(state) = state {
@@ -96,12 +96,12 @@ impl Spool {
         }
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Writes down that a run has begun.
+    /// Records that a run has begun.
     pub fn begin(&self, run: &Run) -> io::Result<Entry> {
         fs::DirBuilder::new()
             .recursive(true)
@@ -119,7 +119,7 @@ impl Spool {
         let path = self
             .folder
             .join(format!("{}-{host}-{}.{RUN}", run.id, run.pid));
-        // In a folder that a group shares, whoever serves the group may read it.
+        // In a group's shared folder, the group may read the file.
         let shared = fs::metadata(&self.folder)?.mode() & 0o020 != 0;
         let mut file = OpenOptions::new()
             .write(true)
@@ -127,17 +127,17 @@ impl Spool {
             .mode(if shared { 0o640 } else { 0o600 })
             .open(&path)?;
         if let Err(e) = file.write_all(&line_of(run)?) {
-            // Half a file helps nobody.
+            // A partial file is useless.
             let _ = fs::remove_file(&path);
             return Err(e);
         }
         Ok(Entry { file, path })
     }
 
-    /// The folder, opened.
+    /// Opens the folder.
     ///
     /// # Errors
-    /// If it cannot be opened, or has to be private and is not.
+    /// Fails if it cannot be opened, or has to be private and is not.
     pub(crate) fn open(&self) -> io::Result<OwnedFd> {
         let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         flags.set(OFlags::NOFOLLOW, self.private);
@@ -160,21 +160,21 @@ impl Spool {
         Ok(folder)
     }
 
-    /// Everything that lies there, oldest first.
-    pub fn read(&self) -> io::Result<Vec<Found>> {
-        Ok(self.look(Which::All)?.collect())
+    /// Reads all files, oldest first.
+    pub fn read(&self) -> io::Result<Vec<SpoolFile>> {
+        Ok(self.files(SpoolSelection::All)?.collect())
     }
 
-    /// Runs that have ended, oldest first; of the others not even the files are opened.
-    pub fn ended(&self) -> io::Result<Vec<Found>> {
-        Ok(self.look(Which::Ended)?.collect())
+    /// Reads the runs that have ended, oldest first; files of other runs are not opened.
+    pub fn ended(&self) -> io::Result<Vec<SpoolFile>> {
+        Ok(self.files(SpoolSelection::Ended)?.collect())
     }
 
-    /// What lies there, oldest first, one file after the other. A folder that is not there holds nothing.
-    pub fn look(&self, which: Which) -> io::Result<Look> {
+    /// Iterates over the files, oldest first. A missing folder is empty.
+    pub fn files(&self, which: SpoolSelection) -> io::Result<SpoolReader> {
         let folder = match self.open() {
             Ok(folder) => folder,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Look::nothing()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(SpoolReader::nothing()),
             Err(e) => return Err(e),
         };
         let mut names: Vec<OsString> = Vec::new();
@@ -186,14 +186,14 @@ impl Spool {
             }
         }
         names.sort();
-        Ok(Look::new(folder, self.folder.clone(), names))
+        Ok(SpoolReader::new(folder, self.folder.clone(), names))
     }
 
-    /// Moves a file out of the way, from which nothing can be made: to the folder `aside`, which is made. Where it is then.
+    /// Moves an unreadable file to the subfolder `aside`, which is created if missing; returns its new path.
     ///
     /// # Errors
-    /// `NotFound` if the file is gone. If `aside` is a symbolic link, or a folder of a user other than this one and root.
-    pub fn aside(&self, path: &Path) -> io::Result<PathBuf> {
+    /// Returns `NotFound` if the file is gone. Fails if `aside` is a symbolic link, or a folder of a user other than this one and root.
+    pub fn set_aside(&self, path: &Path) -> io::Result<PathBuf> {
         let name = name_of(path)?;
         let folder = self.open()?;
         match rustix::fs::mkdirat(&folder, ASIDE, Mode::RWXU) {
@@ -213,7 +213,7 @@ impl Spool {
         Ok(self.folder.join(ASIDE).join(name))
     }
 
-    /// Which file has a path in this folder now, if one has.
+    /// Returns the identity of the file that has this path now.
     pub fn file(&self, path: &Path) -> Option<FileId> {
         let folder = self.open().ok()?;
         let name = name_of(path).ok()?;
@@ -224,7 +224,7 @@ impl Spool {
     /// Removes a file, if it is still the one that was read.
     ///
     /// # Errors
-    /// If it cannot be removed. One that is gone, or is another file by now, is no error.
+    /// Fails if it cannot be removed. A missing or replaced file is no error.
     pub(crate) fn remove(folder: &Path, path: &Path, file: FileId) -> io::Result<()> {
         let name = name_of(path)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -252,7 +252,7 @@ fn name_of(path: &Path) -> io::Result<&OsStr> {
     })
 }
 
-/// What a file is, if it is no regular one.
+/// Returns the type of a file that is not regular.
 pub(crate) fn other_kind(stat: &Stat) -> Option<&'static str> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => None,
@@ -264,21 +264,21 @@ pub(crate) fn other_kind(stat: &Stat) -> Option<&'static str> {
     }
 }
 
-/// When a process was started, in ticks since its machine was.
+/// Returns the start of a process, in ticks since the machine's boot.
 pub(crate) fn began(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in brackets, may hold blanks.
+    // The name, in parentheses, may contain spaces.
     let (_, rest) = text.rsplit_once(')')?;
     rest.split_whitespace().nth(19)?.parse().ok()
 }
 
 impl Entry {
-    /// Its file, as long as the run goes on.
+    /// Returns the path of the file while the run is active.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes down how it ended: once this has returned, the machine may fail.
+    /// Records the end of the run: it is durable once this returns.
     pub fn end(mut self, run: &Run) -> io::Result<PathBuf> {
         self.file.write_all(&line_of(run)?)?;
         self.file.sync_data()?;

@@ -1,4 +1,4 @@
-//! Where a server is: `esker://host:port?tls=ca.pem&timeout=30s`.
+//! Addresses of servers: `esker://host:port?tls=ca.pem&timeout=30s`.
 
 use crate::limits::PATIENCE;
 use esker_access::environment::variable;
@@ -10,95 +10,96 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What the address of a server begins with.
+/// Scheme of a server's address.
 pub const SCHEME: &str = "esker://";
-/// The port where the address names none.
+/// Port of an address without one.
 pub const DEFAULT_PORT: u16 = 7400;
 
-/// The address of a server.
+/// Address of a server, with the options of the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// A name, or an IP address (IPv6 without brackets).
+    /// Host name or IP address (IPv6 without brackets).
     pub host: String,
-    /// The port.
+    /// TCP port of the server.
     pub port: u16,
-    /// With TLS: the certificates (PEM) that are trusted.
+    /// File of trusted certificates (PEM), for TLS.
     pub tls: Option<PathBuf>,
-    /// How long to bear with a server that does not answer or cannot be reached any more.
+    /// Time for which a call is retried while the server does not respond or cannot be reached.
     pub patience: Duration,
-    /// Whether a client remembers where files are and what it was promised (`?cache=off` for doubters).
+    /// Whether the client caches locations of files and leased answers (`?cache=off` disables it).
     pub cache: bool,
-    /// How the two know each other.
+    /// Authentication of server and client.
     pub trust: Trust,
-    /// Of a cluster whose stores move: which of them is meant, whoever has it by now. Nothing for any that is there.
+    /// Server of a cluster that moves between members, found on whichever member runs it; `None` for any server.
     pub store: Option<u32>,
-    /// How long a connection may take to come about, if less than patience says.
+    /// Time limit for connecting, if shorter than `patience`.
     pub connect: Option<Duration>,
 }
 
-/// Whether a connection is encrypted where the address names no certificates.
+/// Encryption of a connection whose address names no certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encrypt {
-    /// If the server is on another machine, or asks for a key.
+    /// Encrypted if the server is on another machine, or asks for a key.
     #[default]
     Auto,
-    /// Always (`?ssh=on`).
+    /// Always encrypted (`?ssh=on`).
     Always,
-    /// Never (`?plain=on`).
+    /// Never encrypted (`?plain=on`).
     Never,
 }
 
-/// How a server and its client know each other, by keys of SSH.
+/// Authentication of a server and its client by SSH keys.
 #[derive(Debug, Clone, Default)]
 pub struct Trust {
-    /// Whether the connection is encrypted, the server known by its host key.
+    /// Whether the connection is encrypted and the server identified by its host key.
     pub encrypt: Encrypt,
-    /// The key to prove, instead of those that the user has (`?key=FILE`).
+    /// Key to prove, instead of the user's keys (`?key=FILE`).
     pub key: Option<PathBuf>,
-    /// Whether servers that are not known yet are written down as known (`?trust-new-host`).
+    /// Whether the keys of unknown servers are added to the known hosts (`?trust-new-host`).
     pub new_hosts: bool,
-    /// Where servers are known from and written down, instead of the user's own files (`?known-hosts=FILE`).
+    /// File of known hosts, instead of the user's own files (`?known-hosts=FILE`).
     pub known_hosts: Option<PathBuf>,
-    /// Of a server of a cluster: the key that all of them have.
+    /// Host key shared by all servers of a cluster, for a server that connects to another one.
     pub own: Option<HostKey>,
-    /// Keys that servers were found to have. Where a server says that another one has its data, that one may have the same.
-    seen: Arc<Mutex<Vec<KeyData>>>,
+    /// Host keys verified so far. A server that a verified server refers to may have the same key.
+    verified: Arc<Mutex<Vec<KeyData>>>,
 }
 
 impl PartialEq for Trust {
     fn eq(&self, other: &Self) -> bool {
-        let said = |t: &Self| (t.encrypt, t.key.clone(), t.new_hosts, t.known_hosts.clone());
+        let settings = |t: &Self| (t.encrypt, t.key.clone(), t.new_hosts, t.known_hosts.clone());
         let own = |t: &Self| t.own.as_ref().map(HostKey::fingerprint);
-        said(self) == said(other) && own(self) == own(other)
+        settings(self) == settings(other) && own(self) == own(other)
     }
 }
 
 impl Eq for Trust {}
 
 impl Trust {
-    /// Whether a server with that key was found to be who it should.
-    pub(crate) fn has_seen(&self, key: &KeyData) -> bool {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.contains(key)
+    /// Whether this host key was verified before.
+    pub(crate) fn is_verified(&self, key: &KeyData) -> bool {
+        let verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        verified.contains(key)
     }
 
-    /// Notes that.
-    pub(crate) fn saw(&self, key: KeyData) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if !seen.contains(&key) {
-            seen.push(key);
+    /// Stores a verified host key.
+    pub(crate) fn add_verified(&self, key: KeyData) {
+        let mut verified = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if !verified.contains(&key) {
+            verified.push(key);
         }
     }
 
-    /// Whether servers that are not known yet are written down: by the address, by `ESKER_TRUST_NEW_HOST=1`, or because the
-    /// whole process does.
+    /// Whether the keys of unknown servers are accepted and stored: by the address, by `ESKER_TRUST_NEW_HOST=1`, or by
+    /// the setting of
+    /// the process.
     pub(crate) fn trusts_new_hosts(&self) -> bool {
         self.new_hosts
-            || known_hosts::new_ones_are_trusted()
+            || known_hosts::new_hosts_are_trusted()
             || variable("ESKER_TRUST_NEW_HOST").is_some_and(|v| v == "1")
     }
 
-    /// The file of the key to prove: of the address, or what `ESKER_KEY` names.
+    /// File of the key to prove: from the address or from `ESKER_KEY`.
     pub(crate) fn key_file(&self) -> Option<PathBuf> {
         let named = || Some(PathBuf::from(variable("ESKER_KEY")?));
         self.key.clone().or_else(named)
@@ -111,13 +112,14 @@ impl Address {
         target.starts_with(SCHEME)
     }
 
-    /// Reads an address.
+    /// Parses a server's address with its options.
     pub fn parse(target: &str) -> Result<Self> {
         let bad = |why: &str| {
             Error::Target(format!(
-                "`{target}` is no address of a server: {why}; expected esker://HOST:PORT, as in esker://127.0.0.1:7400, \
-                 with ?tls=FILE for a server with certificates, ?key=FILE for the key of SSH to prove, ?trust-new-host, ?ssh=on, \
-                 ?plain=on, ?timeout=30s for patience and ?cache=off for a client that remembers nothing"
+                "`{target}` is not an address of a server: {why}; expected esker://HOST:PORT, as \
+                 in esker://127.0.0.1:7400, with ?tls=FILE for a server with certificates, \
+                 ?key=FILE for the SSH key to use, ?trust-new-host, ?ssh=on, ?plain=on, \
+                 ?timeout=30s for a longer wait and ?cache=off for a client without a cache"
             ))
         };
         let rest = target
@@ -126,7 +128,7 @@ impl Address {
         let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
         let place = place.strip_suffix('/').unwrap_or(place);
         if place.contains(['/', '#', '@']) {
-            return Err(bad("nothing but a host and a port may stand there"));
+            return Err(bad("only a host and a port are allowed there"));
         }
         let (host, port) = split(place).map_err(bad)?;
         let mut address = Self {
@@ -156,7 +158,7 @@ impl Address {
                 Some(("known-hosts", file)) if !file.is_empty() => {
                     address.trust.known_hosts = Some(file.into());
                 }
-                Some(("key", _)) => return Err(bad("key needs the file of a key of SSH")),
+                Some(("key", _)) => return Err(bad("key needs the file of an SSH key")),
                 Some(("ssh", "on")) => address.trust.encrypt = Encrypt::Always,
                 Some(("plain", "on")) => address.trust.encrypt = Encrypt::Never,
                 Some(("ssh" | "plain", "off")) => address.trust.encrypt = Encrypt::Auto,
@@ -172,33 +174,33 @@ impl Address {
                 }
             }
         }
-        if address.trust.encrypt == Encrypt::Never && !address.is_here() {
+        if address.trust.encrypt == Encrypt::Never && !address.is_local() {
             return Err(bad(
-                "plain=on is for servers on this machine: others could read along, and be the server",
+                "plain=on is for servers on this machine: over a network others could eavesdrop and impersonate the server",
             ));
         }
         Ok(address)
     }
 
     /// Whether the host is this machine by its name.
-    pub fn is_here(&self) -> bool {
+    pub fn is_local(&self) -> bool {
         let ip = self.host.parse::<IpAddr>();
         self.host.eq_ignore_ascii_case("localhost")
             || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
     }
 
-    /// Whether connections begin encrypted, the server known by its host key.
+    /// Whether connections are encrypted from the start, with the server identified by its host key.
     pub fn by_host_key(&self) -> bool {
         self.tls.is_none()
             && match self.trust.encrypt {
                 Encrypt::Always => true,
                 Encrypt::Never => false,
-                Encrypt::Auto => !self.is_here(),
+                Encrypt::Auto => !self.is_local(),
             }
     }
 
-    /// The same options for another `HOST:PORT`.
-    pub fn moved(&self, to: &str) -> Option<Self> {
+    /// The address `HOST:PORT` with the options of this one.
+    pub fn with_authority(&self, to: &str) -> Option<Self> {
         let (host, port) = split(to).ok()?;
         Some(Self {
             host,
@@ -244,12 +246,12 @@ fn split(place: &str) -> Result<(String, u16), &'static str> {
         match rest.strip_prefix(':') {
             Some(text) => (host, port(text)?),
             None if rest.is_empty() => (host, DEFAULT_PORT),
-            None => return Err("only a port may stand behind the bracket"),
+            None => return Err("only a port may follow the bracket"),
         }
     } else {
         match place.split_once(':') {
             Some((_, text)) if text.contains(':') => {
-                return Err("an IPv6 address stands in brackets");
+                return Err("an IPv6 address must be in brackets");
             }
             Some((host, text)) => (host, port(text)?),
             None => (place, DEFAULT_PORT),
@@ -260,7 +262,7 @@ fn split(place: &str) -> Result<(String, u16), &'static str> {
         return Err("there is no host");
     }
     if !host.chars().all(good) {
-        return Err("the host holds a character that no host's name has");
+        return Err("the host contains a character that is not allowed in a host name");
     }
     Ok((host.to_owned(), port))
 }
@@ -337,16 +339,16 @@ mod tests {
             ("esker://:7400", "there is no host"),
             ("esker://lab:0", "from 1 to 65535"),
             ("esker://lab:70000", "from 1 to 65535"),
-            ("esker://::1:7400", "stands in brackets"),
+            ("esker://::1:7400", "must be in brackets"),
             ("esker://[::1:7400", "not closed"),
-            ("esker://lab/db", "nothing but a host"),
+            ("esker://lab/db", "only a host and a port"),
             ("esker://lab?tsl=x", "no option `tsl`"),
             ("esker://lab?timeout=5", "a timeout is a number"),
             ("esker://lab?cache=no", "cache is on or off"),
             ("esker://lab?plain=on", "for servers on this machine"),
             ("esker://lab?ssh=maybe", "on or off"),
             ("esker://lab?key=", "key needs"),
-            ("esker://la b", "a character that no host's name has"),
+            ("esker://la b", "not allowed in a host name"),
         ] {
             let e = Address::parse(text).unwrap_err().to_string();
             assert!(e.contains(why), "{text}: {e}");

@@ -1,7 +1,8 @@
-//! Errors on the wire: what a caller sees is what it would have seen with the database in its own process.
+//! Errors on the network: a caller gets the same error as with a local database.
 //!
-//! A [`proto::Failure`] says what happened in words, for people and for clients of other languages; `code`, `texts` and
-//! `numbers` restore the exact [`Error`]. A code that is not known restores by its kind alone.
+//! A [`proto::Failure`] has a message for people and for clients of other languages; `code`, `texts` and `numbers`
+//! restore the
+//! exact [`Error`]. An unknown code is restored by its kind alone.
 
 use crate::proto;
 use crate::proto::failure::Kind;
@@ -13,7 +14,7 @@ use esker_model::version::TimeError;
 use esker_model::{Error, ErrorKind, SchemaError};
 use std::io;
 
-/// Kinds of `io::Error` that somebody acts on; others become `Other`.
+/// Kinds of `io::Error` that callers distinguish; all others become `Other`.
 const KINDS: [io::ErrorKind; 10] = [
     io::ErrorKind::Other,
     io::ErrorKind::NotFound,
@@ -38,11 +39,12 @@ fn kind_of(error: &Error) -> Kind {
     }
 }
 
-/// The code of a failure that may pass by itself: another server, which the answer needs, is away. Who asks again gets an
-/// answer once it is back; a batch that is sent again with its marker counts once.
-pub const AGAIN: &str = "again";
+/// Code of a transient failure: another server that is needed for the answer is unavailable. A caller can retry until
+/// it is back;
+/// a batch that is sent again with its idempotency key applies once.
+pub const RETRY: &str = "again";
 
-/// The server has too much to do.
+/// Failure of an overloaded server.
 pub fn busy(message: String, retry_after_ms: u32) -> proto::Failure {
     proto::Failure {
         kind: Kind::Busy.into(),
@@ -52,10 +54,10 @@ pub fn busy(message: String, retry_after_ms: u32) -> proto::Failure {
     }
 }
 
-/// An error as it travels.
+/// Encodes an error as a message.
 pub fn failure_out(error: &Error) -> proto::Failure {
-    if let Error::Promised { millis } = error {
-        // Nothing was done, and it can be told when to come again.
+    if let Error::Leased { millis } = error {
+        // The call had no effect, and the time for a retry is known.
         let millis = u32::try_from(*millis).unwrap_or(u32::MAX);
         return busy(error.to_string(), millis);
     }
@@ -115,7 +117,7 @@ fn parts(error: &Error) -> (&'static str, Vec<String>, Vec<u64>) {
             vec![u64::from(e.errno.number().unsigned_abs())],
         ),
         Error::Target(_) => ("target", vec![], vec![]),
-        // The message is all there is, or all that is of use elsewhere.
+        // The message is sufficient, or is all that other processes can use.
         _ => ("", vec![], vec![]),
     }
 }
@@ -156,7 +158,7 @@ fn schema_parts(error: &SchemaError) -> (&'static str, Vec<String>, Vec<u64>) {
     }
 }
 
-/// An error that came over the wire.
+/// Restores an error from a message.
 pub fn failure_in(mut failure: proto::Failure) -> Error {
     if failure.code == "target" {
         return Error::Target(failure.message);

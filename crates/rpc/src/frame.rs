@@ -1,13 +1,14 @@
-//! The messages of `Exchange`, as bytes that are made and read where it is cheapest.
+//! Encoding of the messages of `Exchange` without intermediate copies.
 //!
 //! ```text
-//!  ToServer   (0A hello)? (12 [length] call)*    (1A [length] cancel)* (22 [length] credit)*
+//!  ToServer   (0A hello)? (12 [length] call)*  (1A [length] cancel)* (22 [length] credit)*
 //!  ToClient   (0A welcome)? (12 [length] answer)* (18 closing)?
 //! ```
 //!
-//! Callers and workers encode their own call or answer, each in its own thread; the thread that sends only joins what
-//! piled up, because repeated fields of a message may stand in any order and number. On arrival the outer message
-//! alone is read by the thread that receives; what is inside is a slice of its bytes, decoded by whoever wants it.
+//! Each caller or worker encodes its own call or answer in its own thread; the sending thread only joins the queued parts,
+//! because repeated fields of a message may have any order and number. On arrival the receiving thread decodes only the
+//! outer
+//! message; the inner ones are slices of its bytes and are decoded by their consumers.
 
 use crate::proto;
 use bytes::{Buf, BufMut, Bytes};
@@ -32,8 +33,8 @@ fn append(field: u32, message: &impl Message, out: &mut Vec<u8>) {
     message.encode_raw(out);
 }
 
-/// The call around a request.
-fn around(id: u64, at_least: u64, timeout_ms: u32) -> proto::Call {
+/// The fields of a call other than its request.
+fn call_head(id: u64, at_least: u64, timeout_ms: u32) -> proto::Call {
     proto::Call {
         id,
         request: None,
@@ -43,10 +44,10 @@ fn around(id: u64, at_least: u64, timeout_ms: u32) -> proto::Call {
     }
 }
 
-/// Bytes that [`put_call`] appends.
+/// Number of bytes that [`put_call`] appends.
 pub fn call_bytes(id: u64, request: &proto::Request, at_least: u64, timeout_ms: u32) -> usize {
     let inner = request.encoded_len();
-    let rest = around(id, at_least, timeout_ms).encoded_len();
+    let rest = call_head(id, at_least, timeout_ms).encoded_len();
     let length = rest + 1 + encoded_len_varint(inner as u64) + inner;
     1 + encoded_len_varint(length as u64) + length
 }
@@ -59,7 +60,7 @@ pub fn put_call(
     timeout_ms: u32,
     out: &mut Vec<u8>,
 ) {
-    let rest = around(id, at_least, timeout_ms);
+    let rest = call_head(id, at_least, timeout_ms);
     let inner = request.encoded_len();
     let length = rest.encoded_len() + 1 + encoded_len_varint(inner as u64) + inner;
     out.reserve(length + 12);
@@ -86,87 +87,87 @@ pub fn put_answer(answer: &proto::Answer, out: &mut Vec<u8>) {
     append(ANSWERS, answer, out);
 }
 
-/// A call whose request is bytes still.
+/// A [`proto::Call`] with an encoded request.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RawCall {
-    /// As in [`proto::Call`].
+    /// The `id` of [`proto::Call`].
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// A [`proto::Request`].
+    /// An encoded [`proto::Request`].
     #[prost(bytes = "bytes", optional, tag = "2")]
     pub request: Option<Bytes>,
-    /// As in [`proto::Call`].
+    /// The `at_least` of [`proto::Call`].
     #[prost(fixed64, tag = "3")]
     pub at_least: u64,
-    /// As in [`proto::Call`].
+    /// The `timeout_ms` of [`proto::Call`].
     #[prost(uint32, tag = "4")]
     pub timeout_ms: u32,
-    /// As in [`proto::Call`].
+    /// The `typed_values` of [`proto::Call`].
     #[prost(bool, tag = "5")]
     pub typed_values: bool,
 }
 
-/// A [`proto::ToServer`] whose requests are bytes still.
+/// A [`proto::ToServer`] with encoded requests.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RawToServer {
-    /// As in [`proto::ToServer`].
+    /// The `hello` of [`proto::ToServer`].
     #[prost(message, optional, tag = "1")]
     pub hello: Option<proto::Hello>,
-    /// As in [`proto::ToServer`].
+    /// The `calls` of [`proto::ToServer`].
     #[prost(message, repeated, tag = "2")]
     pub calls: Vec<RawCall>,
-    /// As in [`proto::ToServer`].
+    /// The `cancels` of [`proto::ToServer`].
     #[prost(message, repeated, tag = "3")]
     pub cancels: Vec<proto::Cancel>,
-    /// As in [`proto::ToServer`].
+    /// The `credits` of [`proto::ToServer`].
     #[prost(message, repeated, tag = "4")]
     pub credits: Vec<proto::Credit>,
 }
 
-/// An answer whose reply is bytes still.
+/// A [`proto::Answer`] with an encoded reply.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RawAnswer {
-    /// As in [`proto::Answer`].
+    /// The `id` of [`proto::Answer`].
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// As in [`proto::Answer`].
+    /// The `more` of [`proto::Answer`].
     #[prost(bool, tag = "2")]
     pub more: bool,
-    /// A [`proto::Reply`].
+    /// An encoded [`proto::Reply`].
     #[prost(bytes = "bytes", optional, tag = "3")]
     pub reply: Option<Bytes>,
 }
 
-/// A [`proto::ToClient`] whose replies are bytes still.
+/// A [`proto::ToClient`] with encoded replies.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RawToClient {
-    /// As in [`proto::ToClient`].
+    /// The `welcome` of [`proto::ToClient`].
     #[prost(message, optional, tag = "1")]
     pub welcome: Option<proto::Welcome>,
-    /// As in [`proto::ToClient`].
+    /// The `answers` of [`proto::ToClient`].
     #[prost(message, repeated, tag = "2")]
     pub answers: Vec<RawAnswer>,
-    /// As in [`proto::ToClient`].
+    /// The `closing` of [`proto::ToClient`].
     #[prost(bool, tag = "3")]
     pub closing: bool,
 }
 
-/// Which call a request is, without decoding it: the number of its field in [`proto::Request`].
+/// Kind of an encoded request, without decoding it: the number of its field in [`proto::Request`].
 pub fn call_number(mut request: &[u8]) -> Option<u32> {
     let (field, kind) = decode_key(&mut request).ok()?;
     (kind == WireType::LengthDelimited && decode_varint(&mut request).ok()? <= request.len() as u64)
         .then_some(field)
 }
 
-/// Messages of `Exchange` as bytes.
+/// Codec for already encoded messages of `Exchange`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FrameCodec;
 
-/// Writes bytes as they are.
+/// Encoder that copies bytes unchanged.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameEncoder;
 
-/// Reads bytes as they are.
+/// Decoder that copies bytes unchanged.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameDecoder;
 
@@ -189,7 +190,7 @@ impl Encoder for FrameEncoder {
     type Item = Vec<u8>;
     type Error = Status;
 
-    /// What is handed on at once: a message that piled up should not go out in many small pieces.
+    /// Buffer size that keeps a large message from being sent in many small pieces.
     fn buffer_settings(&self) -> BufferSettings {
         BufferSettings::new(8 << 10, 256 << 10)
     }

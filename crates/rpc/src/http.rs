@@ -1,10 +1,11 @@
-//! Plain HTTP/1.1 requests, blocking: to the HTTP side of a server, over TCP, TLS or a Unix socket, and to other
-//! endpoints. Bodies stream both ways; each request has a connection of its own.
+//! Blocking HTTP/1.1 client: for the HTTP interface of a server, over TCP, TLS or a Unix socket, and for other
+//! endpoints. Bodies
+//! are streamed in both directions; each request has its own connection.
 
 use crate::Address;
 use crate::address::Encrypt;
-use crate::client::Broken;
-use crate::client::secure::{self, Ask};
+use crate::client::CallError;
+use crate::client::secure::{self, ProofTransport};
 use crate::proto;
 use bytes::Bytes;
 use esker_access::proof::EXPORTER_BYTES;
@@ -28,42 +29,42 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Bytes of a body that are sent as a piece.
+/// Size in bytes of the pieces in which a body is sent.
 const PIECE: usize = 64 << 10;
-/// How often whoever waits is asked whether to go on.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which a waiting call checks for cancellation.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Whom to ask.
+/// Endpoint of an HTTP server.
 #[derive(Debug, Clone)]
-pub enum Place {
-    /// A server.
+pub enum Endpoint {
+    /// A server at a TCP address.
     Tcp {
-        /// Host and port, as `Host` says them.
+        /// Host and port as in the `Host` header.
         authority: String,
-        /// Trusted certificates, with TLS: a file in PEM form.
+        /// File of trusted certificates in PEM form, for TLS.
         tls: Option<PathBuf>,
-        /// The host's name.
+        /// Host name of the server.
         host: String,
-        /// How long to try to reach it.
+        /// Time limit for connecting.
         patience: Duration,
-        /// Of an Esker server: how it and its client know each other.
+        /// Address of an Esker server, with its options for authentication.
         esker: Option<Box<Address>>,
     },
-    /// A process of this machine.
+    /// A Unix socket of a process on this machine.
     Unix(PathBuf),
 }
 
-/// What is sent.
-pub enum Sent<'a> {
-    /// Nothing.
+/// Body of a request.
+pub enum RequestBody<'a> {
+    /// No body is sent.
     Nothing,
-    /// Bytes.
+    /// A body in memory.
     Bytes(&'a [u8]),
-    /// All that comes out of there, while it is read.
+    /// A body that is read from a stream while it is sent.
     Stream(Box<dyn Read + Send>),
 }
 
-impl std::fmt::Debug for Sent<'_> {
+impl std::fmt::Debug for RequestBody<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Nothing => "Nothing",
@@ -73,10 +74,10 @@ impl std::fmt::Debug for Sent<'_> {
     }
 }
 
-/// Asked now and then whether to give up.
+/// Cancellation check, called repeatedly; true to stop.
 pub type Stop<'a> = &'a dyn Fn() -> bool;
 
-impl From<&Address> for Place {
+impl From<&Address> for Endpoint {
     fn from(address: &Address) -> Self {
         Self::Tcp {
             authority: address.authority(),
@@ -88,7 +89,7 @@ impl From<&Address> for Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tcp { authority, .. } => f.write_str(authority),
@@ -97,19 +98,19 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A body that is sent: what there is at once, or what a reader gives.
-pub(crate) enum Outgoing {
+/// Body of an outgoing request: bytes, a reader, or another message's body.
+pub(crate) enum OutgoingBody {
     Whole(Option<Bytes>),
     Reader(Box<dyn Read + Send>),
-    /// What comes in elsewhere, as it comes.
+    /// The body of a message that is being received.
     Passed(Incoming),
 }
 
-impl Body for Outgoing {
+impl Body for OutgoingBody {
     type Data = Bytes;
     type Error = io::Error;
 
-    /// Reads in the thread that drives the connection, which has nothing else to do.
+    /// Reads in the thread that drives the connection, which has no other task.
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -154,9 +155,9 @@ impl Body for Outgoing {
     }
 }
 
-/// An answer; its body is read from it.
+/// Response to a request; implements `Read` for its body.
 pub struct Response<'a> {
-    /// The status.
+    /// HTTP status code of the response.
     pub status: u16,
     headers: http::HeaderMap,
     body: Incoming,
@@ -175,13 +176,13 @@ impl std::fmt::Debug for Response<'_> {
 }
 
 impl Response<'_> {
-    /// A header's value.
+    /// Value of a header; empty if absent.
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name).and_then(|v| v.to_str().ok());
         value.unwrap_or_default()
     }
 
-    /// All of the body, if it has at most so many bytes.
+    /// The complete body, if it has at most `most` bytes.
     pub fn text(&mut self, most: usize) -> io::Result<String> {
         let mut bytes = Vec::new();
         let mut limited = Read::take(&mut *self, most as u64 + 1);
@@ -206,7 +207,7 @@ impl Read for Response<'_> {
                 Some(Ok(frame)) => self.piece = frame.into_data().unwrap_or_default(),
                 Some(Err(e)) => {
                     return Err(io::Error::other(format!(
-                        "the answer did not arrive whole: {}",
+                        "the answer arrived incomplete: {}",
                         all(&e)
                     )));
                 }
@@ -219,7 +220,7 @@ impl Read for Response<'_> {
     }
 }
 
-/// An error with what is behind it.
+/// An error with its causes.
 fn all(e: &dyn std::error::Error) -> String {
     let mut text = e.to_string();
     let mut source = e.source();
@@ -233,7 +234,7 @@ fn all(e: &dyn std::error::Error) -> String {
     text
 }
 
-/// Waits, and asks now and then whether to go on.
+/// Waits for `work`, with regular cancellation checks.
 fn drive<T>(
     runtime: &Runtime,
     work: impl Future<Output = T>,
@@ -249,18 +250,18 @@ fn drive<T>(
             if until.is_some_and(|u| Instant::now() >= u) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            if let Ok(done) = tokio::time::timeout(LOOK, work.as_mut()).await {
+            if let Ok(done) = tokio::time::timeout(POLL_INTERVAL, work.as_mut()).await {
                 return Ok(done);
             }
         }
     })
 }
 
-/// One way of a connection.
-pub(crate) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+/// A bidirectional byte stream.
+pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// TLS that trusts the certificates in a file.
+/// TLS configuration that trusts the certificates in a file.
 pub(crate) fn trusted(file: &Path, protocols: &[&[u8]]) -> Result<Arc<ClientConfig>> {
     let bytes =
         std::fs::read(file).map_err(|e| Error::io(format!("reading `{}`", file.display()), e))?;
@@ -274,7 +275,7 @@ pub(crate) fn trusted(file: &Path, protocols: &[&[u8]]) -> Result<Arc<ClientConf
     let mut wrong = None;
     for certificate in CertificateDer::pem_slice_iter(&bytes) {
         let certificate = certificate.map_err(|e| bad(&e))?;
-        // Systems keep some that are old or odd beside the others.
+        // Lists of systems contain some outdated or unusual certificates.
         if let Err(e) = roots.add(certificate) {
             wrong = Some(e);
         }
@@ -291,7 +292,7 @@ pub(crate) fn trusted(file: &Path, protocols: &[&[u8]]) -> Result<Arc<ClientConf
     Ok(Arc::new(config))
 }
 
-/// Where systems keep the certificates that they trust.
+/// Files in which systems keep trusted certificates.
 const SYSTEM: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -299,7 +300,7 @@ const SYSTEM: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The certificates that this machine trusts: the file that `SSL_CERT_FILE` names, else the system's.
+/// The trusted certificates of this machine: the file named by `SSL_CERT_FILE`, otherwise the system's.
 fn system() -> Option<PathBuf> {
     if let Some(file) = esker_access::environment::variable("SSL_CERT_FILE") {
         return Some(file.into());
@@ -307,8 +308,9 @@ fn system() -> Option<PathBuf> {
     SYSTEM.iter().map(PathBuf::from).find(|file| file.is_file())
 }
 
-impl Place {
-    /// A URL's place and path: `http://host:port/path?query`, or `https://`, where the machine's certificates are trusted.
+impl Endpoint {
+    /// Splits a URL into endpoint and path: `http://host:port/path?query`, or `https://` with the machine's trusted
+    /// certificates.
     pub fn of_url(url: &str, patience: Duration) -> Result<(Self, String)> {
         let bad = |why: &str| Error::Invalid(format!("`{url}` cannot be asked: {why}"));
         let (rest, port, tls) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
@@ -360,16 +362,16 @@ impl Place {
         Ok((place, path))
     }
 
-    pub(crate) async fn connect(&self) -> Result<Connected, Failed> {
+    pub(crate) async fn connect(&self) -> Result<OpenConnection, RequestError> {
         match self {
             Self::Unix(path) => {
                 let stream = UnixStream::connect(path).await;
-                Ok(Connected::to(stream.map_err(Failed::Connecting)?))
+                Ok(OpenConnection::to(stream.map_err(RequestError::Connect)?))
             }
             Self::Tcp {
                 esker: Some(address),
                 ..
-            } if address.by_host_key() => Connected::by_host_key(address).await,
+            } if address.by_host_key() => OpenConnection::by_host_key(address).await,
             Self::Tcp {
                 authority,
                 tls,
@@ -379,28 +381,28 @@ impl Place {
             } => {
                 let stream = tokio::time::timeout(*patience, TcpStream::connect(authority)).await;
                 let stream = stream.map_err(io::Error::from).flatten();
-                let stream = stream.map_err(Failed::Connecting)?;
-                stream.set_nodelay(true).map_err(Failed::Connecting)?;
+                let stream = stream.map_err(RequestError::Connect)?;
+                stream.set_nodelay(true).map_err(RequestError::Connect)?;
                 let Some(file) = tls else {
-                    // Of another user's server on this machine nobody knows whose it is until it proves that.
+                    // A server of another user on this machine must prove its identity.
                     let auto = esker.as_ref().filter(|a| a.trust.encrypt == Encrypt::Auto);
                     if let (Some(address), Some(user)) = (auto, secure::other_user(&stream)) {
-                        let connected = Connected::by_host_key(address).await;
+                        let connected = OpenConnection::by_host_key(address).await;
                         return connected.map_err(|e| match e {
-                            Failed::Said(Error::Target(why)) => {
-                                Failed::Said(Error::Target(secure::of_other_user(user, &why)))
-                            }
+                            RequestError::Other(Error::Target(why)) => RequestError::Other(
+                                Error::Target(secure::other_user_message(user, &why)),
+                            ),
                             e => e,
                         });
                     }
-                    return Ok(Connected::to(stream));
+                    return Ok(OpenConnection::to(stream));
                 };
-                let config = trusted(file, &[b"http/1.1"]).map_err(Failed::Said)?;
+                let config = trusted(file, &[b"http/1.1"]).map_err(RequestError::Other)?;
                 let name = ServerName::try_from(host.clone()).map_err(io::Error::other);
-                let name = name.map_err(Failed::Connecting)?;
+                let name = name.map_err(RequestError::Connect)?;
                 let stream = TlsConnector::from(config).connect(name, stream).await;
-                let stream = stream.map_err(Failed::Connecting)?;
-                Ok(Connected {
+                let stream = stream.map_err(RequestError::Connect)?;
+                Ok(OpenConnection {
                     exporter: esker_access::tls::exporter_of(stream.get_ref().1),
                     stream: Box::new(stream),
                 })
@@ -408,13 +410,14 @@ impl Place {
         }
     }
 
-    /// Proves who asks, before anything else is sent over the connection. Whether that was enough the answer to what comes
-    /// next says.
+    /// Proves the client's identity before the first request on a connection. The response to that request shows
+    /// whether the proof was
+    /// sufficient.
     pub(crate) async fn prove(
         &self,
         exporter: Option<[u8; EXPORTER_BYTES]>,
-        sender: &mut http1::SendRequest<Outgoing>,
-    ) -> Result<Option<Error>, Failed> {
+        sender: &mut http1::SendRequest<OutgoingBody>,
+    ) -> Result<Option<Error>, RequestError> {
         let Self::Tcp {
             esker: Some(address),
             authority,
@@ -423,25 +426,25 @@ impl Place {
         else {
             return Ok(None);
         };
-        // A connection that is not encrypted has nothing that a proof could be bound to.
+        // An unencrypted connection has no TLS exporter to bind a proof to.
         if exporter.is_none() && address.tls.is_none() && !address.by_host_key() {
             return Ok(None);
         }
-        let mut server = ByRequest { authority, sender };
+        let mut server = HttpTransport { authority, sender };
         match secure::prove(address, exporter.as_ref(), &mut server).await {
             Ok(()) => Ok(None),
-            Err(Broken::Failed(e)) => Ok(Some(e)),
-            Err(e) => Err(Failed::Said(e.into_error())),
+            Err(CallError::Failed(e)) => Ok(Some(e)),
+            Err(e) => Err(RequestError::Other(e.into_error())),
         }
     }
 
-    /// Sends a request and waits for the head of its answer.
-    pub fn ask<'a>(
+    /// Sends a request and waits for the head of its response.
+    pub fn request<'a>(
         &self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
-        body: Sent<'_>,
+        body: RequestBody<'_>,
         stop: Stop<'a>,
         until: Option<Instant>,
     ) -> Result<Response<'a>> {
@@ -461,43 +464,46 @@ impl Place {
             request = request.header(*name, *value);
         }
         let body = match body {
-            Sent::Nothing => Outgoing::Whole(None),
-            Sent::Bytes(bytes) => Outgoing::Whole(Some(Bytes::copy_from_slice(bytes))),
-            Sent::Stream(from) => Outgoing::Reader(from),
+            RequestBody::Nothing => OutgoingBody::Whole(None),
+            RequestBody::Bytes(bytes) => OutgoingBody::Whole(Some(Bytes::copy_from_slice(bytes))),
+            RequestBody::Stream(from) => OutgoingBody::Reader(from),
         };
         let request = request
             .body(body)
             .map_err(|e| Error::Invalid(format!("`{path}` cannot be asked: {e}")))?;
         let exchange = async {
-            let Connected { stream, exporter } = self.connect().await?;
+            let OpenConnection { stream, exporter } = self.connect().await?;
             let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
                 .await
-                .map_err(Failed::Asking)?;
-            // Ends with the runtime, which the answer has.
+                .map_err(RequestError::Send)?;
+            // Ends with the runtime, which the response owns.
             tokio::spawn(connection);
             let unproved = self.prove(exporter, &mut sender).await?;
-            sender.ready().await.map_err(Failed::Asking)?;
-            let answer = sender.send_request(request).await.map_err(Failed::Asking)?;
+            sender.ready().await.map_err(RequestError::Send)?;
+            let answer = sender
+                .send_request(request)
+                .await
+                .map_err(RequestError::Send)?;
             match unproved {
                 Some(e) if answer.status() == http::StatusCode::UNAUTHORIZED => {
-                    Err(Failed::Said(e))
+                    Err(RequestError::Other(e))
                 }
                 _ => Ok(answer),
             }
         };
         let answer = match drive(&runtime, exchange, stop, until) {
             Ok(Ok(answer)) => answer,
-            Ok(Err(Failed::Connecting(e))) if e.kind() == io::ErrorKind::ConnectionRefused => {
+            Ok(Err(RequestError::Connect(e))) if e.kind() == io::ErrorKind::ConnectionRefused => {
                 return Err(Error::Unavailable(format!(
-                    "nobody listens at {self}: start a server there (`esker serve FOLDER --listen {self}`), or correct the \
-                     address"
+                    "nothing listens at {self}: start a server there (`esker serve FOLDER --listen \
+                     {self}`), or correct the address"
                 )));
             }
-            Ok(Err(Failed::Connecting(e))) => {
+            Ok(Err(RequestError::Connect(e))) => {
                 return Err(Error::Unavailable(format!("cannot reach {self}: {e}")));
             }
-            Ok(Err(Failed::Said(e))) => return Err(e),
-            Ok(Err(Failed::Asking(e))) => {
+            Ok(Err(RequestError::Other(e))) => return Err(e),
+            Ok(Err(RequestError::Send(e))) => {
                 return Err(Error::Unavailable(format!(
                     "{self} did not answer: {}",
                     all(&e)
@@ -521,42 +527,42 @@ impl Place {
     }
 }
 
-pub(crate) enum Failed {
-    Connecting(io::Error),
-    Asking(hyper::Error),
-    /// In words.
-    Said(Error),
+pub(crate) enum RequestError {
+    Connect(io::Error),
+    Send(hyper::Error),
+    /// An error with its own message.
+    Other(Error),
 }
 
-impl Failed {
-    /// Why, in words.
-    pub(crate) fn told(self, place: &Place) -> String {
+impl RequestError {
+    /// Description of the failure.
+    pub(crate) fn message(self, place: &Endpoint) -> String {
         match self {
-            Self::Connecting(e) => format!("cannot reach {place}: {e}"),
-            Self::Asking(e) => format!("{place} did not answer: {}", all(&e)),
-            Self::Said(e) => e.to_string(),
+            Self::Connect(e) => format!("cannot reach {place}: {e}"),
+            Self::Send(e) => format!("{place} did not answer: {}", all(&e)),
+            Self::Other(e) => e.to_string(),
         }
     }
 }
 
-/// A connection, and what a proof is bound to on it.
-pub(crate) struct Connected {
-    pub(crate) stream: Box<dyn Wire>,
+/// An open connection, and its TLS exporter.
+pub(crate) struct OpenConnection {
+    pub(crate) stream: Box<dyn ByteStream>,
     pub(crate) exporter: Option<[u8; EXPORTER_BYTES]>,
 }
 
-impl Connected {
-    fn to(stream: impl Wire + 'static) -> Self {
+impl OpenConnection {
+    fn to(stream: impl ByteStream + 'static) -> Self {
         Self {
             stream: Box::new(stream),
             exporter: None,
         }
     }
 
-    /// To a server that is known by its host key.
-    async fn by_host_key(address: &Address) -> Result<Self, Failed> {
+    /// Connects to a server that is identified by its host key.
+    async fn by_host_key(address: &Address) -> Result<Self, RequestError> {
         let wire = secure::by_host_key(address, &[b"http/1.1"]).await;
-        let wire = wire.map_err(|e| Failed::Said(e.into_error()))?;
+        let wire = wire.map_err(|e| RequestError::Other(e.into_error()))?;
         Ok(Self {
             stream: Box::new(wire.stream),
             exporter: wire.exporter,
@@ -564,47 +570,47 @@ impl Connected {
     }
 }
 
-/// Asks for a proof to be looked at, over plain requests of HTTP.
-struct ByRequest<'a> {
+/// Sends the requests of a proof over HTTP.
+struct HttpTransport<'a> {
     authority: &'a str,
-    sender: &'a mut http1::SendRequest<Outgoing>,
+    sender: &'a mut http1::SendRequest<OutgoingBody>,
 }
 
-impl Ask for ByRequest<'_> {
-    fn ask<'a>(
+impl ProofTransport for HttpTransport<'_> {
+    fn send_proof<'a>(
         &'a mut self,
         request: proto::ProveRequest,
-    ) -> Pin<Box<dyn Future<Output = Result<proto::ProveReply, Broken>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<proto::ProveReply, CallError>> + Send + 'a>> {
         Box::pin(async move {
             let at = self.authority;
             let lost = |e: &dyn std::error::Error| {
-                Broken::Lost(format!("{at} did not answer: {}", all(e)))
+                CallError::Lost(format!("{at} did not answer: {}", all(e)))
             };
             let message = http::Request::post(PROVE)
                 .header("host", at)
                 .header("content-type", "application/x-protobuf")
-                .body(Outgoing::Whole(Some(request.encode_to_vec().into())))
+                .body(OutgoingBody::Whole(Some(request.encode_to_vec().into())))
                 .map_err(|e| lost(&e))?;
             self.sender.ready().await.map_err(|e| lost(&e))?;
             let answer = self.sender.send_request(message).await;
             let (head, body) = answer.map_err(|e| lost(&e))?.into_parts();
-            let bytes = whole(body).await.map_err(|e| lost(&e))?;
+            let bytes = read_body(body).await.map_err(|e| lost(&e))?;
             if head.status == http::StatusCode::OK {
                 return proto::ProveReply::decode(bytes).map_err(|e| lost(&e));
             }
             let words = String::from_utf8_lossy(&bytes).trim().to_owned();
-            Err(Broken::Failed(Error::Target(format!("{at}: {words}"))))
+            Err(CallError::Failed(Error::Target(format!("{at}: {words}"))))
         })
     }
 }
 
-/// Where proofs are looked at.
+/// Path of the endpoint that checks proofs.
 const PROVE: &str = "/api/v1/prove";
-/// Bytes of such an answer.
+/// Maximum bytes of its response.
 const PROVED_BYTES_MAX: usize = 64 << 10;
 
-/// A short body.
-async fn whole(mut body: Incoming) -> Result<Bytes, hyper::Error> {
+/// Reads a short body.
+async fn read_body(mut body: Incoming) -> Result<Bytes, hyper::Error> {
     let mut bytes = Vec::new();
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         if let Ok(data) = frame?.into_data()
@@ -623,7 +629,7 @@ mod tests {
     #[test]
     fn a_url_names_a_place_and_a_path() {
         let read = |url: &str| {
-            let (place, path) = Place::of_url(url, LOOK).unwrap();
+            let (place, path) = Endpoint::of_url(url, POLL_INTERVAL).unwrap();
             (place.to_string(), path)
         };
         assert_eq!(
@@ -636,21 +642,22 @@ mod tests {
             ("lab.example:443".into(), "/x".into())
         );
         for url in ["ftp://lab/x", "http:///x", "http://a@b/x", "file:///x"] {
-            assert!(Place::of_url(url, LOOK).is_err(), "{url}");
+            assert!(Endpoint::of_url(url, POLL_INTERVAL).is_err(), "{url}");
         }
     }
 
     #[test]
-    fn whoever_is_not_there_is_named() {
-        let (place, path) = Place::of_url("http://127.0.0.1:1/x", LOOK).unwrap();
+    fn an_unreachable_server_is_named() {
+        let (place, path) = Endpoint::of_url("http://127.0.0.1:1/x", POLL_INTERVAL).unwrap();
         let e = place
-            .ask("GET", &path, &[], Sent::Nothing, &|| false, None)
+            .request("GET", &path, &[], RequestBody::Nothing, &|| false, None)
             .unwrap_err();
         assert!(
-            e.to_string().starts_with("nobody listens at 127.0.0.1:1: "),
+            e.to_string()
+                .starts_with("nothing listens at 127.0.0.1:1: "),
             "{e}"
         );
-        let stopped = place.ask("GET", &path, &[], Sent::Nothing, &|| true, None);
+        let stopped = place.request("GET", &path, &[], RequestBody::Nothing, &|| true, None);
         assert!(matches!(stopped, Err(Error::Interrupted)));
     }
 }

@@ -1,9 +1,11 @@
-//! The wire between servers and their clients: protobuf messages, their conversions, the remote client.
+//! Network protocol between servers and clients: protobuf messages, their conversions, and the remote client.
 //!
-//! `proto/esker/v1` says what travels; [`proto`] is generated from it and committed. [`convert`] turns messages into
-//! the model's types and back; what is malformed is refused with the name of the field, and nothing panics, whatever
-//! the bytes. [`Client`] is blocking, implements [`esker_model::GraphRead`] and [`esker_model::GraphWrite`], and sends
-//! the calls of all threads over one stream. `docs/internals/rpc.md` draws the protocol.
+//! `proto/esker/v1` defines the messages; [`proto`] is generated from it and committed. [`convert`] turns messages into the
+//! model's types and back; malformed messages are refused with the name of the field, and no input causes a panic.
+//! [`Client`] is
+//! blocking, implements [`esker_model::GraphRead`] and [`esker_model::GraphWrite`], and sends the calls of all threads
+//! over one
+//! stream. `docs/internals/rpc.md` describes the protocol.
 //!
 //! Suggested reading order: `proto/esker/v1/esker.proto`, [`frame`], [`client`].
 
@@ -15,13 +17,13 @@ pub mod frame;
 pub mod http;
 pub mod limits;
 pub mod map;
-pub mod marker;
 pub mod members;
+pub mod producer;
 pub mod resume;
 pub mod text;
 pub mod tunnel;
 
-/// The messages and the service, as generated from `proto/esker/v1`.
+/// Messages and services, generated from `proto/esker/v1`.
 #[rustfmt::skip]
 #[path = "generated/esker.v1.rs"]
 #[allow(
@@ -37,5 +39,5 @@ pub use address::Address;
 pub use client::{Client, FileLink, Grants, PeerLink, Pending};
 pub use esker_access::{environment, peer};
 
-/// The wire protocol that this build speaks. A server refuses another one, and both releases are named.
+/// Version of the network protocol. A server refuses other versions with an error that names both releases.
 pub const PROTOCOL: u32 = 2;

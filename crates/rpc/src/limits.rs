@@ -1,45 +1,44 @@
-//! Every named maximum of the wire, in one place.
+//! Named limits of the network protocol.
 
 use std::time::Duration;
 
-/// Largest message that a server takes unless its settings say otherwise, in bytes. It bounds a batch and a frontier.
+/// Default maximum size in bytes of a message that a server accepts. It bounds a batch and a frontier.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
-/// Largest message that a client takes, in bytes. Servers send answers in pieces of about [`PIECE_BYTES`].
+/// Maximum size in bytes of a message that a client accepts. Servers send responses in pieces of about [`PIECE_BYTES`].
 pub const ANSWER_MESSAGE_BYTES_MAX: usize = 256 << 20;
-/// A piece of a streamed answer is sent once it fills this many bytes.
+/// Size in bytes from which a piece of a streamed response is sent.
 pub const PIECE_BYTES: usize = 64 << 10;
-/// Calls that have piled up travel in messages of about this many bytes.
+/// Approximate size in bytes of messages that join queued calls.
 pub const MESSAGE_BYTES: usize = 64 << 10;
-/// Bytes of one call's answer that a server may have sent before the client takes any in.
+/// Bytes of one response that a server may send before the client has consumed any.
 pub const CREDIT_BYTES: u64 = 1 << 20;
-/// Bytes of calls that wait to be sent before further callers wait too.
+/// Bytes of queued calls from which further callers wait.
 pub const OUTGOING_BYTES_MAX: usize = 8 << 20;
-/// Largest message between servers of a cluster, in bytes: parts of working sets and of partitions that move.
+/// Maximum size in bytes of a message between servers of a cluster: parts of working sets and of moving partitions.
 pub const PEER_MESSAGE_BYTES_MAX: usize = 256 << 20;
-/// Bytes of questions that wait to be sent to one server before further ones fail.
+/// Bytes of queued requests to one server from which further requests fail.
 pub const PEER_WAITING_BYTES_MAX: usize = 512 << 20;
-/// Bytes of batches that a client keeps because no checkpoint holds them; with more, it waits for one.
+/// Bytes of batches that a client keeps until a checkpoint contains them; above this it waits for a checkpoint.
 pub const KEPT_BYTES_MAX: usize = 64 << 20;
-/// How often a client that keeps batches asks what checkpoints hold.
+/// Interval at which a client with kept batches asks about checkpoints.
 pub const WINDOW_POLL: Duration = Duration::from_millis(200);
-/// Batches that a client sends again at once, after a server died.
+/// Number of batches in flight when a client sends them again after a server's loss.
 pub const REPLAYS_IN_FLIGHT: usize = 2_048;
-/// Window of one HTTP/2 stream, in bytes.
+/// Flow-control window of one HTTP/2 stream, in bytes.
 pub const STREAM_WINDOW_BYTES: u32 = 8 << 20;
-/// Window of one HTTP/2 connection, in bytes.
+/// Flow-control window of one HTTP/2 connection, in bytes.
 pub const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
-/// Largest HTTP/2 frame, in bytes.
+/// Maximum size of an HTTP/2 frame, in bytes.
 pub const HTTP2_FRAME_BYTES: u32 = 256 << 10;
-/// How long a client waits for a connection and for its greeting.
+/// Time limit for connecting and for the greeting.
 pub const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long a client bears with a server that does not answer or cannot be reached any more, unless its address says
-/// otherwise.
+/// Default time for which a client retries while a server does not respond or cannot be reached.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// How often each end asks a silent connection whether the other end is there.
+/// Interval of keep-alive pings on an idle connection.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// How often a caller that waits asks whether its answer is wanted still.
+/// Interval at which a waiting caller checks for cancellation.
 pub const CANCEL_POLL: Duration = Duration::from_millis(10);
-/// How long a caller that asked for an answer to stop waits for what was found.
+/// Time that a caller waits for the partial result after it has cancelled a call.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(10);
-/// Deepest nesting of messages that is decoded: lists nest at most 8 deep, two messages a level.
+/// Maximum nesting depth of decoded messages: lists nest at most 8 deep, two messages per level.
 pub const NESTING_MAX: usize = 64;

@@ -1,5 +1,6 @@
-//! The map of a cluster with failover: where servers are that are not at their own addresses. A file in the cluster's storage, which
-//! all servers share, and clients that can read it.
+//! The map of a cluster with failover: addresses of servers that are not at their configured addresses. A file in the
+//! cluster's
+//! storage, shared by all servers and by clients that can read it.
 //!
 //! ```text
 //!  esker cluster map 1
@@ -7,8 +8,8 @@
 //!  server 2 127.0.0.2:40123
 //! ```
 //!
-//! A server that is not in it is at the address that the cluster file gives it. Each change makes the epoch one more. The file is
-//! written beside and renamed, so that whoever reads it sees one state; who changes it holds a lock on a file beside it.
+//! A server that is not listed is at the address in the cluster file. Each change increments the epoch. The file is written
+//! under a temporary name and renamed, so that readers see one consistent state; writers lock a separate file.
 
 use crate::address::Address;
 use esker_model::{Error, Result};
@@ -18,27 +19,27 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Its name in the cluster's storage.
+/// Name of the map file in the cluster's storage.
 pub const MAP_FILE: &str = "map";
-/// What its first line says.
+/// First line of the file.
 const HEAD: &str = "esker cluster map 1";
 
-/// Which servers are elsewhere.
+/// The servers that are not at their configured addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Map {
-    /// How often it has been changed.
+    /// Number of changes of the map so far.
     pub epoch: u64,
-    /// `HOST:PORT` by number.
+    /// Addresses `HOST:PORT` by server number.
     pub moved: BTreeMap<u32, String>,
 }
 
 impl Map {
-    /// Reads it. One that is not there says that all are where they belong.
+    /// Reads the map. An absent file means that all servers are at their configured addresses.
     pub fn read(file: &Path) -> Result<Self> {
         match std::fs::read_to_string(file) {
             Ok(text) => Self::parse(&text).map_err(|what| {
                 Error::Target(format!(
-                    "`{}` is no map of a cluster that this build knows: {what}; with all servers stopped it may be removed",
+                    "`{}` is not a cluster map that this build knows: {what}; with all servers stopped it may be removed",
                     file.display()
                 ))
             }),
@@ -47,19 +48,19 @@ impl Map {
         }
     }
 
-    /// Where a server is, if it is not where it belongs.
+    /// Address of a server, if it is not the configured one.
     pub fn address(&self, server: u32) -> Option<&str> {
         self.moved.get(&server).map(String::as_str)
     }
 
-    /// Says that a server is at another address, or where it belongs (`None`). Gives the map as it is then.
+    /// Sets the address of a server; `None` for the configured one. Returns the new map.
     pub fn set(file: &Path, server: u32, address: Option<&str>) -> Result<Self> {
         let failed = |what: &str, e| Error::io(format!("{what} `{}`", file.display()), e);
         let lock = File::options()
             .create(true)
             .truncate(false)
             .write(true)
-            .open(beside(file, "lock"))
+            .open(sibling(file, "lock"))
             .map_err(|e| failed("opening the lock of", e))?;
         lock.lock().map_err(|e| failed("locking", e))?;
         let mut map = Self::read(file)?;
@@ -72,7 +73,7 @@ impl Map {
             None => map.moved.remove(&server),
         };
         map.epoch += 1;
-        let draft = beside(file, "new");
+        let draft = sibling(file, "new");
         std::fs::write(&draft, map.text()).map_err(|e| failed("writing", e))?;
         std::fs::rename(&draft, file).map_err(|e| failed("writing", e))?;
         Ok(map)
@@ -111,7 +112,7 @@ impl Map {
     }
 }
 
-fn beside(file: &Path, extension: &str) -> PathBuf {
+fn sibling(file: &Path, extension: &str) -> PathBuf {
     file.with_extension(extension)
 }
 
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(map.epoch, 2);
         assert_eq!(map.address(3), Some("[::1]:7"));
         assert_eq!(Map::read(&file).unwrap(), map);
-        // What is so already changes nothing.
+        // Setting the present address changes nothing.
         assert_eq!(Map::set(&file, 3, Some("[::1]:7")).unwrap().epoch, 2);
         let map = Map::set(&file, 2, None).unwrap();
         assert_eq!((map.epoch, map.address(2)), (3, None));

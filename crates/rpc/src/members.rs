@@ -1,35 +1,36 @@
-//! How clients and servers find the stores of a cluster that move between its members.
+//! Lookup of the servers of a cluster that move between its members.
 //!
-//! A member answers for all stores that it has at one port. Who wants a certain one says so in the head of the request
-//! ([`STORE_KEY`]); a member that does not have it refuses and says who else there is ([`MEMBERS_KEY`]). A client remembers all
-//! members that it has heard of, and asks one after the other for the store that it talked to before.
+//! A member serves all its servers at one port. A client names the server that it wants in the head of the request
+//! ([`STORE_KEY`]); a member that does not run it refuses and names the other members ([`MEMBERS_KEY`]). A client
+//! remembers all
+//! members that it has learned of, and tries them one by one for the server that it used before.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Which store is meant, a number.
+/// Metadata key for the number of the requested server.
 pub const STORE_KEY: &str = "esker-store";
-/// The members of the cluster, `HOST:PORT` each, with blanks between.
+/// Metadata key for the members of the cluster, each `HOST:PORT`, separated by spaces.
 pub const MEMBERS_KEY: &str = "esker-members";
-/// More than a cluster ever has.
+/// Maximum of remembered members, more than a cluster ever has.
 const MEMBERS_MAX: usize = 256;
 
-/// The members that a client has heard of, whoever answered last first.
+/// The known members of a cluster, the last one that responded first.
 #[derive(Debug, Default)]
 pub struct Members(Mutex<Vec<String>>);
 
 impl Members {
-    fn held(&self) -> MutexGuard<'_, Vec<String>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that a member named; who is not among them is tried last.
+    /// Adds members that a member has named; all others are tried last.
     pub fn learn(&self, members: &[String]) {
-        let mut held = self.held();
+        let mut list = self.lock();
         if members.is_empty() {
             return;
         }
         let (mut known, gone): (Vec<_>, Vec<_>) =
-            held.drain(..).partition(|member| members.contains(member));
+            list.drain(..).partition(|member| members.contains(member));
         for member in members {
             if !known.contains(member) {
                 known.push(member.clone());
@@ -37,35 +38,35 @@ impl Members {
         }
         known.extend(gone);
         known.truncate(MEMBERS_MAX);
-        *held = known;
+        *list = known;
     }
 
-    /// This one answered: it is asked first.
+    /// Moves a member that responded to the front.
     pub fn answered(&self, member: &str) {
-        let mut held = self.held();
-        if let Some(at) = held.iter().position(|m| m == member) {
-            let member = held.remove(at);
-            held.insert(0, member);
+        let mut list = self.lock();
+        if let Some(at) = list.iter().position(|m| m == member) {
+            let member = list.remove(at);
+            list.insert(0, member);
         }
     }
 
-    /// This one did not: it is asked last.
+    /// Moves a member that did not respond to the end.
     pub fn failed(&self, member: &str) {
-        let mut held = self.held();
-        if let Some(at) = held.iter().position(|m| m == member) {
-            let member = held.remove(at);
-            held.push(member);
+        let mut list = self.lock();
+        if let Some(at) = list.iter().position(|m| m == member) {
+            let member = list.remove(at);
+            list.push(member);
         }
     }
 
-    /// Whether none is known.
+    /// Whether no member is known.
     pub fn is_empty(&self) -> bool {
-        self.held().is_empty()
+        self.lock().is_empty()
     }
 
-    /// In the order in which to ask.
+    /// All known members, in the order in which to try them.
     pub fn all(&self) -> Vec<String> {
-        self.held().clone()
+        self.lock().clone()
     }
 }
 
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_answered_last_is_asked_first() {
+    fn the_member_that_responded_last_is_tried_first() {
         let known = Members::default();
         let names = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         known.learn(&names("a:1 b:1 c:1"));

@@ -1,26 +1,26 @@
-//! Going on with a scan whose server went away in the middle: behind the last item that the caller got.
+//! Continues an interrupted scan after the last item that the caller received.
 
 use esker_model::object::{Find, FindReport, Found};
 use esker_model::{Edge, EdgeKey, Flow, Version, Vertex, VertexId, VertexTypeId};
 use std::ops::ControlFlow;
 
-/// Where an edge scan is: edges come by frontier index, type, destination, newest version first.
+/// Position of an edge scan: edges are ordered by frontier index, type and destination, newest version first.
 #[derive(Debug, Default)]
 pub struct EdgesResume {
     last: Option<(usize, EdgeKey, Version)>,
-    /// A scan that was begun again may bring what the caller has.
-    again: bool,
+    /// Whether the scan was restarted and may repeat items.
+    restarted: bool,
 }
 
 impl EdgesResume {
-    /// The part of the frontier that is not done, and where it begins.
+    /// The remaining part of the frontier, and its start index.
     pub fn rest<'a>(&mut self, frontier: &'a [VertexId]) -> (usize, &'a [VertexId]) {
-        self.again = self.last.is_some();
+        self.restarted = self.last.is_some();
         let from = self.last.as_ref().map_or(0, |(i, ..)| *i);
         (from, frontier.get(from..).unwrap_or_default())
     }
 
-    /// Hands an edge on unless the caller has it.
+    /// Passes an edge on unless the caller has received it already.
     pub fn pass(
         &mut self,
         index: usize,
@@ -28,78 +28,78 @@ impl EdgesResume {
         sink: &mut dyn FnMut(usize, Edge) -> Flow,
     ) -> Flow {
         let place = |i: usize, k: &EdgeKey, v: Version| (i, k.edge_type, k.destination, !v.0);
-        if self.again
+        if self.restarted
             && let Some((i, k, v)) = &self.last
             && place(index, &edge.key, edge.version) <= place(*i, k, *v)
         {
             return ControlFlow::Continue(());
         }
-        self.again = false;
+        self.restarted = false;
         self.last = Some((index, edge.key, edge.version));
         sink(index, edge)
     }
 }
 
-/// Where a vertex scan is: vertices come by type and id.
+/// Position of a vertex scan: vertices are ordered by type and id.
 #[derive(Debug)]
 pub struct VerticesResume {
     after: Option<(VertexTypeId, VertexId)>,
 }
 
 impl VerticesResume {
-    /// Begins behind that vertex.
+    /// A scan that starts after a vertex.
     pub fn after(after: Option<(VertexTypeId, VertexId)>) -> Self {
         Self { after }
     }
 
-    /// Behind which vertex to go on.
+    /// The last vertex delivered.
     pub fn position(&self) -> Option<(VertexTypeId, VertexId)> {
         self.after
     }
 
-    /// Hands a vertex on.
+    /// Passes a vertex on and records it.
     pub fn pass(&mut self, vertex: Vertex, sink: &mut dyn FnMut(Vertex) -> Flow) -> Flow {
         self.after = Some((vertex.type_id, vertex.id));
         sink(vertex)
     }
 }
 
-/// Where a search for objects is.
+/// Position of a search for objects.
 #[derive(Debug)]
 pub struct FindResume {
-    /// What is left to be asked for.
+    /// The search for the remaining objects.
     rest: Find,
-    given: u64,
-    /// Given before the search was begun anew.
+    delivered: u64,
+    /// Number of objects delivered before the last restart.
     before: u64,
 }
 
 impl FindResume {
-    /// A search that gave nothing yet.
+    /// A search that has delivered no objects.
     pub fn new(find: &Find) -> Self {
         Self {
             rest: find.clone(),
-            given: 0,
+            delivered: 0,
             before: 0,
         }
     }
 
-    /// What to ask for now.
+    /// The search to send now.
     pub fn rest(&mut self) -> &Find {
-        let since = self.given - self.before;
-        self.before = self.given;
+        let since = self.delivered - self.before;
+        self.before = self.delivered;
         self.rest.limit = self.rest.limit.map(|limit| limit.saturating_sub(since));
         &self.rest
     }
 
-    /// Hands an object on.
+    /// Passes an object on and counts it.
     pub fn pass(&mut self, found: Found, sink: &mut dyn FnMut(Found) -> Flow) -> Flow {
         self.rest.after = Some(found.id);
-        self.given += 1;
+        self.delivered += 1;
         sink(found)
     }
 
-    /// What the whole search did, by what the last part of it did.
+    /// The report of the complete search, from the report of its last part.
     pub fn report(&self, last: FindReport) -> FindReport {
         FindReport {
             matches: last.matches.saturating_add(self.before),
@@ -107,10 +107,10 @@ impl FindResume {
         }
     }
 
-    /// What a search did that its sink ended before its report came.
+    /// The report of a search that its sink ended before the report arrived.
     pub fn broken_off(&self) -> FindReport {
         FindReport {
-            matches: self.given,
+            matches: self.delivered,
             ..FindReport::default()
         }
     }
@@ -141,15 +141,15 @@ mod tests {
         };
         let mut resume = FindResume::new(&find);
         assert_eq!(resume.rest(), &find);
-        let mut given = Vec::new();
+        let mut delivered = Vec::new();
         let mut sink = |f: Found| {
-            given.push(f.id.0);
+            delivered.push(f.id.0);
             ControlFlow::Continue(())
         };
         for id in [7, 9] {
             assert!(resume.pass(found(id), &mut sink).is_continue());
         }
-        // Twice in a row: the second owner died without giving anything.
+        // Twice in a row: the second owner ended without delivering anything.
         for _ in 0..2 {
             let rest = resume.rest();
             assert_eq!((rest.limit, rest.after), (Some(3), Some(ObjectId(9))));
@@ -164,6 +164,6 @@ mod tests {
         assert_eq!((report.matches, report.complete), (3, true));
         let report = resume.broken_off();
         assert_eq!((report.matches, report.complete), (3, false));
-        assert_eq!(given, [7, 9, 11]);
+        assert_eq!(delivered, [7, 9, 11]);
     }
 }

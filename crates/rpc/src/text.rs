@@ -1,9 +1,10 @@
-//! Texts of errors that are `&'static str` where they come from a fixed set.
+//! Interning of error texts that are `&'static str` in the model.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-/// The same text, kept for the life of the process. The set is bounded, in case the other end is not what it seems.
+/// Returns the text as a static string, kept for the life of the process. The set is bounded, in case the peer is
+/// malicious.
 pub fn intern(text: &str) -> &'static str {
     const TEXTS_MAX: usize = 4096;
     static TEXTS: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);

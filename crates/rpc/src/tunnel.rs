@@ -1,16 +1,18 @@
-//! A door on this machine to a server elsewhere, for browsers: they cannot prove a key of SSH, and know no host keys. The tunnel proves
-//! who asks on its connections to the server, and hears only the user whose process it is.
+//! Local proxy to a remote server for browsers, which cannot prove an SSH key and know no host keys. The tunnel proves
+//! the user's
+//! identity on its connections to the server, and accepts only connections of the user who runs it.
 //!
 //! ```text
-//!  browser ── http://127.0.0.1:PORT ──► tunnel ── TLS by host key, proved by a key of SSH ──► server
+//!  browser ── http://127.0.0.1:PORT ──► tunnel ── TLS by host key, proved by an SSH key ──► server
 //! ```
 //!
-//! Whoever connects is asked for at the kernel: processes of other users are turned away. So are requests for a page of another site, or
-//! to a name that is not this machine's: a browser of the same user may send them without its user's wish.
+//! The kernel reports the user of each connection; those of other users are refused. So are requests from pages of
+//! other sites and
+//! requests for a host name other than this machine's, which a browser of the same user may send without its user's intent.
 
-use crate::http::{Connected, Failed, Outgoing, Place};
+use crate::http::{Endpoint, OpenConnection, OutgoingBody, RequestError};
 use bytes::Bytes;
-use esker_access::page::{Foreign, Sender};
+use esker_access::origin_check::{ForeignRequest, Sender};
 use esker_access::peer::{is_mapped, own_user, user_of};
 use esker_model::{Error, Result};
 use http::{Request, Response, StatusCode, header};
@@ -27,25 +29,25 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 
-/// How often it is looked whether to go on.
-const LOOK: Duration = Duration::from_millis(50);
-/// How long connecting to the server may take, with the proof.
+/// Interval at which the tunnel checks whether to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time limit for connecting to the server, including the proof.
 const CONNECT_MAX: Duration = Duration::from_secs(20);
 
-/// What pages call the server, as whoever asks for them does.
+/// Header with the target that pages show in commands: the server as this user addresses it.
 const TARGET: &str = "esker-target";
 
 type Answer = Response<Either<Incoming, Full<Bytes>>>;
-type Upstream = client::SendRequest<Outgoing>;
+type Upstream = client::SendRequest<OutgoingBody>;
 
-/// A tunnel that listens.
+/// A tunnel that listens for connections.
 #[derive(Debug)]
 pub struct Tunnel {
     listener: std::net::TcpListener,
     address: SocketAddr,
 }
 
-fn said(status: StatusCode, message: &str) -> Answer {
+fn error_response(status: StatusCode, message: &str) -> Answer {
     let text = format!("{{\"error\":{},\"retry_after_ms\":null}}", quoted(message));
     let mut response = Response::new(Either::Right(Full::new(Bytes::from(text))));
     *response.status_mut() = status;
@@ -56,7 +58,7 @@ fn said(status: StatusCode, message: &str) -> Answer {
     response
 }
 
-/// A string of JSON.
+/// A JSON string literal.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -71,8 +73,8 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// Whether a request was sent here by a program, or for a page of this tunnel, as far as it says.
-fn is_own<B>(request: &Request<B>) -> std::result::Result<(), Foreign> {
+/// Whether a request comes from a program or from a page of this tunnel, according to its headers.
+fn is_own<B>(request: &Request<B>) -> std::result::Result<(), ForeignRequest> {
     let text = |name: &str| {
         let value = request.headers().get(name)?;
         Some(value.to_str().unwrap_or_default())
@@ -82,7 +84,7 @@ fn is_own<B>(request: &Request<B>) -> std::result::Result<(), Foreign> {
 }
 
 impl Tunnel {
-    /// Listens at that port of this machine; 0 lets the system choose.
+    /// Listens at a port of this machine; 0 lets the system choose.
     pub fn new(port: u16) -> Result<Self> {
         let failed = |e| {
             Error::io(
@@ -96,35 +98,35 @@ impl Tunnel {
         Ok(Self { listener, address })
     }
 
-    /// Where it listens.
+    /// Address that the tunnel listens at.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whether the server is there and lets whoever this is in: asks it who that is.
-    pub fn try_out(&self, place: &Place, stop: &dyn Fn() -> bool) -> Result<String> {
-        let sent = crate::http::Sent::Nothing;
-        let mut answer = place.ask("GET", "/api/v1/session", &[], sent, stop, None)?;
-        let failed = |e| Error::io(format!("asking {place}"), e);
+    /// Checks that the server responds and grants access; returns its description of the session.
+    pub fn try_out(&self, endpoint: &Endpoint, stop: &dyn Fn() -> bool) -> Result<String> {
+        let sent = crate::http::RequestBody::Nothing;
+        let mut answer = endpoint.request("GET", "/api/v1/session", &[], sent, stop, None)?;
+        let failed = |e| Error::io(format!("asking {endpoint}"), e);
         let text = answer.text(64 << 10).map_err(failed)?;
         match answer.status {
             200 => Ok(text),
             404 => Err(Error::Target(format!(
-                "the server at {place} has no console: it is older than this client, or no Esker server"
+                "the server at {endpoint} has no console: it is older than this client, or not an Esker server"
             ))),
-            _ => Err(Error::Target(format!("{place}: {}", text.trim()))),
+            _ => Err(Error::Target(format!("{endpoint}: {}", text.trim()))),
         }
     }
 
-    /// Passes requests on until it is told to stop.
-    pub fn run(self, place: Place, stop: &dyn Fn() -> bool) -> Result<()> {
+    /// Forwards requests until `stop` returns true.
+    pub fn run(self, endpoint: Endpoint, stop: &dyn Fn() -> bool) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("esker-tunnel")
             .enable_all()
             .build()
             .map_err(|e| Error::io("starting the tunnel's threads", e))?;
-        let place = Arc::new(place);
+        let endpoint = Arc::new(endpoint);
         let listener = {
             let _inside = runtime.enter();
             TcpListener::from_std(self.listener).map_err(|e| Error::io("listening", e))?
@@ -134,43 +136,43 @@ impl Tunnel {
             loop {
                 match listener.accept().await {
                     Ok((stream, from)) => {
-                        tokio::spawn(serve(stream, from, here, Arc::clone(&place)));
+                        tokio::spawn(serve(stream, from, here, Arc::clone(&endpoint)));
                     }
-                    // Out of descriptors, most likely: others may close theirs.
-                    Err(_) => tokio::time::sleep(LOOK).await,
+                    // Probably out of descriptors; other connections may be closed meanwhile.
+                    Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
                 }
             }
         });
         while !stop() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         runtime.shutdown_timeout(Duration::from_millis(200));
         Ok(())
     }
 }
 
-/// One connection of a browser.
-async fn serve(stream: TcpStream, from: SocketAddr, here: SocketAddr, place: Arc<Place>) {
+/// Serves one connection of a browser.
+async fn serve(stream: TcpStream, from: SocketAddr, here: SocketAddr, endpoint: Arc<Endpoint>) {
     let _ = stream.set_nodelay(true);
     let is_mine = tokio::task::spawn_blocking(move || {
         user_of(from, here) == Some(own_user()) && is_mapped(own_user())
     });
     let is_mine = is_mine.await.unwrap_or(false);
-    // Each has a connection of its own: what is asked at once over several is answered at once.
+    // Each connection has its own upstream connection, so parallel requests are answered in parallel.
     let upstream: Arc<Mutex<Option<Upstream>>> = Arc::default();
     let service = service_fn(move |request: Request<Incoming>| {
-        let (place, upstream) = (Arc::clone(&place), Arc::clone(&upstream));
+        let (endpoint, upstream) = (Arc::clone(&endpoint), Arc::clone(&upstream));
         async move {
             if !is_mine {
                 let message = "this door is its user's own: run `esker console` yourself";
-                return Ok::<_, Infallible>(said(StatusCode::FORBIDDEN, message));
+                return Ok::<_, Infallible>(error_response(StatusCode::FORBIDDEN, message));
             }
             if let Err(foreign) = is_own(&request) {
-                return Ok(said(StatusCode::FORBIDDEN, &foreign.to_string()));
+                return Ok(error_response(StatusCode::FORBIDDEN, &foreign.to_string()));
             }
-            Ok(match forward(request, &place, &upstream).await {
+            Ok(match forward(request, &endpoint, &upstream).await {
                 Ok(answer) => answer,
-                Err(why) => said(StatusCode::BAD_GATEWAY, &why),
+                Err(why) => error_response(StatusCode::BAD_GATEWAY, &why),
             })
         }
     });
@@ -181,23 +183,23 @@ async fn serve(stream: TcpStream, from: SocketAddr, here: SocketAddr, place: Arc
 
 async fn forward(
     request: Request<Incoming>,
-    place: &Place,
+    endpoint: &Endpoint,
     upstream: &Mutex<Option<Upstream>>,
 ) -> std::result::Result<Answer, String> {
-    let mut held = upstream.lock().await;
-    if held.as_ref().is_none_or(client::SendRequest::is_closed) {
-        let connecting = tokio::time::timeout(CONNECT_MAX, connect(place)).await;
-        let sender = connecting.map_err(|_| format!("{place} did not answer in time"))??;
-        *held = Some(sender);
+    let mut guard = upstream.lock().await;
+    if guard.as_ref().is_none_or(client::SendRequest::is_closed) {
+        let connecting = tokio::time::timeout(CONNECT_MAX, connect(endpoint)).await;
+        let sender = connecting.map_err(|_| format!("{endpoint} did not answer in time"))??;
+        *guard = Some(sender);
     }
-    let Some(sender) = held.as_mut() else {
-        return Err(format!("{place} cannot be asked"));
+    let Some(sender) = guard.as_mut() else {
+        return Err(format!("{endpoint} cannot be asked"));
     };
-    let failed = |e: hyper::Error| format!("{place} did not answer: {e}");
+    let failed = |e: hyper::Error| format!("{endpoint} did not answer: {e}");
     sender.ready().await.map_err(failed)?;
-    let mut request = request.map(Outgoing::Passed);
-    // Pages show commands that name the server: this end knows what it is called.
-    if let (Place::Tcp { authority, .. }, headers) = (place, request.headers_mut())
+    let mut request = request.map(OutgoingBody::Passed);
+    // Pages show commands with the server's address, which only this end knows.
+    if let (Endpoint::Tcp { authority, .. }, headers) = (endpoint, request.headers_mut())
         && let Ok(target) = header::HeaderValue::from_str(&format!("esker://{authority}"))
     {
         headers.insert(TARGET, target);
@@ -206,15 +208,18 @@ async fn forward(
     Ok(answer.map(Either::Left))
 }
 
-/// A connection on which it is proved who asks.
-async fn connect(place: &Place) -> std::result::Result<Upstream, String> {
-    let told = |e: Failed| e.told(place);
-    let Connected { stream, exporter } = place.connect().await.map_err(told)?;
+/// Opens an upstream connection and proves the user's identity.
+async fn connect(endpoint: &Endpoint) -> std::result::Result<Upstream, String> {
+    let message_of = |e: RequestError| e.message(endpoint);
+    let OpenConnection { stream, exporter } = endpoint.connect().await.map_err(message_of)?;
     let (mut sender, connection) = client::handshake(TokioIo::new(stream))
         .await
-        .map_err(|e| format!("{place} did not answer: {e}"))?;
+        .map_err(|e| format!("{endpoint} did not answer: {e}"))?;
     tokio::spawn(connection);
-    // Where no proof is good enough, the answer to what is asked next says so.
-    place.prove(exporter, &mut sender).await.map_err(told)?;
+    // If no proof is sufficient, the response to the next request says so.
+    endpoint
+        .prove(exporter, &mut sender)
+        .await
+        .map_err(message_of)?;
     Ok(sender)
 }

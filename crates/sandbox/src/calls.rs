@@ -1,16 +1,16 @@
-//! The half that seccomp enforces.
+//! System call filter, enforced by seccomp.
 
 use crate::Error;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 use std::collections::BTreeMap;
 
-/// System calls that fail with `EPERM`: those that start programs, look into other processes, or change the machine. A server makes
-/// none of them; code that an attacker brings into it would.
+/// System calls that fail with `EPERM`: those that start programs, inspect other processes, or change the machine. A server makes none of
+/// them; code that an attacker injects would.
 const REFUSED: [libc::c_long; 42] = [
     // Starting programs.
     libc::SYS_execve,
     libc::SYS_execveat,
-    // Looking into other processes, and controlling them.
+    // Inspecting and controlling other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -32,7 +32,7 @@ const REFUSED: [libc::c_long; 42] = [
     libc::SYS_fspick,
     libc::SYS_mount_setattr,
     libc::SYS_open_by_handle_at,
-    // The kernel itself.
+    // The kernel.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
@@ -56,12 +56,11 @@ const REFUSED: [libc::c_long; 42] = [
     libc::SYS_keyctl,
 ];
 
-/// On `x86_64`, a process may call the kernel by the numbers of the x32 interface, which have this bit.
+/// Bit in the numbers of x32 system calls, which a process on `x86_64` may use.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 
-/// Numbers that x32 has for calls that it does not share: `execve`, `ptrace`, `kexec_load`, `process_vm_readv`,
-/// `process_vm_writev`, `execveat`.
+/// Numbers of calls that x32 has for itself: `execve`, `ptrace`, `kexec_load`, `process_vm_readv`, `process_vm_writev`, `execveat`.
 #[cfg(target_arch = "x86_64")]
 const X32_ONLY: [i64; 6] = [520, 521, 528, 539, 540, 545];
 
@@ -77,7 +76,7 @@ fn numbers() -> Vec<i64> {
     numbers
 }
 
-/// Limits all threads of this process, and what they start.
+/// Limits all threads of this process, and processes that they start.
 pub(crate) fn restrict() -> Result<(), Error> {
     let rules: BTreeMap<i64, Vec<_>> = numbers().into_iter().map(|n| (n, Vec::new())).collect();
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(seccompiler::Error::from)?;

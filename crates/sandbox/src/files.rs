@@ -1,4 +1,4 @@
-//! The half that Landlock enforces.
+//! Rules for files, ports and signals, enforced by Landlock.
 
 use crate::{Error, Level, Sandbox};
 use landlock::{
@@ -6,16 +6,16 @@ use landlock::{
     RulesetCreatedAttr as _, RulesetStatus, Scope, make_bitflags, path_beneath_rules,
 };
 
-/// The newest rules that are asked for. Kernels that lack some enforce the others.
+/// Newest version of the rules that is requested. Kernels that lack some of them enforce the others.
 const RULES: ABI = ABI::V7;
 
-/// Rights in a folder that the process changes. Devices cannot be made there, and no program there can be started.
+/// Rights in a folder that the process may change. It cannot create devices or start programs there.
 fn changing() -> BitFlags<AccessFs> {
     let never = make_bitflags!(AccessFs::{Execute | MakeChar | MakeBlock | IoctlDev});
     AccessFs::from_all(RULES) & !never
 }
 
-/// Limits this thread, and those that it starts later.
+/// Limits this thread, and threads that it starts later.
 pub(crate) fn restrict(sandbox: &Sandbox) -> Result<Level, Error> {
     let reading = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     let publishing = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | RemoveFile});

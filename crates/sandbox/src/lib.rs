@@ -1,4 +1,4 @@
-//! Least privilege for a long-running process: [`Sandbox::enter`] gives up, for good, what the process does not need.
+//! Least privilege for a long-running process: [`Sandbox::enter`] gives up permanently what the process does not need.
 //!
 //! - **Landlock** limits which files this thread, and each thread that it starts later, may read and write, which TCP ports it may
 //!   listen at, whether it may open TCP connections, and which processes it may signal. Files that are open already stay open.
@@ -12,7 +12,7 @@ mod files;
 
 use std::path::PathBuf;
 
-/// What the process goes on using. Everything else is given up by [`Sandbox::enter`].
+/// Resources that the process may still use after [`Sandbox::enter`].
 #[derive(Debug, Clone, Default)]
 pub struct Sandbox {
     read: Vec<PathBuf>,
@@ -22,7 +22,7 @@ pub struct Sandbox {
     connect: bool,
 }
 
-/// Why a sandbox could not be entered.
+/// Errors of [`Sandbox::enter`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel refused a rule about files, ports or signals.
@@ -33,33 +33,33 @@ pub enum Error {
     Calls(#[from] seccompiler::Error),
 }
 
-/// How much of a sandbox this kernel enforces.
+/// Parts of a sandbox that this kernel enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enforced {
-    /// How far Landlock limits files, ports and signals.
+    /// Degree to which Landlock limits files, ports and signals.
     pub files: Level,
     /// Whether seccomp limits system calls.
     pub calls: bool,
 }
 
-/// How far Landlock is enforced.
+/// Degree to which Landlock is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// All rules hold.
+    /// All rules are enforced.
     Full,
-    /// The kernel is older than some of the rules; the others hold.
+    /// The kernel is older than some of the rules and enforces the others.
     Partial,
     /// The kernel has no Landlock, or it is switched off.
     None,
 }
 
 impl Sandbox {
-    /// A process that may use no file and no port.
+    /// Creates a sandbox in which the process may use no file and no port.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Allows reading a file, or a folder and all below it. A path that does not exist when the sandbox is entered stays closed.
+    /// Allows reading a file, or a folder and all below it. A path that does not exist when the sandbox is entered stays inaccessible.
     #[must_use]
     pub fn read(mut self, path: impl Into<PathBuf>) -> Self {
         self.read.push(path.into());
@@ -94,10 +94,10 @@ impl Sandbox {
         self
     }
 
-    /// Gives up everything that was not allowed. The files' half holds in this thread and in those that it starts afterwards, the system
-    /// calls' half in all threads of the process. There is no way back.
+    /// Gives up everything that was not allowed. The rules for files apply to this thread and to those that it starts afterwards, the
+    /// rules for system calls to all threads of the process. They cannot be lifted.
     ///
-    /// An older kernel enforces less, and [`Enforced`] says so; an error means that nothing, or only the files' half, is enforced.
+    /// An older kernel enforces less, which [`Enforced`] reports. After an error, either nothing or only the rules for files are enforced.
     pub fn enter(&self) -> Result<Enforced, Error> {
         let files = files::restrict(self)?;
         calls::restrict()?;

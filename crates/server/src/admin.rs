@@ -1,4 +1,4 @@
-//! The engine's reports as messages.
+//! Conversion of the engine's reports to messages.
 
 use esker::{CheckReport, Stats};
 use esker_rpc::{convert, proto};

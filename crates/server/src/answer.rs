@@ -1,16 +1,16 @@
-//! One request, answered: on a thread that may wait for the disk and for the client.
+//! Answers one request, on a thread that may wait for the disk and for the client.
 
 use crate::admin::{check_out, stats_out};
-use crate::asked::Asked;
-use crate::call::{Call, Gone};
+use crate::call::{Call, ClientGone};
 use crate::cluster::ClusterGraph;
 use crate::limits::AT_LEAST_MAX;
 use crate::names;
 use crate::objects;
 use crate::service::Service;
+use crate::stop_request::StopRequest;
 use esker::{CheckOptions, Stats};
 use esker_model::namespace::resolve;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{
     Cancel as _, Edge, Error, Flow, GraphRead, GraphWrite as _, Result, Schema, SchemaChange,
     Version, VertexId, VertexName, VertexRef, VertexSelect, VertexTypeId,
@@ -27,12 +27,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Why there is no answer.
+/// Reasons for ending a call without a complete answer.
 pub(crate) enum Stop {
-    /// The client is told.
+    /// An error that is sent to the client.
     Failed(Error),
-    /// The client takes no more.
-    Gone,
+    /// The client receives no more.
+    ClientGone,
 }
 
 impl From<Error> for Stop {
@@ -47,50 +47,50 @@ impl From<convert::Malformed> for Stop {
     }
 }
 
-impl From<Gone> for Stop {
-    fn from(_: Gone) -> Self {
-        Self::Gone
+impl From<ClientGone> for Stop {
+    fn from(_: ClientGone) -> Self {
+        Self::ClientGone
     }
 }
 
-/// Does what was asked and sends what came out.
+/// Executes a request and sends its answer.
 pub(crate) fn answer(service: &Service, request: Request, call: Call) {
-    let late = call.terms.deadline.is_some_and(|d| Instant::now() >= d);
+    let late = call.options.deadline.is_some_and(|d| Instant::now() >= d);
     let outcome = if late {
         Err(Stop::Failed(Error::Unavailable(
-            "the call waited for a thread until its time was over: the server is busy".into(),
+            "the call waited for a thread until its deadline passed: the server is busy".into(),
         )))
     } else {
-        reach(service, call.terms.at_least.0)
+        wait_for_version(service, call.options.at_least.0)
             .map_err(Stop::from)
             .and_then(|()| run(service, request, &call))
     };
     match outcome {
         Ok(last) => call.done(last),
-        Err(Stop::Failed(Error::Interrupted)) if call.watch.cut_off() => call.cut_off(),
+        Err(Stop::Failed(Error::Interrupted)) if call.state.cut_off() => call.cut_off(),
         Err(Stop::Failed(e)) if service.cluster.is_some() => call.failed_for_now(&e),
         Err(Stop::Failed(e)) => call.failed(&e),
-        Err(Stop::Gone) => drop(call),
+        Err(Stop::ClientGone) => drop(call),
     }
 }
 
-/// Waits until the database has that version: its client has seen it, perhaps through another process.
-fn reach(service: &Service, version: Version) -> Result<()> {
-    // The servers of a cluster wait for each other, where it matters.
+/// Waits until the database has a version that the client has seen, perhaps through another process.
+fn wait_for_version(service: &Service, version: Version) -> Result<()> {
+    // The servers of a cluster wait for each other where it matters.
     if service.cluster.is_some() {
         return Ok(());
     }
     let until = Instant::now() + AT_LEAST_MAX;
     while !service.has(version) {
         let newest = service.database.stats()?.newest.unwrap_or(Version::ZERO);
-        service.saw(newest);
+        service.note_version(newest);
         if service.has(version) {
             return Ok(());
         }
         if Instant::now() >= until {
             return Err(Error::Unavailable(format!(
-                "the client has seen version {version}, and the newest here is {newest}: this is another database, or one \
-                 that lost its last writes to a power failure; open it anew"
+                "the client has seen version {version}, and the newest here is {newest}: this is \
+                 another database, or one that lost its last writes to a power failure; reopen it"
             )));
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -98,7 +98,7 @@ fn reach(service: &Service, version: Version) -> Result<()> {
     Ok(())
 }
 
-/// Items gathered into pieces of a good size.
+/// Items gathered into pieces of about `PIECE_BYTES`.
 pub(crate) struct Pieces<'a, M> {
     call: &'a Call,
     items: Vec<M>,
@@ -116,7 +116,7 @@ impl<'a, M: Message> Pieces<'a, M> {
         }
     }
 
-    fn push(&mut self, item: M) -> Result<(), Gone> {
+    fn push(&mut self, item: M) -> Result<(), ClientGone> {
         self.bytes += item.encoded_len() + 4;
         self.items.push(item);
         if self.bytes < PIECE_BYTES {
@@ -127,17 +127,17 @@ impl<'a, M: Message> Pieces<'a, M> {
             .piece((self.reply)(std::mem::take(&mut self.items)))
     }
 
-    /// What is left, as the last piece.
+    /// Returns the remaining items as the last piece.
     pub(crate) fn last(self) -> Reply {
         (self.reply)(self.items)
     }
 
-    /// What is left, for a last piece that holds more than items.
-    pub(crate) fn rest(self) -> Vec<M> {
+    /// Returns the remaining items, for a last piece that has more fields.
+    pub(crate) fn remaining(self) -> Vec<M> {
         self.items
     }
 
-    /// For the sinks of scans.
+    /// Pushes an item and tells a scan whether to continue.
     pub(crate) fn flow(&mut self, item: M, gone: &mut bool) -> Flow {
         if self.push(item).is_err() {
             *gone = true;
@@ -147,7 +147,7 @@ impl<'a, M: Message> Pieces<'a, M> {
     }
 }
 
-pub(crate) fn all<T, M: Message>(
+pub(crate) fn send_all<T, M: Message>(
     call: &Call,
     items: Vec<T>,
     encode: impl Fn(&T) -> M,
@@ -160,8 +160,8 @@ pub(crate) fn all<T, M: Message>(
     Ok(pieces.last())
 }
 
-/// Refuses more than the limit on one request.
-pub(crate) fn within(service: &Service, what: &str, got: usize) -> Result<(), Stop> {
+/// Refuses more items than the limit on one request.
+pub(crate) fn check_count(service: &Service, what: &str, got: usize) -> Result<(), Stop> {
     let limit = service.settings.limits.frontier;
     if got <= limit {
         return Ok(());
@@ -173,42 +173,45 @@ pub(crate) fn within(service: &Service, what: &str, got: usize) -> Result<(), St
     }))
 }
 
-pub(crate) fn wanted(call: &Call) -> Result<(), Stop> {
-    if call.watch.cancelled() {
+pub(crate) fn check_cancelled(call: &Call) -> Result<(), Stop> {
+    if call.state.cancelled() {
         return Err(Stop::Failed(Error::Interrupted));
     }
     Ok(())
 }
 
-/// What is asked, and on whose behalf.
-fn asked_by(request: Request) -> Result<(Request, Option<Asker>), Stop> {
+/// Splits a request into the call and the principal on whose behalf it is made.
+fn split_principal(request: Request) -> Result<(Request, Option<Principal>), Stop> {
     let Request::As(on_behalf) = request else {
         return Ok((request, None));
     };
     let inner = on_behalf.request.unwrap_or_default();
     if !reads_graph(&inner) {
         return Err(Stop::Failed(Error::Invalid(
-            "malformed message: `as.request`: expected a call that reads the graph; others say themselves who asks".into(),
+            "malformed message: `as.request`: expected a call that reads the graph; other calls have their own principal".into(),
         )));
     }
-    let asker = convert::asker_in(on_behalf.asker);
-    if asker.is_none() {
+    let principal = convert::principal_in(on_behalf.principal);
+    if principal.is_none() {
         return Err(Stop::Failed(Error::Invalid(
-            "malformed message: `as.asker`: expected who asks, but it is absent".into(),
+            "malformed message: `as.principal`: expected a principal, but it is absent".into(),
         )));
     }
-    inner.call.map(|call| (call, asker)).ok_or(Stop::Gone)
+    inner
+        .call
+        .map(|call| (call, principal))
+        .ok_or(Stop::ClientGone)
 }
 
 fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> {
-    let (request, asker) = asked_by(request)?;
-    let asker = asker.as_ref();
-    let graph = service.graph(call.terms.at_least.0, asker);
+    let (request, principal) = split_principal(request)?;
+    let principal = principal.as_ref();
+    let graph = service.graph(call.options.at_least.0, principal);
     let graph = &*graph;
-    let files = service.names(call.terms.at_least.0);
-    let form = call.terms.form;
+    let files = service.names(call.options.at_least.0);
+    let form = call.options.form;
     Ok(match request {
-        Request::Ping(_) => pong(),
+        Request::Ping(_) => ping_reply(),
         Request::Schema(_) => Reply::Schema(convert::schema_out(&*graph.schema()?)),
         Request::Define(request) => {
             let changes: Result<Vec<_>, _> = request
@@ -218,26 +221,30 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
                 .collect();
             Reply::Schema(convert::schema_out(&*define(service, &changes?)?))
         }
-        Request::ReadVertices(request) => read_vertices(service, graph, &request, (call, asker))?,
+        Request::ReadVertices(request) => {
+            read_vertices(service, graph, &request, (call, principal))?
+        }
         Request::ReadEdges(request) => {
-            within(service, "edges", request.keys.len())?;
+            check_count(service, "edges", request.keys.len())?;
             let keys: Result<Vec<_>, _> =
                 request.keys.into_iter().map(convert::edge_key_in).collect();
             let edges = graph.read_edges(&keys?, convert::as_of_in(request.as_of))?;
             let item = |edge: &Option<Edge>| proto::read_edges_reply::Item {
                 edge: edge.as_ref().map(|e| convert::edge_out(e, form)),
             };
-            all(call, edges, item, |items| {
+            send_all(call, edges, item, |items| {
                 Reply::ReadEdges(proto::ReadEdgesReply { items })
             })?
         }
-        Request::ScanEdges(request) => scan_edges(service, graph, &request, (call, asker))?,
-        Request::ScanVertices(request) => scan_vertices(service, graph, &request, (call, asker))?,
+        Request::ScanEdges(request) => scan_edges(service, graph, &request, (call, principal))?,
+        Request::ScanVertices(request) => {
+            scan_vertices(service, graph, &request, (call, principal))?
+        }
         Request::VertexHistory(request) => {
             let vertex = request.vertex.unwrap_or_default();
-            let vertex = vertex_of(service, &vertex, &*graph.schema()?, (call, asker))?;
+            let vertex = vertex_of(service, &vertex, &*graph.schema()?, (call, principal))?;
             let events = graph.vertex_history(vertex.id, convert::range_in(request.range))?;
-            all(
+            send_all(
                 call,
                 events,
                 |e| convert::vertex_event_out(e, form),
@@ -247,7 +254,7 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         Request::EdgeHistory(request) => {
             let key = convert::edge_key_in(request.key.unwrap_or_default())?;
             let events = graph.edge_history(key, convert::range_in(request.range))?;
-            all(
+            send_all(
                 call,
                 events,
                 |e| convert::edge_event_out(e, form),
@@ -255,7 +262,7 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
             )?
         }
         Request::Degrees(request) => {
-            within(service, "degrees", request.of.len())?;
+            check_count(service, "degrees", request.of.len())?;
             let of: Result<Vec<_>, _> = request.of.into_iter().map(convert::degree_of_in).collect();
             let degrees = graph.degrees(&of?)?;
             Reply::Degrees(proto::DegreesReply { degrees })
@@ -264,13 +271,13 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
             let number = |n| convert::edge_type_in(n, "", &Schema::empty());
             let edge_type = request.r#type.map(number).transpose()?;
             let top = graph.top_degrees(edge_type, request.limit as usize)?;
-            all(call, top, convert::degree_out, |top| {
+            send_all(call, top, convert::degree_out, |top| {
                 Reply::TopDegrees(proto::TopDegreesReply { top })
             })?
         }
         Request::Counts(_) => Reply::Counts(convert::counts_out(&graph.counts()?)),
         Request::Diff(request) => diff(graph, request, call)?,
-        Request::Travel(request) => travel(service, graph, &request, (call, asker))?,
+        Request::Travel(request) => travel(service, graph, &request, (call, principal))?,
         Request::Applied(request) => Reply::Applied(proto::AppliedReply {
             applied: graph.applied(&request.once)?,
         }),
@@ -279,10 +286,10 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
                 "a batch goes through the writer".into(),
             )));
         }
-        Request::Stats(_) => Reply::Stats(stats_out(&stats(service, graph, asker)?)),
+        Request::Stats(_) => Reply::Stats(stats_out(&stats(service, graph, principal)?)),
         Request::Check(request) => {
             if !request.part {
-                whole(
+                require_single_server(
                     service,
                     "`check`",
                     "its servers' databases are parts of one: `esker cluster check` looks at all of them",
@@ -291,13 +298,13 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
             check(service, request, call)?
         }
         Request::Compact(request) => {
-            whole(
+            require_single_server(
                 service,
                 "`compact`",
                 "versions stay where they are; give the servers more room",
             )?;
             let retain_after = request.retain_after.map(Version);
-            let done = service.database.compact(retain_after, &*call.watch)?;
+            let done = service.database.compact(retain_after, &*call.state)?;
             Reply::Compact(proto::CompactReply {
                 archived: done.archived,
                 kept: done.kept,
@@ -309,9 +316,9 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
                 Some(cluster) if cluster.has_window() => {
                     cluster.windows(true)?;
                 }
-                // What is acknowledged is on disk already.
+                // Acknowledged writes are on disk already.
                 Some(cluster) if cluster.is_sync() => {}
-                Some(_) => whole(
+                Some(_) => require_single_server(
                     service,
                     "writing everything to disk at once",
                     "set durability = \"sync\" in the cluster file, or write with --durability relaxed",
@@ -325,10 +332,10 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
                 restart = request.restart,
                 "an owner asks this process to stop"
             );
-            service.wish.ask(if request.restart {
-                Asked::Restart
+            service.stop_flag.request(if request.restart {
+                StopRequest::Restart
             } else {
-                Asked::Stop
+                StopRequest::Stop
             });
             Reply::Shutdown(proto::ShutdownReply {
                 pid: std::process::id(),
@@ -340,10 +347,10 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         }),
         Request::Placement(request) => {
             let vertex = request.vertex.unwrap_or_default();
-            let vertex = vertex_of(service, &vertex, &*graph.schema()?, (call, asker))?;
+            let vertex = vertex_of(service, &vertex, &*graph.schema()?, (call, principal))?;
             Reply::Placement(match &service.cluster {
                 None => proto::PlacementReply::default(),
-                Some(cluster) => cluster.placed(vertex.id)?,
+                Some(cluster) => cluster.placement(vertex.id)?,
             })
         }
         Request::ReadObjects(request) => objects::read(service, graph, request, call)?,
@@ -352,7 +359,7 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         Request::TagWhere(request) => objects::tag_where(service, request, call)?,
         Request::SetIndex(request) => objects::set_index(service, &request)?,
         Request::StatFile(request) => {
-            names::stat_routed(service, &*files, &request, call.terms.at_least.0)?
+            names::stat_routed(service, &*files, &request, call.options.at_least.0)?
         }
         Request::ListFiles(request) => {
             let watcher = service.watchers.get(request.watcher);
@@ -364,15 +371,15 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         Request::Space(request) => names::space(&*files, request, call)?,
         Request::Partitions(request) => names::partitions(&*files, &request, call)?,
         Request::FileIds(request) => names::ids(service, &*files, request, call)?,
-        Request::LookFile(request) => names::look(&*files, request)?,
+        Request::LookFile(request) => names::look_file(&*files, request)?,
         Request::LeftOut(request) => {
-            // What is not seen is not there: how much of it there is would say that it is.
+            // A count of hidden rows would reveal that they exist.
             drop(request);
             Reply::LeftOut(proto::LeftOutReply { count: 0 })
         }
         Request::As(_) | Request::WatchFiles(_) => {
             return Err(Stop::Failed(Error::Invalid(
-                "malformed message: `as.request`: a call within itself, or one on nobody's behalf"
+                "malformed message: `as.request`: a call within a call, or one without a principal"
                     .into(),
             )));
         }
@@ -382,13 +389,13 @@ fn run(service: &Service, request: Request, call: &Call) -> Result<Reply, Stop> 
         }),
         Request::Peer(_) => {
             return Err(Stop::Failed(Error::Invalid(
-                "only servers of a cluster ask each other that".into(),
+                "only servers of a cluster send each other that".into(),
             )));
         }
     })
 }
 
-/// The whole graph's schema, extended.
+/// Extends the schema of the complete graph.
 pub(crate) fn define(service: &Service, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
     match &service.cluster {
         None => service.database.define(changes),
@@ -396,14 +403,14 @@ pub(crate) fn define(service: &Service, changes: &[SchemaChange]) -> Result<Arc<
     }
 }
 
-/// What this server's disk and memory hold, with the counts of the whole graph.
+/// Sizes of this server's disk and memory, with the counts of the complete graph.
 pub(crate) fn stats(
     service: &Service,
     graph: &dyn GraphRead,
-    asker: Option<&Asker>,
+    principal: Option<&Principal>,
 ) -> Result<Stats> {
-    if Asker::limited(asker).is_some() {
-        // Sizes and the newest version are of what is hidden, too.
+    if Principal::limited(principal).is_some() {
+        // Sizes and the newest version would include hidden data.
         return Ok(Stats {
             counts: graph.counts()?,
             ..Stats::default()
@@ -417,42 +424,44 @@ pub(crate) fn stats(
     Ok(stats)
 }
 
-/// Refuses what only a server that stands alone can do.
-fn whole(service: &Service, what: &str, instead: &str) -> Result<(), Stop> {
+/// Refuses an operation that only a single server can do.
+fn require_single_server(service: &Service, what: &str, instead: &str) -> Result<(), Stop> {
     match &service.cluster {
         None => Ok(()),
         Some(cluster) => Err(Stop::Failed(cluster.refuse(what, instead))),
     }
 }
 
-/// The vertices that names in text mean: a path is the file that is there now.
-fn named(
+/// Resolves vertex names in text; a path means the file that it names now.
+fn resolve_names(
     service: &Service,
     schema: &Schema,
     names: &[String],
-    (call, asker): (&Call, Option<&Asker>),
+    (call, principal): (&Call, Option<&Principal>),
 ) -> Result<Vec<VertexId>, Stop> {
     if names.is_empty() {
         return Ok(Vec::new());
     }
     let names = names.iter().map(|name| VertexName::parse(name));
     let names = names.collect::<Result<Vec<_>, _>>().map_err(Error::from)?;
-    let files = service.names(call.terms.at_least.0);
-    let found = resolve(&*files, asker, schema, &names)?;
+    let files = service.names(call.options.at_least.0);
+    let found = resolve(&*files, principal, schema, &names)?;
     Ok(found.into_iter().map(|vertex| vertex.id).collect())
 }
 
-/// A vertex by its id, or by its name.
+/// Resolves a vertex given by its id or by its name.
 fn vertex_of(
     service: &Service,
     vertex: &proto::VertexRef,
     schema: &Schema,
-    by: (&Call, Option<&Asker>),
+    by: (&Call, Option<&Principal>),
 ) -> Result<VertexRef, Stop> {
     let mut found = convert::vertex_ref_in(vertex, schema)?;
     if !vertex.name.is_empty() {
         let name = std::slice::from_ref(&vertex.name);
-        found.id = named(service, schema, name, by)?.pop().unwrap_or(found.id);
+        found.id = resolve_names(service, schema, name, by)?
+            .pop()
+            .unwrap_or(found.id);
     }
     Ok(found)
 }
@@ -461,22 +470,27 @@ fn read_vertices(
     service: &Service,
     graph: &dyn GraphRead,
     request: &proto::ReadVerticesRequest,
-    (call, asker): (&Call, Option<&Asker>),
+    (call, principal): (&Call, Option<&Principal>),
 ) -> Result<Reply, Stop> {
-    within(
+    check_count(
         service,
         "vertices",
         request.ids.len() / 2 + request.names.len(),
     )?;
     let schema = graph.schema()?;
     let mut ids = convert::ids_in(&request.ids, "ids")?;
-    ids.extend(named(service, &schema, &request.names, (call, asker))?);
+    ids.extend(resolve_names(
+        service,
+        &schema,
+        &request.names,
+        (call, principal),
+    )?);
     let vertices = graph.read_vertices(&ids, convert::as_of_in(request.as_of))?;
-    let form = call.terms.form;
+    let form = call.options.form;
     let item = |vertex: &Option<esker_model::Vertex>| proto::read_vertices_reply::Item {
         vertex: vertex.as_ref().map(|v| convert::vertex_out(v, form)),
     };
-    all(call, vertices, item, |items| {
+    send_all(call, vertices, item, |items| {
         Reply::ReadVertices(proto::ReadVerticesReply { items })
     })
 }
@@ -485,17 +499,22 @@ fn scan_edges(
     service: &Service,
     graph: &dyn GraphRead,
     request: &proto::ScanEdgesRequest,
-    (call, asker): (&Call, Option<&Asker>),
+    (call, principal): (&Call, Option<&Principal>),
 ) -> Result<Reply, Stop> {
-    within(
+    check_count(
         service,
         "vertices",
         request.frontier.len() / 2 + request.names.len(),
     )?;
     let schema = graph.schema()?;
     let (mut frontier, select) = convert::select_in(request, &schema)?;
-    frontier.extend(named(service, &schema, &request.names, (call, asker))?);
-    let form = call.terms.form;
+    frontier.extend(resolve_names(
+        service,
+        &schema,
+        &request.names,
+        (call, principal),
+    )?);
+    let form = call.options.form;
     let mut pieces = Pieces::new(call, |edges| {
         Reply::ScanEdges(proto::ScanEdgesReply { edges })
     });
@@ -503,7 +522,7 @@ fn scan_edges(
     let (mut seen, mut stopped) = (0_u32, false);
     graph.scan_edges(&frontier, &select, &mut |index, edge| {
         seen = seen.wrapping_add(1);
-        if seen.is_multiple_of(1024) && call.watch.cancelled() {
+        if seen.is_multiple_of(1024) && call.state.cancelled() {
             stopped = true;
             return ControlFlow::Break(());
         }
@@ -514,7 +533,7 @@ fn scan_edges(
 
 fn end<M: Message>(pieces: Pieces<'_, M>, gone: bool, stopped: bool) -> Result<Reply, Stop> {
     if gone {
-        return Err(Stop::Gone);
+        return Err(Stop::ClientGone);
     }
     if stopped {
         return Err(Stop::Failed(Error::Interrupted));
@@ -526,16 +545,16 @@ fn scan_vertices(
     service: &Service,
     graph: &dyn GraphRead,
     request: &proto::ScanVerticesRequest,
-    (call, asker): (&Call, Option<&Asker>),
+    (call, principal): (&Call, Option<&Principal>),
 ) -> Result<Reply, Stop> {
     let schema: Arc<Schema> = graph.schema()?;
     let type_id: VertexTypeId = convert::type_in(request.r#type, &request.type_name, &schema)?;
     let after = request
         .after
         .as_ref()
-        .map(|v| vertex_of(service, v, &schema, (call, asker)))
+        .map(|v| vertex_of(service, v, &schema, (call, principal)))
         .transpose()?;
-    let form: Form = call.terms.form;
+    let form: Form = call.options.form;
     let mut pieces = Pieces::new(call, |vertices| {
         Reply::ScanVertices(proto::ScanVerticesReply { vertices })
     });
@@ -548,7 +567,7 @@ fn scan_vertices(
     };
     graph.scan_vertices(&select, &mut |vertex| {
         seen += 1;
-        if seen.is_multiple_of(256) && call.watch.cancelled() {
+        if seen.is_multiple_of(256) && call.state.cancelled() {
             stopped = true;
             return ControlFlow::Break(());
         }
@@ -562,7 +581,7 @@ fn scan_vertices(
 }
 
 fn diff(graph: &dyn GraphRead, request: proto::DiffRequest, call: &Call) -> Result<Reply, Stop> {
-    let form = call.terms.form;
+    let form = call.options.form;
     let mut pieces = Pieces::new(call, |differences| {
         Reply::Diff(proto::DiffReply { differences })
     });
@@ -572,7 +591,7 @@ fn diff(graph: &dyn GraphRead, request: proto::DiffRequest, call: &Call) -> Resu
         Version(request.after),
         &mut |difference| {
             seen = seen.wrapping_add(1);
-            if seen.is_multiple_of(256) && call.watch.cancelled() {
+            if seen.is_multiple_of(256) && call.state.cancelled() {
                 stopped = true;
                 return ControlFlow::Break(());
             }
@@ -586,18 +605,18 @@ fn travel(
     service: &Service,
     graph: &dyn GraphRead,
     request: &proto::TravelRequest,
-    (call, asker): (&Call, Option<&Asker>),
+    (call, principal): (&Call, Option<&Principal>),
 ) -> Result<Reply, Stop> {
     let traversal = convert::traversal_in(request)?;
     let mut budget = convert::budget_in(request);
-    // One traversal may not take all the memory that answers may.
+    // One traversal may not use more memory than all answers may.
     let most = service.settings.limits.memory_bytes as u64;
     budget.bytes = Some(budget.bytes.unwrap_or(u64::MAX).min(most));
     let begun = Instant::now();
-    let result = graph.travel(&traversal, &budget, &*call.watch)?;
+    let result = graph.travel(&traversal, &budget, &*call.state)?;
     let latest = &service.console.traversals;
-    latest.note(asker, &traversal, &result, begun.elapsed());
-    service.saw(result.as_of);
+    latest.note(principal, &traversal, &result, begun.elapsed());
+    service.note_version(result.as_of);
     let mut held: Option<proto::TravelReply> = None;
     convert::pieces(result, |piece| match held.replace(piece) {
         Some(before) => call.piece(Reply::Travel(before)),
@@ -607,20 +626,20 @@ fn travel(
 }
 
 fn check(service: &Service, request: proto::CheckRequest, call: &Call) -> Result<Reply, Stop> {
-    wanted(call)?;
+    check_cancelled(call)?;
     let options = CheckOptions {
         repair: request.repair,
         part: request.part,
     };
-    let mut told = Instant::now();
+    let mut last_progress = Instant::now();
     let report = service
         .database
-        .check(&options, &*call.watch, &mut |rows_so_far| {
-            if told.elapsed() < Duration::from_millis(100) {
+        .check(&options, &*call.state, &mut |rows_so_far| {
+            if last_progress.elapsed() < Duration::from_millis(100) {
                 return;
             }
-            told = Instant::now();
-            // A client that is gone is seen by the watch.
+            last_progress = Instant::now();
+            // A client that is gone is detected by the state of the call.
             let _ = call.piece(Reply::Check(proto::CheckReply {
                 rows_so_far,
                 report: None,
@@ -658,12 +677,12 @@ fn backup(service: &Service, directory: &str) -> Result<Reply, Stop> {
     });
     if !plain || !wanted.starts_with(below) || wanted == below {
         return Err(refuse(format!(
-            "backups of this server lie on its own machine below `{}`; got `{directory}`",
+            "backups of this server are on its own machine below `{}`; got `{directory}`",
             below.display()
         )));
     }
     if let Some(cluster) = &service.cluster {
-        return crate::cluster::backup::all(cluster, wanted).map_err(Stop::Failed);
+        return crate::cluster::backup::back_up_all(cluster, wanted).map_err(Stop::Failed);
     }
     let done = service.database.backup(wanted)?;
     Ok(Reply::Backup(proto::BackupReply {
@@ -672,8 +691,8 @@ fn backup(service: &Service, directory: &str) -> Result<Reply, Stop> {
     }))
 }
 
-/// What a server says of itself.
-pub(crate) fn pong() -> Reply {
+/// Version and clock of this server.
+pub(crate) fn ping_reply() -> Reply {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Reply::Ping(proto::PingReply {
         clock_millis: now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),

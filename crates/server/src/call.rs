@@ -1,6 +1,6 @@
-//! One call under way: whether its answer is wanted still, how much of it the client can take, where it goes.
+//! A call in progress: its cancellation, its flow control, and the destination of its answer.
 
-use crate::access::Asking;
+use crate::access::Requester;
 use crate::limits;
 use crate::member::gate::Gate;
 use crate::metrics::Metrics;
@@ -9,7 +9,7 @@ use crate::service::Service;
 use esker_model::traversal::StopReason;
 use esker_model::{Cancel, Error, ErrorKind, Version};
 use esker_rpc::convert::Form;
-use esker_rpc::failure::{AGAIN, failure_out};
+use esker_rpc::failure::{RETRY, failure_out};
 use esker_rpc::limits::CREDIT_BYTES;
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
@@ -20,52 +20,52 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
-/// How long an answer waits for a client that does not take it in; tests wait less.
+/// Longest wait for a client that does not read its answer; shorter in tests.
 const STALL_MAX: Duration = if cfg!(test) {
     Duration::from_secs(5)
 } else {
     limits::STALL_MAX
 };
 
-/// What came with a call.
+/// Options that came with a call.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Terms {
-    /// The answer sees this version.
-    pub(crate) at_least: Version0,
-    /// After which the answer is of no use.
+pub(crate) struct CallOptions {
+    /// Version that the answer must include.
+    pub(crate) at_least: AtLeast,
+    /// Time after which the answer is of no use.
     pub(crate) deadline: Option<Instant>,
-    /// How properties and values are to travel.
+    /// Encoding of properties and values in the answer.
     pub(crate) form: Form,
 }
 
-/// A version that starts at zero.
+/// A version whose default is zero.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Version0(pub(crate) Version);
+pub(crate) struct AtLeast(pub(crate) Version);
 
-impl Default for Version0 {
+impl Default for AtLeast {
     fn default() -> Self {
         Self(Version::ZERO)
     }
 }
 
-/// Whether the answer to a call is wanted, and how much of it may be sent. Shared by the connection and the worker.
+/// Cancellation and flow control of a call, shared by the connection and the worker.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    /// 0, or why it is not wanted: 1 interrupted, 2 time-out.
+pub(crate) struct CallState {
+    /// 0, or why the answer is not wanted: 1 interrupted, 2 time-out.
     stopped: AtomicU8,
-    /// The client is gone: there is nobody to answer.
+    /// Whether the client is gone, so that an answer has no recipient.
     gone: AtomicBool,
-    /// The client took nothing for too long: what it has is not the whole answer.
+    /// Whether the client received nothing for too long, so that its answer is incomplete.
     stalled: AtomicBool,
-    /// Bytes that may be sent still.
+    /// Bytes that may still be sent.
     credit: Mutex<i64>,
     changed: Condvar,
     deadline: Option<Instant>,
-    /// The server waits no longer.
+    /// Whether the server is stopping and waits no longer.
     cut: Arc<AtomicBool>,
 }
 
-impl Watch {
+impl CallState {
     pub(crate) fn new(deadline: Option<Instant>, cut: Arc<AtomicBool>) -> Arc<Self> {
         Arc::new(Self {
             stopped: AtomicU8::new(0),
@@ -78,30 +78,30 @@ impl Watch {
         })
     }
 
-    /// The client wants it no more.
+    /// Cancels the call at the client's request.
     pub(crate) fn stop(&self, reason: StopReason) {
         let code = if reason == StopReason::TimeOut { 2 } else { 1 };
         self.stopped.store(code, Ordering::Release);
         self.changed.notify_all();
     }
 
-    /// The client is gone.
+    /// Cancels the call because the client is gone.
     pub(crate) fn abandon(&self) {
         self.gone.store(true, Ordering::Release);
         self.stop(StopReason::Interrupted);
     }
 
-    /// Whether the server cut the call off, because it stops.
+    /// Whether the server cut the call off because it is stopping.
     pub(crate) fn cut_off(&self) -> bool {
         self.cut.load(Ordering::Acquire)
     }
 
-    /// Whether the server gave up sending an answer, because nobody took it in.
+    /// Whether the server gave up sending an answer because the client did not read it.
     pub(crate) fn stalled(&self) -> bool {
         self.stalled.load(Ordering::Acquire)
     }
 
-    /// The client has taken in so many bytes.
+    /// Adds `bytes` that the client has received to the credit.
     pub(crate) fn credit(&self, bytes: u64) {
         let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
         *credit = credit.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
@@ -109,7 +109,7 @@ impl Watch {
         self.changed.notify_all();
     }
 
-    /// Waits until the client can take more; false if it does not for too long, or is gone.
+    /// Waits until the client can receive more; false if it does not for too long, or is gone.
     fn spend(&self, bytes: usize) -> bool {
         let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
         let until = Instant::now() + STALL_MAX;
@@ -131,7 +131,7 @@ impl Watch {
     }
 }
 
-impl Cancel for Watch {
+impl Cancel for CallState {
     fn cancelled(&self) -> bool {
         self.stopped.load(Ordering::Acquire) != 0
             || self.cut.load(Ordering::Relaxed)
@@ -148,47 +148,47 @@ impl Cancel for Watch {
     }
 }
 
-/// The calls of one stream that can be stopped.
-pub(crate) type Watched = Arc<Mutex<HashMap<u64, Arc<Watch>>>>;
+/// The calls of one stream that can be cancelled, by id.
+pub(crate) type OpenCalls = Arc<Mutex<HashMap<u64, Arc<CallState>>>>;
 
-/// Where answers go.
+/// Destination of a call's answers.
 pub(crate) enum Sink {
     /// A stream of many calls.
     Stream {
         outbox: Arc<Outbox>,
         id: u64,
-        /// Where the call is listed until it is answered.
-        watched: Option<Watched>,
-        /// How many calls of the stream are under way.
+        /// The list that has the call until it is answered.
+        open_calls: Option<OpenCalls>,
+        /// Number of calls of the stream in progress.
         open: Arc<AtomicUsize>,
     },
-    /// A call of its own.
+    /// A channel for this call alone.
     Channel(mpsc::Sender<proto::Reply>),
 }
 
 /// A call from its arrival to its last answer. However it ends, it is answered and counted.
 pub(crate) struct Call {
-    pub(crate) watch: Arc<Watch>,
-    pub(crate) terms: Terms,
+    pub(crate) state: Arc<CallState>,
+    pub(crate) options: CallOptions,
     sink: Sink,
     number: usize,
     began: Instant,
     metrics: Arc<Metrics>,
-    memory: Charge,
+    memory: MemoryCharge,
     answered: bool,
-    /// Who asks, where the answer may take as long as they like: they may have been let in no longer.
-    pub(crate) asking: Option<Asking>,
-    /// Whether answers may leave, where somebody else may take over.
+    /// The caller, set where the answer may last indefinitely: the access may be revoked meanwhile.
+    pub(crate) requester: Option<Requester>,
+    /// Gate for answers, where another process may take over the store.
     gate: Option<Arc<Gate>>,
 }
 
-/// Bytes that count as in memory until it is dropped.
-pub(crate) struct Charge {
+/// Bytes that count as in memory until this is dropped.
+pub(crate) struct MemoryCharge {
     memory: Arc<AtomicUsize>,
     bytes: usize,
 }
 
-impl Charge {
+impl MemoryCharge {
     pub(crate) fn new(memory: &Arc<AtomicUsize>, bytes: usize) -> Self {
         memory.fetch_add(bytes, Ordering::AcqRel);
         Self {
@@ -198,56 +198,57 @@ impl Charge {
     }
 }
 
-impl Drop for Charge {
+impl Drop for MemoryCharge {
     fn drop(&mut self) {
         self.memory.fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
-/// What is said instead of an answer that comes too late.
-pub(crate) fn moved() -> Error {
+/// Error that replaces an answer that comes after the end of the lease.
+pub(crate) fn lease_ended_error() -> Error {
     Error::Unavailable(
-        "the server's lease has ended and another one may have these data by now: ask again".into(),
+        "the server's lease has ended and another server may have these data by now: try again"
+            .into(),
     )
 }
 
-/// The client does not take answers any more.
+/// Error: the client receives no more answers.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct ClientGone;
 
 impl Call {
     pub(crate) fn new(
         service: &Service,
         number: usize,
         bytes: usize,
-        terms: Terms,
-        watch: Arc<Watch>,
+        options: CallOptions,
+        state: Arc<CallState>,
         sink: Sink,
     ) -> Self {
         service.metrics.in_flight.add(1);
         Self {
-            watch,
-            terms,
+            state,
+            options,
             sink,
             number,
             began: Instant::now(),
             metrics: Arc::clone(&service.metrics),
-            memory: Charge::new(&service.memory, bytes),
+            memory: MemoryCharge::new(&service.memory, bytes),
             answered: false,
-            asking: None,
+            requester: None,
             gate: service.gate(),
         }
     }
 
-    /// How many bytes its request took.
+    /// Size of the request in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.memory.bytes
     }
 
-    /// Sends a piece of the answer, and more will follow. Waits for a client that is slow.
-    pub(crate) fn piece(&self, reply: Reply) -> Result<(), Gone> {
+    /// Sends a piece of the answer, with more to follow. Waits for a slow client.
+    pub(crate) fn piece(&self, reply: Reply) -> Result<(), ClientGone> {
         if self.withheld() {
-            return Err(Gone);
+            return Err(ClientGone);
         }
         let reply = proto::Reply { reply: Some(reply) };
         match &self.sink {
@@ -257,57 +258,57 @@ impl Call {
                     more: true,
                     reply: Some(reply),
                 };
-                if !self.watch.spend(answer.encoded_len()) {
-                    return Err(Gone);
+                if !self.state.spend(answer.encoded_len()) {
+                    return Err(ClientGone);
                 }
                 outbox.answer(&answer);
                 Ok(())
             }
-            Sink::Channel(channel) => self.hand_over(channel, reply),
+            Sink::Channel(channel) => self.send_with_timeout(channel, reply),
         }
     }
 
-    /// Waits for room in a channel, but not for ever: a client that takes nothing in would keep the thread.
-    fn hand_over(
+    /// Waits for room in a channel, for a limited time: a client that reads nothing would block the thread.
+    fn send_with_timeout(
         &self,
         channel: &mpsc::Sender<proto::Reply>,
         mut reply: proto::Reply,
-    ) -> Result<(), Gone> {
+    ) -> Result<(), ClientGone> {
         let until = Instant::now() + STALL_MAX;
         loop {
             reply = match channel.try_send(reply) {
                 Ok(()) => return Ok(()),
-                Err(mpsc::error::TrySendError::Closed(_)) => return Err(Gone),
+                Err(mpsc::error::TrySendError::Closed(_)) => return Err(ClientGone),
                 Err(mpsc::error::TrySendError::Full(reply)) => reply,
             };
-            if Instant::now() >= until || self.watch.cut.load(Ordering::Acquire) {
-                self.watch.stalled.store(true, Ordering::Release);
-                return Err(Gone);
+            if Instant::now() >= until || self.state.cut.load(Ordering::Acquire) {
+                self.state.stalled.store(true, Ordering::Release);
+                return Err(ClientGone);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// The answer, or the last piece of it.
+    /// Sends the answer, or the last piece of it.
     pub(crate) fn done(mut self, reply: Reply) {
         self.end(reply);
     }
 
-    /// It failed.
+    /// Answers with an error.
     pub(crate) fn failed(self, error: &Error) {
         self.done(Reply::Failure(failure_out(error)));
     }
 
-    /// It failed, and may not if it is asked again: a server that it needs is away.
+    /// Answers with an error that a retry may avoid: a server that the call needs is unreachable.
     pub(crate) fn failed_for_now(self, error: &Error) {
         let mut failure = failure_out(error);
         if error.kind() == ErrorKind::Unavailable {
-            AGAIN.clone_into(&mut failure.code);
+            RETRY.clone_into(&mut failure.code);
         }
         self.done(Reply::Failure(failure));
     }
 
-    /// It was cut off in the middle: the server stops. Asked again once there is one, it may be answered.
+    /// Answers that the server stopped during the call. A retry on the restarted server may succeed.
     pub(crate) fn cut_off(self) {
         let error = Self::stopping();
         self.failed_for_now(&error);
@@ -315,21 +316,21 @@ impl Call {
 
     fn stopping() -> Error {
         Error::Unavailable(
-            "the server stopped in the middle of this call: ask again once it is back".into(),
+            "the server stopped in the middle of this call: try again once it is back".into(),
         )
     }
 
-    /// Whether it is too late for an answer: somebody else may have the store by now. To be asked after the work was done.
+    /// Whether it is too late for an answer, because another process may have the store. To be called after the work is done.
     fn withheld(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| !gate.open())
+        self.gate.as_ref().is_some_and(|gate| !gate.is_open())
     }
 
     fn end(&mut self, reply: Reply) {
         self.answered = true;
         let reply = if self.withheld() {
             Reply::Failure(proto::Failure {
-                code: AGAIN.to_owned(),
-                ..failure_out(&moved())
+                code: RETRY.to_owned(),
+                ..failure_out(&lease_ended_error())
             })
         } else {
             reply
@@ -345,9 +346,9 @@ impl Call {
                 reply: Some(reply),
             }),
             Sink::Channel(channel) => {
-                // One that took nothing for long sees by the watch that this was not all.
-                if !self.watch.stalled() {
-                    let _ = self.hand_over(channel, reply);
+                // A client that stalled learns from the state of the call that the answer is incomplete.
+                if !self.state.stalled() {
+                    let _ = self.send_with_timeout(channel, reply);
                 }
             }
         }
@@ -357,13 +358,13 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if !self.answered {
-            let failure = if self.watch.cut_off() {
+            let failure = if self.state.cut_off() {
                 proto::Failure {
-                    code: AGAIN.to_owned(),
+                    code: RETRY.to_owned(),
                     ..failure_out(&Self::stopping())
                 }
             } else {
-                // A panic on the way, or a client that took no more.
+                // A panic, or a client that received no more.
                 failure_out(&Error::Unavailable(
                     "the server could not finish this call; its log says more".into(),
                 ))
@@ -371,12 +372,15 @@ impl Drop for Call {
             self.end(Reply::Failure(failure));
         }
         if let Sink::Stream {
-            id, watched, open, ..
+            id,
+            open_calls,
+            open,
+            ..
         } = &self.sink
         {
             open.fetch_sub(1, Ordering::AcqRel);
-            if let Some(watched) = watched {
-                watched
+            if let Some(open_calls) = open_calls {
+                open_calls
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .remove(id);
@@ -392,15 +396,15 @@ mod tests {
 
     fn call(sink: Sink) -> Call {
         Call {
-            watch: Watch::new(None, Arc::default()),
-            terms: Terms::default(),
+            state: CallState::new(None, Arc::default()),
+            options: CallOptions::default(),
             sink,
             number: 0,
             began: Instant::now(),
             metrics: Arc::new(Metrics::new()),
-            memory: Charge::new(&Arc::default(), 0),
+            memory: MemoryCharge::new(&Arc::default(), 0),
             answered: false,
-            asking: None,
+            requester: None,
             gate: None,
         }
     }
@@ -409,31 +413,31 @@ mod tests {
         Reply::Ping(proto::PingReply::default())
     }
 
-    /// Whoever takes nothing in loses the rest of the answer and is told so; the thread goes on.
+    /// A client that reads nothing loses the rest of the answer and is told so; the thread continues.
     #[test]
     fn an_answer_does_not_wait_for_ever() {
         let (sender, mut pieces) = mpsc::channel(2);
         let call = call(Sink::Channel(sender));
-        let watch = Arc::clone(&call.watch);
+        let state = Arc::clone(&call.state);
         for _ in 0..2 {
             assert!(call.piece(ping()).is_ok());
         }
-        assert!(!watch.stalled());
+        assert!(!state.stalled());
         assert!(call.piece(ping()).is_err());
         drop(call);
-        assert!(watch.stalled());
+        assert!(state.stalled());
         for _ in 0..2 {
             assert!(pieces.blocking_recv().is_some());
         }
         assert!(pieces.blocking_recv().is_none(), "no end that looks whole");
     }
 
-    /// One that is slow gets all of it.
+    /// A slow client gets the complete answer.
     #[test]
     fn an_answer_waits_for_a_slow_client() {
         let (sender, mut pieces) = mpsc::channel(1);
         let call = call(Sink::Channel(sender));
-        let watch = Arc::clone(&call.watch);
+        let state = Arc::clone(&call.state);
         let client = std::thread::spawn(move || {
             let mut taken = 0;
             while pieces.blocking_recv().is_some() {
@@ -447,6 +451,6 @@ mod tests {
         }
         call.done(ping());
         assert_eq!(client.join().unwrap(), 21);
-        assert!(!watch.stalled());
+        assert!(!state.stalled());
     }
 }

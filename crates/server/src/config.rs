@@ -1,16 +1,15 @@
-//! Settings from a TOML file. A key that is not known, or that holds something else than it should, is refused with its
-//! place in the file.
+//! Settings from a TOML file. An unknown key, or a value of the wrong kind, is refused with its position in the file.
 
 use crate::settings::{Loopback, Settings, Tls};
 use esker::rdf::Services;
 use esker_config::{
-    COUNT, DeValue, Filled, Key, SIZE, Source, TIME, count, size, take_by, text, texts, time,
+    COUNT, DeValue, Key, KeySink, SIZE, Source, TIME, count, size, take_by, text, texts, time,
 };
 use esker_model::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Settings, and the half of them that only a whole file makes.
+/// Settings while the file is being read, with the TLS files that must be given together.
 pub(crate) struct Draft {
     pub(crate) settings: Settings,
     certificate: Option<PathBuf>,
@@ -27,7 +26,7 @@ impl Draft {
     }
 }
 
-impl Filled for Draft {
+impl KeySink for Draft {
     fn paths() -> Vec<&'static str> {
         KEYS.iter().map(|k| k.path).collect()
     }
@@ -37,7 +36,7 @@ impl Filled for Draft {
     }
 }
 
-/// The longest promise that files stay as they are: whoever changes one waits for it.
+/// Longest lease on files: a change to a file waits until the leases on it end.
 pub const LEASE_MAX: Duration = Duration::from_mins(1);
 
 pub(crate) const KEYS: [Key<Draft>; 30] = [
@@ -225,7 +224,7 @@ pub(crate) const KEYS: [Key<Draft>; 30] = [
         },
     },
     Key {
-        // What it said is said by the two above: an old file's line is told so.
+        // Replaced by the two keys above; a line of an old file gets this message.
         path: "sparql.origins",
         expected: "nothing any more: `sparql.read_origins` names pages that may read answers, `sparql.write_origins` those that may \
                    change data as well",
@@ -242,14 +241,14 @@ pub(crate) const KEYS: [Key<Draft>; 30] = [
 ];
 
 impl Settings {
-    /// Reads settings from a TOML file; what it does not mention keeps its default.
+    /// Reads settings from a TOML file; keys that the file does not have keep their defaults.
     pub fn from_file(file: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(file)
             .map_err(|e| Error::io(format!("reading `{}`", file.display()), e))?;
         Self::from_toml(file, &text)
     }
 
-    /// The same, from text that was in that file.
+    /// Reads settings from text; `file` is its name in messages.
     pub fn from_toml(file: &Path, text: &str) -> Result<Self> {
         let source = Source { file, text };
         let mut draft = Draft::new();

@@ -1,10 +1,10 @@
-//! `Exchange`: one stream, many calls.
+//! `Exchange`: many calls in one stream.
 
-use crate::access::Asking;
+use crate::access::Requester;
 use crate::access::table::{self, Needs};
-use crate::call::{Call, Sink, Terms, Version0, Watch, Watched};
-use crate::cluster::Asker;
-use crate::limits::{CALLS_PER_CONNECTION, QUESTIONS_PER_CONNECTION};
+use crate::call::{AtLeast, Call, CallOptions, CallState, OpenCalls, Sink};
+use crate::cluster::PeerServer;
+use crate::limits::{CALLS_PER_CONNECTION, PEER_REQUESTS_PER_CONNECTION};
 use crate::metrics::CALLS;
 use crate::outbox::{Messages, Outbox};
 use crate::service::{PEER, Service, WATCH_FILES, number_of};
@@ -24,7 +24,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tonic::{Request, Response, Status, Streaming};
 
-/// All open streams, to be told when the server stops.
+/// All open streams, which are notified when the server stops.
 pub(crate) type Outboxes = Arc<Mutex<Vec<std::sync::Weak<Outbox>>>>;
 
 /// Answers requests to `/esker.v1.Esker/Exchange`.
@@ -45,8 +45,8 @@ impl tower_service::Service<http::Request<axum::body::Body>> for Exchange {
     }
 
     fn call(&mut self, request: http::Request<axum::body::Body>) -> Self::Future {
-        let handler = Handler(self.clone());
-        // Servers send each other more at once than clients may.
+        let handler = ExchangeHandler(self.clone());
+        // Servers may send each other larger messages than clients may.
         let limit = match self.service.cluster {
             Some(_) => PEER_MESSAGE_BYTES_MAX.max(self.service.settings.limits.request_bytes),
             None => self.service.message_bytes_max(),
@@ -59,9 +59,9 @@ impl tower_service::Service<http::Request<axum::body::Body>> for Exchange {
     }
 }
 
-struct Handler(Exchange);
+struct ExchangeHandler(Exchange);
 
-impl tonic::server::StreamingService<Bytes> for Handler {
+impl tonic::server::StreamingService<Bytes> for ExchangeHandler {
     type Response = Vec<u8>;
     type ResponseStream = Messages;
     type Future =
@@ -69,35 +69,38 @@ impl tonic::server::StreamingService<Bytes> for Handler {
 
     fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
         let exchange = self.0.clone();
-        let asking = request.extensions().get::<Asking>().cloned();
-        Box::pin(exchange.open(request.into_inner(), asking))
+        let requester = request.extensions().get::<Requester>().cloned();
+        Box::pin(exchange.open(request.into_inner(), requester))
     }
 }
 
-/// What is known of one stream.
-struct Stream {
+/// State of one stream.
+struct CallStream {
     service: Arc<Service>,
     outbox: Arc<Outbox>,
-    watched: Watched,
-    /// The watch of all calls that need none of their own.
-    unwatched: Arc<Watch>,
+    open_calls: OpenCalls,
+    /// State shared by all calls that need none of their own.
+    shared_state: Arc<CallState>,
     open: Arc<AtomicUsize>,
-    /// Another server of the cluster, rather than a client.
-    asker: Option<Asker>,
-    /// Who sends what comes.
-    asking: Asking,
+    /// Server that opened the stream; `None` for a client.
+    peer: Option<PeerServer>,
+    /// Caller of all requests of the stream.
+    requester: Requester,
 }
 
 impl Exchange {
-    /// Greets, and lets a task read what comes.
+    /// Exchanges greetings and starts a task that reads the stream.
     async fn open(
         self,
         mut incoming: Streaming<Bytes>,
-        asking: Option<Asking>,
+        requester: Option<Requester>,
     ) -> Result<Response<Messages>, Status> {
-        let asking = asking.ok_or_else(|| Status::internal("it is not known who asks"))?;
-        // Whatever let the request come here: the greeting tells of the server.
-        let admitted = self.service.access.admit(&asking, table::READ, "Exchange");
+        let requester = requester.ok_or_else(|| Status::internal("the caller is not known"))?;
+        // The route admits any caller; the greeting reveals facts about the server.
+        let admitted = self
+            .service
+            .access
+            .admit(&requester, table::READ, "Exchange");
         admitted.map_err(|denied| denied.status())?;
         let first = incoming.message().await?;
         let first =
@@ -121,12 +124,12 @@ impl Exchange {
             )));
         }
         let service = self.service;
-        let asker = hello
+        let peer = hello
             .peer
             .as_ref()
-            .map(|peer| admit(&service, &asking, peer))
+            .map(|peer| admit(&service, &requester, peer))
             .transpose()?;
-        let call_bytes_max = match asker {
+        let call_bytes_max = match peer {
             Some(_) => PEER_MESSAGE_BYTES_MAX,
             None => service.settings.limits.request_bytes,
         };
@@ -160,30 +163,34 @@ impl Exchange {
             ..Default::default()
         };
         outbox.push(greeting.encode_to_vec());
-        let stream = Stream {
-            unwatched: Watch::new(None, Arc::clone(&service.cut)),
+        let stream = CallStream {
+            shared_state: CallState::new(None, Arc::clone(&service.cut)),
             service,
             outbox: Arc::clone(&outbox),
-            watched: Arc::new(Mutex::new(HashMap::new())),
+            open_calls: Arc::new(Mutex::new(HashMap::new())),
             open: Arc::new(AtomicUsize::new(0)),
-            asker,
-            asking,
+            peer,
+            requester,
         };
-        let client = stream.asking.client(&stream.service.access);
+        let client = stream.requester.client(&stream.service.access);
         tokio::spawn(CLIENT.scope(client, stream.read(message, incoming)));
         Ok(Response::new(Messages(outbox)))
     }
 }
 
-/// What must be so of a server that greets as one of a cluster.
-fn admit(service: &Service, asking: &Asking, peer: &proto::Peer) -> Result<Asker, Status> {
+/// Checks that a server that greets as a peer belongs to the cluster.
+fn admit(
+    service: &Service,
+    requester: &Requester,
+    peer: &proto::Peer,
+) -> Result<PeerServer, Status> {
     service
         .access
-        .admit_server(asking)
+        .admit_server(requester)
         .map_err(Status::failed_precondition)?;
     let admitted = match &service.cluster {
         Some(cluster) => cluster.admit(peer),
-        None => Err("this server stands alone: it is not one of a cluster".into()),
+        None => Err("this is a single server, not part of a cluster".into()),
     };
     admitted.map_err(Status::failed_precondition)
 }
@@ -198,17 +205,17 @@ fn decode(message: Bytes) -> Result<RawToServer, Status> {
         .map_err(|e| Status::invalid_argument(format!("malformed message: {e}")))
 }
 
-impl Stream {
+impl CallStream {
     async fn read(self, first: RawToServer, mut incoming: Streaming<Bytes>) {
         self.take(first);
-        let mut gone = self.service.gone();
-        let (calls_max, message_max) = match self.asker {
-            // Questions may wait for others on the same connection.
-            Some(_) => (QUESTIONS_PER_CONNECTION, PEER_MESSAGE_BYTES_MAX),
+        let mut gone = self.service.streams_ended();
+        let (calls_max, message_max) = match self.peer {
+            // Peer requests may wait for others on the same connection.
+            Some(_) => (PEER_REQUESTS_PER_CONNECTION, PEER_MESSAGE_BYTES_MAX),
             None => (CALLS_PER_CONNECTION, self.service.message_bytes_max()),
         };
         loop {
-            // Calls beyond the limit wait in the connection, which holds the client back.
+            // Calls beyond the limit wait in the connection, which slows the client down.
             while self.open.load(Ordering::Acquire) >= calls_max {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -235,7 +242,7 @@ impl Stream {
                     }
                 }
                 Ok(None) => {
-                    // The client has said all it wanted; what is under way is answered still.
+                    // The client sends no more calls; those in progress are still answered.
                     while self.open.load(Ordering::Acquire) > 0 {
                         tokio::time::sleep(Duration::from_millis(5)).await;
                     }
@@ -245,9 +252,12 @@ impl Stream {
                 Err(_) => break,
             }
         }
-        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.values().for_each(|w| w.abandon());
-        drop(watched);
+        let open_calls = self
+            .open_calls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        open_calls.values().for_each(|w| w.abandon());
+        drop(open_calls);
         self.outbox.finish();
     }
 
@@ -258,28 +268,33 @@ impl Stream {
         if message.cancels.is_empty() && message.credits.is_empty() {
             return;
         }
-        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let open_calls = self
+            .open_calls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         for cancel in message.cancels {
-            // It may have been answered since.
-            if let (Some(watch), Ok(reason)) = (watched.get(&cancel.id), reason_in(cancel.reason)) {
-                watch.stop(reason);
+            // The call may have been answered meanwhile.
+            if let (Some(call_state), Ok(reason)) =
+                (open_calls.get(&cancel.id), reason_in(cancel.reason))
+            {
+                call_state.stop(reason);
             }
         }
         for credit in message.credits {
-            if let Some(watch) = watched.get(&credit.id) {
-                watch.credit(credit.bytes);
+            if let Some(call_state) = open_calls.get(&credit.id) {
+                call_state.credit(credit.bytes);
             }
         }
     }
 
-    /// Lets a call in, as it is to be answered.
+    /// Authorizes a call and returns the request as it is to be answered, limited to what the caller may see.
     fn admit(&self, needs: Needs, number: usize, request: Bytes) -> Result<Bytes, String> {
         if needs == Needs::Server {
             return Ok(request);
         }
         let what = CALLS.get(number).unwrap_or(&"unknown");
-        let admitted = self.service.access.admit(&self.asking, needs, what);
-        let bound = admitted.map_err(|denied| denied.words)?;
+        let admitted = self.service.access.admit(&self.requester, needs, what);
+        let bound = admitted.map_err(|denied| denied.message)?;
         if bound.0.is_none() {
             return Ok(request);
         }
@@ -293,8 +308,8 @@ impl Stream {
         let request = call.request.unwrap_or_default();
         let number = number_of(&request);
         let timeout = (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms.into()));
-        let terms = Terms {
-            at_least: Version0(Version(call.at_least)),
+        let options = CallOptions {
+            at_least: AtLeast(Version(call.at_least)),
             deadline: self.service.deadline_of(number, timeout),
             form: if call.typed_values {
                 Form::Typed
@@ -302,29 +317,39 @@ impl Stream {
                 Form::Packed
             },
         };
-        // What is not stopped and has a short answer needs no watch of its own.
-        let (watch, watched) = if SHORT.contains(&number) {
-            (Arc::clone(&self.unwatched), None)
+        // A call that cannot be cancelled and has a short answer needs no state of its own.
+        let (call_state, open_calls) = if SHORT.contains(&number) {
+            (Arc::clone(&self.shared_state), None)
         } else {
-            let watch = Watch::new(terms.deadline, Arc::clone(&self.service.cut));
-            let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-            watched.insert(call.id, Arc::clone(&watch));
-            (watch, Some(Arc::clone(&self.watched)))
+            let call_state = CallState::new(options.deadline, Arc::clone(&self.service.cut));
+            let mut open_calls = self
+                .open_calls
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            open_calls.insert(call.id, Arc::clone(&call_state));
+            (call_state, Some(Arc::clone(&self.open_calls)))
         };
         self.open.fetch_add(1, Ordering::AcqRel);
         let sink = Sink::Stream {
             outbox: Arc::clone(&self.outbox),
             id: call.id,
-            watched,
+            open_calls,
             open: Arc::clone(&self.open),
         };
-        let mut call = Call::new(&self.service, number, request.len(), terms, watch, sink);
-        call.asking = (number == WATCH_FILES).then(|| self.asking.clone());
-        if let (Some(asker), Some(cluster), PEER) = (self.asker, &self.service.cluster, number) {
-            cluster.question(request, asker, call);
+        let mut call = Call::new(
+            &self.service,
+            number,
+            request.len(),
+            options,
+            call_state,
+            sink,
+        );
+        call.requester = (number == WATCH_FILES).then(|| self.requester.clone());
+        if let (Some(peer), Some(cluster), PEER) = (self.peer, &self.service.cluster, number) {
+            cluster.answer_peer(request, peer, call);
             return;
         }
-        let needs = table::of_call(number, &request);
+        let needs = table::needs_of_call(number, &request);
         let request = match self.admit(needs, number, request) {
             Ok(request) => request,
             Err(why) => {
@@ -345,7 +370,7 @@ impl Stream {
     }
 }
 
-/// The file that says where this server's data are served when it is gone.
+/// Path of the file that records where this server's data are served after it fails.
 fn map_of(service: &Service) -> String {
     let map = service.cluster.as_ref().and_then(|c| c.config.map());
     let map = map.and_then(|file| std::path::absolute(file).ok());

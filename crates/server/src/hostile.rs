@@ -1,11 +1,11 @@
-//! What clients send, as bytes, for fuzz targets: what is asked here is what a request asks.
+//! Parsers of bytes that clients send, for fuzz targets: the same code as for requests.
 
 use crate::http::sparql::form;
 
-/// The parts of a form: names, content types, contents.
+/// Parses a multipart form into names, content types and contents.
 ///
 /// # Errors
-/// Why it is none.
+/// Returns the reason if the body is not a form.
 pub fn form<'a>(
     content_type: &str,
     body: &'a [u8],

@@ -2,39 +2,39 @@
 
 use std::time::Duration;
 
-/// Calls of one connection that are under way at once; further ones wait in the connection.
+/// Calls of one connection in progress at once; further ones wait in the connection.
 pub const CALLS_PER_CONNECTION: usize = 4_096;
-/// Questions of one other server that are under way at once.
-pub const QUESTIONS_PER_CONNECTION: usize = 1 << 17;
-/// Batches that one group commit takes in.
+/// Requests of one other server in progress at once.
+pub const PEER_REQUESTS_PER_CONNECTION: usize = 1 << 17;
+/// Batches in one group commit.
 pub const GROUP_BATCHES_MAX: usize = 4_096;
-/// Bytes of requests that one group commit takes in.
+/// Bytes of requests in one group commit.
 pub const GROUP_BYTES_MAX: usize = 8 << 20;
-/// Requests of more bytes than this are decoded by a worker rather than by the thread that receives them.
-pub const DECODE_HERE_BYTES: usize = 64 << 10;
-/// How long an answer waits for a client that does not take it in.
+/// Requests of more bytes than this are decoded by a worker, not by the thread that receives them.
+pub const INLINE_DECODE_BYTES: usize = 64 << 10;
+/// Longest wait for a client that does not read its answer.
 pub const STALL_MAX: Duration = Duration::from_mins(1);
-/// How long a read waits for a version that its client has seen elsewhere.
+/// Longest wait of a read for a version that its client has seen elsewhere.
 pub const AT_LEAST_MAX: Duration = Duration::from_secs(2);
 /// Streams of one HTTP/2 connection: an `Exchange` carries all calls of an Esker client in one.
 pub const STREAMS_MAX: u32 = 256;
-/// The shortest and the longest time after which a client that was turned away is asked to come back.
+/// Shortest time after which a rejected client is asked to retry.
 pub const RETRY_MIN: Duration = Duration::from_millis(10);
-/// See [`RETRY_MIN`].
+/// Longest time after which a rejected client is asked to retry.
 pub const RETRY_MAX: Duration = Duration::from_secs(2);
-/// How long the last answers may take to reach their clients when the server stops.
+/// Time that the last answers may take to reach their clients when the server stops.
 pub const FLUSH_MAX: Duration = Duration::from_secs(2);
-/// Most bytes of answers that travel as one message.
+/// Largest number of bytes of answers in one message.
 pub const MESSAGE_BYTES: usize = 256 << 10;
-/// A message of calls may have so many bytes, however small the limit on one call is: several calls travel in one.
+/// Size in bytes that a message of calls may have, however small the limit on one call is: a message has several calls.
 pub const MESSAGE_BYTES_LEAST: usize = 1 << 20;
-/// One answer of JSON to a search ends once it has more bytes than this, and says where to go on.
+/// A JSON answer to a search ends once it has more bytes than this, and has a cursor to continue from.
 pub const JSON_ANSWER_BYTES: usize = 32 << 20;
-/// Requests up to this size about what is in memory are answered by the thread that receives them.
-pub const ANSWER_HERE_BYTES: usize = 1 << 10;
-/// Batches of so many changes are written by the thread that receives them, where nobody else writes.
-pub const WRITE_HERE_MUTATIONS: usize = 16;
-/// Objects that are read by the thread that receives the request.
-pub const READ_HERE_KEYS: usize = 16;
-/// An answer of more bytes than this is given by a thread that may wait for the client to take it in.
-pub const REPLY_HERE_BYTES: usize = 128 << 10;
+/// Requests up to this size for data in memory are answered by the thread that receives them.
+pub const INLINE_REQUEST_BYTES: usize = 1 << 10;
+/// Batches of up to this number of mutations are written by the thread that receives them, if no other write is in progress.
+pub const INLINE_WRITE_MUTATIONS: usize = 16;
+/// Requests for up to this number of objects are answered by the thread that receives them.
+pub const INLINE_READ_KEYS: usize = 16;
+/// Answers of more bytes than this are sent by a thread that may wait for the client.
+pub const INLINE_REPLY_BYTES: usize = 128 << 10;

@@ -1,6 +1,6 @@
-//! Connections: accepted, counted, served until they end.
+//! Connections: accepting, counting and serving them.
 
-use crate::access::{Access, Asking, Caller};
+use crate::access::{Access, Caller, Requester};
 use crate::limits::STREAMS_MAX;
 use crate::service::Service as Esker;
 use crate::settings::{Limits, Settings};
@@ -8,7 +8,7 @@ use crate::work::CLIENT;
 use axum::Router;
 use axum::body::Body;
 use esker_access::slots::{HEAD_MAX, Slot, Slots, Source};
-use esker_access::tls::{self, Begun, NotBegun};
+use esker_access::tls::{self, Accepted, NotAccepted};
 use esker_model::Result;
 use esker_rpc::limits::{
     CONNECTION_WINDOW_BYTES, HTTP2_FRAME_BYTES, KEEP_ALIVE, STREAM_WINDOW_BYTES,
@@ -29,70 +29,71 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
-/// How far a stop has come.
+/// Progress of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// It has not begun.
+    /// The stop has not begun.
     Running,
-    /// No new connections.
+    /// No new connections are accepted.
     Draining,
-    /// Connections end once nothing is under way on them.
+    /// Connections end once no request is in progress on them.
     Ending,
 }
 
-/// Accepts until a stop begins; then the port is free.
+/// Accepts connections until a stop begins; then the port is free.
 pub(crate) async fn accept(
     listener: TcpListener,
     service: Arc<Esker>,
     routes: Router,
-    door: Door,
+    acceptor: Acceptor,
     mut stop: watch::Receiver<Phase>,
 ) {
     loop {
-        // A flood of connections is taken one by one between what else the thread does; else a hundred are, and requests wait for them.
+        // Yield, so that a flood of connections is accepted one by one between other work; otherwise a hundred are accepted while
+        // requests wait.
         tokio::task::yield_now().await;
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = reached(&mut stop, Phase::Draining) => return,
+            () = wait_for_phase(&mut stop, Phase::Draining) => return,
         };
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,
             Err(e) => {
-                // Out of descriptors, most likely: others may close theirs.
+                // Most likely out of file descriptors: other connections may close theirs.
                 tracing::warn!(error = %e, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
         };
-        let Some((stream, taken)) = door.take(stream, from) else {
+        let Some((stream, connection)) = acceptor.admit(stream, from) else {
             service.metrics.connections_refused.add(1);
             continue;
         };
-        let refused = taken.slot.refusal().is_some();
+        let refused = connection.slot.refusal().is_some();
         service.metrics.connections_refused.add(u64::from(refused));
         service.metrics.connections.add(1);
-        let (service, door, stop) = (Arc::clone(&service), door.clone(), stop.clone());
+        let (service, acceptor, stop) = (Arc::clone(&service), acceptor.clone(), stop.clone());
         let routes = routes.clone();
         tokio::spawn(async move {
-            serve(stream, &door, taken, routes, stop).await;
+            serve(stream, &acceptor, connection, routes, stop).await;
             service.metrics.connections.add(-1);
         });
     }
 }
 
-/// The same for processes of this machine, at a socket in the database's folder.
+/// Accepts connections from processes of this machine, at a socket in the database's folder, until a stop begins.
 pub(crate) async fn accept_local(
     listener: UnixListener,
     service: Arc<Esker>,
     routes: Router,
     mut stop: watch::Receiver<Phase>,
 ) {
-    // What is at the port takes none of these.
+    // Separate from the port's slots, so that connections there cannot exhaust these.
     let slots = slots(&service.settings.limits);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = reached(&mut stop, Phase::Draining) => return,
+            () = wait_for_phase(&mut stop, Phase::Draining) => return,
         };
         let Ok((stream, _)) = accepted else {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -109,33 +110,33 @@ pub(crate) async fn accept_local(
         let refused = slot.refusal().is_some();
         service.metrics.connections_refused.add(u64::from(refused));
         service.metrics.connections.add(1);
-        let routes = From {
+        let routes = ConnectionRoutes {
             routes: routes.clone(),
             access: Arc::clone(&service.access),
             caller: Caller::local(user, slot),
         };
         let (service, stop) = (Arc::clone(&service), stop.clone());
         tokio::spawn(async move {
-            talk(stream, routes, stop).await;
+            serve_http(stream, routes, stop).await;
             service.metrics.connections.add(-1);
         });
     }
 }
 
-/// Until a stop has come that far, or the server is gone.
-pub(crate) async fn reached(stop: &mut watch::Receiver<Phase>, phase: Phase) {
+/// Waits until a stop has reached a phase, or the server is gone.
+pub(crate) async fn wait_for_phase(stop: &mut watch::Receiver<Phase>, phase: Phase) {
     let _ = stop.wait_for(|reached| *reached >= phase).await;
 }
 
-/// The routes for one connection: they learn who asks, and get only what those may ask.
+/// Routes of one connection: each request gets its caller as an extension and is refused if the caller may not make it.
 #[derive(Clone)]
-struct From {
+struct ConnectionRoutes {
     routes: Router,
     access: Arc<Access>,
     caller: Arc<Caller>,
 }
 
-impl Service<http::Request<Incoming>> for From {
+impl Service<http::Request<Incoming>> for ConnectionRoutes {
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future =
@@ -149,56 +150,60 @@ impl Service<http::Request<Incoming>> for From {
     }
 
     fn call(&mut self, mut request: http::Request<Incoming>) -> Self::Future {
-        let asking = Asking::of(&self.access, &self.caller, &request);
-        let bound = match self.access.admit_request(&asking, &request) {
+        let requester = Requester::of(&self.access, &self.caller, &request);
+        let bound = match self.access.admit_request(&requester, &request) {
             Ok(bound) => bound,
             Err(mut response) => {
-                // An answer to HEAD that has a body is one that HTTP/2 does not take.
+                // HTTP/2 rejects an answer to HEAD that has a body.
                 if request.method() == http::Method::HEAD {
                     *response.body_mut() = Body::empty();
                 }
-                let response = crate::http::guarded(response);
+                let response = crate::http::with_security_headers(response);
                 return Box::pin(std::future::ready(Ok(response)));
             }
         };
-        let client = asking.client(&self.access);
-        request.extensions_mut().insert(asking);
+        let client = requester.client(&self.access);
+        request.extensions_mut().insert(requester);
         request.extensions_mut().insert(bound);
         let answering = CLIENT.scope(client, self.routes.call(request));
-        Box::pin(async move { answering.await.map(crate::http::guarded) })
+        Box::pin(async move { answering.await.map(crate::http::with_security_headers) })
     }
 }
 
-/// How connections are begun, and who asks by them.
+/// Setup of new connections: access rules, TLS and connection slots.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct Acceptor {
     pub(crate) access: Arc<Access>,
     pub(crate) tls: TlsAcceptor,
-    /// Whether what is not TLS is heard at all.
+    /// Whether connections without TLS are accepted.
     pub(crate) plain: bool,
     slots: Arc<Slots>,
 }
 
-/// What is known of a connection that has a slot.
-pub(crate) struct Taken {
+/// An accepted connection that has a slot.
+pub(crate) struct AcceptedConnection {
     from: SocketAddr,
     user: Option<u32>,
     pub(crate) slot: Slot,
 }
 
-impl Door {
+impl Acceptor {
     pub(crate) fn new(access: &Arc<Access>, settings: &Settings) -> Result<Self> {
         Ok(Self {
             access: Arc::clone(access),
             tls: access.acceptor(settings)?,
-            // A server with a certificate speaks nothing but TLS.
+            // A server with a certificate accepts only TLS.
             plain: settings.tls.is_none(),
             slots: slots(&settings.limits),
         })
     }
 
-    /// A slot for a connection; one that gets none is closed after a while, without a word.
-    pub(crate) fn take(&self, stream: TcpStream, from: SocketAddr) -> Option<(TcpStream, Taken)> {
+    /// Takes a slot for a connection; if all slots are in use, the connection is closed after a while, without an answer.
+    pub(crate) fn admit(
+        &self,
+        stream: TcpStream,
+        from: SocketAddr,
+    ) -> Option<(TcpStream, AcceptedConnection)> {
         let user = match stream.local_addr() {
             Ok(here) => esker_access::peer::user_of(from, here),
             Err(_) => None,
@@ -209,7 +214,7 @@ impl Door {
             self.slots.close_later(stream);
             return None;
         };
-        Some((stream, Taken { from, user, slot }))
+        Some((stream, AcceptedConnection { from, user, slot }))
     }
 }
 
@@ -217,38 +222,38 @@ fn slots(limits: &Limits) -> Arc<Slots> {
     Slots::new("server", limits.connections, limits.connections_each)
 }
 
-/// One connection, until it ends.
+/// Serves one connection until it ends.
 pub(crate) async fn serve(
     stream: TcpStream,
-    door: &Door,
-    taken: Taken,
+    acceptor: &Acceptor,
+    connection: AcceptedConnection,
     routes: Router,
     stop: watch::Receiver<Phase>,
 ) {
     let _ = stream.set_nodelay(true);
-    let Taken { from, user, slot } = taken;
-    let routes = |encrypted, exporter| From {
+    let AcceptedConnection { from, user, slot } = connection;
+    let routes = |encrypted, exporter| ConnectionRoutes {
         routes,
-        access: Arc::clone(&door.access),
+        access: Arc::clone(&acceptor.access),
         caller: Caller::remote(from, user, encrypted, exporter, slot),
     };
-    match tls::begin(stream, Some(&door.tls), door.plain).await {
-        Ok(Begun::Plain(stream)) => talk(stream, routes(false, None), stop).await,
-        Ok(Begun::Encrypted(stream)) => {
+    match tls::accept(stream, Some(&acceptor.tls), acceptor.plain).await {
+        Ok(Accepted::Plain(stream)) => serve_http(stream, routes(false, None), stop).await,
+        Ok(Accepted::Encrypted(stream)) => {
             let exporter = tls::exporter(stream.get_ref().1);
-            talk(stream, routes(true, exporter), stop).await;
+            serve_http(stream, routes(true, exporter), stop).await;
         }
-        Err(NotBegun::Tls(e)) => {
-            door.access.count_refused("tls");
+        Err(NotAccepted::Tls(e)) => {
+            acceptor.access.count_refused("tls");
             tracing::warn!(peer = %from, error = %e, "refused: a client failed to agree on TLS");
         }
-        Err(NotBegun::Silent) => tracing::debug!(%from, "a client said nothing in time"),
+        Err(NotAccepted::Silent) => tracing::debug!(%from, "a client said nothing in time"),
     }
 }
 
-async fn talk(
+async fn serve_http(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    routes: From,
+    routes: ConnectionRoutes,
     mut stop: watch::Receiver<Phase>,
 ) {
     let caller = Arc::clone(&routes.caller);
@@ -274,10 +279,10 @@ async fn talk(
     let ended = tokio::select! {
         ended = &mut connection => ended,
         () = overdue => {
-            tracing::debug!(peer = %caller.place(), "nobody said in time who they are");
+            tracing::debug!(peer = %caller.address_text(), "the client did not authenticate in time");
             return;
         }
-        () = reached(&mut stop, Phase::Ending) => {
+        () = wait_for_phase(&mut stop, Phase::Ending) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

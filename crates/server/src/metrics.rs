@@ -1,4 +1,4 @@
-//! What the server counts, and how Prometheus reads it.
+//! Metrics of the server, and their output for Prometheus.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The calls, in the order of their numbers in `Request`; number 0 is none of them.
+/// Names of the calls by their numbers in `Request`; number 0 is an unknown call.
 pub(crate) const CALLS: [&str; 46] = [
     "unknown",
     "ping",
@@ -39,7 +39,7 @@ pub(crate) const CALLS: [&str; 46] = [
     "tag_where",
     "set_index",
     "window",
-    // The number of a failed answer.
+    // Number of a failed answer.
     "none",
     "stat_file",
     "list_files",
@@ -57,20 +57,20 @@ pub(crate) const CALLS: [&str; 46] = [
     "shutdown",
 ];
 
-/// How many notes are kept of how many calls there were, one a second.
+/// Number of samples of the call counters, one per second.
 const SAMPLES: usize = 10;
-/// Calls that change something.
+/// Calls that change data.
 const CHANGING: [&str; 5] = ["apply", "change_files", "tag_where", "define", "set_index"];
-/// Calls that only ask how a server is.
-const LOOKING: [&str; 2] = ["ping", "cluster"];
+/// Calls that only ask for a server's state.
+const STATUS_CALLS: [&str; 2] = ["ping", "cluster"];
 
-/// What there was in the last seconds.
+/// Activity of the last seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Lately {
+pub(crate) struct RecentActivity {
     pub(crate) calls: u64,
-    /// Those that change something.
+    /// Calls that change data.
     pub(crate) writes: u64,
-    /// How long that was.
+    /// Length of the period in milliseconds.
     pub(crate) millis: u32,
 }
 
@@ -102,10 +102,10 @@ impl Gauge {
     }
 }
 
-/// Counts by size, in buckets that double.
+/// Counts by value, in buckets of doubling bounds.
 #[derive(Debug)]
 pub(crate) struct Histogram<const N: usize> {
-    /// The first bucket ends at this; each other at twice the one before.
+    /// Upper bound of the first bucket; each other bound is twice the one before.
     first: u64,
     buckets: [Counter; N],
     over: Counter,
@@ -122,7 +122,7 @@ impl<const N: usize> Histogram<N> {
         }
     }
 
-    /// How many were counted.
+    /// Number of recorded values.
     fn count(&self) -> u64 {
         self.buckets.iter().map(Counter::get).sum::<u64>() + self.over.get()
     }
@@ -140,7 +140,7 @@ impl<const N: usize> Histogram<N> {
         self.sum.add(value);
     }
 
-    /// Prometheus's text; `unit` divides bounds and sum.
+    /// Writes Prometheus's text format; bounds and sum are divided by `unit`.
     fn write(&self, name: &str, labels: &str, unit: f64, out: &mut String) {
         let (mut total, mut end) = (0, self.first);
         let comma = if labels.is_empty() { "" } else { "," };
@@ -172,15 +172,15 @@ impl<const N: usize> Histogram<N> {
     }
 }
 
-/// Everything that is counted.
+/// All metrics of the server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// By call: from arrival to the last answer, in microseconds.
+    /// Latency by call in microseconds, from arrival to the last answer.
     latency: [Histogram<20>; CALLS.len()],
     failed: [Counter; CALLS.len()],
-    /// Requests that were turned away.
+    /// Requests that were rejected because of load.
     pub(crate) shed: Counter,
-    /// Requests under way.
+    /// Number of requests in progress.
     pub(crate) in_flight: Gauge,
     pub(crate) connections: Gauge,
     pub(crate) connections_refused: Counter,
@@ -191,11 +191,11 @@ pub(crate) struct Metrics {
     /// Mutations in one batch.
     pub(crate) batches: Histogram<17>,
     pub(crate) http: Counter,
-    /// Runs from spools.
+    /// Counters of runs from spools.
     pub(crate) spool: crate::spool::Counts,
-    /// Refusals of those who may not, by reason.
+    /// Refusals for lack of rights, by reason.
     refused: Mutex<BTreeMap<&'static str, u64>>,
-    /// Calls, and those that change something, at some moments of the last seconds.
+    /// Time, number of calls and number of changing calls, at times in the last seconds.
     samples: Mutex<VecDeque<(Instant, u64, u64)>>,
 }
 
@@ -219,13 +219,13 @@ impl Metrics {
         }
     }
 
-    /// Somebody was refused for that reason.
+    /// Counts a refusal by its reason.
     pub(crate) fn refused(&self, why: &'static str) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         *refused.entry(why).or_default() += 1;
     }
 
-    /// A call has been answered.
+    /// Records an answered call.
     pub(crate) fn answered(&self, call: usize, took: Duration, failed: bool) {
         if let Some(latency) = self.latency.get(call) {
             latency.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
@@ -235,11 +235,11 @@ impl Metrics {
         }
     }
 
-    /// Calls of clients so far, and those among them that change something.
+    /// Number of clients' calls so far, and of those that change data.
     pub(crate) fn calls(&self) -> (u64, u64) {
         let (mut calls, mut writes) = (0, 0);
         for (name, latency) in CALLS.iter().zip(&self.latency) {
-            if LOOKING.contains(name) {
+            if STATUS_CALLS.contains(name) {
                 continue;
             }
             let count = latency.count();
@@ -251,12 +251,12 @@ impl Metrics {
         (calls, writes)
     }
 
-    /// Mutations so far, of all batches.
+    /// Number of mutations so far, over all batches.
     pub(crate) fn mutations(&self) -> u64 {
         self.batches.sum.get()
     }
 
-    /// Notes how many calls there were by now.
+    /// Takes a sample of the call counters.
     pub(crate) fn sample(&self) {
         let (calls, writes) = self.calls();
         let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
@@ -266,21 +266,21 @@ impl Metrics {
         }
     }
 
-    /// Calls of the last seconds.
-    pub(crate) fn lately(&self) -> Lately {
+    /// Activity of the last seconds.
+    pub(crate) fn recent_activity(&self) -> RecentActivity {
         let (calls, writes) = self.calls();
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((at, before, written)) = samples.front() else {
-            return Lately::default();
+            return RecentActivity::default();
         };
-        Lately {
+        RecentActivity {
             calls: calls.saturating_sub(*before),
             writes: writes.saturating_sub(*written),
             millis: u32::try_from(at.elapsed().as_millis()).unwrap_or(u32::MAX),
         }
     }
 
-    /// What the server itself counts, as text.
+    /// Writes the server's metrics as text.
     pub(crate) fn write(&self, out: &mut String) {
         head(
             out,
@@ -315,7 +315,7 @@ impl Metrics {
             out,
             "esker_refused_total",
             "counter",
-            "Requests refused because of who asked, by reason.",
+            "Requests refused for lack of access, by reason.",
         );
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         for (why, count) in &*refused {
@@ -339,7 +339,7 @@ impl Metrics {
         for (name, help, value) in [
             (
                 "esker_shed_total",
-                "Requests turned away because there was too much to do.",
+                "Requests turned away because the server was overloaded.",
                 self.shed.get(),
             ),
             (
@@ -374,7 +374,7 @@ impl Metrics {
             ),
             (
                 "esker_spool_failures_total",
-                "Looks into spools that failed.",
+                "Scans of spools that failed.",
                 self.spool.failures.get(),
             ),
         ] {
@@ -395,7 +395,7 @@ impl Metrics {
             out,
             "esker_in_flight",
             "gauge",
-            "Requests under way.",
+            "Requests in progress.",
             self.in_flight.get() as f64,
         );
         value_of(
@@ -412,7 +412,7 @@ fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
-/// One metric of one value.
+/// Writes a metric with a single value.
 pub(crate) fn value_of(out: &mut String, name: &str, kind: &str, help: &str, value: f64) {
     head(out, name, kind, help);
     let _ = writeln!(out, "{name} {value}");

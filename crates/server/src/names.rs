@@ -1,7 +1,7 @@
-//! Calls about files, answered.
+//! Answers to calls about files.
 
 use crate::access::table::Needs;
-use crate::answer::{Pieces, Stop, all, wanted, within};
+use crate::answer::{Pieces, Stop, check_cancelled, check_count, send_all};
 use crate::call::Call;
 use crate::service::Service;
 use crate::watch::Watcher;
@@ -9,7 +9,7 @@ use esker::Database;
 use esker_access::Role;
 use esker_cluster::Node;
 use esker_model::namespace::{
-    Answer, Call as NamesCall, Changes, Done, Errno, NamePath, Namespace,
+    Answer, AppliedChange, Call as NamesCall, Changes, Errno, NamePath, Namespace,
 };
 use esker_model::{Cancel as _, Error, Result, Version};
 use esker_rpc::convert;
@@ -19,35 +19,35 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a watcher looks whether it is wanted still.
-const WATCH_LOOK: Duration = Duration::from_millis(100);
-/// How often it is looked whether whoever watches may do so still.
-const ADMITTED_LOOK: Duration = Duration::from_millis(500);
+/// Interval at which a watcher checks whether its call is still wanted.
+const CANCEL_POLL: Duration = Duration::from_millis(100);
+/// Interval at which the right to watch is checked again.
+const RIGHTS_POLL: Duration = Duration::from_millis(500);
 const READS: Needs = Needs::Role(Role::Read);
-/// What happened that is told in one message.
-const TOLD_TOGETHER: usize = 1_024;
+/// Largest number of notifications in one message.
+const NOTIFICATIONS_PER_MESSAGE: usize = 1_024;
 
 pub(crate) fn stat(names: &dyn Namespace, request: &proto::StatFileRequest) -> Result<Reply, Stop> {
-    let asker = convert::asker_in(request.asker.clone());
+    let principal = convert::principal_in(request.principal.clone());
     let path = convert::path_in(&request.path)?;
-    let inode = names.stat(asker.as_ref(), &path, request.follow)?;
+    let inode = names.stat(principal.as_ref(), &path, request.follow)?;
     Ok(Reply::StatFile(proto::StatFileReply {
         inode: Some(convert::inode_out(&inode)),
         ..Default::default()
     }))
 }
 
-/// The same, with a promise that it stays so if that is asked for: of a server that stands alone.
-pub(crate) fn stat_own(
+/// Answers `StatFile` on a single server, with a lease if the request asks for one.
+pub(crate) fn stat_single(
     database: &Database,
     request: &proto::StatFileRequest,
 ) -> Result<Reply, Stop> {
     if !request.lease {
         return stat(database, request);
     }
-    let asker = convert::asker_in(request.asker.clone());
+    let principal = convert::principal_in(request.principal.clone());
     let path = convert::path_in(&request.path)?;
-    let (inode, lease_ms) = database.stat_promised(asker.as_ref(), &path, request.follow)?;
+    let (inode, lease_ms) = database.stat_with_lease(principal.as_ref(), &path, request.follow)?;
     Ok(Reply::StatFile(proto::StatFileReply {
         inode: Some(convert::inode_out(&inode)),
         lease_ms,
@@ -55,14 +55,14 @@ pub(crate) fn stat_own(
     }))
 }
 
-/// The same, with whoever is to be told of changes.
+/// Answers `StatFile` on a single server and registers the path with the request's watcher.
 fn stat_watched(service: &Service, request: &proto::StatFileRequest) -> Result<Reply, Stop> {
     let Some(watcher) = service.watchers.get(request.watcher) else {
-        return stat_own(&service.database, request);
+        return stat_single(&service.database, request);
     };
     let covered = watcher.cover(&convert::path_in(&request.path)?)?;
     let absent = |e: &Error| matches!(e, Error::File(e) if matches!(e.errno, Errno::NotFound | Errno::NotDirectory));
-    let mut reply = match stat_own(&service.database, request) {
+    let mut reply = match stat_single(&service.database, request) {
         Err(Stop::Failed(e)) if absent(&e) => proto::StatFileReply::default(),
         Ok(Reply::StatFile(reply)) => reply,
         other => return other,
@@ -71,10 +71,10 @@ fn stat_watched(service: &Service, request: &proto::StatFileRequest) -> Result<R
     Ok(Reply::StatFile(reply))
 }
 
-/// Tells what happens to files, until it is given up.
+/// Sends notifications of changes to files until the call is cancelled.
 pub(crate) fn watch(service: &Arc<Service>, request: proto::WatchFilesRequest, call: Call) {
-    let client = match &call.asking {
-        Some(asking) => asking.client(&service.access),
+    let client = match &call.requester {
+        Some(requester) => requester.client(&service.access),
         None => "nobody".into(),
     };
     let opened = || {
@@ -91,25 +91,25 @@ pub(crate) fn watch(service: &Arc<Service>, request: proto::WatchFilesRequest, c
     };
     let service = Arc::clone(service);
     let run = move || {
-        let outcome = tell_watcher(&service, &watcher, number, &request, &call);
+        let outcome = notify_watcher(&service, &watcher, number, &request, &call);
         service.watchers.close(number);
         match outcome {
             Ok(()) if service.closing() => call.cut_off(),
             Ok(()) => call.done(Reply::WatchFiles(proto::WatchFilesReply::default())),
             Err(Stop::Failed(e)) => call.failed(&e),
-            Err(Stop::Gone) => drop(call),
+            Err(Stop::ClientGone) => drop(call),
         }
     };
     if let Err(e) = std::thread::Builder::new()
         .name("esker-watch".into())
         .spawn(run)
     {
-        // The call went with the thread, and has answered that it was not.
+        // The call was moved into the closure; dropping it has answered the client.
         tracing::error!(error = %e, "no thread for a watcher");
     }
 }
 
-fn tell_watcher(
+fn notify_watcher(
     service: &Service,
     watcher: &Watcher,
     number: u64,
@@ -120,7 +120,7 @@ fn tell_watcher(
         let path = convert::path_in(path)?;
         if !watcher.cover(&path)? {
             return Err(Stop::Failed(Error::Invalid(format!(
-                "{path} leads through a symbolic link, behind which nothing is watched: name the path that it leads to"
+                "{path} leads through a symbolic link, behind which nothing is watched: name the path that it points to"
             ))));
         }
     }
@@ -128,18 +128,18 @@ fn tell_watcher(
         watcher: number,
         happened: Vec::new(),
     }))?;
-    let mut looked = Instant::now();
-    while !call.watch.cancelled() && !service.closing() {
-        if looked.elapsed() >= ADMITTED_LOOK {
-            looked = Instant::now();
-            if let Some(asking) = &call.asking
-                && let Err(denied) = service.access.admit(asking, READS, "watch_files")
+    let mut last_rights_check = Instant::now();
+    while !call.state.cancelled() && !service.closing() {
+        if last_rights_check.elapsed() >= RIGHTS_POLL {
+            last_rights_check = Instant::now();
+            if let Some(requester) = &call.requester
+                && let Err(denied) = service.access.admit(requester, READS, "watch_files")
             {
-                return Err(Stop::Failed(Error::Target(denied.words)));
+                return Err(Stop::Failed(Error::Target(denied.message)));
             }
         }
-        let happened = watcher.take(WATCH_LOOK);
-        for part in happened.chunks(TOLD_TOGETHER) {
+        let happened = watcher.take(CANCEL_POLL);
+        for part in happened.chunks(NOTIFICATIONS_PER_MESSAGE) {
             call.piece(Reply::WatchFiles(proto::WatchFilesReply {
                 watcher: 0,
                 happened: part.to_vec(),
@@ -149,7 +149,7 @@ fn tell_watcher(
     Ok(())
 }
 
-/// The same, and where the entry is, if that is asked for and it is with another server of the cluster.
+/// Answers `StatFile`, with the server that has the entry if the request asks for it and it is another server of the cluster.
 pub(crate) fn stat_routed(
     service: &Service,
     names: &dyn Namespace,
@@ -161,9 +161,10 @@ pub(crate) fn stat_routed(
     }
     let mut reply = match &service.cluster {
         Some(cluster) if request.lease => {
-            let asker = convert::asker_in(request.asker.clone());
+            let principal = convert::principal_in(request.principal.clone());
             let path = convert::path_in(&request.path)?;
-            let (inode, lease_ms) = cluster.stat_promised(asker, path, request.follow, seen)?;
+            let (inode, lease_ms) =
+                cluster.stat_with_lease(principal, path, request.follow, seen)?;
             Reply::StatFile(proto::StatFileReply {
                 inode: Some(convert::inode_out(&inode)),
                 lease_ms,
@@ -188,7 +189,7 @@ pub(crate) fn list(
     request: proto::ListFilesRequest,
     call: &Call,
 ) -> Result<Reply, Stop> {
-    let asker = convert::asker_in(request.asker);
+    let principal = convert::principal_in(request.principal);
     let path = convert::path_in(&request.path)?;
     let after = request.after.map(convert::cookie_in).transpose()?;
     let mut left = match request.limit {
@@ -216,9 +217,9 @@ pub(crate) fn list(
     };
     let mut pieces = Pieces::new(call, reply);
     let (mut gone, mut stopped) = (false, false);
-    names.list(asker.as_ref(), &path, after, &mut |cookie, entry| {
-        // Nobody else looks whether a long listing is wanted still.
-        stopped = wanted(call).is_err();
+    names.list(principal.as_ref(), &path, after, &mut |cookie, entry| {
+        // A long listing has no other check for cancellation.
+        stopped = check_cancelled(call).is_err();
         if stopped {
             return ControlFlow::Break(());
         }
@@ -230,7 +231,7 @@ pub(crate) fn list(
         flow
     })?;
     if gone {
-        return Err(Stop::Gone);
+        return Err(Stop::ClientGone);
     }
     if stopped {
         return Err(Stop::Failed(Error::Interrupted));
@@ -243,33 +244,39 @@ pub(crate) fn walk(
     request: proto::WalkFilesRequest,
     call: &Call,
 ) -> Result<Reply, Stop> {
-    let asker = convert::asker_in(request.asker);
+    let principal = convert::principal_in(request.principal);
     let path = convert::path_in(&request.path)?;
     let mut pieces = Pieces::new(call, |files| {
         Reply::WalkFiles(proto::WalkFilesReply { files })
     });
     let mut gone = false;
-    names.walk(asker.as_ref(), &path, &*call.watch, &mut |path, inode| {
-        pieces.flow(convert::walked_out(path, inode), &mut gone)
-    })?;
+    names.walk(
+        principal.as_ref(),
+        &path,
+        &*call.state,
+        &mut |path, inode| pieces.flow(convert::walked_out(path, inode), &mut gone),
+    )?;
     if gone {
-        return Err(Stop::Gone);
+        return Err(Stop::ClientGone);
     }
     Ok(pieces.last())
 }
 
-pub(crate) fn look(names: &dyn Namespace, request: proto::LookFileRequest) -> Result<Reply, Stop> {
-    let asker = convert::asker_in(request.asker);
+pub(crate) fn look_file(
+    names: &dyn Namespace,
+    request: proto::LookFileRequest,
+) -> Result<Reply, Stop> {
+    let principal = convert::principal_in(request.principal);
     let path = convert::path_in(&request.path)?;
     let how = convert::open_in(request.how)?;
-    let looked = names.look(asker.as_ref(), &path, how)?;
+    let looked = names.look(principal.as_ref(), &path, how)?;
     Ok(Reply::LookFile(convert::looked_out(&looked)))
 }
 
 pub(crate) fn usage(names: &dyn Namespace, request: proto::UsageRequest) -> Result<Reply, Stop> {
-    let asker = convert::asker_in(request.asker);
+    let principal = convert::principal_in(request.principal);
     let path = convert::path_in(&request.path)?;
-    let usage = names.usage(asker.as_ref(), &path, request.below)?;
+    let usage = names.usage(principal.as_ref(), &path, request.below)?;
     Ok(Reply::Usage(proto::UsageReply {
         usage: Some(convert::usage_out(&usage)),
     }))
@@ -280,17 +287,20 @@ pub(crate) fn usages(
     request: proto::UsagesRequest,
     call: &Call,
 ) -> Result<Reply, Stop> {
-    let asker = convert::asker_in(request.asker);
+    let principal = convert::principal_in(request.principal);
     let path = convert::path_in(&request.path)?;
     let mut pieces = Pieces::new(call, |directories| {
         Reply::Usages(proto::UsagesReply { directories })
     });
     let mut gone = false;
-    names.usages(asker.as_ref(), &path, &*call.watch, &mut |path, usage| {
-        pieces.flow(convert::directory_usage_out(path, usage), &mut gone)
-    })?;
+    names.usages(
+        principal.as_ref(),
+        &path,
+        &*call.state,
+        &mut |path, usage| pieces.flow(convert::directory_usage_out(path, usage), &mut gone),
+    )?;
     if gone {
-        return Err(Stop::Gone);
+        return Err(Stop::ClientGone);
     }
     Ok(pieces.last())
 }
@@ -301,7 +311,7 @@ pub(crate) fn space(
     call: &Call,
 ) -> Result<Reply, Stop> {
     let space = names.space(convert::space_by_in(request.by)?)?;
-    all(call, space, convert::space_out, |rows| {
+    send_all(call, space, convert::space_out, |rows| {
         Reply::Space(proto::SpaceReply { rows })
     })
 }
@@ -313,7 +323,7 @@ pub(crate) fn partitions(
 ) -> Result<Reply, Stop> {
     let path = convert::path_in(&request.path)?;
     let partitions = names.partitions(&path)?;
-    all(call, partitions, convert::partition_out, |partitions| {
+    send_all(call, partitions, convert::partition_out, |partitions| {
         Reply::Partitions(proto::PartitionsReply { partitions })
     })
 }
@@ -324,32 +334,32 @@ pub(crate) fn ids(
     request: proto::FileIdsRequest,
     call: &Call,
 ) -> Result<Reply, Stop> {
-    within(service, "paths", request.paths.len())?;
-    let asker = convert::asker_in(request.asker);
+    check_count(service, "paths", request.paths.len())?;
+    let principal = convert::principal_in(request.principal);
     let paths = request.paths.iter().map(|path| convert::path_in(path));
     let paths = paths.collect::<Result<Vec<_>, _>>()?;
-    let found = names.ids(asker.as_ref(), &paths)?;
-    all(call, found, convert::at_path_out, |items| {
+    let found = names.ids(principal.as_ref(), &paths)?;
+    send_all(call, found, convert::at_path_out, |items| {
         Reply::FileIds(proto::FileIdsReply { items })
     })
 }
 
-/// Answers a call with what became of its changes.
-pub(crate) fn tell(service: &Service, call: Call, done: Result<Vec<Result<Done>>>) {
-    tell_routed(service, call, done, Vec::new());
+/// Answers a call with the outcome of its changes.
+pub(crate) fn respond(service: &Service, call: Call, done: Result<Vec<Result<AppliedChange>>>) {
+    respond_with_routes(service, call, done, Vec::new());
 }
 
-/// The same, with where entries are that are not here.
-fn tell_routed(
+/// Answers a call with the outcome of its changes and the servers that have entries.
+fn respond_with_routes(
     service: &Service,
     call: Call,
-    done: Result<Vec<Result<Done>>>,
+    done: Result<Vec<Result<AppliedChange>>>,
     routes: Vec<proto::FileRoute>,
 ) {
     match done {
         Ok(outcomes) => {
             let newest = outcomes.iter().flatten().map(|done| done.version).max();
-            service.saw(newest.unwrap_or(Version::ZERO));
+            service.note_version(newest.unwrap_or(Version::ZERO));
             call.done(Reply::ChangeFiles(proto::ChangeFilesReply {
                 routes,
                 ..convert::outcomes_out(&outcomes)
@@ -361,35 +371,35 @@ fn tell_routed(
 }
 
 impl Service {
-    /// Takes changes of files: they are made here if they are few and nobody writes just now, else by the writer.
+    /// Applies changes to files: on this thread if they are few and no other write is in progress, else by the writer.
     pub(crate) fn change_names(self: &Arc<Self>, request: proto::ChangeFilesRequest, call: Call) {
         let routes = request.routes;
-        let changes = within(self, "changes", request.changes.len())
+        let changes = check_count(self, "changes", request.changes.len())
             .and_then(|()| Ok(convert::changes_in(request)?));
         let (changes, sync) = match changes {
             Ok(changes) => changes,
             Err(Stop::Failed(e)) => return call.failed(&e),
-            Err(Stop::Gone) => return,
+            Err(Stop::ClientGone) => return,
         };
         if self.cluster.is_some() {
-            return self.change_names_everywhere(changes, sync, routes, call);
+            return self.change_names_in_cluster(changes, sync, routes, call);
         }
         let count = changes.changes.len();
-        if self.writes_here(count, sync, &call)
-            && let Some(done) = self.database.change_now(&changes)
+        if self.can_write_inline(count, sync, &call)
+            && let Some(done) = self.database.try_change(&changes)
         {
             self.metrics.groups.record(1);
             self.metrics.batches.record(count as u64);
-            tell(self, call, done);
+            respond(self, call, done);
             return;
         }
         if let Err((call, full)) = self.writer.submit(changes.into(), sync, call) {
-            self.turn_away(call, &full);
+            self.reject(call, &full);
         }
     }
 
-    /// Changes of files of a cluster, beside others.
-    fn change_names_everywhere(
+    /// Applies changes to files in a cluster, without blocking this thread.
+    fn change_names_in_cluster(
         self: &Arc<Self>,
         changes: Changes,
         sync: bool,
@@ -405,9 +415,9 @@ impl Service {
                 "set durability = \"sync\" in the cluster file, or write with --durability relaxed",
             ));
         }
-        let (service, seen) = (Arc::clone(self), call.terms.at_least.0);
+        let (service, seen) = (Arc::clone(self), call.options.at_least.0);
         self.metrics.batches.record(changes.changes.len() as u64);
-        let look_at = if routes { Node::ROUTES_LOOKED_AT } else { 0 };
+        let look_at = if routes { Node::ROUTE_PATHS_MAX } else { 0 };
         let about = changes.changes.iter().take(look_at);
         let about: Vec<NamePath> = about.map(|change| change.path().clone()).collect();
         let inner = Arc::clone(&cluster);
@@ -415,13 +425,13 @@ impl Service {
             let done = match inner.names(NamesCall::Change(changes), seen).await {
                 Ok(Answer::Changed(done)) => Ok(done),
                 Ok(_) => Err(Error::Unavailable(
-                    "a server answered another question: use the same release on all".into(),
+                    "a server answered another request: use the same release on all".into(),
                 )),
                 Err(e) => Err(e),
             };
             let routes = inner.node.routes(about.iter());
             let routes = routes.iter().map(convert::route_out).collect();
-            tell_routed(&service, call, done, routes);
+            respond_with_routes(&service, call, done, routes);
         });
     }
 }

@@ -1,9 +1,9 @@
-//! Calls about objects, answered.
+//! Answers to calls about objects.
 
-use crate::answer::{Pieces, Stop, all, wanted, within};
+use crate::answer::{Pieces, Stop, check_cancelled, check_count, send_all};
 use crate::call::Call;
 use crate::cluster::ClusterGraph;
-use crate::limits::{READ_HERE_KEYS, REPLY_HERE_BYTES};
+use crate::limits::{INLINE_READ_KEYS, INLINE_REPLY_BYTES};
 use crate::service::Service;
 use esker_model::object::{Find, Found, ObjectRead, ObjectWrite as _, TagReport, TagWhere};
 use esker_model::{Cancel, Error, Result};
@@ -14,7 +14,7 @@ use prost::Message;
 use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Nanoseconds since 1970: what `30d ago` is reckoned from.
+/// Nanoseconds since 1970: the origin of relative times such as `30d ago`.
 pub(crate) fn now_nanos() -> Option<i64> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(since.as_nanos()).ok()
@@ -26,52 +26,52 @@ pub(crate) fn read(
     request: proto::ReadObjectsRequest,
     call: &Call,
 ) -> Result<Reply, Stop> {
-    within(service, "objects", request.keys.len())?;
+    check_count(service, "objects", request.keys.len())?;
     let keys = convert::list(request.keys, "keys", convert::object_key_in)?;
-    let asker = convert::asker_in(request.asker);
-    let objects = graph.read_objects(&keys, asker.as_ref())?;
-    let form = call.terms.form;
+    let principal = convert::principal_in(request.principal);
+    let objects = graph.read_objects(&keys, principal.as_ref())?;
+    let form = call.options.form;
     let item = |object: &Option<Found>| proto::read_objects_reply::Item {
         object: object.as_ref().map(|o| convert::found_out(o, form)),
     };
-    all(call, objects, item, |items| {
+    send_all(call, objects, item, |items| {
         Reply::ReadObjects(proto::ReadObjectsReply { items })
     })
 }
 
-/// [`read`] for a thread that must not wait: `None` if that is much, or fails.
-pub(crate) fn read_here(
+/// Reads objects on a thread that must not block: `None` if the answer is large, or an error.
+pub(crate) fn read_inline(
     graph: &dyn ObjectRead,
     request: proto::ReadObjectsRequest,
     call: &Call,
 ) -> Option<Reply> {
-    if request.keys.len() > READ_HERE_KEYS {
+    if request.keys.len() > INLINE_READ_KEYS {
         return None;
     }
     let keys = convert::list(request.keys, "keys", convert::object_key_in).ok()?;
-    let asker = convert::asker_in(request.asker);
-    let objects = graph.read_objects(&keys, asker.as_ref()).ok()?;
+    let principal = convert::principal_in(request.principal);
+    let objects = graph.read_objects(&keys, principal.as_ref()).ok()?;
     let item = |object: Option<Found>| proto::read_objects_reply::Item {
-        object: object.map(|o| convert::found_out(&o, call.terms.form)),
+        object: object.map(|o| convert::found_out(&o, call.options.form)),
     };
     let items: Vec<_> = objects.into_iter().map(item).collect();
     let bytes: usize = items.iter().map(Message::encoded_len).sum();
-    (bytes <= REPLY_HERE_BYTES).then_some(Reply::ReadObjects(proto::ReadObjectsReply { items }))
+    (bytes <= INLINE_REPLY_BYTES).then_some(Reply::ReadObjects(proto::ReadObjectsReply { items }))
 }
 
-/// [`find`] for a thread that must not wait: `None` if that is much, or fails.
-pub(crate) fn find_here(graph: &dyn ObjectRead, find: &Find, call: &Call) -> Option<Reply> {
+/// Runs [`find`] on a thread that must not block: `None` if the answer is large, or an error.
+pub(crate) fn find_inline(graph: &dyn ObjectRead, find: &Find, call: &Call) -> Option<Reply> {
     let (mut objects, mut bytes) = (Vec::new(), 0);
-    let report = graph.find(find, &*call.watch, &mut |found| {
-        let found = convert::found_out(&found, call.terms.form);
+    let report = graph.find(find, &*call.state, &mut |found| {
+        let found = convert::found_out(&found, call.options.form);
         bytes += found.encoded_len();
         objects.push(found);
-        if bytes > REPLY_HERE_BYTES {
+        if bytes > INLINE_REPLY_BYTES {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
     });
-    let report = report.ok().filter(|_| bytes <= REPLY_HERE_BYTES)?;
+    let report = report.ok().filter(|_| bytes <= INLINE_REPLY_BYTES)?;
     Some(Reply::Find(proto::FindReply {
         objects,
         report: Some(convert::report_out(report)),
@@ -84,7 +84,7 @@ pub(crate) fn find(
     call: &Call,
 ) -> Result<Reply, Stop> {
     let find: Find = convert::find_in(request, now_nanos())?;
-    let form = call.terms.form;
+    let form = call.options.form;
     let mut pieces = Pieces::new(call, |objects| {
         Reply::Find(proto::FindReply {
             objects,
@@ -92,18 +92,18 @@ pub(crate) fn find(
         })
     });
     let mut gone = false;
-    let report = graph.find(&find, &*call.watch, &mut |found| {
+    let report = graph.find(&find, &*call.state, &mut |found| {
         pieces.flow(convert::found_out(&found, form), &mut gone)
     })?;
     if gone {
-        return Err(Stop::Gone);
+        return Err(Stop::ClientGone);
     }
-    // The client did not ask for less: the next server gives it the rest.
-    if !report.complete && call.watch.cut_off() {
+    // The client asked for all results: the restarted server returns the rest.
+    if !report.complete && call.state.cut_off() {
         return Err(Stop::Failed(Error::Interrupted));
     }
     Ok(Reply::Find(proto::FindReply {
-        objects: pieces.rest(),
+        objects: pieces.remaining(),
         report: Some(convert::report_out(report)),
     }))
 }
@@ -113,9 +113,9 @@ pub(crate) fn tags(
     request: proto::TagsRequest,
     call: &Call,
 ) -> Result<Reply, Stop> {
-    let asker = convert::asker_in(request.asker);
-    let tags = graph.tags(asker.as_ref())?;
-    all(call, tags, convert::tag_info_out, |tags| {
+    let principal = convert::principal_in(request.principal);
+    let tags = graph.tags(principal.as_ref())?;
+    send_all(call, tags, convert::tag_info_out, |tags| {
         Reply::Tags(proto::TagsReply { tags })
     })
 }
@@ -125,13 +125,13 @@ pub(crate) fn tag_where(
     request: proto::TagWhereRequest,
     call: &Call,
 ) -> Result<Reply, Stop> {
-    wanted(call)?;
+    check_cancelled(call)?;
     let (change, sync) = convert::tag_where_in(request, now_nanos())?;
-    let report = retag(service, &change, sync, &*call.watch)?;
+    let report = retag(service, &change, sync, &*call.state)?;
     Ok(Reply::TagWhere(convert::tag_report_out(report)))
 }
 
-/// Changes the tags of what a filter holds of, here or everywhere.
+/// Changes the tags of all objects that match a filter, in this database or in the cluster.
 pub(crate) fn retag(
     service: &Service,
     change: &TagWhere,
@@ -141,7 +141,7 @@ pub(crate) fn retag(
     let sync = sync && !change.dry_run;
     let Some(cluster) = &service.cluster else {
         let report = service.database.tag_where(change, cancel)?;
-        service.saw(report.version);
+        service.note_version(report.version);
         if sync {
             service.database.persist()?;
         }
@@ -164,7 +164,7 @@ pub(crate) fn set_index(
     Ok(Reply::SetIndex(proto::SetIndexReply { changed }))
 }
 
-/// Lets searches use an index on a name, or forbids it, here or everywhere.
+/// Enables or disables an index on a name, in this database or in the cluster.
 pub(crate) fn index(service: &Service, name: &str, on: bool) -> Result<bool> {
     match &service.cluster {
         Some(cluster) => ClusterGraph::set_index(cluster, name, on),

@@ -1,4 +1,4 @@
-//! Answers on their way to one client: encoded by whoever has them, joined into messages by the connection.
+//! Answers in transit to one client: encoded by the threads that have them, joined into messages by the connection.
 
 use crate::limits::MESSAGE_BYTES;
 use esker_rpc::frame::put_answer;
@@ -12,19 +12,19 @@ use std::task::{Context, Poll, Waker};
 use tonic::Status;
 use tonic::codegen::tokio_stream::Stream;
 
-/// Answers up to this size are encoded while others wait to queue theirs.
+/// Largest answer in bytes that is encoded under the queue's lock.
 const IN_PLACE_BYTES: usize = 4 << 10;
 
-/// The queue between workers and a connection.
+/// Queue between workers and a connection.
 pub(crate) struct Outbox {
-    state: Mutex<State>,
-    /// Bytes in memory, of all connections.
+    state: Mutex<OutboxState>,
+    /// Bytes in memory over all connections.
     memory: Arc<AtomicUsize>,
     sent: Arc<crate::metrics::Counter>,
 }
 
 #[derive(Default)]
-struct State {
+struct OutboxState {
     full: VecDeque<Vec<u8>>,
     filling: Vec<u8>,
     bytes: usize,
@@ -41,11 +41,11 @@ impl Outbox {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OutboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an answer: a small one is encoded in its place, a large one before anybody has to wait for it.
+    /// Queues an answer: a small one is encoded under the lock, a large one before taking the lock.
     pub(crate) fn answer(&self, answer: &proto::Answer) {
         let bytes = answer.encoded_len();
         if bytes > IN_PLACE_BYTES {
@@ -89,12 +89,12 @@ impl Outbox {
         }
     }
 
-    /// Whether all was handed to the connection.
+    /// Whether everything queued was passed to the connection.
     pub(crate) fn is_empty(&self) -> bool {
         self.state().bytes == 0
     }
 
-    /// Ends the stream once what is queued has gone.
+    /// Ends the stream once the queued messages are sent.
     pub(crate) fn finish(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -105,7 +105,7 @@ impl Outbox {
         }
     }
 
-    /// The client is gone: nothing is kept for it.
+    /// Drops all queued messages, because the client is gone.
     pub(crate) fn abandon(&self) {
         let mut state = self.state();
         state.closed = true;

@@ -1,19 +1,19 @@
-//! What a server's port answers, for documents and tests.
+//! The routes that a server's port answers, for documents and tests.
 
 use crate::access::table::{self, Needs};
 
 /// One kind of request that a server answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// The method; GET is HEAD as well.
+    /// HTTP method; GET includes HEAD.
     pub method: String,
-    /// The path, in which `{…}` is one part and `{*…}` all that is left.
+    /// Path pattern, in which `{…}` is one segment and `{*…}` the rest.
     pub path: String,
-    /// Who may: `nothing` for everybody, `server` for other servers of a cluster, else a role.
+    /// Access that the request needs: `nothing` for everybody, `server` for other servers of a cluster, else a role.
     pub needs: String,
 }
 
-/// All of them. What is not among them is refused before anything is read of it but its head.
+/// Returns all routes. A request for any other is refused after its head, before its body is read.
 pub fn routes() -> Vec<Route> {
     let needs = |needs| match needs {
         Needs::Nothing => "nothing",

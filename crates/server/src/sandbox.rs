@@ -1,10 +1,10 @@
-//! What a server needs of its machine.
+//! Sandbox with the access that a server needs.
 
 use crate::settings::Settings;
 use esker_sandbox::Sandbox;
 use std::path::Path;
 
-/// Files that the system's libraries read: names of hosts, users and time zones, authorities' certificates, facts about the machine.
+/// Files that system libraries read: names of hosts, users and time zones, certificates of authorities, facts about the machine.
 const SYSTEM: [&str; 21] = [
     "/dev/urandom",
     "/etc/gai.conf",
@@ -29,9 +29,9 @@ const SYSTEM: [&str; 21] = [
     "/var/lib/sss/mc",
 ];
 
-/// The sandbox that leaves to a server of the database in `folder` what it needs: its folder, its spools and the folder of backups to
-/// write; its certificate, host key and the owner's `~/.esker` to read; its port; and TCP connections only if queries may ask other
-/// endpoints (`sparql.services`) or the console shows site caches (`sites`).
+/// Returns a sandbox for a server of the database in `folder`. It may write the folder, its spools and the folder of backups; read its
+/// certificate, host key and the owner's `~/.esker`; listen at its port; and open TCP connections only if queries may use other endpoints
+/// (`sparql.services`) or the console shows site caches (`sites`).
 ///
 /// The folder of the database must exist when the sandbox is entered.
 pub fn sandbox(folder: &Path, settings: &Settings) -> Sandbox {
@@ -53,7 +53,7 @@ pub fn sandbox(folder: &Path, settings: &Settings) -> Sandbox {
     }
     if let Some(key) = &settings.host_key {
         sandbox = sandbox.read(key);
-        // A key that does not exist is made at the first start.
+        // A key that does not exist is created at the first start.
         if !key.exists() {
             sandbox = sandbox.publish(parent_of(key));
         }
@@ -64,12 +64,12 @@ pub fn sandbox(folder: &Path, settings: &Settings) -> Sandbox {
     let port = settings.listen.rsplit(':').next();
     match port.and_then(|port| port.parse().ok()) {
         Some(port) => sandbox.listen(port),
-        // Listening will say what is wrong with the address.
+        // An invalid address is reported when the server listens.
         None => sandbox,
     }
 }
 
-/// The folder in which a file lies.
+/// Folder that contains a file.
 pub fn parent_of(file: &Path) -> &Path {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -1,12 +1,12 @@
-//! A running server: started, stopped in good order.
+//! A running server, with an orderly start and stop.
 
 use crate::access::Access;
 use crate::cluster::config::ClusterConfig;
 use crate::cluster::{self, Cluster};
 use crate::exchange::{Exchange, Outboxes};
 use crate::limits::FLUSH_MAX;
-use crate::listen::{Door, Phase};
-use crate::member::hub::{Hub, Seat};
+use crate::listen::{Acceptor, Phase};
+use crate::member::hub::{Hub, StoreAssignment};
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::service::Service;
@@ -28,24 +28,24 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// A server that runs. [`Server::stop`] ends it in good order; dropping it cuts off what is under way.
+/// A running server. [`Server::stop`] ends it in good order; dropping it cuts off calls in progress.
 pub struct Server {
-    // `Some` until it is stopped.
-    running: Option<Running>,
+    // `Some` until the server is stopped.
+    running: Option<RunningServer>,
     address: SocketAddr,
 }
 
-struct Running {
+struct RunningServer {
     runtime: Runtime,
     service: Arc<Service>,
     outboxes: Outboxes,
     writer: JoinHandle<()>,
     stop: watch::Sender<Phase>,
-    /// Where processes of this machine ask.
+    /// Socket for processes on this machine.
     socket: Option<HttpSocket>,
-    /// What looks into spools.
+    /// Thread that merges recorded runs from spools.
     merger: Option<Merger>,
-    /// Where it is listed, if its process answers for several stores.
+    /// Registry of the process's stores, if it serves several.
     hub: Option<Arc<Hub>>,
 }
 
@@ -63,18 +63,18 @@ impl Server {
         Self::start_as(database, None, settings)
     }
 
-    /// Starts one of a cluster's servers over its part of the data. It serves clients once all others have answered.
+    /// Starts one of a cluster's servers over its part of the data. It serves clients once all other servers have answered.
     pub fn start_in(database: Database, config: &ClusterConfig, id: u32) -> Result<Self> {
         let server = Self::start_in_at(database, config, id, config.address(ServerId(id)))?;
         if let Some(map) = config.map() {
-            // Whoever has the folder is the one to say where it is.
+            // The process that has the folder is the one that records its address.
             Map::set(&map, id, None)?;
         }
         Ok(server)
     }
 
-    /// The same on server `proxy`'s machine, at any free port: for that server's process, which takes over for one that is
-    /// gone. The map says where it is then.
+    /// Starts server `id` on the machine of server `proxy`, at any free port: the proxy's process takes over for a failed server. The map
+    /// then has the new address.
     pub fn take_over(
         database: Database,
         config: &ClusterConfig,
@@ -114,33 +114,33 @@ impl Server {
         Self::start_as(database, Some((config.clone(), ServerId(id))), settings)
     }
 
-    /// Starts to serve a store that this process has for now, at the port of the process.
-    pub(crate) fn start_seated(
+    /// Starts to serve a store that is assigned to this process, at the port of the process.
+    pub(crate) fn start_assigned(
         database: Database,
         config: &ClusterConfig,
         store: u32,
-        seat: Seat,
+        assignment: StoreAssignment,
     ) -> Result<Self> {
         let mut settings = config.settings.clone();
         settings.readers = settings.readers.max(cluster::LANE_THREADS_MIN);
         settings.scanners = settings.scanners.max(cluster::LANE_THREADS_MIN);
-        let place = Some((config.clone(), ServerId(store)));
-        Self::start_at(database, place, settings, Some(seat))
+        let cluster_part = Some((config.clone(), ServerId(store)));
+        Self::start_at(database, cluster_part, settings, Some(assignment))
     }
 
     fn start_as(
         database: Database,
-        place: Option<(ClusterConfig, ServerId)>,
+        cluster_part: Option<(ClusterConfig, ServerId)>,
         settings: Settings,
     ) -> Result<Self> {
-        Self::start_at(database, place, settings, None)
+        Self::start_at(database, cluster_part, settings, None)
     }
 
     fn start_at(
         database: Database,
-        place: Option<(ClusterConfig, ServerId)>,
+        cluster_part: Option<(ClusterConfig, ServerId)>,
         settings: Settings,
-        seat: Option<Seat>,
+        assignment: Option<StoreAssignment>,
     ) -> Result<Self> {
         match database.role() {
             Role::Owner => {}
@@ -157,18 +157,18 @@ impl Server {
                 ));
             }
         }
-        // Where a store dies with its machine, so does what is known of promises.
-        if place
+        // In an ephemeral store, the record of leases would be lost with it.
+        if cluster_part
             .as_ref()
             .is_none_or(|(config, _)| config.checkpoint.is_none())
         {
-            database.make_promises(settings.lease)?;
+            database.enable_leases(settings.lease)?;
         }
         let metrics = Arc::new(Metrics::new());
-        let access = match (&seat, &place) {
-            // The process asks who connects.
-            (Some(seat), _) => seat.hub.access(),
-            // All servers of a cluster are one to their clients.
+        let access = match (&assignment, &cluster_part) {
+            // The process authenticates connections for all its stores.
+            (Some(assignment), _) => assignment.hub.access(),
+            // The servers of a cluster share one set of access rules.
             (None, Some((config, _))) => {
                 Access::open(&config.storage, &settings, Arc::clone(&metrics)).map(Arc::new)?
             }
@@ -177,13 +177,13 @@ impl Server {
                 Access::open(folder, &settings, Arc::clone(&metrics)).map(Arc::new)?
             }
         };
-        // What does not fit is told before anything has begun.
-        let door = match &seat {
+        // Invalid settings must be reported before anything has started.
+        let acceptor = match &assignment {
             Some(_) => None,
-            None => Some(Door::new(&access, &settings)?),
+            None => Some(Acceptor::new(&access, &settings)?),
         };
         let failed = |e| Error::io(format!("listening at `{}`", settings.listen), e);
-        let (listener, address) = match &seat {
+        let (listener, address) = match &assignment {
             None => {
                 let listener = std::net::TcpListener::bind(&settings.listen).map_err(failed)?;
                 let address = listener.local_addr().map_err(failed)?;
@@ -191,14 +191,14 @@ impl Server {
                 (Some(listener), address)
             }
             // The process listens for all its stores.
-            Some(seat) => (None, seat.hub.address()),
+            Some(assignment) => (None, assignment.hub.address()),
         };
-        if seat.is_none() {
-            access.listens(&settings.listen, address.port());
+        if assignment.is_none() {
+            access.set_listen_address(&settings.listen, address.port());
         }
-        let threads = match &place {
-            // Many stores may be in one process.
-            Some((config, _)) if seat.is_some() => cluster::seated_threads(config),
+        let threads = match &cluster_part {
+            // One process may have many stores.
+            Some((config, _)) if assignment.is_some() => cluster::threads_per_store(config),
             Some((config, _)) => settings.threads.max(cluster::threads(config)),
             None => settings.threads,
         };
@@ -208,8 +208,8 @@ impl Server {
             .enable_all()
             .build()
             .map_err(|e| Error::io("starting the server's threads", e))?;
-        let cluster = place
-            .map(|(config, me)| Cluster::open(&database, config, me, &runtime, seat.as_ref()))
+        let cluster = cluster_part
+            .map(|(config, me)| Cluster::open(&database, config, me, &runtime, assignment.as_ref()))
             .transpose()?;
         let merger = match settings.spools.as_slice() {
             [] => None,
@@ -219,7 +219,7 @@ impl Server {
                 Arc::clone(&metrics),
             )?),
         };
-        let lanes = seat.as_ref().map(|seat| seat.hub.lanes());
+        let lanes = assignment.as_ref().map(|assignment| assignment.hub.lanes());
         let service = Arc::new(Service::new(
             database, cluster, settings, lanes, access, metrics,
         )?);
@@ -236,14 +236,19 @@ impl Server {
             service: Arc::clone(&service),
             outboxes: Arc::clone(&outboxes),
         };
-        let routes = of_services(http::routes(&service), &service, &exchange);
+        let routes = with_grpc_methods(http::routes(&service), &service, &exchange);
         let (stop, stopped) = watch::channel(Phase::Running);
         let socket = match service.cluster {
-            None => Some(local(&service, &runtime, routes.clone(), stopped.clone())?),
+            None => Some(serve_socket(
+                &service,
+                &runtime,
+                routes.clone(),
+                stopped.clone(),
+            )?),
             Some(_) => None,
         };
-        match (listener.zip(door), &seat) {
-            (Some((listener, door)), _) => {
+        match (listener.zip(acceptor), &assignment) {
+            (Some((listener, acceptor)), _) => {
                 let listener = {
                     let _inside = runtime.enter();
                     tokio::net::TcpListener::from_std(listener)
@@ -253,11 +258,11 @@ impl Server {
                     listener,
                     Arc::clone(&service),
                     routes,
-                    door,
+                    acceptor,
                     stopped,
                 ));
             }
-            (None, Some(seat)) => seat.hub.add(&service, routes),
+            (None, Some(assignment)) => assignment.hub.add(&service, routes),
             (None, None) => {}
         }
         if let Some(cluster) = &service.cluster {
@@ -265,7 +270,7 @@ impl Server {
         }
         runtime.spawn(http::sample(Arc::downgrade(&service)));
         Ok(Self {
-            running: Some(Running {
+            running: Some(RunningServer {
                 runtime,
                 service,
                 outboxes,
@@ -273,24 +278,24 @@ impl Server {
                 stop,
                 socket,
                 merger,
-                hub: seat.map(|seat| seat.hub),
+                hub: assignment.map(|assignment| assignment.hub),
             }),
             address,
         })
     }
 
-    /// Where it listens.
+    /// Socket address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The key by which clients elsewhere know it, as `ssh-keygen -l` prints it.
+    /// Fingerprint of the host key by which clients on other machines know the server, as `ssh-keygen -l` prints it.
     pub fn host_key(&self) -> String {
         let running = self.running.as_ref();
         running.map_or_else(String::new, |r| r.service.access.fingerprint())
     }
 
-    /// The address of the console.
+    /// URL of the console.
     pub fn console_url(&self) -> String {
         let running = self.running.as_ref();
         let is_tls = running.is_some_and(|r| r.service.settings.tls.is_some());
@@ -302,56 +307,57 @@ impl Server {
         format!("{scheme}://{at}/")
     }
 
-    /// Whether [`Server::console_url`] suffices for a browser of whoever started this server, on this machine: the kernel says whose it is.
+    /// Whether [`Server::console_url`] suffices for a browser of the user who started this server, on this machine: the kernel tells the
+    /// server the user of a connection.
     pub fn knows_own_user(&self) -> bool {
         let running = self.running.as_ref();
         running.is_some_and(|r| r.service.access.knows_own_user())
     }
 
-    /// An address that opens the console once, within two minutes, for somebody who may do everything: whoever started this server is to
-    /// open it. It is a secret: nobody else is to see it, in a list of processes or in a log.
+    /// Returns a URL that opens the console once, within two minutes, with the admin role: for the user who started this server. It is a
+    /// secret: it must not appear in a list of processes or in a log.
     pub fn console_link(&self) -> Result<String> {
         let running = self.running.as_ref();
         let running = running.ok_or_else(|| Error::Unavailable("the server has stopped".into()))?;
         let user = esker_access::peer::own_user();
         let ticket = running.service.access.sessions().ticket(
-            format!("whoever started the server (user {user})"),
+            format!("the user who started the server (user {user})"),
             esker_access::Role::Admin,
-            access::KnownBy::User(user),
+            access::ClientIdentity::User(user),
             Some(user),
         );
         let ticket = ticket.map_err(Error::Unavailable)?;
         Ok(format!("{}#/enter?ticket={ticket}", self.console_url()))
     }
 
-    /// What an owner has asked of this process, if anything.
-    pub fn asked(&self) -> Option<crate::Asked> {
-        self.running.as_ref()?.service.wish.asked()
+    /// Request of an owner to stop or restart this process, if there is one.
+    pub fn stop_request(&self) -> Option<crate::StopRequest> {
+        self.running.as_ref()?.service.stop_flag.requested()
     }
 
-    /// Whether its store takes no writes any more until it is opened anew: its disk was full, most likely.
+    /// Whether the store accepts no writes until it is opened again, most likely because its disk was full.
     pub(crate) fn store_failed(&self) -> bool {
         let running = self.running.as_ref();
         running.is_some_and(|r| r.service.database.stats().is_ok_and(|s| s.store.failed))
     }
 
-    /// Whether it serves clients.
+    /// Whether the server serves clients.
     pub fn serves(&self) -> bool {
         let running = self.running.as_ref();
         let cluster = running.and_then(|r| r.service.cluster.as_ref());
         running.is_some() && cluster.is_none_or(|c| c.not_yet().is_none())
     }
 
-    /// Why it cannot serve and never will, if so: it could not join its cluster.
+    /// Reason why the server will never serve, if it could not join its cluster.
     pub fn failure(&self) -> Option<String> {
         let cluster = self.running.as_ref()?.service.cluster.as_ref()?;
         cluster.failure()
     }
 
-    /// Stops: no new connections and calls, what is under way is finished for as long as the settings say and then cut
-    /// off, the last answers are sent, the database is closed. True if nothing had to be cut off.
+    /// Stops the server: refuses new connections and calls, waits for calls in progress for the time in the settings and then cuts them
+    /// off, sends the last answers and closes the database. True if no call was cut off.
     pub fn stop(mut self) -> Result<bool> {
-        self.running.take().map_or(Ok(true), Running::stop)
+        self.running.take().map_or(Ok(true), RunningServer::stop)
     }
 }
 
@@ -359,16 +365,20 @@ impl Drop for Server {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
             running.service.cut.store(true, Ordering::Release);
-            // Nobody is left to hear of a failure; what was acknowledged is in the log in any case.
+            // No caller is left to report a failure to; acknowledged writes are in the log in any case.
             let _ = running.stop();
         }
     }
 }
 
-/// The methods of the services that are listed, beside the routes that there are.
-fn of_services(routes: axum::Router, service: &Arc<Service>, exchange: &Exchange) -> axum::Router {
+/// Adds the methods of the gRPC services to the routes.
+fn with_grpc_methods(
+    routes: axum::Router,
+    service: &Arc<Service>,
+    exchange: &Exchange,
+) -> axum::Router {
     let (calls, proving) = (unary::routes(service), access::routes(service));
-    access::table::of_services().fold(routes, |routes, (path, _)| {
+    access::table::grpc_methods().fold(routes, |routes, (path, _)| {
         let method = if path.ends_with("/Exchange") {
             post_service(exchange.clone())
         } else if path.starts_with("/esker.v1.Access/") {
@@ -381,7 +391,7 @@ fn of_services(routes: axum::Router, service: &Arc<Service>, exchange: &Exchange
 }
 
 /// Answers processes of this machine at a socket in the database's folder.
-fn local(
+fn serve_socket(
     service: &Arc<Service>,
     runtime: &Runtime,
     routes: axum::Router,
@@ -414,7 +424,7 @@ fn wait(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     true
 }
 
-impl Running {
+impl RunningServer {
     fn outboxes(&self) -> Vec<Arc<Outbox>> {
         let outboxes = self.outboxes.lock().unwrap_or_else(PoisonError::into_inner);
         outboxes
@@ -452,12 +462,12 @@ impl Running {
             service.cut.store(true, Ordering::Release);
             wait(FLUSH_MAX, idle);
         }
-        // Answered, and now on their way.
+        // Wait until the answers have been sent.
         wait(FLUSH_MAX, || self.outboxes().iter().all(|o| o.is_empty()));
         for outbox in self.outboxes() {
             outbox.finish();
         }
-        self.service.leave();
+        self.service.end_streams();
         let _ = self.stop.send(Phase::Ending);
         wait(Duration::from_millis(200), || {
             service.metrics.connections.get() == 0
@@ -470,11 +480,11 @@ impl Running {
             self.service.sparql.stop();
         }
         self.runtime.shutdown_timeout(FLUSH_MAX);
-        // What runs on threads of the process lets go of it.
+        // Wait until threads of the process drop their references.
         wait(FLUSH_MAX, || Arc::strong_count(&self.service) == 1);
         let database = match Arc::into_inner(self.service) {
             Some(service) => {
-                // The node lets go of the engine.
+                // The node drops its reference to the engine.
                 drop(service.cluster);
                 service.database
             }

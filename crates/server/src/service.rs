@@ -1,25 +1,25 @@
-//! What a server is to all that serve it: the database, the threads, the limits. Every call comes in at
-//! [`Service::call`], whichever way it came.
+//! State shared by everything that serves one database: the database, the thread pools, the limits. Every call enters at
+//! [`Service::call`], whatever protocol it arrived by.
 
 use crate::access::Access;
 use crate::answer;
-use crate::asked::Wish;
-use crate::call::{Call, Watch};
+use crate::call::{Call, CallState};
 use crate::cluster::Cluster;
 use crate::http::Console;
-use crate::limits::{ANSWER_HERE_BYTES, DECODE_HERE_BYTES, WRITE_HERE_MUTATIONS};
+use crate::limits::{INLINE_DECODE_BYTES, INLINE_REQUEST_BYTES, INLINE_WRITE_MUTATIONS};
 use crate::member::gate::Gate;
 use crate::metrics::Metrics;
 use crate::names;
 use crate::objects;
 use crate::settings::Settings;
+use crate::stop_request::StopFlag;
 use crate::watch::Watchers;
-use crate::work::{Full, Lane, LaneOptions};
+use crate::work::{Lane, LaneOptions, QueueFull};
 use crate::writer::Writer;
 use bytes::Bytes;
 use esker::Database;
-use esker_cluster::peer::Applying;
-use esker_model::namespace::Settled;
+use esker_cluster::peer::ApplyOptions;
+use esker_model::namespace::FileRefResolver;
 use esker_model::{Batch, Error, Result, Schema, Version, VertexName};
 use esker_rpc::convert::{batch_in, find_in};
 use esker_rpc::failure::{busy, failure_out};
@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
-/// The numbers of calls in `Request` that are treated apart.
+/// Numbers of calls in `Request` that have a special path.
 const PING: usize = 1;
 const APPLY: usize = 16;
 const READ_OBJECTS: usize = 25;
@@ -45,76 +45,76 @@ const CLUSTER: usize = 23;
 const WINDOW: usize = 30;
 const SHUTDOWN: usize = 45;
 pub(crate) const WATCH_FILES: usize = 44;
-/// Questions of other servers, which come in at `exchange`.
+/// Call number of requests from other servers, which arrive at `exchange`.
 pub(crate) const PEER: usize = 22;
 
 /// The running server, shared by all its connections.
 pub(crate) struct Service {
     pub(crate) database: Database,
-    /// Its place among others, if it does not stand alone.
+    /// This server's part in a cluster; `None` for a single server.
     pub(crate) cluster: Option<Arc<Cluster>>,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
-    /// Whether the process is to stop.
-    pub(crate) wish: Arc<Wish>,
-    /// Who may do what.
+    /// Request to stop or restart this process.
+    pub(crate) stop_flag: Arc<StopFlag>,
+    /// Authentication and access rules.
     pub(crate) access: Arc<Access>,
     /// Bytes of requests and answers in memory.
     pub(crate) memory: Arc<AtomicUsize>,
     pub(crate) readers: Arc<Lane>,
     pub(crate) scanners: Arc<Lane>,
-    /// Queries of SPARQL, on stacks that are large enough for any.
+    /// Thread pool for SPARQL queries, with stacks large enough for any query.
     pub(crate) sparql: Arc<Lane>,
-    /// Whether nobody else's calls run on those threads.
+    /// Whether the thread pools belong to this service alone.
     pub(crate) own_lanes: bool,
-    /// What each client has under way there.
-    pub(crate) sparql_clients: Clients,
-    /// The memory of those queries.
-    pub(crate) sparql_memory: Pool,
+    /// Number of SPARQL requests in progress per client.
+    pub(crate) sparql_clients: ClientCounts,
+    /// Memory that SPARQL queries use.
+    pub(crate) sparql_memory: MemoryPool,
     pub(crate) writer: Writer,
-    /// What the console's pages are answered from.
+    /// State from which the console's pages are answered.
     pub(crate) console: Console,
-    /// Who is told what happens to files.
+    /// Clients that are notified of changes to files.
     pub(crate) watchers: Watchers,
-    /// The newest version that a client may have seen.
+    /// Newest version that a client may have seen.
     newest: AtomicU64,
-    /// No new calls.
+    /// Whether new calls are refused.
     closing: AtomicBool,
-    /// What is under way is cut off.
+    /// Whether calls in progress are cut off.
     pub(crate) cut: Arc<AtomicBool>,
-    /// Streams end.
-    gone: watch::Sender<bool>,
+    /// Signal that ends all streams.
+    streams_ended: watch::Sender<bool>,
 }
 
-/// Which threads a call is for.
-fn is_long(number: usize) -> bool {
-    // Scans, differences, traversals, top degrees, histories with archives, check, compact, backup; searches for objects,
-    // what tags there are, tagging, indexes; listings, walks and sums of files; whatever is asked on somebody's behalf.
+/// Whether a call runs on the threads for long calls.
+fn is_long_call(number: usize) -> bool {
+    // Scans, differences, traversals, top degrees, histories with archives, check, compact, backup; searches for objects, lists of tags,
+    // tagging, indexes; listings, walks and sums of files; every call on behalf of a principal.
     matches!(
         number,
         6 | 7 | 8 | 9 | 11 | 13 | 14 | 18 | 19 | 21 | 26..=29 | 33 | 34 | 36..=38 | 41 | 42
     )
 }
 
-/// Calls that move or mend all data: how long they take says nothing of who asks.
+/// Whether a call moves or repairs all data. Such calls have no time limit by default.
 fn moves_all(number: usize) -> bool {
-    // All vertices, check, compact, persist, backup, window, a walk through all files, watching.
+    // Scan of all vertices, check, compact, persist, backup, window, walk through all files, watch.
     matches!(number, 7 | 18..=21 | WINDOW | 34 | WATCH_FILES)
 }
 
-/// Threads for clients' calls.
+/// Thread pools for clients' calls.
 #[derive(Clone)]
-pub(crate) struct Lanes {
+pub(crate) struct ThreadPools {
     readers: Arc<Lane>,
     scanners: Arc<Lane>,
     sparql: Arc<Lane>,
 }
 
-impl Lanes {
+impl ThreadPools {
     pub(crate) fn new(settings: &Settings) -> Self {
         let waiting = settings.limits.waiting;
         let scans = LaneOptions {
-            kept: settings.scanners / 4,
+            reserved: settings.scanners / 4,
             background: true,
             ..LaneOptions::default()
         };
@@ -131,7 +131,7 @@ impl Lanes {
         }
     }
 
-    /// Ends them; none of their jobs may be under way.
+    /// Stops the thread pools; none of their jobs may be running.
     pub(crate) fn stop(&self) {
         self.readers.stop();
         self.scanners.stop();
@@ -140,7 +140,7 @@ impl Lanes {
 }
 
 impl Service {
-    /// Whether answers may leave still: not once somebody else may have this store.
+    /// Gate that holds back answers once another process may have this store.
     pub(crate) fn gate(&self) -> Option<Arc<Gate>> {
         self.cluster.as_ref()?.gate()
     }
@@ -149,12 +149,12 @@ impl Service {
         database: Database,
         cluster: Option<Arc<Cluster>>,
         settings: Settings,
-        lanes: Option<Lanes>,
+        lanes: Option<ThreadPools>,
         access: Arc<Access>,
         metrics: Arc<Metrics>,
     ) -> Result<Self> {
         let own_lanes = lanes.is_none();
-        let lanes = lanes.unwrap_or_else(|| Lanes::new(&settings));
+        let lanes = lanes.unwrap_or_else(|| ThreadPools::new(&settings));
         let newest = database.stats()?.newest.unwrap_or(Version::ZERO);
         let waiting = settings.limits.waiting;
         Ok(Self {
@@ -162,61 +162,64 @@ impl Service {
             scanners: lanes.scanners,
             sparql: lanes.sparql,
             own_lanes,
-            sparql_clients: Clients::default(),
-            sparql_memory: Pool::default(),
+            sparql_clients: ClientCounts::default(),
+            sparql_memory: MemoryPool::default(),
             writer: Writer::new(waiting),
             console: Console::default(),
             watchers: Watchers::default(),
-            wish: cluster.as_ref().and_then(|c| c.wish()).unwrap_or_default(),
+            stop_flag: cluster
+                .as_ref()
+                .and_then(|c| c.stop_flag())
+                .unwrap_or_default(),
             metrics,
             access,
             memory: Arc::new(AtomicUsize::new(0)),
             newest: AtomicU64::new(newest.0),
             closing: AtomicBool::new(false),
             cut: Arc::new(AtomicBool::new(false)),
-            gone: watch::channel(false).0,
+            streams_ended: watch::channel(false).0,
             database,
             cluster,
             settings,
         })
     }
 
-    /// Notes a version that goes to a client.
-    pub(crate) fn saw(&self, version: Version) {
+    /// Notes a version that is sent to a client.
+    pub(crate) fn note_version(&self, version: Version) {
         if version != Version::MAX {
             self.newest.fetch_max(version.0, Ordering::AcqRel);
         }
     }
 
-    /// Whether the database has that version, as far as is known without asking it.
+    /// Whether the database has a version, as far as is known without a read.
     pub(crate) fn has(&self, version: Version) -> bool {
         version.0 <= self.newest.load(Ordering::Acquire)
     }
 
-    /// Takes no new calls from now on.
+    /// Refuses new calls from now on.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Release);
     }
 
-    /// All streams end, also those that run on threads which go on.
-    pub(crate) fn leave(&self) {
-        self.gone.send_replace(true);
+    /// Ends all streams, including those on threads that continue.
+    pub(crate) fn end_streams(&self) {
+        self.streams_ended.send_replace(true);
     }
 
-    /// Ends when streams are to.
-    pub(crate) fn gone(&self) -> watch::Receiver<bool> {
-        self.gone.subscribe()
+    /// Receiver that becomes true when streams have to end.
+    pub(crate) fn streams_ended(&self) -> watch::Receiver<bool> {
+        self.streams_ended.subscribe()
     }
 
     pub(crate) fn closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Why a call cannot be taken on, if so.
+    /// Returns the failure for a call that cannot be accepted now, if there is a reason.
     pub(crate) fn refusal(&self, number: usize) -> Option<proto::Failure> {
         if let Some(cluster) = &self.cluster
             && !matches!(number, CLUSTER | WINDOW | SHUTDOWN)
-            // What was acknowledged before comes first.
+            // Replaying acknowledged batches comes before all else.
             && !(number == APPLY && cluster.node.replaying())
             && let Some(why) = cluster.not_yet()
         {
@@ -237,22 +240,22 @@ impl Service {
         );
         (memory > most).then(|| {
             let message = format!(
-                "the server is busy: requests and answers in memory take {memory} bytes, the most they may is {most}; \
-                 try again in 50 ms"
+                "the server is busy: requests and answers in memory take {memory} bytes, and the \
+                 limit is {most}; try again in 50 ms"
             );
             busy(message, 50)
         })
     }
 
-    pub(crate) fn turn_away(&self, call: Call, full: &Full) {
+    pub(crate) fn reject(&self, call: Call, full: &QueueFull) {
         self.metrics.shed.add(1);
         call.done(Reply::Failure(full.failure()));
     }
 
-    /// Takes a call whose request is bytes still.
+    /// Takes a call whose request is not decoded yet.
     pub(crate) fn call(self: &Arc<Self>, request: Bytes, number: usize, call: Call) {
         if number == PEER {
-            let error = Error::Invalid("only servers of a cluster ask each other that".into());
+            let error = Error::Invalid("only servers of a cluster send each other that".into());
             call.failed(&error);
             return;
         }
@@ -262,22 +265,22 @@ impl Service {
             return;
         }
         if number == PING {
-            call.done(answer::pong());
+            call.done(answer::ping_reply());
             return;
         }
-        if matches!(number, APPLY | CHANGE_FILES) && request.len() <= DECODE_HERE_BYTES {
+        if matches!(number, APPLY | CHANGE_FILES) && request.len() <= INLINE_DECODE_BYTES {
             self.decode(request, call);
             return;
         }
-        // What is in memory is answered sooner than another thread is woken.
-        if request.len() <= ANSWER_HERE_BYTES
-            && self.at_rest(number, &call)
-            && let Some(reply) = self.answer_here(&request, &call)
+        // Reading from memory takes less time than waking another thread.
+        if request.len() <= INLINE_REQUEST_BYTES
+            && self.can_answer_inline(number, &call)
+            && let Some(reply) = self.answer_inline(&request, &call)
         {
             call.done(reply);
             return;
         }
-        let lane = if is_long(number) {
+        let lane = if is_long_call(number) {
             &self.scanners
         } else {
             &self.readers
@@ -287,66 +290,65 @@ impl Service {
         });
     }
 
-    /// Whether a look at objects, which are in memory, or at one row of a file waits for nobody, as far as can be told.
-    fn at_rest(&self, number: usize, call: &Call) -> bool {
+    /// Whether a read of objects, which are in memory, or of one row of a file will probably not block.
+    fn can_answer_inline(&self, number: usize, call: &Call) -> bool {
         matches!(number, READ_OBJECTS | FIND | STAT_FILE)
             && self.cluster.is_none()
-            && self.has(call.terms.at_least.0)
+            && self.has(call.options.at_least.0)
             && self.writer.is_idle()
     }
 
-    /// The whole answer to a question about objects, if it is over before another thread is woken, and small: nothing here
-    /// may wait, neither for others nor for the client. What fails is asked again where it is reported.
-    fn answer_here(&self, request: &Bytes, call: &Call) -> Option<Reply> {
-        let graph = self.graph(call.terms.at_least.0, None);
+    /// Returns the complete answer to a request about objects, if it is small and computed sooner than another thread is woken. Must not
+    /// block, neither on other threads nor on the client. A failed request returns `None` and is repeated where errors are reported.
+    fn answer_inline(&self, request: &Bytes, call: &Call) -> Option<Reply> {
+        let graph = self.graph(call.options.at_least.0, None);
         match proto::Request::decode(request.clone()).ok()?.call? {
-            Request::ReadObjects(request) => objects::read_here(&*graph, request, call),
+            Request::ReadObjects(request) => objects::read_inline(&*graph, request, call),
             Request::Find(request) => {
                 let find = find_in(request, objects::now_nanos()).ok()?;
                 let short = self.database.finds_few(&find);
                 short
-                    .then(|| objects::find_here(&*graph, &find, call))
+                    .then(|| objects::find_inline(&*graph, &find, call))
                     .flatten()
             }
-            // It waits for the writer.
+            // A watched `StatFile` waits for the writer.
             Request::StatFile(request) if request.watcher != 0 => None,
-            Request::StatFile(request) => names::stat_own(&self.database, &request).ok(),
+            Request::StatFile(request) => names::stat_single(&self.database, &request).ok(),
             _ => None,
         }
     }
 
-    /// Whether so many changes are to be made on this thread: they are few, nobody writes just now and nobody waits for the
-    /// disk.
-    pub(crate) fn writes_here(&self, changes: usize, sync: bool, call: &Call) -> bool {
-        let small = changes <= WRITE_HERE_MUTATIONS && call.bytes() <= ANSWER_HERE_BYTES;
+    /// Whether a write of `changes` mutations runs on this thread: it is small, no other write is in progress and it needs no sync.
+    pub(crate) fn can_write_inline(&self, changes: usize, sync: bool, call: &Call) -> bool {
+        let small = changes <= INLINE_WRITE_MUTATIONS && call.bytes() <= INLINE_REQUEST_BYTES;
         small && !sync && self.cluster.is_none() && self.writer.is_idle()
     }
 
-    /// Writes a small batch on this thread, if nobody writes just now and nobody waits for the disk; else gives it back.
-    fn write_here(&self, batch: Batch, sync: bool, call: Call) -> Option<(Batch, Call)> {
-        if !self.writes_here(batch.len(), sync, &call) {
+    /// Writes a small batch on this thread, if no other write is in progress and no sync is needed; else returns the batch and the call.
+    fn write_inline(&self, batch: Batch, sync: bool, call: Call) -> Option<(Batch, Call)> {
+        if !self.can_write_inline(batch.len(), sync, &call) {
             return Some((batch, call));
         }
         let count = batch.len() as u64;
-        match self.database.apply_now(batch) {
+        match self.database.try_apply(batch) {
             Ok(commit) => {
                 self.metrics.groups.record(1);
                 self.metrics.batches.record(count);
-                crate::writer::tell(self, call, commit);
+                crate::writer::respond(self, call, commit);
                 None
             }
             Err(batch) => Some((batch, call)),
         }
     }
 
-    /// Runs something on the threads of a lane.
+    /// Runs a closure on a thread pool.
     fn submit(
         self: &Arc<Self>,
         lane: &Arc<Lane>,
         call: Call,
         run: impl FnOnce(&Arc<Self>, Call) + Send + 'static,
     ) {
-        // The call has to come back if there is no room for it.
+        // The call must come back if the queue is full.
         let held = Arc::new(Mutex::new(Some(call)));
         let (service, inner) = (Arc::clone(self), Arc::clone(&held));
         let take =
@@ -359,7 +361,7 @@ impl Service {
         if let Err(full) = lane.submit(job)
             && let Some(call) = take(&held)
         {
-            self.turn_away(call, &full);
+            self.reject(call, &full);
         }
     }
 
@@ -375,23 +377,23 @@ impl Service {
         }
     }
 
-    /// Answers a request on this thread, or hands a batch to the writer.
+    /// Answers a request on this thread, or passes a batch to the writer.
     fn answer(self: &Arc<Self>, request: Request, call: Call) {
         match request {
             Request::Apply(request) if crate::text::names_paths(&request) => {
-                // Looking paths up may wait for others.
+                // Path lookups may block.
                 self.submit(&self.readers, call, move |service, call| {
                     service.apply_text(request, call);
                 });
             }
             Request::Apply(request) => {
-                let how = crate::cluster::how_in(&request);
+                let how = crate::cluster::applying_in(&request);
                 let batch = self
                     .schema()
                     .and_then(|schema| Ok(batch_in(request, &schema)?));
                 match batch {
                     Ok((batch, sync)) => {
-                        if let Some((batch, call)) = self.write_here(batch, sync, call) {
+                        if let Some((batch, call)) = self.write_inline(batch, sync, call) {
                             self.write(batch, sync, how, call);
                         }
                     }
@@ -404,39 +406,38 @@ impl Service {
         }
     }
 
-    /// Turns a batch that names files by paths to the files that are there now.
-    pub(crate) fn settle(
+    /// Replaces paths in a batch by the files that they name now.
+    pub(crate) fn resolve_paths(
         &self,
         batch: &mut Batch,
         schema: &Schema,
         paths: &[VertexName],
         seen: Version,
     ) -> Result<()> {
-        let mut settled = Settled::default();
-        settled.learn(&*self.names(seen), schema, paths)?;
-        settled.turn(&mut batch.mutations);
+        let mut resolver = FileRefResolver::default();
+        resolver.resolve_names(&*self.names(seen), schema, paths)?;
+        resolver.substitute(&mut batch.mutations);
         Ok(())
     }
 
-    /// Hands a batch to the writer.
-    pub(crate) fn write(self: &Arc<Self>, batch: Batch, sync: bool, how: Applying, call: Call) {
+    /// Passes a batch to the writer.
+    pub(crate) fn write(self: &Arc<Self>, batch: Batch, sync: bool, how: ApplyOptions, call: Call) {
         let taken = match &self.cluster {
             None => self.writer.submit(batch.into(), sync, call),
-            Some(cluster) => self.write_everywhere(cluster, batch, sync, how, call),
+            Some(cluster) => self.write_to_cluster(cluster, batch, sync, how, call),
         };
         if let Err((call, full)) = taken {
-            self.turn_away(call, &full);
+            self.reject(call, &full);
         }
     }
 
-    /// Runs something on the threads that a call of that number has, and waits for it. If whoever waits goes away, the
-    /// work is told.
+    /// Runs a closure on the thread pool for calls of this number and awaits it. If the future is dropped, the work is cancelled.
     pub(crate) async fn work<T: Send + 'static>(
         self: &Arc<Self>,
         number: usize,
-        work: impl FnOnce(&Self, &Watch) -> T + Send + 'static,
+        work: impl FnOnce(&Self, &CallState) -> T + Send + 'static,
     ) -> Result<T, proto::Failure> {
-        struct Abandon(Arc<Watch>);
+        struct Abandon(Arc<CallState>);
         impl Drop for Abandon {
             fn drop(&mut self) {
                 self.0.abandon();
@@ -446,13 +447,13 @@ impl Service {
             self.metrics.shed.add(u64::from(refusal.retry_after_ms > 0));
             return Err(refusal);
         }
-        let watch = Watch::new(self.deadline_of(number, None), Arc::clone(&self.cut));
-        let _abandon = Abandon(Arc::clone(&watch));
+        let state = CallState::new(self.deadline_of(number, None), Arc::clone(&self.cut));
+        let _abandon = Abandon(Arc::clone(&state));
         let (tell, told) = oneshot::channel();
         let (service, began) = (Arc::clone(self), Instant::now());
-        let under_way = UnderWay::new(&self.metrics);
+        let under_way = InFlight::new(&self.metrics);
         let job = Box::new(move || {
-            let outcome = work(&service, &watch);
+            let outcome = work(&service, &state);
             if number > 0 {
                 service.metrics.answered(number, began.elapsed(), false);
             }
@@ -460,7 +461,7 @@ impl Service {
             drop(under_way);
             let _ = tell.send(outcome);
         });
-        let lane = if is_long(number) {
+        let lane = if is_long_call(number) {
             &self.scanners
         } else {
             &self.readers
@@ -474,9 +475,9 @@ impl Service {
                 "the server could not finish this call; its log says more".into(),
             ))
         })?;
-        // What is answered late may be out of date.
+        // A late answer may be out of date.
         match self.gate() {
-            Some(gate) if !gate.open() => Err(failure_out(&crate::call::moved())),
+            Some(gate) if !gate.is_open() => Err(failure_out(&crate::call::lease_ended_error())),
             _ => Ok(outcome),
         }
     }
@@ -488,7 +489,7 @@ impl Service {
             call.done(Reply::Failure(refusal));
             return;
         }
-        let lane = if is_long(number) {
+        let lane = if is_long_call(number) {
             &self.scanners
         } else {
             &self.readers
@@ -498,13 +499,13 @@ impl Service {
         });
     }
 
-    /// Bytes that a client's message may have: one call, or several that are small.
+    /// Largest message of a client in bytes: one call, or several small ones.
     pub(crate) fn message_bytes_max(&self) -> usize {
         let one = self.settings.limits.request_bytes;
         one.max(crate::limits::MESSAGE_BYTES_LEAST)
     }
 
-    /// The deadline of a call that may take so long.
+    /// Deadline of a call that asks for this timeout.
     pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
         let limit = match (timeout, self.settings.limits.time) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -513,7 +514,7 @@ impl Service {
         limit.and_then(|t| Instant::now().checked_add(t))
     }
 
-    /// The deadline of a call of that number.
+    /// Deadline of a call of this number.
     pub(crate) fn deadline_of(&self, number: usize, timeout: Option<Duration>) -> Option<Instant> {
         if moves_all(number) {
             return timeout.and_then(|t| Instant::now().checked_add(t));
@@ -522,8 +523,8 @@ impl Service {
     }
 }
 
-impl Full {
-    /// What a client that is turned away is told.
+impl QueueFull {
+    /// Returns the failure that tells a rejected client when to try again.
     pub(crate) fn failure(&self) -> proto::Failure {
         let millis = u32::try_from(self.after.as_millis()).unwrap_or(u32::MAX);
         let message = format!(
@@ -534,58 +535,58 @@ impl Full {
     }
 }
 
-/// A request that counts as under way until it is dropped.
-pub(crate) struct UnderWay(Arc<Metrics>);
+/// Counter of a request in progress; dropping it ends the request.
+pub(crate) struct InFlight(Arc<Metrics>);
 
-impl UnderWay {
+impl InFlight {
     pub(crate) fn new(metrics: &Arc<Metrics>) -> Self {
         metrics.in_flight.add(1);
         Self(Arc::clone(metrics))
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.in_flight.add(-1);
     }
 }
 
-/// How many requests of SPARQL each client has under way.
+/// Number of SPARQL requests in progress per client.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Clients(Arc<Mutex<HashMap<Arc<str>, usize>>>);
+pub(crate) struct ClientCounts(Arc<Mutex<HashMap<Arc<str>, usize>>>);
 
-/// One of them, until it is dropped.
+/// One SPARQL request in progress; dropping it ends the request.
 #[derive(Debug)]
-pub(crate) struct Turn {
-    clients: Clients,
+pub(crate) struct ClientSlot {
+    clients: ClientCounts,
     client: Arc<str>,
 }
 
-impl Clients {
-    /// One more of that client, unless it has so many.
-    pub(crate) fn turn(&self, client: &Arc<str>, most: usize) -> Option<Turn> {
+impl ClientCounts {
+    /// Counts one more request of a client; `None` if `most` are in progress.
+    pub(crate) fn acquire(&self, client: &Arc<str>, most: usize) -> Option<ClientSlot> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(Arc::clone(client)).or_default();
         if *count >= most {
             return None;
         }
         *count += 1;
-        Some(Turn {
+        Some(ClientSlot {
             clients: self.clone(),
             client: Arc::clone(client),
         })
     }
 }
 
-impl Clients {
-    /// How many there are of all clients, at least one.
+impl ClientCounts {
+    /// Number of requests in progress over all clients, at least 1.
     pub(crate) fn busy(&self) -> usize {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.values().sum::<usize>().max(1)
     }
 }
 
-impl Drop for Turn {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         let mut counts = self
             .clients
@@ -601,28 +602,28 @@ impl Drop for Turn {
     }
 }
 
-/// The memory that all queries of SPARQL have together.
+/// Bytes of memory that all SPARQL queries use together.
 #[derive(Debug, Default)]
-pub(crate) struct Pool(AtomicUsize);
+pub(crate) struct MemoryPool(AtomicUsize);
 
-/// A query's part of it, given back when it is dropped.
+/// Bytes of the pool that one query uses; dropping it returns them.
 #[derive(Debug)]
-pub(crate) struct Part<'a> {
-    pool: &'a Pool,
+pub(crate) struct MemoryReservation<'a> {
+    pool: &'a MemoryPool,
     bytes: AtomicUsize,
 }
 
-impl Pool {
-    pub(crate) fn part(&self) -> Part<'_> {
-        Part {
+impl MemoryPool {
+    pub(crate) fn reserve(&self) -> MemoryReservation<'_> {
+        MemoryReservation {
             pool: self,
             bytes: AtomicUsize::new(0),
         }
     }
 }
 
-impl Part<'_> {
-    /// Makes the part so large, if all together then have no more than `most`.
+impl MemoryReservation<'_> {
+    /// Grows this query's share to `bytes`; false if all queries together then exceed `most`.
     pub(crate) fn grow(&self, bytes: usize, most: usize) -> bool {
         let before = self.bytes.fetch_max(bytes, Ordering::AcqRel);
         let more = bytes.saturating_sub(before);
@@ -630,14 +631,14 @@ impl Part<'_> {
     }
 }
 
-impl Drop for Part<'_> {
+impl Drop for MemoryReservation<'_> {
     fn drop(&mut self) {
         let bytes = *self.bytes.get_mut();
         self.pool.0.fetch_sub(bytes, Ordering::AcqRel);
     }
 }
 
-/// Which call a request is; 0 if it is none of those known.
+/// Number of the call in an encoded request; 0 for an unknown call.
 pub(crate) fn number_of(request: &[u8]) -> usize {
     match call_number(request) {
         Some(number) if (number as usize) < crate::metrics::CALLS.len() => number as usize,

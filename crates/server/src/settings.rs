@@ -1,95 +1,95 @@
-//! What can be chosen about a server. Plain data; `config` reads it from a file.
+//! Settings of a server. Plain data; `config` reads them from a file.
 
 use esker::rdf::Services;
 use esker_access::slots::CONNECTIONS;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a server is to run.
+/// Settings of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Where to listen, `host:port`; port 0 lets the system choose.
+    /// Address to listen at, `host:port`; port 0 lets the system choose.
     pub listen: String,
-    /// How much at most.
+    /// Limits on requests and connections.
     pub limits: Limits,
-    /// With TLS: what proves who the server is.
+    /// TLS certificate of the server, if it has one.
     pub tls: Option<Tls>,
-    /// The file of the key that proves the server, in OpenSSH's form; `host_key` beside the data if it is not set.
+    /// File of the host key that proves the server, in OpenSSH's form; by default `host_key` next to the data.
     pub host_key: Option<PathBuf>,
-    /// Below which folder clients may have backups made; without one they may not.
+    /// Folder below which clients may have backups made; without one they may not.
     pub backups: Option<PathBuf>,
-    /// Folders of runs that come into the database by themselves.
+    /// Spools whose runs are merged into the database automatically.
     pub spools: Vec<PathBuf>,
     /// Tiers of site caches that the console shows, as `http://127.0.0.1:PORT` or `esker://HOST:PORT`.
     pub sites: Vec<String>,
-    /// How long a stop waits for what is under way.
+    /// Time that a stop waits for calls in progress.
     pub drain: Duration,
-    /// For how long at most clients are promised that files stay as they are; zero for no promises.
+    /// Longest lease on files that clients get; zero for no leases.
     pub lease: Duration,
-    /// Asynchronous threads, which move bytes.
+    /// Number of asynchronous threads for network I/O.
     pub threads: usize,
-    /// Threads that read for short calls.
+    /// Number of threads for short reads.
     pub readers: usize,
-    /// Threads for calls that take long: scans, traversals, checks.
+    /// Number of threads for long calls: scans, traversals, checks.
     pub scanners: usize,
-    /// SPARQL.
+    /// Settings of SPARQL queries and updates.
     pub sparql: Sparql,
-    /// Whom this machine's kernel lets in, and where the database may lie.
+    /// Rules for users of this machine and for the database's folder.
     pub access: AccessSettings,
 }
 
-/// What a server makes of this machine's users.
+/// Rules for users of this machine and for the database's folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AccessSettings {
-    /// Where a process may do everything because of the user whose it is.
+    /// Connections on which a process has the admin role because of its user.
     pub loopback: Loopback,
-    /// Whether a database is refused that lies where others can put another folder in its place; else that is a warning.
+    /// Whether a database is refused if other users could replace its folder; else the server warns.
     pub strict_modes: bool,
 }
 
-/// Where a process may do everything because its user owns the database, runs the server, or is root.
+/// Connections on which a process has the admin role because its user owns the database, runs the server, or is root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Loopback {
-    /// At the port over loopback, and at the socket in the folder.
+    /// The port over loopback, and the socket in the folder.
     #[default]
     Uid,
-    /// At the socket in the folder only: a proxy on this machine connects over loopback for others.
+    /// Only the socket in the folder: a proxy on this machine connects over loopback on behalf of others.
     Socket,
-    /// Nowhere: everybody proves a key or shows a token.
+    /// None: every client proves a key or sends a token.
     Off,
 }
 
-/// What is asked by SPARQL, and by whom.
+/// Limits on SPARQL requests, and the web pages that may send them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sparql {
-    /// Threads that answer queries.
+    /// Number of threads that answer queries.
     pub threads: usize,
-    /// Queries and loads that one client has under way at once: one key, one user of this machine, one address.
+    /// Queries and loads in progress at once per client: one key, one user of this machine, one address.
     pub each: usize,
-    /// Bytes that one query may have in memory.
+    /// Bytes of memory for one query.
     pub memory_bytes: usize,
-    /// Bytes that all queries together may have in memory.
+    /// Bytes of memory for all queries together.
     pub memory_all_bytes: usize,
-    /// Bytes of RDF in one request that brings some.
+    /// Bytes of RDF in one request.
     pub upload_bytes: usize,
-    /// Pages of these origins (`https://HOST:PORT`, or `*` for all) may read answers, beside this server's own.
+    /// Origins (`https://HOST:PORT`, or `*` for all) whose pages may read answers, besides this server's own.
     pub read_origins: Vec<String>,
-    /// Pages of these origins may read answers and change data.
+    /// Origins whose pages may read answers and change data.
     pub write_origins: Vec<String>,
-    /// Endpoints that `SERVICE` may ask.
+    /// Endpoints that `SERVICE` may query.
     pub services: Services,
 }
 
 /// The server's certificate and its key, in PEM form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// The chain of certificates, the server's first.
+    /// Certificate chain, the server's first.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// File of the private key.
     pub key: PathBuf,
 }
 
-/// What a server takes on at most. What is beyond is refused with a clear answer.
+/// Limits of a server. A request beyond them is refused with an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one request.
@@ -100,11 +100,11 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// Requests that wait for a thread.
     pub waiting: usize,
-    /// Connections at once, beside some of the owner's.
+    /// Connections at once, besides some reserved for the owner.
     pub connections: usize,
-    /// Connections at once of one address, of one user of this machine, or of one key; 0 stands for half of all.
+    /// Connections at once per address, user of this machine or key; 0 means half of all.
     pub connections_each: usize,
-    /// How long one request may take; none for as long as it takes. What moves or mends all data is not limited: checks, compactions,
+    /// Time that one request may take; `None` for no limit. Calls that move or repair all data are not limited: checks, compactions,
     /// backups, dumps and loads.
     pub time: Option<Duration>,
 }
@@ -123,7 +123,7 @@ impl Default for Limits {
     }
 }
 
-/// Bytes of memory of this machine, or of the control group that this process is confined to, if that has less.
+/// Bytes of memory of this machine, or of the process's control group if that has less.
 fn machine_memory() -> usize {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let total = read("/proc/meminfo").lines().find_map(|line| {
@@ -136,7 +136,7 @@ fn machine_memory() -> usize {
 }
 
 impl Sparql {
-    /// Pages of other origins that may at least read answers.
+    /// Origins whose pages may at least read answers.
     pub(crate) fn origins(&self) -> impl Iterator<Item = &str> {
         let all = self.read_origins.iter().chain(&self.write_origins);
         all.map(String::as_str)
@@ -150,7 +150,7 @@ impl Default for Sparql {
         let all = (machine_memory() / 4).clamp(256 << 20, 1 << 40);
         Self {
             threads,
-            // One client leaves threads for others.
+            // A single client cannot use all threads.
             each: threads / 2,
             memory_bytes: (all / 2).min(2 << 30),
             memory_all_bytes: all,

@@ -1,4 +1,4 @@
-//! TLS by a certificate that the server was given. Its host key is in `access`.
+//! TLS with a certificate from the settings. The host key is in `access`.
 
 use crate::settings::Tls;
 use esker_model::{Error, Result};
@@ -16,7 +16,7 @@ fn bad(file: &Path, what: &str, e: impl std::fmt::Display) -> Error {
 }
 
 /// Reads the certificate and its key.
-pub(crate) fn given(tls: &Tls) -> Result<CertifiedKey> {
+pub(crate) fn load(tls: &Tls) -> Result<CertifiedKey> {
     let read = |file: &Path| {
         std::fs::read(file).map_err(|e| Error::io(format!("reading `{}`", file.display()), e))
     };

@@ -1,7 +1,7 @@
-//! The calls of the service that are not `Exchange`: for clients of other languages.
+//! gRPC calls other than `Exchange`, for clients in other languages.
 
-use crate::access::{Asking, table};
-use crate::call::{Call, Sink, Terms, Version0, Watch};
+use crate::access::{Requester, table};
+use crate::call::{AtLeast, Call, CallOptions, CallState, Sink};
 use crate::metrics::CALLS;
 use crate::service::{Service, WATCH_FILES};
 use esker_model::Version;
@@ -21,19 +21,19 @@ use tonic::codegen::tokio_stream::Stream;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Response, Status, Streaming};
 
-/// Pieces of an answer that may wait for the client to take them.
+/// Pieces of an answer that may wait for the client to receive them.
 const PIECES: usize = 8;
 
-/// The generated service over ours.
+/// The generated gRPC service over this server.
 pub(crate) fn routes(service: &Arc<Service>) -> EskerServer<Unary> {
     let limit = service.settings.limits.request_bytes;
     EskerServer::new(Unary(Arc::clone(service))).max_decoding_message_size(limit)
 }
 
-/// Answers single calls.
+/// Implementation of the single calls.
 pub(crate) struct Unary(Arc<Service>);
 
-/// The status that says the same as a failure.
+/// Converts a failure to a gRPC status.
 fn status_of(failure: &proto::Failure) -> Status {
     let code = match Kind::try_from(failure.kind) {
         Ok(Kind::Missing) => Code::NotFound,
@@ -70,25 +70,25 @@ fn timeout(metadata: &MetadataMap) -> Option<Duration> {
     })
 }
 
-/// The pieces of one answer. Whoever drops it wants no more of them.
-struct Answer {
+/// The pieces of one answer. Dropping it cancels the call.
+struct AnswerPieces {
     pieces: mpsc::Receiver<proto::Reply>,
-    watch: Arc<Watch>,
+    call_state: Arc<CallState>,
 }
 
-impl Drop for Answer {
+impl Drop for AnswerPieces {
     fn drop(&mut self) {
-        self.watch.abandon();
+        self.call_state.abandon();
     }
 }
 
 impl Unary {
-    fn ask<T>(
+    fn start<T>(
         &self,
         request: Request<T>,
         call: impl FnOnce(T) -> Message,
-    ) -> Result<Answer, Status> {
-        let asking = request.extensions().get::<Asking>().cloned();
+    ) -> Result<AnswerPieces, Status> {
+        let requester = request.extensions().get::<Requester>().cloned();
         let metadata = request.metadata();
         let at_least = match metadata.get("esker-at-least") {
             None => Version::ZERO,
@@ -103,8 +103,8 @@ impl Unary {
         };
         let typed = metadata.get("esker-typed-values").is_some_and(|v| v == "1");
         let timeout = timeout(metadata);
-        let mut terms = Terms {
-            at_least: Version0(at_least),
+        let mut options = CallOptions {
+            at_least: AtLeast(at_least),
             deadline: None,
             form: if typed { Form::Typed } else { Form::Packed },
         };
@@ -113,26 +113,33 @@ impl Unary {
         };
         let bytes = request.encoded_len();
         let number = number_of(&request);
-        terms.deadline = self.0.deadline_of(number, timeout);
-        // What a call needs may be seen in the request only.
-        let needs = table::of_message(number, request.call.as_ref());
-        let asking = asking.ok_or_else(|| Status::internal("it is not known who asks"))?;
+        options.deadline = self.0.deadline_of(number, timeout);
+        // The role that a call needs may depend on the content of the request.
+        let needs = table::needs_of_message(number, request.call.as_ref());
+        let requester = requester.ok_or_else(|| Status::internal("the caller is not known"))?;
         let what = CALLS.get(number).unwrap_or(&"unknown");
-        let admitted = self.0.access.admit(&asking, needs, what);
+        let admitted = self.0.access.admit(&requester, needs, what);
         let bound = admitted.map_err(|denied| denied.status())?;
         let request = bound
             .bind(request, what)
             .map_err(Status::permission_denied)?;
-        let watch = Watch::new(terms.deadline, Arc::clone(&self.0.cut));
+        let call_state = CallState::new(options.deadline, Arc::clone(&self.0.cut));
         let (sender, pieces) = mpsc::channel(PIECES);
         let sink = Sink::Channel(sender);
-        let mut call = Call::new(&self.0, number, bytes, terms, Arc::clone(&watch), sink);
-        call.asking = (number == WATCH_FILES).then_some(asking);
+        let mut call = Call::new(
+            &self.0,
+            number,
+            bytes,
+            options,
+            Arc::clone(&call_state),
+            sink,
+        );
+        call.requester = (number == WATCH_FILES).then_some(requester);
         self.0.metrics.received.add(bytes as u64);
         if let Some(request) = request.call {
             self.0.request(request, number, call);
         }
-        Ok(Answer { pieces, watch })
+        Ok(AnswerPieces { pieces, call_state })
     }
 
     async fn one<T, M: Default>(
@@ -141,14 +148,14 @@ impl Unary {
         call: impl FnOnce(T) -> Message,
         mut take: impl FnMut(&mut M, Reply) -> bool,
     ) -> Result<Response<M>, Status> {
-        let mut answer = self.ask(request, call)?;
+        let mut answer = self.start(request, call)?;
         let mut whole = M::default();
         while let Some(reply) = answer.pieces.recv().await {
             match reply.reply {
                 Some(Reply::Failure(failure)) => return Err(status_of(&failure)),
                 Some(reply) => {
                     if !take(&mut whole, reply) {
-                        return Err(Status::internal("an answer to another question"));
+                        return Err(Status::internal("an answer to another request"));
                     }
                 }
                 None => return Err(Status::internal("an empty answer")),
@@ -163,7 +170,7 @@ impl Unary {
         call: impl FnOnce(T) -> Message,
         read: fn(Reply) -> Option<M>,
     ) -> Result<Response<Replies<M>>, Status> {
-        let answer = self.ask(request, call)?;
+        let answer = self.start(request, call)?;
         Ok(Response::new(Replies {
             answer,
             read,
@@ -172,7 +179,7 @@ impl Unary {
     }
 }
 
-/// The number of a call in `Request`.
+/// Number of a decoded call in `Request`.
 fn number_of(request: &proto::Request) -> usize {
     match &request.call {
         None => 0,
@@ -225,11 +232,11 @@ fn number_of(request: &proto::Request) -> usize {
     }
 }
 
-/// The pieces of an answer as a stream of one kind of message.
+/// The pieces of an answer as a stream of one message type.
 pub(crate) struct Replies<M> {
-    answer: Answer,
+    answer: AnswerPieces,
     read: fn(Reply) -> Option<M>,
-    /// That the answer is not whole was said.
+    /// Whether the client has been told that the answer is incomplete.
     ended: bool,
 }
 
@@ -239,10 +246,10 @@ impl<M> Stream for Replies<M> {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let reply = match self.answer.pieces.poll_recv(context) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(None) if self.answer.watch.stalled() && !self.ended => {
+            Poll::Ready(None) if self.answer.call_state.stalled() && !self.ended => {
                 self.ended = true;
                 return Poll::Ready(Some(Err(Status::deadline_exceeded(
-                    "the answer ends here: nothing of it was taken in for too long",
+                    "the answer ends here: the client read nothing of it for too long",
                 ))));
             }
             Poll::Ready(None) => return Poll::Ready(None),
@@ -251,14 +258,14 @@ impl<M> Stream for Replies<M> {
         Poll::Ready(Some(match reply {
             Some(Reply::Failure(failure)) => Err(status_of(&failure)),
             Some(reply) => {
-                (self.read)(reply).ok_or_else(|| Status::internal("an answer to another question"))
+                (self.read)(reply).ok_or_else(|| Status::internal("an answer to another request"))
             }
             None => Err(Status::internal("an empty answer")),
         }))
     }
 }
 
-/// A call with an answer of one message; `$list` is what its pieces are joined by.
+/// A call with an answer of one message; `$list` is the field in which the pieces are joined.
 macro_rules! unary {
     ($name:ident, $kind:ident, $request:ident => $reply_kind:ident $reply:ident $(, $list:ident)?) => {
         fn $name<'a, 'async_trait>(
@@ -327,7 +334,7 @@ impl Esker for Unary {
         'a: 'async_trait,
         Self: 'async_trait,
     {
-        // The route of `Exchange` is its own.
+        // `Exchange` has a route of its own.
         Box::pin(std::future::ready(Err(Status::unimplemented("Exchange"))))
     }
 
@@ -343,7 +350,7 @@ impl Esker for Unary {
     {
         let call = |request| Message::As(Box::new(request));
         let answer = self.many(request, call, |reply| {
-            // The answer is that of the call inside.
+            // The answer is that of the inner call.
             let reply = Some(reply);
             Some(proto::Reply { reply })
         });

@@ -1,12 +1,11 @@
-//! Who watches files: what a client was answered about paths, and what has happened to them since.
+//! Watches on files: the paths about which a client has asked, and the changes to them since.
 //!
-//! A watcher is a long call. A question that names it is answered only once all directories of its path are watched, so that
-//! whatever makes the answer another one is told later than the answer was read. Directories are watched by their ids, for all
-//! the paths by which they were asked about; a change of an entry tells of the entry, of its directory (whose times follow from it),
-//! and, where directories come or go, of all below. Nothing is told of paths that lead through symbolic links: they are not
-//! [covered](Watcher::cover).
+//! A watcher is a long call. A request that names a watcher is answered only after all directories of its path are watched, so that every
+//! change that invalidates the answer is notified after the answer was read. Directories are watched by their ids, for all paths by which
+//! they were requested. A change to an entry notifies the entry, its directory (whose times depend on it), and, when a directory appears
+//! or disappears, everything below. Paths that lead through symbolic links get no notifications: they are not [covered](Watcher::cover).
 
-use esker::{Engine, NameNow, NamesNews};
+use esker::{Engine, EntryChange, NamesChange};
 use esker_model::namespace::{Errno, Kind, NamePath, Namespace as _};
 use esker_model::{Error, Result, VertexId};
 use esker_rpc::proto::watch_files_reply::{Happened, What};
@@ -15,52 +14,51 @@ use std::ops::Bound;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// Watchers at a time: each has a thread.
+/// Watchers at a time; each has a thread.
 const WATCHERS_MAX: usize = 256;
-/// Those of one client: one key, one user of this machine, one token.
+/// Watchers of one client: one key, one user of this machine, one token.
 const WATCHERS_EACH: usize = 32;
-/// Directories that one watches, by the paths that they were asked about by; the one that was asked about least lately is given up
-/// for a new one, and that is told.
+/// Paths of directories that one watcher watches. The least recently requested one is dropped for a new one, and its loss is notified.
 const PATHS_MAX: usize = if cfg!(test) { 16 } else { 1 << 16 };
-/// What happened and was not told yet; beyond it, all that is told is that something did.
+/// Queued notifications of a watcher; beyond this number they are replaced by one that says that anything may have changed.
 const WAITING_MAX: usize = 1 << 17;
-/// How often directories are looked at anew that move while they begin to be watched.
+/// Attempts at watching a path whose directories move meanwhile.
 const ATTEMPTS_MAX: usize = 4;
 
 /// All watchers of a server.
 #[derive(Default)]
 pub(crate) struct Watchers {
-    all: Arc<Mutex<All>>,
+    all: Arc<Mutex<WatchersState>>,
 }
 
 #[derive(Default)]
-struct All {
+struct WatchersState {
     last: u64,
     open: BTreeMap<u64, (Arc<str>, Arc<Watcher>)>,
-    hears: bool,
+    subscribed: bool,
 }
 
-/// One of them.
+/// One watcher of a client.
 pub(crate) struct Watcher {
     engine: Weak<Engine>,
-    held: Mutex<Held>,
+    state: Mutex<WatcherState>,
     wake: Condvar,
 }
 
-/// A path that is watched.
-struct Place {
+/// A watched path of a directory.
+struct WatchedPath {
     directory: VertexId,
-    turn: u64,
+    last_use: u64,
 }
 
 #[derive(Default)]
-struct Held {
-    /// By path. Where one is, those above it are.
-    paths: BTreeMap<Box<[u8]>, Place>,
+struct WatcherState {
+    /// Watched directories by path. Invariant: the parents of each path are watched, too.
+    paths: BTreeMap<Box<[u8]>, WatchedPath>,
     directories: HashMap<VertexId, BTreeSet<Box<[u8]>>>,
-    /// By when they were asked about last; a directory's turn comes after that of what is below it.
-    turns: BTreeMap<u64, Box<[u8]>>,
-    turn: u64,
+    /// Paths by the time of their last use; a directory comes after the paths below it.
+    by_last_use: BTreeMap<u64, Box<[u8]>>,
+    last_use: u64,
     happened: Vec<Happened>,
     touched: BTreeSet<VertexId>,
 }
@@ -70,7 +68,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Watchers {
-    /// A new one of a client, and its number.
+    /// Opens a watcher for a client; returns its number.
     pub(crate) fn open(
         &self,
         engine: &Arc<Engine>,
@@ -92,24 +90,24 @@ impl Watchers {
                 limit: WATCHERS_MAX as u64,
             });
         }
-        if !all.hears {
-            all.hears = true;
+        if !all.subscribed {
+            all.subscribed = true;
             let others = Arc::downgrade(&self.all);
-            engine.hear_names(Arc::new(move |news| {
+            engine.set_names_listener(Arc::new(move |news| {
                 if let Some(all) = others.upgrade() {
                     let open: Vec<_> = lock(&all)
                         .open
                         .values()
                         .map(|(_, w)| Arc::clone(w))
                         .collect();
-                    open.iter().for_each(|watcher| watcher.hear(news));
+                    open.iter().for_each(|watcher| watcher.notify(news));
                 }
             }));
         }
         all.last += 1;
         let watcher = Arc::new(Watcher {
             engine: Arc::downgrade(engine),
-            held: Mutex::default(),
+            state: Mutex::default(),
             wake: Condvar::new(),
         });
         let number = all.last;
@@ -117,7 +115,7 @@ impl Watchers {
         Ok((number, watcher))
     }
 
-    /// That one, if it is there.
+    /// Looks up a watcher by its number.
     pub(crate) fn get(&self, number: u64) -> Option<Arc<Watcher>> {
         let all = lock(&self.all);
         all.open.get(&number).map(|(_, w)| Arc::clone(w))
@@ -126,19 +124,19 @@ impl Watchers {
     pub(crate) fn close(&self, number: u64) {
         let watcher = lock(&self.all).open.remove(&number);
         if let Some((_, watcher)) = watcher {
-            watcher.forget_all(&mut lock(&watcher.held));
+            watcher.forget_all(&mut lock(&watcher.state));
         }
     }
 }
 
-/// The path of a name in a directory.
-fn below(directory: &[u8], name: &[u8]) -> Vec<u8> {
+/// Path of a name in a directory.
+fn join_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
     let directory = if directory == b"/" { b"" } else { directory };
     [directory, b"/", name].concat()
 }
 
 /// The directories of a path, the root first, and last the path itself.
-fn ways(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let slashes = path.iter().enumerate().skip(1).filter(|(_, b)| **b == b'/');
     let parents = slashes.filter_map(|(at, _)| path.get(..at));
     let itself = (path != b"/").then_some(path);
@@ -146,7 +144,7 @@ fn ways(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Watcher {
-    /// Begins to watch all directories of a path, itself if it is one. False if it leads through a symbolic link.
+    /// Watches all directories of a path, and the path itself if it is one. False if it leads through a symbolic link.
     pub(crate) fn cover(&self, path: &NamePath) -> Result<bool> {
         let Some(engine) = self.engine.upgrade() else {
             return Ok(false);
@@ -156,16 +154,16 @@ impl Watcher {
         }
         'anew: for _ in 0..ATTEMPTS_MAX {
             let bytes = path.as_bytes();
-            // From below: a directory's turn comes after that of what is below it.
-            let all: Vec<&[u8]> = ways(bytes).collect();
+            // Bottom-up when used: a directory's turn comes after that of the paths below it.
+            let all: Vec<&[u8]> = ancestors(bytes).collect();
             let mut new = Vec::new();
-            for way in &all {
-                if lock(&self.held).paths.contains_key(*way) {
+            for ancestor in &all {
+                if lock(&self.state).paths.contains_key(*ancestor) {
                     continue;
                 }
-                let inode = match engine.stat(None, &NamePath::parse(way)?, false) {
+                let inode = match engine.stat(None, &NamePath::parse(ancestor)?, false) {
                     Ok(inode) => inode,
-                    // What is there is watched: it will be told what comes.
+                    // The existing parents are watched, so that the creation of the path is notified.
                     Err(Error::File(e))
                         if matches!(e.errno, Errno::NotFound | Errno::NotDirectory) =>
                     {
@@ -174,35 +172,35 @@ impl Watcher {
                     Err(e) => return Err(e),
                 };
                 match inode.kind() {
-                    Kind::Directory => new.push((*way, inode.id)),
-                    Kind::Symlink if way.len() < bytes.len() => return Ok(false),
+                    Kind::Directory => new.push((*ancestor, inode.id)),
+                    Kind::Symlink if ancestor.len() < bytes.len() => return Ok(false),
                     _ => break,
                 }
             }
             if new.is_empty() {
-                self.turn(&all);
+                self.touch(&all);
                 return Ok(true);
             }
             let ids: Vec<VertexId> = new.iter().map(|(_, id)| *id).collect();
             engine.watch_directories(&ids);
             {
-                let mut held = lock(&self.held);
+                let mut state = lock(&self.state);
                 let twice: Vec<VertexId> = new
                     .iter()
-                    .filter_map(|(way, id)| held.keep(way, *id))
+                    .filter_map(|(ancestor, id)| state.insert(ancestor, *id))
                     .collect();
                 engine.unwatch_directories(&twice);
             }
-            self.turn(&all);
-            self.give_up(&engine);
-            // They may have moved while nobody watched.
-            for (way, id) in new {
-                let now = engine.stat(None, &NamePath::parse(way)?, false);
-                let held = lock(&self.held);
-                let kept = held.paths.get(way).is_some_and(|p| p.directory == id);
-                drop(held);
+            self.touch(&all);
+            self.evict(&engine);
+            // The directories may have moved before they were watched.
+            for (ancestor, id) in new {
+                let now = engine.stat(None, &NamePath::parse(ancestor)?, false);
+                let state = lock(&self.state);
+                let kept = state.paths.get(ancestor).is_some_and(|p| p.directory == id);
+                drop(state);
                 if !kept || !now.is_ok_and(|inode| inode.id == id) {
-                    self.forget(way);
+                    self.forget(ancestor);
                     continue 'anew;
                 }
             }
@@ -211,128 +209,128 @@ impl Watcher {
         Ok(false)
     }
 
-    /// These were asked about now.
-    fn turn(&self, ways: &[&[u8]]) {
-        let mut held = lock(&self.held);
-        for way in ways.iter().rev() {
-            held.turn(way);
+    /// Marks paths as used now.
+    fn touch(&self, ancestors: &[&[u8]]) {
+        let mut state = lock(&self.state);
+        for ancestor in ancestors.iter().rev() {
+            state.touch(ancestor);
         }
     }
 
-    /// Lets go of what was asked about least lately, if there is too much.
-    fn give_up(&self, engine: &Engine) {
-        let mut held = lock(&self.held);
-        while held.paths.len() > PATHS_MAX {
-            let Some((_, path)) = held.turns.first_key_value() else {
+    /// Drops the least recently used paths if there are too many.
+    fn evict(&self, engine: &Engine) {
+        let mut state = lock(&self.state);
+        while state.paths.len() > PATHS_MAX {
+            let Some((_, path)) = state.by_last_use.first_key_value() else {
                 return;
             };
             let path = path.clone();
-            let ids = held.forget_below(&path);
+            let ids = state.forget_below(&path);
             engine.unwatch_directories(&ids);
-            held.tell(path.into(), What::Missed);
+            state.queue(path.into(), What::Missed);
         }
-        drop(held);
+        drop(state);
         self.wake.notify_all();
     }
 
     fn forget(&self, path: &[u8]) {
-        let ids = lock(&self.held).forget_below(path);
+        let ids = lock(&self.state).forget_below(path);
         if let Some(engine) = self.engine.upgrade() {
             engine.unwatch_directories(&ids);
         }
     }
 
-    fn forget_all(&self, held: &mut Held) {
-        let ids = held.forget_below(b"/");
+    fn forget_all(&self, state: &mut WatcherState) {
+        let ids = state.forget_below(b"/");
         if let Some(engine) = self.engine.upgrade() {
             engine.unwatch_directories(&ids);
         }
     }
 
-    /// A commit did that. The writer waits.
-    fn hear(&self, news: &[NamesNews]) {
-        let mut held = lock(&self.held);
+    /// Queues notifications of a commit. The writer waits for this function.
+    fn notify(&self, news: &[NamesChange]) {
+        let mut state = lock(&self.state);
         for one in news {
             match one {
-                NamesNews::Entry {
+                NamesChange::Entry {
                     directory,
                     name,
                     now,
                 } => {
-                    let Some(paths) = held.directories.get(directory).cloned() else {
+                    let Some(paths) = state.directories.get(directory).cloned() else {
                         continue;
                     };
-                    for way in paths {
-                        let path = below(&way, name.as_bytes());
+                    for ancestor in paths {
+                        let path = join_path(&ancestor, name.as_bytes());
                         let what = match now {
-                            NameNow::Gone => What::Gone,
-                            NameNow::Remade => What::Missed,
-                            NameNow::Made | NameNow::Changed => What::Changed,
+                            EntryChange::Gone => What::Gone,
+                            EntryChange::Remade => What::Missed,
+                            EntryChange::Made | EntryChange::Changed => What::Changed,
                         };
-                        if !matches!(now, NameNow::Changed) {
-                            let ids = held.forget_below(&path);
+                        if !matches!(now, EntryChange::Changed) {
+                            let ids = state.forget_below(&path);
                             if let Some(engine) = self.engine.upgrade().filter(|_| !ids.is_empty())
                             {
                                 engine.unwatch_directories(&ids);
                             }
                         }
-                        held.tell(path, what);
+                        state.queue(path, what);
                     }
                 }
-                NamesNews::Times(directory) => {
-                    let paths = held.directories.get(directory).cloned();
-                    for way in paths.into_iter().flatten() {
-                        held.tell(way.into(), What::Changed);
+                NamesChange::Times(directory) => {
+                    let paths = state.directories.get(directory).cloned();
+                    for ancestor in paths.into_iter().flatten() {
+                        state.queue(ancestor.into(), What::Changed);
                     }
                 }
-                NamesNews::Touched(id) if !held.paths.is_empty() => {
-                    held.touched.insert(*id);
+                NamesChange::Touched(id) if !state.paths.is_empty() => {
+                    state.touched.insert(*id);
                 }
-                NamesNews::Touched(_) => {}
-                NamesNews::Anything => {
-                    self.forget_all(&mut held);
-                    held.happened.clear();
-                    held.tell(b"/".to_vec(), What::Missed);
+                NamesChange::Touched(_) => {}
+                NamesChange::Anything => {
+                    self.forget_all(&mut state);
+                    state.happened.clear();
+                    state.queue(b"/".to_vec(), What::Missed);
                 }
             }
         }
-        if held.happened.len() + held.touched.len() > WAITING_MAX {
-            self.forget_all(&mut held);
-            held.happened.clear();
-            held.touched.clear();
-            held.tell(b"/".to_vec(), What::Missed);
+        if state.happened.len() + state.touched.len() > WAITING_MAX {
+            self.forget_all(&mut state);
+            state.happened.clear();
+            state.touched.clear();
+            state.queue(b"/".to_vec(), What::Missed);
         }
-        let any = !held.happened.is_empty() || !held.touched.is_empty();
-        drop(held);
+        let any = !state.happened.is_empty() || !state.touched.is_empty();
+        drop(state);
         if any {
             self.wake.notify_all();
         }
     }
 
-    /// What has happened since it was asked for last; waits for it so long.
+    /// Takes the queued notifications; waits for some for up to `patience`.
     pub(crate) fn take(&self, patience: Duration) -> Vec<Happened> {
-        let mut held = lock(&self.held);
-        if held.happened.is_empty() && held.touched.is_empty() {
-            held = self
+        let mut state = lock(&self.state);
+        if state.happened.is_empty() && state.touched.is_empty() {
+            state = self
                 .wake
-                .wait_timeout(held, patience)
+                .wait_timeout(state, patience)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
-        let mut happened = std::mem::take(&mut held.happened);
-        let touched: Vec<VertexId> = std::mem::take(&mut held.touched).into_iter().collect();
-        drop(held);
+        let mut happened = std::mem::take(&mut state.happened);
+        let touched: Vec<VertexId> = std::mem::take(&mut state.touched).into_iter().collect();
+        drop(state);
         if touched.is_empty() {
             return happened;
         }
         let paths = self.engine.upgrade().map(|e| e.paths_of(&touched));
         match paths {
             Some(Ok(paths)) => {
-                let held = lock(&self.held);
+                let state = lock(&self.state);
                 happened.extend(paths.into_iter().filter_map(|path| {
                     let parent = path.iter().rposition(|b| *b == b'/')?;
                     let parent = path.get(..parent.max(1))?;
-                    held.paths.contains_key(parent).then_some(Happened {
+                    state.paths.contains_key(parent).then_some(Happened {
                         path,
                         what: What::Changed.into(),
                     })
@@ -348,28 +346,28 @@ impl Watcher {
     }
 }
 
-impl Held {
-    /// Keeps a directory that is watched; which one is not for this path any more.
-    fn keep(&mut self, path: &[u8], directory: VertexId) -> Option<VertexId> {
-        self.turn += 1;
-        let place = Place {
+impl WatcherState {
+    /// Adds a watched directory; returns the directory that had this path before.
+    fn insert(&mut self, path: &[u8], directory: VertexId) -> Option<VertexId> {
+        self.last_use += 1;
+        let watched = WatchedPath {
             directory,
-            turn: self.turn,
+            last_use: self.last_use,
         };
-        self.turns.insert(place.turn, path.into());
-        let before = self.paths.insert(path.into(), place);
+        self.by_last_use.insert(watched.last_use, path.into());
+        let before = self.paths.insert(path.into(), watched);
         if let Some(before) = &before {
-            self.turns.remove(&before.turn);
-            self.leave(before.directory, path);
+            self.by_last_use.remove(&before.last_use);
+            self.remove_directory_path(before.directory, path);
         }
         self.directories
             .entry(directory)
             .or_default()
             .insert(path.into());
-        before.map(|place| place.directory)
+        before.map(|watched| watched.directory)
     }
 
-    fn leave(&mut self, directory: VertexId, path: &[u8]) {
+    fn remove_directory_path(&mut self, directory: VertexId, path: &[u8]) {
         if let Some(paths) = self.directories.get_mut(&directory) {
             paths.remove(path);
             if paths.is_empty() {
@@ -378,19 +376,19 @@ impl Held {
         }
     }
 
-    fn turn(&mut self, path: &[u8]) {
-        let next = self.turn + 1;
-        if let Some(place) = self.paths.get_mut(path) {
-            self.turn = next;
-            self.turns.remove(&place.turn);
-            place.turn = next;
-            self.turns.insert(next, path.into());
+    fn touch(&mut self, path: &[u8]) {
+        let next = self.last_use + 1;
+        if let Some(watched) = self.paths.get_mut(path) {
+            self.last_use = next;
+            self.by_last_use.remove(&watched.last_use);
+            watched.last_use = next;
+            self.by_last_use.insert(next, path.into());
         }
     }
 
-    /// Forgets a path and all below it: which directories are not watched for them any more.
+    /// Removes a path and all below it; returns the directories that were watched for them.
     fn forget_below(&mut self, path: &[u8]) -> Vec<VertexId> {
-        let prefix = below(path, b"");
+        let prefix = join_path(path, b"");
         let prefix = if path == b"/" { b"/".to_vec() } else { prefix };
         let within = (
             Bound::Included(prefix.clone().into_boxed_slice()),
@@ -408,19 +406,19 @@ impl Held {
         }
         let mut ids = Vec::with_capacity(all.len());
         for path in all {
-            let Some(place) = self.paths.remove(&path) else {
+            let Some(watched) = self.paths.remove(&path) else {
                 continue;
             };
-            self.turns.remove(&place.turn);
-            ids.push(place.directory);
-            self.leave(place.directory, &path);
+            self.by_last_use.remove(&watched.last_use);
+            ids.push(watched.directory);
+            self.remove_directory_path(watched.directory, &path);
         }
         ids
     }
 
-    fn tell(&mut self, path: Vec<u8>, what: What) {
+    fn queue(&mut self, path: Vec<u8>, what: What) {
         let what = what.into();
-        // A directory is told of for each of its entries: the last of these few is enough.
+        // Each change of an entry repeats its directory; comparing with the last four notifications suffices.
         let mut last = self.happened.iter().rev().take(4);
         if last
             .find(|h| h.path == path)

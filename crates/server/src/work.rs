@@ -1,4 +1,4 @@
-//! Threads for what touches the database, behind a bounded queue.
+//! Thread pools for work on the database, behind bounded queues.
 
 use crate::limits::{RETRY_MAX, RETRY_MIN};
 use std::collections::{HashMap, VecDeque};
@@ -7,69 +7,69 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 tokio::task_local! {
-    /// Whose request is being taken in: what one client has queued waits for its turn beside that of others.
+    /// Client whose request is being accepted; clients' queued jobs take turns.
     pub(crate) static CLIENT: Arc<str>;
 }
 
-/// Something to do.
+/// A job of a thread pool.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// A queue and the threads that work it off. Threads are started when they are first needed.
+/// A queue and the threads that run its jobs. Threads are started when they are first needed.
 pub(crate) struct Lane {
     name: &'static str,
-    state: Mutex<State>,
+    state: Mutex<LaneState>,
     more: Condvar,
     threads_max: usize,
     waiting_max: usize,
     options: LaneOptions,
 }
 
-/// What threads of a lane are like.
+/// Properties of the threads of a lane.
 #[derive(Default)]
 pub(crate) struct LaneOptions {
-    /// Threads that one client cannot occupy: the others have them.
-    pub(crate) kept: usize,
-    /// The stack of each, in bytes; the system's usual one if none is named.
+    /// Number of threads that a single client cannot occupy.
+    pub(crate) reserved: usize,
+    /// Stack of each thread in bytes; the system's default if `None`.
     pub(crate) stack: Option<usize>,
-    /// Whether the jobs take long: the threads then run at a lower priority, so that short calls and the threads that move bytes do not
-    /// wait for a processor behind them. On an idle machine that changes nothing.
+    /// Whether the jobs take long. Their threads then run at a lower priority, so that short calls and network threads need not wait for
+    /// a processor. Has no effect on an idle machine.
     pub(crate) background: bool,
 }
 
-/// How much nicer threads are whose jobs take long: a tenth of the weight of the others.
+/// Niceness of threads with long jobs, which gives them a tenth of the normal weight.
 const BACKGROUND_NICE: i32 = 10;
 
-/// What one client has here.
+/// Jobs of one client in this pool.
 #[derive(Default)]
-struct Own {
+struct ClientJobs {
     jobs: VecDeque<Job>,
     running: usize,
 }
 
 #[derive(Default)]
-struct State {
-    /// By client; whoever has nothing waiting and nothing running is not there.
-    clients: HashMap<Arc<str>, Own>,
-    /// Clients with jobs that wait, each once: the one whose turn it is first.
+struct LaneState {
+    /// State by client; a client without waiting or running jobs has no entry.
+    clients: HashMap<Arc<str>, ClientJobs>,
+    /// Clients with waiting jobs, each once, in the order of their turns.
     turns: VecDeque<Arc<str>>,
     waiting: usize,
     idle: usize,
     threads: Vec<JoinHandle<()>>,
     stopped: bool,
-    /// What a job takes, in nanoseconds, as a moving average.
+    /// Moving average of the time per job, in nanoseconds.
     nanos: u64,
 }
 
-/// There is no room in the queue.
+/// Error: the queue is full.
 #[derive(Debug)]
-pub(crate) struct Full {
-    /// What waits there.
+pub(crate) struct QueueFull {
+    /// Number of waiting jobs.
     pub(crate) waiting: usize,
-    /// When there will be room, most likely.
+    /// Time after which there will probably be room.
     pub(crate) after: Duration,
 }
 
-/// When to come back to a queue of that length.
+/// Time after which to retry at a queue of this length.
 pub(crate) fn retry_after(waiting: usize, each: Duration, threads: usize) -> Duration {
     let ahead = u32::try_from(waiting / threads.max(1)).unwrap_or(u32::MAX);
     each.saturating_mul(ahead).clamp(RETRY_MIN, RETRY_MAX)
@@ -92,26 +92,26 @@ impl Lane {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LaneState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a job of whoever's request is being taken in, if there is room.
-    pub(crate) fn submit(self: &Arc<Self>, job: Job) -> Result<(), Full> {
+    /// Queues a job of the client whose request is being accepted, if there is room.
+    pub(crate) fn submit(self: &Arc<Self>, job: Job) -> Result<(), QueueFull> {
         let client = CLIENT.try_with(Arc::clone).unwrap_or_default();
         self.submit_of(client, job)
     }
 
-    fn submit_of(self: &Arc<Self>, client: Arc<str>, job: Job) -> Result<(), Full> {
+    fn submit_of(self: &Arc<Self>, client: Arc<str>, job: Job) -> Result<(), QueueFull> {
         let mut state = self.state();
         let own = state.clients.get(&client).map_or(0, |own| own.jobs.len());
-        // Half of the queue is not for one client alone.
+        // A single client may fill at most half of the queue.
         if own >= self.waiting_max.div_ceil(2) || state.waiting >= self.waiting_max || state.stopped
         {
             let each = Duration::from_nanos(state.nanos);
             let waiting = state.waiting;
             let after = retry_after(waiting, each, self.threads_max);
-            return Err(Full { waiting, after });
+            return Err(QueueFull { waiting, after });
         }
         if own == 0 {
             state.turns.push_back(Arc::clone(&client));
@@ -121,7 +121,7 @@ impl Lane {
         if state.idle > 0 {
             self.more.notify_one();
         }
-        // A thread that was woken and has not got here yet counts as idle, and its job as waiting.
+        // A thread that was woken and does not run yet counts as idle, and its job as waiting.
         if state.idle < state.waiting && state.threads.len() < self.threads_max {
             let lane = Arc::clone(self);
             let mut builder = std::thread::Builder::new().name(self.name.to_owned());
@@ -129,7 +129,7 @@ impl Lane {
                 builder = builder.stack_size(stack);
             }
             let spawned = builder.spawn(move || lane.work());
-            // Without a thread more, the others get to it.
+            // If no thread can be started, the existing ones run the job.
             if let Ok(thread) = spawned {
                 state.threads.push(thread);
             }
@@ -137,14 +137,17 @@ impl Lane {
         Ok(())
     }
 
-    /// How many jobs wait.
+    /// Number of waiting jobs.
     pub(crate) fn waiting(&self) -> usize {
         self.state().waiting
     }
 
-    /// The next job: of the client whose turn it is, and that has not as many threads as one may.
-    fn next(&self, state: &mut State) -> Option<(Arc<str>, Job)> {
-        let most = self.threads_max.saturating_sub(self.options.kept).max(1);
+    /// Takes the next job: that of the first client in turn that does not have as many threads as one client may.
+    fn next(&self, state: &mut LaneState) -> Option<(Arc<str>, Job)> {
+        let most = self
+            .threads_max
+            .saturating_sub(self.options.reserved)
+            .max(1);
         let may = |client: &Arc<str>| {
             let own = state.clients.get(client);
             own.is_some_and(|own| own.running < most)
@@ -163,7 +166,7 @@ impl Lane {
 
     fn work(&self) {
         if self.options.background {
-            // Of this thread alone. Without it the jobs are done all the same.
+            // Affects this thread only. If it fails, the jobs run at normal priority.
             let _ = rustix::process::nice(BACKGROUND_NICE);
         }
         let mut state = self.state();
@@ -171,7 +174,7 @@ impl Lane {
             if let Some((client, job)) = self.next(&mut state) {
                 drop(state);
                 let began = Instant::now();
-                // A panic ends its call; the thread goes on. The call's own guard answers.
+                // A panic ends its call, which answers when it is dropped; the thread continues.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 state = self.state();
@@ -196,7 +199,7 @@ impl Lane {
         }
     }
 
-    /// Lets the threads finish what is queued and end.
+    /// Lets the threads finish the queued jobs and end.
     pub(crate) fn stop(&self) {
         let threads = {
             let mut state = self.state();
@@ -219,7 +222,7 @@ mod tests {
         name.into()
     }
 
-    /// Jobs of one client that has queued many do not come before those of another.
+    /// Jobs of a client that has queued many do not delay those of another.
     #[test]
     fn clients_take_turns() {
         let lane = Lane::new("test", 1, 1_000, LaneOptions::default());
@@ -257,15 +260,15 @@ mod tests {
         assert!(lane.state().clients.is_empty());
     }
 
-    /// One client's long jobs leave threads for others, and one client's queue leaves room.
+    /// A client's long jobs leave threads for other clients, and its queue leaves room for theirs.
     #[test]
-    fn one_client_leaves_threads_and_room() {
+    fn one_client_leaves_threads_and_queue_space() {
         let lane = Lane::new(
             "test",
             4,
             10,
             LaneOptions {
-                kept: 1,
+                reserved: 1,
                 ..LaneOptions::default()
             },
         );

@@ -1,11 +1,11 @@
-//! The thread through which all writes of all clients go: what gathers while one group commits is the next group. A group
-//! is two commits at most: one of batches, one of changes of files.
+//! The thread that does all clients' writes. Writes that arrive during one group commit form the next group. A group is two commits at
+//! most: one of batches, one of changes to files.
 
 use crate::call::Call;
 use crate::limits::{GROUP_BATCHES_MAX, GROUP_BYTES_MAX};
 use crate::names;
 use crate::service::Service;
-use crate::work::{Full, retry_after};
+use crate::work::{QueueFull, retry_after};
 use esker_model::namespace::Changes;
 use esker_model::{Batch, Commit, Error, Result};
 use esker_rpc::convert::commit_out;
@@ -14,44 +14,44 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is to be written.
-pub(crate) enum What {
+/// The content of a write.
+pub(crate) enum WriteContent {
     Batch(Batch),
     Files(Changes),
 }
 
-impl From<Batch> for What {
+impl From<Batch> for WriteContent {
     fn from(batch: Batch) -> Self {
         Self::Batch(batch)
     }
 }
 
-impl From<Changes> for What {
+impl From<Changes> for WriteContent {
     fn from(changes: Changes) -> Self {
         Self::Files(changes)
     }
 }
 
-/// A write and who asked for it.
+/// A queued write with its call.
 struct Write {
-    what: What,
+    what: WriteContent,
     sync: bool,
     call: Call,
 }
 
-/// The queue of batches.
+/// Queue of writes with its thread's state.
 pub(crate) struct Writer {
-    state: Mutex<State>,
+    state: Mutex<WriterState>,
     more: Condvar,
     waiting_max: usize,
 }
 
 #[derive(Default)]
-struct State {
+struct WriterState {
     writes: VecDeque<Write>,
     idle: bool,
     stopped: bool,
-    /// What a batch takes, in nanoseconds, as a moving average over groups.
+    /// Moving average over groups of the time per batch, in nanoseconds.
     nanos: u64,
 }
 
@@ -64,21 +64,26 @@ impl Writer {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WriterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a batch, if there is room; else gives the call back.
+    /// Queues a write, if there is room; else returns the call.
     #[allow(
         clippy::result_large_err,
         reason = "a refused call goes back whole, to be answered"
     )]
-    pub(crate) fn submit(&self, what: What, sync: bool, call: Call) -> Result<(), (Call, Full)> {
+    pub(crate) fn submit(
+        &self,
+        what: WriteContent,
+        sync: bool,
+        call: Call,
+    ) -> Result<(), (Call, QueueFull)> {
         let mut state = self.state();
         let waiting = state.writes.len();
         if waiting >= self.waiting_max || state.stopped {
             let after = retry_after(waiting, Duration::from_nanos(state.nanos), 1);
-            return Err((call, Full { waiting, after }));
+            return Err((call, QueueFull { waiting, after }));
         }
         state.writes.push_back(Write { what, sync, call });
         let idle = std::mem::take(&mut state.idle);
@@ -89,24 +94,24 @@ impl Writer {
         Ok(())
     }
 
-    /// How many batches wait.
+    /// Number of queued writes.
     pub(crate) fn waiting(&self) -> usize {
         self.state().writes.len()
     }
 
-    /// Whether nothing is written just now. The next write may begin at any time.
+    /// Whether no write is in progress. The next write may begin at any time.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state();
         state.idle && state.writes.is_empty()
     }
 
-    /// Lets the thread finish what is queued and end.
+    /// Lets the thread finish the queued writes and end.
     pub(crate) fn stop(&self) {
         self.state().stopped = true;
         self.more.notify_all();
     }
 
-    /// The next group; `None` once stopped.
+    /// Takes the next group; `None` once stopped.
     fn next(&self) -> Option<Vec<Write>> {
         let mut state = self.state();
         while state.writes.is_empty() {
@@ -130,12 +135,12 @@ impl Writer {
         Some(state.writes.drain(..count).collect())
     }
 
-    /// What the thread does.
+    /// Runs the writer's thread until it is stopped.
     pub(crate) fn work(&self, service: &Service) {
         while let Some(group) = self.next() {
             let began = Instant::now();
             let count = group.len() as u64;
-            // A panic loses the group, whose calls are answered by their guards, and not the server.
+            // A panic loses only the group, whose calls are answered when they are dropped; the server continues.
             let apply = std::panic::AssertUnwindSafe(|| apply(service, group));
             let _ = std::panic::catch_unwind(apply);
             let nanos =
@@ -154,12 +159,12 @@ fn apply(service: &Service, group: Vec<Write>) {
     for write in group {
         sync |= write.sync;
         match write.what {
-            What::Batch(batch) => {
+            WriteContent::Batch(batch) => {
                 service.metrics.batches.record(batch.len() as u64);
                 batches.push(batch);
                 batch_calls.push(write.call);
             }
-            What::Files(changes) => {
+            WriteContent::Files(changes) => {
                 service.metrics.batches.record(changes.changes.len() as u64);
                 files.push(changes);
                 file_calls.push(write.call);
@@ -169,39 +174,39 @@ fn apply(service: &Service, group: Vec<Write>) {
     let mut commits = if batches.is_empty() {
         Vec::new()
     } else {
-        service.database.apply_together(batches)
+        service.database.apply_all(batches)
     };
     let mut changed = if files.is_empty() {
         Vec::new()
     } else {
-        service.database.change_together(&files)
+        service.database.change_all(&files)
     };
     if sync && let Err(e) = service.database.persist() {
-        // Nobody in the group can be told what became of theirs alone.
+        // The sync covers the group, so that its failure concerns every write in it.
         failed_after(&mut commits, &e);
         failed_after(&mut changed, &e);
     }
     for (call, commit) in batch_calls.into_iter().zip(commits) {
-        tell(service, call, commit);
+        respond(service, call, commit);
     }
     for (call, done) in file_calls.into_iter().zip(changed) {
-        names::tell(service, call, done);
+        names::respond(service, call, done);
     }
 }
 
 fn failed_after<T>(writes: &mut [Result<T>], why: &Error) {
     for write in writes.iter_mut().filter(|w| w.is_ok()) {
         *write = Err(Error::Unavailable(format!(
-            "the batch was applied but could not be made to survive a power failure: {why}"
+            "the batch was applied but could not be made durable: {why}"
         )));
     }
 }
 
-/// Answers a call with what became of its batch.
-pub(crate) fn tell(service: &Service, call: Call, commit: Result<Commit>) {
+/// Answers a call with the outcome of its batch.
+pub(crate) fn respond(service: &Service, call: Call, commit: Result<Commit>) {
     match commit {
         Ok(commit) => {
-            service.saw(commit.version);
+            service.note_version(commit.version);
             call.done(Reply::Apply(commit_out(&commit)));
         }
         Err(e) => call.failed(&e),

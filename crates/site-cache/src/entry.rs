@@ -1,44 +1,44 @@
-//! What is asked for, and what origins answer.
+//! Requests for metadata and the answers of origins.
 
 use crate::path::{PathId, Paths};
 use std::sync::Arc;
 
-/// Microseconds since the host began to count.
+/// Microseconds since the start of the host's clock.
 pub type Time = u64;
 
-/// What a path is.
+/// File type of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Kind {
-    /// A file.
+    /// A regular file.
     File,
     /// A directory.
     Directory,
     /// A symbolic link.
     Link,
-    /// Something else.
+    /// Any other type of file.
     Other,
-    /// The origin did not say.
+    /// Type not reported by the origin.
     #[default]
     Unknown,
 }
 
-/// What an origin says of a path. What it does not say is not there.
+/// Attributes of a path as reported by its origin; unreported ones are `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Attributes {
-    /// What it is.
+    /// Type of the file.
     pub kind: Kind,
-    /// Bytes.
+    /// Size of the file in bytes.
     pub size: Option<u64>,
-    /// Nanoseconds since 1970.
+    /// Modification time, in nanoseconds since 1970.
     pub modified: Option<i64>,
-    /// Permissions.
+    /// Permission bits as in POSIX.
     pub mode: Option<u32>,
-    /// Whatever else, by name: owner, group, checksum, replicas.
+    /// Further attributes by name: owner, group, checksum, replicas.
     pub more: Option<Arc<[(Box<str>, Box<str>)]>>,
 }
 
 impl Attributes {
-    /// Of something of which only the kind is known.
+    /// Creates attributes of which only the kind is known.
     pub fn of(kind: Kind) -> Self {
         Self {
             kind,
@@ -47,16 +47,16 @@ impl Attributes {
     }
 }
 
-/// One name of a directory.
+/// One entry of a directory listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Child {
-    /// Its path.
+    /// Path of the entry.
     pub path: PathId,
-    /// What the listing says of it.
+    /// Attributes from the listing.
     pub attributes: Attributes,
 }
 
-/// What stands in a directory.
+/// Entries of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     children: Vec<Child>,
@@ -64,15 +64,15 @@ pub struct Listing {
     bytes: u64,
 }
 
-/// What a cached path costs besides its name.
+/// Cached size of a path in bytes, without its name.
 pub const ENTRY_BYTES: u64 = 128;
-/// What a listing costs besides its names.
+/// Cached size of a listing in bytes, without its entries.
 pub const LISTING_BYTES: u64 = 32;
-/// What a name of a listing costs besides its bytes.
+/// Cached size of a listing's entry in bytes, without its name.
 pub const CHILD_BYTES: u64 = 80;
 
 impl Listing {
-    /// Of children in any order. A complete listing says of every other name that it is absent.
+    /// Creates a listing from children in any order. In a complete listing, every other name is absent.
     pub fn new(mut children: Vec<Child>, complete: bool, paths: &Paths) -> Self {
         children.sort_unstable_by_key(|c| c.path);
         children.dedup_by_key(|c| c.path);
@@ -85,28 +85,28 @@ impl Listing {
         }
     }
 
-    /// All names, in the order of their numbers.
+    /// Returns all entries, ordered by path number.
     pub fn children(&self) -> &[Child] {
         &self.children
     }
 
-    /// Whether names that do not stand here are absent.
+    /// Whether names that are not listed are absent.
     pub fn complete(&self) -> bool {
         self.complete
     }
 
-    /// What it costs.
+    /// Returns the cached size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The entry of one name.
+    /// Looks up the entry of a path.
     pub fn get(&self, path: PathId) -> Option<&Child> {
         let at = self.children.binary_search_by_key(&path, |c| c.path).ok()?;
         self.children.get(at)
     }
 
-    /// Adds or replaces a name, because the origin said so.
+    /// Adds or replaces an entry after a change at the origin.
     pub fn put(&mut self, child: Child, paths: &Paths) {
         match self.children.binary_search_by_key(&child.path, |c| c.path) {
             Ok(at) => self.children[at] = child,
@@ -117,7 +117,7 @@ impl Listing {
         }
     }
 
-    /// Takes a name away, because the origin said so.
+    /// Removes an entry after a change at the origin.
     pub fn remove(&mut self, path: PathId, paths: &Paths) {
         if let Ok(at) = self.children.binary_search_by_key(&path, |c| c.path) {
             self.children.remove(at);
@@ -126,123 +126,123 @@ impl Listing {
     }
 }
 
-/// What is asked of a path.
+/// Kind of metadata that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Wants {
-    /// Its attributes.
+    /// Attributes of the path.
     Stat,
-    /// Its attributes, and what stands in it.
+    /// Attributes and directory listing of the path.
     List,
 }
 
-/// One request.
+/// A request for metadata of one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Request {
-    /// About which path.
+    /// Path of the file or directory.
     pub path: PathId,
-    /// What.
+    /// Kind of the requested metadata.
     pub wants: Wants,
 }
 
 impl Request {
-    /// For the attributes of a path.
+    /// Creates a request for the attributes of a path.
     pub fn stat(path: PathId) -> Self {
         let wants = Wants::Stat;
         Self { path, wants }
     }
 
-    /// For what stands in a directory.
+    /// Creates a request for the listing of a directory.
     pub fn list(path: PathId) -> Self {
         let wants = Wants::List;
         Self { path, wants }
     }
 }
 
-/// What there is at a path.
+/// Existence and attributes of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// Something.
+    /// The path exists and has these attributes.
     Present(Attributes),
-    /// Nothing.
+    /// The path does not exist.
     Absent,
 }
 
 /// An answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// What there is.
+    /// Existence and attributes of the path.
     pub state: State,
-    /// What stands in it, if that was asked for and it is a directory.
+    /// Listing, if requested and the path is a directory.
     pub listing: Option<Arc<Listing>>,
-    /// When the origin was asked, at the earliest: how old the answer is.
+    /// Earliest time at which the origin was read: the age of the answer.
     pub at: Time,
-    /// Whether who answered will tell of changes: then it holds until they do.
-    pub told: bool,
+    /// Whether the answering tier sends invalidations: the answer is then valid until one arrives.
+    pub subscribed: bool,
 }
 
 impl Answer {
-    /// That there is nothing.
+    /// Creates the answer that a path does not exist.
     pub fn absent(at: Time) -> Self {
         Self {
             state: State::Absent,
             listing: None,
             at,
-            told: false,
+            subscribed: false,
         }
     }
 
-    /// Attributes.
+    /// Creates an answer with attributes.
     pub fn present(attributes: Attributes, at: Time) -> Self {
         Self {
             state: State::Present(attributes),
             listing: None,
             at,
-            told: false,
+            subscribed: false,
         }
     }
 
-    /// Whether there is nothing at the path.
+    /// Whether the path does not exist.
     pub fn is_absent(&self) -> bool {
         self.state == State::Absent
     }
 }
 
-/// Why there is no answer.
+/// Reason why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The origin, or the tier above, did not answer as it should.
+    /// The origin, or the upstream tier, did not answer properly.
     #[error("the origin did not answer: {0}")]
     Origin(Box<str>),
-    /// The origin does not let whoever asks it know this.
+    /// The origin denies access to the principal.
     #[error("{0}")]
     Denied(Box<str>),
-    /// Too much waits already.
-    #[error("too many requests wait; ask again later")]
+    /// Too many requests are waiting.
+    #[error("too many requests wait; try again later")]
     Busy,
-    /// It changed again and again while it was read.
-    #[error("it changes faster than it can be read; ask again later")]
+    /// The path changed repeatedly while it was read.
+    #[error("it changes faster than it can be read; try again later")]
     Changing,
 }
 
-/// What happened to a path at its origin.
+/// Kind of change of a path at its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happened {
-    /// It is there, and what is known of it is this; it may be new.
+pub enum ChangeKind {
+    /// Created or changed; these attributes are current.
     Changed(Attributes),
-    /// It is gone, with all below it.
+    /// Deleted, with its subtree.
     Deleted,
-    /// Nobody will tell of changes in this directory any more.
-    Forgotten,
-    /// Changes of it, and of all below it, may have been missed: nothing that is kept of them is believed.
-    Doubted,
+    /// Subscription ended: changes in this directory will not be notified any more.
+    Unsubscribed,
+    /// Changes of the path and its subtree may have been missed: all cached answers about them are invalid.
+    Invalidated,
 }
 
-/// A change that is told to whoever fetched the path.
+/// A change that is notified to the tiers that fetched the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Of which path.
+    /// Path that was changed.
     pub path: PathId,
-    /// What happened.
-    pub happened: Happened,
+    /// Kind of the change.
+    pub kind: ChangeKind,
 }

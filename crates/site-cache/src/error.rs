@@ -1,29 +1,29 @@
-//! What can go wrong, and what to do then.
+//! Errors of the site cache.
 
 /// Errors of the site cache.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A path that no origin could have.
-    #[error("`{path}` is no path of an origin: {why}")]
+    /// A path that no origin can have.
+    #[error("`{path}` is not a path of an origin: {why}")]
     Path {
-        /// The path, as far as it can be shown.
+        /// The path, truncated and escaped for display.
         path: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         why: &'static str,
     },
-    /// A line of a trace that says nothing.
+    /// A malformed line of a trace.
     #[error("line {line}: {message}")]
     Trace {
-        /// Counted from 1.
+        /// Line number, from 1.
         line: u64,
-        /// What was expected there.
+        /// Description of what was expected.
         message: String,
     },
-    /// A setting that makes no sense.
+    /// An invalid setting.
     #[error("{0}")]
     Setting(String),
 }
 
-/// Results with [`Error`].
+/// Result type with [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,10 +1,10 @@
-//! The site cache (SMURF) without sockets: remote metadata cached, prefetched and kept fresh in tiers.
+//! The site cache (SMURF) without I/O: remote metadata cached, prefetched and invalidated in tiers.
 //!
-//! The host brings requests, answers, time and connections; everything here is a state machine, so that the simulator
-//! ([`replay`]) and a server run the very same code.
+//! The host supplies requests, answers, time and connections; this crate consists of state machines, so that the simulator
+//! ([`replay`]) and a server run the same code.
 //!
-//! Suggested reading order: [`path`], [`entry`], [`cache`], [`queue`], [`predict`], then [`tier`], which joins them;
-//! [`trace`] and [`replay`] play recorded requests against tiers.
+//! Suggested reading order: [`path`], [`entry`], [`cache`], [`queue`], [`predict`], then [`tier`], which combines them;
+//! [`trace`] and [`replay`] replay recorded requests against tiers.
 
 pub mod cache;
 pub mod entry;

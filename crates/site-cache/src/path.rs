@@ -1,29 +1,29 @@
-//! Paths of origins as numbers.
+//! Interned paths of origins.
 //!
-//! An origin (`sftp://host`) is a root; every other path is a name below another path. Whoever asks for a path gets the
-//! same number as long as the path is kept, so that caches, queues and predictors are arrays and maps of numbers.
-//! A server forgets paths that nobody holds any more with [`Paths::sweep`].
+//! An origin (`sftp://host`) is a root; every other path is a name below another path. A path keeps its number as long as it is
+//! interned, so that caches, queues and predictors are arrays and maps of numbers. A server removes unreferenced paths with
+//! [`Paths::sweep`].
 
 use crate::error::{Error, Result};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher as _;
 
-/// The longest name of a file that is taken, in bytes.
+/// Maximum length of a file name, in bytes.
 pub const NAME_BYTES_MAX: usize = 4096;
-/// How many names deep a path may be.
+/// Maximum depth of a path, in names.
 pub const DEPTH_MAX: usize = 1024;
 
 const NONE: u32 = u32::MAX;
-/// A seed of its own, the same in every run.
+/// Fixed hash seed, so that runs are deterministic.
 const SEED: u64 = 0x5349_5445;
 
-/// The number of a path. Numbers of paths that were forgotten are given again.
+/// Number of an interned path. Numbers of removed paths are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PathId(pub(crate) u32);
 
 impl PathId {
-    /// As an index into arrays: numbers are small and dense.
+    /// Returns the number as an array index: numbers are small and dense.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -35,12 +35,12 @@ struct Node {
     first_child: u32,
     next: u32,
     previous: u32,
-    /// A root's is the origin.
+    /// Last name of the path; a root's is the origin.
     name: Box<[u8]>,
     used: bool,
 }
 
-/// All paths that somebody has asked for, as trees.
+/// All interned paths, as trees.
 #[derive(Debug, Default)]
 pub struct Paths {
     nodes: Vec<Node>,
@@ -53,44 +53,44 @@ fn hash(parent: u32, name: &[u8]) -> u64 {
 }
 
 impl Paths {
-    /// No paths.
+    /// Creates an empty set of paths.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many there are.
+    /// Returns the number of paths.
     pub fn len(&self) -> usize {
         self.nodes.len() - self.free.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no paths.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One more than the largest number given so far.
+    /// Returns one more than the largest number assigned so far.
     pub fn bound(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The root of an origin's paths, which is its `/`.
+    /// Interns an origin; its root is the path `/`.
     pub fn origin(&mut self, origin: &str) -> PathId {
         PathId(self.add(NONE, origin.as_bytes()))
     }
 
-    /// The path of that name below another one.
+    /// Interns the path `name` below `parent`.
     pub fn child(&mut self, parent: PathId, name: &[u8]) -> Result<PathId> {
         check_name(name)?;
         Ok(PathId(self.add(parent.0, name)))
     }
 
-    /// The path with that name, if somebody has asked for it.
+    /// Looks up the path `name` below `parent`, if it is interned.
     pub fn find_child(&self, parent: PathId, name: &[u8]) -> Option<PathId> {
         self.find(parent.0, name).map(PathId)
     }
 
-    /// The path below an origin. `/` and `//` part names, `.` is nothing; `..` is refused, because only the origin knows
-    /// where a link leads.
+    /// Interns a path below an origin. `/` and `//` separate names and `.` is skipped; `..` is refused, because only the origin
+    /// knows where a link leads.
     pub fn intern(&mut self, origin: PathId, path: &[u8]) -> Result<PathId> {
         if path.first() != Some(&b'/') {
             return Err(bad(path, "it does not begin with /"));
@@ -112,33 +112,33 @@ impl Paths {
         Ok(at)
     }
 
-    /// What stands above it; nothing above a root.
+    /// Returns the parent directory; `None` for a root.
     pub fn parent(&self, path: PathId) -> Option<PathId> {
         let parent = self.nodes.get(path.index())?.parent;
         (parent != NONE).then_some(PathId(parent))
     }
 
-    /// Its last name; a root's is the origin.
+    /// Returns the last name; a root's is the origin.
     pub fn name(&self, path: PathId) -> &[u8] {
         self.nodes.get(path.index()).map_or(&[], |n| &n.name)
     }
 
-    /// Itself and all above it, upwards.
+    /// Iterates over the path and its ancestors, upwards.
     pub fn upwards(&self, path: PathId) -> impl Iterator<Item = PathId> {
         std::iter::successors(Some(path), |p| self.parent(*p))
     }
 
-    /// How many names it has below its root.
+    /// Returns the number of names below the root.
     pub fn depth(&self, path: PathId) -> usize {
         self.upwards(path).count().saturating_sub(1)
     }
 
-    /// Whether one path is the other or stands above it.
+    /// Whether `above` is `path` or an ancestor of it.
     pub fn covers(&self, above: PathId, path: PathId) -> bool {
         self.upwards(path).any(|p| p == above)
     }
 
-    /// The paths right below one that somebody has asked for, the youngest first.
+    /// Iterates over the interned children of a path, the latest first.
     pub fn children(&self, path: PathId) -> impl Iterator<Item = PathId> {
         let first = self.nodes.get(path.index()).map_or(NONE, |n| n.first_child);
         let link = |at: u32| (at != NONE).then_some(at);
@@ -146,7 +146,7 @@ impl Paths {
             .map(PathId)
     }
 
-    /// All known paths below one, and itself first.
+    /// Returns the path, then all interned paths below it.
     pub fn subtree(&self, path: PathId) -> Vec<PathId> {
         let mut found = vec![path];
         let mut at = 0;
@@ -158,7 +158,7 @@ impl Paths {
         found
     }
 
-    /// The path as its origin says it.
+    /// Returns the path as its origin knows it.
     pub fn bytes(&self, path: PathId) -> Vec<u8> {
         let mut names: Vec<&[u8]> = self
             .upwards(path)
@@ -177,13 +177,13 @@ impl Paths {
         whole
     }
 
-    /// The path for people, without its origin.
+    /// Returns the path for display, without its origin.
     pub fn text(&self, path: PathId) -> String {
         String::from_utf8_lossy(&self.bytes(path)).into_owned()
     }
 
-    /// Forgets all paths but those for which `keep` holds and what stands above them. Numbers that are forgotten are given
-    /// again, so whoever holds a number must say that it is kept.
+    /// Removes all paths except those for which `keep` is true and their ancestors; returns the number removed. Numbers of removed
+    /// paths are reused, so `keep` must be true for every number in use.
     pub fn sweep(&mut self, keep: impl Fn(PathId) -> bool) -> usize {
         let mut stay = vec![false; self.nodes.len()];
         for at in 0..self.nodes.len() {
@@ -274,7 +274,7 @@ impl Paths {
     }
 }
 
-/// Whether a path can have that name.
+/// Whether a name is a valid path component.
 pub fn is_name(name: &[u8]) -> bool {
     check_name(name).is_ok()
 }
@@ -297,7 +297,7 @@ fn bad(path: &[u8], why: &'static str) -> Error {
     }
 }
 
-/// A path of a trace without `.`, `..` and doubled `/`, as text alone can tell.
+/// Removes `.`, `..` and doubled `/` from a path of a trace, lexically.
 pub fn lexical(directory: &[u8], path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
     let above = if path.first() == Some(&b'/') {

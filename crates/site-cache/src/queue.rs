@@ -1,25 +1,25 @@
-//! The wait-and-notify queue between tiers, as a state machine.
+//! Wait-and-notify queue between tiers, as a state machine.
 //!
-//! Whoever wants something enqueues a request and waits, or goes on (`nowait`, as prefetches do). Identical requests are
-//! sent once: who comes later joins, and a fetch that joins a prefetch raises it. Fetches go before prefetches, prefetches
-//! of a higher priority before those of a lower one, and what came first goes first among equals. The queue is bounded: a
-//! request that finds it full displaces a prefetch of a lower priority, or is refused, which is the back-pressure.
+//! A client enqueues a request and waits, or continues without waiting (`nowait`, as prefetches do). Identical requests are
+//! sent once: later ones join, and a fetch that joins a prefetch raises it. Fetches precede prefetches, prefetches of a higher
+//! priority those of a lower one, and equals are sent in the order of arrival. The queue is bounded: a request that finds it full
+//! displaces a prefetch of a lower priority, or is refused, which is the backpressure.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::hash::Hash;
 
-/// How urgent a request is.
+/// Urgency of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Nobody waits for it yet. More is more urgent, up to [`PRIORITY_MAX`].
+    /// No client waits. Higher is more urgent, up to [`PRIORITY_MAX`].
     Prefetch(u8),
-    /// Somebody waits.
+    /// A client waits for the answer.
     Fetch,
 }
 
-/// The most urgent prefetch.
+/// Priority of the most urgent prefetch.
 pub const PRIORITY_MAX: u8 = 6;
 const LEVELS: usize = PRIORITY_MAX as usize + 2;
 
@@ -40,42 +40,42 @@ impl Class {
     }
 }
 
-/// What became of a request that was enqueued.
+/// Result of enqueueing a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enqueued {
-    /// It waits to be sent.
+    /// Newly enqueued; the request waits to be sent.
     New,
-    /// The same request was there already.
+    /// Joined an identical request.
     Joined {
-        /// A fetch has joined a prefetch.
+        /// Whether a fetch joined a prefetch.
         raised: bool,
-        /// It is on its way.
+        /// Whether the request is in flight.
         running: bool,
     },
-    /// The queue is full of what is as urgent or more.
+    /// Refused: the queue is full of requests of the same or higher urgency.
     Full,
 }
 
-/// Bits of a run's number that say where the request stands.
+/// Low bits of a run number that are the slot of the request.
 const SLOT_BITS: u32 = 24;
 
-/// Which of the times that a request was sent is meant: one that was taken back has another number than its successor, and
-/// a later one a higher number.
+/// Identifies one sending of a request: after a preemption, the next sending has another number. Later sendings have higher
+/// numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Run(pub u64);
 
 /// A request that is to be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent<K> {
-    /// Which request.
+    /// The request to send.
     pub key: K,
-    /// How urgent it is.
+    /// Urgency of the request.
     pub class: Class,
-    /// This time that it is sent.
+    /// Number of this sending.
     pub run: Run,
 }
 
-/// Who waits for a request: mostly one.
+/// Waiters for a request: mostly one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiters<W> {
     first: Option<W>,
@@ -96,7 +96,7 @@ impl<W> Waiters<W> {
         }
     }
 
-    /// All of them, who came first first.
+    /// Iterates over all waiters, in the order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = &W> {
         self.first.iter().chain(&self.more)
     }
@@ -111,39 +111,39 @@ impl<W> IntoIterator for Waiters<W> {
     }
 }
 
-/// A request that is over.
+/// A completed request with its waiters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Over<K, W> {
-    /// Which request.
+pub struct Completed<K, W> {
+    /// Request that was completed.
     pub key: K,
-    /// How urgent it was at the end.
+    /// Urgency at its completion.
     pub class: Class,
-    /// How urgent it was when it was last sent.
+    /// Urgency at the last sending.
     pub began: Class,
-    /// Who waits for it.
+    /// Waiters for the answer.
     pub waiters: Waiters<W>,
 }
 
 #[derive(Debug)]
-struct State<K, W> {
+struct QueuedRequest<K, W> {
     key: K,
     level: usize,
-    /// The level when it was last sent.
+    /// Level at the last sending.
     began: usize,
-    /// Which place in its level's line is its own; older ones are void.
+    /// Number of its valid position in the line of its level; positions with other numbers are void.
     turn: u64,
     run: Option<Run>,
     waiters: Waiters<W>,
 }
 
-/// The queue. `K` is a request, `W` somebody who waits.
+/// The queue. `K` is a request, `W` a waiter.
 #[derive(Debug)]
 pub struct Queue<K, W> {
-    slots: Vec<Option<State<K, W>>>,
+    slots: Vec<Option<QueuedRequest<K, W>>>,
     free: Vec<u32>,
     by_key: HashMap<K, u32, FixedState>,
     lines: [VecDeque<(u64, u32)>; LEVELS],
-    /// Of each line, how many places are not void.
+    /// Number of valid positions of each line.
     valid: [usize; LEVELS],
     running: usize,
     next: u64,
@@ -152,7 +152,7 @@ pub struct Queue<K, W> {
 }
 
 impl<K: Copy + Eq + Hash, W> Queue<K, W> {
-    /// A queue in which so many requests may wait, and so many be on their way at once; together no more than 16 million.
+    /// Creates a queue for the given numbers of waiting and of in-flight requests, each limited to about 8 million.
     pub fn new(waiting_max: usize, running_max: usize) -> Self {
         let most = (1 << (SLOT_BITS - 1)) - 1;
         Self {
@@ -168,34 +168,34 @@ impl<K: Copy + Eq + Hash, W> Queue<K, W> {
         }
     }
 
-    /// How many requests wait to be sent.
+    /// Returns the number of requests that wait to be sent.
     pub fn waiting(&self) -> usize {
         self.by_key.len() - self.running
     }
 
-    /// How many are on their way.
+    /// Returns the number of requests in flight.
     pub fn running(&self) -> usize {
         self.running
     }
 
-    /// Whether a request waits or is on its way.
+    /// Whether a request is waiting or in flight.
     pub fn has(&self, key: K) -> bool {
         self.by_key.contains_key(&key)
     }
 
-    /// How urgent a request is, and whether it is on its way.
-    pub fn look(&self, key: K) -> Option<(Class, bool)> {
+    /// Returns the urgency of a request, and whether it is in flight.
+    pub fn status(&self, key: K) -> Option<(Class, bool)> {
         let slot = *self.by_key.get(&key)?;
         let state = self.slots[slot as usize].as_ref()?;
         Some((Class::of_level(state.level), state.run.is_some()))
     }
 
-    /// All requests, in no order.
+    /// Iterates over all requests, in no order.
     pub fn keys(&self) -> impl Iterator<Item = K> {
         self.by_key.keys().copied()
     }
 
-    /// Enqueues a request. What it displaced comes into `displaced`: those who wait for that are to be told.
+    /// Enqueues a request. A displaced request is stored in `displaced`; its waiters must be notified.
     pub fn enqueue(
         &mut self,
         key: K,
@@ -213,7 +213,7 @@ impl<K: Copy + Eq + Hash, W> Queue<K, W> {
                 None => return Enqueued::Full,
             }
         }
-        let state = State {
+        let state = QueuedRequest {
             key,
             level,
             began: level,
@@ -229,7 +229,7 @@ impl<K: Copy + Eq + Hash, W> Queue<K, W> {
             (self.slots.len() - 1) as u32
         };
         self.by_key.insert(key, slot);
-        self.line_up(slot, level, false);
+        self.add_to_line(slot, level, false);
         Enqueued::New
     }
 
@@ -244,16 +244,16 @@ impl<K: Copy + Eq + Hash, W> Queue<K, W> {
             state.level = level;
             if !running {
                 self.valid[before] -= 1;
-                self.line_up(slot, level, false);
-                self.tidy(before);
+                self.add_to_line(slot, level, false);
+                self.remove_void(before);
             }
         }
         let raised = before < LEVELS - 1 && level == LEVELS - 1;
         Enqueued::Joined { raised, running }
     }
 
-    /// A place in a line, at its end or before all others.
-    fn line_up(&mut self, slot: u32, level: usize, first: bool) {
+    /// Assigns a new position in a line, at its end or at its front.
+    fn add_to_line(&mut self, slot: u32, level: usize, first: bool) {
         let turn = self.next;
         self.next += 1;
         if let Some(state) = &mut self.slots[slot as usize] {
@@ -267,24 +267,24 @@ impl<K: Copy + Eq + Hash, W> Queue<K, W> {
         self.valid[level] += 1;
     }
 
-    /// Whether a place in a line is not void.
-    fn holds(&self, turn: u64, slot: u32) -> bool {
+    /// Whether a position in a line is valid.
+    fn is_valid(&self, turn: u64, slot: u32) -> bool {
         let state = self.slots[slot as usize].as_ref();
         state.is_some_and(|s| s.turn == turn && s.run.is_none())
     }
 
-    fn take(&mut self, slot: u32) -> Option<State<K, W>> {
+    fn take(&mut self, slot: u32) -> Option<QueuedRequest<K, W>> {
         let state = self.slots[slot as usize].take()?;
         self.by_key.remove(&state.key);
         self.free.push(slot);
         Some(state)
     }
 
-    /// The youngest of the least urgent requests gives way, if it is less urgent than this.
+    /// Removes the latest of the least urgent requests, if it is less urgent than `level`.
     fn displace(&mut self, level: usize) -> Option<(K, Waiters<W>)> {
         let least = (0..level).find(|l| self.valid[*l] > 0)?;
         while let Some((turn, slot)) = self.lines[least].pop_back() {
-            if self.holds(turn, slot) {
+            if self.is_valid(turn, slot) {
                 self.valid[least] -= 1;
                 let state = self.take(slot)?;
                 return Some((state.key, state.waiters));
@@ -293,14 +293,14 @@ impl<K: Copy + Eq + Hash, W> Queue<K, W> {
         None
     }
 
-    /// The request that is to be sent now, if there is one and not too many are on their way.
+    /// Returns the request to send next, if there is one and the limit of requests in flight is not reached.
     pub fn send(&mut self) -> Option<Sent<K>> {
         if self.running >= self.running_max {
             return None;
         }
         let level = (0..LEVELS).rev().find(|l| self.valid[*l] > 0)?;
         while let Some((turn, slot)) = self.lines[level].pop_front() {
-            if !self.holds(turn, slot) {
+            if !self.is_valid(turn, slot) {
                 continue;
             }
             self.valid[level] -= 1;
@@ -317,8 +317,8 @@ impl<K: Copy + Eq + Hash, W> Queue<K, W> {
         None
     }
 
-    /// If a fetch waits and nothing more may be sent: the least urgent prefetch on its way, the youngest of these, is taken
-    /// back and waits again. The host cancels it; its answer comes too late then.
+    /// Makes room for a waiting fetch at the limit of requests in flight: the least urgent and latest prefetch in flight is
+    /// requeued. The host cancels it; a late answer to it is ignored.
     pub fn preempt(&mut self) -> Option<Run> {
         if self.valid[LEVELS - 1] == 0 || self.running < self.running_max {
             return None;
@@ -332,37 +332,37 @@ impl<K: Copy + Eq + Hash, W> Queue<K, W> {
         let slot = slot_of(run);
         self.slots[slot as usize].as_mut()?.run = None;
         self.running -= 1;
-        self.line_up(slot, level, true);
+        self.add_to_line(slot, level, true);
         Some(run)
     }
 
-    /// A number below that of every request that is sent from now on, and not below any that was sent.
+    /// Returns a run number below those of all later sendings, and not below any earlier one.
     pub fn sent_until(&self) -> Run {
         Run(self.next << SLOT_BITS)
     }
 
-    fn state_of(&self, run: Run) -> Option<&State<K, W>> {
+    fn state_of(&self, run: Run) -> Option<&QueuedRequest<K, W>> {
         let state = self.slots.get(slot_of(run) as usize)?.as_ref()?;
         (state.run == Some(run)).then_some(state)
     }
 
-    /// Who waits for a request that is on its way.
+    /// Iterates over the waiters of a request in flight.
     pub fn waiters(&self, run: Run) -> impl Iterator<Item = &W> {
         let state = self.state_of(run);
         state.into_iter().flat_map(|s| s.waiters.iter())
     }
 
-    /// Which request that was, as long as it is on its way.
+    /// Returns the request of a run, as long as it is in flight.
     pub fn key_of(&self, run: Run) -> Option<K> {
         Some(self.state_of(run)?.key)
     }
 
-    /// A request is over: who waits for it is to be told. Nothing if it was taken back meanwhile.
-    pub fn complete(&mut self, run: Run) -> Option<Over<K, W>> {
+    /// Completes a request; the waiters must be notified. `None` if it was preempted meanwhile.
+    pub fn complete(&mut self, run: Run) -> Option<Completed<K, W>> {
         self.state_of(run)?;
         let state = self.take(slot_of(run))?;
         self.running -= 1;
-        Some(Over {
+        Some(Completed {
             key: state.key,
             class: Class::of_level(state.level),
             began: Class::of_level(state.began),
@@ -370,8 +370,8 @@ impl<K: Copy + Eq + Hash, W> Queue<K, W> {
         })
     }
 
-    /// A request is to be sent once more, because what came is of no use; whoever waits goes on waiting.
-    pub fn again(&mut self, run: Run) -> bool {
+    /// Requeues a request because its answer is unusable; its waiters continue to wait.
+    pub fn requeue(&mut self, run: Run) -> bool {
         let Some(level) = self.state_of(run).map(|s| s.level) else {
             return false;
         };
@@ -380,15 +380,15 @@ impl<K: Copy + Eq + Hash, W> Queue<K, W> {
             state.run = None;
         }
         self.running -= 1;
-        self.line_up(slot, level, true);
+        self.add_to_line(slot, level, true);
         true
     }
 
-    /// Void places do not pile up.
-    fn tidy(&mut self, level: usize) {
+    /// Removes void positions before they accumulate.
+    fn remove_void(&mut self, level: usize) {
         if self.lines[level].len() > 2 * self.valid[level] + 64 {
             let mut line = std::mem::take(&mut self.lines[level]);
-            line.retain(|(turn, slot)| self.holds(*turn, *slot));
+            line.retain(|(turn, slot)| self.is_valid(*turn, *slot));
             self.lines[level] = line;
         }
     }

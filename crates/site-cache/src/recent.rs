@@ -1,4 +1,4 @@
-//! A map that holds so many keys and forgets those that were used longest ago: miss counters, contexts, directories.
+//! A bounded map that evicts the least recently used keys: for miss counters, contexts, directories.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -7,7 +7,7 @@ use std::hash::Hash;
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Clone)]
-struct Slot<K, V> {
+struct Node<K, V> {
     key: K,
     value: V,
     newer: u32,
@@ -18,14 +18,14 @@ struct Slot<K, V> {
 #[derive(Debug, Clone)]
 pub struct Recent<K, V> {
     map: HashMap<K, u32, FixedState>,
-    slots: Vec<Slot<K, V>>,
+    slots: Vec<Node<K, V>>,
     newest: u32,
     oldest: u32,
     limit: usize,
 }
 
 impl<K: Copy + Eq + Hash, V> Recent<K, V> {
-    /// For at most so many keys, at least one.
+    /// Creates a map for at most `limit` keys, at least one.
     pub fn new(limit: usize) -> Self {
         Self {
             map: HashMap::with_hasher(FixedState::with_seed(0)),
@@ -36,50 +36,50 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
         }
     }
 
-    /// How many keys it holds.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether it holds none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// All keys, in no order.
+    /// Iterates over all keys, in no order.
     pub fn keys(&self) -> impl Iterator<Item = K> {
         self.slots.iter().map(|s| s.key)
     }
 
-    /// All keys and what is known of them, in no order.
+    /// Iterates over all keys and values, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (K, &V)> {
         self.slots.iter().map(|s| (s.key, &s.value))
     }
 
-    /// What is known of a key; that is no use of it.
+    /// Returns the value of a key without counting a use.
     pub fn peek(&self, key: K) -> Option<&V> {
         let at = *self.map.get(&key)?;
         Some(&self.slots[at as usize].value)
     }
 
-    /// What is known of a key.
+    /// Returns the value of a key and counts a use.
     pub fn get(&mut self, key: K) -> Option<&mut V> {
         let at = *self.map.get(&key)?;
         self.touch(at);
         Some(&mut self.slots[at as usize].value)
     }
 
-    /// What is known of a key, or what is made for it. If that was one key too many, the oldest is given back.
+    /// Returns the value of a key, made by `make` if missing, and the evicted entry if the map was full.
     pub fn get_or_put(&mut self, key: K, make: impl FnOnce() -> V) -> (&mut V, Option<(K, V)>) {
         if let Some(at) = self.map.get(&key).copied() {
             self.touch(at);
             return (&mut self.slots[at as usize].value, None);
         }
-        let (at, gone) = self.add(key, make());
-        (&mut self.slots[at as usize].value, gone)
+        let (at, evicted) = self.add(key, make());
+        (&mut self.slots[at as usize].value, evicted)
     }
 
-    /// Puts a value at a key. If that was one key too many, the oldest is given back.
+    /// Inserts a value; returns the evicted entry if the map was full.
     pub fn put(&mut self, key: K, value: V) -> Option<(K, V)> {
         if let Some(at) = self.map.get(&key).copied() {
             self.touch(at);
@@ -89,7 +89,7 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
         self.add(key, value).1
     }
 
-    /// Forgets the oldest keys until no more than so many are left.
+    /// Evicts the oldest keys until at most `limit` are left.
     pub fn trim(&mut self, limit: usize) {
         while self.slots.len() > limit {
             let oldest = self.slots[self.oldest as usize].key;
@@ -97,7 +97,7 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
         }
     }
 
-    /// Forgets a key.
+    /// Removes a key and returns its value.
     pub fn remove(&mut self, key: K) -> Option<V> {
         let at = self.map.remove(&key)?;
         self.unlink(at);
@@ -111,25 +111,25 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
 
     fn add(&mut self, key: K, value: V) -> (u32, Option<(K, V)>) {
         let full = self.slots.len() >= self.limit;
-        let slot = Slot {
+        let slot = Node {
             key,
             value,
             newer: NONE,
             older: NONE,
         };
-        let (at, gone) = if full {
+        let (at, evicted) = if full {
             let at = self.oldest;
             self.unlink(at);
-            let gone = std::mem::replace(&mut self.slots[at as usize], slot);
-            self.map.remove(&gone.key);
-            (at, Some((gone.key, gone.value)))
+            let evicted = std::mem::replace(&mut self.slots[at as usize], slot);
+            self.map.remove(&evicted.key);
+            (at, Some((evicted.key, evicted.value)))
         } else {
             self.slots.push(slot);
             ((self.slots.len() - 1) as u32, None)
         };
         self.map.insert(key, at);
         self.link(at);
-        (at, gone)
+        (at, evicted)
     }
 
     fn touch(&mut self, at: u32) {
@@ -162,7 +162,7 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
         }
     }
 
-    /// Whoever pointed at a slot that moved points at its new place.
+    /// Updates the links to a slot that moved to `at`.
     fn moved(&mut self, at: u32) {
         let slot = &self.slots[at as usize];
         let (newer, older, key) = (slot.newer, slot.older, slot.key);
@@ -205,13 +205,13 @@ mod tests {
                         }
                     }
                     _ => {
-                        let gone = recent.put(key, i);
+                        let evicted = recent.put(key, i);
                         if let Some(at) = found {
                             naive.remove(at);
                         }
                         naive.push((key, i));
                         let expected = (naive.len() > limit).then(|| naive.remove(0));
-                        prop_assert_eq!(gone, expected);
+                        prop_assert_eq!(evicted, expected);
                     }
                 }
                 prop_assert_eq!(recent.len(), naive.len());

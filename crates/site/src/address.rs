@@ -1,40 +1,40 @@
-//! The address of a tier: `http://127.0.0.1:PORT` or `unix:/PATH` on this machine, `esker://HOST:PORT` on any machine.
+//! Address of a tier: `http://127.0.0.1:PORT` or `unix:/PATH` on this machine, `esker://HOST:PORT` on any machine.
 
 use esker_access::peer::is_this_machine;
-use esker_rpc::http::Place;
+use esker_rpc::http::Endpoint;
 use esker_rpc::{Address, address::SCHEME};
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What the address of a socket of this machine begins with.
+/// Prefix of the address of a Unix socket.
 const UNIX: &str = "unix:";
 
-/// The address of a tier, and how its client and the tier know each other.
+/// Address of a tier, which determines how client and tier authenticate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TierAddress {
-    /// `http://HOST:PORT` at a loopback address: not encrypted, the kernel says whose each end is.
+    /// `http://HOST:PORT` at a loopback address: unencrypted, the kernel reports the user of each end.
     Loopback {
-        /// `HOST:PORT`.
+        /// Host and port, `HOST:PORT`.
         authority: String,
     },
-    /// `unix:/PATH`: a socket, the kernel says whose each end is.
+    /// `unix:/PATH`: a socket, the kernel reports the user of each end.
     Unix(PathBuf),
-    /// `esker://HOST:PORT?OPTIONS`: over TLS, the tier proves its host key and the client a key of SSH.
+    /// `esker://HOST:PORT?OPTIONS`: over TLS, the tier proves its host key and the client an SSH key.
     Keyed(Box<Address>),
 }
 
-/// The files by which a tier proves itself to the tiers above and knows them, where an address names none.
+/// Key files that a tier uses for upstream tiers if their address names none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyFiles {
-    /// The private key of SSH to prove; none: the user's agent, then the keys in `~/.ssh`.
+    /// Private SSH key to prove; `None` for the user's agent, then the keys in `~/.ssh`.
     pub key: Option<PathBuf>,
-    /// The file of host keys that are known; none: the user's own files.
+    /// File of known host keys; `None` for the user's own files.
     pub known_hosts: Option<PathBuf>,
 }
 
 impl TierAddress {
-    /// Reads an address; an error says what is wrong with it.
+    /// Parses an address; the error describes the mistake.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix(UNIX) {
             let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
@@ -42,20 +42,20 @@ impl TierAddress {
                 Ok(Self::Unix(path))
             } else {
                 Err(format!(
-                    "`{text}` is no tier's address: the path of a socket is absolute, as in unix:/run/user/1000/site.sock"
+                    "`{text}` is not a tier's address: the path of a socket is absolute, as in unix:/run/user/1000/site.sock"
                 ))
             };
         }
         if text.starts_with(SCHEME) {
             let mut address = Address::parse(text).map_err(|e| e.to_string())?;
-            // Without a key nobody is known: what `http://` is for has its own way.
+            // Both ends must be authenticated by keys; unencrypted access is by `http://` only.
             address.trust.encrypt = esker_rpc::address::Encrypt::Always;
             return Ok(Self::Keyed(Box::new(address)));
         }
         let wrong = || {
             format!(
-                "`{text}` is no tier's address; give http://127.0.0.1:PORT or unix:/PATH for a tier on this machine, \
-                 esker://HOST:PORT for one on another"
+                "`{text}` is not a tier's address; give http://127.0.0.1:PORT or unix:/PATH for a \
+                 tier on this machine, esker://HOST:PORT for one on another"
             )
         };
         let url = url::Url::parse(text).map_err(|_| wrong())?;
@@ -67,8 +67,9 @@ impl TierAddress {
         }
         if !is_this_machine(host) {
             return Err(format!(
-                "`{text}` is a tier on another machine: others could read what goes there by http://, and answer in its place; \
-                 give esker://{host}:{port}, or http://127.0.0.1:{port} through `ssh -L {port}:127.0.0.1:{port} {host}`"
+                "`{text}` is a tier on another machine: others could read what is sent there by \
+                 http://, and answer in its place; give esker://{host}:{port}, or \
+                 http://127.0.0.1:{port} through `ssh -L {port}:127.0.0.1:{port} {host}`"
             ));
         }
         Ok(Self::Loopback {
@@ -76,7 +77,7 @@ impl TierAddress {
         })
     }
 
-    /// The same, where it names no files of keys with these.
+    /// Sets the key files unless the address names its own.
     #[must_use]
     pub fn with(mut self, files: &KeyFiles) -> Self {
         if let Self::Keyed(address) = &mut self {
@@ -90,23 +91,23 @@ impl TierAddress {
         self
     }
 
-    /// Whether it has options, which say whom to trust.
+    /// Whether the address has options, which select trusted keys.
     pub fn has_options(text: &str) -> bool {
         text.contains('?')
     }
 
-    /// Where requests of HTTP go; `patience` is how long it may take to connect.
-    pub fn place(&self, patience: Duration) -> Place {
+    /// Returns the endpoint of HTTP requests; `patience` is the connect timeout.
+    pub fn endpoint(&self, patience: Duration) -> Endpoint {
         match self {
-            Self::Unix(path) => Place::Unix(path.clone()),
+            Self::Unix(path) => Endpoint::Unix(path.clone()),
             Self::Keyed(address) => {
                 let mut address = (**address).clone();
                 address.patience = address.patience.min(patience);
-                Place::from(&address)
+                Endpoint::from(&address)
             }
             Self::Loopback { authority } => {
                 let host = authority.rsplit_once(':').map_or("", |(host, _)| host);
-                Place::Tcp {
+                Endpoint::Tcp {
                     authority: authority.clone(),
                     tls: None,
                     host: host.trim_matches(['[', ']']).to_owned(),
@@ -149,9 +150,9 @@ mod tests {
             assert_eq!(shown(text).as_deref(), Ok(is));
         }
         for (text, why) in [
-            ("nonsense", "is no tier's address"),
-            ("https://127.0.0.1:7500", "is no tier's address"),
-            ("http://127.0.0.1:7500/x", "is no tier's address"),
+            ("nonsense", "is not a tier's address"),
+            ("https://127.0.0.1:7500", "is not a tier's address"),
+            ("http://127.0.0.1:7500/x", "is not a tier's address"),
             ("http://edge.example:7500", "give esker://edge.example:7500"),
             ("http://10.0.0.1:7500", "others could read"),
             ("unix:site.sock", "is absolute"),
@@ -161,7 +162,7 @@ mod tests {
             let refused = shown(text).unwrap_err();
             assert!(refused.contains(why), "{text}: {refused}");
         }
-        // On this machine, too, a key is proved where the address says `esker://`.
+        // `esker://` requires a key on this machine, too.
         let TierAddress::Keyed(address) = TierAddress::parse("esker://127.0.0.1:1").unwrap() else {
             panic!("a keyed address");
         };

@@ -1,52 +1,56 @@
-//! Asks a tier, as a program does.
+//! Client of a tier, for programs.
 
-use crate::above::{Fetch, Got, Link};
 use crate::address::KeyFiles;
-use crate::given::{Given, Refused};
-use crate::node::Asked;
+use crate::answer::{Refused, TierAnswer};
+use crate::node::MetadataQuery;
+use crate::upstream::{Fetch, FetchResponse, Link};
 use tokio::sync::mpsc;
 
-/// A link to a tier, for clients.
+/// A client's link to a tier.
 #[derive(Debug, Clone)]
 pub struct Client {
     link: Link,
 }
 
 impl Client {
-    /// Links to the tier at an address (`http://127.0.0.1:PORT`, `unix:/PATH`, `esker://HOST:PORT`); `name` is told to it, for
-    /// people.
+    /// Connects to the tier at an address (`http://127.0.0.1:PORT`, `unix:/PATH`, `esker://HOST:PORT`); the tier shows `name` in its
+    /// log.
     pub async fn connect(via: &str, name: &str) -> Result<Self, Refused> {
         let (events, _) = mpsc::unbounded_channel();
         let link = Link::open(via, &KeyFiles::default(), false, name, events).await?;
         Ok(Self { link })
     }
 
-    /// Asks. Many questions may be open at once.
-    pub async fn ask(&self, asked: Asked<'_>) -> Result<Given, Refused> {
+    /// Sends a request. Many requests may be in flight at once.
+    pub async fn query(&self, query: MetadataQuery<'_>) -> Result<TierAnswer, Refused> {
         let fetch = Fetch {
-            origin: asked.origin.into(),
-            path: asked.path.into(),
-            wants: asked.wants,
-            class: asked.class,
-            max_age: asked.max_age,
+            origin: query.origin.into(),
+            path: query.path.into(),
+            wants: query.wants,
+            class: query.class,
+            max_age: query.max_age,
             kept: None,
         };
-        let linked = self.link.ask(fetch, asked.stale_if_error).await?;
+        let linked = self.link.query(fetch, query.stale_if_error).await?;
         match linked.got? {
-            Got::Found { found, age, told } => Ok(Given {
+            FetchResponse::Found {
                 found,
                 age,
-                told,
+                subscribed,
+            } => Ok(TierAnswer {
+                found,
+                age,
+                subscribed,
                 hit: linked.hit,
             }),
-            Got::Same { .. } => Err(Refused::Origin(
-                "the tier says that nothing changed, but nothing was kept".into(),
+            FetchResponse::Unchanged { .. } => Err(Refused::Origin(
+                "the tier says that nothing changed, but nothing was cached".into(),
             )),
         }
     }
 
-    /// Says that a path may have changed.
-    pub fn doubt(&self, origin: &str, path: &[u8]) {
-        self.link.doubt(origin, path);
+    /// Notifies the tier that a path may have changed.
+    pub fn invalidate(&self, origin: &str, path: &[u8]) {
+        self.link.invalidate(origin, path);
     }
 }

@@ -1,5 +1,5 @@
-//! Time as tiers count it: microseconds since 1970 by the wall clock of the start, going on with the monotonic one, so that it
-//! never goes back and what a disk kept still has an age.
+//! Clock of a tier: microseconds since 1970, taken from the wall clock at the start and advanced by the monotonic one, so that time
+//! never goes back and entries on disk keep their age.
 
 use esker_site_cache::entry::Time;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

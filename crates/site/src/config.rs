@@ -1,74 +1,74 @@
-//! `site.toml`: what a tier keeps, whom it asks, where it listens.
+//! `site.toml`: the configuration of a tier's cache, upstream and address.
 
-use crate::above::Rules;
 use crate::address::{KeyFiles, TierAddress};
 use crate::listen::{Listening, socket};
+use crate::upstream::Rules;
 use esker_access::slots::CONNECTIONS;
 use esker_config::etcd::{EtcdTrust, URLS, is_url};
 use esker_config::{
-    COUNT, DeValue, Filled, Key, SIZE, Source, TIME, count, integer, size, take_by, text, texts,
+    COUNT, DeValue, Key, KeySink, SIZE, Source, TIME, count, integer, size, take_by, text, texts,
     time,
 };
 use esker_model::{Error, Result};
-use esker_origin::Settings as Asking;
+use esker_origin::Settings as OriginSettings;
 use esker_site_cache::cache::Policy;
-use esker_site_cache::predict::Choice;
+use esker_site_cache::predict::PredictorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where a tier listens if nothing is said.
+/// Default address of a tier.
 pub const LISTEN_DEFAULT: &str = "127.0.0.1:7500";
 
-/// Connections that can be set.
+/// Maximum of the setting `connections`.
 const CONNECTIONS_MAX: usize = 1 << 20;
 
-/// A tier as its file describes it.
+/// Configuration of a tier.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Its name, for people and for the tiers above.
+    /// Name of the tier, for display and for upstream tiers.
     pub name: String,
-    /// `HOST:PORT`, or `unix:/PATH`.
+    /// Listening address: `HOST:PORT` or `unix:/PATH`.
     pub listen: String,
-    /// How others reach it, if that is not where it listens.
+    /// Address at which others reach it, if different from `listen`.
     pub advertise: Option<String>,
-    /// Connections at most; the owner's processes get some more.
+    /// Maximum number of connections; the owner's processes get some more.
     pub connections: usize,
-    /// Connections at most of one address, of one user of this machine, or of one key; 0 stands for half of all.
+    /// Maximum number of connections of one address, of one local user, or of one key; 0 for half of all.
     pub connections_each: usize,
-    /// The folder of the host key and of the rights of keys and tokens; none: `~/.esker/site` where it hears other machines,
-    /// and no keys where it does not.
+    /// Folder of the host key and of the rights of keys and tokens; `None` for `~/.esker/site` if it is reachable from other machines,
+    /// otherwise for no keys.
     pub access_folder: Option<PathBuf>,
-    /// What it proves to the tiers above, and knows them by.
+    /// Key files for upstream tiers.
     pub keys: KeyFiles,
-    /// The addresses of the tiers above. With none it asks origins itself.
+    /// Addresses of the upstream tiers. Without any, it queries origins itself.
     pub parents: Vec<String>,
-    /// Members of etcd, if the pool of tiers above, or the one it belongs to, is kept there.
+    /// Members of etcd, if the pool of upstream tiers, or its own pool, is kept there.
     pub etcd: Vec<String>,
-    /// How etcd is known, and knows this tier.
+    /// Credentials and trusted certificates for etcd.
     pub etcd_trust: EtcdTrust,
-    /// The name of that pool.
+    /// Name of the pool in etcd.
     pub pool: Option<String>,
-    /// A member of the pool without a cache: so many services, each with one connection and one request at a time.
+    /// For a member of the pool without a cache: number of services, each with one connection and one request at a time.
     pub services: Option<usize>,
-    /// Bytes of metadata kept in memory.
+    /// Capacity of the cache in memory, in bytes.
     pub memory_bytes: u64,
-    /// Which metadata goes first.
+    /// Replacement policy of the cache.
     pub policy: Policy,
-    /// What prefetches.
-    pub predictor: Choice,
-    /// Misses in a directory that a predictor waits for.
+    /// Predictor that selects prefetches.
+    pub predictor: PredictorKind,
+    /// Number of misses in a directory before a predictor lists it.
     pub threshold: Option<u32>,
-    /// How long an answer is believed at first if nobody tells of changes.
+    /// Initial time to live of an answer without invalidations.
     pub ttl: Duration,
-    /// And at last, if it never changes.
+    /// Maximum time to live of an answer that never changes.
     pub ttl_most: Duration,
-    /// The folder of what is kept on disk.
+    /// Folder of the cache on disk.
     pub disk: Option<PathBuf>,
-    /// Bytes kept there at most.
+    /// Capacity of the cache on disk, in bytes.
     pub disk_bytes: u64,
-    /// Requests on their way upwards at once.
+    /// Maximum number of upstream requests in flight.
     pub running: usize,
-    /// Which origins it asks, and how.
+    /// Allowed origins and connection settings.
     pub rules: Rules,
 }
 
@@ -89,7 +89,7 @@ impl Default for Config {
             services: None,
             memory_bytes: 256 << 20,
             policy: Policy::Lru,
-            predictor: Choice::Guarded,
+            predictor: PredictorKind::Guarded,
             threshold: None,
             ttl: Duration::from_secs(10),
             ttl_most: Duration::from_mins(10),
@@ -100,7 +100,7 @@ impl Default for Config {
                 allow: Vec::new(),
                 clear_passwords: Vec::new(),
                 default_login: false,
-                settings: Asking::default(),
+                settings: OriginSettings::default(),
             },
         }
     }
@@ -115,7 +115,7 @@ fn tiers(value: &DeValue<'_>) -> Option<Vec<String>> {
     list.iter().all(good).then_some(list)
 }
 
-/// The absolute path of a file or a folder.
+/// Parses the absolute path of a file or a folder.
 fn path(value: &DeValue<'_>) -> Option<PathBuf> {
     text(value).map(PathBuf::from).filter(|p| p.is_absolute())
 }
@@ -324,7 +324,7 @@ const KEYS: [Key<Config>; 33] = [
     },
 ];
 
-impl Filled for Config {
+impl KeySink for Config {
     fn paths() -> Vec<&'static str> {
         KEYS.iter().map(|k| k.path).collect()
     }
@@ -335,14 +335,14 @@ impl Filled for Config {
 }
 
 impl Config {
-    /// Reads a tier's file; what it does not mention keeps its default.
+    /// Reads a tier's file; unmentioned settings keep their defaults.
     pub fn from_file(file: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(file)
             .map_err(|e| Error::io(format!("reading `{}`", file.display()), e))?;
         Self::from_toml(file, &text)
     }
 
-    /// The same, from text that was in that file.
+    /// Parses `text`, the content of `file`.
     pub fn from_toml(file: &Path, text: &str) -> Result<Self> {
         let mut config = Self::default();
         let source = Source { file, text };
@@ -357,7 +357,7 @@ impl Config {
             );
         }
         let folder = file.parent().unwrap_or_else(|| Path::new(""));
-        config.etcd_trust = config.etcd_trust.below(folder);
+        config.etcd_trust = config.etcd_trust.resolve_relative_to(folder);
         if let Some(why) = config.etcd_trust.mistake(&config.etcd) {
             return bad(&format!("`etcd`: {why}"));
         }
@@ -368,7 +368,7 @@ impl Config {
         }
         if config.pool.is_some() && !config.parents.is_empty() {
             return bad(
-                "the tiers above are those of `parents` or those of `pool`; leave one of them out",
+                "the upstream tiers are those of `parents` or those of `pool`; leave one of them out",
             );
         }
         if let Some(services) = config.services {
@@ -379,7 +379,7 @@ impl Config {
         Ok(config)
     }
 
-    /// How others reach it: where it listens, unless it says otherwise.
+    /// Returns the address at which others reach it: the listening address unless configured otherwise.
     pub fn url(&self, listening: &Listening) -> String {
         let own = || match listening {
             Listening::Unix(path) => format!("unix:{}", path.display()),

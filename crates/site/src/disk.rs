@@ -1,18 +1,18 @@
-//! What a tier keeps on disk: behind memory, and across restarts.
+//! Disk cache of a tier: below memory, and across restarts.
 //!
-//! Answers are appended to segments; when there is no room, the oldest segment goes whole, so the files never take more than was allowed
-//! and nothing is ever moved. An index in memory says where the newest record of a path is; it is made from the segments at the
-//! start. A record has a checksum and its whole key: what is torn or is another path's is as if it were not there.
+//! Answers are appended to segments; when the capacity is reached, the oldest segment is deleted, so the files never exceed the
+//! capacity and no data is moved. An index in memory locates the newest record of each path; it is rebuilt from the segments at the
+//! start. A record has a checksum and its full key: torn records and records of other paths are ignored.
 //!
-//! A change makes what was fetched before it untrue: it is noted in memory for this run, and as a record for the next one.
+//! A change invalidates earlier answers: it is recorded in memory for this run, and as a record for the next one.
 
 pub(crate) mod hostile;
 mod record;
 mod segment;
 
-use crate::given::digest;
-use esker_origin::Found;
-use esker_site_cache::entry::{Happened, Time, Wants};
+use crate::answer::digest;
+use esker_origin::PathMetadata;
+use esker_site_cache::entry::{ChangeKind, Time, Wants};
 use foldhash::fast::FixedState;
 use record::{Body, Record};
 use segment::Segments;
@@ -22,48 +22,48 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Paths that the index has at most; then the oldest segment goes.
+/// Maximum number of paths in the index; beyond it, the oldest segment is deleted.
 const PATHS_MAX: usize = 4 << 20;
-/// Changes that are noted one by one; then all that was fetched before is taken to be touched.
+/// Maximum number of individual changes; beyond it, all earlier answers count as invalid.
 const CHANGES_MAX: usize = 1 << 20;
 
 /// An answer from the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Old {
-    /// What there was.
-    pub(crate) found: Found,
-    /// When the origin was asked.
+pub(crate) struct StoredAnswer {
+    /// Metadata of the path.
+    pub(crate) found: PathMetadata,
+    /// Time at which the origin was read.
     pub(crate) at: Time,
-    /// Whether somebody has told of changes since, in this run, and of none.
-    pub(crate) told: bool,
+    /// Whether upstream has sent invalidations since, in this run, and none of this path.
+    pub(crate) subscribed: bool,
 }
 
-impl Old {
-    /// Its number, for who may say that nothing has changed.
+impl StoredAnswer {
+    /// Returns the digest of the answer, for requests whose response may be that it is unchanged.
     pub(crate) fn digest(&self) -> u64 {
         digest(&self.found)
     }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Touched {
+struct ChangeTimes {
     own: Time,
     tree: Time,
 }
 
 struct State {
     segments: Segments,
-    /// Of each path's hash, where its newest record is.
+    /// Location of the newest record, by hash of the path.
     index: HashMap<u64, segment::At, FixedState>,
-    touched: HashMap<u64, Touched, FixedState>,
-    /// What was fetched before this may be touched.
+    changes: HashMap<u64, ChangeTimes, FixedState>,
+    /// Answers fetched before this time count as changed.
     floor: Time,
 }
 
-/// The disk of one tier. Reading and writing are short, and block.
+/// Disk cache of one tier. Reads and writes are short, and block.
 pub(crate) struct Disk {
     state: Mutex<State>,
-    /// When this run began: what was told before holds no more.
+    /// Start of this run: earlier subscriptions have ended.
     run: Time,
 }
 
@@ -71,7 +71,7 @@ fn hash(origin: &str, path: &[u8], wants: Wants) -> u64 {
     FixedState::with_seed(17).hash_one((origin, path, wants))
 }
 
-/// Itself and the directories above it.
+/// Iterates over the path and its ancestors.
 fn upwards(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(path), |at| {
         let end = at.iter().rposition(|b| *b == b'/')?;
@@ -84,24 +84,24 @@ fn upwards(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Disk {
-    /// Opens a folder, made if it is not there. It is this tier's alone.
+    /// Opens a folder, created if missing, for exclusive use by this tier.
     pub(crate) fn open(folder: &Path, bytes_max: u64, now: Time) -> io::Result<Self> {
         let mut index: HashMap<u64, segment::At, FixedState> = HashMap::default();
-        let mut touched: HashMap<u64, Touched, FixedState> = HashMap::default();
+        let mut changes: HashMap<u64, ChangeTimes, FixedState> = HashMap::default();
         let segments = Segments::open(folder, bytes_max, &mut |at, record: &Record| match &record
             .body
         {
             Body::Answer { .. } => {
                 index.insert(hash(&record.origin, &record.path, record.wants), at);
             }
-            Body::Touched { tree } => {
-                note(&mut touched, &record.origin, &record.path, *tree, record.at);
+            Body::Changed { tree } => {
+                insert_change(&mut changes, &record.origin, &record.path, *tree, record.at);
             }
         })?;
         let state = State {
             segments,
             index,
-            touched,
+            changes,
             floor: 0,
         };
         Ok(Self {
@@ -114,20 +114,20 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of its files, and paths it knows.
+    /// Returns the size of the files in bytes, and the number of indexed paths.
     pub(crate) fn used(&self) -> (u64, usize) {
         let state = self.lock();
         (state.segments.bytes(), state.index.len())
     }
 
-    /// What was kept of a path, unless it was touched since. `holds_since` is when promises to tell of changes were last lost.
+    /// Returns the stored answer of a path, unless it changed since. `holds_since` is the last time that upstream subscriptions were lost.
     pub(crate) fn get(
         &self,
         origin: &str,
         path: &[u8],
         wants: Wants,
         holds_since: Time,
-    ) -> Option<Old> {
+    ) -> Option<StoredAnswer> {
         let mut state = self.lock();
         let key = hash(origin, path, wants);
         let at = *state.index.get(&key)?;
@@ -136,25 +136,35 @@ impl Disk {
             record.filter(|r| *r.origin == *origin && *r.path == *path && r.wants == wants);
         let Some(Record {
             at,
-            body: Body::Answer { found, told },
+            body: Body::Answer { found, subscribed },
             ..
         }) = record
         else {
             state.index.remove(&key);
             return None;
         };
-        if state.is_touched(origin, path, at) {
+        if state.is_changed(origin, path, at) {
             state.index.remove(&key);
             return None;
         }
-        let told = told && at >= self.run.max(holds_since);
-        Some(Old { found, at, told })
+        let subscribed = subscribed && at >= self.run.max(holds_since);
+        Some(StoredAnswer {
+            found,
+            at,
+            subscribed,
+        })
     }
 
-    /// Keeps an answer to a question that was sent at `at`, unless something happened since.
-    pub(crate) fn put(&self, origin: &str, path: &[u8], wants: Wants, old: &Old) -> io::Result<()> {
+    /// Stores an answer to a request that was sent at `at`, unless the path changed since.
+    pub(crate) fn put(
+        &self,
+        origin: &str,
+        path: &[u8],
+        wants: Wants,
+        old: &StoredAnswer,
+    ) -> io::Result<()> {
         let mut state = self.lock();
-        if state.is_touched(origin, path, old.at) {
+        if state.is_changed(origin, path, old.at) {
             return Ok(());
         }
         let record = Record {
@@ -164,7 +174,7 @@ impl Disk {
             at: old.at,
             body: Body::Answer {
                 found: old.found.clone(),
-                told: old.told,
+                subscribed: old.subscribed,
             },
         };
         let key = hash(origin, path, wants);
@@ -177,19 +187,19 @@ impl Disk {
         state.shrink()
     }
 
-    /// Something happened to a path.
-    pub(crate) fn happened(
+    /// Records a change of a path.
+    pub(crate) fn record_change(
         &self,
         origin: &str,
         path: &[u8],
-        happened: &Happened,
+        kind: &ChangeKind,
         now: Time,
     ) -> io::Result<()> {
-        let tree = !matches!(happened, Happened::Changed(_));
+        let tree = !matches!(kind, ChangeKind::Changed(_));
         let mut state = self.lock();
-        note(&mut state.touched, origin, path, tree, now);
-        if state.touched.len() > CHANGES_MAX {
-            state.touched.clear();
+        insert_change(&mut state.changes, origin, path, tree, now);
+        if state.changes.len() > CHANGES_MAX {
+            state.changes.clear();
             state.floor = now;
             state.index.clear();
             return state.segments.clear();
@@ -199,10 +209,10 @@ impl Disk {
             path: path.into(),
             wants: Wants::Stat,
             at: now,
-            body: Body::Touched { tree },
+            body: Body::Changed { tree },
         };
         if let Err(error) = state.segments.append(&record) {
-            // The next run would not know: it is to find nothing instead.
+            // The next run would miss the change: it must find no answers instead.
             state.index.clear();
             state.segments.clear()?;
             return Err(error);
@@ -211,16 +221,16 @@ impl Disk {
     }
 }
 
-/// Something happened to a path: the listing above shows it, too.
-fn note(
-    touched: &mut HashMap<u64, Touched, FixedState>,
+/// Records a change of a path and of its parent's listing.
+fn insert_change(
+    changes: &mut HashMap<u64, ChangeTimes, FixedState>,
     origin: &str,
     path: &[u8],
     tree: bool,
     at: Time,
 ) {
     for (path, tree) in upwards(path).zip([tree, false]) {
-        let one = touched.entry(hash(origin, path, Wants::Stat)).or_default();
+        let one = changes.entry(hash(origin, path, Wants::Stat)).or_default();
         one.own = one.own.max(at);
         if tree {
             one.tree = one.tree.max(at);
@@ -229,18 +239,18 @@ fn note(
 }
 
 impl State {
-    fn is_touched(&self, origin: &str, path: &[u8], at: Time) -> bool {
+    fn is_changed(&self, origin: &str, path: &[u8], at: Time) -> bool {
         if at < self.floor {
             return true;
         }
         let of = |path: &[u8]| {
             let key = hash(origin, path, Wants::Stat);
-            self.touched.get(&key).copied().unwrap_or_default()
+            self.changes.get(&key).copied().unwrap_or_default()
         };
         of(path).own >= at || upwards(path).any(|p| of(p).tree >= at)
     }
 
-    /// Forgets what lay in segments that are gone.
+    /// Removes index entries of deleted segments.
     fn shrink(&mut self) -> io::Result<()> {
         if self.index.len() > PATHS_MAX {
             self.segments.drop_oldest()?;

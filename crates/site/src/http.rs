@@ -1,19 +1,19 @@
-//! HTTP: what programs without Esker ask a tier with.
+//! HTTP interface of a tier, for programs without Esker.
 
 mod json;
 
-use crate::access::Asking;
-use crate::given::Refused;
-use crate::node::{Asked, Node};
-use crate::serve::Standing;
+use crate::access::RequestSender;
+use crate::answer::Refused;
+use crate::node::{MetadataQuery, Node};
+use crate::serve::RunningTier;
 use axum::Extension;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::{get, post};
-use esker_origin::place::{escaped, percent};
-use esker_origin::{Found, Place};
+use esker_origin::origin_url::{percent_decode, percent_encode};
+use esker_origin::{OriginUrl, PathMetadata};
 use esker_site_cache::entry::Wants;
 use foldhash::fast::FixedState;
 use http::{StatusCode, header};
@@ -23,9 +23,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Shared = State<Arc<Standing>>;
+type Shared = State<Arc<RunningTier>>;
 
-pub(crate) fn router(standing: Arc<Standing>) -> Router {
+pub(crate) fn router(tier: Arc<RunningTier>) -> Router {
     Router::new()
         .route("/v1/stat", get(stat))
         .route("/v1/list", get(list))
@@ -34,10 +34,10 @@ pub(crate) fn router(standing: Arc<Standing>) -> Router {
         .route("/v1/invalidate", post(invalidate))
         .route("/metrics", get(metrics))
         .route("/health", get(health))
-        .with_state(standing)
+        .with_state(tier)
 }
 
-/// What stands behind the question mark.
+/// Query parameters of a request.
 struct Query {
     origin: String,
     path: Vec<u8>,
@@ -50,7 +50,7 @@ fn pairs(text: &str) -> impl Iterator<Item = (&str, Vec<u8>)> {
     let parts = text.split('&').filter(|p| !p.is_empty());
     parts.map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (name, percent(value.replace('+', "%20").as_bytes()))
+        (name, percent_decode(value.replace('+', "%20").as_bytes()))
     })
 }
 
@@ -73,29 +73,29 @@ impl Query {
                 "origin" => origin = Some(as_text()?),
                 "path" => path = Some(value),
                 "url" => {
-                    // Whatever is no text stands in a URL as `%FF`; it may have been so once or twice.
-                    let url = escaped(&value, b":/@[]%+,;=!*'()&$");
-                    let (place, below) = Place::parse(&url).map_err(|e| e.to_string())?;
+                    // Bytes that are not text are `%FF` in a URL; they may have been encoded once or twice.
+                    let url = percent_encode(&value, b":/@[]%+,;=!*'()&$");
+                    let (place, below) = OriginUrl::parse(&url).map_err(|e| e.to_string())?;
                     origin = Some(place.to_string());
                     path = Some(below);
                 }
                 "max_age" => {
                     let seconds: Option<f64> = as_text()?.parse().ok();
                     let age = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
-                    let wrong = || "`max_age` holds seconds, as in 2.5".to_owned();
+                    let wrong = || "`max_age` is in seconds, as in 2.5".to_owned();
                     query.max_age = Some(age.ok_or_else(wrong)?);
                 }
                 "stale_if_error" => {
                     query.stale_if_error = match as_text()?.as_str() {
                         "1" | "true" | "" => true,
                         "0" | "false" => false,
-                        _ => return Err("`stale_if_error` holds true or false".into()),
+                        _ => return Err("`stale_if_error` is true or false".into()),
                     }
                 }
                 "client" => query.client = Some(value),
                 _ => {
                     return Err(format!(
-                        "`{name}` is no parameter: there are origin and path (or url), max_age, stale_if_error, client"
+                        "`{name}` is not a parameter: there are origin and path (or url), max_age, stale_if_error, client"
                     ));
                 }
             }
@@ -137,56 +137,61 @@ fn failed(refused: &Refused) -> Response {
     answer(status, None, &json!({ "error": refused.to_string() }))
 }
 
-async fn ask(node: &Arc<Node>, from: IpAddr, text: Option<String>, wants: Wants) -> Response {
+async fn answer_query(
+    node: &Arc<Node>,
+    from: IpAddr,
+    text: Option<String>,
+    wants: Wants,
+) -> Response {
     let query = match Query::parse(text.as_deref()) {
         Ok(query) => query,
         Err(why) => return bad(&why),
     };
-    let asked = Asked {
+    let asked = MetadataQuery {
         max_age: query.max_age,
         stale_if_error: query.stale_if_error,
-        ..Asked::new(&query.origin, &query.path, wants)
+        ..MetadataQuery::new(&query.origin, &query.path, wants)
     };
-    // Links count from zero, so that few of these are taken for one of those.
+    // Links are numbered from zero, so few of these hashes collide with one.
     let client = FixedState::with_seed(5).hash_one((from, &query.client)) as u32 | 1 << 31;
-    let given = match node.ask(client, asked).await {
+    let given = match node.query(client, asked).await {
         Ok(given) => given,
         Err(refused) => return failed(&refused),
     };
     let status = match &given.found {
-        Found::Absent => StatusCode::NOT_FOUND,
+        PathMetadata::Absent => StatusCode::NOT_FOUND,
         _ => StatusCode::OK,
     };
-    let body = json::given(&query.origin, &query.path, &given);
+    let body = json::answer(&query.origin, &query.path, &given);
     answer(status, Some(given.age), &body)
 }
 
 async fn stat(
-    State(standing): Shared,
-    Extension(asking): Extension<Asking>,
+    State(tier): Shared,
+    Extension(sender): Extension<RequestSender>,
     RawQuery(text): RawQuery,
 ) -> Response {
-    ask(&standing.node, asking.caller().ip(), text, Wants::Stat).await
+    answer_query(&tier.node, sender.caller().ip(), text, Wants::Stat).await
 }
 
 async fn list(
-    State(standing): Shared,
-    Extension(asking): Extension<Asking>,
+    State(tier): Shared,
+    Extension(sender): Extension<RequestSender>,
     RawQuery(text): RawQuery,
 ) -> Response {
-    ask(&standing.node, asking.caller().ip(), text, Wants::List).await
+    answer_query(&tier.node, sender.caller().ip(), text, Wants::List).await
 }
 
-async fn status(State(standing): Shared) -> Response {
-    answer(StatusCode::OK, None, &json::status(&standing))
+async fn status(State(tier): Shared) -> Response {
+    answer(StatusCode::OK, None, &json::status(&tier))
 }
 
-async fn explain(State(standing): Shared, RawQuery(text): RawQuery) -> Response {
+async fn explain(State(tier): Shared, RawQuery(text): RawQuery) -> Response {
     let query = match Query::parse(text.as_deref()) {
         Ok(query) => query,
         Err(why) => return bad(&why),
     };
-    match standing.node.explain(&query.origin, &query.path) {
+    match tier.node.explain(&query.origin, &query.path) {
         Ok(explanation) => {
             let body = json::explanation(&query.origin, &query.path, &explanation);
             answer(StatusCode::OK, None, &body)
@@ -195,21 +200,21 @@ async fn explain(State(standing): Shared, RawQuery(text): RawQuery) -> Response 
     }
 }
 
-async fn invalidate(State(standing): Shared, RawQuery(text): RawQuery) -> Response {
+async fn invalidate(State(tier): Shared, RawQuery(text): RawQuery) -> Response {
     let query = match Query::parse(text.as_deref()) {
         Ok(query) => query,
         Err(why) => return bad(&why),
     };
-    match standing.node.doubt(&query.origin, &query.path) {
+    match tier.node.invalidate(&query.origin, &query.path) {
         Ok(()) => answer(StatusCode::OK, None, &json!({ "forgotten": true })),
         Err(refused) => failed(&refused),
     }
 }
 
-async fn metrics(State(standing): Shared) -> Response {
+async fn metrics(State(tier): Shared) -> Response {
     let built = Response::builder()
         .header(header::CONTENT_TYPE, "text/plain; version=0.0.4")
-        .body(Body::from(json::metrics(&standing)));
+        .body(Body::from(json::metrics(&tier)));
     built.unwrap_or_default()
 }
 

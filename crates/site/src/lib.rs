@@ -1,22 +1,22 @@
-//! A tier of the site cache as a process (SMURF, sections III-A to III-C): it answers clients and tiers below out of its
-//! cache, and asks origins, or tiers above, for what it does not have.
+//! A tier of the site cache as a process (SMURF, sections III-A to III-C): it answers clients and downstream tiers from its
+//! cache, and queries origins, or upstream tiers, for missing metadata.
 //!
-//! `esker-site-cache` decides; this crate brings time, connections and other processes to it.
+//! The logic is in `esker-site-cache`; this crate adds time, connections and other processes.
 //!
-//! Suggested reading order: [`config`], [`given`], [`node`], [`above`], then [`serve`] (with `access`, who may ask).
+//! Suggested reading order: [`config`], [`answer`], [`node`], [`upstream`], then [`serve`] (with `access`, the access control).
 
-pub mod above;
 mod access;
 pub mod address;
+pub mod answer;
 pub mod client;
 mod clock;
 pub mod config;
 mod disk;
-pub mod far;
-pub mod given;
+pub mod remote_files;
+pub mod upstream;
 #[doc(hidden)]
 pub mod hostile {
-    //! What must hold of bytes that tiers send each other or keep on disk, for fuzz targets.
+    //! Invariants of received and stored bytes, for fuzz targets.
 
     pub use crate::disk::hostile::stored;
     pub use crate::wire::hostile::{down, up};
@@ -28,8 +28,8 @@ pub mod serve;
 mod wire;
 
 pub use address::TierAddress;
+pub use answer::{Refused, TierAnswer};
 pub use client::Client;
 pub use config::Config;
-pub use far::{Far, Step, Wish};
-pub use given::{Given, Refused};
-pub use node::{Asked, Node};
+pub use node::{MetadataQuery, Node};
+pub use remote_files::{FetchOptions, RemoteFiles, TreeEvent};

@@ -1,4 +1,4 @@
-//! Where a tier listens: a port, or a socket that only its owner reaches.
+//! Listening address of a tier: a TCP port, or a Unix socket that only its owner can reach.
 
 use std::fs;
 use std::io;
@@ -7,42 +7,42 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// What a socket's path stands behind.
+/// Prefix of a Unix socket's path.
 const UNIX: &str = "unix:";
 
-/// What is listened at.
+/// A listening port or socket.
 pub(crate) enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener, Socket),
 }
 
-/// The file of a socket, which goes with its listener.
+/// File of a Unix socket, removed with its listener.
 pub(crate) struct Socket(PathBuf);
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Whoever removed it was faster.
+        // Another process may have removed it already.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// Where that is.
+/// Address of a listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listening {
-    /// A port.
+    /// A TCP port.
     Tcp(SocketAddr),
-    /// A socket's file.
+    /// Path of a Unix socket.
     Unix(PathBuf),
 }
 
-/// A connection that has come.
+/// An accepted connection of a client.
 pub(crate) enum Stream {
     Tcp(TcpStream, SocketAddr),
     Unix(UnixStream),
 }
 
 impl Stream {
-    /// Where it comes from.
+    /// Returns the address of the client.
     pub(crate) fn ip(&self) -> IpAddr {
         match self {
             Self::Tcp(_, from) => from.ip(),
@@ -51,20 +51,20 @@ impl Stream {
     }
 }
 
-/// The path in `unix:/PATH`.
+/// Returns the path in `unix:/PATH`.
 pub(crate) fn socket(listen: &str) -> Option<&Path> {
     let path = listen.strip_prefix(UNIX)?;
     Some(Path::new(path.strip_prefix("//").unwrap_or(path)))
 }
 
-/// Removes a socket that nobody listens at any more.
+/// Removes a socket file without a listener.
 async fn clear(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(e),
         Ok(about) if !about.file_type().is_socket() => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "there is something else than a socket",
+            "there is something other than a socket",
         )),
         Ok(_) => match UnixStream::connect(path).await {
             Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
@@ -74,7 +74,7 @@ async fn clear(path: &Path) -> io::Result<()> {
 }
 
 impl Listener {
-    /// Listens at `HOST:PORT`, or at `unix:/PATH`: at a socket of mode 0600.
+    /// Listens at `HOST:PORT`, or at `unix:/PATH` with mode 0600.
     pub(crate) async fn bind(listen: &str) -> io::Result<Self> {
         let Some(path) = socket(listen) else {
             return Ok(Self::Tcp(TcpListener::bind(listen).await?));
@@ -82,12 +82,12 @@ impl Listener {
         clear(path).await?;
         let listener = UnixListener::bind(path)?;
         let socket = Socket(path.to_path_buf());
-        // The kernel says of each connection whose it is, too.
+        // In addition, the kernel reports the user of each connection.
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         Ok(Self::Unix(listener, socket))
     }
 
-    /// Where it listens.
+    /// Returns the listening address.
     pub(crate) fn listening(&self) -> io::Result<Listening> {
         Ok(match self {
             Self::Tcp(listener) => Listening::Tcp(listener.local_addr()?),
@@ -95,7 +95,7 @@ impl Listener {
         })
     }
 
-    /// The next connection, and its user if the kernel says that.
+    /// Accepts the next connection; returns its user, if the kernel reports it.
     pub(crate) async fn accept(&self) -> io::Result<(Stream, Option<u32>)> {
         match self {
             Self::Tcp(listener) => {

@@ -1,22 +1,23 @@
-//! A tier's state machine in a process: time, those who wait, and those who are asked.
+//! Runs the state machine of a tier: adds time, waiters and upstream requests.
 //!
-//! One lock guards the state machine, its paths and the waiters; nothing waits under it. Each request upwards is a task of
-//! its own, which brings its answer back through [`Node::answered`].
+//! One lock guards the state machine, its paths and the waiters; it is never held while waiting. Each upstream request is a task of
+//! its own, which delivers its answer through [`Node::answered`].
 
 mod convert;
 
-use crate::above::{Above, Fetch, Got, News};
+use crate::answer::{Refused, TierAnswer, digest};
 use crate::clock::{Clock, micros};
 use crate::config::Config;
-use crate::disk::{Disk, Old};
-use crate::given::{Given, Refused, digest};
-use convert::{answer, given, refused};
-use esker_origin::{Place, Told};
-use esker_site_cache::entry::{Change, Failure, Happened, Request, Time, Wants};
+use crate::disk::{Disk, StoredAnswer};
+use crate::upstream::{Fetch, FetchResponse, Upstream, UpstreamEvent};
+use convert::{answer, refused, tier_answer};
+use esker_origin::{Notification, OriginUrl};
+use esker_site_cache::entry::{Change, ChangeKind, Failure, Request, Time, Wants};
 use esker_site_cache::path::{PathId, Paths};
 use esker_site_cache::queue::{Class, Run};
 use esker_site_cache::tier::{
-    Ask, Explained, Fetched, Freshness, Output, Reply, Settings, Stats, Tier, Who,
+    Fetched, Freshness, Output, Reply, Requester, Stats, Tier, TierExplanation, TierRequest,
+    TierSettings,
 };
 use std::collections::HashMap;
 use std::io;
@@ -26,30 +27,30 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-/// Origins that one tier knows at most.
+/// Maximum number of origins of one tier.
 const ORIGINS_MAX: usize = 1 << 16;
-/// Paths that are known without being held before they are looked through.
+/// Minimum number of interned paths before unused ones are removed.
 const SWEEP_LEAST: usize = 1 << 16;
 
-/// A question to a tier.
+/// A request to a tier.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
-    /// `sftp://host`, without a path.
+pub struct MetadataQuery<'a> {
+    /// Origin, such as `sftp://host`, without a path.
     pub origin: &'a str,
-    /// Absolute below it.
+    /// Absolute path below the origin.
     pub path: &'a [u8],
-    /// What is asked of it.
+    /// Kind of the requested metadata.
     pub wants: Wants,
-    /// Whether somebody waits.
+    /// Whether a client waits.
     pub class: Class,
-    /// How old the answer may be at most; whatever the tier believes if nothing is said.
+    /// Maximum age of the answer; `None` leaves it to the tier.
     pub max_age: Option<Duration>,
-    /// Whether an answer that is not believed any more will do if there is no other.
+    /// Whether an expired answer is acceptable if there is no other.
     pub stale_if_error: bool,
 }
 
-impl<'a> Asked<'a> {
-    /// A question for which somebody waits.
+impl<'a> MetadataQuery<'a> {
+    /// Creates a request for which a client waits.
     pub fn new(origin: &'a str, path: &'a [u8], wants: Wants) -> Self {
         Self {
             origin,
@@ -62,82 +63,82 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// What a tier below is sent without having asked just then.
+/// Message to a link.
 #[derive(Debug)]
-pub(crate) enum Down {
-    /// An answer to its question.
-    Answer(u64, Result<Given, Refused>, Option<u64>),
-    /// Something happened.
-    Change(Arc<str>, Vec<u8>, Happened),
-    /// Nothing that was told so far is promised any more.
-    Cut,
+pub(crate) enum LinkMessage {
+    /// Answer to one of its requests.
+    Answer(u64, Result<TierAnswer, Refused>, Option<u64>),
+    /// Notification of a change.
+    Change(Arc<str>, Vec<u8>, ChangeKind),
+    /// Loss of the upstream subscription: earlier answers are no longer covered by invalidations.
+    SubscriptionsLost,
 }
 
-/// What is called with an answer that comes later.
-type Then = Box<dyn FnOnce(Result<Given, Refused>) + Send>;
+/// Callback for an answer that arrives later.
+type Callback = Box<dyn FnOnce(Result<TierAnswer, Refused>) + Send>;
 
-/// Figures of a tier.
+/// Figures of a running tier.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
-    /// What it has counted.
+    /// Counters of the state machine.
     pub stats: Stats,
-    /// Bytes that are kept.
+    /// Size of the cache in bytes.
     pub used: u64,
-    /// Paths that are kept.
+    /// Number of cached paths.
     pub kept: usize,
-    /// Paths that are known.
+    /// Number of interned paths.
     pub known: usize,
-    /// Requests that wait to be sent.
+    /// Number of requests that wait to be sent.
     pub waiting: usize,
-    /// Requests that are on their way.
+    /// Number of requests in flight.
     pub running: usize,
-    /// Tiers and clients with a link.
+    /// Number of linked tiers and clients.
     pub links: usize,
 }
 
 struct Core {
     tier: Tier,
     paths: Paths,
-    /// Origins as they were given, the numbers of their roots and their names.
+    /// Root of each origin, by the name in requests, and normalized name of each root.
     roots: HashMap<Box<str>, PathId>,
     names: HashMap<PathId, Arc<str>>,
-    /// When each asked, and what it is told by.
-    waiters: HashMap<u64, (Time, Then)>,
-    links: HashMap<u32, mpsc::UnboundedSender<Down>>,
+    /// Time of each waiting request, and its callback.
+    waiters: HashMap<u64, (Time, Callback)>,
+    links: HashMap<u32, mpsc::UnboundedSender<LinkMessage>>,
     running: HashMap<Run, AbortHandle>,
     next: u64,
     next_link: u32,
-    /// How often promises to tell of changes were lost, and when last.
-    cuts: u64,
-    cut_at: Time,
+    /// Number of losses of the upstream subscription, and time of the last one.
+    losses: u64,
+    lost_at: Time,
     out: Vec<Output>,
     sweep_at: usize,
 }
 
-/// A tier that runs.
+/// A tier in a running process.
 pub struct Node {
     core: Mutex<Core>,
-    above: Arc<dyn Above>,
+    upstream: Arc<dyn Upstream>,
     clock: Clock,
     disk: Option<Disk>,
-    /// How long what is on disk is believed if nobody tells of changes.
+    /// Time to live of answers on disk without invalidations.
     ttl: Time,
 }
 
-fn settings(config: &Config) -> Settings {
+fn settings(config: &Config) -> TierSettings {
     if let Some(services) = config.services {
-        return Settings {
+        return TierSettings {
             freshness: freshness(config),
-            ..Settings::cloud(services)
+            ..TierSettings::cloud(services)
         };
     }
-    Settings {
+    TierSettings {
         capacity: config.memory_bytes,
         policy: config.policy,
         predictor: config.predictor.make(config.threshold),
         freshness: freshness(config),
         running_max: config.running,
-        ..Settings::default()
+        ..TierSettings::default()
     }
 }
 
@@ -149,8 +150,8 @@ fn freshness(config: &Config) -> Freshness {
 }
 
 impl Node {
-    /// A tier that asks `above`. Its folder on disk, if it has one, is opened, and read through.
-    pub fn open(config: &Config, above: Arc<dyn Above>) -> io::Result<Arc<Self>> {
+    /// Opens a tier over `upstream`. Its disk cache, if configured, is opened and read.
+    pub fn open(config: &Config, upstream: Arc<dyn Upstream>) -> io::Result<Arc<Self>> {
         let clock = Clock::new();
         let open = |folder: &PathBuf| {
             let opened = Disk::open(folder, config.disk_bytes, clock.now());
@@ -159,15 +160,20 @@ impl Node {
             opened.map_err(named)
         };
         let disk = config.disk.as_ref().map(open).transpose()?;
-        Ok(Self::with(config, above, clock, disk))
+        Ok(Self::with(config, upstream, clock, disk))
     }
 
-    /// A tier that asks `above` and keeps nothing on disk.
-    pub fn new(config: &Config, above: Arc<dyn Above>) -> Arc<Self> {
-        Self::with(config, above, Clock::new(), None)
+    /// Creates a tier over `upstream` without a disk cache.
+    pub fn new(config: &Config, upstream: Arc<dyn Upstream>) -> Arc<Self> {
+        Self::with(config, upstream, Clock::new(), None)
     }
 
-    fn with(config: &Config, above: Arc<dyn Above>, clock: Clock, disk: Option<Disk>) -> Arc<Self> {
+    fn with(
+        config: &Config,
+        upstream: Arc<dyn Upstream>,
+        clock: Clock,
+        disk: Option<Disk>,
+    ) -> Arc<Self> {
         let core = Core {
             tier: Tier::new(settings(config)),
             paths: Paths::new(),
@@ -178,21 +184,21 @@ impl Node {
             running: HashMap::new(),
             next: 0,
             next_link: 0,
-            cuts: 0,
-            cut_at: 0,
+            losses: 0,
+            lost_at: 0,
             out: Vec::new(),
             sweep_at: SWEEP_LEAST,
         };
         Arc::new(Self {
             core: Mutex::new(core),
-            above,
+            upstream,
             clock,
             disk,
             ttl: micros(config.ttl),
         })
     }
 
-    /// Bytes on disk, and paths there.
+    /// Returns the size of the disk cache in bytes, and its number of paths.
     pub fn on_disk(&self) -> Option<(u64, usize)> {
         self.disk.as_ref().map(Disk::used)
     }
@@ -201,31 +207,35 @@ impl Node {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who is asked.
-    pub fn above(&self) -> &Arc<dyn Above> {
-        &self.above
+    /// Returns the upstream of the tier.
+    pub fn upstream(&self) -> &Arc<dyn Upstream> {
+        &self.upstream
     }
 
-    /// Asks for a client with a number of its own: predictors learn from it.
-    pub async fn ask(self: &Arc<Self>, client: u32, asked: Asked<'_>) -> Result<Given, Refused> {
+    /// Sends a request for a client, whose stable number predictors learn from.
+    pub async fn query(
+        self: &Arc<Self>,
+        client: u32,
+        asked: MetadataQuery<'_>,
+    ) -> Result<TierAnswer, Refused> {
         let (send, receive) = oneshot::channel();
         let then = move |result| drop(send.send(result));
-        if let Some(result) = self.ask_then(Who::Client(client), &asked, then) {
+        if let Some(result) = self.query_then(Requester::Client(client), &asked, then) {
             return result;
         }
         let gone = |_| Err(Refused::Origin("this tier ends".into()));
         receive.await.unwrap_or_else(gone)
     }
 
-    /// Asks. The answer comes at once, or is given to `then` later, which must not wait.
-    pub(crate) fn ask_then(
+    /// Sends a request. Returns the answer if it is available, otherwise passes it to `then` later, which must not block.
+    pub(crate) fn query_then(
         self: &Arc<Self>,
-        who: Who,
-        asked: &Asked<'_>,
-        then: impl FnOnce(Result<Given, Refused>) + Send + 'static,
-    ) -> Option<Result<Given, Refused>> {
+        requester: Requester,
+        asked: &MetadataQuery<'_>,
+        then: impl FnOnce(Result<TierAnswer, Refused>) + Send + 'static,
+    ) -> Option<Result<TierAnswer, Refused>> {
         let mut core = self.lock();
-        // Looked at under the lock: what comes later is later.
+        // The time is read under the lock, so that it is monotonic for the state machine.
         let now = self.clock.now();
         let core = &mut *core;
         let path = match self.path(core, asked.origin, asked.path) {
@@ -234,8 +244,8 @@ impl Node {
         };
         let ticket = core.next;
         core.next += 1;
-        let ask = Ask {
-            who,
+        let ask = TierRequest {
+            requester,
             ticket,
             request: Request {
                 path,
@@ -246,16 +256,16 @@ impl Node {
             stale_if_error: asked.stale_if_error,
         };
         let mut out = std::mem::take(&mut core.out);
-        let reply = core.tier.ask(now, ask, &core.paths, &mut out);
+        let reply = core.tier.request(now, ask, &core.paths, &mut out);
         let result = match reply {
-            Reply::Answer(answer) => Some(Ok(given(&answer, now, true, &core.paths))),
+            Reply::Answer(answer) => Some(Ok(tier_answer(&answer, now, true, &core.paths))),
             Reply::Refused(failure) => Some(Err(refused(failure))),
             Reply::Wait => {
                 core.waiters.insert(ticket, (now, Box::new(then)));
                 None
             }
         };
-        self.carry(core, out, now);
+        self.execute(core, out, now);
         Self::sweep(core);
         result
     }
@@ -271,14 +281,14 @@ impl Node {
 
     fn root(&self, core: &mut Core, origin: &str) -> Result<PathId, Refused> {
         let named = |e: esker_origin::Error| Refused::Named(e.to_string().into());
-        let (place, path) = Place::parse(origin).map_err(named)?;
+        let (place, path) = OriginUrl::parse(origin).map_err(named)?;
         if path != b"/" {
             return Err(Refused::Named(
                 format!("`{origin}`: an origin has no path; give it as the path").into(),
             ));
         }
         let name = place.to_string();
-        self.above.allows(&name)?;
+        self.upstream.allows(&name)?;
         if core.roots.len() >= ORIGINS_MAX {
             return Err(Refused::Busy);
         }
@@ -288,8 +298,8 @@ impl Node {
         Ok(root)
     }
 
-    /// Does what the state machine said.
-    fn carry(self: &Arc<Self>, core: &mut Core, mut out: Vec<Output>, now: Time) {
+    /// Executes the outputs of the state machine.
+    fn execute(self: &Arc<Self>, core: &mut Core, mut out: Vec<Output>, now: Time) {
         for output in out.drain(..) {
             match output {
                 Output::Send {
@@ -298,10 +308,11 @@ impl Node {
                     max_age,
                 } => {
                     let request = sent.key;
-                    let Some((origin, path)) = whole(core, request.path) else {
+                    let Some((origin, path)) = origin_and_path(core, request.path) else {
                         continue;
                     };
-                    let kept = since.map(|s| digest(&given(&s, now, false, &core.paths).found));
+                    let kept =
+                        since.map(|s| digest(&tier_answer(&s, now, false, &core.paths).found));
                     let fetch = Fetch {
                         origin,
                         path: path.into(),
@@ -312,10 +323,10 @@ impl Node {
                     };
                     let node = self.clone();
                     let run = sent.run;
-                    let sending = Sending {
+                    let sending = Fetching {
                         run,
-                        cuts: core.cuts,
-                        cut_at: core.cut_at,
+                        losses: core.losses,
+                        lost_at: core.lost_at,
                     };
                     let task = tokio::spawn(node.fetch(sending, fetch));
                     core.running.insert(run, task.abort_handle());
@@ -327,17 +338,17 @@ impl Node {
                 }
                 Output::Done { ticket, result, .. } => {
                     if let Some((asked, then)) = core.waiters.remove(&ticket) {
-                        let result = result.map(|a| given(&a, asked, false, &core.paths));
+                        let result = result.map(|a| tier_answer(&a, asked, false, &core.paths));
                         then(result.map_err(refused));
                     }
                 }
-                Output::Tell { to, change } => {
-                    let Some((origin, path)) = whole(core, change.path) else {
+                Output::Notify { to, change } => {
+                    let Some((origin, path)) = origin_and_path(core, change.path) else {
                         continue;
                     };
                     if let Some(link) = core.links.get(&to) {
-                        // A link that is gone is taken away by whoever holds it.
-                        drop(link.send(Down::Change(origin, path, change.happened)));
+                        // A disconnected link is removed by its owner.
+                        drop(link.send(LinkMessage::Change(origin, path, change.kind)));
                     }
                 }
             }
@@ -345,60 +356,67 @@ impl Node {
         core.out = out;
     }
 
-    /// One request: the disk, then whoever is above.
-    async fn fetch(self: Arc<Self>, sent: Sending, mut fetch: Fetch) {
+    /// Executes one upstream request: from the disk cache, then from upstream.
+    async fn fetch(self: Arc<Self>, sent: Fetching, mut fetch: Fetch) {
         let began = self.clock.now();
         let Some(disk) = &self.disk else {
-            let got = self.above.fetch(fetch).await;
+            let got = self.upstream.fetch(fetch).await;
             return self.answered(sent, began, got, None);
         };
-        let old = disk.get(&fetch.origin, &fetch.path, fetch.wants, sent.cut_at);
+        let old = disk.get(&fetch.origin, &fetch.path, fetch.wants, sent.lost_at);
         if let Some(old) = &old {
             let age = began.saturating_sub(old.at);
             let young = fetch.max_age.is_none_or(|most| age <= micros(most));
-            if young && (old.told || age <= self.ttl) {
-                let got = Got::Found {
+            if young && (old.subscribed || age <= self.ttl) {
+                let got = FetchResponse::Found {
                     found: old.found.clone(),
                     age: Duration::from_micros(age),
-                    told: old.told,
+                    subscribed: old.subscribed,
                 };
                 return self.answered(sent, began, Ok(got), None);
             }
         }
         let in_memory = fetch.kept.is_some();
         if !in_memory {
-            fetch.kept = old.as_ref().map(Old::digest);
+            fetch.kept = old.as_ref().map(StoredAnswer::digest);
         }
-        let mut got = self.above.fetch(fetch.clone()).await;
-        if let (Ok(Got::Same { age, told }), false, Some(old)) = (&got, in_memory, &old) {
-            got = Ok(Got::Found {
+        let mut got = self.upstream.fetch(fetch.clone()).await;
+        if let (Ok(FetchResponse::Unchanged { age, subscribed }), false, Some(old)) =
+            (&got, in_memory, &old)
+        {
+            got = Ok(FetchResponse::Found {
                 found: old.found.clone(),
                 age: *age,
-                told: *told,
+                subscribed: *subscribed,
             });
         }
-        if let Ok(Got::Found { found, age, told }) = &got {
-            let new = Old {
+        if let Ok(FetchResponse::Found {
+            found,
+            age,
+            subscribed,
+        }) = &got
+        {
+            let new = StoredAnswer {
                 found: found.clone(),
                 at: began.saturating_sub(micros(*age)),
-                told: *told,
+                subscribed: *subscribed,
             };
             warn(disk.put(&fetch.origin, &fetch.path, fetch.wants, &new));
         }
         self.answered(sent, began, got, old);
     }
 
-    /// `old` is what the disk had, for those who take old answers where there is no other.
+    /// Handles a response. `old` is the disk cache's answer, for clients that accept expired ones.
     fn answered(
         self: &Arc<Self>,
-        sent: Sending,
+        sent: Fetching,
         began: Time,
-        got: Result<Got, Refused>,
-        old: Option<Old>,
+        got: Result<FetchResponse, Refused>,
+        old: Option<StoredAnswer>,
     ) {
         let run = sent.run;
         let mut core = self.lock();
-        // Looked at under the lock: what comes later is later.
+        // The time is read under the lock, so that it is monotonic for the state machine.
         let now = self.clock.now();
         let core = &mut *core;
         core.running.remove(&run);
@@ -407,18 +425,24 @@ impl Node {
         };
         if let (Err(_), Some(old)) = (&got, old) {
             let answer = answer(request, old.found, old.at, &mut core.paths);
-            core.tier.recall(request, &answer, &core.paths);
+            core.tier.restore(request, &answer, &core.paths);
         }
-        // Who promised to tell of changes may be gone by now.
-        let holds = sent.cuts == core.cuts;
+        // The upstream subscription may have been lost meanwhile.
+        let holds = sent.losses == core.losses;
         let at = |age: Duration| began.saturating_sub(micros(age));
         let fetched = match got {
-            Ok(Got::Found { found, age, told }) => {
+            Ok(FetchResponse::Found {
+                found,
+                age,
+                subscribed,
+            }) => {
                 let mut answer = answer(request, found, at(age), &mut core.paths);
-                answer.told = told && holds;
+                answer.subscribed = subscribed && holds;
                 Fetched::Answer(answer)
             }
-            Ok(Got::Same { age, told }) => Fetched::Unchanged(at(age), told && holds),
+            Ok(FetchResponse::Unchanged { age, subscribed }) => {
+                Fetched::Unchanged(at(age), subscribed && holds)
+            }
             Err(Refused::Busy) => Fetched::Failed(Failure::Busy),
             Err(Refused::Changing) => Fetched::Failed(Failure::Changing),
             Err(Refused::Denied(why)) => Fetched::Failed(Failure::Denied(why)),
@@ -427,80 +451,84 @@ impl Node {
             }
         };
         let mut out = std::mem::take(&mut core.out);
-        core.tier.answered(now, run, fetched, &core.paths, &mut out);
-        self.carry(core, out, now);
+        core.tier
+            .handle_response(now, run, fetched, &core.paths, &mut out);
+        self.execute(core, out, now);
         Self::sweep(core);
     }
 
-    /// What somebody above tells without having been asked.
-    pub fn news(self: &Arc<Self>, news: News) {
+    /// Handles an unsolicited message from upstream.
+    pub fn handle_event(self: &Arc<Self>, event: UpstreamEvent) {
         let mut core = self.lock();
-        // Looked at under the lock: what comes later is later.
+        // The time is read under the lock, so that it is monotonic for the state machine.
         let now = self.clock.now();
         let core = &mut *core;
-        let (origin, told) = match news {
-            News::Cut | News::Told(_, Told::Cut) => {
-                core.tier.cut();
-                core.cuts += 1;
-                core.cut_at = now;
-                // A link that is gone is taken away by whoever holds it.
-                core.links.values().for_each(|l| drop(l.send(Down::Cut)));
+        let (origin, notification) = match event {
+            UpstreamEvent::SubscriptionsLost
+            | UpstreamEvent::Notified(_, Notification::SourceLost) => {
+                core.tier.lose_subscriptions();
+                core.losses += 1;
+                core.lost_at = now;
+                // A disconnected link is removed by its owner.
+                core.links
+                    .values()
+                    .for_each(|l| drop(l.send(LinkMessage::SubscriptionsLost)));
                 return;
             }
-            News::Told(origin, told) => (origin, told),
+            UpstreamEvent::Notified(origin, notification) => (origin, notification),
         };
-        let (path, happened) = match told {
-            Told::Changed(path, attributes) => (path, Happened::Changed(attributes)),
-            Told::Deleted(path) => (path, Happened::Deleted),
-            Told::Missed(path) => (path, Happened::Doubted),
-            Told::Cut => return,
+        let (path, kind) = match notification {
+            Notification::Changed(path, attributes) => (path, ChangeKind::Changed(attributes)),
+            Notification::Deleted(path) => (path, ChangeKind::Deleted),
+            Notification::Missed(path) => (path, ChangeKind::Invalidated),
+            Notification::SourceLost => return,
         };
         let Ok(path) = self.path(core, &origin, &path) else {
             return;
         };
-        self.note(core, path, &happened, now);
-        let change = Change { path, happened };
+        self.record_change(core, path, &kind, now);
+        let change = Change { path, kind };
         let mut out = std::mem::take(&mut core.out);
         core.tier.publish(now, &change, &core.paths, &mut out);
-        self.carry(core, out, now);
+        self.execute(core, out, now);
     }
 
-    /// What a tier above told, with the words of tiers.
+    /// Handles a change that an upstream tier notified.
     pub(crate) fn changed(
         self: &Arc<Self>,
         origin: &str,
         path: &[u8],
-        happened: Happened,
+        kind: ChangeKind,
     ) -> Result<(), Refused> {
         let mut core = self.lock();
-        // Looked at under the lock: what comes later is later.
+        // The time is read under the lock, so that it is monotonic for the state machine.
         let now = self.clock.now();
         let core = &mut *core;
         let path = self.path(core, origin, path)?;
-        self.note(core, path, &happened, now);
-        let change = Change { path, happened };
+        self.record_change(core, path, &kind, now);
+        let change = Change { path, kind };
         let mut out = std::mem::take(&mut core.out);
         core.tier.publish(now, &change, &core.paths, &mut out);
-        self.carry(core, out, now);
+        self.execute(core, out, now);
         Ok(())
     }
 
-    /// The disk hears of a change.
-    fn note(&self, core: &Core, path: PathId, happened: &Happened, now: Time) {
-        if let (Some(disk), Some((origin, path))) = (&self.disk, whole(core, path)) {
-            warn(disk.happened(&origin, &path, happened, now));
+    /// Records a change in the disk cache.
+    fn record_change(&self, core: &Core, path: PathId, kind: &ChangeKind, now: Time) {
+        if let (Some(disk), Some((origin, path))) = (&self.disk, origin_and_path(core, path)) {
+            warn(disk.record_change(&origin, &path, kind, now));
         }
     }
 
-    /// A person, or a tier below, says that a path may have changed: it is forgotten here, below and above.
-    pub fn doubt(self: &Arc<Self>, origin: &str, path: &[u8]) -> Result<(), Refused> {
-        self.changed(origin, path, Happened::Doubted)?;
-        self.above.doubt(origin, path);
+    /// Handles that a path may have changed, as reported by a user or a downstream tier: it is invalidated here, downstream and upstream.
+    pub fn invalidate(self: &Arc<Self>, origin: &str, path: &[u8]) -> Result<(), Refused> {
+        self.changed(origin, path, ChangeKind::Invalidated)?;
+        self.upstream.invalidate(origin, path);
         Ok(())
     }
 
-    /// A tier below, or a client, has a link.
-    pub(crate) fn join(&self, link: mpsc::UnboundedSender<Down>) -> u32 {
+    /// Registers the link of a downstream tier or a client; returns its number.
+    pub(crate) fn join(&self, link: mpsc::UnboundedSender<LinkMessage>) -> u32 {
         let mut core = self.lock();
         let number = core.next_link;
         core.next_link += 1;
@@ -508,14 +536,14 @@ impl Node {
         number
     }
 
-    /// Its link is gone.
+    /// Removes a disconnected link.
     pub(crate) fn leave(&self, link: u32) {
         let mut core = self.lock();
         core.links.remove(&link);
         core.tier.drop_tier(link);
     }
 
-    /// What it counts.
+    /// Returns the figures of the tier.
     pub fn figures(&self) -> Figures {
         let core = self.lock();
         let (waiting, running) = core.tier.pending();
@@ -530,10 +558,10 @@ impl Node {
         }
     }
 
-    /// What is known of a path, with the paths of those entries that answer for it, and the present time.
+    /// Explains the tier's state for a path, with the paths of the entries that answer for it, and the current time.
     pub fn explain(&self, origin: &str, path: &[u8]) -> Result<Explanation, Refused> {
         let mut core = self.lock();
-        // Looked at under the lock: what comes later is later.
+        // The time is read under the lock, so that it is monotonic for the state machine.
         let now = self.clock.now();
         let core = &mut *core;
         let path = self.path(core, origin, path)?;
@@ -547,50 +575,50 @@ impl Node {
         })
     }
 
-    /// Forgets paths that nobody holds, once there are twice as many as were held the last time.
+    /// Removes unused paths, once there are twice as many as remained after the last sweep.
     fn sweep(core: &mut Core) {
         if core.paths.len() < core.sweep_at {
             return;
         }
-        let mut held = vec![false; core.paths.bound()];
-        let mut mark = |path: PathId| held[path.index()] = true;
+        let mut used = vec![false; core.paths.bound()];
+        let mut mark = |path: PathId| used[path.index()] = true;
         core.names.keys().for_each(|root| mark(*root));
-        core.tier.held(&mut mark);
-        core.paths.sweep(|path| held[path.index()]);
+        core.tier.mark_used_paths(&mut mark);
+        core.paths.sweep(|path| used[path.index()]);
         core.sweep_at = SWEEP_LEAST.max(2 * core.paths.len());
     }
 }
 
-/// The disk is a help only: without it all is fetched.
+/// Logs an error of the disk cache, which is optional: without it, answers are fetched.
 fn warn(done: io::Result<()>) {
     if let Err(error) = done {
         tracing::warn!(%error, "the disk of the cache");
     }
 }
 
-/// A request on its way, and what was promised when it was sent.
+/// An upstream request in flight, with the subscription state when it was sent.
 #[derive(Debug, Clone, Copy)]
-struct Sending {
+struct Fetching {
     run: Run,
-    cuts: u64,
-    cut_at: Time,
+    losses: u64,
+    lost_at: Time,
 }
 
-/// What [`Node::explain`] tells.
+/// Result of [`Node::explain`].
 #[derive(Debug, Clone)]
 pub struct Explanation {
-    /// The present, in microseconds as `explained` has its times.
+    /// Current time, in microseconds like the times of `explained`.
     pub now: Time,
-    /// Which path's entry answers for its attributes.
+    /// Path whose entry answers for its attributes.
     pub stat_by: Option<String>,
-    /// Which path's entry answers for its listing.
+    /// Path whose entry answers for its listing.
     pub list_by: Option<String>,
-    /// What is known.
-    pub explained: Explained,
+    /// State of the tier concerning the path.
+    pub explained: TierExplanation,
 }
 
-/// A path's origin, and how it is called there.
-fn whole(core: &Core, path: PathId) -> Option<(Arc<str>, Vec<u8>)> {
+/// Returns the origin of a path and the path below it.
+fn origin_and_path(core: &Core, path: PathId) -> Option<(Arc<str>, Vec<u8>)> {
     let root = core.paths.upwards(path).last()?;
     let origin = core.names.get(&root)?.clone();
     Some((origin, core.paths.bytes(path)))

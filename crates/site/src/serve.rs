@@ -1,11 +1,13 @@
-//! A tier as a server: links for tiers and Esker's clients, HTTP for everybody who may ask, at one port or socket.
+//! Tier as a server: links for tiers and Esker's clients, and HTTP, at one port or socket.
 
-use crate::above::{Above, Event, Kept, News, Origins, Parents, follow, register};
 use crate::access::{Access, Caller, by_http, service};
 use crate::config::Config;
 use crate::http;
 use crate::listen::{Listener, Listening, Stream};
 use crate::node::Node;
+use crate::upstream::{
+    Event, Origins, Parents, PoolConfig, Upstream, UpstreamEvent, follow, register,
+};
 use crate::wire::Links;
 use axum::Router;
 use axum::body::Body;
@@ -14,7 +16,7 @@ use axum::middleware::{Next, from_fn};
 use axum::routing::post;
 use esker_access::peer::is_own_or_root;
 use esker_access::slots::{HEAD_MAX, Slot, Slots, Source};
-use esker_access::tls::{self, Begun, NotBegun};
+use esker_access::tls::{self, Accepted, NotAccepted};
 use esker_rpc::proto::site_server::SiteServer;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -27,31 +29,31 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
-/// How often a silent link is asked for a sign of life, and how long that may take.
+/// Interval and timeout of keep-alive probes on an idle link.
 const ALIVE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(10));
-/// How long connections have to end when the tier does.
+/// Time for connections to end when the tier stops.
 const END: Duration = Duration::from_secs(2);
-/// Requests of one connection that are under way at once.
+/// Maximum number of concurrent requests of one connection.
 const STREAMS_MAX: u32 = 1024;
-/// Bytes of the heads of one request.
+/// Maximum size of the headers of one request, in bytes.
 const HEADS_BYTES_MAX: u32 = 64 << 10;
 
-/// A tier that serves.
-pub struct Standing {
-    /// The tier.
+/// A tier that serves clients.
+pub struct RunningTier {
+    /// State of the tier.
     pub node: Arc<Node>,
-    /// How it was set up.
+    /// Configuration of the tier.
     pub config: Config,
-    /// Where it is.
+    /// Address of the tier.
     pub url: String,
-    /// Since when.
+    /// Start time of the tier.
     pub since: Instant,
     origins: Option<Arc<Origins>>,
     stop: watch::Sender<bool>,
 }
 
-impl Standing {
-    /// Begins to serve. It goes on until [`Standing::stop`].
+impl RunningTier {
+    /// Starts to serve, until [`RunningTier::stop`].
     pub async fn start(config: Config) -> io::Result<Arc<Self>> {
         let at = |e: io::Error| {
             io::Error::new(e.kind(), format!("listening at `{}`: {e}", config.listen))
@@ -66,33 +68,33 @@ impl Standing {
         let tls = access.acceptor(&tls::names(&config.listen))?;
         let url = config.url(&listening);
         let (stop, stopped) = watch::channel(false);
-        let pool = config.pool.clone().map(|pool| Kept {
+        let pool = config.pool.clone().map(|pool| PoolConfig {
             etcd: config.etcd.clone(),
             trust: config.etcd_trust.clone(),
             pool,
         });
         let asks_origins = config.services.is_some() || pool.is_none();
         let (node, origins) = if config.parents.is_empty() && asks_origins {
-            if let Some(kept) = pool {
-                tokio::spawn(register(kept, url.clone(), stopped.clone()));
+            if let Some(pool_config) = pool {
+                tokio::spawn(register(pool_config, url.clone(), stopped.clone()));
             }
-            let (origins, news) = Origins::new(config.rules.clone());
-            let node = Node::open(&config, origins.clone() as Arc<dyn Above>)?;
-            tokio::spawn(tell(Arc::downgrade(&node), news));
+            let (origins, events) = Origins::new(config.rules.clone());
+            let node = Node::open(&config, origins.clone() as Arc<dyn Upstream>)?;
+            tokio::spawn(forward_events(Arc::downgrade(&node), events));
             (node, Some(origins))
         } else {
-            // Whoever asks origins for this tier gives up first.
+            // The upstream tier's own timeout towards the origin is shorter.
             let patience = config.rules.settings.patience + Duration::from_secs(5);
             let keys = config.keys.clone();
             let (parents, events) = Parents::new(&config.name, &config.parents, patience, keys);
-            if let Some(kept) = pool {
-                tokio::spawn(follow(kept, Arc::downgrade(&parents)));
+            if let Some(pool_config) = pool {
+                tokio::spawn(follow(pool_config, Arc::downgrade(&parents)));
             }
-            let node = Node::open(&config, parents as Arc<dyn Above>)?;
-            tokio::spawn(tell_events(Arc::downgrade(&node), events));
+            let node = Node::open(&config, parents as Arc<dyn Upstream>)?;
+            tokio::spawn(forward_link_events(Arc::downgrade(&node), events));
             (node, None)
         };
-        let standing = Arc::new(Self {
+        let tier = Arc::new(Self {
             node,
             config,
             url,
@@ -101,7 +103,7 @@ impl Standing {
             stop,
         });
         let links = Links {
-            node: standing.node.clone(),
+            node: tier.node.clone(),
             access: access.clone(),
             stopped: stopped.clone(),
         };
@@ -111,23 +113,23 @@ impl Standing {
             .add_service(service(&access))
             .into_axum_router()
             .reset_fallback()
-            .merge(http::router(standing.clone()))
+            .merge(http::router(tier.clone()))
             .route(
                 "/api/v1/prove",
                 post(move |request| by_http(proofs.clone(), request)),
             );
-        let config = &standing.config;
-        let served = Served {
+        let config = &tier.config;
+        let context = ConnectionContext {
             router,
             access,
             tls,
             slots: Slots::new("tier", config.connections, config.connections_each),
         };
-        tokio::spawn(accept(listener, Arc::new(served), stopped));
-        Ok(standing)
+        tokio::spawn(accept(listener, Arc::new(context), stopped));
+        Ok(tier)
     }
 
-    /// Ends: no new connections, and those there are end soon.
+    /// Stops the tier: no new connections are accepted, and existing ones end soon.
     pub async fn stop(&self) {
         self.stop.send_replace(true);
         if let Some(origins) = &self.origins {
@@ -136,47 +138,59 @@ impl Standing {
     }
 }
 
-/// Hands on what origins tell.
-pub(crate) async fn tell(node: std::sync::Weak<Node>, mut news: mpsc::UnboundedReceiver<News>) {
-    while let Some(news) = news.recv().await {
+/// Forwards notifications from origins to the tier.
+pub(crate) async fn forward_events(
+    node: std::sync::Weak<Node>,
+    mut events: mpsc::UnboundedReceiver<UpstreamEvent>,
+) {
+    while let Some(event) = events.recv().await {
         let Some(node) = node.upgrade() else { return };
-        node.news(news);
+        node.handle_event(event);
     }
 }
 
-async fn tell_events(node: std::sync::Weak<Node>, mut events: mpsc::UnboundedReceiver<Event>) {
+async fn forward_link_events(
+    node: std::sync::Weak<Node>,
+    mut events: mpsc::UnboundedReceiver<Event>,
+) {
     while let Some(event) = events.recv().await {
         let Some(node) = node.upgrade() else { return };
         match event {
-            Event::Change(origin, path, happened) => {
-                if let Err(refused) = node.changed(&origin, &path, happened) {
+            Event::Change(origin, path, kind) => {
+                if let Err(refused) = node.changed(&origin, &path, kind) {
                     tracing::warn!(%origin, %refused, "a change that cannot be");
-                    node.news(News::Cut);
+                    node.handle_event(UpstreamEvent::SubscriptionsLost);
                 }
             }
-            Event::Cut | Event::Gone => node.news(News::Cut),
+            Event::SubscriptionsLost | Event::Disconnected => {
+                node.handle_event(UpstreamEvent::SubscriptionsLost);
+            }
         }
     }
 }
 
-/// Until the tier is to end.
+/// Completes when the tier is to stop.
 pub(crate) async fn ended(stopped: &mut watch::Receiver<bool>) {
-    // Whoever could say so is gone: that is an end, too.
+    // A dropped sender also means stop.
     drop(stopped.wait_for(|s| *s).await.map(|_| ()));
 }
 
-/// What connections are served with.
-struct Served {
+/// Context shared by all connections.
+struct ConnectionContext {
     router: Router,
     access: Arc<Access>,
-    /// None: the tier does not speak TLS.
+    /// TLS acceptor; `None` without TLS.
     tls: Option<TlsAcceptor>,
     slots: Arc<Slots>,
 }
 
-async fn accept(listener: Listener, served: Arc<Served>, mut stopped: watch::Receiver<bool>) {
+async fn accept(
+    listener: Listener,
+    context: Arc<ConnectionContext>,
+    mut stopped: watch::Receiver<bool>,
+) {
     loop {
-        // A flood of connections is taken one by one between what else the thread does.
+        // During a flood of connections, other tasks of the thread get their turn.
         tokio::task::yield_now().await;
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -186,25 +200,26 @@ async fn accept(listener: Listener, served: Arc<Served>, mut stopped: watch::Rec
             Ok((stream, user)) => {
                 let source = Source::new(stream.ip(), user);
                 let own = user.is_some_and(is_own_or_root);
-                let Some(slot) = served.slots.take(source, own) else {
+                let Some(slot) = context.slots.take(source, own) else {
                     tracing::debug!(%source, "a connection too many is closed");
-                    served.slots.close_later(stream);
+                    context.slots.close_later(stream);
                     continue;
                 };
-                let (served, stopped) = (served.clone(), stopped.clone());
+                let (context, stopped) = (context.clone(), stopped.clone());
                 tokio::spawn(async move {
                     match stream {
                         Stream::Unix(stream) => {
-                            talk(stream, &served, Caller::local(user, slot), stopped).await;
+                            serve_connection(stream, &context, Caller::local(user, slot), stopped)
+                                .await;
                         }
                         Stream::Tcp(stream, from) => {
-                            begin(stream, from, user, slot, &served, stopped).await;
+                            serve_tcp(stream, from, user, slot, &context, stopped).await;
                         }
                     }
                 });
             }
             Err(error) => {
-                // Out of descriptors, mostly: it passes.
+                // Usually a temporary lack of file descriptors.
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -212,53 +227,53 @@ async fn accept(listener: Listener, served: Arc<Served>, mut stopped: watch::Rec
     }
 }
 
-/// A connection over TCP: with TLS, if it begins so and the tier speaks it.
-async fn begin(
+/// Serves a TCP connection: with TLS, if its first byte says so and the tier supports it.
+async fn serve_tcp(
     stream: TcpStream,
     from: std::net::SocketAddr,
     user: Option<u32>,
     slot: Slot,
-    served: &Served,
+    context: &ConnectionContext,
     stopped: watch::Receiver<bool>,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY");
     }
-    match tls::begin(stream, served.tls.as_ref(), true).await {
-        Ok(Begun::Plain(stream)) => {
+    match tls::accept(stream, context.tls.as_ref(), true).await {
+        Ok(Accepted::Plain(stream)) => {
             let caller = Caller::remote(from, user, false, None, slot);
-            talk(stream, served, caller, stopped).await;
+            serve_connection(stream, context, caller, stopped).await;
         }
-        Ok(Begun::Encrypted(stream)) => {
+        Ok(Accepted::Encrypted(stream)) => {
             let exporter = tls::exporter(stream.get_ref().1);
             let caller = Caller::remote(from, user, true, exporter, slot);
-            talk(stream, served, caller, stopped).await;
+            serve_connection(stream, context, caller, stopped).await;
         }
-        Err(NotBegun::Tls(error)) => tracing::warn!(%from, %error, "no agreement on TLS"),
-        Err(NotBegun::Silent) => tracing::debug!(%from, "a client said nothing in time"),
+        Err(NotAccepted::Tls(error)) => tracing::warn!(%from, %error, "no agreement on TLS"),
+        Err(NotAccepted::Silent) => tracing::debug!(%from, "a client said nothing in time"),
     }
 }
 
-async fn talk(
+async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    served: &Served,
+    context: &ConnectionContext,
     caller: Arc<Caller>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let (access, asks) = (served.access.clone(), caller.clone());
+    let (access, asks) = (context.access.clone(), caller.clone());
     let admit = move |mut request: Request<Body>, next: Next| {
-        let asking = access.admit(&asks, &request);
+        let sender = access.admit(&asks, &request);
         async move {
-            match asking {
-                Ok(asking) => {
-                    request.extensions_mut().insert(asking);
+            match sender {
+                Ok(sender) => {
+                    request.extensions_mut().insert(sender);
                     next.run(request).await
                 }
                 Err(response) => *response,
             }
         }
     };
-    let router = served.router.clone().layer(from_fn(admit));
+    let router = context.router.clone().layer(from_fn(admit));
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http2()
@@ -283,7 +298,7 @@ async fn talk(
             }
         }
         () = caller.slot().overdue() => {
-            tracing::debug!(peer = %caller.ip(), "a connection without a right to ask is closed");
+            tracing::debug!(peer = %caller.ip(), "a connection without access is closed");
         }
         () = ended(&mut stopped) => {
             connection.as_mut().graceful_shutdown();

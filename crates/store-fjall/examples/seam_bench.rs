@@ -1,10 +1,11 @@
-//! What the seam costs over bare fjall, and what the settings give: rows of 35-byte keys and 140-byte values in random
-//! key order, as edges are written.
+//! Overhead of the store interface over bare fjall, and effect of the settings: rows of 35-byte keys and 140-byte
+//! values in random key order, like edges.
 //!
-//! `cargo run --release -p esker-store-fjall --example seam_bench -- [rows] [memory MiB] [directory] [batches|memory|open]`
+//! `cargo run --release -p esker-store-fjall --example seam_bench -- [rows] [memory MiB] [directory]
+//! [batches|memory|open]`
 //!
-//! Both sides do the same work in turn in one process. CPU seconds (of all threads) stand beside the elapsed ones, because
-//! flushes and merges run behind the writer and because a shared machine stretches only the latter.
+//! Both sides do the same work in turn in one process. CPU seconds (of all threads) are printed with the elapsed ones,
+//! because flushes and merges run behind the writer and because a shared machine stretches only the elapsed time.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -22,7 +23,7 @@ const VALUE: usize = 140;
 
 type Key = [u8; 35];
 
-/// splitmix64: the n-th of a sequence of distinct numbers.
+/// splitmix64: returns the n-th of a sequence of distinct numbers.
 fn mix(n: u64) -> u64 {
     let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -30,7 +31,7 @@ fn mix(n: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// An edge's key: source, kind, type, destination. Sixteen edges share a source.
+/// Returns an edge's key: source, kind, type, destination. Sixteen edges share a source.
 fn key(n: u64) -> Key {
     let mut key = [0; 35];
     let source = mix(n % 65_536 * 3 + n / 1_048_576);
@@ -52,7 +53,7 @@ fn value(n: u64) -> [u8; VALUE] {
     value
 }
 
-/// CPU seconds of this process, user and system.
+/// Returns the CPU seconds of this process, user and system.
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap()..]
@@ -82,7 +83,7 @@ fn measure(what: &str, operations: u64, run: impl FnOnce()) -> f64 {
     operations as f64 / elapsed
 }
 
-/// CPU seconds by thread name.
+/// Returns CPU seconds by thread name.
 fn threads() -> std::collections::BTreeMap<String, f64> {
     let mut threads = std::collections::BTreeMap::new();
     for task in std::fs::read_dir("/proc/self/task").unwrap() {
@@ -98,7 +99,7 @@ fn threads() -> std::collections::BTreeMap<String, f64> {
     threads
 }
 
-/// What one store takes under writes, gets and a scan, with nothing else in the process.
+/// Measures the memory of one store under writes, gets and a scan, with nothing else in the process.
 fn memory_alone(root: &Path, settings: &StoreSettings, rows: u64) {
     let store = FjallStore::open(root, settings, true).unwrap();
     measure("writes", rows, || {
@@ -141,7 +142,7 @@ fn main() {
         .next()
         .map_or_else(std::env::temp_dir, PathBuf::from);
     if std::env::args().any(|a| a == "open") {
-        // A directory that a killed run has left: the log is replayed.
+        // The directory of a killed run: the log is replayed.
         let settings = StoreSettings {
             memory_bytes: memory << 20,
             threads: 2,

@@ -1,10 +1,10 @@
-//! A copy of the database that opens as a store of its own, which fjall itself does not offer.
+//! Checkpoints: copies of the database that open by themselves, which fjall does not offer.
 //!
-//! Once everything is flushed and no writer is let in, a database is its table files, which never change, and a small list of
-//! them for each table. So the files are linked (copied, where the file system has no links or the directory lies on
-//! another one), and the lists are copied. A merge may go on meanwhile: it changes which files hold the rows, not the rows;
-//! while a table's list is locked, no merge of that table ends and no file that the list names goes away. Files that a list does
-//! not name are removed when the copy is opened.
+//! Once everything is flushed and writers are blocked, a database consists of its immutable table files and, for each
+//! table, a small list of them. The files are linked (copied if the file system has no links or the directory is on
+//! another one), and the lists are copied. A merge may continue meanwhile: it changes which files contain the rows, not
+//! the rows. While a table's list is locked, no merge of that table ends and no file in the list is removed. Files that
+//! are in no list are removed when the copy is opened.
 
 use crate::engine::{Engine, LOCK_FILE, TREES_FOLDER, VERSION_FILE};
 use crate::error::disk;
@@ -17,10 +17,10 @@ use std::path::Path;
 
 /// An empty log. Without one, fjall would number the copy's commits from zero again, below those in its tables.
 const LOG_FILE: &str = "0.jnl";
-/// Folders of a tree that hold files which never change.
+/// Folders of a tree that contain immutable files.
 const FIXED: [&str; 2] = ["tables", "blobs"];
 
-/// Writes the checkpoint. The caller has flushed everything and keeps writers away. Returns the bytes of the copy.
+/// Writes the checkpoint. The caller has flushed everything and blocks writers. Returns the bytes of the copy.
 pub(crate) fn write(engine: &Engine, directory: &Path) -> Result<u64> {
     prepare_checkpoint(directory)?;
     copy(engine, directory).map_err(|e| disk("writing the checkpoint", directory, e))
@@ -43,14 +43,14 @@ fn copy(engine: &Engine, directory: &Path) -> io::Result<u64> {
     sync(&trees)?;
     File::create_new(directory.join(LOG_FILE))?.sync_all()?;
     File::create_new(directory.join(LOCK_FILE))?.sync_all()?;
-    // Last, as fjall does it: with it the directory is a database.
+    // Written last, as fjall does: the version file makes the directory a database.
     bytes += fs::copy(engine.path.join(VERSION_FILE), directory.join(VERSION_FILE))?;
     File::open(directory.join(VERSION_FILE))?.sync_all()?;
     sync(directory)?;
     Ok(bytes)
 }
 
-/// Copies one tree's folder: what never changes is linked.
+/// Copies one tree's folder; immutable files are linked.
 fn copy_tree(from: &Path, to: &Path) -> io::Result<u64> {
     fs::create_dir(to)?;
     let mut bytes = 0;
@@ -64,7 +64,7 @@ fn copy_tree(from: &Path, to: &Path) -> io::Result<u64> {
                 let file = file?;
                 let target = target.join(file.file_name());
                 bytes += match copy_file(&file.path(), &target, fixed) {
-                    // A file that an older list named, and that nobody reads any more.
+                    // A file of an older list that nobody reads any more.
                     Err(e) if e.kind() == io::ErrorKind::NotFound => 0,
                     other => other?,
                 };

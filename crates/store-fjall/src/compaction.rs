@@ -1,8 +1,8 @@
 //! The threads that merge tables.
 //!
-//! fjall's own worker keeps to flushes (see `tuning`); these threads sleep until a memtable was sealed or a bulk load has come
-//! in, merge until nothing is left to merge, and sleep again. A merge that fails (a full disk) is tried again, and what
-//! it said is kept for those who then wait for it.
+//! fjall's own worker only flushes (see `tuning`). These threads sleep until a memtable was sealed or a bulk load has
+//! finished, merge until nothing is left to merge, and sleep again. A failed merge (a full disk) is retried, and its
+//! error is kept for writers that wait for the merge.
 
 use crate::tuning;
 use fjall::{AbstractTree, Database, Keyspace};
@@ -10,33 +10,33 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long to wait for a flush that is under way.
+/// Pause while a flush is under way.
 const FLUSH_PAUSE: Duration = Duration::from_millis(20);
-/// How long to wait after a merge failed.
+/// Pause after a failed merge.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
-struct State {
-    /// Counts the reasons to look for work; a thread sleeps while it has seen them all.
-    reasons: u64,
+struct CompactionState {
+    /// Number of wake-ups so far; a thread sleeps while it has handled them all.
+    wakeups: u64,
     stop: bool,
-    /// Why the last merge failed; none once one has succeeded.
+    /// Error of the last merge; `None` after a success.
     failure: Option<String>,
 }
 
 #[derive(Default)]
 struct Signal {
-    state: Mutex<State>,
+    state: Mutex<CompactionState>,
     changed: Condvar,
 }
 
 impl Signal {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CompactionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The threads; dropping it waits for the merge that is under way.
+/// The compaction threads; dropping this waits for the merge that is under way.
 pub(crate) struct Compaction {
     signal: Arc<Signal>,
     threads: Vec<JoinHandle<()>>,
@@ -49,7 +49,7 @@ impl Compaction {
         threads: usize,
     ) -> std::io::Result<Self> {
         let signal = Arc::new(Signal::default());
-        signal.state().reasons = 1;
+        signal.state().wakeups = 1;
         let mut this = Self {
             signal,
             threads: Vec::new(),
@@ -58,7 +58,7 @@ impl Compaction {
             let signal = Arc::clone(&this.signal);
             let database = database.clone();
             let mut tables = tables.to_vec();
-            // Each thread begins elsewhere, so that they do not all wait for the same table.
+            // Each thread begins with another table, so that they do not all wait for the same one.
             let turn = index % tables.len().max(1);
             tables.rotate_left(turn);
             let thread = std::thread::Builder::new()
@@ -69,13 +69,13 @@ impl Compaction {
         Ok(this)
     }
 
-    /// There may be something to merge, now or once a flush is through.
+    /// Wakes the threads: there may be tables to merge, now or once a flush is finished.
     pub(crate) fn wake(&self) {
-        self.signal.state().reasons += 1;
+        self.signal.state().wakeups += 1;
         self.signal.changed.notify_all();
     }
 
-    /// Why the last merge failed.
+    /// Returns the error of the last merge, if it failed.
     pub(crate) fn failure(&self) -> Option<String> {
         self.signal.state().failure.clone()
     }
@@ -86,7 +86,7 @@ impl Drop for Compaction {
         self.signal.state().stop = true;
         self.signal.changed.notify_all();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has left its message on the standard error stream already.
+            // A thread that panicked has written its message to the standard error stream already.
             let _ = thread.join();
         }
     }
@@ -98,13 +98,13 @@ fn run(signal: &Signal, database: &Database, tables: &[Keyspace]) {
     loop {
         {
             let mut state = signal.state();
-            while state.reasons == seen && !state.stop {
+            while state.wakeups == seen && !state.stop {
                 state = signal
                     .changed
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner);
             }
-            seen = state.reasons;
+            seen = state.wakeups;
             if state.stop {
                 return;
             }
@@ -132,7 +132,7 @@ fn run(signal: &Signal, database: &Database, tables: &[Keyspace]) {
             let mut state = signal.state();
             state.failure = failure;
             if let Some(pause) = pause {
-                // A stop ends the pause; another reason to look does too, which is as well.
+                // A stop ends the pause; so does a wake-up, which is harmless.
                 let (after, _) = signal
                     .changed
                     .wait_timeout(state, pause)

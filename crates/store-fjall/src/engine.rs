@@ -1,4 +1,4 @@
-//! The fjall database under the seam: opening, closing, one keyspace for each table, memtables within their budget.
+//! The fjall database below the store: opening, closing, one keyspace for each table, memtables within their budget.
 
 use crate::compaction::Compaction;
 use crate::error::{disk, explain};
@@ -12,52 +12,52 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Files that fjall keeps in a database's directory.
+/// Names of files in a fjall database's directory.
 pub(crate) const VERSION_FILE: &str = "version";
 pub(crate) const LOCK_FILE: &str = "lock";
 pub(crate) const TREES_FOLDER: &str = "keyspaces";
 
-/// What was being done when a write has failed.
+/// Operation named in the error of a failed write.
 pub(crate) const WRITING: &str = "writing to";
 
-/// What fjall counts for a row besides its key and value.
+/// Bytes that fjall counts for a row besides its key and value.
 const ROW_OVERHEAD: u64 = 64;
-/// A pause of a writer that waits for a flush.
+/// Pause of a writer that waits for a flush.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Flushes of one table that may be under way. fjall itself stops at four, and then for good if its worker has died.
-const SEALED_MOST: usize = 2;
-/// Runs of L0 at which fjall stops writers until they are merged; short of it, a failed merge is an error.
-const RUNS_MOST: usize = 24;
-/// A close leaves a log of at most this size to the next open, which reads it whole.
-const LOG_LEFT: u64 = 8 << 20;
+/// Largest number of flushes of one table under way. fjall itself stops at four, and for good if its worker has died.
+const SEALED_MEMTABLES_MAX: usize = 2;
+/// Number of L0 runs at which fjall stops writers until they are merged; below it, a failed merge is an error.
+const L0_RUNS_MAX: usize = 24;
+/// A close leaves a log of at most this size, which the next open reads whole.
+const LOG_KEPT_BYTES: u64 = 8 << 20;
 
 pub(crate) struct Engine {
-    /// Before `database`, so that the threads end first.
+    /// Declared before `database`, so that the threads end first.
     pub(crate) compaction: Compaction,
-    /// In the order of [`Table::ALL`].
+    /// Keyspaces in the order of [`Table::ALL`].
     tables: Vec<Keyspace>,
     pub(crate) database: Database,
     pub(crate) path: PathBuf,
     pub(crate) budget: Budget,
-    /// A write has failed: the database takes no more.
+    /// Whether a write has failed: the database then accepts no more.
     pub(crate) failed: AtomicBool,
-    /// After `database`, so that it finds the log closed.
+    /// Declared after `database`, so that its drop finds the log closed.
     log: Log,
 }
 
-/// What is in the memtables of a table, by our own count: fjall tells the size of the active one only.
+/// Memtable usage of one table by our own count: fjall reports the size of the active one only.
 #[derive(Default)]
-pub(crate) struct Filling {
+pub(crate) struct MemtableUsage {
     active: u64,
     sealed: VecDeque<u64>,
 }
 
-/// The fillings of all tables; whoever writes holds it.
+/// Memtable usage of all tables. A writer holds it.
 #[derive(Default)]
-pub(crate) struct Fillings([Filling; Table::ALL.len()]);
+pub(crate) struct MemtableUsages([MemtableUsage; Table::ALL.len()]);
 
-impl Fillings {
-    /// Notes rows that are being written, and the bytes of their keys and values.
+impl MemtableUsages {
+    /// Counts rows that are being written, with the bytes of their keys and values.
     pub(crate) fn note(&mut self, table: Table, rows: usize, bytes: usize) {
         self.0[table as usize].active += rows as u64 * ROW_OVERHEAD + bytes as u64;
     }
@@ -65,7 +65,7 @@ impl Fillings {
     fn total(&self) -> u64 {
         self.0
             .iter()
-            .map(|filling| filling.active + filling.sealed.iter().sum::<u64>())
+            .map(|usage| usage.active + usage.sealed.iter().sum::<u64>())
             .sum()
     }
 }
@@ -91,7 +91,7 @@ impl Engine {
             .cache_size(budget.cache)
             .max_cached_files(Some(tuning::OPEN_FILES))
             .max_journaling_size(tuning::LOG_BYTES)
-            // One worker, for flushes: `compaction` has the merges.
+            // One worker, for flushes: `compaction` runs the merges.
             .worker_threads(1)
             .open()
             .map_err(|e| explain(doing, path, e))?;
@@ -129,71 +129,71 @@ impl Engine {
         explain(doing, &self.path, error)
     }
 
-    /// The fillings as a fresh process finds them.
-    pub(crate) fn fillings(&self) -> Fillings {
-        let mut fillings = Fillings::default();
-        for (filling, table) in fillings.0.iter_mut().zip(&self.tables) {
-            filling.active = table.tree.active_memtable().size();
+    /// Returns the usage after opening, or after a flush.
+    pub(crate) fn usages(&self) -> MemtableUsages {
+        let mut usages = MemtableUsages::default();
+        for (usage, table) in usages.0.iter_mut().zip(&self.tables) {
+            usage.active = table.tree.active_memtable().size();
         }
-        fillings
+        usages
     }
 
-    /// Seals memtables that are full, after rows were written.
-    pub(crate) fn seal_full(&self, fillings: &mut Fillings) -> Result<()> {
+    /// Seals full memtables after rows were written.
+    pub(crate) fn seal_full(&self, usages: &mut MemtableUsages) -> Result<()> {
         for table in Table::ALL {
-            if fillings.0[table as usize].active > self.budget.memtable(table) {
-                self.seal(table, fillings)?;
+            if usages.0[table as usize].active > self.budget.memtable(table) {
+                self.seal(table, usages)?;
             }
         }
         Ok(())
     }
 
-    fn seal(&self, table: Table, fillings: &mut Fillings) -> Result<()> {
-        let filling = &mut fillings.0[table as usize];
+    fn seal(&self, table: Table, usages: &mut MemtableUsages) -> Result<()> {
+        let usage = &mut usages.0[table as usize];
         let keyspace = self.table(table);
-        // fjall seals on its own when the log grows too long, and then our count is too high.
+        // fjall also seals on its own when the log grows too long; our count is too high then.
         let size = keyspace.tree.active_memtable().size();
         if size > 0
             && keyspace
                 .rotate_memtable()
                 .map_err(|e| self.error("flushing", e))?
         {
-            filling.sealed.push_back(size);
+            usage.sealed.push_back(size);
             self.compaction.wake();
         }
-        filling.active = 0;
+        usage.active = 0;
         Ok(())
     }
 
-    /// Waits until the memtables are within their budget and flushes and merges keep up, before rows are written.
-    /// An error if they cannot any more.
-    pub(crate) fn make_room(&self, fillings: &mut Fillings) -> Result<()> {
+    /// Waits before a write until the memtables are within their budget and flushes and merges keep up. Returns an
+    /// error if they no longer can.
+    pub(crate) fn wait_for_memtable_space(&self, usages: &mut MemtableUsages) -> Result<()> {
         let mut waited = false;
         loop {
             let mut waiting = false;
-            for (filling, table) in fillings.0.iter_mut().zip(&self.tables) {
-                if filling.sealed.is_empty() {
+            for (usage, table) in usages.0.iter_mut().zip(&self.tables) {
+                if usage.sealed.is_empty() {
                     continue;
                 }
                 let left = table.tree.sealed_memtable_count();
-                let flushed = filling.sealed.len().saturating_sub(left);
-                filling.sealed.drain(..flushed);
-                waiting |= filling.sealed.len() > SEALED_MOST;
+                let flushed = usage.sealed.len().saturating_sub(left);
+                usage.sealed.drain(..flushed);
+                waiting |= usage.sealed.len() > SEALED_MEMTABLES_MAX;
             }
-            let over = fillings.total() > self.budget.memtables;
-            if over && fillings.0.iter().all(|filling| filling.sealed.is_empty()) {
+            let over = usages.total() > self.budget.memtables;
+            if over && usages.0.iter().all(|usage| usage.sealed.is_empty()) {
                 let largest = Table::ALL
                     .into_iter()
-                    .max_by_key(|table| fillings.0[*table as usize].active);
+                    .max_by_key(|table| usages.0[*table as usize].active);
                 if let Some(table) = largest {
-                    self.seal(table, fillings)?;
+                    self.seal(table, usages)?;
                 }
                 continue;
             }
             if !waiting && !over {
                 return if waited { self.check_runs() } else { Ok(()) };
             }
-            // A worker that failed flushes nothing any more; asking for the log's buffer to be written tells.
+            // A failed worker flushes nothing any more; a request to write the log's buffer reveals the failure.
             self.database
                 .persist(PersistMode::Buffer)
                 .map_err(|e| self.error(WRITING, e))?;
@@ -202,12 +202,12 @@ impl Engine {
         }
     }
 
-    /// An error if merges fail and L0 is about to stop all writers.
+    /// Returns an error if merges fail and L0 is about to stop all writers.
     fn check_runs(&self) -> Result<()> {
         let crowded = self
             .tables
             .iter()
-            .any(|t| t.tree.l0_run_count() >= RUNS_MOST);
+            .any(|t| t.tree.l0_run_count() >= L0_RUNS_MAX);
         match self.compaction.failure() {
             Some(failure) if crowded => Err(Error::Store {
                 engine: "fjall",
@@ -220,7 +220,7 @@ impl Engine {
         }
     }
 
-    /// Flushes everything and waits for it. The caller keeps writers away, or accepts that later rows stay behind.
+    /// Flushes everything and waits for it. The caller must block writers, or accept that later rows are not flushed.
     pub(crate) fn flush(&self) -> Result<()> {
         for keyspace in &self.tables {
             keyspace
@@ -241,11 +241,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Merges all tables into one level, and drops what no snapshot sees.
+    /// Merges all tables into one level, and drops rows that no snapshot sees.
     pub(crate) fn compact(&self) -> Result<()> {
         self.flush()?;
-        // fjall looks which snapshots are left when it has closed 10,000 of them, or when it seals a memtable that
-        // holds something. Without this, rows that a snapshot kept until a moment ago would stay until the next time.
+        // fjall checks which snapshots are left after 10,000 of them were closed, or when it seals a memtable that is
+        // not empty. Without this loop, rows that a just closed snapshot kept would stay until the next compaction.
         for _ in 0..10_000 {
             drop(self.database.snapshot());
         }
@@ -261,7 +261,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         // A failure loses nothing: the rows are in the log, which then stays.
-        let long = self.log.bytes().is_ok_and(|bytes| bytes > LOG_LEFT);
+        let long = self.log.bytes().is_ok_and(|bytes| bytes > LOG_KEPT_BYTES);
         if long && self.flush().is_ok() {
             self.log.obsolete.store(true, Ordering::Relaxed);
         }
@@ -270,16 +270,17 @@ impl Drop for Engine {
 
 /// The log files of a database, `<number>.jnl`.
 ///
-/// fjall reads them whole when it opens, also what has been flushed since, and removes one only when the next 64 MiB are
-/// full. That is up to a quarter of a second for every command that opens the database, and is spared here.
+/// fjall reads them whole when it opens, including rows that have been flushed since, and removes one only when the
+/// next 64 MiB are full. That takes up to a quarter of a second for every command that opens the database, which this
+/// type avoids.
 struct Log {
     path: PathBuf,
-    /// Everything in it lies in tables, and the database is being closed.
+    /// Whether all its rows are in tables and the database is being closed.
     obsolete: AtomicBool,
 }
 
 impl Log {
-    /// The files, oldest first.
+    /// Returns the files, oldest first.
     fn files(&self) -> std::io::Result<Vec<(u64, PathBuf)>> {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
@@ -303,14 +304,14 @@ impl Log {
         Ok(bytes)
     }
 
-    /// Empties the log; oldest first, so that a crash leaves an end of it and never a part that later entries took back. One
-    /// empty file stays: without any, fjall numbers commits from zero.
+    /// Removes the log files, oldest first, so that a crash leaves the end of the log and never a part that later
+    /// entries reverted. One empty file stays: without any, fjall numbers commits from zero.
     fn empty(&self) -> std::io::Result<()> {
         let lock = File::options()
             .write(true)
             .open(self.path.join(LOCK_FILE))?;
         if lock.try_lock().is_err() {
-            // Someone has opened the database since.
+            // Another process has opened the database since.
             return Ok(());
         }
         let mut files = self.files()?;
@@ -330,14 +331,14 @@ impl Log {
 impl Drop for Log {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Relaxed) {
-            // What is left of it is read by the next open, and does no harm.
+            // The next open reads the remaining files, which does no harm.
             let _ = self.empty();
         }
     }
 }
 
-/// fjall writes its version file last. A directory without one, but with a log, is a creation that was cut short, and fjall
-/// would neither open it nor create over it. Nothing was acknowledged from it.
+/// Removes the log of an interrupted creation. fjall writes its version file last; a directory without one but with a
+/// log was not created completely, and fjall would neither open it nor create over it. Nothing in it was acknowledged.
 fn clear_interrupted_creation(path: &Path) -> std::io::Result<()> {
     let log = path.join("0.jnl");
     if !log.try_exists()? {

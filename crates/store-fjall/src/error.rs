@@ -1,4 +1,4 @@
-//! fjall's errors in plain words: what happened, to what, and what to do.
+//! Messages for fjall's errors: what happened, to what, and what to do.
 
 use esker_model::Error;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 const ENGINE: &str = "fjall";
 
-/// An error of a fjall call. `doing` is what was being done, as in "writing to".
+/// Translates an error of a fjall call. `doing` is the operation, as in "writing to".
 pub(crate) fn explain(doing: &str, path: &Path, error: fjall::Error) -> Error {
     let place = path.display();
     let engine = |message: String| Error::Store {
@@ -50,15 +50,15 @@ pub(crate) fn explain(doing: &str, path: &Path, error: fjall::Error) -> Error {
     }
 }
 
-/// An error of the operating system, with the remedy where it is known.
+/// Translates an error of the operating system, with the remedy where it is known.
 pub(crate) fn disk(doing: &str, path: &Path, source: io::Error) -> Error {
     let remedy = match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             " (the disk is full: make room, close the database and open it again)"
         }
-        io::ErrorKind::ReadOnlyFilesystem => " (it lies on a read-only file system)",
+        io::ErrorKind::ReadOnlyFilesystem => " (it is on a read-only file system)",
         io::ErrorKind::PermissionDenied => {
-            " (the user of this process needs leave to read and write it)"
+            " (the user of this process needs permission to read and write it)"
         }
         _ => "",
     };

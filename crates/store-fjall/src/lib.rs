@@ -1,11 +1,11 @@
-//! The store on fjall, a log-structured merge engine in Rust: Esker's default.
+//! The key-value store on fjall, a log-structured merge engine in Rust: Esker's default.
 //!
-//! One fjall database holds one keyspace for each [`Table`](esker_store::Table). The rooms: `tuning` says which settings and why, `engine` opens
-//! and closes the database, bounds its memory and runs its compactions, `store` implements the seam, `checkpoint` does what
-//! fjall lacks, `error` puts fjall's errors into words. [`raw`] is the bare engine with the same settings, to measure the
-//! seam against.
+//! One fjall database has one keyspace for each [`Table`](esker_store::Table). The modules: `tuning` chooses the
+//! settings and explains them, `engine` opens and closes the database, bounds its memory and runs its compactions,
+//! `store` implements the store interface, `checkpoint` adds what fjall lacks, `error` translates fjall's errors.
+//! [`raw`] is the bare engine with the same settings, to measure the overhead of the interface.
 //!
-//! What fjall does that a reader of this crate must know is in the crate's `NOTES.md`.
+//! The crate's `NOTES.md` describes the behaviour of fjall that a reader must know.
 
 mod checkpoint;
 mod compaction;

@@ -1,8 +1,8 @@
-//! fjall itself with the same settings and no seam: what `esker bench` measures the rest of Esker against.
+//! Bare fjall with the same settings, against which `esker bench` measures the rest of Esker.
 //!
-//! One table, the one that rows lie in; batches, single writes, gets, ranges and loads go straight to fjall's own calls.
+//! It uses one table, that of rows; batches, single writes, gets, ranges and loads call fjall directly.
 
-use crate::engine::{Engine, Fillings};
+use crate::engine::{Engine, MemtableUsages};
 use esker_model::{Flow, Result};
 use esker_store::{Durability, StoreSettings, Table};
 use fjall::{OwnedWriteBatch, PersistMode, Readable};
@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 /// A bare fjall database with one table.
 pub struct Raw {
     engine: Engine,
-    fillings: Mutex<Fillings>,
+    usages: Mutex<MemtableUsages>,
 }
 
 impl std::fmt::Debug for Raw {
@@ -28,11 +28,11 @@ impl Raw {
     /// Opens or creates the database in a directory.
     pub fn open(path: &Path, settings: &StoreSettings) -> Result<Self> {
         let engine = Engine::open(path, settings, true)?;
-        let fillings = Mutex::new(engine.fillings());
-        Ok(Self { engine, fillings })
+        let usages = Mutex::new(engine.usages());
+        Ok(Self { engine, usages })
     }
 
-    /// Writes rows, keys and values, as one batch.
+    /// Writes rows (keys and values) as one batch.
     pub fn write<'a>(
         &self,
         rows: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
@@ -54,27 +54,27 @@ impl Raw {
         batch
             .commit()
             .map_err(|e| self.engine.error("writing to", e))?;
-        self.wrote(count, bytes)
+        self.count_written(count, bytes)
     }
 
-    /// Writes one row, in the log buffer when it returns.
+    /// Writes one row; it is in the log buffer when the call returns.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.engine
             .table(Table::Rows)
             .insert(key, value)
             .map_err(|e| self.engine.error("writing to", e))?;
-        self.wrote(1, key.len() + value.len())
+        self.count_written(1, key.len() + value.len())
     }
 
     /// Keeps the memtables within the same budget as the store's.
-    fn wrote(&self, count: usize, bytes: usize) -> Result<()> {
-        let mut fillings = self.fillings.lock().unwrap_or_else(PoisonError::into_inner);
-        fillings.note(Table::Rows, count, bytes);
-        self.engine.seal_full(&mut fillings)?;
-        self.engine.make_room(&mut fillings)
+    fn count_written(&self, count: usize, bytes: usize) -> Result<()> {
+        let mut usages = self.usages.lock().unwrap_or_else(PoisonError::into_inner);
+        usages.note(Table::Rows, count, bytes);
+        self.engine.seal_full(&mut usages)?;
+        self.engine.wait_for_memtable_space(&mut usages)
     }
 
-    /// The length of the value of a key.
+    /// Returns the length of the value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<usize>> {
         let value = self
             .engine
@@ -101,7 +101,7 @@ impl Raw {
         Ok(())
     }
 
-    /// Loads rows that come in ascending key order, as sorted tables past the log. fjall panics over a key out of order.
+    /// Loads rows in ascending key order as sorted tables, bypassing the log. fjall panics on a key out of order.
     pub fn load<'a>(&self, rows: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Result<()> {
         let error = |e| self.engine.error("loading into", e);
         let mut load = self
@@ -122,7 +122,7 @@ impl Raw {
         self.engine.compact()
     }
 
-    /// Waits for the disk.
+    /// Syncs the log to the disk.
     pub fn persist(&self) -> Result<()> {
         self.engine
             .database
@@ -130,7 +130,7 @@ impl Raw {
             .map_err(|e| self.engine.error("syncing", e))
     }
 
-    /// The bytes on disk, log included.
+    /// Returns the bytes on disk, log included.
     pub fn disk_bytes(&self) -> Result<u64> {
         self.engine
             .database

@@ -1,6 +1,6 @@
-//! The seam on fjall.
+//! Implementation of the store interface on fjall.
 
-use crate::engine::{Engine, Fillings, WRITING};
+use crate::engine::{Engine, MemtableUsages, WRITING};
 use crate::error::explain;
 use esker_model::{Flow, Result};
 use esker_store::{
@@ -16,13 +16,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 /// A store on fjall. Dropping it waits for the merge under way and flushes what would make the next open slow.
 pub struct FjallStore {
     pub(crate) engine: Engine,
-    /// Whoever commits, finishes a bulk load or takes a checkpoint holds it.
-    writing: Mutex<Fillings>,
-    /// The moment before the commit that is under way.
+    /// Held while committing, finishing a bulk load or taking a checkpoint.
+    write_lock: Mutex<MemtableUsages>,
+    /// Snapshot from before the commit that is under way.
     ///
-    /// fjall publishes a commit by a number that flushes and merges raise as well, at any time, and so half of a commit
-    /// could be seen. While one is under way, snapshots are copies of this one, which was taken while none was.
-    before: RwLock<Option<fjall::Snapshot>>,
+    /// fjall publishes a commit by a sequence number that flushes and merges may raise as well, at any time, so that a
+    /// part of a commit could be seen. While a commit is under way, new snapshots are copies of this one, which was
+    /// taken before it.
+    snapshot_before: RwLock<Option<fjall::Snapshot>>,
 }
 
 impl std::fmt::Debug for FjallStore {
@@ -34,72 +35,78 @@ impl std::fmt::Debug for FjallStore {
 }
 
 impl FjallStore {
-    /// Opens the database in a directory. `create`: makes one where there is none; otherwise that is an error.
+    /// Opens the database in a directory. With `create`, an absent database is created; without, it is an error.
     ///
     /// The directory can be open once at a time, in one process ([`esker_model::Error::Unavailable`] otherwise).
     pub fn open(path: &Path, settings: &StoreSettings, create: bool) -> Result<Self> {
         let engine = Engine::open(path, settings, create)?;
-        let fillings = engine.fillings();
+        let usages = engine.usages();
         Ok(Self {
             engine,
-            writing: Mutex::new(fillings),
-            before: RwLock::new(None),
+            write_lock: Mutex::new(usages),
+            snapshot_before: RwLock::new(None),
         })
     }
 
-    pub(crate) fn writing(&self) -> MutexGuard<'_, Fillings> {
-        // The fillings are estimates: a writer that panicked has left nothing that matters.
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn write_lock(&self) -> MutexGuard<'_, MemtableUsages> {
+        // The counts are estimates: a writer that panicked has left no harm in them.
+        self.write_lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn before(&self) -> RwLockReadGuard<'_, Option<fjall::Snapshot>> {
-        self.before.read().unwrap_or_else(PoisonError::into_inner)
+    fn snapshot_before(&self) -> RwLockReadGuard<'_, Option<fjall::Snapshot>> {
+        self.snapshot_before
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn before_mut(&self) -> RwLockWriteGuard<'_, Option<fjall::Snapshot>> {
-        self.before.write().unwrap_or_else(PoisonError::into_inner)
+    fn snapshot_before_mut(&self) -> RwLockWriteGuard<'_, Option<fjall::Snapshot>> {
+        self.snapshot_before
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A moment that holds whole commits only.
-    fn moment(&self) -> fjall::Snapshot {
-        match &*self.before() {
-            Some(before) => before.clone(),
+    /// Takes a snapshot that contains whole commits only.
+    fn consistent_snapshot(&self) -> fjall::Snapshot {
+        match &*self.snapshot_before() {
+            Some(snapshot_before) => snapshot_before.clone(),
             None => self.engine.database.snapshot(),
         }
     }
 
     /// Runs a change of several rows so that no snapshot sees a part of it.
-    fn apart<T>(&self, change: impl FnOnce() -> T) -> T {
-        *self.before_mut() = Some(self.engine.database.snapshot());
+    fn atomically<T>(&self, change: impl FnOnce() -> T) -> T {
+        *self.snapshot_before_mut() = Some(self.engine.database.snapshot());
         let result = change();
-        *self.before_mut() = None;
+        *self.snapshot_before_mut() = None;
         result
     }
 
-    /// One row: no half of it can be seen, and fjall has a shorter way for it.
+    /// Commits one row: no part of it can be seen, and fjall has a faster way for it.
     fn commit_one(&self, write: Write<'_>) -> Result<()> {
-        let mut fillings = self.writing();
-        self.engine.make_room(&mut fillings)?;
+        let mut usages = self.write_lock();
+        self.engine.wait_for_memtable_space(&mut usages)?;
         let table = self.engine.table(write.table);
         let (result, bytes) = match write.value {
             Some(value) => (table.insert(write.key, value), value.len()),
             None => (table.remove(write.key), 0),
         };
-        fillings.note(write.table, 1, write.key.len() + bytes);
+        usages.note(write.table, 1, write.key.len() + bytes);
         result.map_err(|e| self.engine.error(WRITING, e))?;
-        self.engine.seal_full(&mut fillings)
+        self.engine.seal_full(&mut usages)
     }
 }
 
-/// The range of a table at a moment.
-fn range(engine: &Engine, moment: &fjall::Snapshot, table: Table, range: &KeyRange) -> Iter {
+/// Returns an iterator over a range of a table in a snapshot.
+fn range(engine: &Engine, snapshot: &fjall::Snapshot, table: Table, range: &KeyRange) -> Iter {
     let until = match &range.until {
-        // The engine takes no range that ends before it begins.
+        // fjall refuses ranges that end before they begin.
         Some(until) if *until < range.from => Bound::Excluded(range.from.as_slice()),
         Some(until) => Bound::Excluded(until.as_slice()),
         None => Bound::Unbounded,
     };
-    moment.range::<&[u8], _>(
+    snapshot.range::<&[u8], _>(
         engine.table(table),
         (Bound::Included(range.from.as_slice()), until),
     )
@@ -107,12 +114,12 @@ fn range(engine: &Engine, moment: &fjall::Snapshot, table: Table, range: &KeyRan
 
 fn scan(
     engine: &Engine,
-    moment: &fjall::Snapshot,
+    snapshot: &fjall::Snapshot,
     table: Table,
     keys: &KeyRange,
     sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
 ) -> Result<()> {
-    for row in range(engine, moment, table, keys) {
+    for row in range(engine, snapshot, table, keys) {
         let (key, value) = row.into_inner().map_err(|e| engine.error("reading", e))?;
         if sink(&key, &value).is_break() {
             break;
@@ -123,7 +130,7 @@ fn scan(
 
 impl Read for FjallStore {
     fn get_with(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        // One key: no commit can be seen by half, so the newest will do and no snapshot is needed.
+        // A single key cannot be seen in part, so no snapshot is needed to read the newest value.
         let value = self
             .engine
             .table(table)
@@ -138,12 +145,18 @@ impl Read for FjallStore {
         range: &KeyRange,
         sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<()> {
-        scan(&self.engine, &self.moment(), table, range, sink)
+        scan(
+            &self.engine,
+            &self.consistent_snapshot(),
+            table,
+            range,
+            sink,
+        )
     }
 
     fn cursor(&self, table: Table, keys: &KeyRange) -> Result<Box<dyn Cursor + '_>> {
         Ok(Box::new(FjallCursor {
-            rows: range(&self.engine, &self.moment(), table, keys),
+            rows: range(&self.engine, &self.consistent_snapshot(), table, keys),
             path: &self.engine.path,
             present: None,
         }))
@@ -154,7 +167,7 @@ impl Store for FjallStore {
     fn snapshot(&self) -> Result<Box<dyn Snapshot + '_>> {
         Ok(Box::new(FjallSnapshot {
             engine: &self.engine,
-            moment: self.moment(),
+            snapshot: self.consistent_snapshot(),
         }))
     }
 
@@ -188,14 +201,14 @@ impl Store for FjallStore {
                 None => rows.remove(table, write.key),
             }
         }
-        let mut fillings = self.writing();
-        self.engine.make_room(&mut fillings)?;
-        self.apart(|| rows.commit())
+        let mut usages = self.write_lock();
+        self.engine.wait_for_memtable_space(&mut usages)?;
+        self.atomically(|| rows.commit())
             .map_err(|e| self.engine.error(WRITING, e))?;
         for (table, (count, bytes)) in Table::ALL.into_iter().zip(sizes) {
-            fillings.note(table, count, bytes);
+            usages.note(table, count, bytes);
         }
-        self.engine.seal_full(&mut fillings)
+        self.engine.seal_full(&mut usages)
     }
 
     fn persist(&self) -> Result<()> {
@@ -219,11 +232,11 @@ impl Store for FjallStore {
     }
 
     fn checkpoint(&self, directory: &Path) -> Result<u64> {
-        // Most of what is in memory is flushed before writers are held up.
+        // Most rows in memory are flushed before writers are blocked.
         self.engine.flush()?;
-        let mut fillings = self.writing();
+        let mut usages = self.write_lock();
         self.engine.flush()?;
-        *fillings = self.engine.fillings();
+        *usages = self.engine.usages();
         crate::checkpoint::write(&self.engine, directory)
     }
 
@@ -247,13 +260,13 @@ impl Store for FjallStore {
 
 struct FjallSnapshot<'a> {
     engine: &'a Engine,
-    moment: fjall::Snapshot,
+    snapshot: fjall::Snapshot,
 }
 
 impl Read for FjallSnapshot<'_> {
     fn get_with(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let value = self
-            .moment
+            .snapshot
             .get(self.engine.table(table), key)
             .map_err(|e| self.engine.error("reading", e))?;
         Ok(value.map(|v| sink(&v)).is_some())
@@ -265,12 +278,12 @@ impl Read for FjallSnapshot<'_> {
         range: &KeyRange,
         sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<()> {
-        scan(self.engine, &self.moment, table, range, sink)
+        scan(self.engine, &self.snapshot, table, range, sink)
     }
 
     fn cursor(&self, table: Table, keys: &KeyRange) -> Result<Box<dyn Cursor + '_>> {
         Ok(Box::new(FjallCursor {
-            rows: range(self.engine, &self.moment, table, keys),
+            rows: range(self.engine, &self.snapshot, table, keys),
             path: &self.engine.path,
             present: None,
         }))
@@ -306,18 +319,17 @@ impl Cursor for FjallCursor<'_> {
     }
 }
 
-/// Sorted rows on their way into table files. A load that is dropped leaves files that no table refers to; the next open
-/// removes them.
+/// A bulk load into table files. Dropping it leaves files that no table refers to; the next open removes them.
 struct FjallLoad<'a> {
     store: &'a FjallStore,
     table: Table,
-    /// Begun with the first row: an empty load would leave a file.
-    tables: Option<Tables<'a>>,
+    /// The ingestion, begun with the first row: an empty load would leave a file.
+    tables: Option<Ingestion<'a>>,
     last: Vec<u8>,
 }
 
 /// fjall's ingestion, whose type has no public name.
-type Tables<'a> = Box<dyn FnMut(Step<'_>) -> fjall::Result<()> + 'a>;
+type Ingestion<'a> = Box<dyn FnMut(Step<'_>) -> fjall::Result<()> + 'a>;
 
 enum Step<'a> {
     Row(&'a [u8], &'a [u8]),
@@ -328,7 +340,7 @@ enum Step<'a> {
     clippy::redundant_closure_for_method_calls,
     reason = "the method's type has no public name"
 )]
-fn begin(keyspace: &Keyspace) -> fjall::Result<Tables<'_>> {
+fn begin(keyspace: &Keyspace) -> fjall::Result<Ingestion<'_>> {
     let mut tables = Some(keyspace.start_ingestion()?);
     Ok(Box::new(move |step| match step {
         Step::Row(key, value) => match &mut tables {
@@ -346,7 +358,7 @@ impl BulkLoad for FjallLoad<'_> {
         let engine = &self.store.engine;
         let tables = match &mut self.tables {
             Some(tables) => {
-                // fjall panics over a key out of order.
+                // fjall panics on a key out of order.
                 check_order(Some(&self.last), key)?;
                 tables
             }
@@ -367,17 +379,17 @@ impl BulkLoad for FjallLoad<'_> {
             return Ok(());
         };
         let engine = &self.store.engine;
-        let mut fillings = self.store.writing();
-        // fjall flushes this table's memtable first, without its log: after a power failure, commits over several tables
-        // would be there by half. With the log on disk they are whole.
+        let mut usages = self.store.write_lock();
+        // fjall flushes this table's memtable first, without its log: after a power failure, commits over several
+        // tables would be incomplete. With the log on disk they are whole.
         engine
             .database
             .persist(PersistMode::SyncAll)
             .map_err(|e| engine.error("syncing", e))?;
         self.store
-            .apart(|| tables(Step::Finish))
+            .atomically(|| tables(Step::Finish))
             .map_err(|e| engine.error("loading into", e))?;
-        *fillings = engine.fillings();
+        *usages = engine.usages();
         engine.compaction.wake();
         Ok(())
     }

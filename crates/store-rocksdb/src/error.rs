@@ -1,10 +1,10 @@
-//! RocksDB's errors in plain words. RocksDB says everything in one line of text, so this looks for its known parts.
+//! Messages for RocksDB's errors. RocksDB reports an error as one line of text, which is searched for known parts.
 
 use esker_model::Error;
 use std::io;
 use std::path::Path;
 
-/// An error of a RocksDB call. `doing` is what was being done, as in "writing to".
+/// Translates an error of a RocksDB call. `doing` is the operation, as in "writing to".
 pub(crate) fn explain(doing: &str, path: &Path, error: rocksdb::Error) -> Error {
     let place = path.display();
     let kind = error.kind();
@@ -28,11 +28,11 @@ pub(crate) fn explain(doing: &str, path: &Path, error: rocksdb::Error) -> Error 
         ),
         rocksdb::ErrorKind::IOError if has("Read-only file system") => disk(
             io::ErrorKind::ReadOnlyFilesystem,
-            " (it lies on a read-only file system)",
+            " (it is on a read-only file system)",
         ),
         rocksdb::ErrorKind::IOError if has("Permission denied") => disk(
             io::ErrorKind::PermissionDenied,
-            " (the user of this process needs leave to read and write it)",
+            " (the user of this process needs permission to read and write it)",
         ),
         rocksdb::ErrorKind::IOError => disk(io::ErrorKind::Other, ""),
         rocksdb::ErrorKind::Corruption => Error::Store {
@@ -46,7 +46,7 @@ pub(crate) fn explain(doing: &str, path: &Path, error: rocksdb::Error) -> Error 
     }
 }
 
-/// An error of the operating system.
+/// Translates an error of the operating system.
 pub(crate) fn disk(doing: &str, path: &Path, source: io::Error) -> Error {
     Error::io(format!("{doing} {}", path.display()), source)
 }

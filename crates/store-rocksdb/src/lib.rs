@@ -1,8 +1,9 @@
-//! The store on RocksDB, for those who trust it more or need its tools. Off by default: it compiles some 350 C++ files.
+//! The key-value store on RocksDB, for users who trust it more or need its tools. Off by default: it compiles some 350
+//! C++ files.
 //!
-//! One column family for each [`Table`](esker_store::Table). The rooms: `tuning` says which settings and why, `store`
-//! implements the seam, `error` puts RocksDB's errors into words. [`raw`] is the bare engine with the same settings, to
-//! measure the seam against.
+//! It has one column family for each [`Table`](esker_store::Table). The modules: `tuning` chooses the settings and
+//! explains them, `store` implements the store interface, `error` translates RocksDB's errors. [`raw`] is the bare
+//! engine with the same settings, to measure the overhead of the interface.
 
 mod error;
 pub mod raw;

@@ -1,11 +1,11 @@
-//! RocksDB itself with the same settings and no seam: what `esker bench` measures the rest of Esker against.
+//! Bare RocksDB with the same settings, against which `esker bench` measures the rest of Esker.
 
 use crate::store::{RocksStore, sync};
 use esker_model::{Flow, Result};
 use esker_store::{Durability, Store, StoreSettings, Table};
 use std::path::Path;
 
-/// A bare RocksDB database; one table of it is used, the one that rows lie in.
+/// A bare RocksDB database of which one table is used, that of rows.
 #[derive(Debug)]
 pub struct Raw(RocksStore);
 
@@ -15,7 +15,7 @@ impl Raw {
         RocksStore::open(path, settings, true).map(Self)
     }
 
-    /// Writes rows, keys and values, as one batch.
+    /// Writes rows (keys and values) as one batch.
     pub fn write<'a>(
         &self,
         rows: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
@@ -32,7 +32,7 @@ impl Raw {
             .map_err(|e| self.0.error("writing to", e))
     }
 
-    /// Writes one row, in the log buffer when it returns.
+    /// Writes one row; it is in the log buffer when the call returns.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.0
             .database
@@ -40,7 +40,7 @@ impl Raw {
             .map_err(|e| self.0.error("writing to", e))
     }
 
-    /// The length of the value of a key.
+    /// Returns the length of the value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<usize>> {
         let value = self
             .0
@@ -63,9 +63,9 @@ impl Raw {
         rows.status().map_err(|e| self.0.error("reading", e))
     }
 
-    /// Loads rows that come in ascending key order, as sorted tables past the log.
+    /// Loads rows in ascending key order as sorted tables, bypassing the log.
     pub fn load<'a>(&self, rows: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Result<()> {
-        // The seam adds nothing here but a comparison of keys, which RocksDB repeats.
+        // The store interface adds only a comparison of keys here, which RocksDB repeats.
         let mut load = self.0.bulk_load(Table::Rows)?;
         for (key, value) in rows {
             load.push(key, value)?;
@@ -78,12 +78,12 @@ impl Raw {
         self.0.compact()
     }
 
-    /// Waits for the disk.
+    /// Syncs the log to the disk.
     pub fn persist(&self) -> Result<()> {
         self.0.persist()
     }
 
-    /// The bytes on disk, log included.
+    /// Returns the bytes on disk, log included.
     pub fn disk_bytes(&self) -> Result<u64> {
         let stats = self.0.stats()?;
         let tables: u64 = stats.table_bytes.iter().map(|(_, bytes)| bytes).sum();

@@ -1,4 +1,4 @@
-//! The seam on RocksDB.
+//! Implementation of the store interface on RocksDB.
 
 use crate::error::{disk, explain};
 use crate::tuning::Shared;
@@ -16,11 +16,11 @@ use rocksdb::{
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where tables of a bulk load lie until they are taken in; RocksDB leaves names that it does not know alone.
+/// Folder for the tables of bulk loads until they are ingested; RocksDB ignores names that it does not know.
 const LOADS: &str = "loads";
-/// The file by which a directory is known as a database.
+/// File that identifies a directory as a database.
 const CURRENT: &str = "CURRENT";
-/// A bulk load's tables end at about this size.
+/// Approximate size at which a bulk load ends a table file.
 const TABLE_BYTES: u64 = 64 << 20;
 
 type Rows<'a> = DBRawIteratorWithThreadMode<'a, rocksdb::DB>;
@@ -30,9 +30,9 @@ pub struct RocksStore {
     pub(crate) database: rocksdb::DB,
     path: PathBuf,
     shared: Shared,
-    /// The settings that each table's bulk loads are written with.
+    /// Settings with which each table's bulk loads are written.
     families: [Options; Table::ALL.len()],
-    /// Names the files of bulk loads.
+    /// Number of the next file of a bulk load.
     loads: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Debug for RocksStore {
 }
 
 impl RocksStore {
-    /// Opens the database in a directory. `create`: makes one where there is none; otherwise that is an error.
+    /// Opens the database in a directory. With `create`, an absent database is created; without, it is an error.
     ///
     /// The directory can be open once at a time ([`Error::Unavailable`] otherwise).
     pub fn open(path: &Path, settings: &StoreSettings, create: bool) -> Result<Self> {
@@ -72,7 +72,7 @@ impl RocksStore {
         let database =
             rocksdb::DB::open_cf_descriptors(&shared.database(settings, create), path, descriptors)
                 .map_err(|e| explain(doing, path, e))?;
-        // What loads that were cut short have left. After the open, which holds the lock.
+        // Remains of interrupted loads are removed after the open, which takes the lock.
         let loads = path.join(LOADS);
         if loads.try_exists().map_err(|e| disk(doing, path, e))? {
             std::fs::remove_dir_all(&loads).map_err(|e| disk(doing, &loads, e))?;
@@ -99,7 +99,7 @@ impl RocksStore {
             })
     }
 
-    /// RocksDB's figure for a table; zero where it has none.
+    /// Returns RocksDB's statistic for a table; zero if it has none.
     fn figure(&self, table: Table, name: &str) -> Result<u64> {
         let figure = self
             .database
@@ -124,7 +124,7 @@ fn bounds(range: &KeyRange) -> ReadOptions {
     options
 }
 
-/// Puts an iterator on a range's first row; an empty range has none.
+/// Moves an iterator to a range's first row; `None` for an empty range.
 fn begin<'r>(mut rows: Rows<'r>, range: &KeyRange) -> Option<Rows<'r>> {
     if range.is_empty() {
         return None;
@@ -163,7 +163,7 @@ impl Read for RocksStore {
         range: &KeyRange,
         sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<()> {
-        // An iterator keeps the moment of its making.
+        // An iterator reads the state at its creation.
         let rows = self
             .database
             .raw_iterator_cf_opt(self.family(table)?, bounds(range));
@@ -186,7 +186,7 @@ impl Store for RocksStore {
     fn snapshot(&self) -> Result<Box<dyn Snapshot + '_>> {
         Ok(Box::new(RocksSnapshot {
             store: self,
-            moment: self.database.snapshot(),
+            snapshot: self.database.snapshot(),
         }))
     }
 
@@ -227,7 +227,7 @@ impl Store for RocksStore {
 
     fn compact(&self) -> Result<()> {
         let mut options = CompactOptions::default();
-        // The lowest level too: that is where what is superseded lies.
+        // The lowest level is compacted too: it has most superseded rows.
         options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
         for table in Table::ALL {
             let family = self.family(table)?;
@@ -242,7 +242,7 @@ impl Store for RocksStore {
 
     fn checkpoint(&self, directory: &Path) -> Result<u64> {
         prepare_checkpoint(directory)?;
-        // RocksDB makes the directory itself, under another name until it is whole.
+        // RocksDB creates the directory itself, under another name until it is complete.
         let context = |e| disk("writing the checkpoint", directory, e);
         std::fs::remove_dir(directory).map_err(context)?;
         Checkpoint::new(&self.database)
@@ -270,7 +270,7 @@ impl Store for RocksStore {
         for entry in std::fs::read_dir(&self.path).map_err(context)? {
             let entry = entry.map_err(context)?;
             if entry.path().extension().is_some_and(|end| end == "log") {
-                // A log may go while we look.
+                // RocksDB may remove a log meanwhile.
                 log_bytes += entry.metadata().map_or(0, |metadata| metadata.len());
             }
         }
@@ -287,13 +287,13 @@ impl Store for RocksStore {
 
 struct RocksSnapshot<'a> {
     store: &'a RocksStore,
-    moment: SnapshotWithThreadMode<'a, rocksdb::DB>,
+    snapshot: SnapshotWithThreadMode<'a, rocksdb::DB>,
 }
 
 impl Read for RocksSnapshot<'_> {
     fn get_with(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let value = self
-            .moment
+            .snapshot
             .get_pinned_cf(self.store.family(table)?, key)
             .map_err(|e| self.store.error("reading", e))?;
         Ok(value.map(|v| sink(&v)).is_some())
@@ -306,13 +306,13 @@ impl Read for RocksSnapshot<'_> {
         sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<()> {
         let family = self.store.family(table)?;
-        let rows = self.moment.raw_iterator_cf_opt(family, bounds(range));
+        let rows = self.snapshot.raw_iterator_cf_opt(family, bounds(range));
         scan(&self.store.path, begin(rows, range), sink)
     }
 
     fn cursor(&self, table: Table, range: &KeyRange) -> Result<Box<dyn Cursor + '_>> {
         let family = self.store.family(table)?;
-        let rows = self.moment.raw_iterator_cf_opt(family, bounds(range));
+        let rows = self.snapshot.raw_iterator_cf_opt(family, bounds(range));
         Ok(Box::new(RocksCursor {
             path: &self.store.path,
             rows: begin(rows, range),
@@ -325,7 +325,7 @@ impl Snapshot for RocksSnapshot<'_> {}
 
 struct RocksCursor<'a> {
     path: &'a Path,
-    /// None at the end.
+    /// The iterator; `None` at the end.
     rows: Option<Rows<'a>>,
     begun: bool,
 }
@@ -335,7 +335,7 @@ impl Cursor for RocksCursor<'_> {
         let Some(rows) = &mut self.rows else {
             return Ok(false);
         };
-        // The iterator stands on the first row already when the cursor is made.
+        // A new cursor's iterator is at the first row already.
         if self.begun {
             rows.next();
         }
@@ -364,7 +364,7 @@ impl Cursor for RocksCursor<'_> {
     }
 }
 
-/// Sorted rows on their way into table files, which the database takes in by moving them.
+/// A bulk load into table files, which the database ingests by moving them.
 struct RocksLoad<'a> {
     store: &'a RocksStore,
     table: Table,
@@ -443,7 +443,7 @@ impl Drop for RocksLoad<'_> {
     fn drop(&mut self) {
         self.writer = None;
         for file in &self.files {
-            // What was taken in has been moved away; the rest goes, or goes at the next open.
+            // Ingested files have been moved away; the others are removed here, or at the next open.
             let _ = std::fs::remove_file(file);
         }
     }

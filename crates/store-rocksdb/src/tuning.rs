@@ -1,4 +1,4 @@
-//! How the engine is set up, and why: the same reasons as for fjall, in RocksDB's terms.
+//! Settings of the RocksDB database; the reasons are those of fjall's settings.
 
 use esker_store::{StoreSettings, Table};
 use rocksdb::{
@@ -6,15 +6,15 @@ use rocksdb::{
     WriteBufferManager,
 };
 
-/// Less than this does not hold five memtables and a cache that is of use.
-const MEMORY_LEAST: u64 = 32 << 20;
-/// The log that is replayed at most when a database opens; tables that are behind are flushed when it grows longer.
+/// Smaller memory has no room for five memtables and a useful cache.
+const MEMORY_BYTES_MIN: u64 = 32 << 20;
+/// Maximum length of the log that is replayed when a database opens; tables that lag are flushed when it grows longer.
 const LOG_BYTES: u64 = 128 << 20;
-/// From this size on values of rows and history lie in blob files, and are not rewritten by each compaction.
+/// Size from which values of rows and history are stored in blob files, which compactions do not rewrite.
 const SEPARATED_BYTES: u64 = 1024;
 const TABLE_BYTES: u64 = 64 << 20;
 
-/// What all column families share.
+/// Resources that all column families share.
 pub(crate) struct Shared {
     pub(crate) cache: Cache,
     memtables: WriteBufferManager,
@@ -22,10 +22,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Memtables take up to a third and are charged to the cache, so that both together stay within it; the
-    /// rest, a sixth, is for compactions and iterators.
+    /// Divides the memory. Memtables take up to a third and are charged to the cache, so that both together stay within
+    /// it; the rest, a sixth, is for compactions and iterators.
     pub(crate) fn new(settings: &StoreSettings) -> Self {
-        let memory = settings.memory_bytes.max(MEMORY_LEAST);
+        let memory = settings.memory_bytes.max(MEMORY_BYTES_MIN);
         let bytes = |part: u64| usize::try_from(part).unwrap_or(usize::MAX);
         let cache = Cache::new_lru_cache(bytes(memory / 100 * 83));
         let limit = bytes(memory / 100 * 33);
@@ -41,23 +41,23 @@ impl Shared {
         }
     }
 
-    /// The settings of the database.
+    /// Returns the settings of the database.
     pub(crate) fn database(&self, settings: &StoreSettings, create: bool) -> Options {
         let mut options = Options::default();
         options.create_if_missing(create);
-        // Also where a creation was cut short.
+        // Creates missing column families, also after an incomplete creation.
         options.create_missing_column_families(true);
         options.set_write_buffer_manager(&self.memtables);
         options.set_max_background_jobs(i32::try_from(settings.threads.clamp(2, 16)).unwrap_or(2));
         options.set_max_open_files(700);
         options.set_max_total_wal_size(LOG_BYTES);
-        // Spread the writing of table files, so that a commit that waits for the disk does not wait for all of one.
+        // Spreads the writing of table files, so that a commit that waits for the disk does not wait for a whole file.
         options.set_bytes_per_sync(1 << 20);
         options.set_keep_log_file_num(2);
         options
     }
 
-    /// The settings of a table.
+    /// Returns the settings of a table.
     pub(crate) fn family(&self, table: Table) -> Options {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&self.cache);
@@ -66,7 +66,7 @@ impl Shared {
         // filters, because a new edge's key is in none.
         blocks.set_bloom_filter(10.0, false);
         blocks.set_whole_key_filtering(true);
-        // Filters and indexes live in the cache and count there, in parts, the hot ones kept by preference: memory does
+        // Filters and indexes are in the cache and count there, in parts, the hot ones kept by preference: memory does
         // not grow with the database.
         blocks.set_cache_index_and_filter_blocks(true);
         blocks.set_cache_index_and_filter_blocks_with_high_priority(true);
@@ -103,8 +103,8 @@ impl Shared {
         options.set_target_file_size_base(TABLE_BYTES);
         options.set_max_bytes_for_level_base(4 * TABLE_BYTES);
         options.set_level_compaction_dynamic_level_bytes(true);
-        // The top levels are read back by a compaction within seconds; below, lz4 halves paths and command lines.
-        // With dynamic levels the second entry is the first level that is in use.
+        // A compaction reads the top levels back within seconds; below, lz4 halves paths and command lines. With
+        // dynamic levels the second entry is the first level that is in use.
         options.set_compression_per_level(&[
             DBCompressionType::None,
             DBCompressionType::None,

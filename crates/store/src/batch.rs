@@ -1,137 +1,141 @@
-//! A batch of writes, in one buffer: a key or a value costs no allocation of its own, and several keys can share a value.
+//! Batches of writes in one buffer: keys and values need no allocations of their own, and several keys can share a
+//! value.
 
 use crate::{Table, check_key, check_value};
 use esker_model::Result;
 
-/// One change of one key.
+/// One write of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Write<'a> {
-    /// Where.
+    /// Table of the key.
     pub table: Table,
-    /// Which.
+    /// The key to write.
     pub key: &'a [u8],
-    /// Its value from now on; `None` removes it.
+    /// The new value; `None` removes the key.
     pub value: Option<&'a [u8]>,
 }
 
-/// Where a value lies in a batch's buffer, if there is one. Only of use to the batch it comes from.
+/// Position of a value in the buffer of a batch, if there is one. Valid only for the batch that returned it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ValuePlace(Option<(usize, usize)>);
+pub struct ValueRange(Option<(usize, usize)>);
 
-impl ValuePlace {
-    /// No value: a removal.
+impl ValueRange {
+    /// The absence of a value: a removal.
     pub const REMOVED: Self = Self(None);
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Entry {
     table: Table,
-    /// Offset and length.
+    /// Offset and length in the buffer.
     key: (usize, usize),
-    value: ValuePlace,
+    value: ValueRange,
 }
 
-/// Changes that become visible, and durable, together. For one key the last one counts.
+/// Writes that become visible, and durable, together. The last write of a key wins.
 #[derive(Debug, Clone, Default)]
 pub struct WriteBatch {
     bytes: Vec<u8>,
-    places: Vec<Place>,
+    entries: Vec<Entry>,
 }
 
 impl WriteBatch {
-    /// Sets a key.
+    /// Sets the value of a key.
     pub fn put(&mut self, table: Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let value = self.add_value(value.as_ref());
         self.push(table, key.as_ref(), value);
     }
 
-    /// Removes a key.
+    /// Removes a key from a table.
     pub fn remove(&mut self, table: Table, key: impl AsRef<[u8]>) {
-        self.push(table, key.as_ref(), ValuePlace::REMOVED);
+        self.push(table, key.as_ref(), ValueRange::REMOVED);
     }
 
-    /// Adds a value for keys that are to be set to it, by [`Self::push`] or [`Self::replace`].
-    pub fn add_value(&mut self, value: &[u8]) -> ValuePlace {
-        let place = (self.bytes.len(), value.len());
+    /// Adds a value that several keys can be set to, by [`Self::push`] or [`Self::replace`].
+    pub fn add_value(&mut self, value: &[u8]) -> ValueRange {
+        let range = (self.bytes.len(), value.len());
         self.bytes.extend_from_slice(value);
-        ValuePlace(Some(place))
+        ValueRange(Some(range))
     }
 
-    /// Adds a change with a value of this batch; gives its number.
-    pub fn push(&mut self, table: Table, key: &[u8], value: ValuePlace) -> usize {
-        let place = (self.bytes.len(), key.len());
+    /// Adds a write with a value of this batch; returns its index.
+    pub fn push(&mut self, table: Table, key: &[u8], value: ValueRange) -> usize {
+        let range = (self.bytes.len(), key.len());
         self.bytes.extend_from_slice(key);
-        self.places.push(Place {
+        self.entries.push(Entry {
             table,
-            key: place,
+            key: range,
             value,
         });
-        self.places.len() - 1
+        self.entries.len() - 1
     }
 
-    /// Gives a change another value of this batch; returns the one that it had.
-    pub fn replace(&mut self, number: usize, value: ValuePlace) -> ValuePlace {
-        std::mem::replace(&mut self.places[number].value, value)
+    /// Replaces the value of a write by another value of this batch; returns the previous one.
+    pub fn replace(&mut self, number: usize, value: ValueRange) -> ValueRange {
+        std::mem::replace(&mut self.entries[number].value, value)
     }
 
-    /// Keeps the first `len` changes.
+    /// Keeps only the first `len` writes.
     pub fn truncate(&mut self, len: usize) {
-        self.places.truncate(len);
+        self.entries.truncate(len);
     }
 
-    /// Makes room for that many more changes.
+    /// Reserves capacity for more writes.
     pub fn reserve(&mut self, writes: usize, bytes: usize) {
-        self.places.reserve(writes);
+        self.entries.reserve(writes);
         self.bytes.reserve(bytes);
     }
 
-    /// Puts the changes in the order of their keys, table by table. No key may be there twice.
+    /// Sorts the writes by table and key. No key may occur twice.
     pub fn sort(&mut self) {
         let bytes = &self.bytes;
-        let key = |p: &Place| &bytes[p.key.0..p.key.0 + p.key.1];
-        self.places
+        let key = |p: &Entry| &bytes[p.key.0..p.key.0 + p.key.1];
+        self.entries
             .sort_unstable_by(|a, b| a.table.cmp(&b.table).then_with(|| key(a).cmp(key(b))));
     }
 
-    /// The same, but for keys that `apart` says yes to: they come behind all others, in the order in which they were pushed.
-    pub fn sort_but(&mut self, apart: impl Fn(Table, &[u8]) -> bool) {
+    /// Sorts the writes by table and key, except those for which `excluded` returns true: they follow all others, in
+    /// the order in which they were pushed.
+    pub fn sort_except(&mut self, excluded: impl Fn(Table, &[u8]) -> bool) {
         let bytes = &self.bytes;
-        let key = |p: &Place| &bytes[p.key.0..p.key.0 + p.key.1];
-        let (behind, mut sorted): (Vec<Place>, Vec<Place>) =
-            self.places.drain(..).partition(|p| apart(p.table, key(p)));
+        let key = |p: &Entry| &bytes[p.key.0..p.key.0 + p.key.1];
+        let (behind, mut sorted): (Vec<Entry>, Vec<Entry>) = self
+            .entries
+            .drain(..)
+            .partition(|p| excluded(p.table, key(p)));
         sorted.sort_unstable_by(|a, b| a.table.cmp(&b.table).then_with(|| key(a).cmp(key(b))));
         sorted.extend(behind);
-        self.places = sorted;
+        self.entries = sorted;
     }
 
     fn slice(&self, (at, len): (usize, usize)) -> &[u8] {
         &self.bytes[at..at + len]
     }
 
-    fn write(&self, place: &Place) -> Write<'_> {
+    fn write(&self, entry: &Entry) -> Write<'_> {
         Write {
-            table: place.table,
-            key: self.slice(place.key),
-            value: place.value.0.map(|value| self.slice(value)),
+            table: entry.table,
+            key: self.slice(entry.key),
+            value: entry.value.0.map(|value| self.slice(value)),
         }
     }
 
-    /// The change with a number.
+    /// Returns the write with this index.
     pub fn get(&self, number: usize) -> Write<'_> {
-        self.write(&self.places[number])
+        self.write(&self.entries[number])
     }
 
-    /// All changes, in order.
+    /// Iterates over all writes, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Write<'_>> {
-        self.places.iter().map(|place| self.write(place))
+        self.entries.iter().map(|entry| self.write(entry))
     }
 
-    /// Bytes of keys and values, about.
+    /// Returns the approximate size of keys and values in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The changes of all tables but one.
+    /// Copies the writes of all tables but one.
     #[must_use]
     pub fn without(&self, table: Table) -> Self {
         let mut rest = Self::default();
@@ -144,17 +148,17 @@ impl WriteBatch {
         rest
     }
 
-    /// How many changes there are.
+    /// Returns the number of writes.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether the batch has no writes.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.entries.is_empty()
     }
 
-    /// Whether every key and value is one that all back ends take. A back end checks before it applies anything.
+    /// Checks that all stores accept every key and value. A store checks a batch before it applies anything.
     pub fn check(&self) -> Result<()> {
         for write in self.iter() {
             check_key(write.key)?;
@@ -178,7 +182,7 @@ mod tests {
         let a = batch.push(Table::Rows, b"a", shared);
         batch.remove(Table::Meta, b"c");
         assert_eq!(batch.get(a).value, Some(b"both".as_slice()));
-        assert_eq!(batch.replace(a, ValuePlace::REMOVED), shared);
+        assert_eq!(batch.replace(a, ValueRange::REMOVED), shared);
         batch.put(Table::History, b"d", b"");
         batch.sort();
         let all: Vec<_> = batch.iter().map(|w| (w.table, w.key, w.value)).collect();
@@ -189,7 +193,7 @@ mod tests {
             (Table::Meta, b"c", None),
         ];
         assert_eq!(all, expected);
-        batch.sort_but(|table, _| table == Table::Rows);
+        batch.sort_except(|table, _| table == Table::Rows);
         let all: Vec<_> = batch.iter().map(|w| w.key).collect();
         assert_eq!(all, [b"d".as_slice(), b"c", b"a", b"b"]);
         batch.sort();

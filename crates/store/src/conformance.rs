@@ -1,38 +1,38 @@
-//! What every back end must do, as named checks over [`Store`]. A back end's tests call [`run`] with a way to open a
-//! store in a directory; the in-memory store runs the same.
+//! The conformance suite: named checks of [`Store`] that every implementation must pass. The tests of an implementation
+//! call [`run`] with a function that opens a store in a directory; the in-memory store runs the same checks.
 //!
-//! The checks say what they saw when they fail, and need no test framework: a back end outside this workspace can run
-//! them too. Random histories are seeded, so that a failure comes back.
+//! A failed check describes the difference that it found. The suite needs no test framework, so that implementations
+//! outside this workspace can run it. Random histories are seeded, so that failures are reproducible.
 
 mod history;
 mod load;
-mod moments;
 mod rows;
+mod snapshots;
 
 use crate::{Cursor, KeyRange, Read, Store, Table};
 use esker_model::{Error, Flow, Result};
 use std::path::{Path, PathBuf};
 
-/// Opens the store in a directory, creating it if it is absent. Called again on the same directory after the store was
-/// dropped, and on directories that [`Store::checkpoint`] wrote.
+/// Function that opens the store in a directory, creating it if it is absent. It is called again on the same directory
+/// after the store was dropped, and on directories that [`Store::checkpoint`] wrote.
 pub type Open<'a> = dyn FnMut(&Path) -> Result<Box<dyn Store>> + 'a;
 
-/// A check that did not hold.
+/// The failure of a check.
 #[derive(Debug, thiserror::Error)]
 #[error("conformance check `{check}`: {message}")]
 pub struct Failure {
-    /// Which check.
+    /// Name of the check.
     pub check: &'static str,
-    /// What was seen and what was expected.
+    /// Description of the actual and the expected result.
     pub message: String,
 }
 
-/// One check: its name and what it does.
+/// A check of the suite.
 #[derive(Clone, Copy)]
 pub struct Check {
-    /// Its name, as in messages.
+    /// Name of the check in messages.
     pub name: &'static str,
-    run: fn(&mut Place<'_, '_>) -> Outcome,
+    run: fn(&mut Workspace<'_, '_>) -> Outcome,
 }
 
 impl std::fmt::Debug for Check {
@@ -89,35 +89,35 @@ pub const CHECKS: &[Check] = &[
     },
     Check {
         name: "a snapshot keeps its moment",
-        run: moments::snapshot,
+        run: snapshots::snapshot,
     },
     Check {
         name: "a snapshot keeps its moment through compaction",
-        run: moments::snapshot_compaction,
+        run: snapshots::snapshot_compaction,
     },
     Check {
         name: "an open cursor keeps its moment",
-        run: moments::cursor,
+        run: snapshots::cursor,
     },
     Check {
         name: "readers never see half a batch",
-        run: moments::atomic,
+        run: snapshots::atomic,
     },
     Check {
         name: "compaction changes no row",
-        run: moments::compaction,
+        run: snapshots::compaction,
     },
     Check {
         name: "a checkpoint opens with what was committed",
-        run: moments::checkpoint,
+        run: snapshots::checkpoint,
     },
     Check {
         name: "a checkpoint is consistent while a writer goes on",
-        run: moments::checkpoint_online,
+        run: snapshots::checkpoint_online,
     },
     Check {
         name: "a checkpoint refuses a directory that is not empty",
-        run: moments::checkpoint_refused,
+        run: snapshots::checkpoint_refused,
     },
     Check {
         name: "a bulk load shows whole when finished, and survives",
@@ -149,7 +149,7 @@ pub const CHECKS: &[Check] = &[
     },
 ];
 
-/// Runs all checks, each in a directory of its own below `root`; the first that does not hold is the error.
+/// Runs all checks, each in its own directory below `root`; the first failure is the error.
 pub fn run(root: &Path, open: &mut Open<'_>) -> Result<(), Failure> {
     for (index, check) in CHECKS.iter().enumerate() {
         run_one(*check, &root.join(format!("{index:02}")), open)?;
@@ -159,51 +159,51 @@ pub fn run(root: &Path, open: &mut Open<'_>) -> Result<(), Failure> {
 
 /// Runs one check in a directory, which must be absent or empty.
 pub fn run_one(check: Check, directory: &Path, open: &mut Open<'_>) -> Result<(), Failure> {
-    let mut place = Place {
+    let mut workspace = Workspace {
         directory: directory.to_path_buf(),
         open,
     };
-    (check.run)(&mut place).map_err(|Fault(message)| Failure {
+    (check.run)(&mut workspace).map_err(|CheckFault(message)| Failure {
         check: check.name,
         message,
     })
 }
 
-/// Where a check works.
-struct Place<'a, 'b> {
+/// Directory and opening function of a check.
+struct Workspace<'a, 'b> {
     directory: PathBuf,
     open: &'a mut Open<'b>,
 }
 
-impl Place<'_, '_> {
-    fn open(&mut self) -> Result<Box<dyn Store>, Fault> {
+impl Workspace<'_, '_> {
+    fn open(&mut self) -> Result<Box<dyn Store>, CheckFault> {
         self.open_at("store")
     }
 
-    fn open_at(&mut self, name: &str) -> Result<Box<dyn Store>, Fault> {
+    fn open_at(&mut self, name: &str) -> Result<Box<dyn Store>, CheckFault> {
         let path = self.path(name)?;
-        (self.open)(&path).map_err(|e| Fault(format!("opening {}: {e}", path.display())))
+        (self.open)(&path).map_err(|e| CheckFault(format!("opening {}: {e}", path.display())))
     }
 
-    fn path(&self, name: &str) -> Result<PathBuf, Fault> {
+    fn path(&self, name: &str) -> Result<PathBuf, CheckFault> {
         std::fs::create_dir_all(&self.directory)
-            .map_err(|e| Fault(format!("making {}: {e}", self.directory.display())))?;
+            .map_err(|e| CheckFault(format!("making {}: {e}", self.directory.display())))?;
         Ok(self.directory.join(name))
     }
 }
 
-/// Why a check does not hold.
-struct Fault(String);
+/// Reason why a check fails.
+struct CheckFault(String);
 
-impl From<Error> for Fault {
+impl From<Error> for CheckFault {
     fn from(error: Error) -> Self {
         Self(format!("an operation failed: {error}"))
     }
 }
 
-type Outcome = Result<(), Fault>;
+type Outcome = Result<(), CheckFault>;
 
-/// Fails the check unless both sides are equal.
+/// Fails the check unless both values are equal.
 fn equal<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> Outcome {
     if got == expected {
         return Ok(());
@@ -214,7 +214,7 @@ fn equal<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> O
         message.truncate(end);
         message.push_str("...");
     }
-    Err(Fault(message))
+    Err(CheckFault(message))
 }
 
 /// Fails the check unless the operation was refused.
@@ -224,15 +224,15 @@ fn equal<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, expected: &T) -> O
 )]
 fn refused<T>(what: &str, result: Result<T>) -> Outcome {
     match result {
-        Ok(_) => Err(Fault(format!("{what} was accepted"))),
+        Ok(_) => Err(CheckFault(format!("{what} was accepted"))),
         Err(_) => Ok(()),
     }
 }
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// All rows of a range, by `scan`.
-fn scan(read: &(impl Read + ?Sized), table: Table, range: &KeyRange) -> Result<Rows, Fault> {
+/// Returns all rows of a range, read by `scan`.
+fn scan(read: &(impl Read + ?Sized), table: Table, range: &KeyRange) -> Result<Rows, CheckFault> {
     let mut rows = Rows::new();
     read.scan(table, range, &mut |key, value| {
         rows.push((key.to_vec(), value.to_vec()));
@@ -241,31 +241,31 @@ fn scan(read: &(impl Read + ?Sized), table: Table, range: &KeyRange) -> Result<R
     Ok(rows)
 }
 
-/// All rows of a range, by `cursor`.
-fn walk(read: &(impl Read + ?Sized), table: Table, range: &KeyRange) -> Result<Rows, Fault> {
+/// Returns all rows of a range, read by `cursor`.
+fn walk(read: &(impl Read + ?Sized), table: Table, range: &KeyRange) -> Result<Rows, CheckFault> {
     drain(read.cursor(table, range)?.as_mut())
 }
 
-/// The rows that a cursor has left.
-fn drain(cursor: &mut dyn Cursor) -> Result<Rows, Fault> {
+/// Returns the remaining rows of a cursor.
+fn drain(cursor: &mut dyn Cursor) -> Result<Rows, CheckFault> {
     let mut rows = Rows::new();
     while cursor.advance()? {
         rows.push((cursor.key().to_vec(), cursor.value().to_vec()));
     }
     if cursor.advance()? {
-        return Err(Fault("a cursor went on after its end".to_owned()));
+        return Err(CheckFault("a cursor went on after its end".to_owned()));
     }
     Ok(rows)
 }
 
-/// Rows from text.
+/// Builds rows from text.
 fn text(rows: &[(&str, &str)]) -> Rows {
     rows.iter()
         .map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec()))
         .collect()
 }
 
-/// A small deterministic source of numbers (xorshift64*), so that a check needs no dependency and can be repeated.
+/// A small deterministic random number generator (xorshift64*), so that a check has no dependency and is reproducible.
 struct Dice(u64);
 
 impl Dice {
@@ -280,9 +280,9 @@ impl Dice {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `bound`.
-    fn below(&mut self, bound: usize) -> usize {
-        // The product's high half is below the bound, which is a usize.
+    /// Returns a random number less than `bound`.
+    fn number_below(&mut self, bound: usize) -> usize {
+        // The product's high half is less than the bound, which is a usize.
         usize::try_from((u128::from(self.next()) * bound as u128) >> 64).unwrap_or(0)
     }
 

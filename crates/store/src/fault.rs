@@ -1,8 +1,8 @@
-//! A store that fails on purpose: the N-th commit, read or bulk load returns an error of one's choice, and a power
-//! failure can be had at any moment.
+//! A store with injected faults: the N-th commit, read or bulk load returns a given error, and a power failure can be
+//! simulated at any time.
 //!
-//! What [`Durability::Relaxed`] may lose is what this store keeps apart: it mirrors what has been synced, and lists what
-//! has not, so that [`FaultStore::crash_image`] gives the rows that a machine would come back with.
+//! The store keeps a mirror of the synced rows and a list of the unsynced commits, which [`Durability::Relaxed`] may
+//! lose. From them [`FaultStore::crash_image`] computes the rows that a machine would have after a power failure.
 
 use crate::memory::MemoryStore;
 use crate::{
@@ -12,41 +12,41 @@ use esker_model::{Error, Flow, Result};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What can be made to fail.
+/// Kinds of operations that can be made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// [`Store::commit`].
+    /// Commits: [`Store::commit`].
     Commit,
     /// Gets, scans, cursors and snapshots, of the store and of its snapshots.
     Read,
-    /// [`Store::persist`].
+    /// Syncs: [`Store::persist`].
     Persist,
-    /// [`BulkLoad::finish`].
+    /// Ends of bulk loads: [`BulkLoad::finish`].
     Load,
 }
 
 type Cause = Box<dyn Fn() -> Error + Send>;
 
-struct Failure {
+struct InjectedFailure {
     operation: Operation,
-    /// How many more operations of the kind succeed.
+    /// Number of further operations of the kind that succeed.
     after: u64,
-    /// Whether it goes on failing.
+    /// Whether later operations fail too.
     lasts: bool,
     cause: Cause,
 }
 
-struct State {
-    failures: Vec<Failure>,
+struct FaultState {
+    failures: Vec<InjectedFailure>,
     counts: [u64; 4],
-    /// Everything that was synced.
+    /// All rows that were synced.
     synced: MemoryStore,
-    /// What was committed since, in order.
+    /// Commits since the last sync, in order.
     unsynced: Vec<WriteBatch>,
 }
 
-impl State {
-    /// Everything that has been committed survives from here on.
+impl FaultState {
+    /// Marks all commits so far as synced.
     fn sync(&mut self) -> Result<()> {
         for batch in self.unsynced.drain(..) {
             self.synced.commit(batch, Durability::Sync)?;
@@ -55,14 +55,14 @@ impl State {
     }
 }
 
-/// Any store, with faults.
+/// A wrapper that injects faults into any store.
 pub struct FaultStore<S> {
     inner: S,
-    state: Mutex<State>,
+    state: Mutex<FaultState>,
 }
 
 impl<S: Store> FaultStore<S> {
-    /// Wraps a store; what it holds counts as synced.
+    /// Wraps a store; its present rows count as synced.
     pub fn new(inner: S) -> Result<Self> {
         let synced = MemoryStore::new();
         for table in Table::ALL {
@@ -75,7 +75,7 @@ impl<S: Store> FaultStore<S> {
         }
         Ok(Self {
             inner,
-            state: Mutex::new(State {
+            state: Mutex::new(FaultState {
                 failures: Vec::new(),
                 counts: [0; 4],
                 synced,
@@ -84,7 +84,7 @@ impl<S: Store> FaultStore<S> {
         })
     }
 
-    /// Lets `after` more operations of a kind succeed; the next one fails once.
+    /// Lets `after` more operations of a kind succeed and the next one fail once.
     pub fn fail_once(
         &self,
         operation: Operation,
@@ -94,7 +94,7 @@ impl<S: Store> FaultStore<S> {
         self.fail(operation, after, false, cause);
     }
 
-    /// Lets `after` more operations of a kind succeed; all later ones fail, until [`FaultStore::heal`].
+    /// Lets `after` more operations of a kind succeed and all later ones fail, until [`FaultStore::heal`].
     pub fn fail_always(
         &self,
         operation: Operation,
@@ -111,7 +111,7 @@ impl<S: Store> FaultStore<S> {
         lasts: bool,
         cause: impl Fn() -> Error + Send + 'static,
     ) {
-        self.state().failures.push(Failure {
+        self.state().failures.push(InjectedFailure {
             operation,
             after,
             lasts,
@@ -119,23 +119,23 @@ impl<S: Store> FaultStore<S> {
         });
     }
 
-    /// Nothing fails any more.
+    /// Removes all injected faults.
     pub fn heal(&self) {
         self.state().failures.clear();
     }
 
-    /// How many operations of a kind were asked for so far, failed ones included.
+    /// Returns the number of operations of a kind so far, failed ones included.
     pub fn count(&self, operation: Operation) -> u64 {
         self.state().counts[operation as usize]
     }
 
-    /// How many commits a power failure could lose now.
+    /// Returns the number of commits that a power failure could lose now.
     pub fn unsynced(&self) -> usize {
         self.state().unsynced.len()
     }
 
-    /// The store that a machine comes back with after a power failure now: everything synced, and the first `kept` of
-    /// the commits that were not (a log is cut somewhere). This store is left as it is.
+    /// Returns the store as it would be after a power failure now: all synced rows, and the first `kept` of the
+    /// unsynced commits (a log is cut somewhere). This store does not change.
     pub fn crash_image(&self, kept: usize) -> Result<MemoryStore> {
         let state = self.state();
         let image = MemoryStore::new();
@@ -155,16 +155,16 @@ impl<S: Store> FaultStore<S> {
         Ok(image)
     }
 
-    /// The store inside.
+    /// Returns the wrapped store.
     pub fn into_inner(self) -> S {
         self.inner
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FaultState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an operation and fails it if its time has come.
+    /// Counts an operation and returns the injected error if one is due.
     fn pass(&self, operation: Operation) -> Result<()> {
         let mut state = self.state();
         state.counts[operation as usize] += 1;
@@ -306,7 +306,7 @@ impl<S: Store> BulkLoad for FaultLoad<'_, S> {
         self.store.pass(Operation::Load)?;
         let mut state = self.store.state();
         self.inner.finish()?;
-        // A finished load is durable, and so is what was committed before it.
+        // A finished load is durable, and so are the commits before it.
         state.unsynced.push(self.rows);
         state.sync()
     }

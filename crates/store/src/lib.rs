@@ -1,7 +1,7 @@
-//! The ordered key-value seam: get, scan, atomic batch, snapshot, bulk load, checkpoint.
+//! The interface of ordered key-value stores: get, scan, atomic batch, snapshot, bulk load, checkpoint.
 //!
-//! The engine knows a store only through [`Store`]; what stands behind it (memory, fjall, RocksDB) passes one
-//! conformance suite, [`conformance`]. Nothing here interprets a key.
+//! The engine uses a store only through [`Store`]. All implementations (memory, fjall, RocksDB) pass one conformance
+//! suite, [`conformance`]. This crate does not interpret keys.
 
 use esker_model::{Error, Flow, Result};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -13,25 +13,25 @@ pub mod fault;
 pub mod memory;
 pub mod segment;
 
-pub use batch::{ValuePlace, Write, WriteBatch};
+pub use batch::{ValueRange, Write, WriteBatch};
 
-/// The tables of a database. Each is one ordered key space; a batch is atomic over all of them.
+/// A table of a database: one ordered key space. A batch is atomic over all tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Table {
-    /// Vertices and edges as they are now.
+    /// Current state of vertices and edges.
     Rows = 0,
-    /// What they were.
+    /// Superseded versions of vertices and edges.
     History = 1,
-    /// Vertices by type, and other keys without values.
+    /// Index of vertices by type, and other keys without values.
     Index = 2,
-    /// Exact counters.
+    /// Exact counters of edges, vertices and files.
     Counts = 3,
-    /// Format, schema, markers.
+    /// Format, schema, idempotency keys.
     Meta = 4,
     /// Objects in columns, and the log of their changes.
     Objects = 5,
-    /// The namespace: entries of directories, with the attributes of what they name.
+    /// The namespace: directory entries with the attributes of their files.
     Names = 6,
 }
 
@@ -47,7 +47,7 @@ impl Table {
         Self::Names,
     ];
 
-    /// The name on disk.
+    /// Returns the name of the table on disk.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rows => "rows",
@@ -61,12 +61,12 @@ impl Table {
     }
 }
 
-/// The longest key, in bytes: what the narrowest back end (fjall) takes.
+/// Length of the longest key in bytes, given by the narrowest store (fjall).
 pub const MAX_KEY_BYTES: usize = 65_535;
-/// The longest value, in bytes: lengths are 32 bits in both engines, and no row comes near.
+/// Length of the longest value in bytes: both stores have 32-bit lengths, and no row comes near.
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
 
-/// Whether all back ends take a key: 1 to [`MAX_KEY_BYTES`] bytes.
+/// Checks that all stores accept a key: 1 to [`MAX_KEY_BYTES`] bytes.
 pub fn check_key(key: &[u8]) -> Result<()> {
     if key.is_empty() {
         return Err(Error::Invalid("a key of the store is empty".to_owned()));
@@ -74,7 +74,7 @@ pub fn check_key(key: &[u8]) -> Result<()> {
     check_length("a key of the store, in bytes,", key, MAX_KEY_BYTES)
 }
 
-/// Whether all back ends take a value: at most [`MAX_VALUE_BYTES`] bytes.
+/// Checks that all stores accept a value: at most [`MAX_VALUE_BYTES`] bytes.
 pub fn check_value(value: &[u8]) -> Result<()> {
     check_length("a value of the store, in bytes,", value, MAX_VALUE_BYTES)
 }
@@ -90,7 +90,7 @@ fn check_length(what: &str, bytes: &[u8], limit: usize) -> Result<()> {
     Ok(())
 }
 
-/// Whether a bulk load's next key follows its last one.
+/// Checks that a bulk load's next key is greater than its last one.
 pub fn check_order(last: Option<&[u8]>, next: &[u8]) -> Result<()> {
     if last.is_some_and(|last| last >= next) {
         return Err(Error::Invalid(format!(
@@ -101,7 +101,7 @@ pub fn check_order(last: Option<&[u8]>, next: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The first bytes of a key, for messages.
+/// Formats the first bytes of a key for messages.
 fn hex(key: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut text = String::new();
@@ -115,10 +115,10 @@ fn hex(key: &[u8]) -> String {
     text
 }
 
-/// Makes the directory that a checkpoint goes to; refuses one that holds something.
+/// Creates the directory of a checkpoint; refuses one that is not empty.
 pub fn prepare_checkpoint(directory: &Path) -> Result<()> {
     let context = || format!("making the checkpoint directory {}", directory.display());
-    // It holds all that the store does: it is its owner's alone, whatever the umask is.
+    // The copy contains all data of the store, so only its owner may access it, whatever the umask is.
     let mut private = std::fs::DirBuilder::new();
     private.recursive(true).mode(0o700);
     private
@@ -134,33 +134,33 @@ pub fn prepare_checkpoint(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What "acknowledged" means.
+/// Durability that an acknowledged commit has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// On disk: survives power failure. One fsync per commit (group), so batches matter.
+    /// On disk: survives a power failure. One fsync per commit or group of commits, so batching matters.
     Sync,
-    /// In the operating system's log buffer: survives the death of the process; a power failure may lose what was
-    /// not synced since the last interval (the host calls [`Store::persist`] at it).
+    /// In the operating system's buffers: survives the death of the process. A power failure may lose the commits since
+    /// the last sync (the host calls [`Store::persist`] at an interval).
     Relaxed,
 }
 
-/// Keys from `from` (inclusive) to `until` (exclusive; `None` is the end).
+/// A range of keys from `from` (inclusive) to `until` (exclusive; `None` is the end).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
-    /// First key inside.
+    /// First key in the range.
     pub from: Vec<u8>,
-    /// First key no longer inside.
+    /// First key after the range.
     pub until: Option<Vec<u8>>,
 }
 
 impl KeyRange {
-    /// All keys.
+    /// The range of all keys.
     pub const ALL: Self = Self {
         from: Vec::new(),
         until: None,
     };
 
-    /// All keys that begin with `prefix`.
+    /// Creates the range of all keys that begin with `prefix`.
     pub fn prefix(prefix: &[u8]) -> Self {
         Self {
             from: prefix.to_vec(),
@@ -168,7 +168,7 @@ impl KeyRange {
         }
     }
 
-    /// All keys that begin with `prefix` and lie after `after`.
+    /// Creates the range of all keys that begin with `prefix` and are greater than `after`.
     pub fn prefix_after(prefix: &[u8], after: &[u8]) -> Self {
         let mut from = after.to_vec();
         from.push(0);
@@ -178,12 +178,12 @@ impl KeyRange {
         }
     }
 
-    /// Whether no key can lie inside.
+    /// Whether no key can be in the range.
     pub fn is_empty(&self) -> bool {
         self.until.as_ref().is_some_and(|until| *until <= self.from)
     }
 
-    /// Keys of `[from, until)`.
+    /// Creates the range of keys `[from, until)`.
     pub fn between(from: &[u8], until: &[u8]) -> Self {
         Self {
             from: from.to_vec(),
@@ -192,7 +192,7 @@ impl KeyRange {
     }
 }
 
-/// The first key after all that begin with `prefix`; `None` if there is none.
+/// Returns the first key after all that begin with `prefix`; `None` if all greater keys begin with it.
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.last_mut() {
@@ -205,29 +205,29 @@ pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Rows one by one, for merges of several ranges. Starts before the first row.
+/// A cursor that reads rows one by one, for merges of several ranges. It starts before the first row.
 pub trait Cursor {
-    /// Moves to the next row; false at the end.
+    /// Moves to the next row; returns false at the end.
     fn advance(&mut self) -> Result<bool>;
-    /// The present row's key. Only after an `advance` that returned true.
+    /// Returns the key of the current row. Call only after an `advance` that returned true.
     fn key(&self) -> &[u8];
-    /// The present row's value. Only after an `advance` that returned true.
+    /// Returns the value of the current row. Call only after an `advance` that returned true.
     fn value(&self) -> &[u8];
 }
 
-/// Reads. On a [`Snapshot`] they all see one moment; on a [`Store`] each sees the newest.
+/// Read operations. On a [`Snapshot`] all of them see the same state; on a [`Store`] each sees the newest.
 pub trait Read {
-    /// Calls `sink` with the value of a key; returns whether there is one. The value is borrowed: nothing is copied.
+    /// Calls `sink` with the value of a key; returns whether the key exists. The value is borrowed, not copied.
     fn get_with(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// A copy of the value of a key.
+    /// Returns a copy of the value of a key.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = None;
         self.get_with(table, key, &mut |v| value = Some(v.to_vec()))?;
         Ok(value)
     }
 
-    /// Calls `sink` with each row of a range in key order until it breaks. The fastest way to read a range.
+    /// Calls `sink` with each row of a range in key order until it breaks. This is the fastest way to read a range.
     fn scan(
         &self,
         table: Table,
@@ -235,71 +235,71 @@ pub trait Read {
         sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<()>;
 
-    /// A cursor over a range.
+    /// Opens a cursor over a range.
     fn cursor(&self, table: Table, range: &KeyRange) -> Result<Box<dyn Cursor + '_>>;
 }
 
-/// One consistent moment of all tables.
+/// A snapshot: the state of all tables at one commit.
 pub trait Snapshot: Read + Send + Sync {}
 
-/// Rows given in ascending key order, written as sorted tables without passing the log. Nothing is visible before
-/// [`BulkLoad::finish`]; dropping it without leaves nothing behind. Keys must be new to the table, or are
-/// replaced; no other writer may touch the same table meanwhile (the engine's write lock sees to it).
+/// A bulk load: rows given in ascending key order and written as sorted tables, bypassing the log. They become visible
+/// at [`BulkLoad::finish`]; dropping the load without it leaves nothing behind. Keys that exist are replaced. No other
+/// writer may touch the same table meanwhile (the engine's write lock ensures it).
 pub trait BulkLoad {
-    /// The next row; its key must be greater than the last one's.
+    /// Adds the next row; its key must be greater than the last one's.
     fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
-    /// Makes all of it visible and durable.
+    /// Makes all rows visible and durable.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// Figures that a store knows about itself. Bytes, unless the name says otherwise.
+/// Statistics of a store. Sizes are in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Which engine.
+    /// Name of the key-value store.
     pub engine: &'static str,
-    /// On disk, by table.
+    /// Size on disk, by table.
     pub table_bytes: Vec<(Table, u64)>,
-    /// Of the write-ahead log.
+    /// Size of the write-ahead log.
     pub log_bytes: u64,
     /// Block cache in use.
     pub cache_bytes: u64,
-    /// Block cache at most.
+    /// Maximum size of the block cache.
     pub cache_bytes_max: u64,
-    /// A write has failed, and none is taken any more until the store is opened anew.
+    /// Whether a write has failed; the store then refuses writes until it is opened again.
     pub failed: bool,
 }
 
-/// An ordered store of several tables.
+/// An ordered key-value store of several tables.
 pub trait Store: Read + Send + Sync {
-    /// One consistent moment. Cheap; holding one keeps superseded rows from being dropped.
+    /// Takes a snapshot. Cheap; superseded rows that it sees are kept until it is dropped.
     fn snapshot(&self) -> Result<Box<dyn Snapshot + '_>>;
 
-    /// Applies a batch atomically; returns once it is as durable as asked.
+    /// Applies a batch atomically. Returns once it is as durable as requested.
     fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<()>;
 
-    /// Makes everything committed so far survive power failure.
+    /// Makes all commits so far survive a power failure.
     fn persist(&self) -> Result<()>;
 
     /// Starts a bulk load into one table.
     fn bulk_load(&self, table: Table) -> Result<Box<dyn BulkLoad + '_>>;
 
-    /// Merges and drops what is superseded, now.
+    /// Compacts all tables now, dropping superseded rows.
     fn compact(&self) -> Result<()>;
 
-    /// Writes a copy of everything committed to an empty or absent directory, openable as a store of its own, while
-    /// readers and writers go on. Returns the bytes written.
+    /// Writes a copy of all committed rows to an empty or absent directory, while readers and writers continue. The
+    /// copy opens as a store by itself. Returns the bytes written.
     fn checkpoint(&self, directory: &Path) -> Result<u64>;
 
-    /// Figures.
+    /// Returns statistics of the store.
     fn stats(&self) -> Result<StoreStats>;
 }
 
-/// What a store needs to be opened. Plain data.
+/// Resources granted to a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreSettings {
     /// Memory for blocks, memtables and filters together, in bytes.
     pub memory_bytes: u64,
-    /// Background threads for flushes and compactions.
+    /// Number of background threads for flushes and compactions.
     pub threads: usize,
 }
 

@@ -1,9 +1,9 @@
-//! A store that lives in memory: ordered, versioned, deterministic. Tests, tools and the reference for the other back
-//! ends use it; nothing survives the last handle, except what [`Store::checkpoint`] wrote (see [`MemoryStore::open`]).
+//! An ordered, versioned, deterministic store in memory, for tests and tools, and the reference for the other stores.
+//! It is lost with its last handle, except for the output of [`Store::checkpoint`] (see [`MemoryStore::open`]).
 //!
-//! Each key holds its versions, oldest first, by commit number. A snapshot is a commit number and a registration; a commit drops, from
-//! the keys that it touches, the versions that no registered snapshot can see. Reads copy a reference, release the
-//! lock, then call the sink, so that a sink may write to the store it reads.
+//! Each key has its versions, oldest first, by commit number. A snapshot is a registered commit number; a commit
+//! drops, from the keys that it writes, the versions that no registered snapshot can see. Reads copy a reference,
+//! release the lock, then call the sink, so that a sink may write to the store it reads.
 
 use crate::{
     BulkLoad, Cursor, Durability, KeyRange, MAX_KEY_BYTES, Read, Snapshot, Store, StoreStats,
@@ -16,11 +16,11 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The file that a checkpoint consists of.
+/// Name of the only file of a checkpoint.
 const FILE: &str = "memory.store";
-/// Its first bytes: name and format number.
+/// First bytes of the file: name and format number.
 const MAGIC: &[u8; 8] = b"ESKMEM\x00\x01";
-/// Rows that a scan takes out of the map under one lock.
+/// Number of rows that a scan copies out of the map under one lock.
 const CHUNK: usize = 128;
 
 type Bytes = Arc<[u8]>;
@@ -28,15 +28,15 @@ type Versions = Vec<(u64, Option<Bytes>)>;
 type Row = (Bytes, Bytes);
 
 #[derive(Default)]
-struct State {
+struct MemoryState {
     tables: [BTreeMap<Bytes, Versions>; Table::ALL.len()],
-    /// The number of the last commit.
+    /// Number of the last commit.
     last: u64,
-    /// Registered readers by the commit that they see.
+    /// Number of snapshots by the commit that they see.
     live: BTreeMap<u64, usize>,
 }
 
-impl State {
+impl MemoryState {
     /// Sets or removes keys as one commit.
     fn apply(&mut self, writes: impl Iterator<Item = (Table, Bytes, Option<Bytes>)>) {
         let number = self.last + 1;
@@ -47,7 +47,7 @@ impl State {
                 Some((at, last)) if *at == number => *last = value,
                 _ => versions.push((number, value)),
             }
-            // What the oldest reader sees is the last version at or before it; older ones are out of everyone's sight.
+            // The oldest snapshot sees the last version at or before it; no snapshot sees older ones.
             let seen = versions.partition_point(|(at, _)| *at <= oldest);
             versions.drain(..seen.saturating_sub(1));
             if matches!(versions.as_slice(), [(_, None)]) {
@@ -61,7 +61,7 @@ impl State {
         visible(self.tables[table as usize].get(key)?, at)
     }
 
-    /// Up to [`CHUNK`] rows visible at a commit, and whether the range may hold more.
+    /// Returns up to [`CHUNK`] rows visible at a commit; fewer only at the end of the range.
     fn rows(&self, table: Table, range: &KeyRange, after: Option<&Bytes>, at: u64) -> Vec<Row> {
         let from = match after {
             Some(key) => Bound::Excluded(&**key),
@@ -90,7 +90,7 @@ fn visible(versions: &Versions, at: u64) -> Option<Bytes> {
 /// An ordered store in memory. A clone is another handle on the same rows.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
-    state: Arc<RwLock<State>>,
+    state: Arc<RwLock<MemoryState>>,
 }
 
 impl std::fmt::Debug for MemoryStore {
@@ -100,12 +100,12 @@ impl std::fmt::Debug for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A store with the rows that [`Store::checkpoint`] wrote into a directory.
+    /// Opens a checkpoint that [`Store::checkpoint`] wrote into a directory.
     pub fn open(directory: &Path) -> Result<Self> {
         let path = directory.join(FILE);
         let context = || format!("reading the checkpoint {}", path.display());
@@ -117,7 +117,7 @@ impl MemoryStore {
             .map_err(|e| Error::io(context(), e))?;
         if magic != *MAGIC {
             return Err(Error::Target(format!(
-                "{} is no checkpoint of an in-memory store of this version",
+                "{} is not a checkpoint of an in-memory store of this version",
                 path.display()
             )));
         }
@@ -161,17 +161,17 @@ impl MemoryStore {
         Ok(store)
     }
 
-    /// A lock that a panicking thread left behind is taken over: every change of the state is complete before it can
-    /// unwind, because nothing in it fails.
-    fn read<T>(&self, f: impl FnOnce(&State) -> T) -> T {
+    /// Reads under the lock. A lock poisoned by a panic is still used: every change of the state is complete before a
+    /// panic can unwind, because no step of it can fail.
+    fn read<T>(&self, f: impl FnOnce(&MemoryState) -> T) -> T {
         f(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn write<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+    fn write<T>(&self, f: impl FnOnce(&mut MemoryState) -> T) -> T {
         f(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn moment(&self) -> MemorySnapshot {
+    fn take_snapshot(&self) -> MemorySnapshot {
         let at = self.write(|state| {
             *state.live.entry(state.last).or_default() += 1;
             state.last
@@ -195,17 +195,21 @@ impl Read for MemoryStore {
         range: &KeyRange,
         sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<()> {
-        self.moment().scan(table, range, sink)
+        self.take_snapshot().scan(table, range, sink)
     }
 
     fn cursor(&self, table: Table, range: &KeyRange) -> Result<Box<dyn Cursor + '_>> {
-        Ok(Box::new(MemoryCursor::new(self.moment(), table, range)))
+        Ok(Box::new(MemoryCursor::new(
+            self.take_snapshot(),
+            table,
+            range,
+        )))
     }
 }
 
 impl Store for MemoryStore {
     fn snapshot(&self) -> Result<Box<dyn Snapshot + '_>> {
-        Ok(Box::new(self.moment()))
+        Ok(Box::new(self.take_snapshot()))
     }
 
     fn commit(&self, batch: WriteBatch, _durability: Durability) -> Result<()> {
@@ -229,7 +233,7 @@ impl Store for MemoryStore {
         }))
     }
 
-    /// Drops, from every key, the versions that no reader can see.
+    /// Drops, from every key, the versions that no snapshot can see.
     fn compact(&self) -> Result<()> {
         self.write(|state| {
             let oldest = state.live.keys().next().copied().unwrap_or(state.last);
@@ -245,7 +249,7 @@ impl Store for MemoryStore {
     }
 
     fn checkpoint(&self, directory: &Path) -> Result<u64> {
-        let moment = self.moment();
+        let snapshot = self.take_snapshot();
         crate::prepare_checkpoint(directory)?;
         let path = directory.join(FILE);
         let context = || format!("writing the checkpoint {}", path.display());
@@ -257,7 +261,7 @@ impl Store for MemoryStore {
             .map_err(|e| Error::io(context(), e))?;
         for table in Table::ALL {
             let mut outcome = Ok(());
-            moment.scan(table, &KeyRange::ALL, &mut |key, value| {
+            snapshot.scan(table, &KeyRange::ALL, &mut |key, value| {
                 // Keys are at most 2^16 - 1 bytes long and values less than 2^32, so both lengths fit into one word.
                 let lengths = (key.len() as u64) << 48 | value.len() as u64;
                 outcome = writer
@@ -308,7 +312,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// One commit's view; registered until dropped.
+/// The state at one commit; registered until dropped.
 struct MemorySnapshot {
     store: MemoryStore,
     at: u64,
@@ -357,35 +361,35 @@ impl Read for MemorySnapshot {
     }
 
     fn cursor(&self, table: Table, range: &KeyRange) -> Result<Box<dyn Cursor + '_>> {
-        // A registration of its own keeps the cursor's moment whatever becomes of the snapshot's.
-        let moment = self.store.write(|state| {
+        // A registration of its own keeps the cursor valid after the snapshot is dropped.
+        let snapshot = self.store.write(|state| {
             *state.live.entry(self.at).or_default() += 1;
             Self {
                 store: self.store.clone(),
                 at: self.at,
             }
         });
-        Ok(Box::new(MemoryCursor::new(moment, table, range)))
+        Ok(Box::new(MemoryCursor::new(snapshot, table, range)))
     }
 }
 
 impl Snapshot for MemorySnapshot {}
 
 struct MemoryCursor {
-    moment: MemorySnapshot,
+    snapshot: MemorySnapshot,
     table: Table,
     range: KeyRange,
-    /// The rows at hand; `next` is the index of the one after the present row.
+    /// Rows read ahead; `next` is the index of the row after the current one.
     rows: Vec<Row>,
     next: usize,
-    /// Nothing follows the rows at hand.
+    /// Whether no rows follow those read ahead.
     last_chunk: bool,
 }
 
 impl MemoryCursor {
-    fn new(moment: MemorySnapshot, table: Table, range: &KeyRange) -> Self {
+    fn new(snapshot: MemorySnapshot, table: Table, range: &KeyRange) -> Self {
         Self {
-            moment,
+            snapshot,
             table,
             range: range.clone(),
             rows: Vec::new(),
@@ -403,10 +407,9 @@ impl Cursor for MemoryCursor {
     fn advance(&mut self) -> Result<bool> {
         if self.next == self.rows.len() && !self.last_chunk {
             let after = self.rows.last().map(|(key, _)| key.clone());
-            self.rows = self
-                .moment
-                .store
-                .read(|state| state.rows(self.table, &self.range, after.as_ref(), self.moment.at));
+            self.rows = self.snapshot.store.read(|state| {
+                state.rows(self.table, &self.range, after.as_ref(), self.snapshot.at)
+            });
             self.last_chunk = self.rows.len() < CHUNK;
             self.next = 0;
         }

@@ -1,21 +1,23 @@
-//! Commits as files: what a store that dies with its machine leaves on storage that does not (SoMeta, section II-H).
+//! Files of commits: the part of an ephemeral store that is written to storage which survives its machine (SoMeta,
+//! section II-H).
 //!
 //! ```text
-//!  file      [head][block]*[end]
-//!  head      "ESKERWIN" [format 1][kind 1][store 8][generation 8][first 8][last 8]            [checksum 8]
-//!  block     [length 4][length unpacked 4][packed bytes]                                      [checksum 8]
-//!  end       [00000000][blocks 4][bytes of the file up to here 8]                             [checksum 8]
+//!   file      [head][block]*[end]
+//!   head      "ESKERWIN" [format 1][kind 1][store 8][generation 8][first 8][last 8]            [checksum 8]
+//!   block     [length 4][length unpacked 4][packed bytes]                                      [checksum 8]
+//!   end       [00000000][blocks 4][bytes of the file up to here 8]                             [checksum 8]
 //!
-//!  unpacked  commits: [writes][table 1, + 80 if it removes][length][key]([length][value])     numbers LEB128
+//!   unpacked  commits: [writes][table 1, + 80 if it removes][length][key]([length][value])     numbers LEB128
 //! ```
 //!
-//! A **segment** holds the commits `first` to `last` of a store, in order. A **base** holds all rows as they were after commit `last`.
-//! A **table** holds `last` rows on their way from one store to another, in the order of their keys: `store` is the number of the server that
-//! gives them, `first` counts what it gave in this opening.
-//! A block holds whole commits; it is packed by LZ4 where that makes it shorter, and else as it is (both lengths are the same then).
-//! All is big-endian. A checksum is the first 8 bytes of the BLAKE3 hash of what comes before it in its part of the file.
+//! A **segment** has the commits `first` to `last` of a store, in order. A **base** has all rows as they were after
+//! commit `last`. A **table** has `last` rows that move from one store to another, in the order of their keys: `store`
+//! is the number of the sending server, `first` counts the tables that it sent since it was opened. A block contains
+//! whole commits; it is compressed by LZ4 if that makes it shorter, and else stored as is (both lengths are equal
+//! then). Integers are big-endian. A checksum is the first 8 bytes of the BLAKE3 hash of everything before it in its
+//! part of the file.
 //!
-//! Nothing here opens a file: the host reads and writes the bytes.
+//! This module opens no files: the host reads and writes the bytes.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -26,56 +28,56 @@ use std::io::{self, Read as _};
 const MAGIC: &[u8; 8] = b"ESKERWIN";
 const FORMAT: u8 = 1;
 const HEAD_BYTES: usize = 8 + 2 + 4 * 8;
-/// How long a checksum is.
+/// Length of a checksum in bytes.
 pub const CHECKSUM_BYTES: usize = 8;
-/// The flag of a removal, beside the table's number.
+/// Flag of a removal, added to the table's number.
 const REMOVES: u8 = 0x80;
-/// Commits are gathered into blocks of about so many bytes.
+/// Approximate size of a block of commits, in bytes.
 pub const BLOCK_BYTES: usize = 1 << 20;
-/// The longest block: one commit may be as long as that.
+/// Size of the longest block in bytes, which one commit may fill.
 const BLOCK_BYTES_MAX: u32 = 1 << 31;
 
-/// What a file holds.
+/// Kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Commits.
+    /// A part of the commits.
     Segment,
-    /// All rows.
+    /// All rows at one commit.
     Base,
-    /// Rows that go to another store.
+    /// Rows that move to another store.
     Table,
 }
 
-/// What a file says of itself.
+/// Header of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// What it holds.
+    /// Kind of the file.
     pub kind: Kind,
-    /// Whose: a number that no two stores have; of a table the server's.
+    /// Unique number of the store; for a table, the number of the server.
     pub store: u64,
-    /// Which opening of the store wrote it.
+    /// Number of the opening of the store that wrote the file.
     pub generation: u64,
-    /// The first commit in it; of a base always 0, of a table its own number.
+    /// Number of the first commit; 0 for a base, its own number for a table.
     pub first: u64,
-    /// The last commit in it; of a table how many rows it has.
+    /// Number of the last commit; for a table, the number of its rows.
     pub last: u64,
 }
 
-/// Why a file cannot be read.
+/// Errors of reading a file.
 #[derive(Debug)]
 pub enum SegmentError {
-    /// It holds something else than it should, at that byte.
+    /// The file is damaged at this offset.
     Damaged {
         /// Offset from the start of the file.
         at: u64,
-        /// What a valid file would hold there.
+        /// Description of the bytes that a valid file has there.
         expected: &'static str,
     },
-    /// It could not be read.
+    /// An I/O operation failed.
     Io(io::Error),
 }
 
-/// The first bytes of the BLAKE3 hash of all of it.
+/// Returns the first bytes of the BLAKE3 hash.
 pub fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut sum = [0; CHECKSUM_BYTES];
     for (to, from) in sum.iter_mut().zip(blake3::hash(bytes).as_bytes()) {
@@ -98,7 +100,7 @@ pub fn put_commit(out: &mut Vec<u8>, batch: &WriteBatch) {
     }
 }
 
-/// Reads the commits of a block that was unpacked, one by one.
+/// Decodes the commits of an uncompressed block, one by one.
 pub fn commits<E: From<DecodeError>>(
     block: &[u8],
     sink: &mut dyn FnMut(WriteBatch) -> Result<(), E>,
@@ -124,7 +126,7 @@ pub fn commits<E: From<DecodeError>>(
     Ok(())
 }
 
-/// Writes a file, part by part: each call appends to `out`, which may be taken away in between.
+/// Writer of a file, part by part: each call appends to `out`, which may be emptied in between.
 #[derive(Debug)]
 pub struct SegmentWriter {
     blocks: u32,
@@ -132,7 +134,7 @@ pub struct SegmentWriter {
 }
 
 impl SegmentWriter {
-    /// Appends the head.
+    /// Appends the header and returns the writer.
     pub fn begin(head: &Head, out: &mut Vec<u8>) -> Self {
         let start = out.len();
         out.extend_from_slice(MAGIC);
@@ -160,7 +162,7 @@ impl SegmentWriter {
         self.bytes += (out.len() - start) as u64;
     }
 
-    /// Appends commits, as [`put_commit`] gave them.
+    /// Appends a block of commits encoded by [`put_commit`].
     pub fn block(&mut self, commits: &[u8], out: &mut Vec<u8>) {
         if commits.is_empty() {
             return;
@@ -179,7 +181,7 @@ impl SegmentWriter {
         self.seal(out, start);
     }
 
-    /// Appends the end; how long the file is.
+    /// Appends the end; returns the length of the file in bytes.
     pub fn end(mut self, out: &mut Vec<u8>) -> u64 {
         let start = out.len();
         put_u32(out, 0);
@@ -190,7 +192,7 @@ impl SegmentWriter {
     }
 }
 
-/// Reads a file, block by block.
+/// Reader of a file, block by block.
 #[derive(Debug)]
 pub struct SegmentReader<R> {
     from: R,
@@ -201,7 +203,7 @@ pub struct SegmentReader<R> {
 }
 
 impl<R: io::Read> SegmentReader<R> {
-    /// Reads the head.
+    /// Reads and checks the header.
     pub fn begin(mut from: R) -> Result<Self, SegmentError> {
         let mut at = 0;
         let bytes = take(
@@ -254,17 +256,17 @@ impl<R: io::Read> SegmentReader<R> {
         })
     }
 
-    /// What the file says of itself.
+    /// Returns the header of the file.
     pub fn head(&self) -> Head {
         self.head
     }
 
-    /// Where the next block begins.
+    /// Returns the offset of the next block.
     pub fn position(&self) -> u64 {
         self.at
     }
 
-    /// The next block, unpacked; `None` behind the last, once the file has shown that it is whole.
+    /// Reads and decompresses the next block; `None` after the last one, once the end of the file has been checked.
     pub fn block(&mut self) -> Result<Option<Vec<u8>>, SegmentError> {
         if self.ended {
             return Ok(None);
@@ -298,7 +300,7 @@ impl<R: io::Read> SegmentReader<R> {
         if packed == unpacked {
             return Ok(Some(body));
         }
-        // What has its checksum was written so: a length that does not fit is nobody's damage, and still no panic.
+        // The checksum matched, so a wrong length was written that way; it must still not panic.
         match lz4_flex::block::decompress(&body, unpacked as usize) {
             Ok(block) if block.len() == unpacked as usize => Ok(Some(block)),
             _ => Err(SegmentError::Damaged {
@@ -341,7 +343,7 @@ fn lengths(bytes: &[u8]) -> (u32, u32) {
     (next(), next())
 }
 
-/// Exactly so many bytes. Memory grows with what is there, whatever length a damaged file claims.
+/// Reads exactly `length` bytes. Memory grows with the bytes present, whatever length a damaged file claims.
 fn take(
     from: &mut impl io::Read,
     at: &mut u64,

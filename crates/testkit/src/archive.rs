@@ -1,4 +1,4 @@
-//! An archive in memory.
+//! In-memory archive.
 
 use esker_engine::{Archive, ArchiveCursor, ArchiveView, HistoryRows};
 use esker_model::{Result, VersionRange};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keeps what it is given; of a row given twice, the later.
+/// In-memory archive; of a row that is appended twice, the later value stays.
 #[derive(Debug, Default)]
 pub struct MemoryArchive {
     rows: Mutex<Arc<Rows>>,
@@ -17,17 +17,17 @@ pub struct MemoryArchive {
 }
 
 impl MemoryArchive {
-    /// How many rows it holds.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows().len()
     }
 
-    /// Whether it holds none.
+    /// Whether the archive is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many cursors were asked of it so far.
+    /// Returns the number of cursors opened so far.
     pub fn passes(&self) -> u64 {
         self.passes.load(Ordering::Relaxed)
     }
@@ -68,7 +68,7 @@ struct View<'a> {
 }
 
 impl ArchiveView for View<'_> {
-    /// Leaves out what it may, so that whoever asks for too little is found out.
+    /// Omits everything that the trait allows, so that callers that request too little are detected.
     fn cursor(&self, versions: VersionRange) -> Result<Box<dyn ArchiveCursor + '_>> {
         self.passes.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(Found {

@@ -1,4 +1,4 @@
-//! A clock that tests set: it stands still, jumps and steps back as they say.
+//! A clock that tests control: it stops, jumps and goes backwards on request.
 
 use esker_engine::Clock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,8 +12,8 @@ pub struct SimClock(Arc<Inner>);
 struct Inner {
     millis: AtomicU64,
     micros: AtomicU64,
-    /// Microseconds that pass at each look at the monotonic clock.
-    micros_a_look: AtomicU64,
+    /// Microseconds that pass at each reading of the monotonic clock.
+    micros_per_reading: AtomicU64,
     gate: Mutex<Gate>,
     moved: Condvar,
 }
@@ -22,14 +22,14 @@ struct Inner {
 enum Gate {
     #[default]
     Open,
-    /// The next who asks for the time waits.
+    /// The next reader blocks.
     Closed,
-    /// Somebody waits.
+    /// A reader is blocked.
     Waiting,
 }
 
 impl SimClock {
-    /// A clock that shows so many milliseconds since 1970.
+    /// Creates a clock that shows `millis` milliseconds since 1970.
     pub fn at(millis: u64) -> Self {
         let clock = Self::default();
         clock.set(millis);
@@ -41,33 +41,33 @@ impl SimClock {
         self.0.millis.store(millis, Ordering::SeqCst);
     }
 
-    /// Moves it on, or back.
+    /// Moves the time forwards or backwards.
     pub fn advance(&self, millis: i64) {
         self.set(self.millis().saturating_add_signed(millis));
     }
 
-    /// What it shows.
+    /// Returns the time in milliseconds since 1970.
     pub fn millis(&self) -> u64 {
         self.0.millis.load(Ordering::SeqCst)
     }
 
-    /// Moves the monotonic clock on.
+    /// Advances the monotonic clock.
     pub fn pass_micros(&self, micros: u64) {
         self.0.micros.fetch_add(micros, Ordering::SeqCst);
     }
 
-    /// From now on each look at the monotonic clock takes so many microseconds.
-    pub fn each_look_takes(&self, micros: u64) {
-        self.0.micros_a_look.store(micros, Ordering::SeqCst);
+    /// Makes each reading of the monotonic clock advance it by `micros` microseconds.
+    pub fn set_micros_per_reading(&self, micros: u64) {
+        self.0.micros_per_reading.store(micros, Ordering::SeqCst);
     }
 
-    /// The next one who asks for the time waits until [`Self::release`]: a writer stands still in mid-commit.
-    pub fn hold(&self) {
+    /// Blocks the next reader of the time until [`Self::unblock`]: a writer stops in the middle of a commit.
+    pub fn block_next_reader(&self) {
         *self.gate() = Gate::Closed;
     }
 
-    /// Returns once somebody waits.
-    pub fn held(&self) {
+    /// Waits until a reader is blocked.
+    pub fn wait_until_blocked(&self) {
         let mut gate = self.gate();
         while *gate != Gate::Waiting {
             gate = self
@@ -78,8 +78,8 @@ impl SimClock {
         }
     }
 
-    /// Lets everybody pass.
-    pub fn release(&self) {
+    /// Lets all blocked readers continue.
+    pub fn unblock(&self) {
         *self.gate() = Gate::Open;
         self.0.moved.notify_all();
     }
@@ -107,7 +107,7 @@ impl Clock for SimClock {
     }
 
     fn monotonic_micros(&self) -> u64 {
-        let step = self.0.micros_a_look.load(Ordering::SeqCst);
+        let step = self.0.micros_per_reading.load(Ordering::SeqCst);
         self.0.micros.fetch_add(step, Ordering::SeqCst)
     }
 }

@@ -1,10 +1,10 @@
-//! Every answer of an engine against the model's.
+//! Comparison of all answers of an engine with the model's.
 
 use crate::history::traversal;
-use crate::model::{GraphModel, TravelAnswer};
+use crate::model::{GraphModel, TraversalAnswer};
 use crate::reads::Reads;
 use crate::rng::Rng;
-use crate::world::World;
+use crate::test_graph::TestGraph;
 use esker_engine::{CheckOptions, Engine, explain};
 use esker_model::traversal::{Budget, StopReason, TravelResult};
 use esker_model::{
@@ -14,7 +14,7 @@ use esker_model::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-/// A difference, told in full.
+/// Result of a comparison; an error describes the difference.
 pub type Compared = Result<(), String>;
 
 fn same<T: PartialEq + Debug>(what: impl FnOnce() -> String, engine: &T, model: &T) -> Compared {
@@ -31,8 +31,13 @@ fn ok<T>(what: &str, result: esker_model::Result<T>) -> Result<T, String> {
     result.map_err(|e| format!("{what} failed: {e}"))
 }
 
-/// Compares all reads, as of now and of some random times, and some random traversals, twice each.
-pub fn compare(engine: &dyn Reads, model: &GraphModel, world: &World, rng: &mut Rng) -> Compared {
+/// Compares all reads, as of now and of some random versions, and some random traversals, twice each.
+pub fn compare(
+    engine: &dyn Reads,
+    model: &GraphModel,
+    graph: &TestGraph,
+    rng: &mut Rng,
+) -> Compared {
     let seen: Vec<Version> = model.versions().into_iter().collect();
     let mut times = vec![Version::MAX];
     for _ in 0..4 {
@@ -42,10 +47,10 @@ pub fn compare(engine: &dyn Reads, model: &GraphModel, world: &World, rng: &mut 
         }
     }
     for time in times {
-        as_of(engine, model, world, time)?;
+        as_of(engine, model, graph, time)?;
     }
-    ranges(engine, model, world, rng, &seen)?;
-    counters(engine, model, world, rng)?;
+    ranges(engine, model, graph, rng, &seen)?;
+    counters(engine, model, graph, rng)?;
     for _ in 0..2 {
         let mut at = || {
             if seen.is_empty() || rng.percent(20) {
@@ -57,7 +62,7 @@ pub fn compare(engine: &dyn Reads, model: &GraphModel, world: &World, rng: &mut 
         diff(engine, model, at(), at())?;
     }
     for _ in 0..6 {
-        let traversal = traversal(world, rng);
+        let traversal = traversal(graph, rng);
         for time in ["cold", "warm"] {
             travel(engine, model, &traversal).map_err(|e| format!("({time}) {e}"))?;
         }
@@ -68,10 +73,10 @@ pub fn compare(engine: &dyn Reads, model: &GraphModel, world: &World, rng: &mut 
 pub(crate) fn as_of(
     engine: &dyn Reads,
     model: &GraphModel,
-    world: &World,
+    graph: &TestGraph,
     time: Version,
 ) -> Compared {
-    let ids = world.ids();
+    let ids = graph.ids();
     let read = engine.read_vertices(&ids, time);
     let expected: Vec<_> = ids.iter().map(|id| model.vertex(*id, time)).collect();
     same(
@@ -87,7 +92,7 @@ pub(crate) fn as_of(
             &vec![model.vertex(*first, time)],
         )?;
     }
-    let keys = world.edge_keys();
+    let keys = graph.edge_keys();
     let expected: Vec<_> = keys.iter().map(|k| model.edge_as_of(*k, time)).collect();
     let read = ok("read_edges", engine.read_edges(&keys, time))?;
     for (got, want) in read.iter().zip(&expected) {
@@ -98,7 +103,7 @@ pub(crate) fn as_of(
         engine,
         model,
         &ids[3..6],
-        world.edge_types.clone(),
+        graph.edge_types.clone(),
         Versions::AsOf(time),
     )?;
     for (t, _) in model.schema.vertex_types() {
@@ -155,7 +160,7 @@ fn scan(
         &found,
         &expected,
     )?;
-    // Without properties; and a sink that has enough after one.
+    // Repeats the scan without properties, and with a sink that stops after one edge.
     let select = EdgeSelect {
         types,
         versions,
@@ -182,7 +187,7 @@ fn scan(
 pub(crate) fn ranges(
     engine: &dyn Reads,
     model: &GraphModel,
-    world: &World,
+    graph: &TestGraph,
     rng: &mut Rng,
     seen: &[Version],
 ) -> Compared {
@@ -195,7 +200,7 @@ pub(crate) fn ranges(
                 until: a.max(b),
             };
         }
-        for id in world.ids() {
+        for id in graph.ids() {
             let read = ok("vertex_history", engine.vertex_history(id, range))?;
             same(
                 || format!("history of vertex {id} in {range:?}"),
@@ -214,7 +219,7 @@ pub(crate) fn ranges(
         scan(
             engine,
             model,
-            &world.ids(),
+            &graph.ids(),
             Vec::new(),
             Versions::Range(range),
         )?;
@@ -225,7 +230,7 @@ pub(crate) fn ranges(
 pub(crate) fn counters(
     engine: &dyn Reads,
     model: &GraphModel,
-    world: &World,
+    graph: &TestGraph,
     rng: &mut Rng,
 ) -> Compared {
     same(
@@ -234,7 +239,7 @@ pub(crate) fn counters(
         &model.counts(),
     )?;
     let mut of = Vec::new();
-    for id in world.ids() {
+    for id in graph.ids() {
         of.extend(model.schema.edge_types().map(|(t, _)| (id, t)));
     }
     let expected: Vec<_> = of.iter().map(|(id, t)| model.degree(*id, *t)).collect();
@@ -243,7 +248,7 @@ pub(crate) fn counters(
         &ok("degrees", engine.degrees(&of))?,
         &expected,
     )?;
-    for edge_type in [None, Some(*rng.pick(&world.edge_types))] {
+    for edge_type in [None, Some(*rng.pick(&graph.edge_types))] {
         for limit in [0, 1, 3, 1000] {
             let top = ok("top_degrees", engine.top_degrees(edge_type, limit))?;
             same(
@@ -254,12 +259,12 @@ pub(crate) fn counters(
         }
     }
     for n in 0..4 {
-        let marker = vec![b'm', n];
-        let applied = ok("applied", engine.applied(&marker))?;
+        let idempotency_key = vec![b'm', n];
+        let applied = ok("applied", engine.applied(&idempotency_key))?;
         same(
             || format!("marker {n}"),
             &applied,
-            &model.markers.contains(&marker),
+            &model.applied_keys.contains(&idempotency_key),
         )?;
     }
     Ok(())
@@ -284,7 +289,7 @@ pub(crate) fn diff(
     )
 }
 
-/// Compares one traversal.
+/// Compares the result of one traversal.
 pub fn travel(engine: &dyn Reads, model: &GraphModel, traversal: &Traversal) -> Compared {
     let result = engine.travel(traversal, &Budget::default());
     let what = |e: String| format!("{traversal}\n{e}");
@@ -296,8 +301,12 @@ pub fn travel(engine: &dyn Reads, model: &GraphModel, traversal: &Traversal) -> 
     travelled(&result, &answer, traversal).map_err(what)
 }
 
-/// Whether a result is what the model answers; where it was cut short, whether it is a part of it.
-pub fn travelled(result: &TravelResult, answer: &TravelAnswer, traversal: &Traversal) -> Compared {
+/// Checks that a result is what the model answers, or a part of it if the traversal was stopped early.
+pub fn travelled(
+    result: &TravelResult,
+    answer: &TraversalAnswer,
+    traversal: &Traversal,
+) -> Compared {
     well_formed(result)?;
     let hops = |sets: &mut dyn Iterator<Item = u32>| sets.collect::<Vec<_>>();
     same(
@@ -352,7 +361,7 @@ pub fn travelled(result: &TravelResult, answer: &TravelAnswer, traversal: &Trave
         .map(|p| (p.edge, p.version))
         .collect();
     if cut {
-        // Paths that end early may hold edges that lead to no whole path.
+        // Paths that end early may have edges that are in no complete path.
         return Ok(());
     }
     same(|| "edges of paths".into(), &edges, &answer.path_edges)?;
@@ -384,7 +393,7 @@ pub fn travelled(result: &TravelResult, answer: &TravelAnswer, traversal: &Trave
     )
 }
 
-/// What holds of every result: sets without repetition, paths that hang together and lead from the start to an end.
+/// Checks what is true of every result: sets without repetition, connected paths that lead from the start to an end.
 fn well_formed(result: &TravelResult) -> Compared {
     for set in &result.sets {
         let distinct: BTreeSet<_> = set.vertices.iter().collect();
@@ -432,7 +441,7 @@ fn well_formed(result: &TravelResult) -> Compared {
     Ok(())
 }
 
-/// `check` finds what the model finds, and nothing else.
+/// Compares the findings of `check` with the model's.
 pub fn check(engine: &Engine, model: &GraphModel) -> Compared {
     let report = ok(
         "check",

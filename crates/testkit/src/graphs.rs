@@ -1,23 +1,23 @@
-//! A typed graph as GraphMeta draws it (figure 1): users run jobs, jobs read and write files, files lie in directories.
+//! Typed graphs like GraphMeta's figure 1: users run jobs, jobs read and write files, files are in directories.
 
 use crate::rng::Rng;
 use esker_model::{Mutation, Op, Properties, Schema, Version, VertexName, VertexRef};
 
-/// How large.
+/// Size of a generated graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lab {
-    /// Users.
+    /// Number of user vertices.
     pub users: usize,
-    /// Jobs; each is run by a user, reads some files, writes one or more.
+    /// Number of jobs; each is run by a user, reads some files, and writes one or more.
     pub jobs: usize,
-    /// Files; some few are read by very many jobs.
+    /// Number of files; a few are read by very many jobs.
     pub files: usize,
-    /// Directories, in a tree.
+    /// Number of directories, which form a tree.
     pub directories: usize,
 }
 
-/// Makes the vertices and edges of a laboratory, the same for the same seed. Jobs run one after the other, so a job
-/// reads what an earlier one may have written: version n milliseconds is job n.
+/// Generates the vertices and edges of a laboratory from a seed. Jobs run one after the other, so a job reads what an
+/// earlier one may have written: version n milliseconds is job n.
 ///
 /// # Panics
 /// If the default schema lacks GraphMeta's types.
@@ -70,7 +70,7 @@ pub fn lab(seed: u64, size: Lab) -> Vec<Mutation> {
             push(
                 at,
                 edge(
-                    vertex("directory", rng.below(size.directories)).0,
+                    vertex("directory", rng.number_below(size.directories)).0,
                     4,
                     vertex("file", n).0,
                     0,
@@ -86,31 +86,36 @@ pub fn lab(seed: u64, size: Lab) -> Vec<Mutation> {
             Op::PutVertex {
                 vertex: job,
                 key,
-                attributes: Properties::new().with("nprocs", 1 << rng.below(12)),
+                attributes: Properties::new().with("nprocs", 1 << rng.number_below(12)),
             },
         );
         push(
             at,
-            edge(vertex("user", rng.below(size.users.max(1))).0, 0, job, 0),
+            edge(
+                vertex("user", rng.number_below(size.users.max(1))).0,
+                0,
+                job,
+                0,
+            ),
         );
         push(at, edge(job, 1, vertex("executable", 0).0, 0));
-        for _ in 0..rng.below(6) {
-            // The square of a uniform number: few files are read by many jobs.
-            let skewed =
-                rng.below(size.files.max(1)) * rng.below(size.files.max(1)) / size.files.max(1);
+        for _ in 0..rng.number_below(6) {
+            // The square of a uniform number: a few files are read by many jobs.
+            let skewed = rng.number_below(size.files.max(1)) * rng.number_below(size.files.max(1))
+                / size.files.max(1);
             push(
                 at,
-                edge(job, 2, vertex("file", skewed).0, rng.below(1 << 20)),
+                edge(job, 2, vertex("file", skewed).0, rng.number_below(1 << 20)),
             );
         }
-        for _ in 0..=rng.below(2) {
+        for _ in 0..=rng.number_below(2) {
             push(
                 at,
                 edge(
                     job,
                     3,
-                    vertex("file", rng.below(size.files.max(1))).0,
-                    rng.below(1 << 20),
+                    vertex("file", rng.number_below(size.files.max(1))).0,
+                    rng.number_below(1 << 20),
                 ),
             );
         }

@@ -1,11 +1,11 @@
-//! What tests stand on: a reference model, histories of operations, a simulated clock, an archive in memory.
+//! Test infrastructure: a reference model, histories of operations, a simulated clock, an in-memory archive.
 //!
-//! [`model::GraphModel`] answers every question of the API from a plain list of everything that happened; it is slow and
-//! obvious. [`history::History`] is a random sequence of batches, bulk loads, compactions, reopenings and crashes, made from
-//! seeds alone. [`run::Run`] plays one against an engine and compares every answer with the model's.
-//! [`sim`] is a cluster of servers in one thread, with a network that fails, checked against the same model.
-//! [`members`] is membership alone: processes that pause and die, an etcd with leases, folders that outlive their owners.
-//! Development only: nothing that ships depends on this crate.
+//! [`model::GraphModel`] answers every call of the API from a plain list of all events; it is slow and obvious.
+//! [`history::History`] is a random sequence of batches, bulk loads, compactions, restarts and crashes, generated
+//! from seeds. [`run::Run`] runs one against an engine and compares every answer with the model's. [`sim`] is a
+//! cluster of servers in one thread, with an unreliable network, checked against the same model. [`members`] tests
+//! membership alone: processes that pause and crash, an etcd with leases, folders that outlive their owners.
+//! Development only: no released crate depends on this one.
 
 pub mod archive;
 pub mod clock;
@@ -20,5 +20,5 @@ pub mod reads;
 pub mod rng;
 pub mod run;
 pub mod sim;
+pub mod test_graph;
 pub mod wait;
-pub mod world;

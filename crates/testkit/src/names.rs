@@ -1,29 +1,31 @@
-//! Random changes of a namespace, by three people.
+//! Random changes of a namespace by three users.
 
 use crate::rng::Rng;
 use esker_model::namespace::{
-    Change, Content, Make, Name, NamePath, SetAttributes, Subtree, SubtreeBuilder, XattrMode,
+    Change, Content, Name, NamePath, NewFile, SetAttributes, Subtree, SubtreeBuilder, XattrMode,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 
-/// The superuser, and two others who share a group.
-pub fn people() -> [Asker; 3] {
-    let asker = |uid, gids: &[i64]| Asker {
+/// Returns the superuser and two other principals who share a group.
+pub fn people() -> [Principal; 3] {
+    let principal = |uid, gids: &[i64]| Principal {
         uid,
         gids: gids.to_vec(),
     };
     [
-        asker(0, &[0]),
-        asker(1001, &[1001, 2000]),
-        asker(1002, &[1002, 2000]),
+        principal(0, &[0]),
+        principal(1001, &[1001, 2000]),
+        principal(1002, &[1002, 2000]),
     ]
 }
 
-/// Names that paths are made of.
+/// Names from which paths are made.
 pub const NAMES: [&str; 4] = ["a", "b", "c", "d.x"];
 
+/// Parses a path.
+///
 /// # Panics
-/// If it is none.
+/// If the text is not a valid path.
 pub fn path(text: &str) -> NamePath {
     match NamePath::parse(text.as_bytes()) {
         Ok(path) => path,
@@ -31,34 +33,37 @@ pub fn path(text: &str) -> NamePath {
     }
 }
 
-/// A path of one to three of the names.
-pub fn some_path(rng: &mut Rng, names: &[&str]) -> NamePath {
+/// Returns a random path of one to three of the names.
+pub fn random_path(rng: &mut Rng, names: &[&str]) -> NamePath {
     let mut text = String::new();
-    for _ in 0..=rng.below(3) {
+    for _ in 0..=rng.number_below(3) {
         text.push('/');
-        let name: &str = names.get(rng.below(names.len())).copied().unwrap_or("a");
+        let name: &str = names
+            .get(rng.number_below(names.len()))
+            .copied()
+            .unwrap_or("a");
         text.push_str(name);
     }
     path(&text)
 }
 
-/// Something that somebody does.
-pub fn some_change(rng: &mut Rng, asker: &Asker, names: &[&str]) -> Change {
-    let uid = asker.uid as u32;
-    let gid = asker.gids.first().map_or(0, |gid| *gid as u32);
+/// Returns a random change by a principal.
+pub fn random_change(rng: &mut Rng, principal: &Principal, names: &[&str]) -> Change {
+    let uid = principal.uid as u32;
+    let gid = principal.gids.first().map_or(0, |gid| *gid as u32);
     let mode = *rng.pick(&[
         0o777, 0o755, 0o700, 0o070, 0o007, 0o1777, 0o2775, 0o711, 0o4755, 0o666,
     ]);
-    let at = some_path(rng, names);
+    let at = random_path(rng, names);
     let set = |set: SetAttributes, rng: &mut Rng, at: NamePath| Change::Set {
         path: at,
-        follow: rng.below(2) == 0,
+        follow: rng.number_below(2) == 0,
         set,
     };
-    match rng.below(24) {
-        0..=4 => Change::Make(at, Make::new(0o4_0000 | mode & 0o1777, uid, gid)),
-        5..=8 => Change::Make(at, Make::new(0o10_0000 | mode, uid, gid)),
-        9 => Change::Make(at, Make::new(0o1_0000 | mode, uid, gid)),
+    match rng.number_below(24) {
+        0..=4 => Change::Create(at, NewFile::new(0o4_0000 | mode & 0o1777, uid, gid)),
+        5..=8 => Change::Create(at, NewFile::new(0o10_0000 | mode, uid, gid)),
+        9 => Change::Create(at, NewFile::new(0o1_0000 | mode, uid, gid)),
         10 => {
             let target = *rng.pick(&[
                 "a",
@@ -71,22 +76,22 @@ pub fn some_change(rng: &mut Rng, asker: &Asker, names: &[&str]) -> Change {
                 "./c/../d.x",
                 "a/..",
             ]);
-            let make = Make {
+            let make = NewFile {
                 content: Content::Symlink(target.as_bytes().to_vec()),
-                ..Make::new(0o12_0777, uid, gid)
+                ..NewFile::new(0o12_0777, uid, gid)
             };
-            Change::Make(at, make)
+            Change::Create(at, make)
         }
         11..=12 => Change::Unlink(at),
         13 => Change::Rmdir(at),
         14..=16 => Change::Rename {
             from: at,
-            to: some_path(rng, names),
-            no_replace: rng.below(4) == 0,
+            to: random_path(rng, names),
+            no_replace: rng.number_below(4) == 0,
         },
         17..=18 => Change::Link {
             from: at,
-            to: some_path(rng, names),
+            to: random_path(rng, names),
         },
         19 => {
             let mode = Some(mode);
@@ -115,7 +120,7 @@ pub fn some_change(rng: &mut Rng, asker: &Asker, names: &[&str]) -> Change {
             set(attributes, rng, at)
         }
         21 => {
-            let size = Some(rng.below(3) as u64 * 700);
+            let size = Some(rng.number_below(3) as u64 * 700);
             Change::Set {
                 path: at,
                 follow: true,
@@ -126,7 +131,7 @@ pub fn some_change(rng: &mut Rng, asker: &Asker, names: &[&str]) -> Change {
             }
         }
         22 => {
-            let (atime, mtime) = (Some(-5), Some(rng.below(1 << 40) as i64 * 1_000));
+            let (atime, mtime) = (Some(-5), Some(rng.number_below(1 << 40) as i64 * 1_000));
             let attributes = SetAttributes {
                 atime,
                 mtime,
@@ -137,19 +142,19 @@ pub fn some_change(rng: &mut Rng, asker: &Asker, names: &[&str]) -> Change {
         _ => Change::Xattr {
             path: at,
             name: rng.pick(&[b"user.a", b"user.b"]).to_vec(),
-            value: (rng.below(3) > 0).then(|| vec![b'x'; rng.below(9)]),
+            value: (rng.number_below(3) > 0).then(|| vec![b'x'; rng.number_below(9)]),
             mode: XattrMode::Any,
         },
     }
 }
 
-/// A subtree of somebody: a directory at a path, with some in it that have files, links and tags.
+/// Returns a random subtree of a principal: a directory at a path, with subdirectories, files, links and tags.
 ///
 /// # Panics
 /// If the path is the root.
-pub fn some_subtree(rng: &mut Rng, asker: &Asker, at: &NamePath) -> Subtree {
-    let uid = asker.uid as u32;
-    let gid = asker.gids.first().map_or(0, |gid| *gid as u32);
+pub fn random_subtree(rng: &mut Rng, principal: &Principal, at: &NamePath) -> Subtree {
+    let uid = principal.uid as u32;
+    let gid = principal.gids.first().map_or(0, |gid| *gid as u32);
     let name = |text: &str| match Name::new(text.as_bytes()) {
         Ok(name) => name,
         Err(e) => panic!("{e}"),
@@ -158,26 +163,26 @@ pub fn some_subtree(rng: &mut Rng, asker: &Asker, at: &NamePath) -> Subtree {
         panic!("the root is there already")
     };
     let mut builder = SubtreeBuilder::default();
-    builder.existing(&at.parent());
+    builder.in_existing_directory(&at.parent());
     let directory = |rng: &mut Rng| {
         let mode = *rng.pick(&[0o777, 0o755, 0o700, 0o1777, 0o555]);
-        Make::new(0o4_0000 | mode, uid, gid)
+        NewFile::new(0o4_0000 | mode, uid, gid)
     };
     let make = directory(rng);
     builder.entry(&top, &make, false);
     let mut directories = vec![at.clone()];
     let mut number = 0;
     while let Some(here) = directories.get(number).cloned() {
-        builder.made(number as u64);
+        builder.in_new_directory(number as u64);
         number += 1;
-        for n in 0..rng.below(9) {
-            let make = Make {
-                size: rng.below(4_000) as u64,
-                ..Make::new(0o10_0644, uid, gid)
+        for n in 0..rng.number_below(9) {
+            let make = NewFile {
+                size: rng.number_below(4_000) as u64,
+                ..NewFile::new(0o10_0644, uid, gid)
             };
             builder.entry(&name(&format!("f{n}.h5")), &make, n == 0);
             let first = here.join(&name("f0.h5"));
-            let more = if n == 0 { rng.below(3) } else { 2 };
+            let more = if n == 0 { rng.number_below(3) } else { 2 };
             if more == 0 {
                 let to = here.join(&name("link"));
                 builder.change(&Change::Link { from: first, to });
@@ -191,7 +196,7 @@ pub fn some_subtree(rng: &mut Rng, asker: &Asker, at: &NamePath) -> Subtree {
             }
         }
         if number < 5 {
-            for n in 0..rng.below(3) {
+            for n in 0..rng.number_below(3) {
                 let text = format!("d{n}");
                 let make = directory(rng);
                 builder.entry(&name(&text), &make, false);

@@ -1,4 +1,4 @@
-//! What is compared with the model: whoever answers the questions of `GraphRead`, on one thread or on many.
+//! The interface that is compared with the model: the calls of `GraphRead`, on one thread or several.
 
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
@@ -7,7 +7,7 @@ use esker_model::{
     VertexSelect,
 };
 
-/// The calls of `GraphRead`, without its promise to be shared between threads.
+/// The calls of `GraphRead`, without its requirement to be shared between threads.
 #[allow(missing_docs, reason = "each is that of GraphRead")]
 pub trait Reads {
     fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>>;
@@ -35,7 +35,7 @@ pub trait Reads {
         sink: &mut dyn FnMut(Difference) -> Flow,
     ) -> Result<()>;
     fn travel(&self, traversal: &Traversal, budget: &Budget) -> Result<TravelResult>;
-    fn applied(&self, once: &[u8]) -> Result<bool>;
+    fn applied(&self, idempotency_key: &[u8]) -> Result<bool>;
 }
 
 impl<G: GraphRead> Reads for G {
@@ -97,7 +97,7 @@ impl<G: GraphRead> Reads for G {
         GraphRead::travel(self, traversal, budget, &NeverCancel)
     }
 
-    fn applied(&self, once: &[u8]) -> Result<bool> {
-        GraphRead::applied(self, once)
+    fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
+        GraphRead::applied(self, idempotency_key)
     }
 }

@@ -1,16 +1,16 @@
-//! Random numbers that are the same everywhere: `SplitMix64` (Steele, Lea, Flood 2014), no randomness from outside.
+//! Reproducible random numbers: `SplitMix64` (Steele, Lea, Flood 2014), without external randomness.
 
-/// A generator; equal seeds give equal sequences.
+/// A random number generator; equal seeds give equal sequences.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// From a seed.
+    /// Creates a generator from a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,8 +19,8 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number in `0..bound`; 0 if the bound is.
-    pub fn below(&mut self, bound: usize) -> usize {
+    /// Returns a number in `0..bound`; 0 if the bound is 0.
+    pub fn number_below(&mut self, bound: usize) -> usize {
         if bound == 0 {
             0
         } else {
@@ -28,16 +28,16 @@ impl Rng {
         }
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns true in `percent` percent of cases.
     pub fn percent(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
+        self.number_below(100) < percent
     }
 
-    /// One of them.
+    /// Returns a random element.
     ///
     /// # Panics
-    /// If there are none.
+    /// If the slice is empty.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[self.below(of.len())]
+        &of[self.number_below(of.len())]
     }
 }

@@ -1,4 +1,4 @@
-//! Playing a history against an engine, with the model beside it.
+//! Runs of a history against an engine, compared with the model.
 
 use crate::archive::MemoryArchive;
 use crate::clock::SimClock;
@@ -6,7 +6,7 @@ use crate::compare::{self, Compared};
 use crate::history::{History, START_MILLIS, Step};
 use crate::model::GraphModel;
 use crate::rng::Rng;
-use crate::world::{World, schema_changes};
+use crate::test_graph::{TestGraph, schema_changes};
 use esker_engine::{Engine, Settings};
 use esker_model::{
     Batch, Commit, ErrorKind, GraphWrite, Mutation, NeverCancel, Op, Result, Schema, Version,
@@ -17,87 +17,87 @@ use esker_store::memory::MemoryStore;
 use esker_store::{Durability, Store};
 use std::sync::Arc;
 
-/// Opens a store that outlives the process, again and again.
+/// Opens a store that outlives the process; called repeatedly.
 pub type Opener = Box<dyn Fn() -> Result<Arc<dyn Store>>>;
 
-enum Stage {
+enum StoreUnderTest {
     Memory(Arc<FaultStore<MemoryStore>>),
     Opened(Opener),
 }
 
-/// What a run did, to know that it was worth something.
+/// Statistics of a run, which show that it tested something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Batches applied.
+pub struct RunStats {
+    /// Number of batches applied.
     pub applied: u64,
-    /// Batches refused.
+    /// Number of batches refused.
     pub refused: u64,
-    /// Batches that came in groups.
+    /// Number of batches that came in groups.
     pub grouped: u64,
-    /// Mutations loaded in bulk.
+    /// Number of mutations loaded in bulk.
     pub bulk: u64,
-    /// Times opened again.
+    /// Number of times the database was opened.
     pub opened: u64,
-    /// Versions archived.
+    /// Number of versions archived.
     pub archived: u64,
-    /// Full comparisons.
+    /// Number of full comparisons.
     pub compared: u64,
 }
 
-/// A state that power failure may bring back.
+/// A state that may come back after a power failure.
 struct Saved {
-    /// How many of the unsynced commits must survive for it.
+    /// Number of unsynced commits that must survive for this state.
     commits: usize,
     model: GraphModel,
-    promised: Version,
+    max_committed: Version,
 }
 
-/// An engine, and what it should answer.
+/// An engine under test with its model.
 pub struct Run {
-    stage: Stage,
+    stage: StoreUnderTest,
     engine: Option<Arc<Engine>>,
     settings: Settings,
     clock: SimClock,
     archive: Arc<MemoryArchive>,
-    world: World,
-    /// What the engine should answer.
+    graph: TestGraph,
+    /// The expected state of the engine.
     pub model: GraphModel,
-    /// No version given so far is larger.
-    last: Version,
-    /// No version of a batch that changed something is larger.
-    promised: Version,
+    /// Largest version that may have been issued so far.
+    max_issued: Version,
+    /// Largest version of a batch that changed something.
+    max_committed: Version,
     saved: Vec<Saved>,
     rng: Rng,
-    /// What was done.
-    pub figures: Figures,
+    /// Statistics of the run so far.
+    pub stats: RunStats,
 }
 
 impl Run {
-    /// A new database in memory.
+    /// Creates a run with a new in-memory database.
     pub fn in_memory(settings: Settings) -> Result<Self> {
         let store = Arc::new(FaultStore::new(MemoryStore::new())?);
-        Self::on(Stage::Memory(store), settings)
+        Self::on(StoreUnderTest::Memory(store), settings)
     }
 
-    /// A new database in a store that is opened like this.
+    /// Creates a run with a new database in a store opened by `open`.
     pub fn opened(open: Opener, settings: Settings) -> Result<Self> {
-        Self::on(Stage::Opened(open), settings)
+        Self::on(StoreUnderTest::Opened(open), settings)
     }
 
-    fn on(stage: Stage, settings: Settings) -> Result<Self> {
+    fn on(stage: StoreUnderTest, settings: Settings) -> Result<Self> {
         let mut run = Self {
             stage,
             engine: None,
             settings,
             clock: SimClock::at(START_MILLIS + 10),
             archive: Arc::default(),
-            world: World::new(),
+            graph: TestGraph::new(),
             model: GraphModel::new(Schema::default()),
-            last: Version::ZERO,
-            promised: Version::ZERO,
+            max_issued: Version::ZERO,
+            max_committed: Version::ZERO,
             saved: Vec::new(),
             rng: Rng::new(1),
-            figures: Figures::default(),
+            stats: RunStats::default(),
         };
         run.open()?;
         let schema = run.engine().define(&schema_changes())?;
@@ -106,25 +106,25 @@ impl Run {
         Ok(run)
     }
 
-    /// The engine as it is open now.
+    /// Returns the open engine.
     ///
     /// # Panics
-    /// Never: it is only absent inside [`Self::step`].
+    /// Never: the engine is only absent inside [`Self::step`].
     pub fn engine(&self) -> Arc<Engine> {
         self.engine
             .clone()
             .unwrap_or_else(|| unreachable!("closed between steps"))
     }
 
-    /// Its clock.
+    /// Returns the clock of the engine.
     pub fn clock(&self) -> &SimClock {
         &self.clock
     }
 
     fn open(&mut self) -> Result<()> {
         let store: Arc<dyn Store> = match &self.stage {
-            Stage::Memory(store) => Arc::clone(store) as Arc<dyn Store>,
-            Stage::Opened(open) => open()?,
+            StoreUnderTest::Memory(store) => Arc::clone(store) as Arc<dyn Store>,
+            StoreUnderTest::Opened(open) => open()?,
         };
         let clock = Arc::new(self.clock.clone());
         let archive = Arc::clone(&self.archive);
@@ -134,35 +134,35 @@ impl Run {
             archive,
             self.settings,
         )?));
-        self.figures.opened += 1;
+        self.stats.opened += 1;
         Ok(())
     }
 
     fn unsynced(&self) -> usize {
         match &self.stage {
-            Stage::Memory(store) => store.unsynced(),
-            Stage::Opened(_) => 0,
+            StoreUnderTest::Memory(store) => store.unsynced(),
+            StoreUnderTest::Opened(_) => 0,
         }
     }
 
-    /// Notes the present state: it is what comes back if at least so many unsynced commits survive.
+    /// Saves the present state, which comes back if at least `commits` unsynced commits survive.
     fn save(&mut self, commits: usize) {
         if self.unsynced() == 0 {
             self.saved.clear();
         }
-        let (model, promised) = (self.model.clone(), self.promised);
+        let (model, max_committed) = (self.model.clone(), self.max_committed);
         let commits = commits.min(self.unsynced());
         self.saved.push(Saved {
             commits,
             model,
-            promised,
+            max_committed,
         });
     }
 
-    /// Plays a history, comparing everything now and then and at the end.
-    pub fn play(&mut self, history: &History) -> Compared {
-        let world = self.world.clone();
-        for (i, (seed, step)) in history.steps(&world).enumerate() {
+    /// Runs a history, comparing everything occasionally and at the end.
+    pub fn run(&mut self, history: &History) -> Compared {
+        let graph = self.graph.clone();
+        for (i, (seed, step)) in history.steps(&graph).enumerate() {
             self.rng = Rng::new(seed ^ 0x5eed);
             let compare = self.rng.percent(15);
             let done = self
@@ -174,20 +174,20 @@ impl Run {
         compare::check(&self.engine(), &self.model)
     }
 
-    /// Compares everything.
+    /// Compares all answers with the model's.
     pub fn compare(&mut self) -> Compared {
-        self.figures.compared += 1;
-        compare::compare(&*self.engine(), &self.model, &self.world, &mut self.rng)
+        self.stats.compared += 1;
+        compare::compare(&*self.engine(), &self.model, &self.graph, &mut self.rng)
     }
 
-    /// One step.
+    /// Runs one step of a history.
     pub fn step(&mut self, step: &Step) -> Compared {
         match step {
             Step::Apply(batch) => {
                 let before = self.unsynced();
                 let answer = self.engine().apply(batch.clone());
                 self.applied(batch, answer)?;
-                // What is synced survives any power failure; only the merging of counters behind it is not.
+                // Synced commits survive any power failure; only the merge of counters behind them does not.
                 let synced = self.settings.durability == Durability::Sync;
                 self.save(if synced { 0 } else { before + 1 });
             }
@@ -199,7 +199,7 @@ impl Run {
                     .engine()
                     .compact(Some(since), &NeverCancel)
                     .map_err(|e| format!("compact: {e}"))?;
-                self.figures.archived += report.archived;
+                self.stats.archived += report.archived;
                 self.model.compact(since);
                 self.persist()?;
             }
@@ -225,17 +225,20 @@ impl Run {
     }
 
     fn applied(&mut self, batch: &Batch, answer: Result<Commit>) -> Compared {
-        // The hybrid clock's rule, as `Version` and `engine::Clock` say it.
-        let tick = self.last.next().max(Version::new(self.clock.millis(), 0));
-        self.last = tick;
+        // The rule of the hybrid clock, as documented in `Version` and `engine::Clock`.
+        let tick = self
+            .max_issued
+            .next()
+            .max(Version::new(self.clock.millis(), 0));
+        self.max_issued = tick;
         let before = self.model.clone();
         let expected = self.model.apply(batch, tick);
         if self.model != before {
-            self.promised = tick;
+            self.max_committed = tick;
         }
         match (answer, expected) {
             (Ok(commit), Ok(expected)) => {
-                self.figures.applied += 1;
+                self.stats.applied += 1;
                 let got = (
                     commit.version,
                     commit.applied,
@@ -257,7 +260,7 @@ impl Run {
                 }
             }
             (Err(e), Err(kind)) if e.kind() == kind => {
-                self.figures.refused += 1;
+                self.stats.refused += 1;
                 Ok(())
             }
             (got, wanted) => Err(format!(
@@ -266,36 +269,39 @@ impl Run {
         }
     }
 
-    /// The store, where it is one that can be made to fail.
+    /// Returns the store if it can inject faults.
     pub fn faults(&self) -> Option<Arc<FaultStore<MemoryStore>>> {
         match &self.stage {
-            Stage::Memory(store) => Some(Arc::clone(store)),
-            Stage::Opened(_) => None,
+            StoreUnderTest::Memory(store) => Some(Arc::clone(store)),
+            StoreUnderTest::Opened(_) => None,
         }
     }
 
-    /// Applies a batch to a store that may fail: then, and only then, nothing of the batch is expected. Says whether it
-    /// got through.
+    /// Applies a batch to a store that may fail. Only in that case nothing of the batch is expected. Returns whether
+    /// the batch was applied.
     pub fn apply_through_faults(&mut self, batch: &Batch) -> std::result::Result<bool, String> {
         match self.engine().apply(batch.clone()) {
             Err(e) if e.kind() == ErrorKind::Storage => {
-                self.last = self.last.next().max(Version::new(self.clock.millis(), 0));
+                self.max_issued = self
+                    .max_issued
+                    .next()
+                    .max(Version::new(self.clock.millis(), 0));
                 Ok(false)
             }
             answer => self.applied(batch, answer).map(|()| true),
         }
     }
 
-    /// Power fails; everything that was synced and nothing else comes back, and it must be the present state of the model.
+    /// Simulates a power failure after which exactly the synced commits come back; that must be the present state of the model.
     pub fn crash_to_what_was_synced(&mut self) -> Compared {
         self.save(0);
         self.crash(0)
     }
 
-    /// The first batch is held in mid-commit until all others wait in the queue.
+    /// Blocks the first batch in the middle of its commit until all others wait in the queue.
     fn group(&mut self, batches: &[Batch]) -> Compared {
         let engine = self.engine();
-        self.clock.hold();
+        self.clock.block_next_reader();
         let clock = self.clock.clone();
         let answers: Vec<Result<Commit>> = std::thread::scope(|scope| {
             let mut writers = Vec::new();
@@ -303,19 +309,19 @@ impl Run {
                 let (writer, batch) = (Arc::clone(&engine), batch.clone());
                 writers.push(scope.spawn(move || writer.apply(batch)));
                 if i == 0 {
-                    clock.held();
+                    clock.wait_until_blocked();
                 }
-                while engine.waiting() < i {
+                while engine.queued_batches() < i {
                     std::thread::yield_now();
                 }
             }
-            clock.release();
+            clock.unblock();
             writers
                 .into_iter()
                 .map(|w| w.join().unwrap_or_else(|e| std::panic::resume_unwind(e)))
                 .collect()
         });
-        self.figures.grouped += batches.len() as u64;
+        self.stats.grouped += batches.len() as u64;
         for (batch, answer) in batches.iter().zip(answers) {
             self.applied(batch, answer)?;
         }
@@ -323,11 +329,14 @@ impl Run {
     }
 
     fn bulk(&mut self, mutations: &[Mutation]) -> Compared {
-        let tick = self.last.next().max(Version::new(self.clock.millis(), 0));
+        let tick = self
+            .max_issued
+            .next()
+            .max(Version::new(self.clock.millis(), 0));
         let mut after = self.model.clone();
         let mut good = Vec::new();
         for mutation in mutations {
-            // All changes of a bulk load without a version of their own take one version.
+            // All changes of a bulk load without an explicit version take one version.
             let version = Some(mutation.version.unwrap_or(tick));
             let dated = Mutation {
                 version,
@@ -335,13 +344,13 @@ impl Run {
             };
             let batch = Batch {
                 mutations: vec![dated],
-                once: None,
+                idempotency_key: None,
             };
             if after.apply(&batch, tick).is_ok() {
                 good.push(mutation.clone());
             }
         }
-        self.figures.bulk += good.len() as u64;
+        self.stats.bulk += good.len() as u64;
         let report = self
             .engine()
             .bulk_load(&mut good.iter().cloned().map(Ok), &mut |_| {})
@@ -349,10 +358,10 @@ impl Run {
         if report.mutations != good.len() as u64 {
             return Err(format!("bulk load of {} mutations: {report:?}", good.len()));
         }
-        (self.last, self.promised) = (tick, tick);
+        (self.max_issued, self.max_committed) = (tick, tick);
         self.model = after;
         self.persist()?;
-        // What exists already is applied in batches, which take versions of the clock.
+        // Existing items are applied in batches, which take versions of the clock.
         self.probe()?;
         self.compare()
             .map_err(|e| format!("after a bulk load of {good:?}\n{e}"))
@@ -365,22 +374,22 @@ impl Run {
     }
 
     fn crash(&mut self, percent: usize) -> Compared {
-        if let Stage::Memory(store) = &self.stage {
+        if let StoreUnderTest::Memory(store) = &self.stage {
             let kept = store.unsynced() * percent / 100;
             let image = store.crash_image(kept).map_err(|e| e.to_string())?;
             let store = FaultStore::new(image).map_err(|e| e.to_string())?;
             let at = self.saved.iter().rposition(|s| s.commits <= kept);
             let saved = self.saved.swap_remove(at.ok_or("nothing was saved")?);
             self.saved.clear();
-            (self.model, self.promised) = (saved.model, saved.promised);
-            self.stage = Stage::Memory(Arc::new(store));
+            (self.model, self.max_committed) = (saved.model, saved.max_committed);
+            self.stage = StoreUnderTest::Memory(Arc::new(store));
         }
         self.reopen()?;
         compare::check(&self.engine(), &self.model)?;
         self.compare()
     }
 
-    /// Learns what version the clock gives next: it must be later than all that were acknowledged.
+    /// Learns which version the clock issues next; it must be later than all acknowledged ones.
     fn probe(&mut self) -> Compared {
         let name = VertexName {
             type_name: "user".into(),
@@ -398,38 +407,38 @@ impl Run {
             .engine()
             .apply(batch.clone())
             .map_err(|e| e.to_string())?;
-        if commit.version <= self.promised {
+        if commit.version <= self.max_committed {
             return Err(format!(
                 "{:?} was given again: {:?} had been given",
-                commit.version, self.promised
+                commit.version, self.max_committed
             ));
         }
-        self.last = commit.version;
+        self.max_issued = commit.version;
         let before = self.model.clone();
         self.model
             .apply(&batch, commit.version)
             .map_err(|e| format!("{e:?}"))?;
         if self.model != before {
-            self.promised = commit.version;
+            self.max_committed = commit.version;
         }
         self.persist()
     }
 
-    /// The world it plays in.
-    pub fn world(&self) -> &World {
-        &self.world
+    /// Returns the test graph of the run.
+    pub fn graph(&self) -> &TestGraph {
+        &self.graph
     }
 }
 
 impl std::fmt::Debug for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Run")
-            .field("figures", &self.figures)
+            .field("figures", &self.stats)
             .finish_non_exhaustive()
     }
 }
 
-/// Reads seeds from a variable of the environment: `n` for the first n, `a..b` for a range, else the default.
+/// Reads a range of seeds from an environment variable: `n` for the first n, `a..b` for a range, otherwise the default.
 pub fn seeds(variable: &str, default: u64) -> std::ops::Range<u64> {
     let Ok(text) = std::env::var(variable) else {
         return 0..default;
@@ -445,16 +454,16 @@ pub fn seeds(variable: &str, default: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// Plays a history; if it fails, finds a short one that fails as well and tells all about it.
+/// Runs a history; if it fails, finds a short one that fails as well and describes it.
 ///
 /// # Panics
 /// If the engine and the model disagree.
-pub fn play_or_explain(seed: u64, steps: usize, start: &dyn Fn() -> Run) -> Figures {
+pub fn run_or_explain(seed: u64, steps: usize, start: &dyn Fn() -> Run) -> RunStats {
     let fails = |history: &History| {
         let mut run = start();
-        let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.play(history)));
+        let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run.run(history)));
         match played {
-            Ok(Ok(())) => Ok(run.figures),
+            Ok(Ok(())) => Ok(run.stats),
             Ok(Err(e)) => Err(e),
             Err(panic) => Err(panic
                 .downcast_ref::<String>()
@@ -464,17 +473,17 @@ pub fn play_or_explain(seed: u64, steps: usize, start: &dyn Fn() -> Run) -> Figu
     };
     let history = History::new(seed, steps);
     match fails(&history) {
-        Ok(figures) => figures,
+        Ok(stats) => stats,
         Err(first) => {
             let short = history.minimise(&mut |h| fails(h).is_err());
             let e = fails(&short).err().unwrap_or(first);
-            let world = World::new();
+            let graph = TestGraph::new();
             let steps: Vec<String> = short
-                .steps(&world)
+                .steps(&graph)
                 .map(|(s, step)| format!("  {s:#x}: {step:?}"))
                 .collect();
             let story = format!("seed {seed}: {e}\nafter these steps:\n{}", steps.join("\n"));
-            panic!("{}", world.readable(&story));
+            panic!("{}", graph.readable(&story));
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Waiting for what another thread or process does. Tests wait for events, not for times: the one deadline here ends a hang, and is far
-//! longer than anything takes on a slow or busy machine.
+//! Waiting for what another thread or process does. Tests wait for events, not for times: the only deadline ends a
+//! hang, and is far longer than anything takes on a slow or busy machine.
 
 use std::fmt::Display;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-/// After that long something hangs.
+/// Time after which a wait counts as hung.
 pub const HANG: Duration = Duration::from_mins(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Waits until `holds`.
+/// Waits until `holds` returns true.
 ///
 /// # Panics
 ///
@@ -19,16 +19,16 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(|| holds().then_some(()).ok_or(what));
 }
 
-/// Asks again and again until there is an answer.
+/// Calls `attempt` repeatedly until it succeeds.
 ///
 /// # Panics
 ///
 /// After [`HANG`], with the last error.
 #[track_caller]
-pub fn eventually<T, E: Display>(mut ask: impl FnMut() -> Result<T, E>) -> T {
+pub fn eventually<T, E: Display>(mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let end = Instant::now() + HANG;
     loop {
-        match ask() {
+        match attempt() {
             Ok(answer) => return answer,
             Err(error) => assert!(Instant::now() < end, "after {HANG:?}: {error}"),
         }
@@ -36,15 +36,15 @@ pub fn eventually<T, E: Display>(mut ask: impl FnMut() -> Result<T, E>) -> T {
     }
 }
 
-/// [`eventually`], between other futures.
+/// Calls `attempt` repeatedly until it succeeds, as [`eventually`], without blocking other futures.
 ///
 /// # Panics
 ///
 /// After [`HANG`], with the last error.
-pub async fn eventually_async<T, E: Display>(mut ask: impl AsyncFnMut() -> Result<T, E>) -> T {
+pub async fn eventually_async<T, E: Display>(mut attempt: impl AsyncFnMut() -> Result<T, E>) -> T {
     let end = Instant::now() + HANG;
     loop {
-        match ask().await {
+        match attempt().await {
             Ok(answer) => return answer,
             Err(error) => assert!(Instant::now() < end, "after {HANG:?}: {error}"),
         }
@@ -52,7 +52,7 @@ pub async fn eventually_async<T, E: Display>(mut ask: impl AsyncFnMut() -> Resul
     }
 }
 
-/// What comes of a future that must not hang.
+/// Awaits a future that must not hang.
 ///
 /// # Panics
 ///

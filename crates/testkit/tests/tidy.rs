@@ -1,4 +1,4 @@
-//! Rules about the source itself: the arrows between crates, the size of files, the fence of the deterministic zone.
+//! Rules about the source itself: dependencies between crates, the size of files, the clippy settings of deterministic crates.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ fn workspace() -> PathBuf {
         .unwrap()
 }
 
-/// Files that may be longer than the bar, each with its reason.
+/// Files that may be longer than the limit, each with its reason.
 const LONG_FILES: [(&str, &str); 2] = [
     ("crates/etcd/src/generated/etcdserverpb.rs", "generated"),
     ("crates/rpc/src/generated/esker.v1.rs", "generated"),
@@ -58,7 +58,7 @@ fn manifests() -> BTreeMap<String, BTreeSet<String>> {
     crates
 }
 
-/// The table of ARCHITECTURE.md.
+/// Crates and dependencies in the table of ARCHITECTURE.md.
 fn drawn() -> BTreeMap<String, BTreeSet<String>> {
     let text = fs::read_to_string(workspace().join("ARCHITECTURE.md")).unwrap();
     let table = text.split("<!-- crates: begin -->").nth(1).unwrap();
@@ -218,13 +218,13 @@ fn only_their_crates_link_the_engines() {
     }
 }
 
-/// The tests that a row's last column names, each with its crate.
+/// Tests named in a row's last column, each with its crate.
 fn named_tests(row: &str, crates: &BTreeSet<String>) -> Vec<(String, String)> {
     let cell = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
     let mut named = Vec::new();
     for part in cell.split("; ") {
         let word = part.split(' ').next().unwrap_or_default();
-        // Tests of the command stand without a crate's name.
+        // Tests of the command have no crate's name.
         let of = if crates.contains(word) { word } else { "cli" };
         let names = part.split('`').skip(1).step_by(2);
         named.extend(names.map(|name| (of.to_owned(), name.to_owned())));
@@ -232,7 +232,7 @@ fn named_tests(row: &str, crates: &BTreeSet<String>) -> Vec<(String, String)> {
     named
 }
 
-/// Each attack of the threat model has a test that carries it out.
+/// Each attack in the threat model has a test that carries it out.
 #[test]
 fn the_threat_model_names_tests_that_there_are() {
     let text = fs::read_to_string(workspace().join("docs/internals/access.md")).unwrap();

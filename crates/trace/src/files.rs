@@ -1,6 +1,6 @@
-//! What becomes of all that was opened: which files were read, written, run.
+//! Collects the opened files of a run: those read, written and executed.
 
-use crate::{Observed, Options, Seen};
+use crate::{Observed, ObservedFile, Options};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -9,36 +9,36 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// So many files are kept; of others it is known that there were some.
+/// Maximum number of files kept; others are only counted.
 const FILES_MAX: usize = 100_000;
-/// The kernel's clock for files ticks that seldom.
+/// Resolution of the kernel's clock for file times.
 const TICK: Duration = Duration::from_millis(20);
-/// What the kernel says behind the name of a file that is gone.
-const GONE: &[u8] = b" (deleted)";
+/// Suffix of a deleted file's name in `/proc`.
+const DELETED_SUFFIX: &[u8] = b" (deleted)";
 
 #[derive(Debug, Clone, Default)]
 struct State {
-    /// As it was when it was read first, before anybody here wrote it.
-    read: Option<Seen>,
+    /// State at its first read, before this run wrote it.
+    read: Option<ObservedFile>,
     written: bool,
-    /// All that is in it was written here.
+    /// Whether all its content was written by this run.
     made: bool,
 }
 
-/// Files by path, as the run goes on.
+/// Files by path, collected during the run.
 #[derive(Debug)]
 pub(crate) struct Files {
     ignore: Vec<PathBuf>,
     start: SystemTime,
     by_path: BTreeMap<PathBuf, State>,
-    programs: Vec<Seen>,
-    known: HashSet<PathBuf>,
+    programs: Vec<ObservedFile>,
+    seen_programs: HashSet<PathBuf>,
     opens: u64,
     left_out: u64,
 }
 
-fn seen(path: PathBuf, of: &Metadata) -> Seen {
-    Seen {
+fn observed_file(path: PathBuf, of: &Metadata) -> ObservedFile {
+    ObservedFile {
         path,
         size: of.len(),
         mtime: of.mtime().saturating_mul(1_000_000_000) + of.mtime_nsec(),
@@ -53,7 +53,7 @@ impl Files {
             start: options.start,
             by_path: BTreeMap::new(),
             programs: Vec::new(),
-            known: HashSet::new(),
+            seen_programs: HashSet::new(),
             opens: 0,
             left_out: 0,
         }
@@ -63,7 +63,7 @@ impl Files {
         self.ignore.iter().any(|folder| path.starts_with(folder))
     }
 
-    /// What the program has from its shell: `< in.nc > out.nc`.
+    /// Records the files inherited from the shell: `< in.nc > out.nc`.
     pub(crate) fn inherited(&mut self) {
         let me = std::process::id();
         self.opened(me, 0, 0);
@@ -73,7 +73,7 @@ impl Files {
         self.opens = 0;
     }
 
-    /// A process has opened a file, and has it as that number.
+    /// Records that a process has opened a file as descriptor `fd`.
     pub(crate) fn opened(&mut self, pid: u32, fd: i64, flags: u64) {
         self.opens += 1;
         let flags = flags as i32;
@@ -84,8 +84,8 @@ impl Files {
         let Ok(path) = fs::read_link(&link) else {
             return;
         };
-        // Pipes and sockets have no path; what is gone already, nobody can look for.
-        if !path.is_absolute() || path.as_os_str().as_bytes().ends_with(GONE) {
+        // Pipes and sockets have no path; deleted files cannot be described.
+        if !path.is_absolute() || path.as_os_str().as_bytes().ends_with(DELETED_SUFFIX) {
             return;
         }
         if self.is_ignored(&path) {
@@ -94,10 +94,10 @@ impl Files {
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
         let reads = flags & libc::O_ACCMODE != libc::O_WRONLY && flags & libc::O_TRUNC == 0;
         let known = self.by_path.get(&path);
-        let is_told = known.is_some_and(|state| {
+        let is_recorded = known.is_some_and(|state| {
             (!writes || state.written) && (!reads || state.read.is_some() || state.made)
         });
-        if is_told {
+        if is_recorded {
             return;
         }
         let Ok(metadata) = fs::metadata(&link) else {
@@ -111,7 +111,7 @@ impl Files {
             return;
         };
         if reads && !is_new && !state.made && state.read.is_none() {
-            state.read = Some(seen(path, &metadata));
+            state.read = Some(observed_file(path, &metadata));
         }
         state.written |= writes;
         state.made |= is_new || (writes && flags & libc::O_TRUNC != 0);
@@ -130,7 +130,7 @@ impl Files {
         Some(self.by_path.entry(path.to_owned()).or_default())
     }
 
-    /// A file has been written, by its name.
+    /// Records that a file has been written, by its name.
     pub(crate) fn wrote(&mut self, path: &Path) {
         let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         if !self.is_ignored(&whole)
@@ -140,7 +140,7 @@ impl Files {
         }
     }
 
-    /// A name is a file's that had another one.
+    /// Records a new name of an existing file.
     fn made(&mut self, path: &Path) {
         self.wrote(path);
         if let Some(state) = self.by_path.get_mut(path) {
@@ -154,30 +154,30 @@ impl Files {
             && !state.made
             && state.read.is_none()
         {
-            state.read = Some(seen(path.to_owned(), as_it_is));
+            state.read = Some(observed_file(path.to_owned(), as_it_is));
         }
     }
 
-    /// A file has got a second name.
+    /// Records that a file has got a second name.
     pub(crate) fn linked(&mut self, old: &Path, new: &Path) {
         let Ok(metadata) = fs::symlink_metadata(new) else {
             return;
         };
         if metadata.is_file() {
-            if old.is_absolute() && !old.as_os_str().as_bytes().ends_with(GONE) {
+            if old.is_absolute() && !old.as_os_str().as_bytes().ends_with(DELETED_SUFFIX) {
                 self.read_by_name(old, &metadata);
             }
             self.made(new);
         }
     }
 
-    /// A file, or a folder with all below, has another name.
+    /// Records that a file, or a folder with its subtree, has been renamed.
     pub(crate) fn renamed(&mut self, old: &Path, new: &Path) {
         let Ok(metadata) = fs::symlink_metadata(new) else {
             return;
         };
         let moved = self.take(old);
-        // What had that name is no more.
+        // The file that had the new name is gone.
         self.by_path.remove(new);
         if moved.is_empty() && metadata.is_file() {
             self.read_by_name(old, &metadata);
@@ -196,7 +196,7 @@ impl Files {
                 at.written = true;
                 at.made = state.made;
             }
-            // What was read was read where it was then.
+            // A file that was read is reported under its name at that time.
             if let Some(read) = read
                 && let Some(at) = self.state(&read.path.clone())
             {
@@ -205,7 +205,7 @@ impl Files {
         }
     }
 
-    /// Two files have each other's name.
+    /// Records that two files have exchanged their names.
     pub(crate) fn exchanged(&mut self, one: &Path, other: &Path) {
         for path in [one, other] {
             if fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) {
@@ -214,7 +214,7 @@ impl Files {
         }
     }
 
-    /// Takes out a path and all below, by what is behind it.
+    /// Removes a path and its subtree; returns the states by relative path.
     fn take(&mut self, path: &Path) -> Vec<(PathBuf, State)> {
         let below: Vec<PathBuf> = self
             .by_path
@@ -232,24 +232,24 @@ impl Files {
             .collect()
     }
 
-    /// A process has become another program.
+    /// Records that a process has executed a program.
     pub(crate) fn ran(&mut self, pid: u32) {
         let link = format!("/proc/{pid}/exe");
         let Ok(path) = fs::read_link(&link) else {
             return;
         };
-        if self.known.len() >= FILES_MAX || !self.known.insert(path.clone()) {
+        if self.seen_programs.len() >= FILES_MAX || !self.seen_programs.insert(path.clone()) {
             return;
         }
         if let Ok(metadata) = fs::metadata(&link) {
             let name = path.as_os_str().as_bytes();
-            let name = name.strip_suffix(GONE).unwrap_or(name);
+            let name = name.strip_suffix(DELETED_SUFFIX).unwrap_or(name);
             let path = PathBuf::from(OsStr::from_bytes(name));
-            self.programs.push(seen(path, &metadata));
+            self.programs.push(observed_file(path, &metadata));
         }
     }
 
-    /// What is to be told.
+    /// Returns the collected files.
     pub(crate) fn finish(self) -> Observed {
         let start = self.start.checked_sub(TICK).unwrap_or(self.start);
         let start = start.duration_since(SystemTime::UNIX_EPOCH);

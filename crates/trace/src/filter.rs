@@ -1,9 +1,9 @@
-//! The filter: a program for the kernel's BPF that says which system calls stop. What kind of call it is goes with the stop, so that nobody has to
-//! look at numbers that differ from machine to machine.
+//! The filter: a BPF program that selects the system calls at which the kernel stops a process. The kind of call is passed with the stop,
+//! so that no other code depends on the machine's system call numbers.
 
 use seccompiler::sock_filter;
 
-/// A call that names a file, with the place of the argument that matters.
+/// A call that names a file; the kind determines the position of its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub(crate) enum Call {
@@ -29,7 +29,7 @@ pub(crate) enum Call {
     RenameAt2 = 10,
 }
 
-/// Beside the kind: it is a call of a 32-bit program.
+/// Flag beside the kind: a call of a 32-bit program.
 pub(crate) const COMPAT: u16 = 0x100;
 
 impl Call {
@@ -50,7 +50,7 @@ impl Call {
         .find(|call| *call as u16 == data & !COMPAT)
     }
 
-    /// Which argument holds the flags that say that it is about a folder, or opens nothing.
+    /// Returns the index of the argument whose flags may exclude the call: it opens a folder, or only a path.
     fn flags_at(self) -> Option<u32> {
         match self {
             Self::Open => Some(1),
@@ -65,7 +65,7 @@ const NATIVE: u32 = 0xC000_003E;
 #[cfg(target_arch = "aarch64")]
 const NATIVE: u32 = 0xC000_00B7;
 
-/// Calls of this machine.
+/// Returns the calls of this machine.
 fn native() -> Vec<(i64, Call)> {
     let mut calls = vec![
         (libc::SYS_openat, Call::OpenAt),
@@ -87,7 +87,7 @@ fn native() -> Vec<(i64, Call)> {
     calls
 }
 
-/// Calls of 32-bit programs, where there are such: `arch/x86/entry/syscalls/syscall_32.tbl`.
+/// Calls of 32-bit programs on x86-64: `arch/x86/entry/syscalls/syscall_32.tbl`.
 #[cfg(target_arch = "x86_64")]
 const I386: (u32, [(i64, Call); 12]) = (
     0x4000_0003,
@@ -107,7 +107,7 @@ const I386: (u32, [(i64, Call); 12]) = (
     ],
 );
 
-/// `struct seccomp_data`: the number, the machine, then the arguments, 8 bytes each.
+/// Offsets in `struct seccomp_data`: the number, the machine, then the arguments, 8 bytes each.
 const NUMBER: u32 = 0;
 const MACHINE: u32 = 4;
 const ARGUMENTS: u32 = 16;
@@ -124,7 +124,7 @@ fn step(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// One machine's calls: stops for each of them, lets all others go.
+/// Returns the filter for one machine's calls: stops at each of them and allows all others.
 fn table(calls: &[(i64, Call)], more: u16) -> Vec<sock_filter> {
     let nothing = (libc::O_DIRECTORY | libc::O_PATH).cast_unsigned();
     let mut out = vec![step(LOAD, NUMBER, 0, 0)];
@@ -146,7 +146,7 @@ fn table(calls: &[(i64, Call)], more: u16) -> Vec<sock_filter> {
     out
 }
 
-/// The whole program.
+/// Returns the complete BPF program.
 pub(crate) fn program() -> Vec<sock_filter> {
     let mut out = vec![step(LOAD, MACHINE, 0, 0)];
     let native = table(&native(), 0);
@@ -169,7 +169,7 @@ pub(crate) fn program() -> Vec<sock_filter> {
 mod tests {
     use super::*;
 
-    /// What the kernel would answer: the few codes that are used.
+    /// Interprets the program like the kernel: only the codes that are used.
     fn answer(machine: u32, number: u32, arguments: [u32; 3]) -> u32 {
         let program = program();
         let (mut at, mut word) = (0, 0);

@@ -1,14 +1,14 @@
-//! Which files a program and all its descendants open: the kernel stops them at the few system calls that name files, and nowhere else.
+//! Observes the files that a program and its descendants open: the kernel stops them only at the few system calls that name files.
 //!
 //! ```text
 //!  program ──open, rename, exec …──► seccomp's filter ──► ptrace stops it, twice ──► tracer ──► files: read, written, run
-//!     └──────all other calls────────────────────────────► the kernel, as ever
+//!     └──────all other calls────────────────────────────► the kernel
 //! ```
 //!
-//! The filter is handed down to whatever the program starts, and nobody can take it off: whoever has it needs the tracer for each file that it
-//! opens. So the tracer stays until the last of them has ended, and if it is killed, they are.
+//! The filter is inherited by all processes that the program starts, and cannot be removed: they need the tracer for each file that they
+//! open. The tracer therefore stays until the last of them has ended, and if it is killed, so are they.
 //!
-//! Suggested reading order: [`run`], `filter` (what stops), `tracer` (the loop), `files` (what becomes of it).
+//! Suggested reading order: [`run`], `filter` (selected calls), `tracer` (the loop), `files` (the result).
 
 #![cfg(target_os = "linux")]
 #![allow(
@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::SystemTime;
 
-/// Where files are the system's own: nobody asks which of them a run has read.
+/// Folders of system files, which are not recorded as inputs of a run.
 pub const SYSTEM: [&str; 12] = [
     "/usr",
     "/lib",
@@ -42,55 +42,55 @@ pub const SYSTEM: [&str; 12] = [
     "/var/cache",
 ];
 
-/// What is to be observed.
+/// Options of an observation.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Files in these folders and below are none of interest.
+    /// Folders whose files are ignored, including subfolders.
     pub ignore: Vec<PathBuf>,
-    /// When the run began: a file that was made later was made by it.
+    /// Start of the run: files created later were created by it.
     pub start: SystemTime,
 }
 
-/// A file as it was when it was opened first.
+/// A file in its state at its first opening.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// Its whole path, without symbolic links.
+pub struct ObservedFile {
+    /// Absolute path without symbolic links.
     pub path: PathBuf,
-    /// Bytes.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// When it was changed last: nanoseconds since 1970.
+    /// Time of its last modification, in nanoseconds since 1970.
     pub mtime: i64,
 }
 
-/// What was observed. Each file once, by path.
+/// Observed files, each once, by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Read, and not written before by the same run.
-    pub inputs: Vec<Seen>,
-    /// Written, and still there when all had ended.
+    /// Files that were read, and not written before by the same run.
+    pub inputs: Vec<ObservedFile>,
+    /// Files that were written and still exist at the end.
     pub outputs: Vec<PathBuf>,
-    /// Programs, in the order in which they were first run.
-    pub programs: Vec<Seen>,
-    /// How often files were opened, those that are of no interest among them.
+    /// Programs, in the order of first execution.
+    pub programs: Vec<ObservedFile>,
+    /// Number of file openings, including ignored files.
     pub opens: u64,
-    /// Files beyond those that are kept.
+    /// Number of files beyond the limit.
     pub left_out: u64,
 }
 
-/// How it went.
+/// Result of a run.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It has run to its end, and so have all that it started.
+    /// The program ran to its end, and so did all its descendants.
     Ran(ExitStatus, SystemTime, Observed),
-    /// Its program could not be started.
+    /// The program could not be started.
     NotStarted(io::Error),
-    /// This machine does not let it be observed, and why: nothing was started.
+    /// This machine does not permit tracing, for this reason; the program was not started.
     Refused(String),
 }
 
-/// Runs a command to its end and observes it. `started` is told its process as soon as there is one.
+/// Runs a command to its end and observes it. `started` is called with its process id as soon as it exists.
 ///
-/// Whoever calls it must have no other children that it waits for in the same thread.
+/// The caller must have no other children that it waits for in the same thread.
 pub fn run(command: Command, options: &Options, started: &dyn Fn(u32)) -> Outcome {
     match sys::start(command, filter::program()) {
         Ok(child) => {
@@ -101,7 +101,7 @@ pub fn run(command: Command, options: &Options, started: &dyn Fn(u32)) -> Outcom
     }
 }
 
-/// Whether programs can be observed on this machine; else why not. Starts `/bin/true`.
+/// Checks whether programs can be observed on this machine; the error says why not. Starts `/bin/true`.
 pub fn check() -> Result<(), String> {
     let options = Options {
         ignore: Vec::new(),

@@ -1,4 +1,4 @@
-//! What is asked of the kernel directly. `nix` knows no real-time signals, and would lose a process that is stopped by one.
+//! Direct system calls. `nix` does not support real-time signals, and would lose a process that is stopped by one.
 
 use nix::errno::Errno;
 use nix::sys::ptrace::{self, Options};
@@ -13,18 +13,18 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc;
 
-/// Room for a path.
+/// Maximum length of a path, in bytes.
 const PATH_BYTES: usize = 4096;
-/// Reads do not cross the end of a page, behind which nothing may be.
+/// Page size: reads do not cross a page boundary, because the next page may be unmapped.
 const PAGE: usize = 4096;
 
-/// What the new process says when the filter was refused.
+/// Byte that the new process sends if the filter was refused.
 const NO_FILTER: u8 = 1;
 
 /// A process that is traced from its first instruction.
 pub(crate) struct Started {
     pid: u32,
-    /// The end of `Command::spawn`.
+    /// Result of `Command::spawn`.
     spawned: mpsc::Receiver<io::Result<Child>>,
     said: File,
 }
@@ -34,10 +34,10 @@ impl Started {
         self.pid
     }
 
-    /// It has ended without having become its program: why.
+    /// Returns why the process ended without executing its program.
     pub(crate) fn failure(mut self) -> Failure {
         match self.spawned.recv() {
-            // Somebody killed it before.
+            // A signal killed it before.
             Ok(Ok(mut child)) => match child.wait() {
                 Ok(status) => Failure::Killed(status),
                 Err(e) => Failure::NotStarted(e),
@@ -56,23 +56,23 @@ impl Started {
     }
 }
 
-/// Why a process did not become its program.
+/// Reason why a process did not execute its program.
 pub(crate) enum Failure {
-    /// There is no such program, or it cannot be run.
+    /// The program does not exist, or cannot be executed.
     NotStarted(io::Error),
     /// The kernel refused the filter.
     NoFilter(io::Error),
-    /// A signal came first.
+    /// A signal killed the process first.
     Killed(ExitStatus),
 }
 
-/// Starts a command that waits, before it becomes its program, until it is traced and has put on the filter.
+/// Starts a command that waits, before it executes its program, until it is traced and has installed the filter.
 pub(crate) fn start(mut command: Command, filter: Vec<sock_filter>) -> io::Result<Started> {
     let (mut said, say) = pipe()?;
     let (hear, mut tell) = pipe()?;
     let ends = [said.as_raw_fd(), tell.as_raw_fd()];
     let before = move || {
-        // Without its parent it is not to wait for ever.
+        // If its parent dies, it must not wait for ever.
         for end in ends {
             // SAFETY: these are this process's own copies, which nothing uses after this.
             unsafe { libc::close(end) };
@@ -103,7 +103,7 @@ pub(crate) fn start(mut command: Command, filter: Vec<sock_filter>) -> io::Resul
         })?;
     let mut pid = [0; 4];
     if let Err(e) = said.read_exact(&mut pid) {
-        // No process at all.
+        // No process was created.
         return Err(match spawned.recv() {
             Ok(Err(e)) => e,
             _ => e,
@@ -118,7 +118,7 @@ pub(crate) fn start(mut command: Command, filter: Vec<sock_filter>) -> io::Resul
         | Options::PTRACE_O_TRACESECCOMP
         | Options::PTRACE_O_EXITKILL;
     if let Err(e) = ptrace::seize(to_pid(pid), options) {
-        // It hears the end of the pipe, and ends without having become anything.
+        // The end of the pipe makes the process exit without executing anything.
         drop(tell);
         if let Ok(Ok(mut child)) = spawned.recv() {
             let _ = child.wait();
@@ -138,7 +138,8 @@ pub(crate) fn to_pid(pid: u32) -> Pid {
     Pid::from_raw(pid.cast_signed())
 }
 
-/// Waits for one that has not become its program yet: what `waitpid` says of it. Nothing if it has ended: `Command::spawn` waits for it then, and must find it.
+/// Waits for a process that has not executed its program yet, and returns its `waitpid` status. `None` if it has ended: `Command::spawn`
+/// waits for it then, and must find it.
 pub(crate) fn wait_first(pid: u32) -> Option<i32> {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WSTOPPED | WaitPidFlag::WNOWAIT;
     loop {
@@ -147,7 +148,7 @@ pub(crate) fn wait_first(pid: u32) -> Option<i32> {
             Err(Errno::ECHILD) | Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => {
                 return None;
             }
-            // A signal without a name among them.
+            // Including a signal without a name.
             Err(_) | Ok(_) => {}
         }
         let mut status = 0;
@@ -167,7 +168,7 @@ pub(crate) fn wait_first(pid: u32) -> Option<i32> {
     }
 }
 
-/// Waits for any process that this thread traces: its number, and what `waitpid` says of it. Nothing once there is none left.
+/// Waits for any process that this thread traces; returns its id and `waitpid` status, or `None` if none is left.
 pub(crate) fn wait() -> Option<(u32, i32)> {
     let mut status = 0;
     loop {
@@ -182,18 +183,18 @@ pub(crate) fn wait() -> Option<(u32, i32)> {
     }
 }
 
-/// How a process goes on.
+/// Mode in which a stopped process is resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Go {
-    /// To the next stop.
+    /// Runs to the next stop.
     On,
-    /// To the end of the system call that it is in.
+    /// Runs to the end of the current system call.
     ToEnd,
-    /// It stays stopped, as its user wants it, until it is told to continue.
+    /// Stays stopped, as its user wants, until it gets a signal to continue.
     Stay,
 }
 
-/// Lets a stopped process go on, with that signal if it is not 0. One that was killed meanwhile is told of later.
+/// Resumes a stopped process, with a signal if it is not 0. If it was killed meanwhile, a later wait reports it.
 pub(crate) fn go(pid: u32, how: Go, signal: i32) {
     let request = match how {
         Go::On => libc::PTRACE_CONT,
@@ -205,19 +206,19 @@ pub(crate) fn go(pid: u32, how: Go, signal: i32) {
     unsafe { libc::ptrace(request, pid, none, i64::from(signal)) };
 }
 
-/// What goes with a stop.
+/// Returns the event message of a stop.
 pub(crate) fn message(pid: u32) -> Option<i64> {
     ptrace::getevent(to_pid(pid)).ok()
 }
 
-/// The arguments of the system call that a process is in, and what it gave.
+/// Arguments of a process's current system call, and its result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Registers {
     pub(crate) arguments: [u64; 5],
     pub(crate) result: i64,
 }
 
-/// Of a program of this machine, or of a 32-bit one. At the end of a call, the first argument may be its result.
+/// Reads the registers of a native or a 32-bit program. At the end of a call, the first argument may be its result.
 pub(crate) fn registers(pid: u32, compat: bool) -> Option<Registers> {
     let r = ptrace::getregs(to_pid(pid)).ok()?;
     #[cfg(target_arch = "x86_64")]
@@ -241,7 +242,7 @@ pub(crate) fn registers(pid: u32, compat: bool) -> Option<Registers> {
     }
 }
 
-/// Bytes of another process's memory; fewer where it ends.
+/// Reads another process's memory; returns fewer bytes where it ends.
 fn memory(pid: u32, at: u64, into: &mut [u8]) -> Option<usize> {
     let base = usize::try_from(at).ok()?;
     let remote = [RemoteIoVec {
@@ -251,7 +252,7 @@ fn memory(pid: u32, at: u64, into: &mut [u8]) -> Option<usize> {
     process_vm_readv(to_pid(pid), &mut [IoSliceMut::new(into)], &remote).ok()
 }
 
-/// A text that ends with a zero byte.
+/// Reads a string that ends with a zero byte.
 pub(crate) fn text(pid: u32, at: u64) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     while out.len() < PATH_BYTES {
@@ -269,7 +270,7 @@ pub(crate) fn text(pid: u32, at: u64) -> Option<Vec<u8>> {
     None
 }
 
-/// A number of 8 bytes; machines that are traced keep the low one first.
+/// Reads a number of 8 bytes; supported machines are little-endian.
 pub(crate) fn word(pid: u32, at: u64) -> Option<u64> {
     let mut bytes = [0; 8];
     (memory(pid, at, &mut bytes)? == 8).then_some(u64::from_le_bytes(bytes))

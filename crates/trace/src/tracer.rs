@@ -1,4 +1,4 @@
-//! The loop: whoever stops is looked at, and goes on.
+//! The tracer's loop: handles each stop and resumes the process.
 
 use crate::files::Files;
 use crate::filter::{COMPAT, Call};
@@ -18,23 +18,23 @@ use std::time::SystemTime;
 struct Pending {
     call: Call,
     compat: bool,
-    /// The files that it names, where they have to be known before it is done.
+    /// Files that it names, if they must be resolved before the call completes.
     paths: Vec<PathBuf>,
 }
 
 /// `AT_FDCWD`, as a 32-bit number.
-const HERE: u32 = libc::AT_FDCWD.cast_unsigned();
+const CURRENT_FOLDER: u32 = libc::AT_FDCWD.cast_unsigned();
 /// `RENAME_EXCHANGE`.
 const EXCHANGE: u64 = 2;
 
-/// Observes it, and all that it starts, to the end of the last.
+/// Observes a process and all its descendants to the end of the last.
 pub(crate) fn follow(child: Started, options: &Options) -> Outcome {
     let root = child.pid();
     let mut files = Files::new(options);
     files.inherited();
     let mut pending: HashMap<u32, Pending> = HashMap::new();
     let mut ended = None;
-    // Until it is its program, it is alone.
+    // Until it executes its program, it has no descendants.
     while ended.is_none() {
         let Some(status) = sys::wait_first(root) else {
             return match child.failure() {
@@ -70,7 +70,7 @@ pub(crate) fn follow(child: Started, options: &Options) -> Outcome {
     Outcome::Ran(status, at, files.finish())
 }
 
-/// What is to become of one that has stopped.
+/// Handles a stop; returns how to resume the process.
 fn stopped(
     pid: u32,
     status: i32,
@@ -85,7 +85,7 @@ fn stopped(
             }
             (Go::On, 0)
         }
-        // A signal, which it gets.
+        // A signal, which is delivered.
         0 => (Go::On, signal),
         libc::PTRACE_EVENT_SECCOMP => match begin(pid) {
             Some(call) => {
@@ -103,7 +103,7 @@ fn stopped(
             (Go::On, 0)
         }
         libc::PTRACE_EVENT_STOP => match signal {
-            // Ctrl-Z, or `kill -STOP`: all of it stays stopped.
+            // Ctrl-Z, or `kill -STOP`: the group stays stopped.
             libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => (Go::Stay, 0),
             _ => (Go::On, 0),
         },
@@ -120,17 +120,17 @@ fn begin(pid: u32) -> Option<Pending> {
         Call::Open | Call::OpenAt | Call::OpenAt2 | Call::Creat
     ) {
         let [a, b, c, d, flags] = sys::registers(pid, compat)?.arguments;
-        let here = u64::from(HERE);
+        let here = u64::from(CURRENT_FOLDER);
         let named = match call {
             Call::Truncate => vec![(here, a)],
             Call::Rename | Call::Link => vec![(here, a), (here, b)],
             _ => vec![(a, b), (c, d)],
         };
         for (folder, name) in named {
-            paths.push(whole(pid, folder, &sys::text(pid, name)?)?);
+            paths.push(resolve(pid, folder, &sys::text(pid, name)?)?);
         }
         if call == Call::RenameAt2 && flags & EXCHANGE != 0 {
-            // Told by a third one.
+            // A third path marks an exchange.
             paths.push(PathBuf::new());
         }
     }
@@ -141,14 +141,15 @@ fn begin(pid: u32) -> Option<Pending> {
     })
 }
 
-/// A name as the process means it: from its own folder, or from one that it has open. Its last part may be a symbolic link, the others are none.
-fn whole(pid: u32, folder: u64, name: &[u8]) -> Option<PathBuf> {
-    // The upper half of the register is of no meaning.
+/// Resolves a name as the process does: from its working directory, or from an open folder. Only the last part may be a symbolic link
+/// afterwards.
+fn resolve(pid: u32, folder: u64, name: &[u8]) -> Option<PathBuf> {
+    // The upper half of the register is undefined.
     let folder = folder as u32;
     let name = PathBuf::from(OsString::from_vec(name.to_vec()));
     let from = if name.is_absolute() {
         PathBuf::from("/")
-    } else if folder == HERE {
+    } else if folder == CURRENT_FOLDER {
         fs::read_link(format!("/proc/{pid}/cwd")).ok()?
     } else {
         fs::read_link(format!("/proc/{pid}/fd/{folder}")).ok()?
@@ -169,7 +170,7 @@ fn end(pid: u32, pending: &Pending, files: &mut Files) {
         return;
     };
     let result = if pending.compat {
-        // Of 32 bits, with its sign.
+        // A signed 32-bit result.
         i64::from((registers.result as u32).cast_signed())
     } else {
         registers.result
@@ -182,7 +183,7 @@ fn end(pid: u32, pending: &Pending, files: &mut Files) {
         (Call::Open, _) => files.opened(pid, result, flags(1)),
         (Call::OpenAt, _) => files.opened(pid, result, flags(2)),
         (Call::OpenAt2, _) => {
-            // The first word of what it says.
+            // The first word of `struct open_how`.
             files.opened(pid, result, sys::word(pid, flags(2)).unwrap_or(0));
         }
         (Call::Creat, _) => {

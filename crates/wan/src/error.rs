@@ -1,38 +1,38 @@
-//! What can be wrong with a machine.
+//! Errors of creating and operating a network namespace.
 
 use std::io;
 
-/// Short for results of this crate.
+/// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why there is no far namespace.
+/// Reason why no network namespace can be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The machine, or who asks, has not what it takes.
-    #[error("no far network namespace can be made here: {0}")]
-    Lacking(String),
+    /// The machine or the user lacks a requirement.
+    #[error("no remote network namespace can be made here: {0}")]
+    Unsupported(String),
     /// A command failed.
     #[error("`{command}` failed: {said}")]
     Command {
-        /// As one would type it.
+        /// Command line of the command.
         command: String,
-        /// What it said.
+        /// Error output of the command.
         said: String,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what}: {error}")]
     System {
-        /// What was tried.
+        /// The attempted operation.
         what: String,
-        /// What it said.
+        /// Error of the operating system.
         error: io::Error,
     },
 }
 
 impl Error {
-    /// Whether it is for want of rights or of parts of the system: a test that needs them is left out then.
-    pub fn is_lacking(&self) -> bool {
-        matches!(self, Self::Lacking(_))
+    /// Whether rights or parts of the system are missing; tests that need them are then skipped.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self, Self::Unsupported(_))
     }
 
     pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {

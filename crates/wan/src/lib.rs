@@ -1,56 +1,58 @@
-//! A wide-area network in a box: a network namespace that is as far away as one likes.
+//! A simulated wide-area network: a network namespace with a configurable round-trip time.
 //!
-//! Programs that are started in the far namespace are reached at [`Wan::far`] through a relay of IP packets between two TUN
-//! devices. Each packet is held for half a round trip in each direction, so that setting up connections takes its time as well. Nothing is
-//! lost, overtaken or slowed down otherwise. For tests and measurements; it takes Linux, root and `ip`.
+//! Programs that are started in the far namespace are reached at [`Wan::far_address`] through a relay of IP packets between two TUN
+//! devices. Each packet is delayed by half a round trip in each direction, so connection setup is delayed as well.
+//! Packets are
+//! not lost, reordered or limited in bandwidth. For tests and measurements; requires Linux, root and `ip`.
 //!
-//! Everything is gone when a [`Wan`] is dropped. What a killed program has left is removed by the next one that opens a `Wan`.
+//! Dropping a [`Wan`] removes the namespace. The leftovers of a killed program are removed by the next program that
+//! opens a `Wan`.
 
 mod error;
+mod namespace;
 mod relay;
-mod space;
 
 pub use error::{Error, Result};
-pub use relay::Carried;
+pub use relay::RelayStats;
 
-use relay::{Relay, Way};
-use space::Space;
+use namespace::Namespace;
+use relay::{Devices, Relay};
 use std::ffi::OsStr;
 use std::net::Ipv4Addr;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A far namespace, and the way to it.
+/// A far namespace, and the relay to it.
 #[derive(Debug)]
 pub struct Wan {
-    // Dropped in this order: nothing is relayed when the devices go.
+    // Fields are dropped in this order, so that the relay ends before the devices are removed.
     relay: Relay,
-    space: Space,
+    namespace: Namespace,
 }
 
 impl Wan {
-    /// Makes the namespace, `round_trip` away.
+    /// Creates the namespace with a round-trip time.
     pub fn open(round_trip: Duration) -> Result<Self> {
-        let (space, near, far) = Space::make()?;
+        let (namespace, near, far) = Namespace::make()?;
         let (near, far) = (Arc::new(near), Arc::new(far));
-        // What the system sends when a device comes up finds the other one there.
-        space.bring_up()?;
-        let relay = Relay::start(round_trip, Way { near, far })?;
-        Ok(Self { relay, space })
+        // Packets that the system sends when a device comes up need both devices.
+        namespace.bring_up()?;
+        let relay = Relay::start(round_trip, Devices { near, far })?;
+        Ok(Self { relay, namespace })
     }
 
-    /// This side's address.
-    pub fn near(&self) -> Ipv4Addr {
-        self.space.near()
+    /// Address of the near side.
+    pub fn near_address(&self) -> Ipv4Addr {
+        self.namespace.near_address()
     }
 
-    /// The far side's address.
-    pub fn far(&self) -> Ipv4Addr {
-        self.space.far()
+    /// Address of the far side.
+    pub fn far_address(&self) -> Ipv4Addr {
+        self.namespace.far_address()
     }
 
-    /// From now on it is that far away.
+    /// Changes the round-trip time for packets from now on.
     pub fn set_round_trip(&self, round_trip: Duration) {
         self.relay.set_round_trip(round_trip);
     }
@@ -58,13 +60,13 @@ impl Wan {
     /// A command that will run in the far namespace.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", self.space.name()]);
+        command.args(["netns", "exec", self.namespace.name()]);
         command.arg(program);
         command
     }
 
-    /// What was relayed so far, in both directions.
-    pub fn carried(&self) -> Carried {
-        self.relay.carried()
+    /// Counters of relayed packets, both directions together.
+    pub fn stats(&self) -> RelayStats {
+        self.relay.stats()
     }
 }

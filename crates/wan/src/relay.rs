@@ -1,6 +1,8 @@
-//! Packets from one device to the other, later.
+//! Relays packets from one device to the other after a delay.
 //!
-//! One thread a direction. All packets of a direction are held equally long, so what came first is due first, and a queue will do for a timer.
+//! There is one thread per direction. All packets of a direction have the same delay, so they are due in the order of
+//! arrival, and a
+//! queue is sufficient instead of a timer.
 
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,39 +14,39 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tun_rs::SyncDevice;
 
-/// Packets that are read before it is looked whether some are due.
-const TOGETHER: usize = 64;
-/// Bytes that are under way in one direction at most; then the devices' own queues fill.
-const UNDER_WAY: usize = 256 << 20;
-/// How often a relay without packets looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(50);
-/// A relay comes before what it is to measure: a packet that it has no processor for is late.
+/// Maximum of packets read before due packets are sent.
+const PACKETS_PER_READ: usize = 64;
+/// Maximum of bytes in flight in one direction; beyond this, the devices' own queues fill.
+const IN_FLIGHT_BYTES_MAX: usize = 256 << 20;
+/// Interval at which an idle relay checks whether to end.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Scheduling priority, above that of the measured programs: a relay without a processor delays packets too long.
 const NICE: i32 = -15;
 
-/// The two ends.
+/// The two devices of a relay.
 #[derive(Clone)]
-pub(crate) struct Way {
+pub(crate) struct Devices {
     pub(crate) near: Arc<SyncDevice>,
     pub(crate) far: Arc<SyncDevice>,
 }
 
-/// What was relayed.
+/// Counters of a relay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Carried {
-    /// Packets.
+pub struct RelayStats {
+    /// Packets delivered to a device.
     pub packets: u64,
-    /// Bytes of these.
+    /// Bytes of the delivered packets.
     pub bytes: u64,
-    /// Packets that a device did not take.
+    /// Packets that a device did not accept.
     pub lost: u64,
-    /// The longest time that a packet was held beyond its own, in nanoseconds.
+    /// Maximum time that a packet was delayed beyond its due time, in nanoseconds.
     pub latest: u64,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Nanoseconds that a packet is held.
-    held: AtomicU64,
+    /// Delay of a packet in nanoseconds.
+    delay_nanos: AtomicU64,
     stop: AtomicBool,
     packets: AtomicU64,
     bytes: AtomicU64,
@@ -62,7 +64,7 @@ impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
-            // One that panicked has said so.
+            // A panic was already reported by the thread.
             drop(thread.join());
         }
     }
@@ -73,14 +75,16 @@ fn half(round_trip: Duration) -> u64 {
 }
 
 impl Relay {
-    pub(crate) fn start(round_trip: Duration, way: Way) -> Result<Self> {
+    pub(crate) fn start(round_trip: Duration, devices: Devices) -> Result<Self> {
         let shared = Arc::new(Shared::default());
-        shared.held.store(half(round_trip), Ordering::Release);
+        shared
+            .delay_nanos
+            .store(half(round_trip), Ordering::Release);
         let mut relay = Self {
             shared,
             threads: Vec::new(),
         };
-        let Way { near, far } = way;
+        let Devices { near, far } = devices;
         for (name, from, to) in [
             ("wan-there", near.clone(), far.clone()),
             ("wan-back", far, near),
@@ -88,7 +92,7 @@ impl Relay {
             let shared = relay.shared.clone();
             let thread = std::thread::Builder::new()
                 .name(name.into())
-                .spawn(move || carry(&from, &to, &shared))
+                .spawn(move || relay_packets(&from, &to, &shared))
                 .map_err(Error::system("starting a relay's thread"))?;
             relay.threads.push(thread);
         }
@@ -96,12 +100,14 @@ impl Relay {
     }
 
     pub(crate) fn set_round_trip(&self, round_trip: Duration) {
-        self.shared.held.store(half(round_trip), Ordering::Release);
+        self.shared
+            .delay_nanos
+            .store(half(round_trip), Ordering::Release);
     }
 
-    pub(crate) fn carried(&self) -> Carried {
+    pub(crate) fn stats(&self) -> RelayStats {
         let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        Carried {
+        RelayStats {
             packets: of(&self.shared.packets),
             bytes: of(&self.shared.bytes),
             lost: of(&self.shared.lost),
@@ -115,49 +121,49 @@ struct Packet {
     bytes: Box<[u8]>,
 }
 
-fn carry(from: &SyncDevice, to: &SyncDevice, shared: &Shared) {
-    // Without the right to it, it goes without.
+fn relay_packets(from: &SyncDevice, to: &SyncDevice, shared: &Shared) {
+    // Continues with normal priority if the right is missing.
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
-    let mut under_way: VecDeque<Packet> = VecDeque::new();
+    let mut in_flight: VecDeque<Packet> = VecDeque::new();
     let mut bytes = 0;
     let mut buffer = vec![0; 1 << 16];
     while !shared.stop.load(Ordering::Acquire) {
-        let held = Duration::from_nanos(shared.held.load(Ordering::Acquire));
-        let mut full = bytes > UNDER_WAY;
-        for _ in 0..TOGETHER {
+        let delay_nanos = Duration::from_nanos(shared.delay_nanos.load(Ordering::Acquire));
+        let mut full = bytes > IN_FLIGHT_BYTES_MAX;
+        for _ in 0..PACKETS_PER_READ {
             if full {
                 break;
             }
             match from.recv(&mut buffer) {
                 Ok(length) => {
-                    let due = Instant::now() + held;
+                    let due = Instant::now() + delay_nanos;
                     bytes += length;
-                    full = bytes > UNDER_WAY;
-                    under_way.push_back(Packet {
+                    full = bytes > IN_FLIGHT_BYTES_MAX;
+                    in_flight.push_back(Packet {
                         due,
                         bytes: buffer[..length].into(),
                     });
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // Nothing there, or the device is not up yet.
+                // No packet, or the device is not up yet.
                 Err(_) => break,
             }
         }
         let mut now = Instant::now();
-        while let Some(packet) = under_way.pop_front_if(|p| p.due <= now) {
+        while let Some(packet) = in_flight.pop_front_if(|p| p.due <= now) {
             bytes -= packet.bytes.len();
             send(to, &packet, shared);
             now = Instant::now();
         }
-        let until_due = under_way.front().map_or(LOOK, |p| p.due - now);
-        let wait = Timespec::try_from(until_due.min(LOOK)).unwrap_or_default();
-        // Where nothing more may be read, only the time is waited for.
+        let until_due = in_flight.front().map_or(POLL_INTERVAL, |p| p.due - now);
+        let wait = Timespec::try_from(until_due.min(POLL_INTERVAL)).unwrap_or_default();
+        // With a full queue only the time is waited for.
         let fd = PollFd::new(from, PollFlags::IN);
         let mut fds = if full { Vec::new() } else { vec![fd] };
-        // Interrupted or not: it is looked at everything again.
+        // After an interruption everything is checked again as well.
         let _ = poll(&mut fds, Some(&wait));
         if fds.iter().any(|fd| fd.revents().contains(PollFlags::ERR)) {
-            // Not up yet, or gone: it would be told again and again.
+            // The device is not up yet, or was removed; polling would return at once.
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -18,7 +18,7 @@ esker = pytest.importorskip("esker")
 
 from esker_fsspec import EskerFileSystem  # noqa: E402
 
-CONTENTS = "contents of files are read and written below a mount: names and attributes only are here"
+CONTENTS = "contents of files are read and written below a mount: only names and attributes are here"
 
 
 @pytest.fixture(scope="module")

@@ -108,9 +108,9 @@ def test_what_is_not_shown(sftp: tuple[Site, str]) -> None:
 def test_wrong_arguments() -> None:
     for arguments, why in [
         ({}, "which origin"),
-        ({"origin": "host"}, "is no origin"),
+        ({"origin": "host"}, "is not an origin"),
         ({"origin": "sftp://host/path"}, "without a path"),
-        ({"origin": "file://", "via": "ftp://x"}, "is no address of a tier"),
+        ({"origin": "file://", "via": "ftp://x"}, "is not an address of a tier"),
         ({"origin": "file://", "max_age": -1}, "expected seconds"),
     ]:
         with pytest.raises(ValueError, match=why):

@@ -61,7 +61,7 @@ __all__ = [
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """``%load_ext esker``: see :mod:`esker.magics`."""
+    """Implements ``%load_ext esker``; see :mod:`esker.magics`."""
     from .magics import EskerMagics
 
     shell.register_magics(EskerMagics(shell))
@@ -72,12 +72,12 @@ def open(target: str, *, create: bool = False, durability: str = "sync", memory:
 
     Args:
         target: a folder, or ``esker://host:port``. If another process has the folder open, this one attaches to it.
-        create: makes the folder if it is not there.
-        durability: ``sync`` (a commit survives a power failure) or ``relaxed`` (it survives the death of the process).
-        memory: bytes that caches may have.
+        create: whether to create the folder if it does not exist.
+        durability: ``sync`` (a commit survives a power failure) or ``relaxed`` (it survives the end of the process).
+        memory: maximum size of the caches in bytes.
 
     Raises:
-        InvalidError: there is no database there, or none that this version can open.
+        InvalidError: there is no database, or this version cannot open it.
         UnavailableError: the server or the owner does not answer.
     """
     import os

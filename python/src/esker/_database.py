@@ -1,4 +1,4 @@
-"""The database as Python has it."""
+"""Databases and their results."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ class Vertex:
     version: Version
     deleted: bool
     attributes: dict[str, Any]
-    """Those that the schema declares for its type."""
+    """Predefined attributes, which the schema declares for its type."""
     tags: dict[str, Any]
-    """User-defined ones."""
+    """User-defined attributes."""
 
     def __getitem__(self, name: str) -> Any:
-        """An attribute or a tag; ``KeyError`` if there is none."""
+        """Returns an attribute or a tag; ``KeyError`` if there is none."""
         return self.attributes[name] if name in self.attributes else self.tags[name]
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a vertex or an edge."""
+    """A change of a vertex or an edge."""
 
     version: Version
     what: str
     """``put``, ``set``, ``removed`` or ``deleted``."""
     value: Any
-    """Attributes that were put, ``(name, value)`` that was set, the name removed; ``None`` for a deletion."""
+    """Inserted attributes, the ``(name, value)`` that was set, or the removed name; ``None`` for a deletion."""
     archived: bool
 
 
 @dataclass(frozen=True)
 class Commit:
-    """What a change did."""
+    """Result of a commit."""
 
     version: Version
     vertices_created: int
@@ -70,12 +70,12 @@ class Commit:
 
 @dataclass(frozen=True)
 class Inserted:
-    """What :meth:`Database.insert_many` did."""
+    """Result of :meth:`Database.insert_many`."""
 
     vertices: int
-    """Rows of the table of vertices."""
+    """Number of rows of the vertex table."""
     edges: int
-    """Rows of the table of edges."""
+    """Number of rows of the edge table."""
     vertices_created: int
     edges_created: int
     unchanged: int
@@ -84,7 +84,7 @@ class Inserted:
 
 @dataclass(frozen=True)
 class UserImpact:
-    """What came of something, for one user."""
+    """The part of an impact that belongs to one user."""
 
     user: str | None
     executions: list[str]
@@ -94,65 +94,65 @@ class UserImpact:
 
 @dataclass(frozen=True)
 class Change:
-    """Vertices and edges that commits have touched."""
+    """Vertices and edges changed by commits."""
 
     vertices: list[str] = field(default_factory=list)
     edges: list[tuple[str, str, str]] = field(default_factory=list)
     missed: bool = False
-    """More happened than the feed remembers: read everything again."""
+    """Whether changes were lost because the feed no longer keeps them: read everything again."""
 
 
 class Lineage:
-    """Where something came from, or what came of it."""
+    """Lineage or impact of a vertex."""
 
     def __init__(self, walk: Walk) -> None:
         self._walk = walk
 
     @property
     def complete(self) -> bool:
-        """Whether no limit stopped the walk."""
+        """Whether no limit stopped the traversal."""
         return self._walk.complete
 
     @property
     def stopped(self) -> list[tuple[str, int, list[str]]]:
-        """Where it stopped: reason, level, names."""
+        """Vertices at which it stopped: reason, level, names."""
         return self._walk.stopped
 
     @property
     def names(self) -> list[str]:
-        """All that was found, the target first."""
+        """Names of the vertices found, the target first."""
         return self._walk.names()
 
     def paths(self, limit: int = 10_000) -> list[list[str]]:
-        """Paths of names from the target to where nothing further is known, ``limit`` at most."""
+        """Returns at most ``limit`` paths from the target to vertices without further lineage, as lists of names."""
         return self._walk.paths(limit)
 
     def by_user(self) -> list[UserImpact]:
-        """Executions, files and bytes by the user who ran them, most files first."""
+        """Returns executions, files and bytes by the user who ran them, most files first."""
         return [UserImpact(*row) for row in self._walk.by_user()]
 
     def vertices(self) -> Table:
-        """``id type version deleted`` and a column for each attribute."""
+        """Returns the vertices: ``id type version deleted`` and a column for each attribute."""
         return Table(self._walk.vertices())
 
     def edges(self) -> Table:
-        """``source type destination version concurrent properties`` (JSON)."""
+        """Returns the edges: ``source type destination version concurrent properties`` (JSON)."""
         return Table(self._walk.edges())
 
     def to_networkx(self) -> networkx.MultiDiGraph:
-        """As a graph of networkx."""
+        """Returns a networkx graph."""
         return to_networkx(self.edges(), self.vertices())
 
     def to_json(self) -> str:
-        """As ``esker lineage --format json`` prints it."""
+        """Returns JSON, as ``esker lineage --format json`` prints it."""
         return self._walk.json()
 
     def to_dot(self) -> str:
-        """For Graphviz."""
+        """Returns the graph in Graphviz's DOT language."""
         return self._walk.dot()
 
     def to_svg(self) -> str | None:
-        """A drawing, from what came first on the left; nothing where there are too many boxes for one (60)."""
+        """Returns a drawing with inputs on the left, or ``None`` if it would have more than 60 boxes."""
         return svg(self)
 
     def _repr_html_(self) -> str:
@@ -170,32 +170,32 @@ class Lineage:
 
 
 class Batch:
-    """Changes that are gathered and applied together when the ``with`` block ends without an exception."""
+    """Changes that are collected and applied in one commit when the ``with`` block ends without an exception."""
 
     def __init__(self, apply: Callable[[list[tuple[Any, ...]]], Commit]) -> None:
         self._apply = apply
         self._ops: list[tuple[Any, ...]] = []
         self.commit: Commit | None = None
-        """What the commit did, once it was made."""
+        """Result of the commit, after it."""
 
     def insert(self, name: str, attributes: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """As :meth:`Database.insert`."""
+        """Adds a :meth:`Database.insert`."""
         self._ops.append(("put", name, {**(attributes or {}), **more}))
 
     def set(self, name: str, attributes: Mapping[str, Any] | None = None, /, *, remove: Sequence[str] = (), **more: Any) -> None:
-        """As :meth:`Database.set`."""
+        """Adds a :meth:`Database.set`."""
         self._ops.append(("set", name, {**(attributes or {}), **more}, list(remove)))
 
     def link(self, source: str, type: str, destination: str, properties: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """As :meth:`Database.link`."""
+        """Adds a :meth:`Database.link`."""
         self._ops.append(("link", source, type, destination, {**(properties or {}), **more}))
 
     def delete(self, name: str) -> None:
-        """As :meth:`Database.delete`."""
+        """Adds a :meth:`Database.delete`."""
         self._ops.append(("delete", name))
 
     def unlink(self, source: str, type: str, destination: str) -> None:
-        """As :meth:`Database.unlink`."""
+        """Adds a :meth:`Database.unlink`."""
         self._ops.append(("unlink", source, type, destination))
 
     def __len__(self) -> int:
@@ -212,12 +212,12 @@ class Batch:
 class Database:
     """An open database; see :func:`esker.open`. Close it with :meth:`close` or a ``with`` block.
 
-    Calls may come from several threads; each lets the others run while the engine works. Ctrl-C ends long ones.
+    Methods may be called from several threads; each lets the others run while the engine works. Ctrl-C interrupts long calls.
 
-    Vertices are named ``type:key``, as in ``file:/scratch/a.h5`` or ``job:4711``. Where one is asked for, a path (``"clean.nc"``, or a
-    ``pathlib.Path``) is that file, by its whole path, as runs record it. Wherever a time is taken (``as_of=``), it
-    is a text (``"2026-03-01"``, ``"2026-03-01T12:00:00Z"``), a ``datetime`` with a time zone, a ``date`` (its end) or a
-    :class:`Version`; without one it is now.
+    Vertices are named ``type:key``, as in ``file:/scratch/a.h5`` or ``job:4711``. A path (``"clean.nc"``, or a ``pathlib.Path``) as a
+    name denotes the file with that absolute path, as runs record it. A time argument (``as_of=``) is a text
+    (``"2026-03-01"``, ``"2026-03-01T12:00:00Z"``), a ``datetime`` with a time zone, a ``date`` (its end) or a
+    :class:`Version`; the default is now.
     """
 
     def __init__(self, core: Core) -> None:
@@ -232,16 +232,16 @@ class Database:
 
     @property
     def role(self) -> str:
-        """``owner``: this process has the folder; ``attached``: another one has, and answers; ``client``: a server does."""
+        """``owner``: this process has the folder open; ``attached``: it uses the owner's process; ``client``: it uses a server."""
         return self._core.role()
 
     def close(self) -> None:
-        """Lets go of the database; again does nothing."""
+        """Closes the database; further calls do nothing."""
         self._core.close()
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the database was closed."""
         return self._core.closed
 
     def __enter__(self) -> Database:
@@ -258,12 +258,12 @@ class Database:
         return f"<code>{html.escape(repr(self))}</code>"
 
     def counts(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Exact counts of vertices and of edges by type; an inverse counts under its own type."""
+        """Returns exact counts of vertices and of edges by type; an inverse edge counts under its own type."""
         return self._core.counts()
 
     @property
     def vertex_types(self) -> dict[str, dict[str, str]]:
-        """Vertex types with the attributes that they declare and their kinds, those of their parents not repeated."""
+        """Vertex types with their declared attributes and kinds, without those of their parents."""
         return {name: dict(attributes) for name, _, attributes in self._core.schema()[0]}
 
     @property
@@ -289,7 +289,7 @@ class Database:
         """Inserts a vertex, or a new version of it.
 
         Its predefined attributes (those that the schema declares for its type) become exactly these; others are set as
-        tags, beside those that it has.
+        tags, in addition to existing ones.
 
         Raises:
             InvalidError: an unknown type, a value of the wrong kind.
@@ -297,27 +297,27 @@ class Database:
         return self._apply([("put", name, {**(attributes or {}), **more})], at)
 
     def set(self, name: str, attributes: Mapping[str, Any] | None = None, /, *, remove: Sequence[str] = (), at: Time = None, **more: Any) -> Commit:
-        """Sets and removes single attributes and tags of a vertex that exists; the others stay.
+        """Sets and removes single attributes and tags of an existing vertex; the others are unchanged.
 
         Raises:
-            MissingError: there is no such vertex.
+            MissingError: the vertex does not exist.
         """
         return self._apply([("set", name, {**(attributes or {}), **more}, list(remove))], at)
 
     def link(self, source: str, type: str, destination: str, properties: Mapping[str, Any] | None = None, /, *, at: Time = None, **more: Any) -> Commit:
-        """Inserts an edge, or a new version of it, and its inverse; ends that are missing are made."""
+        """Inserts an edge, or a new version of it, and its inverse; missing end vertices are created."""
         return self._apply([("link", source, type, destination, {**(properties or {}), **more})], at)
 
     def delete(self, name: str, *, at: Time = None) -> Commit:
-        """Marks a vertex as gone; its past and its edges stay."""
+        """Marks a vertex as deleted; its history and its edges remain."""
         return self._apply([("delete", name)], at)
 
     def unlink(self, source: str, type: str, destination: str, *, at: Time = None) -> Commit:
-        """Marks an edge and its inverse as gone."""
+        """Marks an edge and its inverse as deleted."""
         return self._apply([("unlink", source, type, destination)], at)
 
     def batch(self, *, at: Time = None) -> Batch:
-        """Changes that apply all or none.
+        """Returns a batch of changes that apply all or none.
 
         >>> with db.batch() as b:
         ...     b.insert("job:1"); b.link("job:1", "read", "file:/a")
@@ -334,19 +334,19 @@ class Database:
         rows: int = 10_000,
         progress: bool | Callable[[int, int], object] = False,
     ) -> Inserted:
-        """Inserts tables of polars, pyarrow, pandas, DuckDB or whatever else gives Arrow.
+        """Inserts tables of polars, pyarrow, pandas, DuckDB or any other source of Arrow data.
 
         Args:
-            vertices: a column ``id`` (``type:key``), perhaps ``version``; any other column is an attribute.
-            edges: ``source``, ``destination`` (or ``src``, ``dst``), ``type``, perhaps ``version``; any other column is a
+            vertices: a column ``id`` (``type:key``), optionally ``version``; any other column is an attribute.
+            edges: ``source``, ``destination`` (or ``src``, ``dst``), ``type``, optionally ``version``; any other column is a
                 property. Null is no value.
-            edge_type: the type where there is no column ``type``.
-            ensure: makes ends of edges that are missing.
-            rows: rows that one commit has. Rows before a bad one that other commits hold are in the database then.
+            edge_type: the edge type for a table without a column ``type``.
+            ensure: whether to create missing end vertices of edges.
+            rows: rows per commit. After an error, the rows of earlier commits remain in the database.
             progress: called with (rows done, rows in all) after each commit; ``True`` prints a bar.
 
         Raises:
-            InvalidError: a bad row or column, with its place.
+            InvalidError: a bad row or column; the message says which.
         """
         told = _bar if progress is True else (progress or None)
         done = self._core.insert_many(vertices, edges, rows, edge_type, ensure, told)
@@ -355,7 +355,7 @@ class Database:
     # -- reading
 
     def get(self, name: Name, *, as_of: Time = None) -> Vertex | None:
-        """A vertex; ``None`` if there is none, or not any more."""
+        """Returns a vertex; ``None`` if it does not exist or is deleted."""
         found = self._core.get(name_of(self._core, name), text_of(as_of))
         if found is None or found[3]:
             return None
@@ -372,31 +372,31 @@ class Database:
         return found
 
     def edge(self, source: str, type: str, destination: str, *, as_of: Time = None) -> dict[str, Any] | None:
-        """The properties of an edge, or ``None``."""
+        """Returns the properties of an edge, or ``None``."""
         found = self._core.get_edge(source, type, destination, text_of(as_of))
         return None if found is None else found[1]
 
     def scan(self, *names: Name, types: Sequence[str] = (), as_of: Time = None, limit: int | None = None) -> Table:
-        """Edges that leave vertices (inverses too), of these types or of all: ``source type destination version`` and a
-        column for each property. Without names: all edges of the database, in the direction that the schema defines."""
+        """Returns the edges that leave vertices (inverse edges too), of these types or of all: ``source type destination version`` and
+        a column for each property. Without names: all edges of the database, in the direction that the schema defines."""
         return Table(self._core.edges([name_of(self._core, n) for n in names] or None, list(types), text_of(as_of), limit))
 
     def vertices(self, type: str, *, where: str = "", as_of: Time = None, select: Sequence[str] | None = None, limit: int | None = None, deleted: bool = False) -> Table:
-        """Vertices of a type (specialisations too): ``id type version`` and a column for each attribute, or those of
+        """Returns the vertices of a type and its subtypes: ``id type version`` and a column for each attribute, or those of
         ``select``."""
         chosen = None if select is None else list(select)
         return Table(self._core.vertices(type, where, text_of(as_of), chosen, limit, deleted))
 
     def history(self, name: Name) -> list[Event]:
-        """All that happened to a vertex, newest first.
+        """Returns all changes of a vertex, newest first.
 
         Raises:
-            MissingError: there never was such a vertex.
+            MissingError: the vertex never existed.
         """
         return [Event(Version(v), what, value, old) for v, what, value, old in self._core.history(name_of(self._core, name))]
 
     def edge_history(self, source: str, type: str, destination: str) -> list[Event]:
-        """All versions of an edge, newest first."""
+        """Returns all versions of an edge, newest first."""
         rows = self._core.edge_history(source, type, destination)
         return [Event(Version(v), "deleted" if gone else "put", None if gone else p, old) for v, gone, p, old in rows]
 
@@ -404,15 +404,15 @@ class Database:
         """Searches by attributes and tags.
 
         Args:
-            filter: as in ``variable = 'tas' and level >= 2``; nothing is all.
-            type: what to search; objects are found by their columns, other types by a scan.
-            select: which attributes to give; with it a search of objects is some ten times as fast.
-            as_of: as they were then (by a scan).
-            limit: rows at most.
-            lenient: names that no object has are no error.
+            filter: as in ``variable = 'tas' and level >= 2``; empty for all.
+            type: type of the vertices; objects are found by their columns, other types by a scan.
+            select: attributes to return; with it, a search of objects is about ten times as fast.
+            as_of: time of their state (by a scan).
+            limit: maximum number of rows.
+            lenient: whether names that no object has are accepted.
 
         Raises:
-            InvalidError: the filter is malformed (a caret shows where), or names what nothing has.
+            InvalidError: the filter is malformed (a caret shows where), or names an attribute that no object has.
         """
         chosen = None if select is None else list(select)
         if type.lower() == "object" and as_of is None:
@@ -420,38 +420,38 @@ class Database:
         return self.vertices(type, where=filter, as_of=as_of, select=select, limit=limit)
 
     def count(self, filter: str = "") -> int:
-        """How many objects fulfil a filter."""
+        """Returns the number of objects that match a filter."""
         return self._core.count_objects(filter)
 
-    # -- questions
+    # -- queries
 
     def lineage(self, name: Name, *, as_of: Time = None, depth: int | None = None, max_vertices: int | None = None) -> Lineage:
-        """How something came to be: the executions that wrote its version as of then, what those read, and so on.
+        """Returns the lineage: the executions that wrote the vertex's version as of a time, the data that those read, and so on.
 
         Args:
             name: a data object or an execution; a path is a file.
-            depth: executions to go back through, at most.
-            max_vertices: vertices to find, at most.
+            depth: maximum number of executions to go back.
+            max_vertices: maximum number of vertices to find.
 
         Raises:
-            MissingError: there was no such vertex then.
+            MissingError: the vertex did not exist as of then.
         """
         return Lineage(self._core.walk(name_of(self._core, name), False, text_of(as_of), None, depth, max_vertices))
 
     def impact(self, name: Name, *, as_of: Time = None, since: Time = None, depth: int | None = None, max_vertices: int | None = None) -> Lineage:
-        """What was made from something, since a time perhaps: of a data object, an execution, an executable or a user."""
+        """Returns the impact of a data object, an execution, an executable or a user: the data derived from it, optionally since a time."""
         return Lineage(self._core.walk(name_of(self._core, name), True, text_of(as_of), text_of(since), depth, max_vertices))
 
     def diff(self, before: Time | Run, after: Time | Run = None, *, all: bool = False) -> Table:
-        """What differs between two times, or between two runs.
+        """Returns the differences between two times, or between two runs.
 
         Times: ``change kind id type destination before after``, the last two as JSON. Runs (:class:`~esker.Run`, ``"execution:…"``,
         the number of a job, ``"last"``, ``"last~1"``): ``part name change before after`` for settings, arguments, input files and
-        their versions, modules, environment and so on, as ``esker diff`` prints; with ``all`` also what is the same, or differs
-        between any two runs.
+        their versions, modules, environment and so on, as ``esker diff`` prints; with ``all`` also equal rows, and those
+        that differ between any two runs.
 
         Raises:
-            InvalidError: there is no such run.
+            InvalidError: a run does not exist.
         """
         first, second = (getattr(which, "id", which) for which in (before, after))
         if isinstance(first, str) and isinstance(second, str) and Recording.is_run(first) and Recording.is_run(second):
@@ -463,15 +463,15 @@ class Database:
         return Table(self._core.diff(start, text_of(second)))
 
     def travel(self, chain: str | None = None, **budget: int) -> Any:
-        """A traversal: without an argument a :class:`~esker.travel.Travel` to put together; with a chain's text
-        (``'v("file:/C").e("wasWrittenBy").v()'``) what it finds. Budgets: see :meth:`~esker.travel.Travel.run`."""
+        """Without an argument, returns a :class:`~esker.travel.Travel` to extend; with the text of a traversal
+        (``'v("file:/C").e("wasWrittenBy").v()'``), its result. Budgets: see :meth:`~esker.travel.Travel.run`."""
         if chain is None:
             return Travel(self)
         return Found(self._core.travel(chain, **budget))
 
     def sparql(self, query: str) -> Any:
-        """A SPARQL query: a :class:`Table` for SELECT (numbers and truths typed, all else text) and for CONSTRUCT and
-        DESCRIBE (``subject predicate object``), a ``bool`` for ASK. A server's data is asked there.
+        """Runs a SPARQL query: returns a :class:`Table` for SELECT (numbers and booleans typed, all else text) and for CONSTRUCT and
+        DESCRIBE (``subject predicate object``), a ``bool`` for ASK. A server evaluates queries of its data.
 
         Raises:
             InvalidError: the query is malformed, or is an update.
@@ -483,16 +483,16 @@ class Database:
         return found if isinstance(found, bool) else Table(found)
 
     def sparql_update(self, update: str) -> tuple[int, int]:
-        """A SPARQL update, whole or not at all: quads added, quads removed."""
+        """Runs a SPARQL update atomically; returns the numbers of quads added and removed."""
         return far_update(self._core, update) or self._core.sparql_update(update)
 
     def load_rdf(self, path: str | os.PathLike[str], *, graph: str | None = None) -> None:
-        """Adds the triples of a file, all or none: Turtle, N-Triples, RDF/XML or JSON-LD (``.ttl .nt .rdf .jsonld``), perhaps packed
-        (``.gz``); a folder also takes N-Quads and TriG.
+        """Adds the triples of a file, all or none: Turtle, N-Triples, RDF/XML or JSON-LD (``.ttl .nt .rdf .jsonld``), optionally compressed
+        (``.gz``); a database in a folder also accepts N-Quads and TriG.
 
         Args:
             path: the file.
-            graph: the IRI of the graph; the default graph if it is left out.
+            graph: the IRI of the graph; the default graph if omitted.
 
         Raises:
             InvalidError: the file is malformed; the message has its line and column.
@@ -503,10 +503,10 @@ class Database:
     # -- objects
 
     def create_object(self, name: str, *, app: str = "", owner: int | None = None, step: int = 0, tags: Mapping[str, Any] | None = None) -> str:
-        """Creates an object with tags; its number as text.
+        """Creates an object with tags; returns its number as text.
 
         Raises:
-            InvalidError: there is one with the same name, app, owner and step.
+            InvalidError: an object with the same name, app, owner and step exists.
         """
         uid = os.getuid() if owner is None else owner
         self._apply([("object", name, app, uid, step, dict(tags or {}))])
@@ -516,26 +516,26 @@ class Database:
         return str(found["id"][0])
 
     def tag(self, filter: str, tags: Mapping[str, Any] | None = None, *, remove: Sequence[str] = ()) -> int:
-        """Tags all objects that fulfil a filter; how many changed."""
+        """Tags all objects that match a filter; returns the number of changed objects."""
         return self._core.tag_where(filter, dict(tags or {}), list(remove))[1]
 
     # -- files
 
     def stat(self, path: str) -> dict[str, Any]:
-        """A file's attributes in the namespace: ``mode uid gid links size atime_ns mtime_ns version is_dir``; times in
+        """Returns a file's attributes in the namespace: ``mode uid gid links size atime_ns mtime_ns version is_dir``; times in
         nanoseconds since 1970, sizes in bytes."""
         return self._core.stat(path)
 
     def listdir(self, path: str = "/") -> list[str]:
-        """Names in a directory, sorted."""
+        """Returns the sorted names of a directory."""
         return self._core.listdir(path)
 
     def mkdir(self, path: str, mode: int = 0o755) -> None:
-        """Makes a directory."""
+        """Creates a directory."""
         self._core.make(path, True, mode)
 
     def create(self, path: str, mode: int = 0o644) -> None:
-        """Makes an empty file."""
+        """Creates an empty file."""
         self._core.make(path, False, mode)
 
     def remove(self, path: str) -> None:
@@ -543,32 +543,32 @@ class Database:
         self._core.remove(path)
 
     def rename(self, path: str, to: str) -> None:
-        """Gives a file or directory another path; its vertex, tags and lineage stay."""
+        """Renames a file or directory; its vertex, tags and lineage are kept."""
         self._core.rename(path, to)
 
     # -- graphs and changes
 
     def to_networkx(self, *, types: Sequence[str] = (), as_of: Time = None) -> networkx.MultiDiGraph:
-        """All edges (of these types) as a graph of networkx."""
+        """Returns all edges (of these types) as a networkx graph."""
         return to_networkx(self.scan(types=types, as_of=as_of))
 
     def to_igraph(self, *, types: Sequence[str] = (), as_of: Time = None) -> Any:
-        """All edges (of these types) as a graph of igraph."""
+        """Returns all edges (of these types) as an igraph graph."""
         return to_igraph(self.scan(types=types, as_of=as_of))
 
     def watch(self, *, period: float = 0.2, timeout: float | None = None) -> Iterator[Change]:
-        """Changes as commits make them, from this call on; ends after ``timeout`` seconds without one.
+        """Iterates over the changes of commits from this call on; ends after ``timeout`` seconds without one.
 
-        Told by the process that has the folder open, or by a server; a process that is attached to one that is no server
-        raises ``UnavailableError``. Commits within ``period`` seconds may come as one.
+        The owner of the folder or a server sends them; in a process attached to an owner that is no server, the call
+        raises ``UnavailableError``. Commits within ``period`` seconds may be merged.
         """
         begun = self._news(None)
         if begun is None:
-            raise UnavailableError("the change feed tells nothing")
+            raise UnavailableError("the change feed has stopped")
         return self._changes(begun[0], period, timeout)
 
     def _news(self, place: int | str | None) -> tuple[int | str, list[str], list[tuple[str, str, str]]] | None:
-        """The feed's place, and what was touched since that one; ``None`` if that cannot be told."""
+        """Returns the feed's position, and the changes since ``place``; ``None`` if they are no longer kept."""
         where = "" if place is None else f"?place={place}"
         far = ask(self._core, "GET", f"/api/v1/news{where}", [], b"")
         if far is None:
@@ -597,7 +597,7 @@ class Database:
 
 
 class _Rows:
-    """Rows of values that were made in Python, as columns."""
+    """Columns made of rows of Python values."""
 
     def __init__(self, names: list[str], rows: Sequence[tuple[Any, ...]]) -> None:
         self.names = names

@@ -1,4 +1,4 @@
-"""Names of vertices as people write them."""
+"""Names of vertices as users write them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 __all__ = ["Name", "name_of"]
 
 Name = str | os.PathLike[str]
-"""``type:key``, or a path: that file."""
+"""A name ``type:key``, or the path of a file."""
 
 _TYPED = re.compile(r"[A-Za-z_][\w.-]*:")
 
@@ -19,7 +19,10 @@ class _Asks(Protocol):
 
 
 def name_of(core: _Asks, name: Name) -> str:
-    """A vertex's whole name. A path is a file, by its whole path; so is ``file:PATH`` where no vertex is called that."""
+    """Returns a vertex's full name.
+
+    A path denotes the file with that absolute path; so does ``file:PATH`` if no vertex has that name.
+    """
     if isinstance(name, str) and _TYPED.match(name):
         if not name.startswith("file:") or name.startswith("file:/") or core.get(name) is not None:
             return name

@@ -1,4 +1,4 @@
-"""A lineage as a small drawing: SVG without any library, for notebooks and reports."""
+"""Small SVG drawings of lineages for notebooks and reports, without a library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["svg"]
 
 _BOXES = 60
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _LETTERS = 190, 30, 60, 14, 26
-# What goes into what: data that a run read come before it, data that it wrote after it.
+# Direction of data flow by edge type: data that a run read come before it, data that it wrote after it.
 _FORWARD = {"write": 1, "wasReadBy": 1, "read": -1, "wasWrittenBy": -1}
 
 
@@ -24,7 +24,7 @@ def _short(name: str) -> str:
 
 
 def _columns(names: list[str], flow: set[tuple[str, str]]) -> dict[str, int]:
-    """Each box right of all that goes into it; in rings, as far as so many rounds bring it."""
+    """Assigns columns such that each box is right of its inputs; cycles end after a bounded number of rounds."""
     column = dict.fromkeys(names, 0)
     for _ in names:
         moved = False
@@ -38,7 +38,7 @@ def _columns(names: list[str], flow: set[tuple[str, str]]) -> dict[str, int]:
 
 
 def svg(lineage: Lineage) -> str | None:
-    """Boxes from left to right, data and runs in turns; nothing if there are too many to be read, or none."""
+    """Draws boxes from left to right, data and runs alternately; ``None`` if there are too many to be legible, or none."""
     flow: set[tuple[str, str]] = set()
     for edge in lineage.edges():
         way = _FORWARD.get(edge["type"])

@@ -1,4 +1,4 @@
-"""Runs of Python programs, recorded as ``esker run`` records commands."""
+"""Recording of runs of Python programs, like ``esker run`` for commands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _pairs(given: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 
 
 def _program() -> dict[str, str]:
-    """What runs here: the interpreter's version, and the script or notebook."""
+    """Describes this program: the interpreter's version, and the script or notebook."""
     about = {"python": ".".join(map(str, sys.version_info[:3]))}
     main = sys.modules.get("__main__")
     script = getattr(main, "__file__", None)
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def id(self) -> str:
-        """``execution:…``, once it has begun."""
+        """Name of the run, ``execution:…``, once it has begun."""
         return self._going_on().id
 
     def _going_on(self) -> Recording:
@@ -74,17 +74,17 @@ class Run:
         return self._recording
 
     def read(self, path: str | os.PathLike[str], *, tags: Mapping[str, Any] | None = None) -> str:
-        """Notes a file that the run reads, with its size and time of now; gives its path."""
+        """Records a file that the run reads, with its current size and time; returns its path."""
         self._going_on().read(os.fspath(path), _pairs(tags))
         return os.fspath(path)
 
     def write(self, path: str | os.PathLike[str], *, tags: Mapping[str, Any] | None = None) -> str:
-        """Notes a file that the run writes, with the size and time that it has when the run ends; gives its path."""
+        """Records a file that the run writes, with its size and time at the end of the run; returns its path."""
         self._going_on().write(os.fspath(path), _pairs(tags))
         return os.fspath(path)
 
     def note(self, params: Mapping[str, Any] | None = None, **tags: Any) -> None:
-        """Notes settings and tags that are known only now."""
+        """Records further settings and tags."""
         self._going_on().note(_pairs(params), _pairs(tags))
 
     def __enter__(self) -> Run:
@@ -102,7 +102,7 @@ class Run:
             self._spool and os.fspath(self._spool),
         )
         if problem:
-            _warn(f"this run is not written down before it ends: {problem}")
+            _warn(f"this run cannot be recorded before it ends: {problem}")
         self._token = _current.set(self.id)
         return self
 
@@ -116,7 +116,7 @@ class Run:
             _warn(problem)
 
     def __call__(self, function: F) -> F:
-        """As a decorator: each call is a run of its own."""
+        """Decorates a function: each call is a run of its own."""
 
         @functools.wraps(function)
         def recorded(*args: Any, **named: Any) -> Any:
@@ -131,7 +131,7 @@ class Run:
 
 
 def _ended(kind: type[BaseException] | None, error: BaseException | None) -> tuple[int | None, str | None]:
-    """Exit code, and why if it is not what the program wanted."""
+    """Returns the exit code, and the reason of a failure."""
     if kind is None:
         return 0, None
     if isinstance(error, SystemExit):
@@ -162,20 +162,20 @@ def run(
     ...     r.read("raw.nc")
     ...     r.write("clean.nc", tags={"variable": "tas"})
 
-    What is recorded is what ``esker run`` records: command, times, host, user, environment (without secrets), modules,
-    git commit, Slurm job, what it reads and writes; beside that the version of Python, the script or notebook, and an
-    exception that ends it. A run within a run (or below ``esker run``) ``belongs`` to that one.
+    The record is that of ``esker run``: command, times, host, user, environment (without secrets), modules, git commit,
+    Slurm job, files read and written; and in addition the version of Python, the script or notebook, and an exception
+    that ends it. A run within a run (or below ``esker run``) ``belongs`` to that one.
 
-    Recording never fails what is recorded. A run goes to a spool first; if the database does not take it when it
-    ends, it stays there, and ``RuntimeWarning`` says where.
+    Recording never makes the program fail. A run is written to a spool first; if the database does not accept it when
+    it ends, it remains there, and ``RuntimeWarning`` says where.
 
     Args:
-        name: what it is called.
-        db: an open database, a folder, or ``esker://host:port``; ``ESKER_TARGET`` if it is left out.
-        params: settings; values of those that are called as secrets are, are not kept.
+        name: name of the run.
+        db: an open database, a folder, or ``esker://host:port``; ``ESKER_TARGET`` if omitted.
+        params: settings; values of those with a secret's name are not kept.
         tags: attributes of the run.
-        keep: names of variables of the environment to keep beside the usual ones.
-        spool: the folder where it waits; as ``esker run`` has it if it is left out.
+        keep: names of further environment variables to keep.
+        spool: the spool folder; that of ``esker run`` if omitted.
 
     Raises:
         InvalidError: no database is named.

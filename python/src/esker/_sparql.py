@@ -1,4 +1,4 @@
-"""SPARQL where another process has the data: over HTTP, by the standard's own protocol."""
+"""SPARQL if another process has the data: over HTTP, by the SPARQL protocol."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Rows = tuple[list[str], list[tuple[Any, ...]]]
 
 
 def _value(term: dict[str, str]) -> Any:
-    """Numbers and truths as such, all else as text."""
+    """Converts a term: numbers and booleans as such, all others as text."""
     text = term["value"]
     kind = term.get("datatype", "").removeprefix(_XSD)
     try:
@@ -46,7 +46,7 @@ def _value(term: dict[str, str]) -> Any:
 
 
 def far_query(core: Core, query: str) -> bool | Rows | None:
-    """Columns and rows, or a truth; ``None`` if this process has the data itself."""
+    """Runs a query; returns columns and rows, or a boolean; ``None`` if this process has the data itself."""
     accept = "application/sparql-results+json, application/n-triples;q=0.9"
     headers = [("content-type", "application/sparql-query"), ("accept", accept)]
     try:
@@ -67,7 +67,7 @@ def far_query(core: Core, query: str) -> bool | Rows | None:
 
 
 def far_update(core: Core, update: str) -> tuple[int, int] | None:
-    """Quads added and removed; ``None`` if this process has the data itself."""
+    """Runs an update; returns the numbers of quads added and removed; ``None`` if this process has the data itself."""
     try:
         answer = ask(core, "POST", "/sparql", [("content-type", "application/sparql-update")], update.encode())
     except InvalidError as error:
@@ -79,19 +79,19 @@ def far_update(core: Core, update: str) -> tuple[int, int] | None:
 
 
 def far_load(core: Core, path: str | os.PathLike[str], graph: str | None) -> bool:
-    """Adds a file to a graph; whether there is somebody who does."""
+    """Adds a file to a graph; returns ``False`` if this process has the data itself."""
     path = Path(path)
     packed = path.suffix == ".gz"
     kind = _TYPES.get(Path(path.stem if packed else path.name).suffix)
     if kind is None:
-        raise InvalidError(f"`{path}`: expected one of {', '.join(_TYPES)}, perhaps with .gz behind it")
+        raise InvalidError(f"`{path}`: expected one of {', '.join(_TYPES)}, perhaps followed by .gz")
     data = gzip.decompress(path.read_bytes()) if packed else path.read_bytes()
     where = "default" if graph is None else f"graph={quote(graph, safe='')}"
     return ask(core, "POST", f"/rdf-graphs?{where}", [("content-type", kind)], data) is not None
 
 
 def _said(text: str, other: str) -> str:
-    """The server's words, and what helps here."""
+    """Returns the server's message, with a hint for this interface."""
     try:
         text = json.loads(text)["error"]
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Tables: what searches, scans and queries give."""
+"""Tables: results of searches, scans and queries."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _CHUNK = 4096
 
 
 class Table:
-    """Rows in Arrow's columns. Iterating gives a dict for each row.
+    """Rows in Arrow columns. Iteration yields a dict for each row.
 
-    Whatever reads Arrow's PyCapsule interface takes it as it is, without a copy: ``polars.DataFrame(t)``,
+    Consumers of Arrow's PyCapsule interface read it without a copy: ``polars.DataFrame(t)``,
     ``pyarrow.table(t)``, ``duckdb.from_arrow(t.to_arrow())``.
     """
 
@@ -45,7 +45,7 @@ class Table:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Numbers of rows and columns."""
         return len(self), len(self.columns)
 
     def __len__(self) -> int:
@@ -58,28 +58,28 @@ class Table:
                 yield dict(zip(names, row, strict=True))
 
     def __getitem__(self, name: str) -> list[Any]:
-        """The values of a column."""
+        """Returns the values of a column."""
         at = self.columns.index(name)
         return [row[at] for row in self._columns.rows(0, len(self))]
 
     def first(self) -> dict[str, Any] | None:
-        """The first row, or ``None``."""
+        """Returns the first row, or ``None``."""
         return next(iter(self), None)
 
     def to_polars(self) -> polars.DataFrame:
-        """A polars frame over the same memory (needs polars)."""
+        """Returns a polars frame over the same memory (needs polars)."""
         import polars
 
         return polars.DataFrame(self)
 
     def to_arrow(self) -> pyarrow.Table:
-        """A pyarrow table over the same memory (needs pyarrow 14 or newer)."""
+        """Returns a pyarrow table over the same memory (needs pyarrow 14 or newer)."""
         import pyarrow
 
         return pyarrow.table(self)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A pandas frame (needs pandas and pyarrow)."""
+        """Returns a pandas frame (needs pandas and pyarrow)."""
         return self.to_arrow().to_pandas()
 
     def _text(self) -> list[list[str]]:
@@ -112,7 +112,7 @@ class Table:
 
 
 def to_networkx(edges: Table, vertices: Table | None = None) -> networkx.MultiDiGraph:
-    """A directed graph of networkx from a table of edges, and perhaps one of vertices."""
+    """Returns a directed networkx graph of a table of edges, and optionally one of vertices."""
     import networkx
 
     graph = networkx.MultiDiGraph()
@@ -127,7 +127,7 @@ def to_networkx(edges: Table, vertices: Table | None = None) -> networkx.MultiDi
 
 
 def to_igraph(edges: Table, vertices: Table | None = None) -> Any:
-    """A directed graph of igraph; names are in the vertices' attribute ``name``."""
+    """Returns a directed igraph graph; names are in the vertex attribute ``name``."""
     import igraph
 
     rows = list(edges)

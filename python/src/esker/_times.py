@@ -12,14 +12,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Version(int):
-    """When a commit was: milliseconds since 1970 in the upper 48 bits, a counter in the lower 16.
+    """Version of a commit: milliseconds since 1970 in the upper 48 bits, a counter in the lower 16.
 
-    Versions compare as commits came. ``as_of=`` takes them.
+    Versions compare in the order of commits. ``as_of=`` accepts them.
     """
 
     @property
     def time(self) -> datetime:
-        """The moment, in UTC, to the millisecond."""
+        """The time in UTC, to the millisecond."""
         return _EPOCH + timedelta(milliseconds=int(self) >> 16)
 
     @property
@@ -39,7 +39,7 @@ Time = str | datetime | date | Version | int | None
 
 
 def nanos(when: datetime) -> int:
-    """Nanoseconds since 1970 of a datetime that has a time zone."""
+    """Returns the nanoseconds since 1970 of a datetime with a time zone."""
     if when.tzinfo is None:
         raise InvalidError(
             f"{when!r} has no time zone: give tzinfo, as in datetime.now(timezone.utc)"
@@ -49,12 +49,12 @@ def nanos(when: datetime) -> int:
 
 
 def of_nanos(value: int) -> datetime:
-    """The datetime (UTC) of nanoseconds since 1970, cut to microseconds."""
+    """Returns the datetime (UTC) of nanoseconds since 1970, truncated to microseconds."""
     return _EPOCH + timedelta(microseconds=value // 1000)
 
 
 def text_of(when: Time) -> str | None:
-    """A time as the engine reads it."""
+    """Formats a time for the engine."""
     if when is None or isinstance(when, str):
         return when
     if isinstance(when, datetime):

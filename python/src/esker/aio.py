@@ -1,4 +1,4 @@
-"""The same calls for ``asyncio``: each runs in a thread, so that a server's loop goes on meanwhile.
+"""The calls of :mod:`esker` for ``asyncio``: each runs in a thread, so that the event loop continues meanwhile.
 
 >>> async with await esker.aio.open("lab.esker") as db:
 ...     found = await db.find("variable = 'tas'")
@@ -25,7 +25,7 @@ class Database:
 
     @property
     def sync(self) -> _Sync:
-        """The database itself."""
+        """The synchronous database."""
         return self._db
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
@@ -39,7 +39,7 @@ class Database:
         return call
 
     async def watch(self, *, period: float = 0.2, timeout: float | None = None) -> AsyncIterator[Change]:
-        """As :meth:`esker.Database.watch`."""
+        """Iterates over changes like :meth:`esker.Database.watch`."""
         changes = await asyncio.to_thread(self._db.watch, period=period, timeout=timeout)
         while (change := await asyncio.to_thread(next, changes, None)) is not None:
             yield change
@@ -52,5 +52,5 @@ class Database:
 
 
 async def open(target: str, **options: Any) -> Database:
-    """As :func:`esker.open`."""
+    """Opens a database like :func:`esker.open`."""
     return Database(await asyncio.to_thread(lambda: _open(target, **options)))

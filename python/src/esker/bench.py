@@ -1,4 +1,4 @@
-"""``python -m esker.bench``: what the bindings cost, each figure beside what it is measured against."""
+"""Benchmark ``python -m esker.bench``: the overhead of the bindings, each figure with its baseline."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _best_of(rounds: int, call: Callable[[], Any]) -> float:
 
 
 def _edges(jobs: int, files: int) -> Any:
-    """The baseline's edges as a table."""
+    """Returns the baseline's edges as a table."""
     import pyarrow
 
     names = [(f"job:{job}", f"file:/bench/{job}/{file}", file) for job in range(jobs) for file in range(files)]
@@ -43,7 +43,7 @@ def _edges(jobs: int, files: int) -> Any:
 
 
 def insert(folder: Path, edges: int, rounds: int) -> dict[str, Any]:
-    """Edges from an Arrow table, beside the same edges put into batches in Rust."""
+    """Measures edges from an Arrow table; the baseline puts the same edges into batches in Rust."""
     files = 100
     jobs = max(edges // files, 1)
     table = _edges(jobs, files)
@@ -62,7 +62,7 @@ def insert(folder: Path, edges: int, rounds: int) -> dict[str, Any]:
 
 
 def find(folder: Path, objects: int, rounds: int) -> dict[str, Any]:
-    """Objects into polars."""
+    """Measures the conversion of objects to polars."""
     import pyarrow
 
     with esker.open(str(folder / "objects"), create=True, durability="relaxed") as db:
@@ -87,7 +87,7 @@ def find(folder: Path, objects: int, rounds: int) -> dict[str, Any]:
 
 
 def lineage(folder: Path, rounds: int) -> dict[str, Any]:
-    """A lineage ten executions deep, of some thousand vertices."""
+    """Measures a lineage ten executions deep, with some thousand vertices."""
     with esker.open(str(folder / "lineage"), create=True, durability="relaxed") as db:
         with db.batch() as batch:
             for level in range(LEVELS):
@@ -111,7 +111,7 @@ def lineage(folder: Path, rounds: int) -> dict[str, Any]:
 
 
 def importing(rounds: int) -> dict[str, Any]:
-    """``import esker``, beside a Python that imports nothing."""
+    """Measures ``import esker``; the baseline is a Python that imports nothing."""
 
     def start(code: str) -> float:
         return _best_of(max(rounds, 7), lambda: subprocess.run([sys.executable, "-c", code], check=True))
@@ -133,7 +133,7 @@ def _met(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Runs all measurements and prints them."""
     about = "What the bindings cost, each figure beside another one of the same run."
     parser = argparse.ArgumentParser(prog="python -m esker.bench", description=about)
     parser.add_argument("--edges", type=int, default=300_000, help="edges to insert (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""What calls raise, by what the caller can do about it."""
+"""Exceptions, classified by the remedy."""
 
 __all__ = [
     "CorruptError",
@@ -11,15 +11,15 @@ __all__ = [
 
 
 class EskerError(Exception):
-    """All that Esker raises, but for ``KeyboardInterrupt`` after Ctrl-C."""
+    """Base class of all exceptions of Esker, except ``KeyboardInterrupt`` after Ctrl-C."""
 
 
 class MissingError(EskerError, LookupError):
-    """It is not there: no such vertex, edge or file."""
+    """The vertex, edge or file does not exist."""
 
 
 class InvalidError(EskerError, ValueError):
-    """Fix the call: a name, a filter, a value, a target that makes no sense; the message says where."""
+    """Fix the call: a name, a filter, a value or a target is invalid; the message says where."""
 
 
 class UnavailableError(EskerError, ConnectionError):

@@ -29,7 +29,7 @@ __all__ = ["EskerMagics"]
 
 
 class _Parser(argparse.ArgumentParser):
-    """One whose mistakes are one line, and do not end the kernel."""
+    """A parser whose errors are one line, and do not end the kernel."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; {self.format_usage().strip()}")
@@ -63,7 +63,7 @@ def _split(line: str) -> list[str]:
 
 
 def _said(ask: Callable[[], Any]) -> Any:
-    """What is wrong with a question is one line, and no trace of our insides."""
+    """Reports errors of a call in one line, without a traceback."""
     try:
         return ask()
     except EskerError as e:
@@ -80,7 +80,7 @@ class EskerMagics(Magics):
 
     @property
     def database(self) -> Database:
-        """The one that is open: by ``%esker``, else by ``$ESKER_TARGET``, else the only one among the notebook's variables."""
+        """The database of ``%esker``, else that of ``$ESKER_TARGET``, else the only one among the notebook's variables."""
         import os
 
         from ._database import Database
@@ -109,7 +109,7 @@ class EskerMagics(Magics):
         if variable is None:
             return answer
         if not variable.isidentifier():
-            raise UsageError(f"-o: `{variable}` is no name of a variable")
+            raise UsageError(f"-o: `{variable}` is not a variable name")
         if self.shell is not None:
             self.shell.user_ns[variable] = answer
         return answer
@@ -124,39 +124,39 @@ class EskerMagics(Magics):
 
     @line_magic
     def lineage(self, line: str) -> Any:
-        """How something came to be: ``%lineage plot.png --depth 3 --as-of 2026-03-01``."""
+        """Shows a lineage: ``%lineage plot.png --depth 3 --as-of 2026-03-01``."""
         arguments = _LINEAGE.parse_args(_split(line))
         answer = _said(lambda: self.database.lineage(arguments.name, as_of=arguments.as_of, depth=arguments.depth))
         return self._keep(arguments.variable, answer)
 
     @line_magic
     def impact(self, line: str) -> Any:
-        """What was made of something: ``%impact raw.h5``."""
+        """Shows an impact: ``%impact raw.h5``."""
         arguments = _IMPACT.parse_args(_split(line))
         answer = _said(lambda: self.database.impact(arguments.name, as_of=arguments.as_of, depth=arguments.depth))
         return self._keep(arguments.variable, answer)
 
     @line_magic
     def find(self, line: str) -> Any:
-        """Objects by a filter: ``%find peak > 2 AND app = 'vpic'``; ``-o VARIABLE`` before it keeps the answer."""
+        """Finds objects by a filter: ``%find peak > 2 AND app = 'vpic'``; ``-o VARIABLE`` before it keeps the result."""
         variable, filter = _option(line, "%find [-o VARIABLE] FILTER")
         return self._keep(variable, _said(lambda: self.database.find(filter)))
 
     @line_cell_magic
     def travel(self, line: str, cell: str | None = None) -> Any:
-        """A traversal: ``%%travel [-o VARIABLE]`` with the chain in the cell, or ``%travel CHAIN``."""
+        """Runs a traversal: ``%%travel [-o VARIABLE]`` with its text in the cell, or ``%travel CHAIN``."""
         variable, chain = _text(line, cell, "%%travel [-o VARIABLE]")
         return self._keep(variable, _said(lambda: self.database.travel(chain)))
 
     @line_cell_magic
     def sparql(self, line: str, cell: str | None = None) -> Any:
-        """A query: ``%%sparql [-o VARIABLE]`` with the query in the cell, or ``%sparql QUERY``."""
+        """Runs a query: ``%%sparql [-o VARIABLE]`` with the query in the cell, or ``%sparql QUERY``."""
         variable, query = _text(line, cell, "%%sparql [-o VARIABLE]")
         return self._keep(variable, _said(lambda: self.database.sparql(query)))
 
 
 def _option(line: str, usage: str) -> tuple[str | None, str]:
-    """``-o VARIABLE`` at the beginning; the rest is not split: it is a language of its own."""
+    """Splits off a leading ``-o VARIABLE``; the rest is not split, because it is in another language."""
     text = line.strip()
     if not text.startswith("-o"):
         return None, text
@@ -173,5 +173,5 @@ def _text(line: str, cell: str | None, usage: str) -> tuple[str | None, str]:
             raise UsageError(f"usage: {usage}")
         return variable, rest
     if rest:
-        raise UsageError(f"`{rest}` stands on the line of the magic; usage: {usage}")
+        raise UsageError(f"`{rest}` is not allowed on the line of the magic; usage: {usage}")
     return variable, cell.strip()

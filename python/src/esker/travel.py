@@ -1,4 +1,4 @@
-"""Traversals: chains put together in Python, and what they find."""
+"""Traversals composed in Python, and their results."""
 
 from __future__ import annotations
 
@@ -29,44 +29,44 @@ def _argument(value: Any) -> str:
         return repr(value)
     if isinstance(value, datetime):
         return json.dumps(text_of(value))
-    raise InvalidError(f"a {type(value).__name__} is no argument of a chain")
+    raise InvalidError(f"a {type(value).__name__} is not allowed as an argument of a chain")
 
 
 class Found:
-    """What a traversal found. Iterating gives the names of the last working set, or with ``return_fp()`` the paths."""
+    """Result of a traversal. Iteration yields the names of the last working set, or with ``return_fp()`` the paths."""
 
     def __init__(self, found: Travelled) -> None:
         self._found = found
 
     @property
     def complete(self) -> bool:
-        """Whether everything was followed to its end."""
+        """Whether the result is complete."""
         return self._found.complete
 
     @property
     def stopped(self) -> list[tuple[str, int, int]]:
-        """Where not: reason, step, vertices that were not followed."""
+        """Steps that stopped early: reason, step, number of vertices that were not followed."""
         return self._found.stopped
 
     @property
     def sets(self) -> list[list[str]]:
-        """Names, one list for each ``rtn()``, or the last working set."""
+        """Names of the working sets, one list for each ``rtn()``, or of the last one."""
         return [names for _, names in self._found.sets()]
 
     @property
     def names(self) -> list[str]:
-        """The last working set."""
+        """Names of the last working set."""
         sets = self.sets
         return sets[-1] if sets else []
 
     def paths(self, limit: int = 10_000) -> list[list[str]]:
-        """Whole paths as names and edge types in turns, at most ``limit``; needs ``return_fp()``."""
+        """Returns at most ``limit`` complete paths, as names and edge types alternately; needs ``return_fp()``."""
         if not self._found.has_paths:
             raise InvalidError("no paths were asked for: end the chain with return_fp()")
         return self._found.paths(limit)
 
     def profile(self) -> list[dict[str, Any]]:
-        """What each hop did; times in microseconds."""
+        """Returns the profile of each hop; times in microseconds."""
         return self._found.profile()
 
     def __iter__(self) -> Iterator[Any]:
@@ -81,9 +81,9 @@ class Found:
 
 
 class Travel:
-    """A chain that grows by calls and runs at :meth:`run`, or when it is iterated.
+    """A traversal that is extended by calls and runs at :meth:`run`, or when it is iterated.
 
-    The calls are those of the chain's text (``docs/book`` has them all); each gives a new chain.
+    The calls are those of a traversal's text (see ``docs/book``); each returns a new traversal.
 
     >>> db.travel().v("file:/C").e("wasWrittenBy").v().e("read").repeat().return_fp()
     """
@@ -104,24 +104,24 @@ class Travel:
         return Travel(self._db, text, on_edges=on_edges)
 
     def v(self, *names: Name, type: str | None = None) -> Travel:
-        """Starts from vertices, or from all of a type; behind :meth:`e`, the vertices that it leads to."""
+        """Starts from vertices, or from all of a type; after :meth:`e`, selects the vertices that the edges lead to."""
         return self._call("v", *(name_of(self._db._core, name) for name in names), type=type)
 
     def e(self, *types: str) -> Travel:
-        """Follows edges of these types; of all types if none is given."""
+        """Follows edges of these types, or of all types."""
         return self._call("e", *types)
 
     def where(self, condition: str) -> Travel:
-        """Keeps vertices (behind :meth:`v`) or edges (behind :meth:`e`) that fulfil a filter, as in
+        """Keeps vertices (after :meth:`v`) or edges (after :meth:`e`) that match a filter, as in
         ``where("energy > 3 AND note LIKE 'run%'")``."""
         return self._call("ea" if self._on_edges else "va", condition)
 
     def va(self, *args: Any) -> Travel:
-        """A condition on vertices: a filter, or ``va("size", "RANGE", 1, None)`` with EQ, IN or RANGE."""
+        """Keeps vertices that meet a condition: a filter, or ``va("size", "RANGE", 1, None)`` with EQ, IN or RANGE."""
         return self._filter("va", args)
 
     def ea(self, *args: Any) -> Travel:
-        """The same on edges."""
+        """Keeps edges that meet a condition, given as for :meth:`va`."""
         return self._filter("ea", args)
 
     def _filter(self, name: str, args: tuple[Any, ...]) -> Travel:
@@ -132,19 +132,19 @@ class Travel:
         return self._call(name, *args)
 
     def rtn(self) -> Travel:
-        """This working set is returned."""
+        """Returns this working set."""
         return self._call("rtn")
 
     def repeat(self, max: int | None = None) -> Travel:
-        """Goes through the hops so far again until nothing new is reached, ``max`` times in all."""
+        """Repeats the hops so far until nothing new is reached, at most ``max`` times in all."""
         return self._call("repeat", max=max)
 
     def return_fp(self) -> Travel:
-        """Whole paths are returned."""
+        """Returns complete paths."""
         return self._call("return_fp")
 
     def as_of(self, when: Time) -> Travel:
-        """Sees the graph as it was then."""
+        """Traverses the graph as of a time."""
         return self._call("as_of", text_of(when))
 
     def limit(self, n: int) -> Travel:
@@ -159,16 +159,16 @@ class Travel:
         memory: int | None = None,
         millis: int | None = None,
     ) -> Found:
-        """Runs the chain where the data is.
+        """Runs the traversal in the process that has the data.
 
         Args:
-            steps: hops at most, counted through repeats.
-            edges: edges to look at, at most.
-            memory: bytes of working sets and paths, at most.
-            millis: milliseconds, at most.
+            steps: maximum number of hops, including repeats.
+            edges: maximum number of edges examined.
+            memory: maximum size of working sets and paths in bytes.
+            millis: maximum time in milliseconds.
 
         Raises:
-            InvalidError: the chain is malformed; the message has a caret under the place.
+            InvalidError: the traversal is malformed; the message has a caret under the position.
         """
         return Found(self._db._core.travel(self._text, steps, edges, memory, millis))
 
@@ -176,7 +176,7 @@ class Travel:
         return iter(self.run())
 
     def paths(self, limit: int = 10_000) -> list[list[str]]:
-        """Runs the chain; whole paths."""
+        """Runs the traversal; returns at most ``limit`` complete paths."""
         return self.run().paths(limit)
 
     def __str__(self) -> str:

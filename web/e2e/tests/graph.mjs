@@ -1,6 +1,7 @@
 // Lineage and neighbourhoods.
 import { strict as assert } from "node:assert";
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
+import { resolve } from "node:path";
 import { DARSHAN, TASKS } from "../lab.mjs";
 
 const lineage = (id, more = "") => `lineage?id=${encodeURIComponent(id)}${more}`;
@@ -113,6 +114,10 @@ export const tests = [
       const [svgName, svg] = await saved(page, () => page.getByRole("button", { name: "SVG" }).click());
       assert.equal(svgName, "C.svg");
       assert.match(svg.toString(), /^(<\?xml[^>]*>\s*)?<svg[\s\S]*<\/svg>\s*$/);
+      // The README and the first page of the documentation show this picture.
+      const shown = resolve(import.meta.dirname, "../../../docs/book/figures/lineage.svg");
+      if (process.env.UPDATE_EXPECT) await writeFile(shown, svg);
+      assert.equal(svg.toString(), await readFile(shown, "utf8"), "`UPDATE_EXPECT=1 npm run e2e -- SVG` writes docs/book/figures/lineage.svg");
       const [pngName, png] = await saved(page, () => page.getByRole("button", { name: "PNG" }).click());
       assert.equal(pngName, "C.png");
       assert.deepEqual(

@@ -113,7 +113,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** How a file came to be: the jobs, inputs, executables and users behind it; with `nodeId`, as Marquez tells of jobs and datasets */
+        /** How a file came to be: the jobs, inputs, executables and users behind it; with `nodeId`, as Marquez shows jobs and datasets */
         get: operations["lineage"];
         put?: never;
         /** An event of OpenLineage: RunEvent, JobEvent or DatasetEvent; or a list of them */
@@ -216,7 +216,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What somebody who types this may mean: vertices, types, tags */
+        /** What the text typed so far may mean: vertices, types, tags */
         get: operations["suggest"];
         put?: never;
         post?: never;
@@ -233,7 +233,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Vertices with these words in their names, or objects that a filter holds of, with facets */
+        /** Vertices with these words in their names, or objects that match a filter, with facets */
         get: operations["search"];
         put?: never;
         post?: never;
@@ -250,7 +250,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What lies around a vertex, whatever the edges: many dots in their places */
+        /** The neighbourhood of a vertex over all edges: many dots in their places */
         get: operations["viewNeighbourhood"];
         put?: never;
         post?: never;
@@ -352,7 +352,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What may stand next in a traversal, a filter or a query */
+        /** What may come next in a traversal, a filter or a query */
         get: operations["complete"];
         put?: never;
         post?: never;
@@ -494,7 +494,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Set and remove tags of all objects that a filter holds of */
+        /** Set and remove tags of all objects that match a filter */
         post: operations["tag"];
         delete?: never;
         options?: never;
@@ -560,7 +560,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Files below a path, by what holds of them */
+        /** Files below a path that match a filter */
         get: operations["findFiles"];
         put?: never;
         post?: never;
@@ -577,7 +577,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What directories hold with all below them */
+        /** Totals of directories with everything below them */
         get: operations["fileUsage"];
         put?: never;
         post?: never;
@@ -1128,7 +1128,7 @@ export interface components {
             script?: string;
         };
         Commit: {
-            /** @description false if the marker says that it was applied before */
+            /** @description false if the idempotency key says that it was applied before */
             applied: boolean;
             version: string;
             vertices_created: number;
@@ -1246,7 +1246,7 @@ export interface components {
             changed: boolean;
         };
         File: {
-            /** @description bytes that are no UTF-8 as `\xHH`, a backslash doubled */
+            /** @description bytes that are not UTF-8 as `\xHH`, a backslash doubled */
             path: string;
             vertex: string;
             kind: string;
@@ -1338,13 +1338,13 @@ export interface components {
                 concurrent: boolean;
                 back: boolean;
             }[];
-            /** @description where walks stopped before everything asked for was found */
+            /** @description where the traversal stopped before everything was found */
             stopped: {
                 vertices: string[];
                 vertices_left: number;
                 reason: string;
             }[];
-            /** @description always 0: what whoever asks may not see is not there */
+            /** @description always 0: what the caller may not see is not included */
             left_out: number;
             /** @description when something of it changed, oldest first */
             versions: {
@@ -1861,7 +1861,7 @@ export interface operations {
     stats: {
         parameters: {
             query?: {
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -1935,7 +1935,7 @@ export interface operations {
                 id: string;
                 /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
                 as_of?: string;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -2007,13 +2007,13 @@ export interface operations {
             query: {
                 /** @description the name of a vertex type; types that specialise it are included */
                 type: string;
-                /** @description go on behind that vertex: `next` of the answer before */
+                /** @description continue after that vertex: `next` of the previous answer */
                 after?: string;
                 /** @description how many items at most */
                 limit?: number;
                 /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
                 as_of?: string;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -2091,7 +2091,7 @@ export interface operations {
                 limit?: number;
                 /** @description as it was then: RFC 3339, a date (its end), @SECONDS, or a version that an answer gave */
                 as_of?: string;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -2171,7 +2171,7 @@ export interface operations {
                 from?: string;
                 /** @description before then */
                 until?: string;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -2249,7 +2249,7 @@ export interface operations {
                 as_of?: string;
                 /** @description go through that many jobs at most */
                 depth?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -2415,7 +2415,7 @@ export interface operations {
                 as_of?: string;
                 /** @description go through that many jobs at most */
                 depth?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -2497,7 +2497,7 @@ export interface operations {
                 open?: string;
                 /** @description groups whose members are shown, the first fifty of each: their ids, one a line */
                 split?: string;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -2573,7 +2573,7 @@ export interface operations {
                 as_of?: string;
                 /** @description as what */
                 format?: "ro-crate";
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -2643,9 +2643,9 @@ export interface operations {
     news: {
         parameters: {
             query?: {
-                /** @description `place` of the answer before */
+                /** @description `place` of the previous answer */
                 place?: string;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -2715,7 +2715,7 @@ export interface operations {
     home: {
         parameters: {
             query?: {
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -2785,11 +2785,11 @@ export interface operations {
     suggest: {
         parameters: {
             query: {
-                /** @description what somebody types: a part of a name, a whole name (TYPE:KEY), a path */
+                /** @description the text typed so far: a part of a name, a whole name (TYPE:KEY), a path */
                 q: string;
                 /** @description how many items at most */
                 limit?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -2867,11 +2867,11 @@ export interface operations {
                 ending?: string;
                 /** @description whose: a user's number or name */
                 user?: string;
-                /** @description leave out so many: `skip` of the answer before */
+                /** @description skip this many: `skip` of the previous answer */
                 skip?: number;
                 /** @description how many items at most */
                 limit?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -2949,7 +2949,7 @@ export interface operations {
                 depth?: number;
                 /** @description how many vertices at most */
                 limit?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -3025,7 +3025,7 @@ export interface operations {
                 by?: "dir" | "user" | "project" | "group" | "type" | "kind" | "age";
                 /** @description levels below the directory */
                 depth?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -3105,11 +3105,11 @@ export interface operations {
                 since?: string;
                 /** @description before then */
                 until?: string;
-                /** @description go on behind that run: `next` of the answer before */
+                /** @description continue after that run: `next` of the previous answer */
                 after?: string;
                 /** @description how many runs at most */
                 limit?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -3181,7 +3181,7 @@ export interface operations {
             query: {
                 /** @description a run: its name, the number of a job, `last`, `last~1` */
                 id: string;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -3255,7 +3255,7 @@ export interface operations {
                 a: string;
                 /** @description a run: its name, the number of a job, `last`, `last~1` */
                 b: string;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -3331,7 +3331,7 @@ export interface operations {
                 filter?: string;
                 /** @description how many of the most frequent values */
                 limit?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -3405,9 +3405,9 @@ export interface operations {
                 what: "travel" | "filter" | "sparql";
                 /** @description what stands there */
                 text?: string;
-                /** @description the byte that the cursor stands before; the end, if it is not given */
+                /** @description the byte before which the cursor is; the end, if it is not given */
                 at?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -3477,7 +3477,7 @@ export interface operations {
     cluster: {
         parameters: {
             query?: {
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -3547,7 +3547,7 @@ export interface operations {
     travel: {
         parameters: {
             query?: {
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -3621,7 +3621,7 @@ export interface operations {
     apply: {
         parameters: {
             query?: {
-                /** @description a marker: a batch whose marker was applied before changes nothing, so that a call can be repeated */
+                /** @description an idempotency key: a batch whose key was applied before changes nothing, so that a call can be repeated */
                 once?: string;
                 /** @description `true`: answer once it survives a power failure */
                 sync?: boolean;
@@ -3705,7 +3705,7 @@ export interface operations {
                 count?: boolean;
                 /** @description `true`: only say how it would be done */
                 explain?: boolean;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -3713,7 +3713,7 @@ export interface operations {
                 rank?: number;
                 /** @description how many shares there are: each object is in exactly one */
                 of?: number;
-                /** @description go on behind that object: `next` of the answer before */
+                /** @description continue after that object: `next` of the previous answer */
                 after?: string;
                 /** @description `ndjson`: a line for each object as it is found, without a limit unless one is given, and a last line with the report */
                 format?: "json" | "ndjson";
@@ -3854,7 +3854,7 @@ export interface operations {
     object: {
         parameters: {
             query?: {
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -3927,7 +3927,7 @@ export interface operations {
     deleteObject: {
         parameters: {
             query?: {
-                /** @description a marker: a batch whose marker was applied before changes nothing, so that a call can be repeated */
+                /** @description an idempotency key: a batch whose key was applied before changes nothing, so that a call can be repeated */
                 once?: string;
                 /** @description `true`: answer once it survives a power failure */
                 sync?: boolean;
@@ -4000,7 +4000,7 @@ export interface operations {
     updateObject: {
         parameters: {
             query?: {
-                /** @description a marker: a batch whose marker was applied before changes nothing, so that a call can be repeated */
+                /** @description an idempotency key: a batch whose key was applied before changes nothing, so that a call can be repeated */
                 once?: string;
                 /** @description `true`: answer once it survives a power failure */
                 sync?: boolean;
@@ -4085,7 +4085,7 @@ export interface operations {
                 owner: number;
                 /** @description ID attribute: the time step */
                 step?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -4155,7 +4155,7 @@ export interface operations {
     createObject: {
         parameters: {
             query?: {
-                /** @description a marker: a batch whose marker was applied before changes nothing, so that a call can be repeated */
+                /** @description an idempotency key: a batch whose key was applied before changes nothing, so that a call can be repeated */
                 once?: string;
                 /** @description `true`: answer once it survives a power failure */
                 sync?: boolean;
@@ -4229,7 +4229,7 @@ export interface operations {
     tags: {
         parameters: {
             query?: {
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -4299,7 +4299,7 @@ export interface operations {
     tag: {
         parameters: {
             query?: {
-                /** @description a marker: a batch whose marker was applied before changes nothing, so that a call can be repeated */
+                /** @description an idempotency key: a batch whose key was applied before changes nothing, so that a call can be repeated */
                 once?: string;
                 /** @description `true`: answer once it survives a power failure */
                 sync?: boolean;
@@ -4442,11 +4442,11 @@ export interface operations {
     statFile: {
         parameters: {
             query: {
-                /** @description from the root; a byte that is no UTF-8 is `\xHH`, a backslash is doubled, as in answers */
+                /** @description from the root; a byte that is not UTF-8 is `\xHH`, a backslash is doubled, as in answers */
                 path: string;
                 /** @description `true`: if it is a symbolic link, what that leads to */
                 follow?: boolean;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -4516,13 +4516,13 @@ export interface operations {
     listFiles: {
         parameters: {
             query: {
-                /** @description from the root; a byte that is no UTF-8 is `\xHH`, a backslash is doubled, as in answers */
+                /** @description from the root; a byte that is not UTF-8 is `\xHH`, a backslash is doubled, as in answers */
                 path: string;
-                /** @description go on behind that entry: `next` of the answer before */
+                /** @description continue after that entry: `next` of the previous answer */
                 after?: string;
                 /** @description how many items at most */
                 limit?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -4592,13 +4592,13 @@ export interface operations {
     findFiles: {
         parameters: {
             query: {
-                /** @description from the root; a byte that is no UTF-8 is `\xHH`, a backslash is doubled, as in answers */
+                /** @description from the root; a byte that is not UTF-8 is `\xHH`, a backslash is doubled, as in answers */
                 path: string;
                 /** @description what must hold, in the language of docs/book/filters.md, of the names that docs/book/namespace.md lists */
                 filter?: string;
                 /** @description how many items at most */
                 limit?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -4668,13 +4668,13 @@ export interface operations {
     fileUsage: {
         parameters: {
             query: {
-                /** @description from the root; a byte that is no UTF-8 is `\xHH`, a backslash is doubled, as in answers */
+                /** @description from the root; a byte that is not UTF-8 is `\xHH`, a backslash is doubled, as in answers */
                 path: string;
-                /** @description directories below it, so many levels down, too */
+                /** @description how many levels of directories below it to include */
                 depth?: number;
                 /** @description how many items at most */
                 limit?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -4750,7 +4750,7 @@ export interface operations {
                 path?: string;
                 /** @description how many items at most */
                 limit?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -5051,7 +5051,7 @@ export interface operations {
                 limit?: number;
                 /** @description without the first so many */
                 offset?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -5121,7 +5121,7 @@ export interface operations {
     namespace: {
         parameters: {
             query?: {
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -5198,7 +5198,7 @@ export interface operations {
                 limit?: number;
                 /** @description without the first so many */
                 offset?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -5271,7 +5271,7 @@ export interface operations {
     dataset: {
         parameters: {
             query?: {
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -5350,7 +5350,7 @@ export interface operations {
                 limit?: number;
                 /** @description without the first so many */
                 offset?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -5429,7 +5429,7 @@ export interface operations {
                 limit?: number;
                 /** @description without the first so many */
                 offset?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -5503,7 +5503,7 @@ export interface operations {
                 limit?: number;
                 /** @description without the first so many */
                 offset?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -5576,7 +5576,7 @@ export interface operations {
     job: {
         parameters: {
             query?: {
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -5655,7 +5655,7 @@ export interface operations {
                 limit?: number;
                 /** @description without the first so many */
                 offset?: number;
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -5730,7 +5730,7 @@ export interface operations {
     jobRun: {
         parameters: {
             query?: {
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -5805,7 +5805,7 @@ export interface operations {
             query?: {
                 /** @description whose facets */
                 type?: "run" | "job";
-                /** @description on whose behalf, a user's number: only what they may read is seen */
+                /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -5890,7 +5890,7 @@ export interface operations {
                 explain?: boolean;
                 /** @description `true`: run it, and say how it was answered in the place of the answer; text */
                 profile?: boolean;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -5979,7 +5979,7 @@ export interface operations {
                 explain?: boolean;
                 /** @description `true`: run it, and say how it was answered in the place of the answer; text */
                 profile?: boolean;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -6107,7 +6107,7 @@ export interface operations {
                 default?: string;
                 /** @description how long it may take: 10, 10s or 500ms */
                 timeout?: string;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -6188,7 +6188,7 @@ export interface operations {
                 default?: string;
                 /** @description `true`: answer once it survives a power failure */
                 sync?: boolean;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -6296,7 +6296,7 @@ export interface operations {
                 default?: string;
                 /** @description `true`: answer once it survives a power failure */
                 sync?: boolean;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -6404,7 +6404,7 @@ export interface operations {
                 default?: string;
                 /** @description `true`: answer once it survives a power failure */
                 sync?: boolean;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -6478,7 +6478,7 @@ export interface operations {
                 default?: string;
                 /** @description how long it may take: 10, 10s or 500ms */
                 timeout?: string;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -6550,7 +6550,7 @@ export interface operations {
             query?: {
                 /** @description how long it may take: 10, 10s or 500ms */
                 timeout?: string;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -6630,7 +6630,7 @@ export interface operations {
             query?: {
                 /** @description `true`: answer once it survives a power failure */
                 sync?: boolean;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -6737,7 +6737,7 @@ export interface operations {
             query?: {
                 /** @description `true`: answer once it survives a power failure */
                 sync?: boolean;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -6844,7 +6844,7 @@ export interface operations {
             query?: {
                 /** @description `true`: answer once it survives a power failure */
                 sync?: boolean;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -6917,7 +6917,7 @@ export interface operations {
             query?: {
                 /** @description how long it may take: 10, 10s or 500ms */
                 timeout?: string;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -6990,7 +6990,7 @@ export interface operations {
     rdf_stats: {
         parameters: {
             query?: {
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -7057,7 +7057,7 @@ export interface operations {
                 format?: "nq" | "trig" | "nt" | "ttl";
                 /** @description `true`: with what was inferred */
                 inferred?: boolean;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -7138,7 +7138,7 @@ export interface operations {
                 lenient?: boolean;
                 /** @description `true`: answer once it survives a power failure */
                 sync?: boolean;
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -7203,7 +7203,7 @@ export interface operations {
     rdf_checkpoint: {
         parameters: {
             query?: {
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;
@@ -7264,7 +7264,7 @@ export interface operations {
     rdf_drop: {
         parameters: {
             query?: {
-                /** @description on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed */
+                /** @description the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed */
                 uid?: number;
                 /** @description the numbers of the groups that they are in, with commas */
                 gids?: string;

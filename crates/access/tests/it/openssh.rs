@@ -1,13 +1,13 @@
 //! Keys of all kinds that OpenSSH makes, in files and in an agent.
 
-use esker_access::known_hosts::{Known, KnownHosts};
+use esker_access::known_hosts::{HostKeyStatus, KnownHosts};
 use esker_access::{HostKey, Identities, fingerprint, proof};
 use esker_testkit::wait::wait_until;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Whether OpenSSH is here; says so if it is not.
+/// Whether OpenSSH is installed; prints a message if not.
 fn openssh() -> bool {
     let there = Command::new("ssh-keygen").arg("-?").output().is_ok();
     if !there {
@@ -33,7 +33,7 @@ fn keygen(arguments: &[&str], path: &Path) -> PathBuf {
     path.to_path_buf()
 }
 
-/// A real agent, ended when it is dropped.
+/// A running `ssh-agent`, ended when dropped.
 struct Agent {
     process: Child,
     socket: PathBuf,
@@ -54,7 +54,7 @@ impl Agent {
         Self { process, socket }
     }
 
-    /// Puts a key in; the passphrase is `secret` where there is one.
+    /// Adds a key to the agent; the passphrase is `secret` where there is one.
     fn add(&self, folder: &Path, key: &Path) {
         let ask = folder.join("ask");
         std::fs::write(&ask, "#!/bin/sh\necho secret\n").unwrap();
@@ -82,7 +82,7 @@ impl Drop for Agent {
     }
 }
 
-/// Every key proves a connection, and no other one.
+/// Proves every key on one connection, and checks that the proof is invalid on another.
 fn prove_all(identities: &Identities) {
     for identity in &identities.keys {
         let signature = identity.prove(&[9; 32]).unwrap();
@@ -103,7 +103,7 @@ const KINDS: [(&str, &[&str]); 5] = [
 ];
 
 #[test]
-fn keys_in_files_prove_who_asks() {
+fn keys_in_files_prove_a_connection() {
     if !openssh() {
         return;
     }
@@ -114,7 +114,7 @@ fn keys_in_files_prove_who_asks() {
         assert_eq!(identities.keys.len(), 1, "{name}");
         prove_all(&identities);
     }
-    // Without being named, those with usual names are found, in the usual order.
+    // If no file is named, the default names are tried in their default order.
     let found = Identities::gather(None, None, Some(dir.path())).unwrap();
     let kinds: Vec<String> = found
         .keys
@@ -126,7 +126,7 @@ fn keys_in_files_prove_who_asks() {
 }
 
 #[test]
-fn keys_in_an_agent_prove_who_asks() {
+fn keys_in_an_agent_prove_a_connection() {
     if !openssh() {
         return;
     }
@@ -136,7 +136,7 @@ fn keys_in_an_agent_prove_who_asks() {
         let path = keygen(arguments, &dir.path().join(name));
         agent.add(dir.path(), &path);
         std::fs::remove_file(&path).unwrap();
-        // The public half says which key of the agent is meant.
+        // The public half selects the key of the agent.
         let public = path.with_extension("pub");
         let named = Identities::gather(Some(&public), Some(&agent.socket), None).unwrap();
         prove_all(&named);
@@ -196,7 +196,7 @@ fn a_host_key_is_one_of_openssh() {
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("host_key");
-    let made = HostKey::at(&path).unwrap();
+    let made = HostKey::open_or_create(&path).unwrap();
     let list = |path: &Path| {
         let out = Command::new("ssh-keygen")
             .arg("-lf")
@@ -208,21 +208,21 @@ fn a_host_key_is_one_of_openssh() {
     for path in [path.clone(), path.with_extension("pub")] {
         assert!(list(&path).contains(&made.fingerprint()), "{}", list(&path));
     }
-    // And the other way round.
+    // OpenSSH reads the generated key, too.
     let path = keygen(&["-t", "ed25519", "-N", ""], &dir.path().join("theirs"));
-    let read = HostKey::at(&path).unwrap();
+    let read = HostKey::open_or_create(&path).unwrap();
     assert!(list(&path).contains(&read.fingerprint()));
     let rsa = keygen(
         &["-t", "rsa", "-b", "2048", "-N", ""],
         &dir.path().join("rsa"),
     );
-    let refused = HostKey::at(&rsa).unwrap_err().to_string();
-    assert!(refused.contains("must be of Ed25519"), "{refused}");
+    let refused = HostKey::open_or_create(&rsa).unwrap_err().to_string();
+    assert!(refused.contains("expected Ed25519"), "{refused}");
     let sealed = keygen(
         &["-t", "ed25519", "-N", "secret"],
         &dir.path().join("sealed"),
     );
-    let refused = HostKey::at(&sealed).unwrap_err().to_string();
+    let refused = HostKey::open_or_create(&sealed).unwrap_err().to_string();
     assert!(refused.contains("passphrase"), "{refused}");
 }
 
@@ -246,9 +246,9 @@ fn names_that_openssh_hashed_are_found() {
     assert!(hashed.status.success());
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.starts_with("|1|"), "{text}");
-    let look = |host: &str, port| known.look(host, port, key.public().key_data()).unwrap();
-    assert_eq!(look("lab.example.org", 7400), Known::Listed);
-    assert_eq!(look("lab.example.org", 7401), Known::New);
+    let look = |host: &str, port| known.lookup(host, port, key.public().key_data()).unwrap();
+    assert_eq!(look("lab.example.org", 7400), HostKeyStatus::Listed);
+    assert_eq!(look("lab.example.org", 7401), HostKeyStatus::New);
     let other = HostKey::generate().unwrap();
     let refused = known
         .accept("lab.example.org", 7400, other.public().key_data(), true)

@@ -1,4 +1,4 @@
-//! A program that runs with more rights than whoever starts it: their environment says nothing there.
+//! A program with more rights than the user who starts it ignores the environment.
 
 use esker_access::environment;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// What a process sees of a variable: this test is the process.
+/// Prints what a process reads from a variable; this test is that process.
 #[test]
 #[ignore = "it is run by the test below"]
 fn what_a_process_sees() {
@@ -18,7 +18,7 @@ fn what_a_process_sees() {
     );
 }
 
-/// Copies this program, so that it runs with the rights of user 1001 if `mode` says so, and starts it as user 1002.
+/// Copies this program with mode `mode`, which may give it the rights of user 1001, and starts it as user 1002.
 fn run(folder: &Path, mode: u32) -> String {
     let program = folder.join("program");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();

@@ -1,4 +1,4 @@
-//! The handshake in memory: what a client learns of a server, and what both learn of their connection.
+//! Handshakes in memory: the server key that a client learns, and the value that both ends share.
 
 use esker_access::tls::{Client, exporter, exporter_of, key_in, server};
 use esker_access::{HostKey, KeyData};
@@ -7,7 +7,7 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use std::sync::Arc;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
-/// Carries bytes both ways until both are done.
+/// Carries bytes both ways until both handshakes are done.
 fn shake(client: &mut ClientConnection, server: &mut ServerConnection) -> Result<(), String> {
     let words = |e: tokio_rustls::rustls::Error| e.to_string();
     for _ in 0..10 {
@@ -60,11 +60,11 @@ fn a_client_learns_the_key_and_both_a_secret() {
         assert_eq!(exporter(&server), Some(secret));
         secrets.push(secret);
     }
-    // Another connection has another one, although keys and ends are the same.
+    // Another connection has another value, although keys and ends are the same.
     assert_ne!(secrets[0], secrets[1]);
 }
 
-/// Somebody in the middle ends both connections with a key of their own: they are seen, and the values differ.
+/// A man in the middle ends both connections with a key of their own: the client detects the key, and the values differ.
 #[test]
 fn somebody_in_the_middle_is_seen_and_has_two_secrets() {
     let (real, middle) = (HostKey::generate().unwrap(), HostKey::generate().unwrap());

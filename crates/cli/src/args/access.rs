@@ -4,7 +4,7 @@ use super::{FormatArgs, Target};
 use crate::units::parse_duration;
 use clap::{Args, ValueEnum};
 use esker_access::Role;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use std::str::FromStr as _;
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use std::time::Duration;
 #[command(
     after_help = "Rights are lines of the file authorized_keys in the database's folder, in the form of OpenSSH; a server sees \
                   at once that it has changed. The same file in ~/.esker opens all databases of this user (--all). TARGET may be \
-                  a server where one has role admin, or the storage folder of a cluster.\n\n\
-                  Programs that know no SSH show a token: Authorization: Bearer TOKEN, over https.\n\n\
+                  a server where you have role admin, or the storage folder of a cluster.\n\n\
+                  Programs that cannot use SSH keys send a token: Authorization: Bearer TOKEN, over https.\n\n\
                   Examples:\n  \
                   esker grant lab.esker --key ~bob/.ssh/id_ed25519.pub --role read\n  \
                   esker grant lab.esker --key 'ssh-ed25519 AAAA… ann@lab' --role write --for 90d --from 10.0.0.0/8\n  \
@@ -23,29 +23,29 @@ use std::time::Duration;
 pub(crate) struct GrantArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Whose rights: the file of a public key, or the key itself
+    /// File of a public key, or the key itself
     #[arg(long, value_name = "FILE|KEY", required_unless_present_any = ["list", "token"], conflicts_with_all = ["list", "token"])]
     pub(crate) key: Option<String>,
-    /// What they may do
+    /// Role that the key or the token gets
     #[arg(long, value_enum, default_value_t = RoleArg::Read)]
     pub(crate) role: RoleArg,
-    /// Bind the key or the token to a user, by numbers: it reads what that user may read, and nothing else, whatever --as or `uid` its
-    /// client sends. Role `read` only
-    #[arg(long = "as", value_name = "UID[:GID,…]", value_parser = Asker::from_str)]
-    pub(crate) user: Option<Asker>,
-    /// For how long, as in 8h or 90d; without it a key's rights do not end, and a token's do after 8h
+    /// Bind the key or the token to a user, by numbers: it reads only what that user may read, whatever --as or `uid` its client sends.
+    /// Role `read` only
+    #[arg(long = "as", value_name = "UID[:GID,…]", value_parser = Principal::from_str)]
+    pub(crate) user: Option<Principal>,
+    /// Lifetime of the rights, as in 8h or 90d [default: no end for a key, 8h for a token]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_days)]
     pub(crate) period: Option<Duration>,
-    /// From where the key may be used: addresses and networks with commas between them, as in 10.0.0.0/8,!10.1.*
+    /// Addresses and networks from which the key may be used, separated by commas, as in 10.0.0.0/8,!10.1.*
     #[arg(long, value_name = "LIST", requires = "key")]
     pub(crate) from: Option<String>,
-    /// In ~/.esker: for all databases of this user, whatever TARGET is
+    /// Give the rights on all databases of this user (in ~/.esker), not only on TARGET
     #[arg(long, requires = "key")]
     pub(crate) all: bool,
-    /// Make a token instead, and print it
+    /// Create a token instead, and print it
     #[arg(long, conflicts_with = "list")]
     pub(crate) token: bool,
-    /// Print who may do what, sessions of the console, and the server's own key
+    /// List all rights, sessions of the console, and the server's own key
     #[arg(long)]
     pub(crate) list: bool,
     #[command(flatten)]
@@ -54,8 +54,8 @@ pub(crate) struct GrantArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A line that says so stays in authorized_keys: the key is refused then even where ~/.esker gives it rights. \
-                  Connections that are open lose their rights, too, and so do sessions of the console. A session alone ends by its name, \
+    after_help = "A line in authorized_keys records the revocation, so that the key is refused even where ~/.esker gives it rights. \
+                  Open connections and sessions of the console lose their rights, too. A single session is ended by its name, \
                   which `esker grant TARGET --list` shows.\n\n\
                   Examples:\n  \
                   esker revoke lab.esker --key ~bob/.ssh/id_ed25519.pub\n  \
@@ -67,22 +67,23 @@ pub(crate) struct GrantArgs {
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Whose rights: the file of a public key, the key itself, its fingerprint, a comment that one key has; a token or a session by its name,
-    /// as --list shows it; or - to read one of these, or a token, from standard input (arguments are seen by all users of a machine)
+    /// The key to revoke: the file of a public key, the key itself, its fingerprint, or the comment of exactly one key; a token or a
+    /// session by its name, as --list shows it; or - to read one of these, or a token, from standard input (all users of a machine can
+    /// see arguments)
     #[arg(long, value_name = "FILE|KEY|FINGERPRINT|-")]
     pub(crate) key: String,
 }
 
-/// What somebody may do.
+/// Role of a key or a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RoleArg {
-    /// Send events of OpenLineage and jobs of Slurm, and nothing else: for schedulers
+    /// Send OpenLineage events and Slurm jobs, and nothing else: for schedulers
     Ingest,
-    /// Ask
+    /// Read
     Read,
-    /// Change data, types and indexes as well: also what others recorded, and who may see a graph of RDF
+    /// Read, and change data, types and indexes, including those that others recorded, and the access to RDF graphs
     Write,
-    /// Look after the database as well: repair, compact, back up, give rights
+    /// Write, and administer the database: repair, compact, back up, grant rights
     Admin,
 }
 
@@ -97,7 +98,7 @@ impl From<RoleArg> for Role {
     }
 }
 
-/// A time that may be days.
+/// Reads a duration that may also be in days.
 fn parse_days(text: &str) -> Result<Duration, String> {
     if let Some(days) = text.strip_suffix('d')
         && let Ok(days) = days.parse::<u32>()

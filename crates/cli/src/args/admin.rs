@@ -1,4 +1,4 @@
-//! Arguments of the commands that make and look after a database.
+//! Arguments of the commands that create and maintain a database.
 
 use super::{FormatArgs, Target};
 use crate::units::parse_duration;
@@ -15,10 +15,11 @@ use std::time::Duration;
 pub(crate) struct InitArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The engine that stores it
+    /// Key-value store of the database
     #[arg(long, value_enum, default_value_t = EngineArg::Fjall)]
     pub(crate) engine: EngineArg,
-    /// Mode 0750: members of the folder's group attach to the process that has it open, with the rights that files' permissions give them
+    /// Create the folder with mode 0750: members of its group attach to the process that has it open, with the rights that file
+    /// permissions give them
     #[arg(long)]
     pub(crate) group: bool,
     #[command(flatten)]
@@ -29,7 +30,7 @@ pub(crate) struct InitArgs {
 pub(crate) enum EngineArg {
     /// Pure Rust; in every build
     Fjall,
-    /// RocksDB; in builds with the feature `rocksdb`
+    /// RocksDB, C++; in builds with the feature `rocksdb`
     Rocksdb,
 }
 
@@ -44,14 +45,14 @@ impl From<EngineArg> for StoreEngine {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Databases are readable for as long as docs/book/format-promise.md says. Nobody may have the database open \
-        meanwhile. Exit code 1 with --check if there is something to do.\n\nExamples:\n  \
+    after_help = "Databases are readable for as long as docs/book/format-stability.md says. No other process may have the database \
+        open meanwhile. With --check, exit code 1 if an upgrade is needed.\n\nExamples:\n  \
         esker upgrade lab.esker --check\n  esker backup lab.esker before && esker upgrade lab.esker"
 )]
 pub(crate) struct UpgradeArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Only say whether there is something to do
+    /// Only report whether an upgrade is needed
     #[arg(long)]
     pub(crate) check: bool,
     #[command(flatten)]
@@ -75,11 +76,11 @@ pub(crate) struct StatsArgs {
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Rebuild what is derived (indexes, counts, inverse edges) where it is wrong
+    /// Rebuild derived rows (indexes, counts, inverse edges) where they are wrong
     #[arg(long)]
     pub(crate) repair: bool,
-    /// Data folders of its mounts, to look in for contents that no file leads to, and for files without theirs; with --repair
-    /// the former go, if they are ten minutes old
+    /// Data folders of the database's mounts, to search for contents without a file and files without contents; --repair removes contents
+    /// without a file that are at least ten minutes old
     #[arg(long, value_name = "DIR", value_delimiter = ',')]
     pub(crate) data: Vec<PathBuf>,
     #[command(flatten)]
@@ -88,13 +89,13 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Every read of a past time answers as before; one whose time is archived takes longer.\n\nExamples:\n  \
+    after_help = "Reads as of a past time return the same as before; those of an archived time take longer.\n\nExamples:\n  \
                   esker compact lab.esker\n  esker compact lab.esker --retain 90d"
 )]
 pub(crate) struct CompactArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Move versions that were superseded longer ago than that to the archive
+    /// Move versions to the archive that were superseded longer ago than this
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) retain: Option<Duration>,
     #[command(flatten)]
@@ -103,15 +104,15 @@ pub(crate) struct CompactArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The database may be in use meanwhile; the backup is as of one moment, also that of a cluster (whose file says with \
-                  `backups` below which folder).\n\nExamples:\n  \
+    after_help = "The database may be in use meanwhile. The backup, also that of a cluster, is of one snapshot. A cluster's file says with \
+                  `backups` below which folder its backups may be.\n\nExamples:\n  \
                   esker backup lab.esker /backup/lab-2026-03-01\n  \
                   esker backup esker://10.0.0.1:7400 /pfs/backups/monday"
 )]
 pub(crate) struct BackupArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The directory to write; it must not exist or be empty
+    /// The directory to write; it must be empty or not exist
     #[arg(value_name = "DIRECTORY")]
     pub(crate) directory: PathBuf,
     #[command(flatten)]
@@ -124,7 +125,7 @@ pub(crate) struct RestoreArgs {
     /// The directory that `esker backup` wrote
     #[arg(value_name = "DIRECTORY")]
     pub(crate) directory: PathBuf,
-    /// The database to make; it must not exist
+    /// The database to create; it must not exist
     #[arg(value_name = "TARGET")]
     pub(crate) target: PathBuf,
     #[command(flatten)]
@@ -139,7 +140,7 @@ pub(crate) struct RestoreArgs {
 pub(crate) struct ShellArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// In a script, end at the first command that fails
+    /// In a script, stop at the first command that fails
     #[arg(long)]
     pub(crate) stop_on_error: bool,
 }
@@ -151,7 +152,7 @@ pub(crate) struct ShellArgs {
                   esker completions fish > ~/.config/fish/completions/esker.fish"
 )]
 pub(crate) struct CompletionsArgs {
-    /// For which shell
+    /// The shell to print the script for
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
 }
@@ -161,7 +162,7 @@ pub(crate) struct CompletionsArgs {
     after_help = "Examples:\n  esker man | man -l -\n  esker man --dir ~/.local/share/man/man1"
 )]
 pub(crate) struct ManArgs {
-    /// Write one page for each command into that directory
+    /// Write one page per command into this directory
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) dir: Option<PathBuf>,
 }

@@ -5,8 +5,8 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(
     after_help = "A folder is served to this machine for as long as the command runs; one that a server serves is shown by that \
-                  server. Of a server elsewhere a door is opened on this machine: the command proves who you are by your key of \
-                  SSH, as all commands do, and hears no other user. Ctrl-C closes it.\n\nExamples:\n  \
+                  server. For a server on another machine, the command opens a local port and forwards it: it authenticates you by your \
+                  SSH key, as all commands do, and accepts no other user. Ctrl-C closes the port.\n\nExamples:\n  \
                   esker console lab.esker\n  \
                   esker console esker://login1:7400\n  \
                   esker console esker://login1:7400 --print --port 8080     # then: ssh -L 8080:127.0.0.1:8080 HERE"
@@ -15,10 +15,10 @@ pub(crate) struct ConsoleArgs {
     /// The directory that holds the database, or a server: esker://HOST:PORT
     #[arg(value_name = "TARGET", env = "ESKER_TARGET")]
     pub(crate) target: String,
-    /// The port of this machine that the pages are at; 0 lets the system choose
+    /// Port of the pages on this machine; 0 lets the system choose
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
-    /// Only print the address, and start no browser
+    /// Print the address and do not start a browser
     #[arg(long)]
     pub(crate) print: bool,
 }

@@ -1,7 +1,7 @@
-//! Arguments of the commands that search objects, tag what they find, and look after indexes.
+//! Arguments of the commands that search objects, tag the matches, and maintain indexes.
 
-use super::object::AskerArg;
-use super::{FarArgs, FormatArgs, Target};
+use super::object::PrincipalArg;
+use super::{FormatArgs, RemoteArgs, Target};
 use crate::share::parse_share;
 use crate::times::parse_as_of;
 use crate::values::TagArg;
@@ -13,14 +13,14 @@ use std::path::PathBuf;
 const FILTERS: &str = "A filter compares attributes and tags: = != < <= > >=, BETWEEN, IN, LIKE, MATCHES, CONTAINS, EXISTS, AND, OR, \
     NOT (docs/book/filters.md). Sizes and times have units: size > 1GiB, modified > 30d ago.";
 
-/// How objects are printed.
+/// Output format of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FindFormat {
-    /// Columns for people
+    /// Aligned columns
     Table,
     /// One JSON document
     Json,
-    /// One JSON object a line
+    /// One JSON object per line
     Ndjson,
     /// Comma-separated values with a header
     Csv,
@@ -30,7 +30,7 @@ pub(crate) enum FindFormat {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = format!("{FILTERS}\n\nClients that search together each receive a share of the answer, no object twice and none \
+    after_help = format!("{FILTERS}\n\nIn a collective search each client receives a share of the answer, no object twice and none \
         missing: with --share RANK/OF, or with --collective in programs started by mpirun or srun.\n\nExamples:\n  \
         esker find lab.esker \"name = 'VPIC' AND Conf = 1 AND step BETWEEN 10 AND 20 AND note LIKE 'run%'\"\n  \
         esker find lab.esker \"EXISTS Conf_0\" --select name,step,energy --format parquet -o conf0.parquet\n  \
@@ -38,60 +38,60 @@ pub(crate) enum FindFormat {
         mpirun -n 4 esker find lab.esker \"app = 'vpic'\" --collective -o part-%r.csv\n  \
         esker find lab.esker \"size > 1MiB\" --type File\n  \
         esker find lab.esker /project \"size > 1GiB AND modified > 30d ago\"       files below a directory\n  \
-        esker find sftp://data.example.org/run7 \"size > 1GiB\" --via http://edge:7500       far files\n  \
+        esker find sftp://data.example.org/run7 \"size > 1GiB\" --via http://edge:7500       remote files\n  \
         esker find lab.esker \"Conf = 1\" --as-of 2026-03-01 --count")
 )]
 #[expect(clippy::struct_excessive_bools, reason = "flags, as they can be typed")]
 pub(crate) struct FindArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// What must hold of an object; nothing for all. A path, which begins with /: search the files below it
+    /// Filter that objects must match, empty for all objects; or a path, which begins with /, to search the files below it
     #[arg(value_name = "FILTER|PATH", default_value = "")]
     pub(crate) filter: String,
-    /// Behind a path: what must hold of a file
+    /// After a path: filter that files must match
     #[arg(value_name = "FILTER")]
     pub(crate) of_files: Option<String>,
-    /// Only these attributes and tags, a column each
+    /// Print only these attributes and tags, one column each
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(crate) select: Option<Vec<String>>,
-    /// Stop after that many
+    /// Stop after this many matches
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
-    /// Only what comes behind that object in the order of an earlier answer
+    /// Print only objects after this one, in the order of an earlier answer
     #[arg(long, value_name = "ID")]
     pub(crate) after: Option<String>,
-    /// Only count them
+    /// Print only the number of matches
     #[arg(long)]
     pub(crate) count: bool,
-    /// Only show how it would be answered
+    /// Print the plan of the search, and do not run it
     #[arg(long, conflicts_with = "count")]
     pub(crate) explain: bool,
-    /// Show, behind the answer, how it was found
+    /// Print after the answer how it was found
     #[arg(long, conflicts_with = "explain")]
     pub(crate) profile: bool,
-    /// A name that no object has is no mistake
+    /// Accept names that no object has
     #[arg(long)]
     pub(crate) lenient: bool,
     #[command(flatten)]
-    pub(crate) asker: AskerArg,
+    pub(crate) principal: PrincipalArg,
     #[command(flatten)]
-    pub(crate) far: FarArgs,
-    /// Only the share of client RANK, from 0, of OF clients that search together
+    pub(crate) remote: RemoteArgs,
+    /// Return only the share of client RANK, from 0, of OF clients that search together
     #[arg(long, value_name = "RANK/OF", value_parser = parse_share, conflicts_with = "collective")]
     pub(crate) share: Option<Share>,
-    /// The same, with rank and number from the MPI or SLURM launcher
+    /// Return only the share of this process, with rank and number of processes from the MPI or Slurm launcher
     #[arg(long)]
     pub(crate) collective: bool,
-    /// Search vertices of that type rather than objects: a scan
+    /// Search vertices of this type instead of objects, by a scan
     #[arg(long = "type", value_name = "TYPE", default_value = "Object")]
     pub(crate) vertex_type: String,
-    /// As they were then: a scan
+    /// Search the objects as of this time, by a scan
     #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
     pub(crate) as_of: Option<Version>,
-    /// How to print [default: table, or what the ending of --output says]
+    /// Output format [default: table, or the format of --output's ending]
     #[arg(long, value_enum)]
     pub(crate) format: Option<FindFormat>,
-    /// Write to that file; `%r` in its name is the rank
+    /// Write to this file; `%r` in its name is replaced by the rank
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -105,36 +105,36 @@ pub(crate) struct TagArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TagCommand {
-    /// Give tags to objects that lack them
+    /// Add tags to objects that lack them
     #[command(
-        after_help = "What an object has stays as it is; `esker tag set` changes it.\n\nExamples:\n  \
+        after_help = "Existing tags keep their values; `esker tag set` changes them.\n\nExamples:\n  \
         esker tag add lab.esker --where \"app = 'vpic' AND energy > 2.5\" Conf_0 checked=2026\n  \
         esker tag add lab.esker --object 1649186741772673025 Conf_0"
     )]
     Add(TagChangeArgs),
-    /// Give tags to objects, whether they have them or not
+    /// Set tags of objects, whether they have them or not
     #[command(
         after_help = "Example:\n  esker tag set lab.esker --where \"Conf = 1\" energy=2.5 --dry-run"
     )]
     Set(TagChangeArgs),
-    /// Take tags from objects
+    /// Remove tags from objects
     #[command(
         after_help = "Example:\n  esker tag remove lab.esker --where \"EXISTS Conf_0\" Conf_0"
     )]
     Remove(TagRemoveArgs),
-    /// Show all names that objects have values under
+    /// List all names under which objects have values
     #[command(after_help = "Example:\n  esker tag list lab.esker --as 1001:100,200")]
     List(TagListArgs),
 }
 
-/// Whose tags.
+/// The objects whose tags change.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub(crate) struct TagWhom {
-    /// All objects that this holds of
+pub(crate) struct TagSelection {
+    /// All objects that match this filter
     #[arg(long = "where", value_name = "FILTER")]
     pub(crate) filter: Option<String>,
-    /// That object (may be given again)
+    /// This object (may be given again)
     #[arg(long = "object", value_name = "ID")]
     pub(crate) objects: Vec<String>,
 }
@@ -144,12 +144,12 @@ pub(crate) struct TagChangeArgs {
     #[command(flatten)]
     pub(crate) target: Target,
     #[command(flatten)]
-    pub(crate) whom: TagWhom,
-    /// Tags: a NAME alone has no value
+    pub(crate) selection: TagSelection,
+    /// Tags to give; a NAME alone has no value
     #[arg(value_name = "TAG[=VALUE]", required = true, value_parser = TagArg::parse)]
     pub(crate) tags: Vec<TagArg>,
     #[command(flatten)]
-    pub(crate) how: TagHow,
+    pub(crate) options: TagOptions,
 }
 
 #[derive(Debug, Args)]
@@ -157,22 +157,22 @@ pub(crate) struct TagRemoveArgs {
     #[command(flatten)]
     pub(crate) target: Target,
     #[command(flatten)]
-    pub(crate) whom: TagWhom,
-    /// Tags
+    pub(crate) selection: TagSelection,
+    /// Names of the tags to remove
     #[arg(value_name = "TAG", required = true)]
     pub(crate) tags: Vec<String>,
     #[command(flatten)]
-    pub(crate) how: TagHow,
+    pub(crate) options: TagOptions,
 }
 
-/// What all changes of tags take.
+/// Options of all changes of tags.
 #[derive(Debug, Args)]
-pub(crate) struct TagHow {
-    /// Only count
+pub(crate) struct TagOptions {
+    /// Print only the number of objects, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) asker: AskerArg,
+    pub(crate) principal: PrincipalArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
@@ -182,7 +182,7 @@ pub(crate) struct TagListArgs {
     #[command(flatten)]
     pub(crate) target: Target,
     #[command(flatten)]
-    pub(crate) asker: AskerArg,
+    pub(crate) principal: PrincipalArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
@@ -196,17 +196,17 @@ pub(crate) struct IndexArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
-    /// Show which attributes and tags of objects have an index
+    /// List the attributes and tags of objects that have an index
     #[command(after_help = "Example:\n  esker index list lab.esker")]
     List(IndexListArgs),
-    /// Let searches use an index on a tag or an attribute
+    /// Allow searches to use an index on a tag or an attribute
     #[command(
-        after_help = "It is built by the first search that wants it, and kept from then on.\n\nExample:\n  esker index add lab.esker energy"
+        after_help = "The index is built by the first search that can use it, and kept from then on.\n\nExample:\n  esker index add lab.esker energy"
     )]
     Add(IndexChangeArgs),
     /// Forbid searches to use an index on a tag or an attribute
     #[command(
-        after_help = "Searches look at all values then.\n\nExample:\n  esker index drop lab.esker energy"
+        after_help = "Searches then read all values.\n\nExample:\n  esker index drop lab.esker energy"
     )]
     Drop(IndexChangeArgs),
 }
@@ -223,7 +223,7 @@ pub(crate) struct IndexListArgs {
 pub(crate) struct IndexChangeArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The tag or the attribute
+    /// The tag or attribute to index
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Files are told by how they begin, not by their names: FITS (packed by gzip or not), HDF5, netCDF (all formats), \
+    after_help = "File formats are detected by their first bytes, not by their names: FITS (packed by gzip or not), HDF5, netCDF (all formats), \
         Zarr stores of both versions. Python reads them, with the libraries of the field: `pip install astropy h5py netCDF4 zarr`; \
         only headers are read. Each file becomes an object with its header's entries as tags, and `file:PATH` leads to it by an edge `has`. \
         Files that have not changed since are not opened again. A file that cannot be read is named and counted, and the exit code is 1.\n\n\
@@ -21,31 +21,31 @@ use std::time::Duration;
 pub(crate) struct HarvestArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Files, Zarr stores, and directories with all that lies below them
+    /// Files, Zarr stores, and directories with everything below them
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Files that are read at once, each by a process of its own [default: as many as this machine has cores, at most 16]
+    /// Files to read at once, each in a process of its own [default: number of cores, at most 16]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) jobs: Option<u32>,
-    /// How long the header of one file may take
+    /// Maximum time to read the header of one file
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub(crate) file_timeout: Duration,
-    /// Memory (of addresses) that one reading process may take
+    /// Maximum address space of one reading process
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = parse_size)]
     pub(crate) file_memory: u64,
-    /// Most tags of one file; what is left out is told by the tag `esker.harvest.truncated`
+    /// Maximum number of tags of one file; the tag `esker.harvest.truncated` says that some were left out
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=4_000))]
     pub(crate) max_tags: u32,
-    /// Most bytes of one value; longer ones are cut
+    /// Maximum size of one value; longer values are truncated
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = parse_max_value)]
     pub(crate) max_value: u64,
-    /// The Python that has the libraries
+    /// The Python interpreter that has the libraries
     #[arg(long, value_name = "EXE", default_value = "python3")]
     pub(crate) python: PathBuf,
-    /// Read files again that have not changed
+    /// Read files again even if they have not changed
     #[arg(long)]
     pub(crate) again: bool,
-    /// Change nothing: print the tags of each file that would be harvested
+    /// Change nothing, and print the tags that each file would get
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]

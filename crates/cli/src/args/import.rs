@@ -1,4 +1,4 @@
-//! Arguments of import and export.
+//! Arguments of `esker import` and `esker export`.
 
 use super::{FormatArgs, Target};
 use crate::times::{parse_as_of, parse_at};
@@ -17,21 +17,42 @@ pub(crate) struct ImportArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImportCommand {
-    /// Read Darshan logs: jobs, users, executables, and what each job read and wrote
+    /// Import Darshan logs: jobs, users, executables, and the files that each job read and wrote
     Darshan(ImportDarshanArgs),
-    /// Read what Slurm's sacct prints: jobs, their users and steps
+    /// Import the output of Slurm's sacct: jobs, their users and steps
     Sacct(ImportSacctArgs),
-    /// Read events of OpenLineage from files: runs, their jobs and datasets
+    /// Import OpenLineage events from files: runs, their jobs and datasets
     #[command(name = "openlineage")]
     OpenLineage(ImportOpenLineageArgs),
-    /// Read provenance of W3C PROV: PROV-N, PROV-JSON, PROV-XML, PROV-O, and bags of `cwltool --provenance`
+    /// Import W3C PROV: PROV-N, PROV-JSON, PROV-XML, PROV-O, and bags of `cwltool --provenance`
     Prov(super::prov::ImportProvArgs),
-    /// Read vertices from tables
+    /// Import vertices from tables
     Vertices(ImportTableArgs),
-    /// Read edges from tables
+    /// Import edges from tables
     Edges(ImportTableArgs),
-    /// Read a whole graph that `esker export graphar` has written
+    /// Import a graph that `esker export graphar` has written
     Graphar(ImportGrapharArgs),
+    /// Import the metadata of a directory tree of this machine into the namespace
+    Tree(ImportTreeArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Only the metadata that lstat(2) returns is read. Entries that exist are compared, so that importing a tree again writes only \
+                  its changes. Entries that are no longer in the tree are deleted from the database.\n\nExamples:\n  \
+                  esker import tree lab.esker /project\n  \
+                  esker import tree lab.esker /mnt/snapshot/project --at /project --rate 5k/s"
+)]
+pub(crate) struct ImportTreeArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The directory of this machine
+    #[arg(value_name = "DIRECTORY")]
+    pub(crate) directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) tree: super::namespace::TreeOptions,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 }
 
 #[derive(Debug, Args)]
@@ -42,7 +63,7 @@ pub(crate) enum ImportCommand {
 pub(crate) struct ImportGrapharArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The folder
+    /// The folder to import
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: PathBuf,
     #[command(flatten)]
@@ -52,8 +73,8 @@ pub(crate) struct ImportGrapharArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Folders are searched recursively. A log that has been imported before is skipped, so that an \
-                  interrupted import goes on where it stopped. A log that is damaged or foreign is named with the byte \
-                  where it went wrong, the rest is imported, and the exit code is 1.\n\nExamples:\n  \
+                  interrupted import continues where it stopped. A damaged or unknown log is reported with the position of \
+                  the error, the rest is imported, and the exit code is 1.\n\nExamples:\n  \
                   esker import darshan lab.esker logs/\n  \
                   esker import darshan lab.esker 2026-03-*.darshan --jobs 8 --processes"
 )]
@@ -63,16 +84,16 @@ pub(crate) struct ImportDarshanArgs {
     /// Logs, and folders of logs
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Parse on that many threads [default: one a core]
+    /// Number of threads that parse [default: number of cores]
     #[arg(long, short, value_name = "N")]
     pub(crate) jobs: Option<usize>,
-    /// A vertex for each rank that has records of its own, not only for the job
+    /// Create a vertex for each rank that has records of its own, not only for the job
     #[arg(long)]
     pub(crate) processes: bool,
     /// Keep files that only the I/O library used (lock tests, shared-file-pointer files)
     #[arg(long)]
     pub(crate) keep_helpers: bool,
-    /// Import logs that have been imported before once more, for example with other options
+    /// Import logs again that have been imported before, for example with other options
     #[arg(long)]
     pub(crate) again: bool,
     #[command(flatten)]
@@ -82,7 +103,7 @@ pub(crate) struct ImportDarshanArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Takes what `sacct --parsable2` prints, with its heading, and what `sacct --json` prints, of Slurm 22.05 or newer; columns and \
-                  fields that nobody knows are kept. Job 77 becomes `job:77`, as $SLURM_JOB_ID has it. Records that make no sense are named by \
+                  unknown fields are kept. Job 77 becomes `job:77`, as $SLURM_JOB_ID has it. Malformed records are reported with \
                   file and line, the rest is imported, and the exit code is 1. Importing again changes nothing. Secrets in command lines \
                   and scripts are replaced by [redacted].\n\nExamples:\n  \
                   sacct --parsable2 --allusers --format=ALL -S 2026-03-01 | esker import sacct lab.esker -\n  \
@@ -91,13 +112,13 @@ pub(crate) struct ImportDarshanArgs {
 pub(crate) struct ImportSacctArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// What sacct printed; `-` is standard input
+    /// Files with the output of sacct; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Goes before the jobs' numbers, where jobs of several clusters come into one database: `job:NAME/77`
+    /// Name of the cluster, put before its job numbers if one database has jobs of several clusters: `job:NAME/77`
     #[arg(long, value_name = "NAME")]
     pub(crate) cluster: Option<String>,
-    /// The time zone of times in tables, as Europe/Berlin or +02:00 [default: this machine's]
+    /// Time zone of times in tables, as Europe/Berlin or +02:00 [default: this machine's]
     #[arg(long, value_name = "ZONE", value_parser = zone)]
     pub(crate) zone: Option<TimeZone>,
     #[command(flatten)]
@@ -108,7 +129,7 @@ pub(crate) struct ImportSacctArgs {
 #[command(
     after_help = "Takes what OpenLineage's file transport writes: an event a line, or lists of events, as JSON, also packed with gzip. A server takes \
                   them as they happen: OPENLINEAGE_URL=http://HOST:PORT for openlineage-python, dbt-ol, Airflow and Spark. A dataset of the namespace \
-                  `file` is the file itself. Events that make no sense are named by file and line, the rest is imported, and the exit code is 1. \
+                  `file` is the file itself. Malformed events are reported with file and line, the rest is imported, and the exit code is 1. \
                   Importing again changes nothing.\n\nExamples:\n  \
                   esker import openlineage lab.esker events.ndjson\n  \
                   zcat events-2026-*.gz | esker import openlineage esker://login1:7400 -"
@@ -145,24 +166,24 @@ fn zone(text: &str) -> Result<TimeZone, String> {
     })
 }
 
-/// The format of a table's file.
+/// Format of a table's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TableFormatArg {
     /// Comma-separated values with a header
     Csv,
-    /// The same with tabs
+    /// Tab-separated values with a header
     Tsv,
-    /// One JSON object a line
+    /// One JSON object per line
     #[value(alias = "jsonl")]
     Ndjson,
     /// Apache Parquet
     Parquet,
-    /// Two ends a line, parted by blanks, tabs, commas or semicolons (import of edges only)
+    /// Two vertices per line, separated by blanks, tabs, commas or semicolons (import of edges only)
     Edges,
 }
 
 impl TableFormatArg {
-    /// As the tables know it.
+    /// Returns the format as `esker_import` names it.
     pub(crate) fn format(self) -> Format {
         match self {
             Self::Csv => Format::Csv,
@@ -176,10 +197,10 @@ impl TableFormatArg {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The format is told by the ending: .csv, .tsv, .ndjson or .jsonl, .parquet, .txt for plain lists of \
+    after_help = "The format follows from the ending: .csv, .tsv, .ndjson or .jsonl, .parquet, .txt for plain lists of \
                   edges. `-` is standard input. Vertices need a column `id`, edges `source`, `type` and `destination`; any \
-                  other column is an attribute or a property. Records that make no sense are named by file and line, the \
-                  rest is imported, and the exit code is 1. Rows without a `version` hold from the time that the file was \
+                  other column is an attribute or a property. Malformed records are reported with file and line, the \
+                  rest is imported, and the exit code is 1. Rows without a `version` are valid from the time that the file was \
                   last changed, so that importing a file twice changes nothing.\n\nExamples:\n  \
                   esker import vertices lab.esker files.csv\n  \
                   esker import edges lab.esker runs.parquet --bulk\n  \
@@ -188,28 +209,28 @@ impl TableFormatArg {
 pub(crate) struct ImportTableArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Tables
+    /// Files of the tables to import
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// The format of the files, where their ending does not tell
+    /// Format of the files [default: by their ending]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) input: Option<TableFormatArg>,
-    /// The vertex type of ids that are written without one
+    /// Vertex type of ids without one
     #[arg(long, value_name = "TYPE")]
     pub(crate) vertex_type: Option<String>,
-    /// The edge type of rows without one
+    /// Edge type of rows without one
     #[arg(long, value_name = "EDGETYPE")]
     pub(crate) edge_type: Option<String>,
-    /// Rows without a version hold from then on
+    /// Time from which rows without a version are valid
     #[arg(long, value_name = "TIME", value_parser = parse_at)]
     pub(crate) at: Option<Version>,
-    /// Do not create the missing ends of edges
+    /// Do not create vertices that edges lead to and that do not exist
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Write sorted tables and hand them to the store whole: faster for a lot of data
+    /// Write sorted tables and add them to the key-value store, bypassing its log: faster for large imports
     #[arg(long)]
     pub(crate) bulk: bool,
-    /// Pass over columns of single attributes: others say it all.
+    /// Skips columns of single attributes; another column has all attributes of a row.
     #[arg(skip)]
     pub(crate) whole_only: bool,
     #[command(flatten)]
@@ -225,55 +246,55 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExportCommand {
-    /// Write vertices with their attributes
+    /// Export vertices with their attributes
     #[command(
         after_help = format!("{EXPORT}\n\nExamples:\n  \
                       esker export vertices lab.esker files.parquet --type File\n  \
                       esker export vertices lab.esker - --output ndjson --deleted | head")
     )]
     Vertices(ExportVerticesArgs),
-    /// Write edges with their properties
+    /// Export edges with their properties
     #[command(
-        after_help = format!("{EXPORT}\nAn edge of a deleted vertex is one as long as it is not deleted itself, and is \
+        after_help = format!("{EXPORT}\nAn edge of a deleted vertex exists until it is deleted itself, and is \
                       written too; `export vertices --deleted` writes such vertices.\n\nExamples:\n  \
                       esker export edges lab.esker edges.csv --as-of 2026-03-01\n  \
                       esker export edges lab.esker - --output ndjson | head")
     )]
     Edges(ExportTableArgs),
-    /// Write the whole graph in the layout of Apache GraphAr, for Spark and other engines
+    /// Export the graph in the layout of Apache GraphAr, for Spark and other engines
     #[command(
-        after_help = "Parquet in chunks, with a file of YAML for each type, as of one moment; `esker import graphar` reads it back, versions and \
+        after_help = "Parquet in chunks, with a file of YAML for each type, of one snapshot; `esker import graphar` reads it back, versions and \
                       tags included. Spark reads the folders of Parquet as they are.\n\nExample:\n  esker export graphar lab.esker lab-graphar"
     )]
     Graphar(ExportGrapharArgs),
-    /// Write how something came to be as an RO-Crate, to publish or to archive it
+    /// Export the lineage of a vertex as an RO-Crate, to publish or archive it
     #[command(
-        after_help = "Workflow Run RO-Crate 0.5. `process` tells of executions with their inputs and outputs; `workflow` if one run has the others in it and its \
-                      program is a script; `provenance` with the tools that it ran. What is not known is left out, and not made up.\n\nExamples:\n  \
+        after_help = "Workflow Run RO-Crate 0.5. `process` describes executions with their inputs and outputs; `workflow` is for a run that contains the others and whose \
+                      program is a script; `provenance` adds the tools that it ran. Unknown values are left out.\n\nExamples:\n  \
                       esker export ro-crate lab.esker file:/scratch/plot.png plot-crate --files --license https://spdx.org/licenses/CC-BY-4.0\n  \
                       esker export ro-crate lab.esker job:4711 - --profile process"
     )]
     RoCrate(ExportRoCrateArgs),
-    /// Write what is known as provenance of W3C PROV: PROV-N, PROV-JSON or PROV-O
+    /// Export provenance as W3C PROV: PROV-N, PROV-JSON or PROV-O
     #[command(
-        after_help = "What documents said comes out as they said it. What this database knows itself comes as activities, agents and entities; each write \
-                      of a file made a version, an entity that is a specialization of the file.\n\nExamples:\n  \
+        after_help = "Statements of imported documents are exported as they were. Data of this database are exported as activities, agents and entities; each write \
+                      of a file is a version, an entity that is a specialization of the file.\n\nExamples:\n  \
                       esker export prov lab.esker lab.ttl\n  \
                       esker export prov lab.esker plot.provn file:/scratch/plot.png"
     )]
     Prov(super::prov::ExportProvArgs),
 }
 
-/// How much a crate tells.
+/// Profile of an RO-Crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CrateProfile {
-    /// The most that is known
+    /// The most detailed profile that the data allows
     Auto,
-    /// Executions
+    /// Process Run Crate: single executions
     Process,
-    /// The run of a workflow
+    /// Workflow Run Crate: the run of a workflow
     Workflow,
-    /// With the runs of its tools
+    /// Provenance Run Crate: the run of a workflow with the runs of its tools
     Provenance,
 }
 
@@ -285,42 +306,42 @@ pub(crate) enum CrateProfile {
 pub(crate) struct ExportRoCrateArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// What it is about, as TYPE:KEY: a file, an object, a run
+    /// The file, object or run to describe, as TYPE:KEY
     #[arg(value_name = "VERTEX")]
     pub(crate) vertex: String,
     /// The folder to write, which must not exist; `-` writes the metadata to standard output
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: PathBuf,
-    /// Put the files in it, those that are on this machine and have the size that is known of them; they are listed first. Those of
-    /// the system, those below dot-folders of homes (~/.ssh), and what links of other users lead to are left out
+    /// Copy the files into the crate that are on this machine and have their recorded size, after listing them. System files, files below
+    /// dot-folders of home directories (~/.ssh), and targets of other users' links are left out
     #[arg(long)]
     pub(crate) files: bool,
-    /// With --files: also those of the system, and those below dot-folders of homes
+    /// With --files: include system files and files below dot-folders of home directories
     #[arg(long, requires = "files")]
     pub(crate) files_from_anywhere: bool,
-    /// With --files: also those of which no size was ever recorded
+    /// With --files: include files whose size was never recorded
     #[arg(long, requires = "files")]
     pub(crate) files_without_size: bool,
-    /// How much it tells
+    /// Profile of the crate
     #[arg(long, value_enum, default_value_t = CrateProfile::Auto)]
     pub(crate) profile: CrateProfile,
-    /// Tell the environment variables of executions, too; look at them before you publish
+    /// Include the environment variables of executions; check them before you publish
     #[arg(long)]
     pub(crate) environment: bool,
-    /// Its licence
+    /// Licence of the crate
     #[arg(long, value_name = "URL")]
     pub(crate) license: Option<String>,
-    /// Its name
+    /// Name of the crate
     #[arg(long, value_name = "TEXT")]
     pub(crate) name: Option<String>,
-    /// As it was then
+    /// Export the state as of this time
     #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
     pub(crate) as_of: Option<Version>,
-    /// Go through that many jobs at most
+    /// Maximum number of jobs on a path
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
     #[command(flatten)]
-    pub(crate) asker: super::object::AskerArg,
+    pub(crate) principal: super::object::PrincipalArg,
 }
 
 #[derive(Debug, Args)]
@@ -330,32 +351,32 @@ pub(crate) struct ExportGrapharArgs {
     /// The folder to write; it must not exist
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: PathBuf,
-    /// As it was then
+    /// Export the state as of this time
     #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
     pub(crate) as_of: Option<Version>,
-    /// Vertices in a file; edges are 16 times as many
+    /// Vertices per file; files of edges have 16 times as many
     #[arg(long, value_name = "N", default_value_t = 1 << 18, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) chunk_size: u32,
 }
 
-const EXPORT: &str = "The format is told by the ending: .csv, .ndjson or .jsonl, .parquet. `-` is standard output. The \
-                      file is as of one moment, and `esker import` reads it back.";
+const EXPORT: &str = "The format follows from the ending: .csv, .ndjson or .jsonl, .parquet. `-` is standard output. The \
+                      file is of one snapshot, and `esker import` reads it back.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportVerticesArgs {
     #[command(flatten)]
     pub(crate) table: ExportTableArgs,
-    /// Also those that were deleted by then, marked as such
+    /// Include vertices that were deleted, marked as deleted
     #[arg(long)]
     pub(crate) deleted: bool,
 }
 
-/// What a table holds.
+/// Contents of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TableKind {
-    /// A vertex a row.
+    /// One vertex per row.
     Vertices,
-    /// An edge a row.
+    /// One edge per row.
     Edges,
 }
 
@@ -366,13 +387,13 @@ pub(crate) struct ExportTableArgs {
     /// The file to write; it must not exist, unless --force is given
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Only that type and those that specialise it (may be given again)
+    /// Export only this type and the types that specialise it (may be given again)
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) types: Vec<String>,
-    /// As it was then
+    /// Export the state as of this time
     #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
     pub(crate) as_of: Option<Version>,
-    /// The format of the file, where its ending does not tell
+    /// Format of the file [default: by its ending]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) output: Option<TableFormatArg>,
     /// Replace a file that exists

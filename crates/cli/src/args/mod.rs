@@ -1,28 +1,28 @@
-//! What can be typed. One file for each family of commands; the help texts are here, and only here.
+//! The command line: one file for each family of commands. The help texts are here, and only here.
 //!
-//! Every command takes its target first. A new command is a variant of [`Command`], a struct here and a file under
-//! `commands/`.
+//! Every command takes its target first. A new command is a variant of [`Command`], a struct here and a file under `commands/`.
 
 mod access;
 mod admin;
 mod cluster;
 mod console;
-mod far;
 mod find;
+mod groups;
 mod harvest;
 mod import;
 mod mcp;
 mod mount;
-mod names;
+mod namespace;
 mod object;
 mod placement;
 mod prov;
 mod rdf;
 mod read;
+mod remote;
 mod run;
 mod serve;
 mod site;
-mod walk;
+mod traversal;
 mod write;
 
 pub(crate) use access::{GrantArgs, RevokeArgs};
@@ -36,20 +36,20 @@ pub(crate) use cluster::{
     ClusterServerArgs, ClusterStatusArgs, ClusterUpArgs,
 };
 pub(crate) use console::ConsoleArgs;
-pub(crate) use far::FarArgs;
 pub(crate) use find::{
     FindArgs, FindFormat, IndexArgs, IndexChangeArgs, IndexCommand, IndexListArgs, TagArgs,
-    TagChangeArgs, TagCommand, TagHow, TagListArgs, TagRemoveArgs, TagWhom,
+    TagChangeArgs, TagCommand, TagListArgs, TagOptions, TagRemoveArgs, TagSelection,
 };
+pub(crate) use groups::{command, parse};
 pub(crate) use harvest::HarvestArgs;
 pub(crate) use import::{
     CrateProfile, ExportArgs, ExportCommand, ExportGrapharArgs, ExportRoCrateArgs, ExportTableArgs,
     ImportArgs, ImportCommand, ImportDarshanArgs, ImportGrapharArgs, ImportOpenLineageArgs,
-    ImportSacctArgs, ImportTableArgs, TableFormatArg, TableKind,
+    ImportSacctArgs, ImportTableArgs, ImportTreeArgs, TableFormatArg, TableKind,
 };
 pub(crate) use mcp::McpArgs;
 pub(crate) use mount::{MountArgs, UmountArgs};
-pub(crate) use names::{
+pub(crate) use namespace::{
     ChmodArgs, ChownArgs, DfArgs, DuArgs, LnArgs, LsArgs, MkdirArgs, MvArgs, NamespaceArgs,
     NamespaceCommand, NamespaceExplainArgs, RmArgs, StatArgs, TouchArgs,
 };
@@ -65,7 +65,10 @@ pub(crate) use rdf::{
     Algorithm, AnswerFormat, DumpFormat, InferRules, RdfAlgorithmArgs, RdfArgs, RdfCommand,
     RdfDumpArgs, RdfLoadArgs, RdfPlainArgs, RdfStatsArgs, RdfWorkerArgs, SparqlArgs,
 };
-pub(crate) use read::{DiffArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy};
+pub(crate) use read::{
+    ChangesArgs, DiffArgs, EdgesArgs, GetArgs, HistoryArgs, ScanArgs, TopArgs, TopBy,
+};
+pub(crate) use remote::RemoteArgs;
 pub(crate) use run::{
     DoctorArgs, LogArgs, RunArgs, SpoolArg, SpoolArgs, SpoolCommand, SpoolDeliverArgs,
     SpoolListArgs,
@@ -75,14 +78,14 @@ pub(crate) use site::{
     CacheSize, SiteArgs, SiteCommand, SitePathArgs, SiteRecordArgs, SiteReplayArgs, SiteServeArgs,
     SiteStatusArgs, SiteTraceArgs, SiteWarmArgs,
 };
-pub(crate) use walk::{GraphFormat, ImpactArgs, LineageArgs, TravelArgs, WalkArgs};
+pub(crate) use traversal::{DerivationArgs, GraphFormat, ImpactArgs, LineageArgs, TravelArgs};
 pub(crate) use write::{DeleteArgs, LinkArgs, PutArgs, SchemaArgs, SchemaCommand, SetArgs};
 
 use crate::units::{parse_duration, parse_size};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::time::Duration;
 
-/// The whole command line.
+/// The complete command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "esker",
@@ -115,33 +118,33 @@ pub(crate) struct Cli {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Globals {
-    /// Memory that the database may use for its caches and buffers
+    /// Memory for the database's caches and buffers
     #[arg(long, global = true, value_name = "SIZE", default_value = "512MiB", value_parser = parse_size)]
     pub(crate) memory: u64,
 
-    /// What a successful write means: `sync`, it is on disk; `relaxed`, it survives the death of any process and is on
-    /// disk a moment later
+    /// Durability of a write that has succeeded: `sync`, it is on disk; `relaxed`, it survives the crash of any process and is on disk
+    /// within 100 ms
     #[arg(long, global = true, value_enum, default_value_t = DurabilityArg::Relaxed)]
     pub(crate) durability: DurabilityArg,
 
-    /// Stop after that long and give what was found, marked as partial (exit code 1)
+    /// Stop after this time and print the results found so far, marked as partial (exit code 1)
     #[arg(long, global = true, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
 
-    /// No progress, no summaries: only results and errors
+    /// Print only results and errors, no progress and no summaries
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
 
-    /// Write down the key of a server that is not known yet, instead of refusing it; one that has changed is refused still
+    /// Record the key of an unknown server instead of refusing the connection; a key that has changed is still refused
     #[arg(long, global = true)]
     pub(crate) trust_new_host: bool,
 
-    /// When to use colour
+    /// Use of colour in the output
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Color::Auto)]
     pub(crate) color: Color,
 }
 
-/// When to use colour.
+/// Use of colour in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal, unless `NO_COLOR` is set
@@ -152,44 +155,44 @@ pub(crate) enum Color {
     Never,
 }
 
-/// What a successful write means.
+/// Durability of a write that has succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DurabilityArg {
-    /// It is on disk
+    /// The write-ahead log is synced to disk
     Sync,
-    /// It is in the log's buffer
+    /// The write-ahead log is in the system's buffers, and is synced within 100 ms
     Relaxed,
 }
 
-/// How rows are printed.
+/// Output format of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RowFormat {
-    /// Columns for people
+    /// Aligned columns
     Table,
     /// One JSON document
     Json,
-    /// One JSON object a line
+    /// One JSON object per line
     Ndjson,
     /// Comma-separated values with a header
     Csv,
 }
 
 impl RowFormat {
-    /// Whether it is JSON, in one document or in lines.
+    /// Whether the format is JSON, as one document or as lines.
     pub(crate) fn is_json(self) -> bool {
         matches!(self, Self::Json | Self::Ndjson)
     }
 }
 
-/// `--format` of a command that prints rows.
+/// The option `--format` of commands that print rows.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct FormatArgs {
-    /// How to print
+    /// Output format of the rows
     #[arg(long, value_enum, default_value_t = RowFormat::Table)]
     pub(crate) format: RowFormat,
 }
 
-/// The database, first of all arguments.
+/// The database, the first argument of each command.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Target {
     /// The directory that holds the database, or a server: esker://HOST:PORT
@@ -202,27 +205,30 @@ pub(crate) struct Target {
 pub(crate) enum Command {
     /// Create an empty database
     Init(InitArgs),
-    /// Read Darshan logs, or vertices and edges from CSV, NDJSON or Parquet
+    /// Import Darshan logs, Slurm accounts, OpenLineage, PROV or tables
     Import(ImportArgs),
-    /// Write vertices or edges to CSV, NDJSON or Parquet
+    /// Export vertices, edges, the graph, PROV or an RO-Crate
     Export(ExportArgs),
-    /// Run a program and record it: settings, inputs, outputs, how it ended
+    /// Run a program and record its inputs, outputs and exit code
     Run(Box<RunArgs>),
-    /// List the latest runs that were recorded
+    /// List the latest recorded runs
     Log(LogArgs),
-    /// Look after runs that wait for their database
+    /// List and deliver runs that wait for their database
     Spool(SpoolArgs),
-    /// Whether this machine and a database are ready: what is wrong, and what to do
+    /// Check this machine and a database, and say how to fix problems
     Doctor(DoctorArgs),
-    /// How a file came to be: the jobs, inputs, executables and users behind it
+    /// Show how a file was made: its jobs, inputs, executables and users
     Lineage(LineageArgs),
-    /// What was derived from a file, grouped by user
+    /// Show everything that was derived from a file, grouped by user
     Impact(ImpactArgs),
     /// Read vertices with their attributes
     Get(GetArgs),
-    /// Read the edges of a vertex; or take in the metadata of a directory tree
+    /// Print the edges of a vertex
+    Edges(EdgesArgs),
+    /// The former spelling of `edges` and `import tree`
+    #[command(hide = true)]
     Scan(ScanArgs),
-    /// All that happened to a vertex or an edge
+    /// Show all versions of a vertex or an edge
     History(HistoryArgs),
     /// Insert a vertex
     Put(PutArgs),
@@ -230,92 +236,94 @@ pub(crate) enum Command {
     Link(LinkArgs),
     /// Set or remove attributes of a vertex
     Set(SetArgs),
-    /// Delete a vertex or an edge; its past stays
+    /// Delete a vertex or an edge; its earlier versions remain readable
     Delete(DeleteArgs),
     /// Run a traversal
     Travel(TravelArgs),
-    /// Create, import, read and change objects: data with a number, ID attributes and tags
+    /// Create, import, read, change and delete objects
     Object(ObjectArgs),
-    /// Read the headers of FITS, HDF5, netCDF and Zarr files into tags of objects
+    /// Import headers of FITS, HDF5, netCDF and Zarr files as tags
     Harvest(HarvestArgs),
     /// Search objects by attributes and tags, or files below a path
     Find(Box<FindArgs>),
-    /// Tag objects, alone or all that a filter holds of
+    /// Add, change, remove and list tags of objects
     Tag(TagArgs),
-    /// Which tags and attributes searches have an index on
+    /// Choose which tags and attributes searches keep an index on
     Index(IndexArgs),
     /// List directories of the namespace
     Ls(LsArgs),
-    /// All about files, by path
+    /// Show all attributes of files
     Stat(StatArgs),
-    /// Make directories
+    /// Create directories
     Mkdir(MkdirArgs),
-    /// Make empty files, or give files the present time
+    /// Create empty files, or set the times of files to now
     Touch(TouchArgs),
-    /// Rename files and directories, or move them
+    /// Rename or move files and directories
     Mv(MvArgs),
     /// Remove files and directories
     Rm(RmArgs),
-    /// Give a file another name, or make a symbolic link
+    /// Give a file another name, or create a symbolic link
     Ln(LnArgs),
     /// Change permissions
     Chmod(ChmodArgs),
     /// Change owners and groups
     Chown(ChownArgs),
-    /// What the whole namespace holds
+    /// Show the totals of the namespace: files, directories and bytes
     Df(DfArgs),
-    /// What directories hold, with all below them
+    /// Show the totals of directories, with everything below them
     Du(DuArgs),
-    /// How the namespace keeps a directory
+    /// Show how the namespace stores a directory
     Namespace(NamespaceArgs),
-    /// Give any program the namespace, as a file system of this machine
+    /// Mount the namespace as a file system of this machine
     Mount(MountArgs),
-    /// End a mount
+    /// Unmount a namespace
     Umount(UmountArgs),
-    /// Ask RDF data, or change it, by SPARQL
+    /// Query or update RDF data with SPARQL
     Sparql(SparqlArgs),
-    /// Load, dump and look after RDF data
+    /// Load, dump, measure and remove RDF data
     Rdf(RdfArgs),
     /// Show or extend the schema
     Schema(SchemaArgs),
-    /// Counts, sizes and cache figures
+    /// Show counts, sizes and cache figures
     Stats(StatsArgs),
-    /// The vertices with the most edges; or who takes most space
+    /// List the vertices with most edges, or the largest users of space
     Top(TopArgs),
-    /// What differs between two runs, or between two times
+    /// Compare two runs
     Diff(DiffArgs),
-    /// Verify that the database is whole
+    /// List the differences between two times
+    Changes(ChangesArgs),
+    /// Verify that the database is consistent
     Check(CheckArgs),
-    /// Move old versions to the archive and give space back
+    /// Move old versions to the archive and free their space
     Compact(CompactArgs),
     /// Copy a database while it is in use
     Backup(BackupArgs),
-    /// Make a database from a backup
+    /// Restore a database from a backup
     Restore(RestoreArgs),
-    /// Bring a database of an earlier Esker up to this one's format
+    /// Upgrade a database of an earlier Esker to the format of this one
     Upgrade(UpgradeArgs),
-    /// Serve a database to other machines, by gRPC and HTTP
+    /// Serve a database to other machines over gRPC and HTTP
     Serve(ServeArgs),
-    /// Open the console in a browser: lineage, runs, space, tags, queries, the servers
+    /// Open the web console of a database in a browser
     Console(ConsoleArgs),
     /// Open the address on standard input in a browser
     #[command(hide = true)]
     OpenAddress,
-    /// Let an assistant ask: tools that only read, by the Model Context Protocol
+    /// Serve read-only tools to AI assistants (Model Context Protocol)
     Mcp(McpArgs),
-    /// Let somebody use a database through its server, by their key of SSH; or see who may
+    /// Give a key or a token rights on a database, or list the rights
     Grant(GrantArgs),
-    /// Take somebody's rights
+    /// Revoke the rights of a key, a token or a session
     Revoke(RevokeArgs),
     /// Run several servers as one database
     Cluster(ClusterArgs),
-    /// Caches of remote metadata: play traces, record them, make them
+    /// Run a cache of remote metadata, and make and replay its traces
     Site(SiteArgs),
-    /// Work interactively, with completion and history; or run a script from standard input
+    /// Start an interactive shell, or run a script from standard input
     Shell(ShellArgs),
-    /// Where a vertex's edges lie on many servers
+    /// Show how a vertex's edges are distributed over servers
     Placement(PlacementArgs),
-    /// Measure this machine, Esker next to its bare store engine; and what placements cost
+    /// Measure Esker and its key-value store on this machine
     Bench(crate::bench::BenchArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),

@@ -3,7 +3,7 @@
 use super::{FormatArgs, TableFormatArg, Target};
 use crate::values::{Assignment, TagArg, parse_mode};
 use clap::{Args, Subcommand, ValueEnum};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use std::path::PathBuf;
 use std::str::FromStr as _;
 
@@ -16,17 +16,17 @@ pub(crate) struct ObjectArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ObjectCommand {
-    /// Create an object, and print its number
+    /// Create an object and print its number
     Create(Box<ObjectCreateArgs>),
-    /// Create objects from CSV, NDJSON or Parquet
+    /// Create objects from CSV, NDJSON or Parquet tables
     Import(ObjectImportArgs),
-    /// Read objects by number or by all their ID attributes
+    /// Read objects by number or by their four ID attributes
     Get(ObjectGetArgs),
     /// Change predefined attributes of an object
     Update(ObjectUpdateArgs),
-    /// Delete objects; their past stays
+    /// Delete objects; their earlier versions remain readable
     Delete(ObjectDeleteArgs),
-    /// Give an object other ID attributes; its tags, edges and history stay with it
+    /// Change the ID attributes of an object; its tags, edges and history stay with it
     Move(ObjectMoveArgs),
 }
 
@@ -57,13 +57,13 @@ pub(crate) struct IdentityArgs {
     pub(crate) step: Option<i64>,
 }
 
-const TAGS: &str = "Values of tags are what they look like (42, 0.5, true, 2026-03-01T12:00:00Z, [1,2], else text); \
-    NAME:KIND=VALUE says so (run:string=42). A NAME alone is a tag without a value.";
+const TAGS: &str = "The kind of a tag's value follows from its form (42, 0.5, true, 2026-03-01T12:00:00Z, [1,2], else text); \
+    NAME:KIND=VALUE sets it (run:string=42). A NAME alone is a tag without a value.";
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = format!("Name, application, owner and time step identify an object: where there is one with the same four, \
-        nothing is created. What is left out is: no application, your own user id, step 0.\n{TAGS}\n\nExamples:\n  \
+    after_help = format!("Name, application, owner and time step identify an object: if one with the same four exists, \
+        nothing is created. Defaults: no application, your own user id, step 0.\n{TAGS}\n\nExamples:\n  \
         esker object create lab.esker --name energy --app vpic --owner 1001 --step 7 --location /scratch/vpic/7.h5 --tag Conf=0\n  \
         id=$(esker object create lab.esker --name energy --step 8 --mode 0640 --gid 200)")
 )]
@@ -72,16 +72,16 @@ pub(crate) struct ObjectCreateArgs {
     pub(crate) target: Target,
     #[command(flatten)]
     pub(crate) identity: IdentityArgs,
-    /// Where its data lie
+    /// Path or URL of the object's data
     #[arg(long, value_name = "PATH")]
     pub(crate) location: Option<String>,
-    /// Who may read and change it, in octal as for files [default: 0644]
+    /// Permissions of the object, in octal as for files [default: 0644]
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     pub(crate) mode: Option<i64>,
-    /// Its group
+    /// Group of the object
     #[arg(long, value_name = "GID")]
     pub(crate) gid: Option<i64>,
-    /// Bytes of its data
+    /// Size of the object's data
     #[arg(long, value_name = "SIZE", value_parser = crate::units::parse_size)]
     pub(crate) size: Option<u64>,
     /// A tag (may be given again)
@@ -106,21 +106,21 @@ pub(crate) struct ObjectGetArgs {
     pub(crate) target: Target,
     #[command(flatten)]
     pub(crate) objects: ObjectNames,
-    /// Note the access: `atime` becomes now, at most once a day
+    /// Set the access time `atime` to now, at most once a day
     #[arg(long)]
     pub(crate) touch: bool,
     #[command(flatten)]
-    pub(crate) asker: AskerArg,
+    pub(crate) principal: PrincipalArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
 
-/// On whose behalf something is asked.
+/// The principal for whom a command acts.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct AskerArg {
-    /// On behalf of that user, in these groups: what they may not read is as if it were not there
-    #[arg(long = "as", value_name = "UID[:GID,…]", value_parser = Asker::from_str)]
-    pub(crate) asker: Option<Asker>,
+pub(crate) struct PrincipalArg {
+    /// Act for this user and these groups; what they may not read is left out, as if it did not exist
+    #[arg(long = "as", value_name = "UID[:GID,…]", value_parser = Principal::from_str)]
+    pub(crate) principal: Option<Principal>,
 }
 
 #[derive(Debug, Args)]
@@ -147,8 +147,8 @@ pub(crate) struct ObjectUpdateArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A deletion is a version: `esker history lab.esker object:ID` still shows what there was. The ID attributes \
-        are free again.\n\nExamples:\n  \
+    after_help = "A deletion is a version: `esker history lab.esker object:ID` still shows the earlier versions. The ID \
+        attributes can be used again.\n\nExamples:\n  \
         esker object delete lab.esker 1649186741772673025\n  \
         esker object delete lab.esker --where \"app = 'vpic' AND step < 10\" --dry-run"
 )]
@@ -157,10 +157,10 @@ pub(crate) struct ObjectDeleteArgs {
     pub(crate) target: Target,
     #[command(flatten)]
     pub(crate) objects: ObjectNames,
-    /// All objects that this holds of
+    /// Delete all objects that match this filter
     #[arg(long = "where", value_name = "FILTER", conflicts_with_all = ["ids", "name", "app", "owner", "step"])]
     pub(crate) filter: Option<String>,
-    /// Only count them
+    /// Print only the number of objects, and delete nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -178,79 +178,82 @@ pub(crate) struct ObjectMoveArgs {
     /// The object, by the number that `create` and `find` print
     #[arg(value_name = "ID")]
     pub(crate) id: String,
-    /// Its new name
+    /// New name of the object
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Its new application
+    /// New application of the object
     #[arg(long, value_name = "APPLICATION")]
     pub(crate) app: Option<String>,
-    /// Its new owner
+    /// New owner of the object
     #[arg(long, value_name = "UID", allow_negative_numbers = true)]
     pub(crate) owner: Option<i64>,
-    /// Its new time step
+    /// New time step of the object
     #[arg(long, value_name = "STEP", allow_negative_numbers = true)]
     pub(crate) step: Option<i64>,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
 
-/// What becomes of a row whose object exists.
+/// Treatment of a row whose object exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnDuplicate {
-    /// The row is a bad record: named and left out
+    /// Report the row as a bad record and skip it
     Fail,
-    /// The row is left out
+    /// Skip the row
     Skip,
-    /// The object takes the row's attributes and tags
+    /// Update the object with the row's attributes and tags
     Update,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The format is told by the ending: .csv, .tsv, .ndjson or .jsonl, .parquet; text may be packed (.gz). `-` is \
-        standard input. --id says which columns hold the ID attributes: columns in the order name, application, owner, step; \
-        or ATTRIBUTE=COLUMN, and ATTRIBUTE=:TEXT for what is the same in all rows. What it leaves out is: no application, \
-        the owner of --owner, step 0. A column with the name of a predefined attribute (location, size, mode, gid, …) is that, \
-        any other a tag; NAME:KIND as a heading says what its cells are. An empty cell is no tag; in NDJSON, null is a tag without \
-        a value.\n\nRecords that make no sense are named by file and line, the rest is imported, and the exit code is 1. What is \
-        read and written goes on at once, in batches; an import that was stopped goes on behind its last batch when it is \
-        started again with the same options.\n\nExamples:\n  \
-        esker object import lab.esker objects.csv --id name,app,owner,step\n  \
-        esker object import lab.esker boss.parquet --id name=plate,app=:boss,owner=:1001,step=mjd --on-duplicate skip\n  \
-        zcat big.ndjson.gz | esker object import lab.esker - --input ndjson --id name --tags energy,Conf"
+    after_help = "The format follows from the ending: .csv, .tsv, .ndjson or .jsonl, .parquet; \
+        text may be packed (.gz). `-` is standard input. --id says which columns hold the ID \
+        attributes: columns in the order name, application, owner, step; or ATTRIBUTE=COLUMN, and \
+        ATTRIBUTE=:TEXT for a value that is the same in all rows. Defaults: no application, the \
+        owner of --owner, step 0. A column with the name of a predefined attribute (location, \
+        size, mode, gid, …) is that attribute, any other is a tag; NAME:KIND as a heading gives \
+        the kind of its cells. An empty cell is not a tag; in NDJSON, null is a tag without a \
+        value.\n\nMalformed records are reported with file and line, the rest is imported, and the \
+        exit code is 1. Reading and writing run concurrently, in batches; an import that was \
+        stopped continues after its last batch when it is started again with the same \
+        options.\n\nExamples:\n  esker object import lab.esker objects.csv --id \
+        name,app,owner,step\n  esker object import lab.esker boss.parquet --id \
+        name=plate,app=:boss,owner=:1001,step=mjd --on-duplicate skip\n  zcat big.ndjson.gz | \
+        esker object import lab.esker - --input ndjson --id name --tags energy,Conf"
 )]
 pub(crate) struct ObjectImportArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Tables
+    /// Files of the tables to import
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Where the ID attributes come from
+    /// Columns of the ID attributes
     #[arg(long, value_name = "COLUMNS")]
     pub(crate) id: String,
-    /// The owner of objects whose rows do not say one [default: your own user id]
+    /// Owner of objects whose rows name none [default: your own user id]
     #[arg(long, value_name = "UID")]
     pub(crate) owner: Option<i64>,
-    /// Only these columns become tags
+    /// Import only these columns as tags
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(crate) tags: Option<Vec<String>>,
-    /// The column that says where the data lie [default: location, if there is one]
+    /// Column with the location of the data [default: location, if there is one]
     #[arg(long, value_name = "COLUMN")]
     pub(crate) location: Option<String>,
-    /// What becomes of a row whose object exists
+    /// Treatment of a row whose object exists
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = OnDuplicate::Fail)]
     pub(crate) on_duplicate: OnDuplicate,
-    /// Objects in a batch: all of them are created, or none
+    /// Objects per batch; a batch is created completely or not at all
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) batch: u32,
-    /// Batches that are written at once [default: 1, and 4 to a server]; rows with the same ID attributes take effect in any
-    /// order then
+    /// Number of batches to write at once [default: 1, or 4 to a server]; with several, rows with the same ID attributes take effect in
+    /// any order
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) jobs: Option<u32>,
-    /// Import batches that have been imported before once more
+    /// Import batches again that have been imported before
     #[arg(long)]
     pub(crate) again: bool,
-    /// The format of the files, where their ending does not tell
+    /// Format of the files [default: by their ending]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) input: Option<TableFormatArg>,
     #[command(flatten)]

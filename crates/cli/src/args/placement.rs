@@ -1,4 +1,4 @@
-//! Arguments of the commands that show where edges lie.
+//! Arguments of the commands that show how edges are distributed.
 
 use super::Target;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -15,15 +15,15 @@ pub(crate) struct PlacementArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlacementCommand {
-    /// A vertex's partition tree, its bitmap, and where each part of its edges lies
+    /// Show a vertex's partition tree, its bitmap, and the server of each partition of its edges
     Explain(ExplainArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "An embedded database lies on no servers: what is shown is how its edges, inverse ones among them, would \
-                  lie on N servers, S1 to SN. Of a cluster, what is: its own placement, and the splits that were \
-                  made; the options for them are not looked at. S1 is server 0.\n\nExamples:\n  \
+    after_help = "For an embedded database, the command shows how its edges, including inverse ones, would be distributed over \
+                  N servers, S1 to SN. For a cluster, it shows the actual placement and splits, and ignores the options for \
+                  them. S1 is server 0.\n\nExamples:\n  \
                   esker placement explain lab.esker user:1001\n  \
                   esker placement explain lab.esker user:1001 --servers 8 --threshold 16\n  \
                   esker placement explain lab.esker user:1001 --vnodes 1024 --format json"
@@ -34,38 +34,38 @@ pub(crate) struct ExplainArgs {
     /// The vertex, as TYPE:KEY
     #[arg(value_name = "VERTEX")]
     pub(crate) vertex: String,
-    /// The placement
+    /// Placement strategy of the edges
     #[arg(long, value_name = "NAME", value_parser = kind_parser(), default_value = "dido")]
     pub(crate) placement: Kind,
-    /// Over that many servers
+    /// Number of servers of the assumed cluster
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) servers: u32,
-    /// A partition with more edges than that splits
+    /// Split threshold: a partition with more edges splits
     #[arg(long, value_name = "N", default_value_t = THRESHOLD_DEFAULT, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) threshold: u64,
-    /// Spread edges over that many virtual nodes, a power of two, which are dealt out to the servers [default: none]
+    /// Number of virtual nodes, a power of two, which are distributed over the servers [default: none]
     #[arg(long, value_name = "K")]
     pub(crate) vnodes: Option<u32>,
-    /// How to print
+    /// Output format of the explanation
     #[arg(long, value_enum, default_value_t = ExplainFormat::Table)]
     pub(crate) format: ExplainFormat,
 }
 
-/// How an explanation is printed.
+/// Output format of an explanation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExplainFormat {
-    /// A tree and a table for people
+    /// A tree and a table
     Table,
     /// One JSON document
     Json,
 }
 
-/// In which order a tree's nodes get right children.
+/// The order in which a tree's nodes get right children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TreeArg {
     /// From left to right, as in Figure 6 of the paper
     Paper,
-    /// By partition number: what virtual nodes need
+    /// By partition number, as virtual nodes need it
     Numbers,
 }
 
@@ -78,7 +78,7 @@ impl TreeArg {
     }
 }
 
-/// Reads a placement's name.
+/// Returns the parser of a placement's name.
 pub(crate) fn kind_parser() -> impl TypedValueParser<Value = Kind> {
     PossibleValuesParser::new(Kind::ALL.map(Kind::name)).try_map(|name| name.parse::<Kind>())
 }

@@ -1,4 +1,4 @@
-//! Arguments of `import prov` and `export prov`.
+//! Arguments of `esker import prov` and `esker export prov`.
 
 use super::{FormatArgs, Target};
 use crate::times::parse_as_of;
@@ -7,7 +7,7 @@ use esker_import::prov::Encoding;
 use esker_model::Version;
 use std::path::PathBuf;
 
-/// What documents are written in.
+/// Encoding of a PROV document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProvEncoding {
     /// PROV-N
@@ -37,14 +37,14 @@ impl ProvEncoding {
     }
 }
 
-/// What documents are written in by Esker.
+/// Encoding of a PROV document that Esker writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProvOutput {
-    /// PROV-N, for people
+    /// PROV-N, the notation for human readers
     Provn,
     /// PROV-JSON
     Json,
-    /// PROV-O as Turtle; as TriG if there are bundles
+    /// PROV-O as Turtle, or as TriG if there are bundles
     Turtle,
 }
 
@@ -60,10 +60,10 @@ impl ProvOutput {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Takes PROV-N, PROV-JSON, PROV-XML and PROV-O (Turtle, N-Triples, JSON-LD), told by the ending or by how a document begins; and the folders \
-                  (BagIt) that `cwltool --provenance` writes, after a look at their checksums. Activities become executions, agents users, entities what \
-                  they are: `file:///…` the file of that path. All else that a document says is kept, and `esker export prov` says it again. A document \
-                  that makes no sense is named with the place where, nothing of it is imported, and the exit code is 1. Importing again changes \
+    after_help = "Takes PROV-N, PROV-JSON, PROV-XML and PROV-O (Turtle, N-Triples, JSON-LD), detected by the ending or the beginning of a document; and the folders \
+                  (BagIt) that `cwltool --provenance` writes, after verification of their checksums. Activities become executions, agents users, and entities \
+                  files or other vertices: `file:///…` is the file of that path. All other statements are kept for `esker export prov`. A malformed \
+                  document is reported with the position of the error, nothing of it is imported, and the exit code is 1. Importing again changes \
                   nothing.\n\nExamples:\n  \
                   esker import prov lab.esker run.provn\n  \
                   esker import prov lab.esker results/provenance-bag"
@@ -71,13 +71,13 @@ impl ProvOutput {
 pub(crate) struct ImportProvArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Documents, and folders that are bags; `-` is standard input
+    /// PROV documents and folders that are bags; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// What the documents are written in; of a bag, which of its documents
+    /// Encoding of the documents; for a bag, the encoding of the document to read from it
     #[arg(long, value_enum, value_name = "ENCODING")]
     pub(crate) encoding: Option<ProvEncoding>,
-    /// Compare all checksums of a bag, those of its data too
+    /// Verify all checksums of a bag, including those of its data
     #[arg(long)]
     pub(crate) verify: bool,
     #[command(flatten)]
@@ -91,21 +91,21 @@ pub(crate) struct ExportProvArgs {
     /// The file to write; `-` is standard output
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Only what these came from, as TYPE:KEY; everything without any
+    /// Vertices whose lineage to export, as TYPE:KEY [default: export everything]
     #[arg(value_name = "VERTEX")]
     pub(crate) vertices: Vec<String>,
-    /// Go that many steps at most
+    /// Maximum number of steps
     #[arg(long, value_name = "N", requires = "vertices")]
     pub(crate) depth: Option<u32>,
-    /// As it was then
+    /// Export the state as of this time
     #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
     pub(crate) as_of: Option<Version>,
-    /// The encoding, where the file's ending does not tell (.provn, .json, .ttl, .trig)
+    /// Encoding [default: by the file's ending: .provn, .json, .ttl, .trig]
     #[arg(long, value_enum, value_name = "ENCODING")]
     pub(crate) output: Option<ProvOutput>,
     /// Replace a file that exists
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) asker: super::object::AskerArg,
+    pub(crate) principal: super::object::PrincipalArg,
 }

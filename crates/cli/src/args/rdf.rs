@@ -1,21 +1,21 @@
 //! Arguments of `esker sparql` and `esker rdf`.
 
-use super::object::AskerArg;
+use super::object::PrincipalArg;
 use super::{FormatArgs, Target};
 use clap::{Args, Subcommand, ValueEnum};
 use esker_rdf::Part;
 use std::path::PathBuf;
 
-/// How an answer is printed.
+/// Output format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AnswerFormat {
-    /// Columns for people; graphs as Turtle
+    /// Aligned columns; graphs as Turtle
     Table,
     /// SPARQL 1.1 Query Results JSON
     Json,
     /// SPARQL Query Results XML
     Xml,
-    /// Comma-separated values: texts only
+    /// Comma-separated values: plain text only
     Csv,
     /// Tab-separated values: terms as in Turtle
     Tsv,
@@ -31,7 +31,7 @@ pub(crate) enum AnswerFormat {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A query sees the default graph; GRAPH asks the named ones. An update is done whole or not at all.\n\n\
+    after_help = "A query reads the default graph; GRAPH reads the named ones. An update is applied completely or not at all.\n\n\
     Examples:\n  \
     esker sparql lab.esker 'SELECT * { ?s ?p ?o } LIMIT 10'\n  \
     esker sparql lab.esker -f query.rq --format json\n  \
@@ -48,35 +48,35 @@ pub(crate) struct SparqlArgs {
         conflicts_with = "file"
     )]
     pub(crate) query: Option<String>,
-    /// A file that holds it; - is standard input
+    /// File with the query or the update; - is standard input
     #[arg(long, short, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// It is an update
+    /// The text is an update
     #[arg(long, short)]
     pub(crate) update: bool,
-    /// How to print
+    /// Output format of the answer
     #[arg(long, value_enum, default_value_t = AnswerFormat::Table)]
     pub(crate) format: AnswerFormat,
-    /// Show how the query would be answered, with estimates, and do not run it
+    /// Show the plan with estimates, and do not run the query
     #[arg(long, conflicts_with = "update")]
     pub(crate) explain: bool,
-    /// Say on stderr how the query was answered, with estimates and counts, and what took how long
+    /// Print on stderr how the query was answered, with estimates, counts and times
     #[arg(long)]
     pub(crate) profile: bool,
-    /// A graph that is a part of the default graph, instead of FROM
+    /// Graph that is a part of the default graph, overriding FROM
     #[arg(long, value_name = "IRI")]
     pub(crate) default_graph: Vec<String>,
-    /// A graph that GRAPH may ask, instead of FROM NAMED
+    /// Graph that GRAPH may name, overriding FROM NAMED
     #[arg(long, value_name = "IRI")]
     pub(crate) named_graph: Vec<String>,
-    /// Let SERVICE ask endpoints whose IRIs begin so; a server has its own list
+    /// Allow SERVICE to query endpoints whose IRIs begin with this prefix; a server has its own list
     #[arg(long, value_name = "IRI")]
     pub(crate) allow_service: Vec<String>,
-    /// With workers://HOST:PORT,… as the target: a file with their secret
+    /// With workers://HOST:PORT,… as the target: file with the workers' secret
     #[arg(long, value_name = "FILE", env = "ESKER_SECRET_FILE")]
     pub(crate) secret_file: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) asker: AskerArg,
+    pub(crate) principal: PrincipalArg,
 }
 
 #[derive(Debug, Args)]
@@ -87,37 +87,37 @@ pub(crate) struct RdfArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RdfCommand {
-    /// Add files of RDF, all or nothing
+    /// Load RDF files, all or none
     Load(RdfLoadArgs),
-    /// Write all RDF data as one image, so that opening it needs no log
+    /// Write all RDF data as one image, which opens without reading the log
     Checkpoint(RdfPlainArgs),
     /// Write RDF data to standard output
     Dump(RdfDumpArgs),
-    /// Counts and sizes
+    /// Show counts and sizes
     Stats(RdfStatsArgs),
-    /// Ranks, components, communities and more of a graph that a CONSTRUCT gives
+    /// Compute ranks, components, communities, shortest paths and more of a graph that a CONSTRUCT selects
     Algorithm(RdfAlgorithmArgs),
-    /// Answer for one part of RDF data that several processes hold together
+    /// Answer queries for one part of RDF data that several processes hold together
     Worker(RdfWorkerArgs),
-    /// Forget all RDF data
+    /// Remove all RDF data
     Drop(RdfPlainArgs),
 }
 
-/// By which rules triples are inferred.
+/// Rules by which triples are inferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum InferRules {
     /// Subclasses, subproperties, domains, ranges
     Rdfs,
-    /// OWL 2 RL: those, and equivalence, inverses, transitivity, restrictions and more
+    /// OWL 2 RL: the rules of rdfs, and equivalence, inverses, transitivity, restrictions and more
     OwlRl,
-    /// None: what was inferred is forgotten
+    /// No rules: inferred triples are removed
     None,
 }
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "N-Triples, N-Quads, Turtle, TriG, RDF/XML and JSON-LD, by the names' endings: .nt .nq .ttl .trig .rdf .owl .xml \
-    .jsonld, each also with .gz or .zst. Folders are read with all below them.\n\n\
+    .jsonld, each also with .gz or .zst. Folders are read recursively.\n\n\
     Examples:\n  \
     esker rdf load lab.esker data.nt.zst more.ttl dir/\n  \
     esker rdf load lab.esker people.ttl --graph http://example.org/people\n  \
@@ -127,19 +127,19 @@ pub(crate) enum InferRules {
 pub(crate) struct RdfLoadArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Files and folders
+    /// Files and folders to load
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// The graph for triples that name none
+    /// Graph of triples that name none
     #[arg(long, value_name = "IRI")]
     pub(crate) graph: Option<String>,
-    /// Pass over broken lines, and list them
+    /// Skip malformed lines, and list them
     #[arg(long)]
     pub(crate) lenient: bool,
-    /// Keep what follows from the data beside it, from now on; without it as at the last load
+    /// Keep inferred triples beside the data, now and after each change [default: as at the last load]
     #[arg(long, value_enum, value_name = "RULES")]
     pub(crate) infer: Option<InferRules>,
-    /// Load the Kth of N parts only, by the hash of the subject, for workers that hold one each
+    /// Load only the Kth of N parts, by the hash of the subject, for workers with one part each
     #[arg(long, value_name = "K/N", conflicts_with = "infer")]
     pub(crate) part: Option<Part>,
     #[command(flatten)]
@@ -148,9 +148,10 @@ pub(crate) struct RdfLoadArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Each worker holds the part that `esker rdf load --part` put into its folder, in memory, as it is when the worker starts. \
-    Workers ask each other: every one must reach every other by the addresses that queries name. Who knows the secret may ask; \
-    without one, processes of the worker's user and of root on the same machine. With one, all is encrypted.\n\n\
+    after_help = "Each worker holds in memory the part that `esker rdf load --part` put into its folder, as it is when the worker starts. \
+    Workers query each other: each must reach all others by the addresses that queries name. Clients that know the secret may \
+    query; without a secret, only processes of the worker's user and of root on the same machine. With a secret, all traffic is \
+    encrypted.\n\n\
     Examples:\n  \
     esker rdf load part1.esker data.nt --part 1/2; esker rdf load part2.esker data.nt --part 2/2\n  \
     esker rdf worker part1.esker --listen 127.0.0.1:7611 &\n  \
@@ -161,16 +162,16 @@ pub(crate) struct RdfWorkerArgs {
     /// The directory that holds the part
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: String,
-    /// Where to listen; port 0 lets the system choose. An address that others reach needs a secret
+    /// Address to listen on; port 0 lets the system choose. An address that other machines can reach needs a secret
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7611")]
     pub(crate) listen: String,
-    /// A file (mode 0600) whose first line all workers and those who ask them know: at least 20 characters that cannot be guessed
+    /// File (mode 0600) whose first line is the secret of workers and clients: at least 20 characters that cannot be guessed
     #[arg(long, value_name = "FILE", env = "ESKER_SECRET_FILE")]
     pub(crate) secret_file: Option<PathBuf>,
-    /// Write the address into that file once the worker answers, as HOST:PORT and a newline
+    /// Write the address to this file once the worker answers, as HOST:PORT and a newline
     #[arg(long, value_name = "FILE")]
     pub(crate) port_file: Option<PathBuf>,
-    /// Threads for each star of a query [default: one for each processor]
+    /// Number of threads for each star of a query [default: number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
 }
@@ -183,7 +184,7 @@ pub(crate) struct RdfPlainArgs {
     pub(crate) format: FormatArgs,
 }
 
-/// How RDF data is written.
+/// Output format of RDF data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DumpFormat {
     /// N-Quads
@@ -203,15 +204,15 @@ pub(crate) enum DumpFormat {
 pub(crate) struct RdfDumpArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// That graph only; `default` is the default graph
+    /// Dump only this graph; `default` is the default graph
     #[arg(long, value_name = "IRI")]
     pub(crate) graph: Option<String>,
-    /// Write inferred triples too
+    /// Include inferred triples, too
     #[arg(long)]
     pub(crate) inferred: bool,
     #[command(flatten)]
-    pub(crate) asker: AskerArg,
-    /// How to write
+    pub(crate) principal: PrincipalArg,
+    /// Output format of the data
     #[arg(long, value_enum, default_value_t = DumpFormat::Nq)]
     pub(crate) format: DumpFormat,
 }
@@ -224,18 +225,18 @@ pub(crate) struct RdfStatsArgs {
     pub(crate) format: FormatArgs,
 }
 
-/// What is computed.
+/// Algorithm to run on a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Algorithm {
     /// `PageRank`, along the edges
     Pagerank,
-    /// Connected components, whatever the edges' directions
+    /// Connected components, regardless of the edges' directions
     Components,
-    /// Communities by the method of Louvain, whatever the directions
+    /// Communities by the Louvain method, regardless of the edges' directions
     Communities,
-    /// Which part of all shortest paths leads through a vertex
+    /// Share of all shortest paths that pass through each vertex
     Betweenness,
-    /// In how many triangles a vertex is, whatever the directions
+    /// Number of triangles of each vertex, regardless of the edges' directions
     Triangles,
     /// All shortest paths from one vertex to another
     StPaths,
@@ -243,61 +244,60 @@ pub(crate) enum Algorithm {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The graph's edges are the triples of the CONSTRUCT, from subject to object; triples with the same ends are one edge, \
-    literals are no vertices.\n\n\
-    Examples:\n  \
-    esker rdf algorithm lab.esker pagerank --top 10\n  \
-    esker rdf algorithm lab.esker communities --pattern 'PREFIX : <http://example.org/> CONSTRUCT { ?a :with ?b } WHERE { ?p :author ?a, ?b }'\n  \
-    esker rdf algorithm lab.esker st-paths --from http://example.org/a --to http://example.org/b\n  \
-    esker rdf algorithm lab.esker pagerank --into http://example.org/ranks"
+    after_help = "The graph's edges are the triples of the CONSTRUCT, from subject to object; \
+    triples with the same ends are one edge, literals are not vertices.\n\nExamples:\n  esker rdf \
+    algorithm lab.esker pagerank --top 10\n  esker rdf algorithm lab.esker communities --pattern \
+    'PREFIX : <http://example.org/> CONSTRUCT { ?a :with ?b } WHERE { ?p :author ?a, ?b }'\n  \
+    esker rdf algorithm lab.esker st-paths --from http://example.org/a --to \
+    http://example.org/b\n  esker rdf algorithm lab.esker pagerank --into http://example.org/ranks"
 )]
 pub(crate) struct RdfAlgorithmArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// What to compute
+    /// The algorithm to run
     #[arg(value_enum)]
     pub(crate) algorithm: Algorithm,
-    /// The CONSTRUCT that gives the graph; without it all triples of the default graph
+    /// CONSTRUCT query that selects the graph [default: all triples of the default graph]
     #[arg(long, value_name = "CONSTRUCT")]
     pub(crate) pattern: Option<String>,
-    /// Let edges lead both ways (pagerank, betweenness, st-paths)
+    /// Follow edges in both directions (pagerank, betweenness, st-paths)
     #[arg(long)]
     pub(crate) undirected: bool,
-    /// The first rows only: the largest values
+    /// Print only the first rows, those with the largest values
     #[arg(long, value_name = "N")]
     pub(crate) top: Option<usize>,
-    /// Write the results as triples of this graph, in place of what it holds
+    /// Write the results as triples of this graph, replacing its contents
     #[arg(long, value_name = "IRI")]
     pub(crate) into: Option<String>,
-    /// pagerank: with which probability an edge is followed
+    /// pagerank: probability of following an edge
     #[arg(long, value_name = "P", default_value_t = 0.85)]
     pub(crate) damping: f64,
-    /// pagerank: the sum of all changes below which it is done
+    /// pagerank: sum of all changes below which the iteration ends
     #[arg(long, value_name = "X", default_value_t = 1e-9)]
     pub(crate) tolerance: f64,
-    /// pagerank: rounds after which it gives up
+    /// pagerank: maximum number of rounds
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) iterations: usize,
-    /// components: only vertices that reach each other along the edges are together
+    /// components: join only vertices that reach each other along the edges' directions
     #[arg(long)]
     pub(crate) strong: bool,
-    /// betweenness: follow paths from N vertices only, and scale
+    /// betweenness: follow paths from N vertices only, and scale the result
     #[arg(long, value_name = "N")]
     pub(crate) samples: Option<usize>,
-    /// betweenness: what chooses the samples
+    /// betweenness: seed of the random choice of samples
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// st-paths: where paths begin
+    /// st-paths: vertex where paths begin
     #[arg(long, value_name = "IRI")]
     pub(crate) from: Option<String>,
-    /// st-paths: where they end
+    /// st-paths: vertex where paths end
     #[arg(long, value_name = "IRI")]
     pub(crate) to: Option<String>,
-    /// st-paths: how many at most
+    /// st-paths: maximum number of paths
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) limit: usize,
     #[command(flatten)]
-    pub(crate) asker: AskerArg,
+    pub(crate) principal: PrincipalArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

@@ -1,7 +1,7 @@
 //! Arguments of the commands that read.
 
-use super::names::ScanTreeHow;
-use super::object::AskerArg;
+use super::namespace::TreeOptions;
+use super::object::PrincipalArg;
 use super::{FormatArgs, Target};
 use crate::times::{parse_as_of, parse_range};
 use clap::{Args, ValueEnum};
@@ -17,59 +17,62 @@ const TIMES: &str = "Times: 2026-03-01T12:00:00Z, 2026-03-01 (its end, UTC), @SE
 pub(crate) struct GetArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Vertices, as TYPE:KEY
+    /// Vertices to read, as TYPE:KEY
     #[arg(required = true, value_name = "VERTEX")]
     pub(crate) vertices: Vec<String>,
-    /// As it was then
+    /// Read the state as of this time
     #[arg(long, value_name = "TIME", value_parser = parse_as_of)]
     pub(crate) as_of: Option<Version>,
-    /// Only that attribute (may be given again)
+    /// Print only this attribute (may be given again)
     #[arg(long = "attribute", value_name = "NAME")]
     pub(crate) attributes: Vec<String>,
     #[command(flatten)]
-    pub(crate) asker: AskerArg,
+    pub(crate) principal: PrincipalArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = format!("{TIMES}\n\nExamples:\n  esker scan lab.esker job:4711\n  \
-        esker scan lab.esker job:4711 read write --format csv\n  \
-        esker scan lab.esker file:/scratch/a.h5 write --inverse       who wrote it\n  \
-        esker scan lab.esker file:/scratch/a.h5 --versions 2026-01-01..2026-02-01\n\n\
-        Of a directory tree of this machine, only metadata is read: what lstat(2) says. What is in the database already is \
-        compared, so that a tree that was scanned before, or in part, costs no more writes than it has changes. What is gone \
-        from the tree goes from the database.\n\nExamples:\n  esker scan lab.esker /project\n  \
-        esker scan lab.esker /mnt/snapshot/project --at /project --rate 5k/s")
+    after_help = format!("{TIMES}\n\nExamples:\n  esker edges lab.esker job:4711\n  \
+        esker edges lab.esker job:4711 read write --format csv\n  \
+        esker edges lab.esker file:/scratch/a.h5 write --inverse       the jobs that wrote it\n  \
+        esker edges lab.esker file:/scratch/a.h5 --versions 2026-01-01..2026-02-01")
 )]
-pub(crate) struct ScanArgs {
+pub(crate) struct EdgesArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The vertex that the edges leave, as TYPE:KEY; or a directory of this machine, whose tree comes into the namespace
-    #[arg(value_name = "VERTEX|DIRECTORY")]
+    /// Source vertex of the edges, as TYPE:KEY
+    #[arg(value_name = "VERTEX")]
     pub(crate) vertex: String,
-    /// Edge types; none for all
+    /// Edge types [default: all]
     #[arg(value_name = "EDGETYPE")]
     pub(crate) edge_types: Vec<String>,
-    /// As it was then
+    /// Read the state as of this time
     #[arg(long, value_name = "TIME", value_parser = parse_as_of, conflicts_with = "versions")]
     pub(crate) as_of: Option<Version>,
-    /// All versions in that range, deletions among them
+    /// Print all versions in this range, including deletions
     #[arg(long, value_name = "FROM..UNTIL", value_parser = parse_range)]
     pub(crate) versions: Option<VersionRange>,
-    /// Stop after that many edges
+    /// Stop after this many edges
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
-    /// The inverses of the edge types named; without names, only inverse types
+    /// Follow the inverses of the edge types given; without types, print only inverse edges
     #[arg(long)]
     pub(crate) inverse: bool,
     #[command(flatten)]
-    pub(crate) tree: ScanTreeHow,
-    #[command(flatten)]
-    pub(crate) asker: AskerArg,
+    pub(crate) principal: PrincipalArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
+}
+
+/// The former command that is now `edges` and `import tree`.
+#[derive(Debug, Args)]
+pub(crate) struct ScanArgs {
+    #[command(flatten)]
+    pub(crate) edges: EdgesArgs,
+    #[command(flatten)]
+    pub(crate) tree: TreeOptions,
 }
 
 #[derive(Debug, Args)]
@@ -90,22 +93,22 @@ pub(crate) struct HistoryArgs {
     /// The destination of the edge, as TYPE:KEY
     #[arg(value_name = "DESTINATION")]
     pub(crate) destination: Option<String>,
-    /// Only what happened in that range
+    /// Print only versions in this range
     #[arg(long, value_name = "FROM..UNTIL", value_parser = parse_range)]
     pub(crate) versions: Option<VersionRange>,
     #[command(flatten)]
-    pub(crate) asker: AskerArg,
+    pub(crate) principal: PrincipalArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TopBy {
-    /// The number of edges that leave a vertex
+    /// Number of edges that leave a vertex
     Degree,
-    /// Bytes in directories, with all below them
+    /// Bytes of directories, with everything below them
     Dir,
-    /// Bytes in the directories directly below --under, with all below them: of each project, where projects are directories
+    /// Bytes of each directory directly below --under, with everything below it, where each such directory is a project
     Project,
     /// Bytes of files, by owner
     User,
@@ -121,7 +124,7 @@ pub(crate) enum TopBy {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Degrees are exact and of each edge type apart.\n\nExamples:\n  esker top lab.esker --by degree\n  \
+    after_help = "Degrees are exact, and counted for each edge type.\n\nExamples:\n  esker top lab.esker --by degree\n  \
                   esker top lab.esker --by degree --type wasReadBy --limit 20\n  \
                   esker top lab.esker --by dir --min 1GiB --under /project\n  \
                   esker top lab.esker --by project --under /project\n  \
@@ -130,44 +133,60 @@ pub(crate) enum TopBy {
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// What to order by
+    /// Key of the ranking
     #[arg(long, value_enum, default_value_t = TopBy::Degree)]
     pub(crate) by: TopBy,
-    /// Only edges of that type
+    /// Count only edges of this type
     #[arg(long = "type", value_name = "EDGETYPE")]
     pub(crate) edge_type: Option<String>,
-    /// How many to show
+    /// Number of rows to show
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) limit: usize,
-    /// Only what holds so many bytes
+    /// Show only rows with at least this many bytes
     #[arg(long, value_name = "SIZE", value_parser = crate::units::parse_size)]
     pub(crate) min: Option<u64>,
-    /// With --by dir: only directories below that one; with --by project: where the projects' directories are
+    /// With --by dir: show only directories below this one; with --by project: the directory that has the projects' directories
     #[arg(long, value_name = "PATH")]
     pub(crate) under: Option<std::ffi::OsString>,
     #[command(flatten)]
-    pub(crate) asker: AskerArg,
+    pub(crate) principal: PrincipalArg,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = format!("Two runs: the number of a job, execution:ID or ID as `esker log` shows it, `last`, or `last~1` for the one before it. \
-                          Settings, arguments, programs, inputs with their versions, outputs, modules, git, environment, host \
-                          and how they ended are laid beside each other.\n\n\
-                          Two times: {TIMES}\n\nExamples:\n  \
-                          esker diff lab.esker 4711 4698\n  \
-                          export ESKER_TARGET=lab.esker; esker diff last~1 last\n  \
-                          esker diff lab.esker 2026-02-01 2026-03-01")
+    after_help = "A run is the number of a job, execution:ID or ID as `esker log` shows it, `last`, or `last~1` for the one before it. \
+                  Settings, arguments, programs, inputs with their versions, outputs, modules, git, environment, host \
+                  and exit status are compared. `esker changes` compares two times.\n\n\
+                  Examples:\n  esker diff lab.esker 4711 4698\n  \
+                  export ESKER_TARGET=lab.esker; esker diff last~1 last"
 )]
 pub(crate) struct DiffArgs {
-    /// The database (or `$ESKER_TARGET`), then two runs, or two times of which the second may be `now`
+    /// The database (or `$ESKER_TARGET`), then two runs
     #[arg(value_name = "[TARGET] ONE OTHER", required = true, num_args = 2..=3)]
     pub(crate) words: Vec<String>,
-    /// Of two runs: what is the same, too, and what differs between any two
+    /// Show equal values too, and differences that any two runs have
     #[arg(long)]
     pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = format!("{TIMES}\n\nExamples:\n  esker changes lab.esker 2026-02-01\n  \
+        esker changes lab.esker 2026-02-01 2026-03-01 --format ndjson")
+)]
+pub(crate) struct ChangesArgs {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The earlier time
+    #[arg(value_name = "FROM", value_parser = parse_as_of)]
+    pub(crate) from: Version,
+    /// The later time
+    #[arg(value_name = "UNTIL", value_parser = parse_as_of, default_value = "now")]
+    pub(crate) until: Version,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }

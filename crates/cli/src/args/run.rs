@@ -1,4 +1,4 @@
-//! Arguments of what records runs and tells of them.
+//! Arguments of the commands that record runs and report on them.
 
 use super::FormatArgs;
 use crate::times::parse_at;
@@ -6,20 +6,20 @@ use clap::{Args, Subcommand};
 use esker_model::Version;
 use std::path::PathBuf;
 
-/// Where runs wait for their database.
+/// The folder where runs wait for their database.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SpoolArg {
-    /// The folder where runs wait until they are delivered [default: ~/.local/state/esker/spool]
+    /// Folder where runs wait until they are delivered [default: ~/.local/state/esker/spool]
     #[arg(long, env = "ESKER_SPOOL", value_name = "DIR")]
     pub(crate) spool: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The command's input, output, exit code and signals are its own: recording never fails or delays it. What is known \
-                  of the run (command, folder, host, user, modules, git commit, Slurm job, variables that say how programs run, \
-                  without secrets) goes to a small file first, and from there to the database, in the background: what cannot \
-                  be delivered now is later, by the next run, `esker log` or `esker spool deliver`. The run is \
+    after_help = "The command's input, output, exit code and signals are its own: recording never fails or delays it. The \
+                  record of the run (command, folder, host, user, modules, git commit, Slurm job, variables that say how programs run, \
+                  without secrets) goes to a small file first, and from there to the database, in the background: a record that cannot \
+                  be delivered now is delivered later, by the next run, `esker log` or `esker spool deliver`. The run is \
                   the vertex execution:ID.\n\nExamples:\n  \
                   esker run --target lab.esker --in raw.nc --out clean.nc --param k=3 -- ./preprocess raw.nc clean.nc\n  \
                   esker run --target lab.esker --trace -- make -j8\n  \
@@ -39,41 +39,41 @@ pub(crate) struct RunArgs {
         required_unless_present = "leave"
     )]
     pub(crate) target: Option<String>,
-    /// What the run is called [default: the program's name]
+    /// Name of the run [default: the program's name]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// A file that it reads
+    /// File that the run reads (may be given again)
     #[arg(long = "in", value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// A file that it writes
+    /// File that the run writes (may be given again)
     #[arg(long = "out", value_name = "FILE")]
     pub(crate) outputs: Vec<PathBuf>,
-    /// A setting of it
+    /// Setting of the run (may be given again)
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) params: Vec<(String, String)>,
-    /// A tag of the run
+    /// Tag of the run (may be given again)
     #[arg(long = "tag", value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) tags: Vec<(String, String)>,
-    /// A variable of the environment to keep beside those that are known to matter
+    /// Environment variable to record, in addition to the known ones (may be given again)
     #[arg(long = "keep", value_name = "VARIABLE")]
     pub(crate) keep: Vec<String>,
-    /// Keep `[redacted]` in the place of what that regular expression matches, beside what looks like a secret anyway; of one with a
-    /// group `(?P<s>…)` in the place of that group
+    /// Replace matches of this regular expression by `[redacted]`, in addition to everything that looks like a secret; if it has a group
+    /// `(?P<s>…)`, only that group is replaced
     #[arg(long, value_name = "REGEX", value_parser = pattern)]
     pub(crate) redact: Vec<String>,
-    /// Follow the program and all that it starts, and record the files that they open and the programs that they run
+    /// Trace the program and its descendants, and record the files that they open and the programs that they run
     #[arg(long)]
     pub(crate) trace: bool,
-    /// With --trace: a folder whose files are of no interest, beside the system's (/usr, /etc, /proc …)
+    /// With --trace: folder whose files are not recorded, in addition to the system's (/usr, /etc, /proc …)
     #[arg(long, value_name = "DIR", requires = "trace")]
     pub(crate) trace_ignore: Vec<PathBuf>,
-    /// With --trace: the system's files, too
+    /// With --trace: record the system's files, too
     #[arg(long, requires = "trace")]
     pub(crate) trace_system: bool,
-    /// Deliver before this command ends
+    /// Deliver the run before this command ends
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Leave it in the spool, for a server with `--spool` or `esker spool deliver`
+    /// Leave the run in the spool, for a server with `--spool` or `esker spool deliver`
     #[arg(long, conflicts_with = "wait")]
     pub(crate) leave: bool,
     #[command(flatten)]
@@ -102,7 +102,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "What waits in the spool for this database is delivered first.\n\nExamples:\n  \
+    after_help = "Runs that wait in the spool for this database are delivered first.\n\nExamples:\n  \
                   esker log lab.esker --mine --last\n  \
                   esker log lab.esker --failed --since 2026-03-01 --format json"
 )]
@@ -110,22 +110,22 @@ pub(crate) struct LogArgs {
     /// The database: a folder, or esker://HOST:PORT
     #[arg(env = "ESKER_TARGET", value_name = "TARGET")]
     pub(crate) target: String,
-    /// Only runs of whoever asks
+    /// Show only your own runs
     #[arg(long, conflicts_with = "user")]
     pub(crate) mine: bool,
-    /// Only runs of that user, by name or number
+    /// Show only runs of this user, by name or number
     #[arg(long, value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// Only the latest
+    /// Show only the latest run
     #[arg(long, conflicts_with = "limit")]
     pub(crate) last: bool,
-    /// Only runs that began at that time or later
+    /// Show only runs that began at this time or later
     #[arg(long, value_name = "TIME", value_parser = parse_at)]
     pub(crate) since: Option<Version>,
-    /// Only runs that did not end with exit code 0
+    /// Show only runs that did not end with exit code 0
     #[arg(long)]
     pub(crate) failed: bool,
-    /// So many at most, the latest
+    /// Maximum number of runs, the latest ones
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) limit: usize,
     #[command(flatten)]
@@ -143,9 +143,9 @@ pub(crate) struct SpoolArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SpoolCommand {
-    /// Show the runs that wait, and what is wrong with those that cannot be delivered
+    /// List the waiting runs, and the problems of those that cannot be delivered
     List(SpoolListArgs),
-    /// Bring the runs that wait to their databases
+    /// Deliver the waiting runs to their databases
     Deliver(SpoolDeliverArgs),
 }
 
@@ -159,8 +159,8 @@ pub(crate) struct SpoolListArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A run that is delivered leaves the spool; delivering it twice changes nothing. Only the user's own files are read. Nothing is sent \
-                  to a database because a file there names it: without a target, what waits is told, with the command that brings it. The \
+    after_help = "A run that is delivered leaves the spool; delivering it twice changes nothing. Only the user's own files are read. A run is not sent \
+                  to a database only because its file names it: without a target, the command lists the waiting runs and the commands that deliver them. The \
                   exit code is 1 if some are left.\n\nExamples:\n  \
                   esker spool deliver --target lab.esker\n  \
                   esker spool deliver --target esker://login1:7400 --spool /scratch/spool --watch &"
@@ -168,10 +168,10 @@ pub(crate) struct SpoolListArgs {
 pub(crate) struct SpoolDeliverArgs {
     #[command(flatten)]
     pub(crate) spool: SpoolArg,
-    /// The database to bring runs to that are for it, or that name none: a folder, or esker://HOST:PORT
+    /// Database for the runs that are meant for it or name none: a folder, or esker://HOST:PORT
     #[arg(long, short, env = "ESKER_TARGET", value_name = "TARGET")]
     pub(crate) target: Option<String>,
-    /// Go on, and deliver what comes, until interrupted
+    /// Continue to deliver new runs until interrupted
     #[arg(long)]
     pub(crate) watch: bool,
     #[command(flatten)]
@@ -180,7 +180,7 @@ pub(crate) struct SpoolDeliverArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A line for each part: ok; absent, which only those miss who use it; note or warning, which is open to others: why that matters, and how to close it; or wrong, with what to do. The exit code is 0 if nothing is \
+    after_help = "Prints a line for each part: ok; absent, which matters only to those who use it; note or warning, for something that is open to others, with why that matters and how to close it; or wrong, with how to fix it. The exit code is 0 if nothing is \
                   wrong, else 1. Nothing is changed.\n\nExamples:\n  \
                   esker doctor\n  \
                   esker doctor esker://login1:7400 --format json"

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The folder stays usable by commands on this machine: they go through the server's process. Elsewhere, \
+    after_help = "Commands on this machine can still use the folder: they go through the server's process. On other machines, \
                   every command takes esker://HOST:PORT instead of a folder. HTTP is on the same port: /healthz, /readyz, \
                   /metrics, /api/v1/openapi.json; SPARQL at /sparql, whole graphs at /rdf-graphs; the console, for browsers, at /.\n\n\
-                  SIGTERM or Ctrl-C stops it: what is under way is finished, the database is closed. A second signal ends \
+                  SIGTERM or Ctrl-C stops it: requests in progress are finished, and the database is closed. A second signal ends \
                   it at once.\n\n\
-                  Processes of this machine may do everything if they are the owner's or root's. Everybody else proves a key of \
-                  SSH that `esker grant` or an `authorized_keys` file in the folder or in ~/.esker gives rights; traffic is \
-                  encrypted then.\n\nExamples:\n  \
+                  Processes of the owner and of root on this machine may do everything. All others authenticate by an SSH key that \
+                  `esker grant` or an `authorized_keys` file in the folder or in ~/.esker gives rights; their traffic is \
+                  encrypted.\n\nExamples:\n  \
                   esker serve lab.esker --open\n  \
                   esker serve lab.esker --listen 0.0.0.0:7400 --config server.toml\n  \
                   esker serve lab.esker --spool /scratch/lab/spool\n  \
@@ -25,59 +25,59 @@ pub(crate) struct ServeArgs {
     /// The directory that holds the database
     #[arg(value_name = "FOLDER")]
     pub(crate) folder: String,
-    /// Where to listen; port 0 lets the system choose [default: 127.0.0.1:7400]
+    /// Address to listen on; port 0 lets the system choose [default: 127.0.0.1:7400]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen: Option<String>,
-    /// Limits, TLS and the rest, in TOML; docs/book/server.md lists the keys
+    /// File of limits, TLS and other settings, in TOML; docs/book/server.md lists the keys
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Make the database if there is none
+    /// Create the database if it does not exist
     #[arg(long)]
     pub(crate) create: bool,
-    /// With --create: mode 0750, as `esker init --group` makes it
+    /// With --create: use mode 0750, like `esker init --group`
     #[arg(long, requires = "create")]
     pub(crate) group: bool,
-    /// Open the console in a browser once the server takes calls; its address is printed, too
+    /// Open the console in a browser once the server accepts requests, and print its address
     #[arg(long)]
     pub(crate) open: bool,
-    /// Write the address into that file once the server takes calls, as HOST:PORT and a newline
+    /// Write the address to this file once the server accepts requests, as HOST:PORT and a newline
     #[arg(long, value_name = "FILE")]
     pub(crate) port_file: Option<PathBuf>,
-    /// The server's certificates, in PEM form: the server answers by TLS only
+    /// The server's certificates, in PEM form; the server then accepts only TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_certificate: Option<PathBuf>,
-    /// The private key of the first of them, in PEM form
+    /// Private key of the first certificate, in PEM form
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// The key that proves the server to clients elsewhere, in OpenSSH's form [default: `host_key` in the folder, made at the
+    /// Key that proves the server to clients of other machines, in OpenSSH's form [default: `host_key` in the folder, created at the
     /// first start]
     #[arg(long, value_name = "FILE")]
     pub(crate) host_key: Option<PathBuf>,
-    /// How long a stop waits for what is under way
+    /// Longest time that a shutdown waits for requests in progress
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) drain: Option<Duration>,
-    /// For how long at most clients are promised that files stay as they are; 0s for no promises
+    /// Longest lease on the attributes of files that clients may cache; 0s for no leases
     #[arg(long, value_name = "TIME", value_parser = parse_lease)]
     pub(crate) lease: Option<Duration>,
-    /// Take in the runs that `esker run --spool DIR` leaves there, every other second
+    /// Deliver the runs that `esker run --spool DIR` leaves in this folder, every two seconds
     #[arg(long, value_name = "DIR")]
     pub(crate) spool: Vec<PathBuf>,
-    /// Let SERVICE in queries ask endpoints whose IRIs begin so
+    /// Allow SERVICE in queries to use endpoints whose IRIs begin with this prefix
     #[arg(long, value_name = "IRI")]
     pub(crate) allow_service: Vec<String>,
     /// Keep all rights of this process, instead of giving up those that a server does not need: files outside of its folders, starting
-    /// programs, TCP connections to elsewhere
+    /// programs, TCP connections to other machines
     #[arg(long)]
     pub(crate) no_sandbox: bool,
-    /// How to log, on stderr
+    /// Format of log lines, on stderr
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
-    /// What to log: error, warn, info, debug or trace
+    /// Lowest level to log: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "info", env = "ESKER_LOG")]
     pub(crate) log: tracing_subscriber::filter::LevelFilter,
 }
 
-/// Whoever changes a file waits for the promise, so it is short.
+/// Reads the length of a lease, which is limited because changes of a file wait until its leases end.
 fn parse_lease(text: &str) -> Result<Duration, String> {
     let most = esker_server::LEASE_MAX;
     match parse_duration(text)? {
@@ -89,11 +89,11 @@ fn parse_lease(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// A line for people
+    /// Plain text
     Text,
-    /// A JSON object a line
+    /// One JSON object per line
     Json,
 }

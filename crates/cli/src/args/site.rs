@@ -3,7 +3,7 @@
 use super::{FormatArgs, LogFormat};
 use clap::{Args, Subcommand};
 use esker_site_cache::cache::Policy;
-use esker_site_cache::predict::Choice;
+use esker_site_cache::predict::PredictorKind;
 use esker_site_cache::replay::{Rtt, Size, Tiers};
 use esker_site_cache::trace::Format;
 use std::ffi::OsString;
@@ -18,21 +18,21 @@ pub(crate) struct SiteArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SiteCommand {
-    /// Play a trace against tiers of caches, in simulated time
+    /// Replay a trace against tiers of caches, in simulated time
     Replay(Box<SiteReplayArgs>),
     /// Record the metadata trace of a program
     Record(SiteRecordArgs),
-    /// Make a trace like those of a large cluster
+    /// Generate a trace that resembles the logs of a large cluster
     Trace(SiteTraceArgs),
-    /// Run a tier: a cache of far metadata that clients and other tiers ask
+    /// Run a tier: a cache of remote metadata for clients and other tiers
     Serve(SiteServeArgs),
-    /// What a tier, and those above it, have done: hits, prefetches, queues, origins
+    /// Show the counters of a tier and of its upstream tiers: hits, prefetches, queues, origins
     Status(SiteStatusArgs),
-    /// Let a tier fetch a directory and what is below it, before anybody asks
+    /// Fetch a directory and everything below it into a tier, ahead of requests
     Warm(SiteWarmArgs),
-    /// Let a tier, and those around it, forget what they know of a path
+    /// Drop a path from a tier and from the tiers around it
     Invalidate(SitePathArgs),
-    /// What a tier keeps of a path, and why
+    /// Show what a tier caches of a path, and why
     Explain(SitePathArgs),
 }
 
@@ -46,54 +46,54 @@ pub(crate) enum SiteCommand {
     esker site replay --trace monday.ndjson --train sunday.ndjson --predictor amp --tiers EC,EFC --json out.json"
 )]
 pub(crate) struct SiteReplayArgs {
-    /// The trace; - is standard input
+    /// The trace to replay; - is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: PathBuf,
-    /// A trace that predictors learn from before; nothing of it is cached
+    /// Trace from which the predictors learn first; its answers are not cached
     #[arg(long, value_name = "FILE")]
     pub(crate) train: Option<PathBuf>,
-    /// What traces are written in: ndjson, hdfs or strace
+    /// Format of the traces: ndjson, hdfs or strace
     #[arg(long, value_name = "FORMAT")]
     pub(crate) trace_format: Option<Format>,
-    /// Pass over broken lines (and exit with 1)
+    /// Skip malformed lines (and exit with 1)
     #[arg(long)]
     pub(crate) lenient: bool,
-    /// Which predictors, one replay each
+    /// Predictors to compare, one replay each
     #[arg(
         long,
         value_name = "NAME",
         value_delimiter = ',',
         default_value = "guarded"
     )]
-    pub(crate) predictor: Vec<Choice>,
-    /// Sizes of the edge's cache: bytes, or a part of what the attributes for all reads of the trace would take
+    pub(crate) predictor: Vec<PredictorKind>,
+    /// Sizes of the edge's cache: bytes, or a percentage of the size of the attributes for all reads of the trace
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "10%", value_parser = parse_cache)]
     pub(crate) cache: Vec<CacheSize>,
-    /// The size of the fog node's cache
+    /// Size of the fog node's cache
     #[arg(long, value_name = "SIZE", default_value = "30%", value_parser = parse_cache)]
     pub(crate) fog_cache: CacheSize,
-    /// Which entries go when a cache is full: lru, sieve, s3-fifo or w-tinylfu
+    /// Replacement policy of the caches: lru, sieve, s3-fifo or w-tinylfu
     #[arg(long, value_name = "NAME", default_value = "lru")]
     pub(crate) policy: Policy,
-    /// EC (edge and cloud), EFC (edge, fog node and cloud), or both
+    /// Tiers: EC (edge and cloud), EFC (edge, fog node and cloud), or both
     #[arg(long, value_name = "TIERS", value_delimiter = ',', default_value = "EC", value_parser = parse_tiers)]
     pub(crate) tiers: Vec<Tiers>,
-    /// Round trips in ms: client to edge, edge to fog node, from there to the cloud, cloud to origin
+    /// Round-trip times in ms: client to edge, edge to fog node, next hop to the cloud, cloud to origin
     #[arg(long, value_name = "MS,MS,MS,MS", default_value = "1,4,17,20", value_parser = parse_rtt)]
     pub(crate) rtt: Rtt,
-    /// Requests that the cloud has on their way to the origin at once
+    /// Number of requests that the cloud has in flight to the origin
     #[arg(long, value_name = "N", default_value_t = 85, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) services: u32,
-    /// Edges; clients are dealt out among them
+    /// Number of edges; clients are distributed over them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) edges: u32,
-    /// A client's next request waits for the answer to its last, instead of coming at the trace's time
+    /// Send a client's next request after the answer to its last, instead of at the trace's time
     #[arg(long)]
     pub(crate) closed: bool,
-    /// Misses under a directory that DLS and its kin wait for before they list it
+    /// Number of misses in a directory after which DLS and its variants list it
     #[arg(long, value_name = "N")]
     pub(crate) threshold: Option<u32>,
-    /// Write the figures to a file, an object a line; - is standard output
+    /// Write the results to this file, one JSON object per line; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     #[command(flatten)]
@@ -102,13 +102,13 @@ pub(crate) struct SiteReplayArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The program runs under strace, which must be installed (Debian: apt install strace); it is several times slower \
-    by that.\n\n\
+    after_help = "The program runs under strace, which must be installed (Debian: apt install strace); that makes it several times \
+    slower.\n\n\
     Example:\n  \
     esker site record --out build.ndjson -- make -j2"
 )]
 pub(crate) struct SiteRecordArgs {
-    /// Where the trace goes
+    /// File of the trace
     #[arg(long, short, value_name = "FILE", default_value = "trace.ndjson")]
     pub(crate) out: PathBuf,
     /// The program with its arguments
@@ -118,67 +118,67 @@ pub(crate) struct SiteRecordArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "What the paper says of the Yahoo! logs: most directories listed once or rarely, siblings under hot parents in random \
-    order, noisy neighbours between; most jobs come back the next day. All follows from the seed.\n\n\
+    after_help = "The trace has the properties that the paper reports of the Yahoo! logs: most directories listed once or rarely, siblings under hot parents in random \
+    order, noisy neighbours between; most jobs come back the next day. The seed determines the trace.\n\n\
     Example:\n  \
     esker site trace --day 0 --out sunday.ndjson; esker site trace --day 1 --out monday.ndjson"
 )]
 pub(crate) struct SiteTraceArgs {
-    /// Like which logs
+    /// Logs that the trace resembles
     #[arg(long, value_name = "NAME", default_value = "yahoo", value_parser = ["yahoo"])]
     pub(crate) like: String,
-    /// Requests that read
+    /// Number of read requests
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pub(crate) operations: u64,
-    /// The seed
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Which day, from 0
+    /// Day of the trace, from 0
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) day: u32,
-    /// Where the trace goes; - is standard output
+    /// File of the trace; - is standard output
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     pub(crate) out: PathBuf,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "What can stand in the file, with its defaults:\n\n  \
+#[command(after_help = "Keys of the file, with their defaults:\n\n  \
     name = \"site\"                     listen = \"127.0.0.1:7500\"  (or \"unix:/PATH\")\n  \
-    parents = [\"esker://fog:7500\"]    the tiers above; with none, it asks origins itself\n  \
-    services = 85                     a member of the cloud: no cache, so many connections with one request each\n  \
+    parents = [\"esker://fog:7500\"]    upstream tiers; without any, it asks origins itself\n  \
+    services = 85                     a member of the cloud: no cache, this many connections with one request each\n  \
     [cache]    memory = \"256MiB\"  policy = \"lru\"  predictor = \"guarded\"  ttl = \"10s\"  ttl_most = \"10m\"\n  \
     [origins]  allow = []  connections = 4  in_flight = 64  patience = \"30s\"\n\n\
-    A tier asks origins with the credentials of whoever runs it: `allow` says which. On this machine only processes of that user and of \
-    root are answered; whoever asks from elsewhere (esker://HOST:PORT) proves a key of SSH that [access] folder gives rights to \
-    (~/.esker/site).\n\n\
+    A tier asks the origins in `allow` with the credentials of the user who runs it. On this machine it answers only processes of that \
+    user and of root; clients of other machines (esker://HOST:PORT) authenticate by an SSH key that the folder of [access] gives \
+    rights to (~/.esker/site).\n\n\
     Examples:\n  \
     esker site serve edge.toml\n  \
     esker site serve --allow sftp://data.example.org --listen 127.0.0.1:0 --port-file edge.port")]
 pub(crate) struct SiteServeArgs {
-    /// The tier's file; without one, a tier with the defaults
+    /// The tier's configuration file [default: a tier with the default settings]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Where it listens, whatever the file says: HOST:PORT (port 0 is any free one) or unix:PATH
+    /// Address to listen on, overriding the file: HOST:PORT (port 0 is any free one) or unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
-    /// The origins that it asks, with your credentials, whatever the file says: their beginnings; * is all but this machine's folders
+    /// Prefixes of the origins that it may ask with your credentials, overriding the file; * allows all but this machine's folders
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     pub(crate) allow: Option<Vec<String>>,
-    /// The tiers above, whatever the file says
+    /// Upstream tiers, overriding the file
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub(crate) parents: Option<Vec<String>>,
-    /// Write the address to that file once it listens
+    /// Write the address to this file once the tier accepts requests
     #[arg(long, value_name = "FILE")]
     pub(crate) port_file: Option<PathBuf>,
-    /// What is logged: error, warn, info, debug or trace
+    /// Lowest level to log: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log: LevelFilter,
-    /// How it is logged
+    /// Format of log lines
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 }
 
-/// Which tier.
+/// Address of a tier.
 #[derive(Debug, Args)]
 pub(crate) struct ViaArg {
     /// The tier's address: http://127.0.0.1:PORT, unix:PATH or esker://HOST:PORT
@@ -203,10 +203,10 @@ pub(crate) struct SiteStatusArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  esker site warm sftp://data.example.org/campaign7 --depth 3")]
 pub(crate) struct SiteWarmArgs {
-    /// The directory
+    /// The directory to fetch
     #[arg(value_name = "URL")]
     pub(crate) url: String,
-    /// How many names down
+    /// Maximum number of directory levels below it
     #[arg(long, value_name = "N", default_value_t = 1024)]
     pub(crate) depth: usize,
     #[command(flatten)]
@@ -215,7 +215,7 @@ pub(crate) struct SiteWarmArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SitePathArgs {
-    /// The path
+    /// The path, as a URL of its origin
     #[arg(value_name = "URL")]
     pub(crate) url: String,
     #[command(flatten)]
@@ -224,7 +224,7 @@ pub(crate) struct SitePathArgs {
     pub(crate) format: FormatArgs,
 }
 
-/// A size as it was written, and what it means.
+/// A cache size with the text that the user wrote.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CacheSize {
     pub(crate) text: String,
@@ -234,12 +234,13 @@ pub(crate) struct CacheSize {
 fn parse_cache(text: &str) -> Result<CacheSize, String> {
     let size = match text.strip_suffix('%') {
         Some(number) => {
-            let percent: f64 = number
-                .trim()
-                .parse()
-                .map_err(|_| format!("`{text}` is no part: expected a number, as in 10%"))?;
+            let percent: f64 = number.trim().parse().map_err(|_| {
+                format!("`{text}` is not a percentage: expected a number, as in 10%")
+            })?;
             if !(0.0..=1e6).contains(&percent) || percent == 0.0 {
-                return Err(format!("`{text}` is no part: expected more than 0%"));
+                return Err(format!(
+                    "`{text}` is not a percentage: expected more than 0%"
+                ));
             }
             Size::Percent(percent)
         }
@@ -253,7 +254,7 @@ fn parse_tiers(text: &str) -> Result<Tiers, String> {
     match text {
         "EC" | "ec" => Ok(Tiers::EdgeCloud),
         "EFC" | "efc" => Ok(Tiers::EdgeFogCloud),
-        _ => Err(format!("`{text}` are no tiers: expected EC or EFC")),
+        _ => Err(format!("`{text}` are not tiers: expected EC or EFC")),
     }
 }
 

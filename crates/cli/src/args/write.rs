@@ -6,8 +6,8 @@ use crate::values::{Assignment, parse_attribute};
 use clap::{Args, Subcommand};
 use esker_model::{AttributeDefinition, Version};
 
-const VALUES: &str = "Values: a predefined attribute has the kind that the schema says. Any other is what it looks like \
-    (42, 0.5, true, 2026-03-01T12:00:00Z, [1,2], null, else text); NAME:KIND=VALUE says so (run:string=42).";
+const VALUES: &str = "Values: a predefined attribute has the kind that the schema says. The kind of any other follows from its form \
+    (42, 0.5, true, 2026-03-01T12:00:00Z, [1,2], null, else text); NAME:KIND=VALUE sets it (run:string=42).";
 
 #[derive(Debug, Args)]
 #[command(
@@ -21,10 +21,10 @@ pub(crate) struct PutArgs {
     /// The vertex, as TYPE:KEY
     #[arg(value_name = "VERTEX")]
     pub(crate) vertex: String,
-    /// Its attributes
+    /// Attributes of the vertex
     #[arg(value_name = "NAME=VALUE", value_parser = Assignment::parse)]
     pub(crate) values: Vec<Assignment>,
-    /// Holds from then on, rather than from now on
+    /// Time from which the change is valid [default: now]
     #[arg(long, value_name = "TIME", value_parser = parse_at)]
     pub(crate) at: Option<Version>,
     #[command(flatten)]
@@ -40,22 +40,22 @@ pub(crate) struct PutArgs {
 pub(crate) struct LinkArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Where the edge starts, as TYPE:KEY
+    /// Source of the edge, as TYPE:KEY
     #[arg(value_name = "SOURCE")]
     pub(crate) source: String,
-    /// Its type
+    /// Type of the edge
     #[arg(value_name = "EDGETYPE")]
     pub(crate) edge_type: String,
-    /// Where it ends, as TYPE:KEY
+    /// Destination of the edge, as TYPE:KEY
     #[arg(value_name = "DESTINATION")]
     pub(crate) destination: String,
-    /// Its properties
+    /// Properties of the edge
     #[arg(value_name = "NAME=VALUE", value_parser = Assignment::parse)]
     pub(crate) values: Vec<Assignment>,
-    /// Holds from then on, rather than from now on
+    /// Time from which the edge is valid [default: now]
     #[arg(long, value_name = "TIME", value_parser = parse_at)]
     pub(crate) at: Option<Version>,
-    /// Insert ends that do not exist
+    /// Insert source and destination if they do not exist
     #[arg(long)]
     pub(crate) create: bool,
     #[command(flatten)]
@@ -74,13 +74,13 @@ pub(crate) struct SetArgs {
     /// The vertex, as TYPE:KEY
     #[arg(value_name = "VERTEX")]
     pub(crate) vertex: String,
-    /// Attributes to set
+    /// Attributes to set or replace
     #[arg(value_name = "NAME=VALUE", value_parser = Assignment::parse, required_unless_present = "remove")]
     pub(crate) values: Vec<Assignment>,
     /// An attribute to remove (may be given again)
     #[arg(long, value_name = "NAME")]
     pub(crate) remove: Vec<String>,
-    /// Holds from then on, rather than from now on
+    /// Time from which the change is valid [default: now]
     #[arg(long, value_name = "TIME", value_parser = parse_at)]
     pub(crate) at: Option<Version>,
     #[command(flatten)]
@@ -89,7 +89,7 @@ pub(crate) struct SetArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "A deletion is a version: reads as of an earlier time still see what was there, and so does `history`. \
+    after_help = "A deletion is a version: reads as of an earlier time still return the item, and so does `history`. \
                   The edges of a deleted vertex stay, as facts about the past.\n\nExamples:\n  \
                   esker delete lab.esker file:/scratch/a.h5\n  \
                   esker delete lab.esker job:4711 write file:/scratch/a.h5"
@@ -106,7 +106,7 @@ pub(crate) struct DeleteArgs {
     /// The destination of the edge, as TYPE:KEY
     #[arg(value_name = "DESTINATION")]
     pub(crate) destination: Option<String>,
-    /// Gone from then on, rather than from now on
+    /// Time from which the deletion is valid [default: now]
     #[arg(long, value_name = "TIME", value_parser = parse_at)]
     pub(crate) at: Option<Version>,
     #[command(flatten)]
@@ -126,7 +126,7 @@ pub(crate) struct SchemaArgs {
     pub(crate) target: Target,
     #[command(subcommand)]
     pub(crate) command: Option<SchemaCommand>,
-    /// How to print
+    /// Output format of the schema
     #[arg(long, value_enum, global = true, default_value_t = RowFormat::Table)]
     pub(crate) format: RowFormat,
 }
@@ -140,12 +140,12 @@ pub(crate) enum SchemaCommand {
         after_help = "Example:\n  esker schema lab.esker add-vertex-type Dataset --parent DataObject doi:string"
     )]
     AddVertexType {
-        /// Its name: a letter, then letters, digits, `_` or `-`
+        /// Name of the type: a letter, then letters, digits, `_` or `-`
         name: String,
-        /// The type that it specialises
+        /// The type that the new one specialises
         #[arg(long, value_name = "TYPE")]
         parent: Option<String>,
-        /// Its predefined attributes; kinds are bool, i64, f64, string, bytes, timestamp, list, any
+        /// Predefined attributes; kinds are bool, i64, f64, string, bytes, timestamp, list, any
         #[arg(value_name = "ATTRIBUTE:KIND", value_parser = parse_attribute)]
         attributes: Vec<AttributeDefinition>,
     },
@@ -154,15 +154,15 @@ pub(crate) enum SchemaCommand {
         after_help = "Example:\n  esker schema lab.esker add-edge-type cites --inverse citedBy --from Dataset --to Dataset"
     )]
     AddEdgeType {
-        /// Its name: a letter, then letters, digits, `_` or `-`
+        /// Name of the type: a letter, then letters, digits, `_` or `-`
         name: String,
-        /// The name of the opposite direction; the same name for a symmetric relation
+        /// Name of the opposite direction; the same name for a symmetric relation
         #[arg(long, value_name = "NAME")]
         inverse: String,
-        /// The vertex type where it starts
+        /// Vertex type of the source
         #[arg(long, value_name = "TYPE")]
         from: String,
-        /// The vertex type where it ends
+        /// Vertex type of the destination
         #[arg(long, value_name = "TYPE")]
         to: String,
     },

@@ -1,4 +1,4 @@
-//! What `esker bench` can be asked.
+//! The command line of `esker bench`.
 
 use super::boss::BossBenchArgs;
 use super::cluster::ClusterBenchArgs;
@@ -33,37 +33,37 @@ pub(crate) struct BenchArgs {
     pub(crate) workload: Workload,
 }
 
-/// What is measured.
+/// The subcommands of `esker bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workload {
     #[command(flatten)]
     Timed(Timed),
-    /// Count what each placement of edges on servers would cost scans and traversals
+    /// Count the communication and reads of scans and traversals under each edge placement
     Placement(PlacementBenchArgs),
     /// Measure a cluster of servers on this machine
     Cluster(ClusterBenchArgs),
-    /// Create, search, update and delete objects, as SoMeta's figures do
+    /// Create, search, update and delete objects, as in SoMeta's figures
     Objects(ObjectsBenchArgs),
-    /// The metadata of a sky survey (SoMeta's BOSS case), beside other databases
+    /// The metadata of a sky survey (SoMeta's BOSS case), compared with other databases
     Boss(BossBenchArgs),
-    /// Create, ask for, change and list files, beside tmpfs and ext4
+    /// Create, stat, change and list files, compared with tmpfs and ext4
     Namespace(NamespaceBenchArgs),
-    /// Files through a mount, beside a FUSE file system that answers at once
+    /// Files through a mount, compared with a FUSE file system that does no work
     Mount(MountBenchArgs),
-    /// What recording costs a command, and following the files that it opens; how fast a spool is emptied
+    /// Overhead of recording a command, with and without tracing its file accesses, and the rate of delivering a spool
     Run(RunBenchArgs),
-    /// Load RDF and answer SPARQL, beside other stores
+    /// Load RDF and answer SPARQL queries, compared with other stores
     Rdf(RdfBenchArgs),
-    /// Hits of the site cache, and replays of a trace
+    /// Hit rate and latency of the site cache, and the rate of trace replay
     Site(SiteBenchArgs),
-    /// Ask real servers of FTP, SFTP and GridFTP that are made to be far away, with and without tiers between
+    /// Request metadata from real FTP, SFTP and GridFTP servers over a simulated long distance, with and without tiers in between
     Wan(WanBenchArgs),
 }
 
-/// What is measured by the clock.
+/// Workloads that compare a database with its key-value store by time.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Timed {
-    /// Insert edges in batches; with --bulk, also as sorted tables
+    /// Insert edges in batches; with --bulk, as sorted tables too
     Ingest(IngestArgs),
     /// Insert single edges at one vertex from several threads
     HotVertex(HotVertexArgs),
@@ -71,7 +71,7 @@ pub(crate) enum Timed {
     Read(Common),
     /// Read the edges of vertices
     Scan(Common),
-    /// Follow edges, step by step
+    /// Traverse edges, step by step
     Travel(Common),
     /// Open a database
     Open(Common),
@@ -92,43 +92,43 @@ pub(crate) struct IngestArgs {
 pub(crate) struct HotVertexArgs {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// Then let the vertex grow to that many edges, in batches, and print a rate for each million
+    /// Then grow the vertex to this number of edges in batches and print a rate for each million
     #[arg(long, value_name = "N")]
     pub(crate) degree: Option<u64>,
 }
 
-/// Options of all workloads.
+/// Options of all timed workloads.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
-    /// Where to make the scratch folder: a directory on the file system that is to be measured
+    /// Directory for the scratch folder, on the file system to be measured
     #[arg(value_name = "DIRECTORY", default_value = ".")]
     pub(crate) directory: PathBuf,
-    /// The graph: rmat:SCALE:EDGES[:SEED], copurchase[:SEED] (262,111 vertices that have up to 5 edges, mostly to their
-    /// like), or a file with a source and a destination on each line
+    /// The graph: rmat:SCALE:EDGES[:SEED], copurchase[:SEED] (262,111 vertices with up to 5 edges, mostly to similar
+    /// vertices), or a file with a source and a destination per line
     #[arg(long, value_name = "GRAPH", default_value = "rmat:18:1000000")]
     pub(crate) graph: GraphSource,
-    /// Use that many of its edges; for hot-vertex, insert that many [default: all; hot-vertex: 100000]
+    /// Number of the graph's edges to use; for hot-vertex, number of edges to insert [default: all; hot-vertex: 100000]
     #[arg(long, value_name = "N")]
     pub(crate) edges: Option<u64>,
-    /// Edges in a batch
+    /// Number of edges per batch
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) batch: u32,
-    /// Threads that write [default: 1; hot-vertex: 4]
+    /// Writing threads [default: 1; hot-vertex: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
-    /// Bytes of properties on each edge
+    /// Bytes of properties per edge
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(0..=65_536))]
     pub(crate) property_bytes: u32,
-    /// How often each side is measured; medians are printed
+    /// Number of measurements of each side; medians are printed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) rounds: u32,
-    /// Write the report as JSON to a file, too
+    /// Write the report as JSON to this file, too
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// The store engine under Esker, and bare beside it
+    /// The key-value store, both below Esker and on its own
     #[arg(long, value_enum, default_value_t = EngineArg::Fjall)]
     pub(crate) engine: EngineArg,
-    /// Leave the scratch folder behind
+    /// Keep the scratch folder
     #[arg(long)]
     pub(crate) keep: bool,
     #[command(flatten)]
@@ -136,7 +136,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    /// As the report has them.
+    /// The settings for the JSON report; `memory` is in bytes.
     pub(crate) fn settings(&self, memory: u64) -> serde_json::Value {
         serde_json::json!({
             "graph": self.graph.name(),

@@ -1,4 +1,4 @@
-//! Batches made and written by several threads.
+//! Batches that several threads make and write.
 
 use super::machine;
 use crate::interrupt::Interrupt;
@@ -6,18 +6,19 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// How many things there are to write, and how.
+/// Number of items to write, and the split into batches and threads.
 pub(super) struct Batches<'a> {
     pub(super) items: usize,
-    /// Of them in a batch.
+    /// Number of items per batch.
     pub(super) size: usize,
     pub(super) threads: usize,
     pub(super) interrupt: &'a Interrupt,
 }
 
 impl Batches<'_> {
-    /// Makes batches and writes them. Gives the seconds that the thread which waited longest spent in writing, and the
-    /// processor time of all that went into the making.
+    /// Makes and writes all batches. Returns the longest time that a thread spent in writing, in seconds, and the
+    /// processor time of
+    /// making the batches.
     pub(super) fn run<B>(
         &self,
         make: &(dyn Fn(Range<usize>) -> B + Sync),

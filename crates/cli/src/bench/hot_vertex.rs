@@ -1,7 +1,7 @@
-//! One vertex that everybody writes to: single edges from several threads, then growth to a degree of millions.
+//! Concurrent writes at one vertex: single edges from several threads, then growth to a degree of millions.
 
-use super::report::{Figure, Target, Unit, median};
-use super::sides::{self, EdgeRows, Shape};
+use super::comparison::{self, EdgeRows, Shape};
+use super::report::{Figure, Goal, Unit, median};
 use super::source::{Graph, vertex_id};
 use super::{Bench, machine};
 use esker_model::{Batch, GraphRead as _, GraphWrite as _};
@@ -21,7 +21,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, degree: Option<u64>) -> anyhow::Result<
     for round in 0..bench.args.rounds {
         bench.say(&format!("round {} of {}", round + 1, bench.args.rounds));
         for side in [round % 2, (round + 1) % 2] {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             let spent = if side == 0 {
                 single(bench, &star, threads)?
             } else {
@@ -32,10 +32,11 @@ pub(crate) fn run(bench: &mut Bench<'_>, degree: Option<u64>) -> anyhow::Result<
     }
     let case = format!("single edges, {threads} threads");
     let edges = inserts as f64;
-    let wall = |spent: &[Spent]| edges / median(spent.iter().map(|s| s.wall).collect());
-    let cpu = |spent: &[Spent]| 1e6 / edges * median(spent.iter().map(|s| s.cpu).collect());
+    let wall = |spent: &[HotVertexTimes]| edges / median(spent.iter().map(|s| s.wall).collect());
+    let cpu =
+        |spent: &[HotVertexTimes]| 1e6 / edges * median(spent.iter().map(|s| s.cpu).collect());
     let figure = Figure::new(&case, Unit::EdgesPerSecond, wall(&esker)).raw(wall(&raw));
-    bench.report.add(figure.target(Target::Ratio(0.7)));
+    bench.report.add(figure.target(Goal::Ratio(0.7)));
     bench
         .report
         .add(Figure::new(&case, Unit::CpuMicros, cpu(&esker)).raw(cpu(&raw)));
@@ -45,15 +46,15 @@ pub(crate) fn run(bench: &mut Bench<'_>, degree: Option<u64>) -> anyhow::Result<
     }
 }
 
-/// Seconds, from when all threads begin to when the last one ends.
+/// Seconds, from the common start of all threads to the end of the last one.
 #[derive(Debug, Clone, Copy)]
-struct Spent {
+struct HotVertexTimes {
     wall: f64,
-    /// Of the whole process, with what flushes take meanwhile.
+    /// Processor time of the process, with concurrent flushes.
     cpu: f64,
 }
 
-/// Edges from vertex 0 to each of the others, which are as many as are asked for.
+/// Returns edges from vertex 0 to `edges` other vertices.
 fn star(edges: usize) -> Graph {
     let last = u32::try_from(edges).unwrap_or(u32::MAX - 1);
     Graph {
@@ -62,13 +63,13 @@ fn star(edges: usize) -> Graph {
     }
 }
 
-/// Runs work over parts of the edges in several threads that begin at once.
-fn together<B: Send>(
+/// Runs `write` over parts of the edges in several threads that start together.
+fn run_concurrently<B: Send>(
     parts: Vec<Vec<B>>,
     write: &(dyn Fn(B) -> esker_model::Result<()> + Sync),
-) -> anyhow::Result<Spent> {
+) -> anyhow::Result<HotVertexTimes> {
     let barrier = Barrier::new(parts.len() + 1);
-    let spent = std::thread::scope(|scope| -> esker_model::Result<Spent> {
+    let spent = std::thread::scope(|scope| -> esker_model::Result<HotVertexTimes> {
         let workers: Vec<_> = parts
             .into_iter()
             .map(|part| {
@@ -86,7 +87,7 @@ fn together<B: Send>(
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
-        Ok(Spent {
+        Ok(HotVertexTimes {
             wall: began.elapsed().as_secs_f64(),
             cpu: machine::process_seconds() - cpu,
         })
@@ -94,7 +95,7 @@ fn together<B: Send>(
     Ok(spent)
 }
 
-/// One batch for each edge, dealt out to threads.
+/// Builds one batch for each edge and deals them out to threads.
 fn dealt<B>(edges: usize, threads: usize, make: impl Fn(Range<usize>) -> B) -> Vec<Vec<B>> {
     (0..threads)
         .map(|t| {
@@ -106,10 +107,10 @@ fn dealt<B>(edges: usize, threads: usize, make: impl Fn(Range<usize>) -> B) -> V
         .collect()
 }
 
-fn single(bench: &Bench<'_>, star: &Graph, threads: usize) -> anyhow::Result<Spent> {
-    let (database, shape) = sides::create(bench, &bench.scratch.fresh("esker")?)?;
+fn single(bench: &Bench<'_>, star: &Graph, threads: usize) -> anyhow::Result<HotVertexTimes> {
+    let (database, shape) = comparison::create(bench, &bench.scratch.cleared_path("esker")?)?;
     let parts: Vec<Vec<Batch>> = dealt(star.edges.len(), threads, |edge| shape.batch(star, edge));
-    let spent = together(parts, &|batch| database.apply(batch).map(|_| ()))?;
+    let spent = run_concurrently(parts, &|batch| database.apply(batch).map(|_| ()))?;
     let hub = star.ids[0];
     let degree = database.degrees(&[(hub, shape.links)])?;
     anyhow::ensure!(
@@ -121,26 +122,26 @@ fn single(bench: &Bench<'_>, star: &Graph, threads: usize) -> anyhow::Result<Spe
     Ok(spent)
 }
 
-fn single_raw(bench: &Bench<'_>, star: &Graph, threads: usize) -> anyhow::Result<Spent> {
+fn single_raw(bench: &Bench<'_>, star: &Graph, threads: usize) -> anyhow::Result<HotVertexTimes> {
     let shape = types(bench)?;
-    let raw = sides::bare(bench, &bench.scratch.fresh("raw")?)?;
-    let durability = sides::durability(bench);
+    let raw = comparison::bare(bench, &bench.scratch.cleared_path("raw")?)?;
+    let durability = comparison::durability(bench);
     let parts: Vec<Vec<EdgeRows>> = dealt(star.edges.len(), threads, |edge| shape.rows(star, edge));
-    together(parts, &|rows| raw.write(rows.rows(), durability))
+    run_concurrently(parts, &|rows| raw.write(rows.rows(), durability))
 }
 
 fn types(bench: &Bench<'_>) -> anyhow::Result<Shape> {
-    let (database, shape) = sides::create(bench, &bench.scratch.fresh("types")?)?;
+    let (database, shape) = comparison::create(bench, &bench.scratch.cleared_path("types")?)?;
     database.close()?;
     Ok(shape)
 }
 
-/// Both sides grow in turn, a million edges at a time.
+/// Grows both sides alternately, a million edges at a time.
 fn growth(bench: &mut Bench<'_>, degree: usize) -> anyhow::Result<()> {
     let star = star(degree);
-    let (database, shape) = sides::create(bench, &bench.scratch.fresh("esker")?)?;
-    let raw = sides::bare(bench, &bench.scratch.fresh("raw")?)?;
-    let durability = sides::durability(bench);
+    let (database, shape) = comparison::create(bench, &bench.scratch.cleared_path("esker")?)?;
+    let raw = comparison::bare(bench, &bench.scratch.cleared_path("raw")?)?;
+    let durability = comparison::durability(bench);
     let size = bench.args.batch as usize;
     let mut rates = Vec::new();
     for start in (0..degree).step_by(MILLION) {
@@ -151,7 +152,7 @@ fn growth(bench: &mut Bench<'_>, degree: usize) -> anyhow::Result<()> {
             crate::units::count(end as u64)
         ));
         for at in (start..end).step_by(size) {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             let edges = at..(at + size).min(end);
             let (batch, rows) = (shape.batch(&star, edges.clone()), shape.rows(&star, edges));
             let began = Instant::now();
@@ -169,7 +170,7 @@ fn growth(bench: &mut Bench<'_>, degree: usize) -> anyhow::Result<()> {
         bench.report.add(figure.note(format!("batches of {size}")));
     }
     if let [first, .., last] = rates.as_slice() {
-        // A slope of Esker's own would show as a ratio to the bare engine that falls.
+        // A slowdown caused by Esker would show as a falling ratio to the key-value store.
         let figure = Figure::new(
             "growth, last million against first",
             Unit::EdgesPerSecond,
@@ -181,9 +182,7 @@ fn growth(bench: &mut Bench<'_>, degree: usize) -> anyhow::Result<()> {
             "the bare engine's: {:.2}; Esker's against it: {same:.2}",
             last.1 / first.1
         );
-        bench
-            .report
-            .add(figure.target(Target::Ratio(0.9)).note(note));
+        bench.report.add(figure.target(Goal::Ratio(0.9)).note(note));
     }
     let counted = database.degrees(&[(star.ids[0], shape.links)])?;
     anyhow::ensure!(

@@ -1,8 +1,8 @@
-//! Edges in batches, each with its inverse, and the same rows written by the bare engine.
+//! Edges in batches, each with its inverse, compared with the same rows written to the key-value store.
 
 use super::batches::Batches;
-use super::report::{Figure, Target, Unit, median};
-use super::sides::{self, Shape};
+use super::comparison::{self, Shape};
+use super::report::{Figure, Goal, Unit, median};
 use super::source::Graph;
 use super::{Bench, machine};
 use crate::units::size;
@@ -10,12 +10,12 @@ use esker::Database;
 use esker_model::GraphWrite as _;
 use std::time::Instant;
 
-/// What one side took.
+/// The measurements of one side.
 #[derive(Debug, Clone, Copy, Default)]
-struct Spent {
-    /// From the first write to the last acknowledgement, without the making of batches.
+struct IngestTimes {
+    /// Seconds from the first write to the last acknowledgement, without building the batches.
     wall: f64,
-    /// Processor time until everything is closed, flushes and merges included.
+    /// Processor time until everything is closed, flushes and compactions included.
     cpu: f64,
     peak: machine::Memory,
 }
@@ -28,7 +28,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, bulk: bool) -> anyhow::Result<()> {
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let ran = (0..bench.args.rounds).try_for_each(|round| {
         bench.say(&format!("round {} of {}", round + 1, bench.args.rounds));
-        // Whoever goes second finds the disk busier; so they take turns.
+        // The second side finds the disk busier, so the sides alternate.
         for side in [round % 2, (round + 1) % 2] {
             if side == 0 {
                 esker.push(batched(bench, &graph, threads)?);
@@ -47,12 +47,12 @@ pub(crate) fn run(bench: &mut Bench<'_>, bulk: bool) -> anyhow::Result<()> {
         }
         anyhow::Ok(())
     });
-    let wall = |spent: &[Spent]| edges / median(spent.iter().map(|s| s.wall).collect());
-    let cpu = |spent: &[Spent]| median(spent.iter().map(|s| s.cpu).collect()) * 1e6 / edges;
+    let wall = |spent: &[IngestTimes]| edges / median(spent.iter().map(|s| s.wall).collect());
+    let cpu = |spent: &[IngestTimes]| median(spent.iter().map(|s| s.cpu).collect()) * 1e6 / edges;
     if !esker.is_empty() && !raw.is_empty() {
         let case = format!("batches of {}", bench.args.batch);
         let figure = Figure::new(&case, Unit::EdgesPerSecond, wall(&esker)).raw(wall(&raw));
-        bench.report.add(figure.target(Target::Ratio(0.6)));
+        bench.report.add(figure.target(Goal::Ratio(0.6)));
         let note = "until closed: flushes and merges included";
         bench.report.add(
             Figure::new(&case, Unit::CpuMicros, cpu(&esker))
@@ -74,7 +74,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, bulk: bool) -> anyhow::Result<()> {
             Unit::EdgesPerSecond,
             wall(&bulk_esker),
         );
-        let figure = figure.raw(wall(&esker)).target(Target::Ratio(3.0));
+        let figure = figure.raw(wall(&esker)).target(Goal::Ratio(3.0));
         bench.report.add(figure.note("raw: Esker's own batches"));
     }
     for (case, spent) in [
@@ -87,7 +87,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, bulk: bool) -> anyhow::Result<()> {
             .max_by_key(|p| p.peak.saturating_sub(p.now));
         if let Some(peak) = most {
             let figure = Figure::new(case, Unit::Bytes, peak.peak.saturating_sub(peak.now) as f64);
-            let figure = figure.target(Target::AtMost(bench.context.globals.memory as f64));
+            let figure = figure.target(Goal::AtMost(bench.context.globals.memory as f64));
             bench.report.add(figure.note(format!(
                 "peak above the {} that the graph and the rest took",
                 size(peak.now)
@@ -97,11 +97,11 @@ pub(crate) fn run(bench: &mut Bench<'_>, bulk: bool) -> anyhow::Result<()> {
     ran
 }
 
-fn batched(bench: &Bench<'_>, graph: &Graph, threads: usize) -> anyhow::Result<Spent> {
-    let path = bench.scratch.fresh("esker")?;
+fn batched(bench: &Bench<'_>, graph: &Graph, threads: usize) -> anyhow::Result<IngestTimes> {
+    let path = bench.scratch.cleared_path("esker")?;
     let memory = machine::memory();
     machine::reset_peak();
-    let (database, shape) = sides::create(bench, &path)?;
+    let (database, shape) = comparison::create(bench, &path)?;
     let cpu = machine::process_seconds();
     let write = |database: &Database, batch| database.apply(batch).map(|_| ());
     let (wall, making) = in_batches(bench, graph, threads)
@@ -114,13 +114,13 @@ fn batched(bench: &Bench<'_>, graph: &Graph, threads: usize) -> anyhow::Result<S
         now: memory.now,
         peak: machine::memory().peak,
     };
-    Ok(Spent { wall, cpu, peak })
+    Ok(IngestTimes { wall, cpu, peak })
 }
 
-fn batched_raw(bench: &Bench<'_>, graph: &Graph, threads: usize) -> anyhow::Result<Spent> {
+fn batched_raw(bench: &Bench<'_>, graph: &Graph, threads: usize) -> anyhow::Result<IngestTimes> {
     let shape = shape(bench)?;
-    let raw = sides::bare(bench, &bench.scratch.fresh("raw")?)?;
-    let durability = sides::durability(bench);
+    let raw = comparison::bare(bench, &bench.scratch.cleared_path("raw")?)?;
+    let durability = comparison::durability(bench);
     let cpu = machine::process_seconds();
     let (wall, making) = in_batches(bench, graph, threads)
         .run(&|edges| shape.rows(graph, edges), &|rows| {
@@ -128,7 +128,7 @@ fn batched_raw(bench: &Bench<'_>, graph: &Graph, threads: usize) -> anyhow::Resu
         })?;
     drop(raw);
     let cpu = machine::process_seconds() - cpu - making;
-    Ok(Spent {
+    Ok(IngestTimes {
         wall,
         cpu,
         peak: machine::Memory::default(),
@@ -144,18 +144,18 @@ fn in_batches<'a>(bench: &'a Bench<'_>, graph: &Graph, threads: usize) -> Batche
     }
 }
 
-/// The types of the benchmark, as a database numbers them.
+/// Returns the types of the benchmark with the numbers that a database gives them.
 fn shape(bench: &Bench<'_>) -> anyhow::Result<Shape> {
-    let (database, shape) = sides::create(bench, &bench.scratch.fresh("types")?)?;
+    let (database, shape) = comparison::create(bench, &bench.scratch.cleared_path("types")?)?;
     database.close()?;
     Ok(shape)
 }
 
-fn loaded(bench: &Bench<'_>, graph: &Graph) -> anyhow::Result<Spent> {
-    let path = bench.scratch.fresh("esker")?;
+fn loaded(bench: &Bench<'_>, graph: &Graph) -> anyhow::Result<IngestTimes> {
+    let path = bench.scratch.cleared_path("esker")?;
     let memory = machine::memory();
     machine::reset_peak();
-    let (database, shape) = sides::create(bench, &path)?;
+    let (database, shape) = comparison::create(bench, &path)?;
     let cpu = machine::process_seconds();
     let began = Instant::now();
     let mut edges = shape.edges(graph, bench);
@@ -167,14 +167,14 @@ fn loaded(bench: &Bench<'_>, graph: &Graph) -> anyhow::Result<Spent> {
         now: memory.now,
         peak: machine::memory().peak,
     };
-    Ok(Spent { wall, cpu, peak })
+    Ok(IngestTimes { wall, cpu, peak })
 }
 
-fn loaded_raw(bench: &Bench<'_>, graph: &Graph) -> anyhow::Result<Spent> {
+fn loaded_raw(bench: &Bench<'_>, graph: &Graph) -> anyhow::Result<IngestTimes> {
     let shape = shape(bench)?;
-    let raw = sides::bare(bench, &bench.scratch.fresh("raw")?)?;
+    let raw = comparison::bare(bench, &bench.scratch.cleared_path("raw")?)?;
     let (mut wall, mut cpu) = (0.0, 0.0);
-    sides::load_bare_edges(bench, &raw, &shape, graph, &mut |load| {
+    comparison::load_bare_edges(bench, &raw, &shape, graph, &mut |load| {
         let (began, used) = (Instant::now(), machine::process_seconds());
         let loaded = load();
         wall += began.elapsed().as_secs_f64();
@@ -184,7 +184,7 @@ fn loaded_raw(bench: &Bench<'_>, graph: &Graph) -> anyhow::Result<Spent> {
     let used = machine::process_seconds();
     drop(raw);
     cpu += machine::process_seconds() - used;
-    Ok(Spent {
+    Ok(IngestTimes {
         wall,
         cpu,
         peak: machine::Memory::default(),

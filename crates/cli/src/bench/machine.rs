@@ -1,20 +1,20 @@
-//! What the operating system knows about this process: memory and processor time. Zero or nothing where it does not say.
+//! Memory and processor time as reported by the operating system; zero or `None` if it reports nothing.
 
 use std::fs;
 
-/// Bytes of memory that this process has, and the most that it has had since [`reset_peak`].
+/// Resident memory in bytes, now and at its peak since [`reset_peak`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Memory {
     pub(crate) now: u64,
     pub(crate) peak: u64,
 }
 
-/// Resident memory, from `/proc/self/status`.
+/// Resident memory of this process, from `/proc/self/status`.
 pub(crate) fn memory() -> Memory {
     memory_of("self")
 }
 
-/// The same of another process, by its id.
+/// Resident memory of another process, by its id.
 pub(crate) fn memory_of(process: &str) -> Memory {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     Memory {
@@ -23,7 +23,7 @@ pub(crate) fn memory_of(process: &str) -> Memory {
     }
 }
 
-/// Lets the peak begin anew from what there is now. False where the system cannot.
+/// Resets the peak to the current value. Returns false if the system cannot.
 pub(crate) fn reset_peak() -> bool {
     fs::write("/proc/self/clear_refs", "5").is_ok()
 }
@@ -44,21 +44,21 @@ fn kib(text: &str, name: &str) -> u64 {
     number.unwrap_or(0) * 1024
 }
 
-/// Processors that this process may use.
+/// Number of processors that this process may use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Seconds of processor time of all threads of this process.
+/// Processor time of all threads of this process, in seconds.
 pub(crate) fn process_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// The same of another process, by its id, from `/proc`; a hundredth is the least step.
+/// Processor time of another process in seconds, from `/proc`, in steps of 10 ms.
 pub(crate) fn seconds_of(process: &str) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name before the last bracket may hold blanks. The 14th and 15th fields are the 12th and 13th after it.
+    // The name before the last parenthesis may contain spaces. The 14th and 15th fields are the 12th and 13th after it.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: u64 = rest
         .split_whitespace()
@@ -69,11 +69,11 @@ pub(crate) fn seconds_of(process: &str) -> f64 {
     ticks as f64 / 100.0
 }
 
-/// Seconds that all cores of this machine were busy since it started, with whatever; from `/proc/stat`.
+/// Busy time of all cores of this machine since boot in seconds, from `/proc/stat`.
 pub(crate) fn busy_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let all = stat.lines().find_map(|l| l.strip_prefix("cpu "));
-    // user, nice, system, idle, waiting for the disk, interrupts, and what was taken by other machines.
+    // Fields: user, nice, system, idle, iowait, irq, softirq, steal.
     let ticks = all.unwrap_or("").split_whitespace().take(8).enumerate();
     let busy: u64 = ticks
         .filter(|(at, _)| !matches!(at, 3 | 4))
@@ -82,7 +82,7 @@ pub(crate) fn busy_seconds() -> f64 {
     busy as f64 / 100.0
 }
 
-/// Seconds of processor time of the calling thread, from `/proc/thread-self/schedstat`, in nanoseconds there.
+/// Processor time of the calling thread in seconds, from `/proc/thread-self/schedstat` (nanoseconds).
 pub(crate) fn thread_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = stat

@@ -1,20 +1,23 @@
-//! `esker bench`: what the graph costs on top of the engine that stores it, both measured in one run.
+//! `esker bench`: the overhead of the graph over the key-value store that holds it, both measured in one run.
 //!
-//! Each workload writes or reads the same keys and values twice, through a database and through the bare engine
-//! ([`esker::raw`]), in turn and several times; what is printed are medians and their ratio. Everything happens in a
-//! scratch folder that is removed after. `docs/book/bench.md` has figures and says how to read them.
+//! Each workload writes or reads the same keys and values twice, through a database and directly through the key-value store
+//! ([`esker::raw`]), alternately and several times; medians and their ratio are printed. Everything happens in a scratch folder
+//! that is removed afterwards. `docs/book/bench.md` has figures and explains them.
 //!
-//! Suggested reading order: [`args`], [`source`] (which graph), [`sides`] (what both sides are given), then a workload:
-//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Ten stand apart:
-//! [`placement`] counts, and neither stores nor times anything; [`cluster`] measures several servers against one;
-//! [`objects`] and [`boss`] measure what SoMeta's paper measured, the latter beside other databases; [`namespace`] measures
-//! files beside file systems, and [`mount`] does so through a mount; [`mod@run`] measures what recording costs; [`rdf`] measures queries beside other stores of RDF; [`site`]
-//! measures the site cache, and [`wan`] far servers and tiers between.
+//! Suggested reading order: [`args`], [`source`] (the graph), [`sides`] (the data of both sides), then a workload:
+//! [`ingest`], [`hot_vertex`], [`read`], [`scan`], [`travel`], [`open`], [`serve`]. [`report`] prints. Ten others differ:
+//! [`placement`] only counts; [`cluster`] compares several servers with one; [`objects`] and [`boss`] repeat the measurements of
+//! SoMeta's paper, the latter compared with other databases; [`namespace`] compares files with file systems, and
+//! [`mount`] does so
+//! through a mount; [`mod@run`] measures the overhead of recording; [`rdf`] compares queries with other RDF stores;
+//! [`site`] measures
+//! the site cache, and [`wan`] remote servers with tiers in between.
 
 mod args;
 mod batches;
 mod boss;
 mod cluster;
+mod comparison;
 mod copurchase;
 mod hot_vertex;
 mod ingest;
@@ -33,7 +36,6 @@ mod run;
 mod scan;
 mod scratch;
 mod serve;
-mod sides;
 mod site;
 mod source;
 mod travel;
@@ -47,7 +49,7 @@ use args::{Common, Timed, Workload};
 use report::Report;
 use scratch::Scratch;
 
-/// What a workload is given.
+/// The context of a workload.
 pub(crate) struct Bench<'a> {
     args: &'a Common,
     context: &'a Context,
@@ -56,15 +58,15 @@ pub(crate) struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// An error once the user wants no more of it; what was measured by then is printed.
-    fn go_on(&self) -> anyhow::Result<()> {
+    /// Returns an error once the user has interrupted; the measurements so far are printed.
+    fn check_interrupt(&self) -> anyhow::Result<()> {
         match self.context.interrupt.stopped() {
             Some(_) => Err(esker_model::Error::Interrupted.into()),
             None => Ok(()),
         }
     }
 
-    /// Says what is being done, for people who wait.
+    /// Prints a progress message.
     fn say(&self, text: &str) {
         self.context.note(text);
     }

@@ -1,27 +1,27 @@
-//! How long a database takes to open.
+//! The time to open a database.
 
-use super::report::{Figure, Target, Unit, median};
-use super::{Bench, machine, sides};
+use super::report::{Figure, Goal, Unit, median};
+use super::{Bench, comparison, machine};
 use esker_model::{GraphRead as _, Version};
 use std::time::Instant;
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let graph = bench.args.graph.graph(bench.args.edges)?;
-    let path = bench.scratch.fresh("esker")?;
-    let (database, shape) = sides::create(bench, &path)?;
-    sides::load(bench, &database, &shape, &graph)?;
+    let path = bench.scratch.cleared_path("esker")?;
+    let (database, shape) = comparison::create(bench, &path)?;
+    comparison::load(bench, &database, &shape, &graph)?;
     database.close()?;
-    let raw_path = bench.scratch.fresh("raw")?;
-    let raw = sides::bare(bench, &raw_path)?;
-    sides::load_bare(bench, &raw, &shape, &graph)?;
+    let raw_path = bench.scratch.cleared_path("raw")?;
+    let raw = comparison::bare(bench, &raw_path)?;
+    comparison::load_bare(bench, &raw, &shape, &graph)?;
     drop(raw);
     let (mut opened, mut bare, mut read) = (Vec::new(), Vec::new(), Vec::new());
     let mut memory = 0;
     for _ in 0..bench.args.rounds {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         let before = machine::memory().now;
         let began = Instant::now();
-        let (database, _) = sides::reopen(bench, &path)?;
+        let (database, _) = comparison::reopen(bench, &path)?;
         opened.push(began.elapsed().as_secs_f64());
         let found = database.read_vertices(&graph.ids[..1], Version::MAX)?;
         read.push(began.elapsed().as_secs_f64());
@@ -32,7 +32,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         memory = memory.max(machine::memory().now.saturating_sub(before));
         database.close()?;
         let began = Instant::now();
-        drop(sides::bare(bench, &raw_path)?);
+        drop(comparison::bare(bench, &raw_path)?);
         bare.push(began.elapsed().as_secs_f64());
     }
     let edges = crate::units::count(graph.edges.len() as u64);
@@ -44,7 +44,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     bench.report.add(
         figure
             .raw(median(bare))
-            .target(Target::AtMost(1.0))
+            .target(Goal::AtMost(1.0))
             .note("raw: opened and closed"),
     );
     bench.report.add(Figure::new(

@@ -1,6 +1,6 @@
-//! Random numbers that are the same on every machine: `SplitMix64` (Steele, Lea, Flood 2014).
+//! Random numbers that are reproducible on every machine: `SplitMix64` (Steele, Lea, Flood 2014).
 
-/// A generator.
+/// A random number generator.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -17,20 +17,20 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is not zero.
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
+    /// Returns a number below `n`, which must not be zero.
+    pub(crate) fn next_below(&mut self, n: u64) -> u64 {
         // The high half of the product: biased by less than n / 2^64.
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 
-    /// A number in `[0, 1)`.
+    /// Returns a number in `[0, 1)`.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
-            let j = self.below(i as u64 + 1) as usize;
+            let j = self.next_below(i as u64 + 1) as usize;
             items.swap(i, j);
         }
     }

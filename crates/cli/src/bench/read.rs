@@ -1,25 +1,25 @@
-//! Point reads: a vertex with its predefined and user-defined attributes, and the same row from the bare engine.
+//! Point reads: a vertex with its predefined and user-defined attributes, compared with the same row from the key-value store.
 
 use super::random::Random;
-use super::report::{Figure, Target, Unit, median};
-use super::{Bench, sides};
+use super::report::{Figure, Goal, Unit, median};
+use super::{Bench, comparison};
 use esker_model::key::vertex;
 use esker_model::{GraphRead as _, Version, VertexId};
 use std::time::Instant;
 
 const READS: usize = 50_000;
-/// Vertices in one call of the batched case.
-const TOGETHER: usize = 100;
+/// Vertices per call in the batched case.
+const VERTICES_PER_CALL: usize = 100;
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let graph = bench.args.graph.graph(bench.args.edges)?;
-    let (database, shape) = sides::create(bench, &bench.scratch.fresh("esker")?)?;
-    sides::load(bench, &database, &shape, &graph)?;
-    let raw = sides::bare(bench, &bench.scratch.fresh("raw")?)?;
-    sides::load_bare(bench, &raw, &shape, &graph)?;
+    let (database, shape) = comparison::create(bench, &bench.scratch.cleared_path("esker")?)?;
+    comparison::load(bench, &database, &shape, &graph)?;
+    let raw = comparison::bare(bench, &bench.scratch.cleared_path("raw")?)?;
+    comparison::load_bare(bench, &raw, &shape, &graph)?;
     let mut random = Random::new(1);
     let asked: Vec<VertexId> = (0..READS)
-        .map(|_| graph.ids[random.below(graph.ids.len() as u64) as usize])
+        .map(|_| graph.ids[random.next_below(graph.ids.len() as u64) as usize])
         .collect();
     let micros = |began: Instant| began.elapsed().as_secs_f64() * 1e6 / READS as f64;
     let one_by_one = || -> anyhow::Result<f64> {
@@ -36,7 +36,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     };
     let together = || -> anyhow::Result<f64> {
         let began = Instant::now();
-        for ids in asked.chunks(TOGETHER) {
+        for ids in asked.chunks(VERTICES_PER_CALL) {
             let read = database.read_vertices(ids, Version::MAX)?;
             anyhow::ensure!(
                 read.iter().flatten().count() == ids.len(),
@@ -52,12 +52,12 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         }
         Ok(micros(began))
     };
-    // Once unmeasured, so that both caches hold what they can.
+    // One unmeasured pass fills both caches.
     one_by_one()?;
     gets()?;
     let (mut esker, mut several, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.args.rounds {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         bare.push(gets()?);
         esker.push(one_by_one()?);
         several.push(together()?);
@@ -67,12 +67,12 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let figure = Figure::new("a vertex with its attributes", Unit::Micros, median(esker)).raw(get);
     bench.report.add(
         figure
-            .target(Target::Ratio(0.5))
+            .target(Goal::Ratio(0.5))
             .note("raw: one get of the same row"),
     );
-    let case = format!("each of {TOGETHER} vertices asked for at once");
+    let case = format!("each of {VERTICES_PER_CALL} vertices asked for at once");
     let figure = Figure::new(case, Unit::Micros, median(several)).raw(get);
-    bench.report.add(figure.target(Target::Ratio(0.5)));
+    bench.report.add(figure.target(Goal::Ratio(0.5)));
     database.close()?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What was measured: one row a figure, as a table for people or as JSON with the same keys.
+//! The results of a benchmark: one row per figure, as a table or as JSON with the same keys.
 
 use super::machine;
 use crate::args::RowFormat;
@@ -9,33 +9,33 @@ use anyhow::Context as _;
 use serde_json::{Value as Json, json};
 use std::path::Path;
 
-/// What a figure counts. Rates are the better the higher, times the lower.
+/// The unit of a figure. Higher rates are better, lower times are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     EdgesPerSecond,
     ObjectsPerSecond,
     FilesPerSecond,
     CallsPerSecond,
-    /// Of one core's time, whatever else the machine does.
+    /// Per second of one core's processor time, independent of other load.
     EdgesPerCpuSecond,
     Seconds,
     CpuSeconds,
     Millis,
-    /// Of processor time, for one query.
+    /// Processor time of one query, in milliseconds.
     CpuMillis,
-    /// Of wall time, for one operation.
+    /// Wall time of one operation, in microseconds.
     Micros,
-    /// Of processor time, for one edge.
+    /// Processor time of one edge, in microseconds.
     CpuMicros,
-    /// Of processor time, for one object.
+    /// Processor time of one object, in microseconds.
     CpuMicrosPerObject,
-    /// Of processor time, for one file.
+    /// Processor time of one file, in microseconds.
     CpuMicrosPerFile,
     Bytes,
     BytesPerObject,
     BytesPerFile,
     BytesPerQuad,
-    /// A number of something that the case names.
+    /// A number of items named by the case.
     Count,
 }
 
@@ -98,26 +98,26 @@ impl Unit {
     }
 }
 
-/// What is to be reached.
+/// The target of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Target {
-    /// Esker's speed, as a part of the other side's.
+pub(crate) enum Goal {
+    /// Minimum speed of Esker relative to the other side.
     Ratio(f64),
-    /// Esker's own rate.
+    /// Minimum rate of Esker.
     AtLeast(f64),
-    /// Esker's own time or size.
+    /// Maximum time or size of Esker.
     AtMost(f64),
 }
 
-/// One figure.
+/// One row of the report.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) case: String,
     pub(crate) unit: Unit,
     pub(crate) esker: f64,
-    /// Of the same keys and values without Esker: by the bare engine, or as the case says.
+    /// The figure for the same keys and values without Esker: of the key-value store, or as the case says.
     pub(crate) raw: Option<f64>,
-    pub(crate) target: Option<Target>,
+    pub(crate) target: Option<Goal>,
     pub(crate) note: String,
 }
 
@@ -138,7 +138,7 @@ impl Figure {
         self
     }
 
-    pub(crate) fn target(mut self, target: Target) -> Self {
+    pub(crate) fn target(mut self, target: Goal) -> Self {
         self.target = Some(target);
         self
     }
@@ -148,7 +148,7 @@ impl Figure {
         self
     }
 
-    /// Esker's speed as a part of the other side's.
+    /// Esker's speed relative to the other side.
     fn ratio(&self) -> Option<f64> {
         let raw = self.raw?;
         Some(if self.unit.more_is_better() {
@@ -160,18 +160,18 @@ impl Figure {
 
     fn met(&self) -> Option<bool> {
         Some(match self.target? {
-            Target::Ratio(least) => self.ratio()? >= least,
-            Target::AtLeast(least) => self.esker >= least,
-            Target::AtMost(most) => self.esker <= most,
+            Goal::Ratio(least) => self.ratio()? >= least,
+            Goal::AtLeast(least) => self.esker >= least,
+            Goal::AtMost(most) => self.esker <= most,
         })
     }
 
     fn target_text(&self) -> String {
         match self.target {
             None => String::new(),
-            Some(Target::Ratio(least)) => format!("ratio >= {least}"),
-            Some(Target::AtLeast(least)) => format!(">= {}", self.unit.text(least)),
-            Some(Target::AtMost(most)) => format!("<= {}", self.unit.text(most)),
+            Some(Goal::Ratio(least)) => format!("ratio >= {least}"),
+            Some(Goal::AtLeast(least)) => format!(">= {}", self.unit.text(least)),
+            Some(Goal::AtMost(most)) => format!("<= {}", self.unit.text(most)),
         }
     }
 
@@ -213,7 +213,7 @@ impl Report {
         self.figures.push(figure);
     }
 
-    /// Prints it; `settings` go into the JSON, and that to a file, too, where one is named.
+    /// Prints the report; `settings` are added to the JSON, which is also written to a file if one is named.
     pub(crate) fn print(
         &self,
         settings: &Json,
@@ -265,7 +265,7 @@ impl Report {
     }
 }
 
-/// The middle one; the mean of the two in the middle if their number is even. Zero of none.
+/// Returns the median: the mean of the middle two for an even number, zero for an empty list.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     let half = figures.len() / 2;
@@ -293,13 +293,13 @@ mod tests {
     fn a_ratio_is_a_part_of_the_other_sides_speed() {
         let rate = Figure::new("x", Unit::EdgesPerSecond, 60.0)
             .raw(100.0)
-            .target(Target::Ratio(0.6));
+            .target(Goal::Ratio(0.6));
         assert_eq!(rate.met(), Some(true));
         let time = Figure::new("x", Unit::Micros, 30.0)
             .raw(10.0)
-            .target(Target::Ratio(0.5));
+            .target(Goal::Ratio(0.5));
         assert_eq!(time.met(), Some(false));
-        let own = Figure::new("x", Unit::Seconds, 0.2).target(Target::AtMost(0.3));
+        let own = Figure::new("x", Unit::Seconds, 0.2).target(Goal::AtMost(0.3));
         assert_eq!(own.met(), Some(true));
         assert_eq!(own.ratio(), None);
     }

@@ -1,7 +1,6 @@
 //! RMAT graphs (Chakrabarti, Zhan, Faloutsos: R-MAT, SDM 2004): few vertices with very many edges, many with few.
 //!
-//! a = 0.45, b = 0.15, c = 0.15, d = 0.25, as in GraphMeta's evaluation. An edge is given once, and none leads to
-//! its own source.
+//! a = 0.45, b = 0.15, c = 0.15, d = 0.25, as in GraphMeta's evaluation. Edges are distinct, without loops.
 
 use super::random::Random;
 
@@ -9,9 +8,9 @@ const A: f64 = 0.45;
 const B: f64 = 0.15;
 const C: f64 = 0.15;
 
-/// That many distinct edges between `2^scale` vertices, in random order. `None` if there cannot be so many.
+/// Returns `count` distinct edges between `2^scale` vertices, in random order; `None` if there cannot be that many.
 pub(crate) fn edges(scale: u32, count: u64, seed: u64) -> Option<Vec<(u32, u32)>> {
-    // Beyond a quarter of all pairs, the rare ones would have to come up by luck.
+    // Above a quarter of all pairs, the improbable ones would have to be drawn, which takes too long.
     let pairs = 1_u64.checked_shl(2 * scale)?;
     if scale == 0 || scale > 31 || count > pairs / 4 {
         return None;
@@ -39,7 +38,7 @@ pub(crate) fn edges(scale: u32, count: u64, seed: u64) -> Option<Vec<(u32, u32)>
     )
 }
 
-/// Halves the matrix of all edges as often as the scale says, each time choosing one quarter.
+/// Draws an edge: halves the adjacency matrix `scale` times, each time choosing one quarter.
 fn one(scale: u32, random: &mut Random) -> (u32, u32) {
     let (mut source, mut destination) = (0, 0);
     for _ in 0..scale {
@@ -59,7 +58,7 @@ fn one(scale: u32, random: &mut Random) -> (u32, u32) {
     (source, destination)
 }
 
-/// A permutation of `0..2^scale`: without it, a vertex's degree could be told from its number.
+/// A permutation of `0..2^scale`, so that a vertex's degree is independent of its number.
 struct Permutation {
     scale: u32,
     factors: [u32; 2],
@@ -67,7 +66,7 @@ struct Permutation {
 
 impl Permutation {
     fn new(scale: u32, random: &mut Random) -> Self {
-        // Odd factors have inverses modulo a power of two.
+        // Odd factors are invertible modulo a power of two.
         Self {
             scale,
             factors: [random.next() as u32 | 1, random.next() as u32 | 1],
@@ -110,7 +109,7 @@ mod tests {
         assert!(all.iter().all(|(s, d)| s != d));
         let mut degrees = vec![0_u32; 1 << 12];
         all.iter().for_each(|(s, _)| degrees[*s as usize] += 1);
-        // The mean is 5; RMAT's busiest vertex has many times that.
+        // The mean is 5; the maximum of an RMAT graph is many times higher.
         assert!(degrees.iter().max().unwrap() > &50);
     }
 

@@ -1,9 +1,9 @@
-//! Edge scans, and the bare engine's iterator over the same ranges. What both saw is compared.
+//! Edge scans, compared with the key-value store's iterator over the same ranges. The results of both are compared.
 
 use super::Bench;
+use super::comparison::{self, Shape};
 use super::random::Random;
-use super::report::{Figure, Target, Unit, median};
-use super::sides::{self, Shape};
+use super::report::{Figure, Goal, Unit, median};
 use esker::Database;
 use esker::raw::Raw;
 use esker_model::key::edges_of_type_prefix;
@@ -11,22 +11,22 @@ use esker_model::{EdgeSelect, Flow, GraphRead as _, Versions, VertexId};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-/// Vertices in a call.
+/// Vertices per call.
 const FRONTIER: usize = 1024;
-/// Vertices of the first case.
+/// Number of vertices in the first case.
 const VERTICES: usize = 50_000;
-/// Vertices of the second.
+/// Number of vertices in the second case, those of the highest degree.
 const BUSIEST: usize = 200;
 
-/// What a scan saw.
+/// Checksum of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Seen {
+struct ScanChecksum {
     edges: u64,
-    /// Of their destinations' bytes.
+    /// Sum of the destinations' bytes.
     sum: u64,
 }
 
-impl Seen {
+impl ScanChecksum {
     fn note(&mut self, destination: &[u8]) {
         self.edges += 1;
         self.sum = destination
@@ -37,10 +37,10 @@ impl Seen {
 
 pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let graph = bench.args.graph.graph(bench.args.edges)?;
-    let (database, shape) = sides::create(bench, &bench.scratch.fresh("esker")?)?;
-    sides::load(bench, &database, &shape, &graph)?;
-    let raw = sides::bare(bench, &bench.scratch.fresh("raw")?)?;
-    sides::load_bare(bench, &raw, &shape, &graph)?;
+    let (database, shape) = comparison::create(bench, &bench.scratch.cleared_path("esker")?)?;
+    comparison::load(bench, &database, &shape, &graph)?;
+    let raw = comparison::bare(bench, &bench.scratch.cleared_path("raw")?)?;
+    comparison::load_bare(bench, &raw, &shape, &graph)?;
     let busiest = graph.busiest();
     let with_edges = graph.degrees().iter().filter(|d| **d > 0).count();
     let mut some: Vec<u32> = busiest.iter().copied().take(with_edges).collect();
@@ -67,12 +67,12 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     ];
     for (case, vertices) in cases {
         for properties in [true, false] {
-            // Once unmeasured, for the caches.
+            // One unmeasured pass fills the caches.
             scan(&database, &shape, &vertices, properties)?;
             scan_raw(&raw, &shape, &vertices)?;
             let (mut esker, mut bare) = (Vec::new(), Vec::new());
             for _ in 0..bench.args.rounds {
-                bench.go_on()?;
+                bench.check_interrupt()?;
                 let (seen, rate) = scan(&database, &shape, &vertices, properties)?;
                 esker.push(rate);
                 let (seen_raw, rate) = scan_raw(&raw, &shape, &vertices)?;
@@ -94,7 +94,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             );
             bench
                 .report
-                .add(figure.raw(median(bare)).target(Target::Ratio(0.5)));
+                .add(figure.raw(median(bare)).target(Goal::Ratio(0.5)));
         }
     }
     database.close()?;
@@ -106,13 +106,13 @@ fn scan(
     shape: &Shape,
     vertices: &[VertexId],
     properties: bool,
-) -> anyhow::Result<(Seen, f64)> {
+) -> anyhow::Result<(ScanChecksum, f64)> {
     let select = EdgeSelect {
         types: vec![shape.links],
         versions: Versions::NOW,
         properties,
     };
-    let mut seen = Seen::default();
+    let mut seen = ScanChecksum::default();
     let began = Instant::now();
     for frontier in vertices.chunks(FRONTIER) {
         database.scan_edges(frontier, &select, &mut |_, edge| {
@@ -123,8 +123,12 @@ fn scan(
     Ok((seen, seen.edges as f64 / began.elapsed().as_secs_f64()))
 }
 
-fn scan_raw(raw: &Raw, shape: &Shape, vertices: &[VertexId]) -> anyhow::Result<(Seen, f64)> {
-    let mut seen = Seen::default();
+fn scan_raw(
+    raw: &Raw,
+    shape: &Shape,
+    vertices: &[VertexId],
+) -> anyhow::Result<(ScanChecksum, f64)> {
+    let mut seen = ScanChecksum::default();
     let began = Instant::now();
     for id in vertices {
         let prefix = edges_of_type_prefix(*id, shape.links);

@@ -1,9 +1,9 @@
-//! The folder that a benchmark works in.
+//! The scratch folder of a benchmark.
 
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 
-/// Removed when dropped, unless it is to be kept.
+/// A scratch folder, removed on drop unless it is to be kept.
 pub(crate) struct Scratch {
     path: PathBuf,
     keep: bool,
@@ -17,8 +17,8 @@ impl Scratch {
         Ok(Self { path, keep })
     }
 
-    /// A path inside that does not exist: what lay there is removed.
-    pub(crate) fn fresh(&self, name: &str) -> anyhow::Result<PathBuf> {
+    /// Returns a path inside the folder after removing everything at it.
+    pub(crate) fn cleared_path(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.path.join(name);
         match std::fs::remove_dir_all(&path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -32,7 +32,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.keep {
-            // What cannot be removed is plain to see where it lies.
+            // A folder that cannot be removed stays visible at its path.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

@@ -1,9 +1,9 @@
-//! `esker bench site`: what a hit of the site cache costs, how many a tier answers, and how fast a trace is replayed.
+//! `esker bench site`: the latency of a site-cache hit, the hit rate of a tier, and the rate of trace replay.
 
 mod tier;
 
 use super::machine;
-use super::report::{Figure, Report, Target, Unit, median};
+use super::report::{Figure, Goal, Report, Unit, median};
 use super::scratch::Scratch;
 use crate::args::FormatArgs;
 use crate::context::Context;
@@ -11,10 +11,10 @@ use crate::exit::{Outcome, usage};
 use clap::Args;
 use esker_site_cache::entry::{Answer, Attributes, Kind, Request};
 use esker_site_cache::path::Paths;
-use esker_site_cache::predict::Choice;
+use esker_site_cache::predict::PredictorKind;
 use esker_site_cache::queue::Class;
-use esker_site_cache::replay::{Settings, Size, World, run as play};
-use esker_site_cache::tier::{Ask, Fetched, Output, Reply, Settings as TierSettings, Tier, Who};
+use esker_site_cache::replay::{ReplaySettings, SimulatedOrigin, Size, run as play};
+use esker_site_cache::tier::{Fetched, Output, Reply, Requester, Tier, TierRequest, TierSettings};
 use esker_site_cache::trace::{Traces, yahoo};
 use serde_json::json;
 use std::path::PathBuf;
@@ -23,23 +23,23 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  esker bench site --operations 1000000")]
 pub(crate) struct SiteBenchArgs {
-    /// Reads of the trace like Yahoo!'s, and hits
+    /// Reads of the Yahoo!-like trace, and number of hits
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
     operations: u32,
-    /// How often each is measured
+    /// Number of measurements
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Where to make the scratch folder with the files that a tier is asked about
+    /// Directory for the scratch folder with the files that a tier serves
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
-    /// Write the figures to a file, as JSON
+    /// Write the figures as JSON to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
     format: FormatArgs,
 }
 
-/// Paths that are asked for again and again.
+/// Paths that are requested repeatedly.
 const PATHS: u32 = 100_000;
 
 pub(super) fn run(args: &SiteBenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -49,29 +49,33 @@ pub(super) fn run(args: &SiteBenchArgs, context: &mut Context) -> anyhow::Result
     let hits: Vec<f64> = hits.collect::<anyhow::Result<_>>()?;
     report.add(
         Figure::new("a hit in the library", Unit::Micros, median(hits))
-            .target(Target::AtMost(5.0))
+            .target(Goal::AtMost(5.0))
             .note("path by name, one of 100,000 in the cache"),
     );
     context.note("a tier");
     tiers(args, &mut report)?;
     context.note("a trace like Yahoo!'s");
     let mut traces = Traces::new();
-    let made = yahoo::Settings::of(u64::from(args.operations));
+    let made = yahoo::GeneratorSettings::of(u64::from(args.operations));
     let events = yahoo::make(&mut traces, made).map_err(|e| usage(e.to_string()))?;
-    let world = World::before(&events, &traces);
+    let origin = SimulatedOrigin::before(&events, &traces);
     let bytes = Size::Percent(10.0).bytes(&events, &traces);
     let interrupt = context.interrupt.clone();
     let stop = || interrupt.stopped().is_some();
-    for predictor in [Choice::Lru, Choice::Guarded, Choice::Learned] {
-        let settings = Settings {
+    for predictor in [
+        PredictorKind::Lru,
+        PredictorKind::Guarded,
+        PredictorKind::Learned,
+    ] {
+        let settings = ReplaySettings {
             predictor,
             edge_bytes: bytes,
-            ..Settings::default()
+            ..ReplaySettings::default()
         };
         let mut rates = Vec::new();
         for _ in 0..args.rounds {
             let before = machine::process_seconds();
-            let played = play(&settings, &events, &[], &mut traces, &world, &stop);
+            let played = play(&settings, &events, &[], &mut traces, &origin, &stop);
             if played.stopped {
                 context.warn("stopped before the end");
                 return Ok(Outcome::Partly);
@@ -84,7 +88,7 @@ pub(super) fn run(args: &SiteBenchArgs, context: &mut Context) -> anyhow::Result
                 Unit::CallsPerSecond,
                 median(rates),
             )
-            .target(Target::AtLeast(1e6))
+            .target(Goal::AtLeast(1e6))
             .note("operations a second of processor time"),
         );
     }
@@ -97,24 +101,24 @@ pub(super) fn run(args: &SiteBenchArgs, context: &mut Context) -> anyhow::Result
     Ok(Outcome::Done)
 }
 
-/// Hits of a tier that serves on this machine.
+/// Measures hits of a tier that serves on this machine.
 fn tiers(args: &SiteBenchArgs, report: &mut Report) -> anyhow::Result<()> {
     const TIME: Duration = Duration::from_secs(2);
     const LINKS: [(usize, usize); 3] = [(1, 1), (1, 256), (4, 256)];
     let directory = std::path::absolute(&args.directory)?;
     let scratch = Scratch::make(&directory, false)?;
-    let folder = scratch.fresh("files")?;
+    let folder = scratch.cleared_path("files")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let warm = runtime.block_on(tier::Warm::start(&folder))?;
+    let warm = runtime.block_on(tier::WarmTier::start(&folder))?;
     for (links, in_flight) in LINKS {
         let rates = (0..args.rounds).map(|_| runtime.block_on(warm.links(links, in_flight, TIME)));
         let rates: Vec<f64> = rates.collect::<anyhow::Result<_>>()?;
         let case = format!("a tier, {links} links, {in_flight} in flight");
         let mut figure = Figure::new(case, Unit::CallsPerSecond, median(rates));
         if in_flight > 1 {
-            figure = figure.target(Target::AtLeast(1e5));
+            figure = figure.target(Goal::AtLeast(1e5));
         }
         report.add(figure.note("client and tier on the same processors"));
     }
@@ -132,21 +136,21 @@ fn tiers(args: &SiteBenchArgs, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Microseconds of a hit, with the path found by its name.
+/// Returns the microseconds of a hit, with the path looked up by name.
 fn hit(operations: u32) -> anyhow::Result<f64> {
     let mut paths = Paths::new();
     let root = paths.origin("sftp://far");
     let mut tier = Tier::new(TierSettings {
         capacity: 1 << 30,
-        predictor: Choice::Guarded.make(None),
+        predictor: PredictorKind::Guarded.make(None),
         ..TierSettings::default()
     });
     let names: Vec<String> = (0..PATHS)
         .map(|i| format!("/data/run{:03}/part-{i:06}.h5", i % 317))
         .collect();
     let mut out = Vec::new();
-    let ask = |request| Ask {
-        who: Who::Client(0),
+    let ask = |request| TierRequest {
+        requester: Requester::Client(0),
         ticket: 0,
         request,
         class: Class::Fetch,
@@ -155,11 +159,11 @@ fn hit(operations: u32) -> anyhow::Result<f64> {
     };
     for name in &names {
         let path = paths.intern(root, name.as_bytes())?;
-        tier.ask(0, ask(Request::stat(path)), &paths, &mut out);
+        tier.request(0, ask(Request::stat(path)), &paths, &mut out);
         while let Some(output) = out.pop() {
             if let Output::Send { sent, .. } = output {
                 let answer = Answer::present(Attributes::of(Kind::File), 0);
-                tier.answered(0, sent.run, Fetched::Answer(answer), &paths, &mut out);
+                tier.handle_response(0, sent.run, Fetched::Answer(answer), &paths, &mut out);
             }
         }
     }
@@ -168,7 +172,7 @@ fn hit(operations: u32) -> anyhow::Result<f64> {
     for i in 0..operations {
         let name = &names[(i.wrapping_mul(2_654_435_761) % PATHS) as usize];
         let path = paths.intern(root, name.as_bytes())?;
-        let reply = tier.ask(1, ask(Request::stat(path)), &paths, &mut out);
+        let reply = tier.request(1, ask(Request::stat(path)), &paths, &mut out);
         missed += u32::from(!matches!(reply, Reply::Answer(_)));
     }
     let micros = began.elapsed().as_secs_f64() * 1e6 / f64::from(operations);

@@ -1,4 +1,4 @@
-//! Which graph: generated, or read from a file of edges.
+//! The graph of a benchmark: generated, or read from an edge list.
 
 use super::{copurchase, rmat};
 use crate::exit::usage;
@@ -9,7 +9,7 @@ use std::io::BufRead as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// `--graph`.
+/// The value of `--graph`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GraphSource {
     Rmat { scale: u32, edges: u64, seed: u64 },
@@ -19,14 +19,14 @@ pub(crate) enum GraphSource {
 
 /// Edges between numbered vertices.
 pub(crate) struct Graph {
-    /// `(source, destination)`, each pair once, as they are to be inserted.
+    /// Distinct `(source, destination)` pairs in the order of insertion.
     pub(crate) edges: Vec<(u32, u32)>,
-    /// By number.
+    /// Vertex ids by number.
     pub(crate) ids: Vec<VertexId>,
 }
 
 impl GraphSource {
-    /// The name in reports.
+    /// The graph's name in reports.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Rmat { scale, edges, seed } => format!("rmat:{scale}:{edges}:{seed}"),
@@ -35,7 +35,7 @@ impl GraphSource {
         }
     }
 
-    /// Makes or reads the graph, cut to so many edges.
+    /// Generates or reads the graph, limited to `most` edges.
     pub(crate) fn graph(&self, most: Option<u64>) -> anyhow::Result<Graph> {
         let mut edges = match self {
             Self::Rmat { scale, edges, seed } => rmat::edges(*scale, *edges, *seed).ok_or_else(|| {
@@ -56,7 +56,7 @@ impl GraphSource {
 }
 
 impl Graph {
-    /// Gives the vertices that have edges dense numbers, in the order of their own.
+    /// Gives dense numbers to the vertices that have edges, in the order of their own.
     fn new(mut edges: Vec<(u32, u32)>) -> Self {
         let highest = edges
             .iter()
@@ -86,7 +86,7 @@ impl Graph {
         }
     }
 
-    /// How many edges leave each vertex.
+    /// Returns the out-degree of each vertex.
     pub(crate) fn degrees(&self) -> Vec<u32> {
         let mut degrees = vec![0; self.ids.len()];
         for (source, _) in &self.edges {
@@ -95,7 +95,7 @@ impl Graph {
         degrees
     }
 
-    /// Vertices by degree, the busiest first.
+    /// Returns the vertices by descending degree.
     pub(crate) fn busiest(&self) -> Vec<u32> {
         let degrees = self.degrees();
         let mut all: Vec<u32> = (0..self.ids.len() as u32).collect();
@@ -124,7 +124,7 @@ impl FromStr for GraphSource {
         let number = |text: &str, what: &str| {
             text.parse::<u64>().map_err(|_| {
                 format!(
-                    "`{text}` is no {what}; expected rmat:SCALE:EDGES[:SEED], as in rmat:18:1000000"
+                    "`{text}` is not a {what}; expected rmat:SCALE:EDGES[:SEED], as in rmat:18:1000000"
                 )
             })
         };
@@ -147,15 +147,15 @@ impl FromStr for GraphSource {
             ["copurchase", seed] => Ok(Self::Copurchase {
                 seed: seed
                     .parse()
-                    .map_err(|_| format!("`{seed}` is no seed; expected copurchase[:SEED]"))?,
+                    .map_err(|_| format!("`{seed}` is not a seed; expected copurchase[:SEED]"))?,
             }),
             _ => Ok(Self::File(PathBuf::from(text))),
         }
     }
 }
 
-/// Reads a file with a source and a destination on each line, any words, separated by blanks, tabs or a comma. Lines that
-/// begin with `#` or `%` are comments.
+/// Reads a file with a source and a destination per line: any words, separated by spaces, tabs or a comma. Lines that begin with
+/// `#` or `%` are comments.
 fn read(path: &Path) -> anyhow::Result<Vec<(u32, u32)>> {
     let opening = || format!("reading the graph {}", path.display());
     let file = std::fs::File::open(path).with_context(opening)?;
@@ -223,7 +223,7 @@ mod tests {
             "rmat:x:1"
                 .parse::<GraphSource>()
                 .unwrap_err()
-                .contains("`x` is no scale")
+                .contains("`x` is not a scale")
         );
     }
 

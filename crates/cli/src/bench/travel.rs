@@ -1,8 +1,7 @@
-//! Traversals: out of the store's block cache, out of the adjacency cache, and the same as a plain loop over the bare
-//! engine.
+//! Traversals: from the key-value store's block cache, from the adjacency cache, and as a plain loop over the key-value store.
 
-use super::report::{Figure, Target, Unit, median};
-use super::sides::{self, Bare, Shape};
+use super::comparison::{self, Bare, Shape};
+use super::report::{Figure, Goal, Unit, median};
 use super::source::{Graph, GraphSource, vertex_key};
 use super::{Bench, machine};
 use anyhow::Context as _;
@@ -35,18 +34,18 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     eight_steps(bench, &GraphSource::Copurchase { seed }.graph(None)?)
 }
 
-/// A database and a bare engine that hold a graph; the database is closed.
+/// Returns a closed database and a key-value store with the graph.
 fn loaded(bench: &Bench<'_>, graph: &Graph) -> anyhow::Result<(std::path::PathBuf, Shape, Bare)> {
-    let path = bench.scratch.fresh("esker")?;
-    let (database, shape) = sides::create(bench, &path)?;
-    sides::load(bench, &database, &shape, graph)?;
+    let path = bench.scratch.cleared_path("esker")?;
+    let (database, shape) = comparison::create(bench, &path)?;
+    comparison::load(bench, &database, &shape, graph)?;
     database.close()?;
-    let raw = sides::bare(bench, &bench.scratch.fresh("raw")?)?;
-    sides::load_bare(bench, &raw, &shape, graph)?;
+    let raw = comparison::bare(bench, &bench.scratch.cleared_path("raw")?)?;
+    comparison::load_bare(bench, &raw, &shape, graph)?;
     Ok((path, shape, raw))
 }
 
-/// A traversal that expands each vertex it reaches once.
+/// Measures a traversal that expands each reached vertex once.
 fn everywhere(bench: &mut Bench<'_>, graph: &Graph, start: u32) -> anyhow::Result<()> {
     let (path, shape, raw) = loaded(bench, graph)?;
     let chain = Traversal::parse(&format!(
@@ -57,7 +56,7 @@ fn everywhere(bench: &mut Bench<'_>, graph: &Graph, start: u32) -> anyhow::Resul
     let (mut store, mut cached, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     let (mut reached, mut seen) = (0, 0);
     for _ in 0..bench.args.rounds {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         let database = opened(bench, &path, &shape, graph)?;
         let (result, spent) = travel(bench, &database, &chain)?;
         store.push(spent);
@@ -70,7 +69,7 @@ fn everywhere(bench: &mut Bench<'_>, graph: &Graph, start: u32) -> anyhow::Resul
         reached = result.sets.last().map_or(0, |s| s.vertices.len());
         seen = edges(&result);
         database.close()?;
-        let (walk, spent) = Spent::on(|| walk_raw(&raw, &shape, first, None))?;
+        let (walk, spent) = TravelTimes::on(|| walk_raw(&raw, &shape, first, None))?;
         anyhow::ensure!(walk.edges >= seen, "the sides do not hold the same edges");
         bare.push(spent);
     }
@@ -89,9 +88,7 @@ fn everywhere(bench: &mut Bench<'_>, graph: &Graph, start: u32) -> anyhow::Resul
             Unit::EdgesPerCpuSecond,
             seen / cpus(spent),
         );
-        let figure = figure
-            .raw(seen / cpus(&bare))
-            .target(Target::AtLeast(least));
+        let figure = figure.raw(seen / cpus(&bare)).target(Goal::AtLeast(least));
         bench.report.add(figure.note(&note));
         let figure =
             Figure::new(case, Unit::EdgesPerSecond, seen / walls(spent)).raw(seen / walls(&bare));
@@ -100,14 +97,14 @@ fn everywhere(bench: &mut Bench<'_>, graph: &Graph, start: u32) -> anyhow::Resul
     Ok(())
 }
 
-/// A database just opened, whose adjacency cache is empty and whose block cache holds what it can.
+/// Opens a database, with an empty adjacency cache and a filled block cache.
 fn opened(
     bench: &Bench<'_>,
     path: &Path,
     shape: &Shape,
     graph: &Graph,
 ) -> anyhow::Result<Database> {
-    let (database, _) = sides::reopen(bench, path)?;
+    let (database, _) = comparison::reopen(bench, path)?;
     let select = EdgeSelect {
         types: vec![shape.links],
         versions: Versions::NOW,
@@ -117,15 +114,15 @@ fn opened(
     Ok(database)
 }
 
-/// What a piece of work took, in seconds.
+/// The time of a piece of work, in seconds.
 #[derive(Debug, Clone, Copy)]
-struct Spent {
+struct TravelTimes {
     wall: f64,
-    /// Of this thread's processor: other work on the machine does not count. A traversal runs in one thread.
+    /// Processor time of this thread, independent of other load. A traversal runs in one thread.
     cpu: f64,
 }
 
-impl Spent {
+impl TravelTimes {
     fn on<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, Self)> {
         let (began, cpu) = (Instant::now(), machine::thread_seconds());
         let result = work()?;
@@ -139,11 +136,11 @@ impl Spent {
     }
 }
 
-fn walls(spent: &[Spent]) -> f64 {
+fn walls(spent: &[TravelTimes]) -> f64 {
     median(spent.iter().map(|s| s.wall).collect())
 }
 
-fn cpus(spent: &[Spent]) -> f64 {
+fn cpus(spent: &[TravelTimes]) -> f64 {
     median(spent.iter().map(|s| s.cpu).collect())
 }
 
@@ -151,10 +148,11 @@ fn travel(
     bench: &Bench<'_>,
     database: &Database,
     chain: &Traversal,
-) -> anyhow::Result<(TravelResult, Spent)> {
-    let spent =
-        Spent::on(|| Ok(database.travel(chain, &Budget::default(), &bench.context.interrupt)?))?;
-    bench.go_on()?;
+) -> anyhow::Result<(TravelResult, TravelTimes)> {
+    let spent = TravelTimes::on(|| {
+        Ok(database.travel(chain, &Budget::default(), &bench.context.interrupt)?)
+    })?;
+    bench.check_interrupt()?;
     Ok(spent)
 }
 
@@ -162,20 +160,21 @@ fn edges(result: &TravelResult) -> u64 {
     result.profile.iter().map(|step| step.edges).sum()
 }
 
-/// What a plain loop found.
-struct Walk {
+/// The result of a plain loop.
+struct LoopResult {
     edges: u64,
     reached: usize,
 }
 
-/// A loop over the bare engine. With a number of steps it goes both ways along edges, and each step's frontier is all
-/// that the last one reached; without, it follows edges one way to all that nobody reached before, until there is no more.
+/// Runs a loop over the key-value store. With `steps`, it follows edges in both directions, and each step's frontier
+/// is all that the
+/// last one reached; without, it follows outgoing edges to all vertices not reached before, until there are no more.
 fn walk_raw(
     raw: &Raw,
     shape: &Shape,
     start: VertexId,
     steps: Option<usize>,
-) -> anyhow::Result<Walk> {
+) -> anyhow::Result<LoopResult> {
     let mut frontier = vec![start];
     let mut seen = HashSet::new();
     let (mut edges, mut step) = (0, 0);
@@ -211,10 +210,10 @@ fn walk_raw(
     } else {
         seen.len()
     };
-    Ok(Walk { edges, reached })
+    Ok(LoopResult { edges, reached })
 }
 
-/// Eight steps, both ways, over the co-purchase graph, spelt out and as a repeat.
+/// Measures eight steps in both directions over the co-purchase graph, written out and as a repeat.
 fn eight_steps(bench: &mut Bench<'_>, graph: &Graph) -> anyhow::Result<()> {
     let (path, shape, raw) = loaded(bench, graph)?;
     let start = graph.ids[0];
@@ -231,7 +230,7 @@ fn eight_steps(bench: &mut Bench<'_>, graph: &Graph) -> anyhow::Result<()> {
         let (mut first, mut warm) = (Vec::new(), Vec::new());
         let (mut reached, mut visited) = (0, 0);
         for _ in 0..bench.args.rounds {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             let database = opened(bench, &path, &shape, graph)?;
             first.push(travel(bench, &database, chain)?.1);
             for _ in 0..3 {
@@ -242,7 +241,7 @@ fn eight_steps(bench: &mut Bench<'_>, graph: &Graph) -> anyhow::Result<()> {
             }
             database.close()?;
             if exact {
-                bare.push(Spent::on(|| walk_raw(&raw, &shape, start, Some(STEPS)))?.1);
+                bare.push(TravelTimes::on(|| walk_raw(&raw, &shape, start, Some(STEPS)))?.1);
             }
         }
         anyhow::ensure!(
@@ -267,8 +266,8 @@ fn eight_steps(bench: &mut Bench<'_>, graph: &Graph) -> anyhow::Result<()> {
                 cpu = cpu.raw(cpus(&bare));
             }
             if case.ends_with("warm") {
-                wall = wall.target(Target::AtMost(0.3));
-                cpu = cpu.target(Target::AtMost(0.3));
+                wall = wall.target(Goal::AtMost(0.3));
+                cpu = cpu.target(Goal::AtMost(0.3));
             }
             bench.report.add(wall);
             bench.report.add(cpu);

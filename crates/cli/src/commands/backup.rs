@@ -1,4 +1,4 @@
-//! `esker backup`: a copy of a database that may be in use.
+//! `esker backup`: copies a database, which may be in use.
 
 use crate::args::BackupArgs;
 use crate::context::Context;

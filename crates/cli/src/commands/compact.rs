@@ -1,4 +1,4 @@
-//! `esker compact`: old versions to the archive, space back to the disk.
+//! `esker compact`: moves old versions to the archive and frees their space.
 
 use crate::args::CompactArgs;
 use crate::context::Context;

@@ -7,7 +7,7 @@ use clap::CommandFactory as _;
 use std::io::Write as _;
 
 pub(crate) fn run(args: &CompletionsArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    // Into memory first: the generator does not expect that its reader may leave.
+    // The generator cannot handle a closed output, so the script is built in memory first.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "esker", &mut script);
     context.out.write_all(&script)?;

@@ -1,11 +1,11 @@
-//! `esker console`: the pages in a browser, wherever the data is.
+//! `esker console`: opens the web console in a browser, for a local or a remote database.
 
 use crate::args::ConsoleArgs;
 use crate::context::Context;
 use crate::exit::Outcome;
 use anyhow::Context as _;
 use esker::rpc::Address;
-use esker::rpc::http::Place;
+use esker::rpc::http::Endpoint;
 use esker::rpc::tunnel::Tunnel;
 use esker::{Database, Role};
 use esker_model::Error;
@@ -15,69 +15,77 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// How often the signals are looked at.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval between checks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(args: &ConsoleArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if Address::is_address(&args.target) {
         let address = Address::parse(&args.target)?;
-        return pass_on(&Place::from(&address), args, context);
+        return show_remote(&Endpoint::from(&address), args, context);
     }
     let database = context.open_options().open(&args.target)?;
-    match (database.role(), database.http_place()) {
+    match (database.role(), database.http_endpoint()) {
         (_, Some(place)) => {
             drop(database);
-            pass_on(&place, args, context)
+            show_remote(&place, args, context)
         }
         (Role::Attached { .. }, None) => Err(Error::Unavailable(format!(
-            "another program has `{}` open and serves no pages: have it closed, or let a server have the database (`esker serve {0}`)",
+            "another program has `{}` open and does not serve the console: close it, or let a server have the database (`esker serve {0}`)",
             args.target
         ))
         .into()),
-        _ => serve(database, args, context),
+        _ => serve_local(database, args, context),
     }
 }
 
-/// Shows what another process serves.
-fn pass_on(place: &Place, args: &ConsoleArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+/// Shows the pages of another process through a tunnel.
+fn show_remote(
+    place: &Endpoint,
+    args: &ConsoleArgs,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
     let tunnel = Tunnel::new(args.port)?;
     let interrupt = context.interrupt.clone();
     let stop = move || interrupt.stopped().is_some();
     tunnel.try_out(place, &stop)?;
     let url = format!("http://{}/", tunnel.address());
-    present(&url, args.print, context)?;
+    print_and_open(&url, args.print, context)?;
     tunnel.run(place.clone(), &stop)?;
     Ok(Outcome::Done)
 }
 
-/// Serves it itself, to this machine.
-fn serve(database: Database, args: &ConsoleArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+/// Serves the pages of a database that this process has opened, to this machine.
+fn serve_local(
+    database: Database,
+    args: &ConsoleArgs,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
     let settings = Settings {
         listen: format!("127.0.0.1:{}", args.port),
         ..Settings::default()
     };
     let server = Server::start(database, settings)?;
-    let way = Way::to(&server, Path::new(&args.target))?;
-    present(&way.url(), args.print, context)?;
-    while context.interrupt.stopped().is_none() && server.asked().is_none() {
-        std::thread::sleep(LOOK);
+    let way = BrowserAccess::to(&server, Path::new(&args.target))?;
+    print_and_open(&way.url(), args.print, context)?;
+    while context.interrupt.stopped().is_none() && server.stop_request().is_none() {
+        std::thread::sleep(SIGNAL_INTERVAL);
     }
     drop(way);
     let whole = server.stop()?;
     Ok(Outcome::partly_if(!whole))
 }
 
-/// How a browser of whoever started a server comes to its pages. Addresses stand in lists of processes and in logs, where other users
-/// read them: an address that lets in whoever has it goes into a file.
-pub(super) enum Way {
-    /// The kernel says whose the browser is: the address of the pages.
+/// The way in which the browser of the server's owner opens the pages. Other users can read addresses in process lists and logs, so an
+/// address that grants access is put into a file.
+pub(super) enum BrowserAccess {
+    /// The address of the pages; the kernel says which user the browser belongs to.
     Plain(String),
-    /// A page, for this user alone, that leads to an address with a ticket.
+    /// A page, readable by this user only, that redirects to an address with a ticket.
     File(NamedTempFile),
 }
 
-impl Way {
-    /// How a browser comes to a server's pages; a file lies in the database's folder, where the server's sandbox lets it be.
+impl BrowserAccess {
+    /// Chooses the way to a server's pages; a file is created in the database's folder, which the server's sandbox permits.
     pub(super) fn to(server: &Server, folder: &Path) -> anyhow::Result<Self> {
         if server.knows_own_user() {
             return Ok(Self::Plain(server.console_url()));
@@ -87,7 +95,7 @@ impl Way {
 
     fn by_file(folder: &Path, link: &str) -> anyhow::Result<Self> {
         let failed = |e| Error::io("writing a page that opens the console", e);
-        // Its mode is 0600.
+        // The file's mode is 0600.
         let mut file = tempfile::Builder::new()
             .prefix("esker-console-")
             .suffix(".html")
@@ -102,7 +110,7 @@ impl Way {
         Ok(Self::File(file))
     }
 
-    /// What a browser is told to open: no secret.
+    /// Returns the address for the browser, which has no secret.
     pub(super) fn url(&self) -> String {
         match self {
             Self::Plain(url) => url.clone(),
@@ -111,7 +119,7 @@ impl Way {
     }
 }
 
-fn present(url: &str, only_print: bool, context: &mut Context) -> anyhow::Result<()> {
+fn print_and_open(url: &str, only_print: bool, context: &mut Context) -> anyhow::Result<()> {
     writeln!(context.out, "{url}")?;
     context.out.flush()?;
     if !only_print {
@@ -120,7 +128,7 @@ fn present(url: &str, only_print: bool, context: &mut Context) -> anyhow::Result
     Ok(())
 }
 
-/// Shows pages to whoever started a server: says where they are, and opens them where there is a screen.
+/// Prints the address of a new server's pages, and opens it in a browser if there is a screen.
 pub(super) fn show(url: &str, opener: Opener, context: &Context) {
     context.note(&format!("the console: {url}"));
     if !has_screen(context) {
@@ -139,7 +147,7 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Starts it; it waits for [`Self::open`].
+    /// Starts the process; it waits for [`Self::open`].
     pub(crate) fn start() -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("finding this program")?;
         let child = std::process::Command::new(program)
@@ -150,7 +158,7 @@ impl Opener {
         Ok(Self { child })
     }
 
-    /// Hands the address on. It is not among the arguments of a program of Esker's, where every user could read it.
+    /// Passes the address on over a pipe, because every user can read the arguments of a program.
     fn open(mut self, url: &str) -> std::io::Result<()> {
         let Some(mut input) = self.child.stdin.take() else {
             return Ok(());
@@ -159,7 +167,7 @@ impl Opener {
     }
 }
 
-/// `esker open-address`: opens the address that standard input holds, if it holds one.
+/// `esker open-address`: opens the address on standard input, if there is one.
 pub(crate) fn open_address(context: &Context) -> anyhow::Result<Outcome> {
     let mut url = String::new();
     std::io::stdin().read_line(&mut url)?;
@@ -182,7 +190,7 @@ fn has_screen(context: &Context) -> bool {
             .iter()
             .any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()));
     if !screen {
-        context.note("there is no screen here: open the address in a browser of this machine, or through `ssh -L`");
+        context.note("there is no display here: open the address in a browser of this machine, or through `ssh -L`");
     }
     screen
 }
@@ -207,7 +215,7 @@ mod tests {
     fn a_ticket_stands_in_a_file_of_this_user_alone() {
         let link = "http://127.0.0.1:7400/#/enter?ticket=77";
         let dir = tempfile::tempdir().unwrap();
-        let way = Way::by_file(dir.path(), link).unwrap();
+        let way = BrowserAccess::by_file(dir.path(), link).unwrap();
         let url = way.url();
         assert!(!url.contains("ticket"), "{url}");
         let path = url.strip_prefix("file://").unwrap().to_owned();

@@ -1,20 +1,20 @@
-//! `esker delete`: a vertex or an edge is gone from now on (or from a time on).
+//! `esker delete`: deletes a vertex or an edge, from now on or from a given time on.
 
 use super::write::{Change, report};
 use crate::args::DeleteArgs;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::graph::{Named, edge_type_name};
+use crate::graph::{NamedVertex, edge_type_name};
 use esker_model::{Error, GraphRead as _, Op};
 
 pub(crate) fn run(args: &DeleteArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
-    let named = Named::parse(&args.vertex, &database, &schema)?;
+    let named = NamedVertex::parse(&args.vertex, &database, &schema)?;
     let mut change = Change::new(args.at);
     let name = if let (Some(edge_type), Some(destination)) = (&args.edge_type, &args.destination) {
         let edge_type = schema.edge_type_id(edge_type).map_err(Error::from)?;
-        let destination = Named::parse(destination, &database, &schema)?;
+        let destination = NamedVertex::parse(destination, &database, &schema)?;
         change.push(Op::DeleteEdge {
             source: named.vertex,
             edge_type,

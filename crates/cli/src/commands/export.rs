@@ -1,10 +1,10 @@
-//! `esker export vertices|edges`: tables written a page at a time, all as of one version.
+//! `esker export vertices|edges`: writes tables page by page, all as of one version.
 
 use super::note_if_stopped;
 use crate::args::{ExportCommand, ExportTableArgs, TableKind};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
-use crate::graph::Names;
+use crate::graph::NameCache;
 use crate::progress::Progress;
 use crate::units::counted;
 use anyhow::Context as _;
@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-/// Vertices that are read at once.
+/// Number of vertices to read at once.
 const PAGE: usize = 2048;
-/// Edges handed on at once.
+/// Number of edges per message to the writer.
 const CHUNK: usize = 2048;
 
 pub(crate) fn run(command: &ExportCommand, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -45,7 +45,7 @@ pub(crate) fn run(command: &ExportCommand, context: &mut Context) -> anyhow::Res
     }
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
-    // "Now" is the newest version there is: what is written meanwhile is newer and does not show.
+    // "Now" is the newest existing version, so that later writes are not exported.
     let as_of = match args.as_of {
         Some(time) => time,
         None => database.stats()?.newest.unwrap_or(Version::MAX),
@@ -65,7 +65,7 @@ pub(crate) fn run(command: &ExportCommand, context: &mut Context) -> anyhow::Res
         let written = export
             .write(out, format, &types)
             .and_then(|mut out| Ok(out.flush()?));
-        // A reader that leaves is no error, in whatever words the table's writer puts it.
+        // A closed output is not an error, however the table's writer reports it.
         if !gone.load(Ordering::Relaxed) {
             written?;
         }
@@ -81,13 +81,13 @@ fn format_of(args: &ExportTableArgs) -> anyhow::Result<Format> {
     }
     Format::of_file_name(&args.file.to_string_lossy()).ok_or_else(|| {
         usage(format!(
-            "{}: the ending does not tell the format; say it with --output csv, tsv, ndjson or parquet",
+            "{}: the file extension does not name a format; give one with --output csv, tsv, ndjson or parquet",
             args.file.display()
         ))
     })
 }
 
-/// Writes beside the file and renames at the end: a file that is there is whole.
+/// Writes to a temporary file and renames it at the end, so that a file of this name is complete.
 fn write_file(
     export: &Export<'_>,
     file: &Path,
@@ -105,7 +105,7 @@ fn write_file(
         .and_then(|mut out| Ok(out.flush()?));
     let stopped = export.context.interrupt.cancelled();
     if let Err(error) = written {
-        // The error is what matters; the rest of the file is of no use.
+        // The error is reported; the incomplete file is of no use.
         let _ = fs::remove_file(&unfinished);
         return Err(error.context(doing()));
     }
@@ -119,7 +119,7 @@ fn write_file(
     fs::rename(&unfinished, file).with_context(|| format!("writing {}", file.display()))
 }
 
-/// Standard output for writers that want to own what they write to; notes whether its reader has left.
+/// Standard output for writers that own their output; records whether its reader has closed it.
 pub(crate) struct SharedOut(pub(crate) Arc<AtomicBool>);
 
 impl SharedOut {
@@ -143,7 +143,7 @@ impl Write for SharedOut {
     }
 }
 
-/// Which vertices or edges.
+/// The types of vertices and edges to export.
 struct Types {
     vertices: Vec<VertexTypeId>,
     edges: Vec<EdgeTypeId>,
@@ -154,7 +154,7 @@ struct Export<'a> {
     schema: &'a Schema,
     as_of: Version,
     kind: TableKind,
-    /// Whether deleted vertices are written too.
+    /// Whether deleted vertices are exported, too.
     deleted: bool,
     context: &'a Context,
 }
@@ -176,7 +176,7 @@ impl Export<'_> {
                     .map(|n| self.schema.vertex_type_id(n))
                     .collect::<Result<_, _>>()
                     .map_err(Error::from)?;
-                // A type whose more general type is named too would come twice.
+                // A type is skipped if one of its supertypes is selected, so that its vertices are written once.
                 let mut vertices: Vec<VertexTypeId> = Vec::new();
                 for id in &named {
                     let covered = named
@@ -242,12 +242,12 @@ impl Export<'_> {
         let out = writer.finish()?;
         self.context.note(&format!(
             "exported {rows} as of {}",
-            crate::times::moment(self.as_of)
+            crate::times::format_version(self.as_of)
         ));
         Ok(out)
     }
 
-    /// The vertices of a type behind that one; `None` once there are no more.
+    /// Returns the page of a type's vertices after `after`; `None` at the end.
     fn page(
         &self,
         root: VertexTypeId,
@@ -260,7 +260,7 @@ impl Export<'_> {
                 as_of: self.as_of,
                 deleted: self.deleted,
             },
-            // Edges outlive the vertices that they leave, and some are known to be older: all sources that ever were.
+            // Edges outlive their deleted source vertices and may be older than them, so all vertices that ever existed are scanned.
             TableKind::Edges => VertexSelect {
                 after,
                 deleted: true,
@@ -279,7 +279,7 @@ impl Export<'_> {
         Ok((!page.is_empty()).then_some(page))
     }
 
-    /// Edges that leave a page of vertices, read on a thread of its own: one vertex may have millions.
+    /// Reads the edges of a page of vertices on a thread of its own, because one vertex may have millions.
     fn edges(
         &self,
         page: &[Vertex],
@@ -293,13 +293,13 @@ impl Export<'_> {
             properties: true,
         };
         let (database, schema, interrupt) = (self.database, self.schema, &self.context.interrupt);
-        let mut names = Names::default();
+        let mut names = NameCache::default();
         thread::scope(|scope| {
             let (sender, chunks) = mpsc::sync_channel::<Vec<(usize, esker_model::Edge)>>(4);
             let scan = scope.spawn(move || {
                 let mut chunk = Vec::new();
                 let scanned = database.scan_edges(&frontier, &select, &mut |at, edge| {
-                    // An edge of a symmetric type lies at both ends: the lower one tells of it.
+                    // An edge of a symmetric type is stored at both ends and exported at the lower one.
                     if edge.key.source <= edge.key.destination
                         || !is_symmetric(schema, edge.key.edge_type)
                     {
@@ -313,7 +313,7 @@ impl Export<'_> {
                         ControlFlow::Continue(())
                     }
                 });
-                // Nobody receives any more where writing failed, and that failure is the one to report.
+                // The receiver is gone only if writing failed, and that failure is reported.
                 let _ = sender.send(chunk);
                 scanned
             });
@@ -337,11 +337,11 @@ impl Export<'_> {
         &self,
         page: &[Vertex],
         chunk: &[(usize, esker_model::Edge)],
-        names: &mut Names,
+        names: &mut NameCache,
         writer: &mut TableWriter<Out>,
     ) -> anyhow::Result<()> {
         let ends = chunk.iter().map(|(_, e)| e.key.destination);
-        names.learn(self.database, self.schema, ends)?;
+        names.load(self.database, self.schema, ends)?;
         for (at, edge) in chunk {
             let source = page
                 .get(*at)

@@ -1,4 +1,4 @@
-//! `esker export ro-crate`: how something came to be as a research object that others read, with its files if they are wanted.
+//! `esker export ro-crate`: writes the lineage of a vertex as a research object, with its files on request.
 
 mod files;
 
@@ -7,7 +7,7 @@ use super::run::deliver::open_with_runs;
 use crate::args::{CrateProfile, ExportRoCrateArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
-use crate::graph::Named;
+use crate::graph::NamedVertex;
 use crate::times::now_nanos;
 use crate::units::{counted, size as bytes};
 use anyhow::Context as _;
@@ -20,13 +20,13 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// The name that the specification gives the document.
+/// File name of the metadata document in the specification.
 const METADATA: &str = "ro-crate-metadata.json";
 
-/// A folder that goes away unless it is kept.
-struct Unfinished(Option<PathBuf>);
+/// A folder that is removed on drop unless it is kept.
+struct PartialFolder(Option<PathBuf>);
 
-impl Drop for Unfinished {
+impl Drop for PartialFolder {
     fn drop(&mut self) {
         if let Some(folder) = &self.0 {
             let _ = fs::remove_dir_all(folder);
@@ -56,9 +56,10 @@ pub(crate) fn run(args: &ExportRoCrateArgs, context: &mut Context) -> anyhow::Re
             args.folder.display()
         )));
     }
-    let database = open_with_runs(context, &args.target)?.on_behalf_of(args.asker.asker.as_ref());
+    let database =
+        open_with_runs(context, &args.target)?.on_behalf_of(args.principal.principal.as_ref());
     let schema = database.schema()?;
-    let named = Named::parse(&args.vertex, &database, &schema)?;
+    let named = NamedVertex::parse(&args.vertex, &database, &schema)?;
     let options = LineageOptions {
         as_of: args.as_of.unwrap_or(Version::MAX),
         depth: args.depth,
@@ -72,7 +73,7 @@ pub(crate) fn run(args: &ExportRoCrateArgs, context: &mut Context) -> anyhow::Re
     let facts = Facts::new(&found, &schema);
     let wanted = profile(args.profile);
     if let Some(wanted) = wanted.filter(|wanted| *wanted > facts.profile()) {
-        return Err(usage(lacking(&facts, wanted)));
+        return Err(usage(profile_error(&facts, wanted)));
     }
     let mut settings = Settings {
         made: now_nanos(),
@@ -94,21 +95,21 @@ pub(crate) fn run(args: &ExportRoCrateArgs, context: &mut Context) -> anyhow::Re
     if let Some(parent) = partial.parent() {
         fs::create_dir_all(parent).with_context(|| format!("making {}", parent.display()))?;
     }
-    // A folder that is there already may be another user's, or lead elsewhere.
+    // An existing folder may belong to another user, or be a link.
     let made = Crate::make(&partial).with_context(|| {
         format!(
-            "making {}; if an export that was cut off has left it, remove it",
+            "making {}; if an interrupted export left it behind, remove it",
             partial.display()
         )
     })?;
-    let mut unfinished = Unfinished(Some(partial.clone()));
+    let mut unfinished = PartialFolder(Some(partial.clone()));
     let (mut copied, mut size, mut left) = (0_u64, 0, 0_u64);
     if args.files {
         let rules = Rules::new(args.files_from_anywhere, args.files_without_size);
         let leave = |path: &str, why: &str| {
             let path = display(path.as_bytes());
             context.warn(&format!(
-                "{path}: {why}; the crate names it by its place alone"
+                "{path}: {why}; the crate only refers to its location"
             ));
         };
         let mut wanted = Vec::new();
@@ -167,26 +168,26 @@ pub(crate) fn run(args: &ExportRoCrateArgs, context: &mut Context) -> anyhow::Re
         )?;
     }
     if !found.complete {
-        context.warn("the lineage is not whole: the crate says so");
+        context.warn("the lineage is incomplete, and the crate says so");
     }
     Ok(Outcome::partly_if(left > 0 || !found.complete))
 }
 
-/// Why there is no crate of that profile.
-fn lacking(facts: &Facts<'_>, wanted: Profile) -> String {
+/// Returns why the data does not allow a crate of that profile.
+fn profile_error(facts: &Facts<'_>, wanted: Profile) -> String {
     let what = if facts.workflow.is_none() {
-        "no run is known here that has others in it and whose program is a script with an ending that says its language (flow.sh, flow.py, flow.nf …)"
+        "no known run contains others and has as its program a script whose extension names its language (flow.sh, flow.py, flow.nf …)"
     } else {
         "the programs of the runs in the workflow are not known"
     };
     format!(
-        "a {} run crate tells of more than is known: {what}. Record it with `esker run` for the workflow and in it for each step, or take --profile {}",
+        "a {} run crate needs more than is known: {what}. Record it with `esker run` for the workflow and in it for each step, or take --profile {}",
         wanted.name(),
         facts.profile().name()
     )
 }
 
-/// What goes into the crate, for whoever publishes it: a sentence, and a line for each file.
+/// Lists the files that the crate will contain, for a check before publication: a sentence, and one line per file.
 fn list(wanted: &[(VertexId, &str, u64)]) -> String {
     let sum = wanted.iter().map(|(_, _, size)| size).sum();
     let count = counted(wanted.len() as u64, "file goes", "files go");

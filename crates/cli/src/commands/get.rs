@@ -1,9 +1,9 @@
-//! `esker get`: vertices with their attributes.
+//! `esker get`: prints vertices with their attributes.
 
 use crate::args::{GetArgs, RowFormat};
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::graph::{Named, vertex_type_name};
+use crate::graph::{NamedVertex, vertex_type_name};
 use crate::output::{Cell, Rows, Style, quote, value_text, vertex_attributes_json};
 use crate::times;
 use esker_model::{GraphRead as _, Schema, Value, Version, Vertex};
@@ -12,9 +12,9 @@ use std::io::{self, Write};
 pub(crate) fn run(args: &GetArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context
         .open(&args.target)?
-        .on_behalf_of(args.asker.asker.as_ref());
+        .on_behalf_of(args.principal.principal.as_ref());
     let schema = database.schema()?;
-    let named = Named::parse_all(&args.vertices, &database, &schema)?;
+    let named = NamedVertex::parse_all(&args.vertices, &database, &schema)?;
     let as_of = args.as_of.unwrap_or(Version::MAX);
     let ids: Vec<_> = named.iter().map(|n| n.vertex.id).collect();
     let vertices = database.read_vertices(&ids, as_of)?;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &GetArgs, context: &mut Context) -> anyhow::Result<Outco
             None => {
                 outcome = Outcome::Partly;
                 let hint = match args.as_of {
-                    Some(time) => format!(" as of {}", times::moment(time)),
+                    Some(time) => format!(" as of {}", times::format_version(time)),
                     None => String::new(),
                 };
                 context.complain(&named.missing(&hint).to_string());
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &GetArgs, context: &mut Context) -> anyhow::Result<Outco
     Ok(outcome)
 }
 
-/// The vertex with only the attributes named, or with all if none is.
+/// Returns the vertex with only the named attributes, or with all if none is named.
 fn keep_only(mut vertex: Vertex, names: &[String]) -> Vertex {
     if !names.is_empty() {
         let wanted = |name: &str| names.iter().any(|n| n == name);
@@ -85,7 +85,7 @@ fn keep_only(mut vertex: Vertex, names: &[String]) -> Vertex {
     vertex
 }
 
-/// A name, then an attribute a line.
+/// Writes a name, then one attribute per line.
 fn write_vertex(
     out: &mut dyn Write,
     vertex: &Vertex,
@@ -128,7 +128,7 @@ fn write_vertex(
     Ok(())
 }
 
-/// A list of several values a line each is easier to read than one long line, but one line is easier to cut out.
+/// Formats a value; lists stay on one line, which is easier to cut out of the output.
 fn attribute_text(value: &Value) -> String {
     match value {
         Value::String(text) => Cell::from(text.as_str()).table_text(),

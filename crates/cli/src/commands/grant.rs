@@ -1,65 +1,65 @@
-//! `esker grant` and `esker revoke`: who may use a database through its server.
+//! `esker grant` and `esker revoke`: manage rights to use a database through its server.
 
 use crate::args::{GrantArgs, RevokeArgs, Target};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
-use esker::rpc::http::Sent;
+use esker::rpc::http::RequestBody;
 use esker::rpc::{Address, Grants, proto};
 use esker_access::authorized::Terms;
-use esker_access::token::Opens;
+use esker_access::token::TokenRights;
 use esker_access::{HostKey, PublicKey, Role, fingerprint, grants, host_key, rights};
 use esker_model::Error;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// How long a token holds if nothing is said.
+/// Default lifetime of a token, in seconds.
 const TOKEN_SECONDS: u64 = 8 * 3_600;
-/// Bytes of a key or a token from standard input.
-const SHOWN_BYTES_MAX: u64 = 64 << 10;
+/// Maximum size of a key or a token on standard input, in bytes.
+const CREDENTIAL_BYTES_MAX: u64 = 64 << 10;
 
-/// Where rights are kept.
-enum Place {
+/// The place where rights are stored.
+enum RightsLocation {
     Folder(PathBuf),
     Server(Address),
 }
 
-fn place(target: &Target) -> anyhow::Result<Place> {
+fn rights_location(target: &Target) -> anyhow::Result<RightsLocation> {
     if Address::is_address(&target.target) {
-        return Ok(Place::Server(Address::parse(&target.target)?));
+        return Ok(RightsLocation::Server(Address::parse(&target.target)?));
     }
     let folder = PathBuf::from(&target.target);
-    // A tier of the site cache has its host key beside its rights.
+    // A tier of the site cache has its host key in the folder of its rights.
     let is_database = ["FORMAT", "CLUSTER", host_key::NAME]
         .iter()
         .any(|f| folder.join(f).is_file());
     if !is_database {
         return Err(Error::Target(format!(
-            "`{}` is no database, nor the storage of a cluster, nor the folder of rights of a tier",
+            "`{}` is not a database, nor the storage of a cluster, nor the access folder of a tier",
             folder.display()
         ))
         .into());
     }
-    Ok(Place::Folder(folder))
+    Ok(RightsLocation::Folder(folder))
 }
 
-/// The public key that somebody names: itself, or by its file.
+/// Returns the public key that a text contains or whose file it names.
 fn key_of(text: &str) -> anyhow::Result<PublicKey> {
     if let Ok(key) = PublicKey::from_openssh(text.trim()) {
         return Ok(key);
     }
     let read = std::fs::read_to_string(text).map_err(|e| {
         usage(format!(
-            "`{text}` is no public key of SSH, and no file of one: {e}"
+            "`{text}` is not an SSH public key, nor a file with one: {e}"
         ))
     })?;
     if read.contains("PRIVATE KEY") {
         return Err(usage(format!(
-            "`{text}` is a private key, which nobody should give away: name the public one, `{text}.pub`"
+            "`{text}` is a private key, which must stay secret: name the public key, `{text}.pub`"
         )));
     }
     PublicKey::from_openssh(read.trim())
-        .map_err(|e| usage(format!("`{text}` holds no public key of SSH: {e}")))
+        .map_err(|e| usage(format!("`{text}` contains no SSH public key: {e}")))
 }
 
 pub(crate) fn grant(args: &GrantArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -85,9 +85,9 @@ pub(crate) fn grant(args: &GrantArgs, context: &mut Context) -> anyhow::Result<O
         grants::grant_all(&key, &terms)?;
         "all databases of this user".to_owned()
     } else {
-        match place(&args.target)? {
-            Place::Folder(folder) => grants::grant(&folder, &key, &terms)?,
-            Place::Server(address) => {
+        match rights_location(&args.target)? {
+            RightsLocation::Folder(folder) => grants::grant(&folder, &key, &terms)?,
+            RightsLocation::Server(address) => {
                 let request = proto::GrantRequest {
                     key: key.to_openssh()?,
                     role: role.name().into(),
@@ -115,15 +115,15 @@ pub(crate) fn grant(args: &GrantArgs, context: &mut Context) -> anyhow::Result<O
 fn token(args: &GrantArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let seconds = args.period.map_or(TOKEN_SECONDS, |p| p.as_secs());
     if seconds == 0 {
-        return Err(usage("a token holds for a second at least"));
+        return Err(usage("a token must be valid for at least one second"));
     }
     let role = Role::from(args.role);
     let comment = std::env::var("USER").unwrap_or_default();
     let user = args.user.as_ref().map(ToString::to_string);
-    let opens = Opens::new(role, user.as_deref()).map_err(usage)?;
-    let token = match place(&args.target)? {
-        Place::Folder(folder) => grants::make_token(&folder, &opens, seconds, &comment)?,
-        Place::Server(address) => Grants::of(&address).token(&proto::TokenRequest {
+    let opens = TokenRights::new(role, user.as_deref()).map_err(usage)?;
+    let token = match rights_location(&args.target)? {
+        RightsLocation::Folder(folder) => grants::make_token(&folder, &opens, seconds, &comment)?,
+        RightsLocation::Server(address) => Grants::of(&address).token(&proto::TokenRequest {
             role: role.name().into(),
             seconds,
             comment,
@@ -134,12 +134,12 @@ fn token(args: &GrantArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// A key or a token from standard input.
-fn shown() -> anyhow::Result<String> {
+/// Reads a key or a token from standard input.
+fn read_credential() -> anyhow::Result<String> {
     let mut text = String::new();
     let read = std::io::stdin()
         .lock()
-        .take(SHOWN_BYTES_MAX)
+        .take(CREDENTIAL_BYTES_MAX)
         .read_to_string(&mut text);
     read.map_err(|e| Error::io("reading a key or a token from standard input", e))?;
     let text = text.trim();
@@ -150,9 +150,9 @@ fn shown() -> anyhow::Result<String> {
 }
 
 pub(crate) fn revoke(args: &RevokeArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    // A file's key; else what is there is what is meant.
+    // A file is read for its key; any other text is passed on unchanged.
     let key = if args.key == "-" {
-        shown()?
+        read_credential()?
     } else {
         match key_of(&args.key) {
             Ok(key) => key.to_openssh()?,
@@ -160,31 +160,35 @@ pub(crate) fn revoke(args: &RevokeArgs, context: &mut Context) -> anyhow::Result
             Err(_) => args.key.clone(),
         }
     };
-    let revoked = match place(&args.target)? {
-        Place::Folder(folder) if key.starts_with(SESSION) => end_session(&folder, &key)?,
-        Place::Folder(folder) => grants::revoke(&folder, &key)?,
-        Place::Server(address) => Grants::of(&address).revoke(&key)?,
+    let revoked = match rights_location(&args.target)? {
+        RightsLocation::Folder(folder) if key.starts_with(SESSION) => end_session(&folder, &key)?,
+        RightsLocation::Folder(folder) => grants::revoke(&folder, &key)?,
+        RightsLocation::Server(address) => Grants::of(&address).revoke(&key)?,
     };
     context.note(&format!("revoked {revoked}"));
     Ok(Outcome::Done)
 }
 
-/// The beginning of a session's name.
+/// Prefix of a session's name.
 const SESSION: &str = "session:";
-/// Bytes of an answer about sessions.
+/// Maximum size of an answer about sessions, in bytes.
 const ANSWER_MAX: usize = 1 << 20;
 
-/// Asks the server that has a folder about its sessions; none if there is no server.
-fn ask(folder: &Path, method: &str, path: &str) -> anyhow::Result<Option<serde_json::Value>> {
-    let Some(server) = esker::http_place_of(folder) else {
+/// Sends a request about sessions to the server of a folder; `None` if there is no server.
+fn request_sessions(
+    folder: &Path,
+    method: &str,
+    path: &str,
+) -> anyhow::Result<Option<serde_json::Value>> {
+    let Some(server) = esker::http_endpoint_of(folder) else {
         return Ok(None);
     };
-    let mut answer = server.ask(method, path, &[], Sent::Nothing, &|| false, None)?;
+    let mut answer = server.request(method, path, &[], RequestBody::Nothing, &|| false, None)?;
     let failed = |e| Error::io(format!("asking the server of `{}`", folder.display()), e);
     let text = answer.text(ANSWER_MAX).map_err(failed)?;
     let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| {
         Error::Target(format!(
-            "the server of `{}` answers in no JSON: {e}",
+            "the server of `{}` did not answer in JSON: {e}",
             folder.display()
         ))
     })?;
@@ -196,7 +200,7 @@ fn ask(folder: &Path, method: &str, path: &str) -> anyhow::Result<Option<serde_j
 
 fn end_session(folder: &Path, id: &str) -> anyhow::Result<String> {
     let path = format!("/api/v1/sessions/{id}");
-    let ended = ask(folder, "DELETE", &path)?;
+    let ended = request_sessions(folder, "DELETE", &path)?;
     let ended = ended.ok_or_else(|| {
         Error::Target(format!(
             "no server has `{}` open, and sessions end with their server",
@@ -209,10 +213,10 @@ fn end_session(folder: &Path, id: &str) -> anyhow::Result<String> {
     ))
 }
 
-/// The sessions of the server that has a folder, if one has.
+/// Returns the sessions of a folder's server; none if there is no server.
 fn sessions(folder: &Path) -> anyhow::Result<Vec<proto::grants_reply::Line>> {
-    let told = ask(folder, "GET", "/api/v1/sessions")?.unwrap_or_default();
-    let all = told["sessions"].as_array().cloned().unwrap_or_default();
+    let reply = request_sessions(folder, "GET", "/api/v1/sessions")?.unwrap_or_default();
+    let all = reply["sessions"].as_array().cloned().unwrap_or_default();
     let line = |session: &serde_json::Value| {
         let text = |name: &str| session[name].as_str().unwrap_or_default().to_owned();
         proto::grants_reply::Line {
@@ -228,11 +232,11 @@ fn sessions(folder: &Path) -> anyhow::Result<Vec<proto::grants_reply::Line>> {
     Ok(all.iter().map(line).collect())
 }
 
-/// What a folder or a server says of everybody's rights.
-fn told(target: &Target) -> anyhow::Result<proto::GrantsReply> {
-    let folder = match place(target)? {
-        Place::Server(address) => return Ok(Grants::of(&address).list()?),
-        Place::Folder(folder) => folder,
+/// Returns all rights that a folder or a server stores.
+fn read_grants(target: &Target) -> anyhow::Result<proto::GrantsReply> {
+    let folder = match rights_location(target)? {
+        RightsLocation::Server(address) => return Ok(Grants::of(&address).list()?),
+        RightsLocation::Folder(folder) => folder,
     };
     let host = HostKey::read(&folder.join(host_key::NAME))?;
     let (lines, mut mistakes) = grants::list(&folder)?;
@@ -248,9 +252,9 @@ fn told(target: &Target) -> anyhow::Result<proto::GrantsReply> {
 }
 
 fn list(args: &GrantArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let told = told(&args.target)?;
-    if !told.host_key.is_empty() {
-        context.note(&format!("host key {}", told.host_key));
+    let reply = read_grants(&args.target)?;
+    if !reply.host_key.is_empty() {
+        context.note(&format!("host key {}", reply.host_key));
     }
     let columns = ["key", "role", "as", "until", "from", "comment", "file"];
     let mut rows = Rows::new(
@@ -259,7 +263,7 @@ fn list(args: &GrantArgs, context: &mut Context) -> anyhow::Result<Outcome> {
         context.style,
         &columns,
     );
-    for line in told.lines {
+    for line in reply.lines {
         let role = if line.role.is_empty() {
             "revoked".to_owned()
         } else {
@@ -277,8 +281,8 @@ fn list(args: &GrantArgs, context: &mut Context) -> anyhow::Result<Outcome> {
         rows.row(cells)?;
     }
     rows.finish()?;
-    for mistake in &told.mistakes {
+    for mistake in &reply.mistakes {
         context.warn(mistake);
     }
-    Ok(Outcome::partly_if(!told.mistakes.is_empty()))
+    Ok(Outcome::partly_if(!reply.mistakes.is_empty()))
 }

@@ -1,4 +1,4 @@
-//! `esker export graphar`, `esker import graphar`: the whole graph as a folder of Parquet that other engines read.
+//! `esker export graphar`, `esker import graphar`: the graph as a folder of Parquet files that other engines read.
 
 use super::import_table;
 use crate::args::{ExportGrapharArgs, ImportGrapharArgs, ImportTableArgs, TableKind};
@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-/// What the graph is called.
+/// Name of the exported graph.
 const NAME: &str = "esker";
 
 struct Folder<'a> {
@@ -43,23 +43,23 @@ pub(super) fn export(args: &ExportGrapharArgs, context: &mut Context) -> anyhow:
     let folder = &args.folder;
     if folder.symlink_metadata().is_ok() {
         return Err(usage(format!(
-            "{} exists already: expected a folder that is made now",
+            "{} exists already: expected a new folder",
             folder.display()
         )));
     }
     let database = context.open(&args.target)?;
-    // What is written meanwhile is newer and does not show.
+    // Later writes are newer than this version and are not exported.
     let as_of = match args.as_of {
         Some(time) => time,
         None => database.stats()?.newest.unwrap_or(Version::MAX),
     };
-    // Renamed at the end: a folder that is there is whole.
+    // The folder is renamed at the end, so that a folder of this name is complete.
     let mut unfinished = folder.as_os_str().to_owned();
     unfinished.push(".unfinished");
     let unfinished = PathBuf::from(unfinished);
     if unfinished.symlink_metadata().is_ok() {
         return Err(usage(format!(
-            "{} is there, of an export that goes on or was killed: remove it",
+            "{} exists, from an export that is still running or was killed: remove it",
             unfinished.display()
         )));
     }
@@ -75,7 +75,7 @@ pub(super) fn export(args: &ExportGrapharArgs, context: &mut Context) -> anyhow:
     let written = match written {
         Ok(written) => written,
         Err(error) => {
-            // Half of it is of no use to anybody.
+            // An incomplete graph is of no use.
             let _ = fs::remove_dir_all(&unfinished);
             return Err(match error {
                 GrapharError::Graph(Error::Interrupted) => anyhow::anyhow!(
@@ -90,7 +90,7 @@ pub(super) fn export(args: &ExportGrapharArgs, context: &mut Context) -> anyhow:
     fs::rename(&unfinished, folder).with_context(|| format!("making {}", folder.display()))?;
     if written.dangling > 0 {
         context.warn(&format!(
-            "{} to vertices that were never inserted: left out, for the layout has no place for them",
+            "{} to vertices that were never inserted: left out, because the layout cannot represent them",
             counted(written.dangling, "edge leads", "edges lead")
         ));
     }
@@ -98,7 +98,7 @@ pub(super) fn export(args: &ExportGrapharArgs, context: &mut Context) -> anyhow:
         "exported {} and {} as of {} to {}",
         counted(written.vertices, "vertex", "vertices"),
         counted(written.edges, "edge", "edges"),
-        crate::times::moment(as_of),
+        crate::times::format_version(as_of),
         folder.display()
     ));
     Ok(Outcome::partly_if(written.dangling > 0))
@@ -114,7 +114,7 @@ pub(super) fn import(args: ImportGrapharArgs, context: &mut Context) -> anyhow::
         .any(|name| name.ends_with(".graph.yml"))
     {
         return Err(usage(format!(
-            "{} has no NAME.graph.yml: it is no graph in this layout, or not a whole one",
+            "{} has no NAME.graph.yml: it is not a graph in this layout, or an incomplete one",
             folder.display()
         )));
     }
@@ -143,7 +143,7 @@ pub(super) fn import(args: ImportGrapharArgs, context: &mut Context) -> anyhow::
     import_table::run_all(&table, inputs, context)
 }
 
-/// All chunks below each folder there, in the order of their numbers.
+/// Returns all chunk files in each of the subfolders, in the order of their numbers.
 fn chunks(folder: &Path, below: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for kind in sorted(folder)? {
@@ -159,7 +159,7 @@ fn chunks(folder: &Path, below: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// What lies in a folder, by the number that its name ends with; nothing if there is no such folder.
+/// Returns the entries of a folder in the order of the numbers that end their names; none if the folder does not exist.
 fn sorted(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());

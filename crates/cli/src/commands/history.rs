@@ -1,23 +1,23 @@
-//! `esker history`: all that happened to a vertex or an edge, newest first.
+//! `esker history`: prints all versions of a vertex or an edge, newest first.
 
 use crate::args::HistoryArgs;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::graph::Named;
+use crate::graph::NamedVertex;
 use crate::output::{Cell, Rows};
 use esker_model::{EdgeKey, Error, GraphRead as _, Value, VersionRange, VertexChange};
 
 pub(crate) fn run(args: &HistoryArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context
         .open(&args.target)?
-        .on_behalf_of(args.asker.asker.as_ref());
+        .on_behalf_of(args.principal.principal.as_ref());
     let schema = database.schema()?;
-    let named = Named::parse(&args.vertex, &database, &schema)?;
+    let named = NamedVertex::parse(&args.vertex, &database, &schema)?;
     let range = args.versions.unwrap_or(VersionRange::ALL);
     let edge = match (&args.edge_type, &args.destination) {
         (Some(edge_type), Some(destination)) => Some((
             schema.edge_type_id(edge_type).map_err(Error::from)?,
-            Named::parse(destination, &database, &schema)?,
+            NamedVertex::parse(destination, &database, &schema)?,
         )),
         _ => None,
     };

@@ -1,7 +1,7 @@
-//! `esker import openlineage`: events that were written to files, as a server takes them when they happen.
+//! `esker import openlineage`: imports events from files, as a server does when it receives them.
 //!
-//! Many events are applied at once. Where the database refuses such a batch they are applied one by one, so that only the bad ones are left out, each
-//! with its place.
+//! Events are applied in batches. If the database refuses a batch, its events are applied one by one, so that only the bad ones are
+//! skipped, each with its position.
 
 use crate::args::{ImportOpenLineageArgs, RowFormat};
 use crate::context::Context;
@@ -20,28 +20,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Events of a batch.
+/// Number of events per batch.
 const EVENTS: usize = 512;
-/// Bad events that are named one by one; all are counted.
+/// Maximum number of bad events that are printed; all are counted.
 const PROBLEMS_SHOWN: u64 = 100;
-/// Longest line: an event with its facets, or a list of events.
+/// Maximum length of a line, which has an event with its facets or a list of events, in bytes.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Debug, Default)]
-struct Sums {
+struct EventTotals {
     events: u64,
     bad: u64,
     vertices_created: u64,
     edges_created: u64,
 }
 
-struct Import<'a> {
+struct EventImport<'a> {
     database: &'a Database,
     schema: Arc<Schema>,
     types: Types,
     context: &'a Context,
     progress: &'a Progress,
-    sums: Sums,
+    sums: EventTotals,
     waiting: Vec<(String, Event)>,
 }
 
@@ -60,13 +60,13 @@ pub(crate) fn run(args: &ImportOpenLineageArgs, context: &mut Context) -> anyhow
     let types = Types::resolve(&schema).map_err(Error::from)?;
     let began = Instant::now();
     let progress = Progress::rows(context.globals.quiet, "events");
-    let mut import = Import {
+    let mut import = EventImport {
         database: &database,
         schema,
         types,
         context,
         progress: &progress,
-        sums: Sums::default(),
+        sums: EventTotals::default(),
         waiting: Vec::new(),
     };
     for path in &args.files {
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &ImportOpenLineageArgs, context: &mut Context) -> anyhow
     })
 }
 
-/// A file, unpacked if it is packed.
+/// Opens a file's content, decompressed if it is gzip.
 fn unpacked<'a>(input: impl Read + 'a) -> std::io::Result<Box<dyn BufRead + 'a>> {
     let mut input = BufReader::with_capacity(1 << 16, input);
     Ok(if input.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
@@ -101,7 +101,7 @@ fn unpacked<'a>(input: impl Read + 'a) -> std::io::Result<Box<dyn BufRead + 'a>>
     })
 }
 
-impl Import<'_> {
+impl EventImport<'_> {
     fn file(&mut self, path: &Path) -> anyhow::Result<()> {
         let stdin = path == Path::new("-");
         let name = if stdin {
@@ -117,7 +117,7 @@ impl Import<'_> {
         };
         let mut input = unpacked(input).with_context(reading)?;
         let (mut line, mut number) = (Vec::new(), 0_u64);
-        // One document over several lines: it begins with a line that is none of its own.
+        // Whether the file is one document over several lines: its first line is no complete document.
         let mut whole = false;
         while !self.context.interrupt.cancelled() {
             let before = line.len() as u64;
@@ -238,13 +238,13 @@ impl Import<'_> {
     }
 }
 
-/// Whether the event is to blame, and the next one may be better.
+/// Whether the event caused the error, so that other events may succeed.
 fn is_about_input(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Missing)
 }
 
 fn print(
-    sums: &Sums,
+    sums: &EventTotals,
     format: RowFormat,
     context: &mut Context,
     began: Instant,

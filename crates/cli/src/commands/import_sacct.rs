@@ -1,7 +1,7 @@
-//! `esker import sacct`: what Slurm's accounting says of jobs, as vertices.
+//! `esker import sacct`: imports jobs of Slurm's accounting as vertices.
 //!
-//! Jobs are applied many at once. Where the database refuses such a batch its jobs are applied one by one, so that only the bad ones are left
-//! out, each with its number.
+//! Jobs are applied in batches. If the database refuses a batch, its jobs are applied one by one, so that only the bad ones are skipped,
+//! each with its number.
 
 use crate::args::{ImportSacctArgs, RowFormat};
 use crate::context::Context;
@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use crate::units::{counted, elapsed};
 use anyhow::Context as _;
 use esker::Database;
-use esker_import::slurm::{self, Job, Sacct, Types};
+use esker_import::slurm::{self, JobTypes, Sacct, SlurmJob};
 use esker_model::{Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _};
 use jiff::tz::TimeZone;
 use std::fs::File;
@@ -19,13 +19,13 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use std::time::Instant;
 
-/// Mutations in a batch, not counting those of its last job.
+/// Mutations per batch, not counting those of its last job.
 const BATCH_MUTATIONS: usize = 8192;
-/// Bad records that are named one by one; all are counted.
+/// Maximum number of bad records that are printed; all are counted.
 const PROBLEMS_SHOWN: u64 = 100;
 
 #[derive(Debug, Default)]
-struct Sums {
+struct JobTotals {
     jobs: u64,
     steps: u64,
     bad: u64,
@@ -33,13 +33,13 @@ struct Sums {
     edges_created: u64,
 }
 
-struct Import<'a> {
+struct JobImport<'a> {
     database: &'a Database,
-    types: Types,
+    types: JobTypes,
     cluster: Option<&'a str>,
     context: &'a Context,
     progress: &'a Progress,
-    sums: Sums,
+    sums: JobTotals,
     waiting: Vec<(String, Batch)>,
     mutations: usize,
 }
@@ -51,16 +51,16 @@ pub(crate) fn run(args: &ImportSacctArgs, context: &mut Context) -> anyhow::Resu
         }
     }
     let database = context.open_or_create(&args.target)?;
-    let types = Types::resolve(&*database.schema()?).map_err(Error::from)?;
+    let types = JobTypes::resolve(&*database.schema()?).map_err(Error::from)?;
     let began = Instant::now();
     let progress = Progress::rows(context.globals.quiet, "jobs");
-    let mut import = Import {
+    let mut import = JobImport {
         database: &database,
         types,
         cluster: args.cluster.as_deref(),
         context,
         progress: &progress,
-        sums: Sums::default(),
+        sums: JobTotals::default(),
         waiting: Vec::new(),
         mutations: 0,
     };
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &ImportSacctArgs, context: &mut Context) -> anyhow::Resu
     })
 }
 
-impl Import<'_> {
+impl JobImport<'_> {
     fn file(&mut self, path: &Path, zone: &TimeZone) -> anyhow::Result<()> {
         let stdin = path == Path::new("-");
         let name = if stdin {
@@ -100,7 +100,7 @@ impl Import<'_> {
         } else {
             Box::new(File::open(path).with_context(|| format!("reading {name}"))?)
         };
-        // The first byte that says something tells a listing from a table.
+        // The first byte that is not blank tells JSON from a table.
         let mut input = BufReader::new(input);
         let mut first = Vec::new();
         loop {
@@ -157,7 +157,7 @@ impl Import<'_> {
         }
     }
 
-    fn job(&mut self, job: &Job) -> anyhow::Result<()> {
+    fn job(&mut self, job: &SlurmJob) -> anyhow::Result<()> {
         let batch = slurm::batch(job, &self.types, self.cluster);
         self.mutations += batch.len();
         self.sums.jobs += 1;
@@ -196,7 +196,7 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// `None` once somebody has interrupted it.
+    /// Applies a batch; `None` after an interrupt.
     fn apply(&mut self, batch: Batch) -> Option<esker_model::Result<()>> {
         if self.context.interrupt.cancelled() {
             return None;
@@ -208,13 +208,13 @@ impl Import<'_> {
     }
 }
 
-/// Whether the record is to blame, and the next one may be better.
+/// Whether the record caused the error, so that other records may succeed.
 fn is_about_input(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Missing)
 }
 
 fn print(
-    sums: &Sums,
+    sums: &JobTotals,
     format: RowFormat,
     context: &mut Context,
     began: Instant,

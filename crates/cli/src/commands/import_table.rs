@@ -1,7 +1,7 @@
-//! `esker import vertices|edges`: tables read record by record, applied in batches.
+//! `esker import vertices|edges`: reads tables record by record and applies them in batches.
 //!
-//! A record that the database refuses takes its whole batch down; the batch is then applied record by record, so that
-//! only the bad ones are left out, each with its place.
+//! If the database refuses a record, the complete batch fails; its records are then applied one by one, so that only the bad ones are
+//! skipped, each with its position.
 
 use crate::args::{ImportTableArgs, RowFormat, TableKind};
 use crate::context::Context;
@@ -12,7 +12,7 @@ use crate::units::{counted, elapsed};
 use anyhow::Context as _;
 use esker::Database;
 use esker_import::table::{self, Format, ReadOptions, TableReader};
-use esker_model::namespace::Settled;
+use esker_model::namespace::FileRefResolver;
 use esker_model::{
     Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _, Mutation, Schema,
     Version,
@@ -24,14 +24,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, UNIX_EPOCH};
 
-/// Mutations in a batch, not counting those of its last record.
+/// Mutations per batch, not counting those of its last record.
 const BATCH_MUTATIONS: usize = 8192;
-/// Bad records that are named one by one, in each file; all are counted.
+/// Maximum number of bad records that are printed per file; all are counted.
 const PROBLEMS_SHOWN: u64 = 100;
 
-/// Sums over all files.
+/// Totals of all files.
 #[derive(Debug, Default)]
-struct Sums {
+struct RecordTotals {
     records: u64,
     bad: u64,
     vertices_created: u64,
@@ -44,7 +44,7 @@ pub(crate) fn run(
     kind: TableKind,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
-    // All files are looked at before the first is imported: a typing mistake leaves nothing half done.
+    // All paths are checked before the first file is imported, so that a mistyped path changes nothing.
     let mut inputs = Vec::with_capacity(args.files.len());
     for path in &args.files {
         inputs.push((path.as_path(), format_of(path, args)?, kind));
@@ -55,7 +55,7 @@ pub(crate) fn run(
     run_all(args, inputs, context)
 }
 
-/// The same of files of which it is known what they are, in their order.
+/// Imports files of known formats and kinds in the given order.
 pub(super) fn run_all(
     args: &ImportTableArgs,
     inputs: Vec<(&Path, Format, TableKind)>,
@@ -64,7 +64,7 @@ pub(super) fn run_all(
     let database = context.open_or_create(&args.target)?;
     let began = Instant::now();
     let progress = Progress::rows(context.globals.quiet, "records");
-    let mut sums = Sums::default();
+    let mut sums = RecordTotals::default();
     for (path, format, kind) in inputs {
         import_file(
             path, format, args, kind, &database, context, &progress, &mut sums,
@@ -89,13 +89,13 @@ fn format_of(path: &Path, args: &ImportTableArgs) -> anyhow::Result<Format> {
     }
     Format::of_file_name(&path.to_string_lossy()).ok_or_else(|| {
         usage(format!(
-            "{}: the ending does not tell the format; say it with --input csv, tsv, ndjson, parquet or edges",
+            "{}: the file extension does not name a format; give one with --input csv, tsv, ndjson, parquet or edges",
             path.display()
         ))
     })
 }
 
-/// The time that a file was last changed.
+/// Returns the time of a file's last change.
 fn changed(file: &File) -> Option<Version> {
     let time = file.metadata().ok()?.modified().ok()?;
     let millis = time.duration_since(UNIX_EPOCH).ok()?.as_millis();
@@ -114,7 +114,7 @@ fn import_file(
     database: &Database,
     context: &Context,
     progress: &Progress,
-    sums: &mut Sums,
+    sums: &mut RecordTotals,
 ) -> anyhow::Result<()> {
     let rows = match kind {
         TableKind::Vertices => table::Rows::Vertices,
@@ -159,7 +159,7 @@ fn import_file(
         problems,
         sums,
         schema,
-        settled: Settled::default(),
+        resolver: FileRefResolver::default(),
     };
     if args.bulk {
         import.bulk()?;
@@ -170,7 +170,7 @@ fn import_file(
     Ok(())
 }
 
-/// What is wrong with records of one file.
+/// Bad records of one file.
 struct Problems<'a> {
     context: &'a Context,
     progress: &'a Progress,
@@ -188,7 +188,7 @@ impl Problems<'_> {
         }
     }
 
-    /// Counts what was not shown. Gives how many there were.
+    /// Prints the number of bad records that were not printed, and returns the number of all.
     fn finish(&self) -> u64 {
         if self.count > self.shown {
             let more = counted(self.count - self.shown, "bad record", "bad records");
@@ -203,15 +203,15 @@ struct FileImport<'a> {
     database: &'a Database,
     reader: TableReader,
     problems: Problems<'a>,
-    sums: &'a mut Sums,
+    sums: &'a mut RecordTotals,
     schema: Arc<Schema>,
-    /// Which files the paths are of.
-    settled: Settled,
+    /// Resolves the paths of records to files.
+    resolver: FileRefResolver,
 }
 
 impl FileImport<'_> {
     fn batches(&mut self) -> anyhow::Result<()> {
-        // The number of a record with each of its mutations: what a refusal names.
+        // Mutations with the numbers of their records, for error messages.
         let mut waiting: Vec<(u64, Mutation)> = Vec::new();
         let mut last = 0;
         while let Some(next) = self.reader.next() {
@@ -237,15 +237,15 @@ impl FileImport<'_> {
         if mutations.is_empty() {
             return Ok(());
         }
-        let (records, mut settled): (Vec<u64>, Vec<Mutation>) = mutations.into_iter().unzip();
-        self.settled
-            .settle(self.database, &self.schema, &mut settled)?;
-        let mutations: Vec<(u64, Mutation)> = records.into_iter().zip(settled).collect();
+        let (records, mut resolved): (Vec<u64>, Vec<Mutation>) = mutations.into_iter().unzip();
+        self.resolver
+            .resolve_mutations(self.database, &self.schema, &mut resolved)?;
+        let mutations: Vec<(u64, Mutation)> = records.into_iter().zip(resolved).collect();
         let mutations = mutations.as_slice();
         let records = count_records(mutations);
         let batch = |of: &[(u64, Mutation)]| Batch {
             mutations: of.iter().map(|(_, m)| m.clone()).collect(),
-            once: None,
+            idempotency_key: None,
         };
         match self.commit(batch(mutations)) {
             Ok(()) => self.sums.records += records,
@@ -279,9 +279,9 @@ impl FileImport<'_> {
     fn bulk(&mut self) -> anyhow::Result<()> {
         let progress = self.problems.progress;
         let (reader, problems) = (&mut self.reader, &mut self.problems);
-        let (settled, database, schema) = (&mut self.settled, self.database, &self.schema);
+        let (resolver, database, schema) = (&mut self.resolver, self.database, &self.schema);
         let interrupt = problems.context.interrupt.clone();
-        // Which files the paths are of is asked for many at once.
+        // The paths of many records are resolved at once.
         let mut ready = VecDeque::new();
         let mut good = std::iter::from_fn(|| {
             if interrupt.cancelled() {
@@ -297,7 +297,7 @@ impl FileImport<'_> {
                         Err(error) => problems.tell(&error.to_string()),
                     }
                 }
-                if let Err(e) = settled.settle(database, schema, &mut piece) {
+                if let Err(e) = resolver.resolve_mutations(database, schema, &mut piece) {
                     return Some(Err(e));
                 }
                 ready.extend(piece);
@@ -308,7 +308,7 @@ impl FileImport<'_> {
             .database
             .bulk_load(&mut good, &mut |done| progress.at(done));
         let report = match report {
-            // Nothing of it is in the database then.
+            // An interrupted bulk load leaves nothing in the database.
             Err(Error::Interrupted) => return Ok(()),
             report => report?,
         };
@@ -323,13 +323,13 @@ fn count_records(mutations: &[(u64, Mutation)]) -> u64 {
     mutations.chunk_by(|a, b| a.0 == b.0).count() as u64
 }
 
-/// Whether the record is to blame, and the next one may be better.
+/// Whether the record caused the error, so that other records may succeed.
 fn is_about_input(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Missing)
 }
 
 fn print(
-    sums: &Sums,
+    sums: &RecordTotals,
     format: RowFormat,
     context: &mut Context,
     began: Instant,

@@ -1,4 +1,4 @@
-//! `esker index`: which attributes and tags of objects searches have an index on.
+//! `esker index`: manages the indexes of attributes and tags of objects.
 
 use crate::args::{IndexChangeArgs, IndexCommand, IndexListArgs};
 use crate::context::Context;

@@ -1,4 +1,4 @@
-//! `esker init`: an empty database.
+//! `esker init`: creates an empty database.
 
 use crate::args::InitArgs;
 use crate::context::Context;

@@ -1,11 +1,11 @@
-//! `esker lineage` and `esker impact`: how something came to be, and what came of it.
+//! `esker lineage` and `esker impact`: print how a file was made, and what was derived from it.
 
 use super::is_interrupted;
 use super::run::deliver::open_with_runs;
-use crate::args::{GraphFormat, ImpactArgs, LineageArgs, RowFormat, Target, WalkArgs};
+use crate::args::{DerivationArgs, GraphFormat, ImpactArgs, LineageArgs, RowFormat, Target};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
-use crate::graph::{Named, edge_type_name};
+use crate::graph::{NamedVertex, edge_type_name};
 use crate::output::{Cell, Rows, properties_json, vertex_attributes_json};
 use esker::lineage::{
     Direction, LineageOptions, Provenance, Stopped, TreeStyle, names_of_stopped, render_dot,
@@ -13,34 +13,34 @@ use esker::lineage::{
 };
 use esker_model::traversal::StopReason;
 use esker_model::{GraphRead as _, Schema, Version, VertexId};
-use esker_mount::place;
+use esker_mount::mount_point;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
 pub(crate) fn lineage(args: &LineageArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    run(&args.walk, None, Direction::Lineage, context)
+    run(&args.options, None, Direction::Lineage, context)
 }
 
 pub(crate) fn impact(args: &ImpactArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    run(&args.walk, args.since, Direction::Impact, context)
+    run(&args.options, args.since, Direction::Impact, context)
 }
 
 fn run(
-    args: &WalkArgs,
+    args: &DerivationArgs,
     since: Option<Version>,
     direction: Direction,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
     let (target, vertex) = match &args.vertex {
         Some(vertex) => (args.target.clone(), vertex.clone()),
-        None => below_a_mount(&args.target)?,
+        None => find_mount(&args.target)?,
     };
-    let database =
-        open_with_runs(context, &Target { target })?.on_behalf_of(args.asker.asker.as_ref());
+    let database = open_with_runs(context, &Target { target })?
+        .on_behalf_of(args.principal.principal.as_ref());
     let schema = database.schema()?;
-    let named = Named::parse(&vertex, &database, &schema)?;
+    let named = NamedVertex::parse(&vertex, &database, &schema)?;
     let options = LineageOptions {
         as_of: args.as_of.unwrap_or(Version::MAX),
         since,
@@ -66,7 +66,7 @@ fn run(
     };
     print(&found, &schema, args.format, context)?;
     context.out.flush()?;
-    // The tree says so in its last line.
+    // The tree already prints this in its last line.
     if args.format != GraphFormat::Table && !found.complete {
         let stops: Vec<_> = found.stopped.iter().map(stop_text).collect();
         context.note(&format!("not complete: {}", stops.join("; ")));
@@ -83,19 +83,19 @@ fn run(
     Ok(Outcome::partly_if(!asked_for))
 }
 
-/// The target that is mounted there, and the vertex of the file.
-fn below_a_mount(path: &str) -> anyhow::Result<(String, String)> {
+/// Returns the target of the mount above a path, and the vertex of the file.
+fn find_mount(path: &str) -> anyhow::Result<(String, String)> {
     let expected = "expected TARGET VERTEX, as `lab.esker file:/scratch/out.nc`, or the path of a file below a mount of `esker mount`";
-    let found =
-        place::mount_of(Path::new(path)).map_err(|e| usage(format!("{path}: {e}; {expected}")))?;
+    let found = mount_point::mount_of(Path::new(path))
+        .map_err(|e| usage(format!("{path}: {e}; {expected}")))?;
     let Some((mount, within)) = found else {
         return Err(usage(format!(
-            "{path}: no mount of Esker's is there; {expected}"
+            "{path}: there is no Esker mount there; {expected}"
         )));
     };
     let Some(within) = within.to_str() else {
         return Err(usage(format!(
-            "{path}: its name is no UTF-8, as names of vertices are"
+            "{path}: its name is not UTF-8, as names of vertices must be"
         )));
     };
     let kind = if Path::new(path).is_dir() {
@@ -138,7 +138,7 @@ fn print(
     Ok(())
 }
 
-/// Columns of the terminal; a file or a pipe has no width, and nothing is cut there.
+/// Returns the width of the terminal; `None` for a file or a pipe, where lines are not cut.
 fn terminal_width() -> Option<usize> {
     if !std::io::stdout().is_terminal() {
         return None;
@@ -180,7 +180,7 @@ fn print_edges(found: &Provenance, schema: &Schema, context: &mut Context) -> an
     Ok(())
 }
 
-/// `{"vertex":…}` lines, `{"edge":…}` lines, and last `{"target","complete","stopped"}`.
+/// Prints `{"vertex":…}` lines, `{"edge":…}` lines, and last `{"target","complete","stopped"}`.
 fn print_lines(found: &Provenance, schema: &Schema, context: &mut Context) -> anyhow::Result<()> {
     let names = names(found, schema);
     let name = |id| {

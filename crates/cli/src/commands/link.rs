@@ -4,15 +4,15 @@ use super::write::{Change, report};
 use crate::args::LinkArgs;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::graph::{Named, edge_type_name};
+use crate::graph::{NamedVertex, edge_type_name};
 use esker_model::{Error, GraphRead as _, Op, Properties, Version};
 
 pub(crate) fn run(args: &LinkArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
-    let source = Named::parse(&args.source, &database, &schema)?;
+    let source = NamedVertex::parse(&args.source, &database, &schema)?;
     let edge_type = schema.edge_type_id(&args.edge_type).map_err(Error::from)?;
-    let destination = Named::parse(&args.destination, &database, &schema)?;
+    let destination = NamedVertex::parse(&args.destination, &database, &schema)?;
     schema
         .check_ends(edge_type, source.vertex.type_id, destination.vertex.type_id)
         .map_err(Error::from)?;

@@ -1,4 +1,4 @@
-//! `esker man`: manual pages, made from the same definitions as `--help`.
+//! `esker man`: writes manual pages from the definitions of `--help`.
 
 use crate::args::{Cli, ManArgs};
 use crate::context::Context;
@@ -24,10 +24,10 @@ pub(crate) fn run(args: &ManArgs, context: &mut Context) -> anyhow::Result<Outco
     Ok(Outcome::Done)
 }
 
-/// `esker.1`, `esker-get.1`, `esker-import-darshan.1`, …
+/// Writes `esker.1`, `esker-get.1`, `esker-import-darshan.1`, …
 fn write_pages(command: &clap::Command, name: &str, directory: &Path) -> anyhow::Result<usize> {
     let mut page = Vec::new();
-    // clap wants names that live as long as the program; there are some forty.
+    // clap requires static names; there are some forty.
     let title: &'static str = Box::leak(name.to_owned().into_boxed_str());
     let man = clap_mangen::Man::new(command.clone().name(title));
     man.render(&mut page)?;

@@ -1,6 +1,7 @@
-//! The commands, one file each: from arguments to what is printed.
+//! The commands, one file each: from arguments to output.
 
 mod backup;
+mod changes;
 mod check;
 pub(crate) mod cluster;
 mod compact;
@@ -9,9 +10,9 @@ mod console;
 mod delete;
 mod diff;
 mod doctor;
+mod edges;
 mod export;
 mod export_ro_crate;
-mod far;
 mod find;
 mod get;
 mod grant;
@@ -29,12 +30,13 @@ mod link;
 mod man;
 mod mcp;
 pub(crate) mod mount;
-mod names;
+mod namespace;
 mod object;
 mod placement;
 mod prov;
 mod put;
 pub(crate) mod rdf;
+mod remote;
 mod restore;
 mod run;
 mod scan;
@@ -49,33 +51,32 @@ pub(crate) mod travel;
 mod upgrade;
 mod write;
 
-use crate::args::{Cli, Command, ImportCommand, NamespaceCommand, PlacementCommand, TopBy};
+use crate::args::{self, Command, ImportCommand, NamespaceCommand, PlacementCommand, TopBy};
 use crate::context::Context;
 use crate::exit::{self, Outcome};
 use crate::interrupt::Interrupt;
 use crate::output::Style;
 use crate::{panic, shell};
-use clap::Parser as _;
 use esker_model::Error;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
-/// The whole process: reads the command line, runs the command, says what went wrong.
+/// Runs the process: parses the command line, runs the command, reports errors.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let cli = match args::parse(args::command(), args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are "errors" too, with exit code 0. A closed stdout is no reason to complain.
+            // clap returns help and version as errors with exit code 0. A closed stdout is not an error.
             let _ = error.print();
             return exit::exit_code(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
     if cli.globals.trust_new_host {
-        esker_access::known_hosts::trust_new_ones();
+        esker_access::known_hosts::trust_new_hosts();
     }
-    // Before anything catches signals: they are the program's.
+    // `run` comes before any signal handler is installed, because signals are for the program that it runs.
     if let Command::Run(args) = &cli.command {
         return exit::exit_code(run::main(args, &cli.globals));
     }
@@ -90,19 +91,19 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         let mut context = Context::new(cli.globals.clone(), &interrupt);
         run_to_code(cli.command, &mut context, &interrupt)
     };
-    // The hook has told the user by the time that the panic arrives here.
+    // The panic hook has already printed the message.
     let code = std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or(panic::EXIT);
     exit::exit_code(code)
 }
 
-/// Runs one command and gives its exit code, after telling the user about an error.
+/// Runs one command, prints its error if it fails, and returns its exit code.
 pub(crate) fn run_to_code(command: Command, context: &mut Context, interrupt: &Interrupt) -> u8 {
     let outcome = run_command(command, context, interrupt);
     let finished = context.finish();
     match outcome.and_then(|outcome| finished.map(|()| outcome)) {
         Ok(outcome) => outcome.code(),
         Err(error) if exit::is_broken_pipe(&error) => 0,
-        // All other I/O says what it was doing.
+        // All other I/O errors say what was being done.
         Err(error) if error.downcast_ref::<io::Error>().is_some() => {
             complain(&error.context("writing the result"), context.note_style)
         }
@@ -110,10 +111,10 @@ pub(crate) fn run_to_code(command: Command, context: &mut Context, interrupt: &I
     }
 }
 
-/// Prints an error, and gives its exit code.
+/// Prints an error and returns its exit code.
 pub(crate) fn complain(error: &anyhow::Error, style: Style) -> u8 {
     let text = exit::message_of(error);
-    // What a traversal's parser says is laid out over several lines and begins with the word already.
+    // Errors of the traversal parser span several lines and begin with the word `error` already.
     let line = match text.strip_prefix("error") {
         Some(rest) if rest.starts_with([':', ' ']) => format!("{}{rest}", style.red("error")),
         _ => format!("{} {text}", style.red("error:")),
@@ -137,15 +138,14 @@ fn run_command(
             ImportCommand::OpenLineage(args) => import_openlineage::run(&args, context),
             ImportCommand::Prov(args) => prov::import(&args, context),
             ImportCommand::Vertices(args) => {
-                import_table::run(&args, crate::args::TableKind::Vertices, context)
+                import_table::run(&args, args::TableKind::Vertices, context)
             }
-            ImportCommand::Edges(args) => {
-                import_table::run(&args, crate::args::TableKind::Edges, context)
-            }
+            ImportCommand::Edges(args) => import_table::run(&args, args::TableKind::Edges, context),
             ImportCommand::Graphar(args) => graphar::import(args, context),
+            ImportCommand::Tree(args) => namespace::import_tree(&args, context),
         },
         Command::Export(args) => export::run(&args.command, context),
-        // In the shell; elsewhere it has not come here.
+        // Only the shell reaches this; `main` handles the command otherwise.
         Command::Run(args) => Ok(Outcome::Program(run::main(&args, &context.globals))),
         Command::Log(args) => run::log::run(&args, context),
         Command::Spool(args) => run::deliver::run(&args.command, context),
@@ -153,8 +153,8 @@ fn run_command(
         Command::Lineage(args) => lineage::lineage(&args, context),
         Command::Impact(args) => lineage::impact(&args, context),
         Command::Get(args) => get::run(&args, context),
-        Command::Scan(args) if args.vertex.starts_with('/') => names::scan(&args, context),
-        Command::Scan(args) => scan::run(&args, context),
+        Command::Edges(args) => edges::run(&args, context),
+        Command::Scan(args) => scan::run(args, context),
         Command::History(args) => history::run(&args, context),
         Command::Put(args) => put::run(&args, context),
         Command::Link(args) => link::run(&args, context),
@@ -162,10 +162,10 @@ fn run_command(
         Command::Delete(args) => delete::run(&args, context),
         Command::Travel(args) => travel::run(&args, context),
         Command::Object(args) => object::run(&args.command, context),
-        Command::Find(args) if far::is_meant(&args.target.target, &args.far) => {
-            far::find(&args, context)
+        Command::Find(args) if remote::is_remote(&args.target.target, &args.remote) => {
+            remote::find(&args, context)
         }
-        Command::Find(args) if args.filter.starts_with('/') => names::find(&args, context),
+        Command::Find(args) if args.filter.starts_with('/') => namespace::find(&args, context),
         Command::Find(args) => find::run(&args, context),
         Command::Harvest(args) => harvest::run(&args, context),
         Command::Tag(args) => tag::run(&args.command, context),
@@ -174,31 +174,32 @@ fn run_command(
         Command::Revoke(args) => grant::revoke(&args, context),
         Command::Schema(args) => schema::run(&args, context),
         Command::Stats(args) => stats::run(&args, context),
-        Command::Ls(args) if far::is_meant(&args.target.target, &args.far) => {
-            far::ls(&args, context)
+        Command::Ls(args) if remote::is_remote(&args.target.target, &args.remote) => {
+            remote::ls(&args, context)
         }
-        Command::Stat(args) if far::is_meant(&args.target.target, &args.far) => {
-            far::stat(&args, context)
+        Command::Stat(args) if remote::is_remote(&args.target.target, &args.remote) => {
+            remote::stat(&args, context)
         }
-        Command::Ls(args) => names::ls(&args, context),
-        Command::Stat(args) => names::stat(&args, context),
-        Command::Mkdir(args) => names::mkdir(&args, context),
-        Command::Touch(args) => names::touch(&args, context),
-        Command::Mv(args) => names::mv(&args, context),
-        Command::Rm(args) => names::rm(&args, context),
-        Command::Ln(args) => names::ln(&args, context),
-        Command::Chmod(args) => names::chmod(&args, context),
-        Command::Chown(args) => names::chown(&args, context),
-        Command::Df(args) => names::df(&args, context),
-        Command::Du(args) => names::du(&args, context),
+        Command::Ls(args) => namespace::ls(&args, context),
+        Command::Stat(args) => namespace::stat(&args, context),
+        Command::Mkdir(args) => namespace::mkdir(&args, context),
+        Command::Touch(args) => namespace::touch(&args, context),
+        Command::Mv(args) => namespace::mv(&args, context),
+        Command::Rm(args) => namespace::rm(&args, context),
+        Command::Ln(args) => namespace::ln(&args, context),
+        Command::Chmod(args) => namespace::chmod(&args, context),
+        Command::Chown(args) => namespace::chown(&args, context),
+        Command::Df(args) => namespace::df(&args, context),
+        Command::Du(args) => namespace::du(&args, context),
         Command::Namespace(args) => match &args.command {
-            NamespaceCommand::Explain(args) => names::explain(args, context),
+            NamespaceCommand::Explain(args) => namespace::explain(args, context),
         },
         Command::Sparql(args) => rdf::sparql(&args, context),
         Command::Rdf(args) => rdf::run(&args.command, context),
         Command::Top(args) if args.by == TopBy::Degree => top::run(&args, context),
-        Command::Top(args) => names::top(&args, context),
+        Command::Top(args) => namespace::top(&args, context),
         Command::Diff(args) => diff::run(&args, context),
+        Command::Changes(args) => changes::run(&args, context),
         Command::Check(args) => check::run(&args, context),
         Command::Compact(args) => compact::run(&args, context),
         Command::Placement(args) => match &args.command {
@@ -220,7 +221,7 @@ fn run_command(
     }
 }
 
-/// Says on stderr that work was stopped before its end, if it was. What was printed is partial then.
+/// Prints a note on stderr if work was interrupted, so that the output is incomplete.
 fn note_if_stopped(context: &Context) -> Outcome {
     match context.interrupt.stopped() {
         None => Outcome::Done,
@@ -239,7 +240,7 @@ fn is_interrupted(error: &Error) -> bool {
     matches!(error, Error::Interrupted)
 }
 
-/// Whether stdin is a person.
+/// Whether standard input is a terminal.
 pub(crate) fn stdin_is_terminal() -> bool {
     io::stdin().is_terminal()
 }

@@ -1,14 +1,14 @@
 //! `esker mount` and `esker umount`: the namespace as a file system of this machine.
 
 use crate::args::{MountArgs, UmountArgs};
-use crate::commands::far;
+use crate::commands::remote;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use anyhow::Context as _;
 use esker::Database;
 use esker_model::namespace::{NamePath, Namespace};
 use esker_model::{Error, Result};
-use esker_mount::{How, Mounted, Options, Recorder, Target, place};
+use esker_mount::{Mounted, Options, Recorder, Target, UnmountMode, mount_point};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -16,12 +16,12 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the signals are looked at.
-const LOOK: Duration = Duration::from_millis(20);
-/// Set for the process that goes on in the background.
+/// Interval between checks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
+/// Option that starts the mount as a background process.
 const BACKGROUND: &str = "--background";
 
-/// A database as something to mount.
+/// A database as the target of a mount.
 pub(crate) struct Mountable(pub(crate) Database);
 
 impl Target for Mountable {
@@ -34,10 +34,10 @@ impl Target for Mountable {
     }
 }
 
-/// An origin as something to mount.
-struct FarTarget(far::FarNames);
+/// An origin as the target of a mount.
+struct RemoteTarget(remote::RemoteNamespace);
 
-impl Target for FarTarget {
+impl Target for RemoteTarget {
     fn names(&self) -> &dyn Namespace {
         &self.0
     }
@@ -55,27 +55,27 @@ pub(crate) fn mount(args: &MountArgs, context: &mut Context) -> anyhow::Result<O
     options.check().map_err(|e| usage(e.to_string()))?;
     let mut recorder = None;
     let mounted = if args.null {
-        esker_mount::mount_null(args.place(), &options)
+        esker_mount::mount_null(args.mount_point(), &options)
     } else if let Some(url) = &args.origin {
-        let (place, top) = far::place(url)?;
-        let far = far::stay(&args.far)?;
-        let names = far::FarNames::new(far, place, top);
-        // A server that cannot be asked is told of now, not by each program.
+        let (origin, top) = remote::parse_url(url)?;
+        let remote = remote::open_long_lived(&args.remote)?;
+        let names = remote::RemoteNamespace::new(remote, origin, top);
+        // An unreachable origin is reported before the mount, not to each program that uses it.
         let top = names.stat(None, &NamePath::root(), false)?;
         if !top.is_directory() {
             return Err(usage(format!(
-                "`{url}` is no directory: expected one to mount"
+                "`{url}` is not a directory: expected one to mount"
             )));
         }
-        esker_mount::mount(Arc::new(FarTarget(names)), args.place(), options)
+        esker_mount::mount(Arc::new(RemoteTarget(names)), args.mount_point(), options)
     } else {
-        far::refuse(&args.first, &args.far)?;
+        remote::refuse_options(&args.first, &args.remote)?;
         let database = context.open(&args.target())?;
         if args.record {
             recorder = Some(Arc::new(Recorder::new(Arc::new(database.clone()))?));
         }
         let target = Arc::new(Mountable(database));
-        esker_mount::mount_recorded(target, args.place(), options, recorder.clone())
+        esker_mount::mount_recorded(target, args.mount_point(), options, recorder.clone())
     };
     let mounted = mounted.map_err(|e| Error::io("mount", e))?;
     context.note(&format!(
@@ -85,13 +85,13 @@ pub(crate) fn mount(args: &MountArgs, context: &mut Context) -> anyhow::Result<O
         mounted.at().display()
     ));
     while context.interrupt.stopped().is_none() && !mounted.is_over() {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(SIGNAL_INTERVAL);
     }
-    end(mounted, context)?;
+    end_mount(mounted, context)?;
     let recorded = recorder.map(|recorder| recorder.finish());
     if let Some(lost) = recorded.map(|r| r.lost).filter(|lost| *lost > 0) {
         context.warn(&format!(
-            "{} not recorded: the database did not take them",
+            "{} not recorded: the database did not accept them",
             crate::units::counted(lost, "access was", "accesses were")
         ));
     }
@@ -113,7 +113,7 @@ fn options(args: &MountArgs) -> anyhow::Result<Options> {
     })
 }
 
-/// What the list of mounts says: `esker lineage` finds the database by it, from any directory.
+/// Returns the source in the list of mounts, by which `esker lineage` finds the database from any directory.
 fn source(args: &MountArgs) -> String {
     let said = args.source();
     let whole = Path::new(said).canonicalize().ok();
@@ -122,22 +122,22 @@ fn source(args: &MountArgs) -> String {
     whole.unwrap_or_else(|| said.to_owned())
 }
 
-/// Programs that use it are not cut off, unless somebody says so once more.
-fn end(mounted: Mounted, context: &Context) -> anyhow::Result<()> {
-    if !mounted.is_over() && mounted.unmount(How::Plain).is_err() {
+/// Unmounts; if programs still use the mount, it is only detached, until a second signal.
+fn end_mount(mounted: Mounted, context: &Context) -> anyhow::Result<()> {
+    if !mounted.is_over() && mounted.unmount(UnmountMode::Plain).is_err() {
         context.warn(&format!(
-            "programs still use {}: it is detached, and ends once they let go; a second signal ends it at once",
+            "programs still use {}: it is detached, and ends when they close their files; a second signal ends it at once",
             mounted.at().display()
         ));
         mounted
-            .unmount(How::Detach)
+            .unmount(UnmountMode::Detach)
             .map_err(|e| Error::io("umount", e))?;
     }
     let ended = mounted.wait().map_err(|e| Error::io("mount", e));
     Ok(ended?)
 }
 
-/// A process of its own does it; this one waits until it is mounted, or has failed and said why.
+/// Mounts in another process; this one waits until the mount is there, or prints the error of the other.
 fn in_background(args: &MountArgs, context: &Context) -> anyhow::Result<Outcome> {
     let program = std::env::current_exe().context("finding this program")?;
     let rest = std::env::args_os().skip(1).filter(|a| a != BACKGROUND);
@@ -146,9 +146,9 @@ fn in_background(args: &MountArgs, context: &Context) -> anyhow::Result<Outcome>
         .arg("--quiet")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        // Whoever waits for this command to end its output does not wait for the other.
+        // The background process does not inherit stdout, so that readers of this command's output do not wait for it.
         .stderr(Stdio::piped())
-        // Ctrl-C at the terminal is not meant for it.
+        // Ctrl-C at the terminal must not reach the background process.
         .process_group(0)
         .spawn()
         .context("starting the process in the background")?;
@@ -164,16 +164,16 @@ fn in_background(args: &MountArgs, context: &Context) -> anyhow::Result<Outcome>
             let _ = io::stderr().write_all(said.as_bytes());
             return Ok(Outcome::partly_if(!status.success()));
         }
-        if is_mounted(args.place()) {
+        if is_mounted(args.mount_point()) {
             context.note(&format!(
                 "mounted `{}` on {}, by process {}",
                 args.source(),
-                args.place().display(),
+                args.mount_point().display(),
                 child.id()
             ));
             return Ok(Outcome::Done);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(SIGNAL_INTERVAL);
     }
 }
 
@@ -181,15 +181,15 @@ fn is_mounted(at: &Path) -> bool {
     let Ok(at) = at.canonicalize() else {
         return false;
     };
-    matches!(place::mount_at(&at), Ok(Some(mount)) if mount.is_ours())
+    matches!(mount_point::mount_at(&at), Ok(Some(mount)) if mount.is_ours())
 }
 
 pub(crate) fn umount(args: &UmountArgs) -> anyhow::Result<Outcome> {
     let how = match (args.lazy, args.force) {
-        (_, true) => How::Force,
-        (true, false) => How::Detach,
-        (false, false) => How::Plain,
+        (_, true) => UnmountMode::Force,
+        (true, false) => UnmountMode::Detach,
+        (false, false) => UnmountMode::Plain,
     };
-    place::unmount(&args.at, how).map_err(|e| Error::io("umount", e))?;
+    mount_point::unmount(&args.at, how).map_err(|e| Error::io("umount", e))?;
     Ok(Outcome::Done)
 }

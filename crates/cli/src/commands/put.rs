@@ -4,14 +4,14 @@ use super::write::{Change, report};
 use crate::args::PutArgs;
 use crate::context::Context;
 use crate::exit::Outcome;
-use crate::graph::Named;
+use crate::graph::NamedVertex;
 use crate::values::Assignment;
 use esker_model::{GraphRead as _, Op, Properties, Schema, VertexTypeId};
 
 pub(crate) fn run(args: &PutArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
-    let named = Named::parse(&args.vertex, &database, &schema)?;
+    let named = NamedVertex::parse(&args.vertex, &database, &schema)?;
     let (attributes, set) = split(&args.values, &schema, named.vertex.type_id)?;
     let mut change = Change::new(args.at);
     change.push(Op::PutVertex {
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &PutArgs, context: &mut Context) -> anyhow::Result<Outco
     )
 }
 
-/// Predefined and user-defined attributes, apart.
+/// Splits attributes into predefined and user-defined ones.
 pub(crate) fn split(
     values: &[Assignment],
     schema: &Schema,

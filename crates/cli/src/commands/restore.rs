@@ -1,4 +1,4 @@
-//! `esker restore`: a database from a backup.
+//! `esker restore`: creates a database from a backup.
 
 use crate::args::RestoreArgs;
 use crate::context::Context;
@@ -12,8 +12,8 @@ use esker_server::Backup;
 pub(crate) fn run(args: &RestoreArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if let Some(target) = args.target.to_str().filter(|t| Address::is_address(t)) {
         return Err(usage(format!(
-            "`{target}` is a server; a backup is restored where it is to lie: run `esker restore DIRECTORY FOLDER` there, \
-             and `esker serve FOLDER`"
+            "`{target}` is a server; a backup is restored on the machine that will hold the \
+             database: run `esker restore DIRECTORY FOLDER` there, and `esker serve FOLDER`"
         )));
     }
     match Backup::read(&args.directory)? {

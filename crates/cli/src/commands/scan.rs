@@ -1,153 +1,40 @@
-//! `esker scan`: the edges of a vertex, printed as they are read.
+//! `esker scan`, the former spelling of `esker edges` and of `esker import tree`.
 
-use super::note_if_stopped;
-use crate::args::{RowFormat, ScanArgs};
+use super::{edges, namespace};
+use crate::args::{ImportTreeArgs, ScanArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
-use crate::graph::{Named, Names, edge_type_name};
-use crate::output::{Cell, Rows};
-use esker::Database;
-use esker_model::{Edge, EdgeSelect, EdgeTypeId, GraphRead as _, Schema, Version, Versions};
-use std::ops::ControlFlow;
-use std::sync::mpsc;
-use std::thread;
 
-/// Edges whose destinations' names are read at once.
-const CHUNK: usize = 1024;
-
-pub(crate) fn run(args: &ScanArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let database = context
-        .open(&args.target)?
-        .on_behalf_of(args.asker.asker.as_ref());
-    let schema = database.schema()?;
-    let named = Named::parse(&args.vertex, &database, &schema)?;
-    let types = select_types(args, &schema)?;
-    let versions = match args.versions {
-        Some(range) => Versions::Range(range),
-        None => Versions::AsOf(args.as_of.unwrap_or(Version::MAX)),
-    };
-    let known = database.read_vertices(&[named.vertex.id], Version::MAX)?;
-    if known.iter().all(Option::is_none) {
-        return Err(named.missing("").into());
+/// Runs the command that replaces this one, and says which.
+pub(crate) fn run(args: ScanArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+    let ScanArgs { edges, tree } = args;
+    if !edges.vertex.starts_with('/') {
+        context.note(
+            "the edges of a vertex are printed by `esker edges`; `esker scan` will be removed",
+        );
+        return edges::run(&edges, context);
     }
-    // A version that is a deletion shows in a range only, and there it has to be told apart.
-    let columns: &[&str] = if args.versions.is_some() {
-        &["src", "type", "dst", "version", "deleted", "properties"]
-    } else {
-        &["src", "type", "dst", "version", "properties"]
-    };
-    let select = EdgeSelect {
-        types,
-        versions,
-        properties: true,
-    };
-    let interrupt = context.interrupt.clone();
-    let mut rows = Rows::new(&mut context.out, args.format.format, context.style, columns);
-    let mut names = Names::default();
-    let source = named.name.to_string();
-    let mut print = |chunk: Vec<Edge>| -> anyhow::Result<()> {
-        names.learn(&database, &schema, chunk.iter().map(|e| e.key.destination))?;
-        for edge in chunk {
-            let mut cells = vec![
-                source.as_str().into(),
-                edge_type_name(&schema, edge.key.edge_type).into(),
-                names.get(edge.key.destination).into(),
-                Cell::Version(edge.version),
-            ];
-            if columns.len() == 6 {
-                cells.push(Cell::Bool(edge.deleted));
-            }
-            cells.push(Cell::Properties(edge.properties));
-            rows.row(cells)?;
+    for (is_set, option) in [
+        (!edges.edge_types.is_empty(), "an edge type"),
+        (edges.as_of.is_some(), "--as-of"),
+        (edges.versions.is_some(), "--versions"),
+        (edges.limit.is_some(), "--limit"),
+        (edges.inverse, "--inverse"),
+        (edges.principal.principal.is_some(), "--as"),
+    ] {
+        if is_set {
+            return Err(usage(format!(
+                "{option} is for the edges of a vertex, not for a directory tree"
+            )));
         }
-        Ok(())
+    }
+    context
+        .note("a directory tree is imported by `esker import tree`; `esker scan` will be removed");
+    let args = ImportTreeArgs {
+        target: edges.target,
+        directory: edges.vertex.into(),
+        tree,
+        format: edges.format,
     };
-    let limit = args.limit.unwrap_or(u64::MAX);
-    let stop = || esker_model::Cancel::cancelled(&interrupt);
-    stream_edges(
-        &database,
-        named.vertex.id,
-        &select,
-        limit,
-        &stop,
-        &mut print,
-    )?;
-    if rows.finish()? == 0 && args.format.format == RowFormat::Table {
-        context.note("no such edges");
-    }
-    Ok(note_if_stopped(context))
-}
-
-/// Reads edges on a thread of its own and hands them on in chunks: names are read and lines written while the scan goes
-/// on, and no call into the database is made from inside another.
-fn stream_edges(
-    database: &Database,
-    vertex: esker_model::VertexId,
-    select: &EdgeSelect,
-    limit: u64,
-    stop: &(dyn Fn() -> bool + Sync),
-    print: &mut dyn FnMut(Vec<Edge>) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    if limit == 0 {
-        return Ok(());
-    }
-    thread::scope(|scope| {
-        let (sender, chunks) = mpsc::sync_channel::<Vec<Edge>>(4);
-        let scan = scope.spawn(move || {
-            let mut chunk = Vec::new();
-            let mut left = limit;
-            let scanned = database.scan_edges(&[vertex], select, &mut |_, edge| {
-                chunk.push(edge);
-                left -= 1;
-                // The first chunk is small so that the first lines show at once.
-                let full = chunk.len() >= CHUNK && sender.send(std::mem::take(&mut chunk)).is_err();
-                if full || left == 0 || stop() {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            });
-            // Nobody receives any more where printing failed, and that failure is the one to report.
-            let _ = sender.send(chunk);
-            scanned
-        });
-        let mut printed = Ok(());
-        for chunk in chunks {
-            printed = print(chunk);
-            if printed.is_err() {
-                break;
-            }
-        }
-        let scanned = scan.join();
-        printed?;
-        match scanned {
-            Ok(scanned) => Ok(scanned?),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })
-}
-
-/// The edge types to read; none for all.
-fn select_types(args: &ScanArgs, schema: &Schema) -> anyhow::Result<Vec<EdgeTypeId>> {
-    let named: Vec<EdgeTypeId> = args
-        .edge_types
-        .iter()
-        .map(|name| schema.edge_type_id(name))
-        .collect::<Result<_, _>>()
-        .map_err(esker_model::Error::from)?;
-    if !args.inverse {
-        return Ok(named);
-    }
-    if !named.is_empty() {
-        return Ok(named.into_iter().map(|t| schema.inverse(t)).collect());
-    }
-    let inverses: Vec<_> = schema
-        .edge_types()
-        .filter(|(_, t)| !t.forward)
-        .map(|(id, _)| id)
-        .collect();
-    if inverses.is_empty() {
-        return Err(usage("the schema has no inverse edge types"));
-    }
-    Ok(inverses)
+    namespace::import_tree(&args, context)
 }

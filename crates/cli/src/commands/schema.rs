@@ -1,4 +1,4 @@
-//! `esker schema`: shows the types, and adds to them.
+//! `esker schema`: prints the schema and adds types and attributes.
 
 use crate::args::{RowFormat, SchemaArgs, SchemaCommand};
 use crate::context::Context;
@@ -84,7 +84,7 @@ fn show(schema: &Schema, format: RowFormat, context: &mut Context) -> anyhow::Re
             writeln!(context.out)?;
             show_edge_types(schema, context)?;
         }
-        // One list of rows: a vertex type has attributes and a parent, an edge type an inverse and two ends.
+        // Vertex and edge types share one list of rows: a vertex type has attributes and a parent, an edge type an inverse and two ends.
         RowFormat::Ndjson | RowFormat::Csv => {
             let columns = &[
                 "what",

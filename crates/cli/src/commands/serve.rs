@@ -1,4 +1,4 @@
-//! `esker serve`: this process owns a database and answers on the network until it is told to stop.
+//! `esker serve`: owns a database and serves it on the network until it is stopped.
 
 use crate::args::{LogFormat, ServeArgs};
 use crate::commands::console::Opener;
@@ -18,15 +18,15 @@ use std::path::Path;
 use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 
-/// How often the signals are looked at.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval between checks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Lets this process have as many files open as it may: each connection is one, beside those of the store.
+/// Raises the limit of open files to its maximum: each connection needs one, beside those of the store.
 fn raise_open_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where that is refused, it stays what it was.
+    // If that is refused, the limit stays unchanged.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
@@ -63,16 +63,16 @@ pub(crate) fn run(args: &ServeArgs, context: &mut Context) -> anyhow::Result<Out
     }
     let way = args
         .open
-        .then(|| super::console::Way::to(&server, Path::new(&args.folder)))
+        .then(|| super::console::BrowserAccess::to(&server, Path::new(&args.folder)))
         .transpose()?;
     if let (Some(way), Some(opener)) = (&way, opener) {
         super::console::show(&way.url(), opener, context);
     }
-    // An owner may ask it to from elsewhere (`esker cluster down esker://…`).
-    while context.interrupt.stopped().is_none() && server.asked().is_none() {
-        std::thread::sleep(LOOK);
+    // A client with the role `admin` may stop the server remotely (`esker cluster down esker://…`).
+    while context.interrupt.stopped().is_none() && server.stop_request().is_none() {
+        std::thread::sleep(SIGNAL_INTERVAL);
     }
-    tracing::info!("stopping: what is under way is finished; a second signal ends it at once");
+    tracing::info!("stopping: calls in progress are completed; a second signal ends them at once");
     let whole = server.stop()?;
     if let Some(file) = &args.port_file {
         let _ = fs::remove_file(file);
@@ -118,8 +118,8 @@ fn settings(args: &ServeArgs) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
-/// Gives up what a server does not need, before the database is opened and any thread works; says how far, for the log. A shell is not
-/// restricted: its later commands would be, too.
+/// Gives up rights that a server does not need, before the database is opened and any thread starts; returns the level for the log. A
+/// shell is not restricted, because its later commands would be, too.
 fn restrict(
     args: &ServeArgs,
     settings: &Settings,
@@ -130,7 +130,7 @@ fn restrict(
     }
     let folder = Path::new(&args.folder);
     if args.create {
-        // A rule is about a folder that exists. What is wrong with the folder is said when it is opened.
+        // Landlock rules need an existing folder. Errors of the folder are reported when it is opened.
         let options = context.open_options().group(args.group);
         let _ = options.make_folder(folder);
     }
@@ -138,11 +138,11 @@ fn restrict(
         let _ = esker::modes::create_private_all(spool);
     }
     if let Some(own) = esker_access::home() {
-        // Rights may be put there later (`esker grant --all`).
+        // Rights may be added to this folder later (`esker grant --all`).
         let _ = fs::DirBuilder::new().mode(0o700).create(own);
     }
     if args.open {
-        // It takes a connection, which the sandbox does not leave.
+        // This check needs a connection, which the sandbox forbids later.
         esker_access::peer::kernel_knows_users();
     }
     let mut sandbox = esker_server::sandbox::sandbox(folder, settings);
@@ -156,7 +156,7 @@ fn restrict(
         Level::Full => "on",
         Level::Partial => {
             tracing::warn!(
-                "this kernel's Landlock is older than the sandbox's rules: some of them do not hold"
+                "this kernel's Landlock is older than the sandbox's rules: some of them have no effect"
             );
             "partial"
         }
@@ -169,15 +169,15 @@ fn restrict(
     })
 }
 
-/// Whoever waits for the file finds it whole.
+/// Writes the file atomically: readers never see a part of it.
 pub(super) fn announce(file: &Path, address: &str) -> esker_model::Result<()> {
     let failed = |e| Error::io(format!("writing `{}`", file.display()), e);
     let folder = file.parent().filter(|folder| *folder != Path::new(""));
-    // A file of its own, which follows no link and replaces nothing that is there; others may read it as far as the umask lets them.
+    // The temporary file follows no link and replaces no existing file; its mode depends on the umask.
     let mut draft = tempfile::Builder::new()
         .prefix(".port")
         .make_in(folder.unwrap_or(Path::new(".")), |path| {
-            // For writing alone: the sandbox lets a server publish files there, not read others.
+            // The sandbox lets a server create files in that folder but not read others, so the file is opened for writing only.
             let mut options = fs::OpenOptions::new();
             options.write(true).create_new(true).mode(0o666).open(path)
         })
@@ -186,7 +186,7 @@ pub(super) fn announce(file: &Path, address: &str) -> esker_model::Result<()> {
     draft.persist(file).map(drop).map_err(|e| failed(e.error))
 }
 
-/// Lets the program log, on stderr.
+/// Starts logging on stderr.
 pub(super) fn log_to_stderr(level: LevelFilter, format: LogFormat, context: &Context) {
     let level = if context.globals.quiet {
         level.min(LevelFilter::WARN)
@@ -196,7 +196,7 @@ pub(super) fn log_to_stderr(level: LevelFilter, format: LogFormat, context: &Con
     let lines = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(io::stderr);
-    // Set once a process; a shell that serves is not to be.
+    // The subscriber can be set only once per process; a server in a shell may find it set.
     let _ = match format {
         LogFormat::Text => lines
             .with_target(false)

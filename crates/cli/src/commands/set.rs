@@ -1,17 +1,17 @@
-//! `esker set`: single attributes of a vertex that exists.
+//! `esker set`: changes single attributes of an existing vertex.
 
 use super::put::split;
 use super::write::{Change, report};
 use crate::args::SetArgs;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
-use crate::graph::Named;
+use crate::graph::NamedVertex;
 use esker_model::{GraphRead as _, Op, Version};
 
 pub(crate) fn run(args: &SetArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
-    let named = Named::parse(&args.vertex, &database, &schema)?;
+    let named = NamedVertex::parse(&args.vertex, &database, &schema)?;
     let (predefined, set) = split(&args.values, &schema, named.vertex.type_id)?;
     let both = args
         .remove
@@ -26,8 +26,8 @@ pub(crate) fn run(args: &SetArgs, context: &mut Context) -> anyhow::Result<Outco
         .cloned()
         .partition(|name| schema.attribute(named.vertex.type_id, name).is_some());
 
-    // Read only to say what is wrong with what was asked: the change itself is made where nobody comes in between.
-    // A time in the past changes the vertex as it was then; its later versions stay as they are.
+    // This read only serves error messages: the change itself is atomic. A time in the past changes the vertex as it was then; its later
+    // versions are not affected.
     let as_of = args.at.unwrap_or(Version::MAX);
     let read = database.read_vertices(&[named.vertex.id], as_of)?;
     let Some(vertex) = read.into_iter().flatten().next().filter(|v| !v.deleted) else {

@@ -1,4 +1,4 @@
-//! `esker stats`: counts, sizes and cache figures.
+//! `esker stats`: prints counts, sizes and cache figures.
 
 use crate::args::{RowFormat, StatsArgs};
 use crate::context::Context;
@@ -51,7 +51,7 @@ fn figures(
         RowFormat::Json | RowFormat::Ndjson | RowFormat::Csv => Cell::Count(n),
     };
     let version = |v: Option<esker_model::Version>| v.map_or(Cell::Empty, Cell::Version);
-    // People do not miss the types that have none.
+    // Tables leave out types without vertices or edges.
     let all_types = format != RowFormat::Table;
     let shown = |(_, n): &&(esker_model::VertexTypeId, u64)| all_types || *n > 0;
     let shown_edge = |(_, n): &&(esker_model::EdgeTypeId, u64)| all_types || *n > 0;

@@ -1,9 +1,11 @@
-//! `esker tag`: tags of single objects, and of all that a filter holds of.
+//! `esker tag`: changes tags of single objects, and of all that match a filter.
 
 use super::find::search;
 use super::note_if_stopped;
 use super::object::{missing, parse_id};
-use crate::args::{TagChangeArgs, TagCommand, TagHow, TagListArgs, TagRemoveArgs, TagWhom};
+use crate::args::{
+    TagChangeArgs, TagCommand, TagListArgs, TagOptions, TagRemoveArgs, TagSelection,
+};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::output::{self, Cell, Rows};
@@ -12,7 +14,7 @@ use crate::values::{TagArg, check_tag};
 use esker::Database;
 use esker_model::filter::{Expr, Term, Test};
 use esker_model::object::{
-    Asker, Find, ObjectId, ObjectKey, ObjectRead as _, ObjectWrite as _, TagChange, TagReport,
+    Find, ObjectId, ObjectKey, ObjectRead as _, ObjectWrite as _, Principal, TagChange, TagReport,
     TagWhere,
 };
 use esker_model::{GraphRead as _, Value};
@@ -28,18 +30,25 @@ pub(crate) fn run(command: &TagCommand, context: &mut Context) -> anyhow::Result
 }
 
 fn set(args: &TagChangeArgs, keep: bool, context: &mut Context) -> anyhow::Result<Outcome> {
-    let filter = filter_of(&args.whom)?;
+    let filter = filter_of(&args.selection)?;
     let database = context.open(&args.target)?;
     let change = TagChange {
         set: TagArg::all(&args.tags, &*database.schema()?)?,
         keep,
         remove: Vec::new(),
     };
-    apply(&args.whom, &args.how, filter, change, &database, context)
+    apply(
+        &args.selection,
+        &args.options,
+        filter,
+        change,
+        &database,
+        context,
+    )
 }
 
 fn remove(args: &TagRemoveArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let filter = filter_of(&args.whom)?;
+    let filter = filter_of(&args.selection)?;
     let database = context.open(&args.target)?;
     let schema = database.schema()?;
     for name in &args.tags {
@@ -49,15 +58,22 @@ fn remove(args: &TagRemoveArgs, context: &mut Context) -> anyhow::Result<Outcome
         remove: args.tags.clone(),
         ..TagChange::default()
     };
-    apply(&args.whom, &args.how, filter, change, &database, context)
+    apply(
+        &args.selection,
+        &args.options,
+        filter,
+        change,
+        &database,
+        context,
+    )
 }
 
-/// Numbers are a filter, too: one way to tag, with one answer to who may.
-fn filter_of(whom: &TagWhom) -> anyhow::Result<Expr> {
-    if let Some(filter) = &whom.filter {
+/// Object numbers become a filter, too, so that one code path tags and checks permissions.
+fn filter_of(selection: &TagSelection) -> anyhow::Result<Expr> {
+    if let Some(filter) = &selection.filter {
         return search::parse(filter);
     }
-    let ids = ids_of(whom)?;
+    let ids = ids_of(selection)?;
     let values = ids.iter().filter_map(|id| i64::try_from(id.0).ok());
     Ok(Expr::Term(Term {
         name: "id".to_owned(),
@@ -65,57 +81,65 @@ fn filter_of(whom: &TagWhom) -> anyhow::Result<Expr> {
     }))
 }
 
-fn ids_of(whom: &TagWhom) -> anyhow::Result<Vec<ObjectId>> {
-    whom.objects.iter().map(|text| parse_id(text)).collect()
+fn ids_of(selection: &TagSelection) -> anyhow::Result<Vec<ObjectId>> {
+    selection
+        .objects
+        .iter()
+        .map(|text| parse_id(text))
+        .collect()
 }
 
 fn apply(
-    whom: &TagWhom,
-    how: &TagHow,
+    selection: &TagSelection,
+    options: &TagOptions,
     filter: Expr,
     change: TagChange,
     database: &Database,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
-    check_there(whom, how.asker.asker.as_ref(), database)?;
+    check_existence(selection, options.principal.principal.as_ref(), database)?;
     let tagging = TagWhere {
         filter,
         change,
-        asker: how.asker.asker.clone(),
-        dry_run: how.dry_run,
-        once: None,
+        principal: options.principal.principal.clone(),
+        dry_run: options.dry_run,
+        idempotency_key: None,
     };
     let report = database.tag_where(&tagging, &context.interrupt)?;
     if report.matches == 0
-        && let Some(text) = &whom.filter
+        && let Some(text) = &selection.filter
     {
-        // Nothing at all may be a typing mistake: a search says so.
+        // A filter without matches may have a mistyped name, which a search reports.
         let find = Find {
             count: true,
-            asker: tagging.asker,
+            principal: tagging.principal,
             ..Find::all(tagging.filter)
         };
         let none = &mut |_| ControlFlow::Continue(());
         let found = database.find(&find, &context.interrupt, none)?;
         search::refuse_unknown(&found, text, false)?;
     }
-    print(&report, how, context)?;
+    print(&report, options, context)?;
     Ok(Outcome::partly_if(report.refused > 0).and(note_if_stopped(context)))
 }
 
-/// Objects that are named must be there.
-fn check_there(whom: &TagWhom, asker: Option<&Asker>, database: &Database) -> anyhow::Result<()> {
-    let ids = ids_of(whom)?;
+/// Checks that the given objects exist.
+fn check_existence(
+    selection: &TagSelection,
+    principal: Option<&Principal>,
+    database: &Database,
+) -> anyhow::Result<()> {
+    let ids = ids_of(selection)?;
     let keys: Vec<ObjectKey> = ids.iter().copied().map(ObjectKey::Id).collect();
-    let found = database.read_objects(&keys, asker)?;
+    let found = database.read_objects(&keys, principal)?;
     match ids.iter().zip(&found).find(|(_, found)| found.is_none()) {
         None => Ok(()),
         Some((id, _)) => Err(missing(&ObjectKey::Id(*id)).context("nothing was changed")),
     }
 }
 
-fn print(report: &TagReport, how: &TagHow, context: &mut Context) -> anyhow::Result<()> {
-    let verb = if how.dry_run {
+fn print(report: &TagReport, options: &TagOptions, context: &mut Context) -> anyhow::Result<()> {
+    let verb = if options.dry_run {
         "would change"
     } else {
         "changed"
@@ -125,26 +149,26 @@ fn print(report: &TagReport, how: &TagHow, context: &mut Context) -> anyhow::Res
         0 => String::new(),
         n => format!("; {} may not be changed", count(n)),
     };
-    let at = if how.dry_run || report.changed == 0 {
+    let at = if options.dry_run || report.changed == 0 {
         String::new()
     } else {
         format!(" at {}", report.version)
     };
-    let sentence = if report.applied || how.dry_run {
+    let sentence = if report.applied || options.dry_run {
         format!("{verb} {} of {of}{refused}{at}", count(report.changed))
     } else {
         "done; the answer that said how many objects changed was lost".to_owned()
     };
     output::report(
         context,
-        how.format.format,
+        options.format.format,
         &sentence,
         &["matches", "changed", "refused", "version"],
         vec![
             Cell::Count(report.matches),
             Cell::Count(report.changed),
             Cell::Count(report.refused),
-            if how.dry_run || report.changed == 0 {
+            if options.dry_run || report.changed == 0 {
                 Cell::Empty
             } else {
                 Cell::Version(report.version)
@@ -156,7 +180,7 @@ fn print(report: &TagReport, how: &TagHow, context: &mut Context) -> anyhow::Res
 
 fn list(args: &TagListArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;
-    let tags = database.tags(args.asker.asker.as_ref())?;
+    let tags = database.tags(args.principal.principal.as_ref())?;
     let columns = &["name", "kind", "objects", "distinct", "indexed", "bytes"];
     let mut rows = Rows::new(&mut context.out, args.format.format, context.style, columns);
     for tag in tags {

@@ -1,9 +1,9 @@
-//! `esker top`: the vertices with the most edges.
+//! `esker top`: lists the vertices with the most edges.
 
 use crate::args::TopArgs;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
-use crate::graph::{Names, edge_type_name};
+use crate::graph::{NameCache, edge_type_name};
 use crate::output::{Cell, Rows};
 use esker_model::{Error, GraphRead as _};
 
@@ -15,7 +15,7 @@ pub(crate) fn run(args: &TopArgs, context: &mut Context) -> anyhow::Result<Outco
     }
     let database = context
         .open(&args.target)?
-        .on_behalf_of(args.asker.asker.as_ref());
+        .on_behalf_of(args.principal.principal.as_ref());
     let schema = database.schema()?;
     let edge_type = args
         .edge_type
@@ -24,8 +24,8 @@ pub(crate) fn run(args: &TopArgs, context: &mut Context) -> anyhow::Result<Outco
         .transpose()
         .map_err(Error::from)?;
     let degrees = database.top_degrees(edge_type, args.limit)?;
-    let mut names = Names::default();
-    names.learn(&database, &schema, degrees.iter().map(|d| d.vertex))?;
+    let mut names = NameCache::default();
+    names.load(&database, &schema, degrees.iter().map(|d| d.vertex))?;
     let columns = &["id", "type", "degree"];
     let mut rows = Rows::new(&mut context.out, args.format.format, context.style, columns);
     for degree in degrees {

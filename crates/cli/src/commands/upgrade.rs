@@ -1,4 +1,4 @@
-//! `esker upgrade`: a database of an earlier build brought up to this one's format, or whether it needs to be.
+//! `esker upgrade`: upgrades a database of an earlier build to this one's format, or says whether it needs to be.
 
 use crate::args::UpgradeArgs;
 use crate::context::Context;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &UpgradeArgs, context: &mut Context) -> anyhow::Result<O
     } else if args.check {
         format!("{target}: format {from}; `esker upgrade {target}` makes it {to}, this build's")
     } else {
-        // Opening does it, or says why it cannot be done.
+        // Opening upgrades the database, or says why it cannot be upgraded.
         context.open(&args.target)?;
         format!("{target}: format {from} is now {to}")
     };

@@ -1,4 +1,4 @@
-//! What the commands that change something share: applying a batch, and saying what it did.
+//! Functions of all commands that write: applying a batch, and reporting the commit.
 
 use crate::args::RowFormat;
 use crate::context::Context;
@@ -7,7 +7,7 @@ use crate::output::{self, Cell};
 use esker::Database;
 use esker_model::{Batch, Commit, GraphWrite as _, Op, Version};
 
-/// A batch whose changes hold from one time on.
+/// A batch whose changes are valid from one time on.
 pub(crate) struct Change {
     batch: Batch,
     at: Option<Version>,
@@ -37,7 +37,7 @@ impl Change {
     }
 }
 
-/// Says what a commit did: the version that the change took, and whether anything is new.
+/// Reports a commit: the version of the change, and the numbers of created vertices and edges.
 pub(crate) fn report(
     context: &mut Context,
     format: RowFormat,

@@ -1,27 +1,27 @@
-//! One cell of a row: typed, so that each format can show it in its own way.
+//! One cell of a row, typed so that each output format can print it in its own way.
 
 use super::json::{hex, properties_json, timestamp, value_json};
 use esker_model::{Properties, Value, Version};
 use serde_json::Value as Json;
 
-/// A cell.
+/// The value of one cell.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Cell {
-    /// Nothing: null in JSON, empty elsewhere.
+    /// No value: null in JSON, empty elsewhere.
     Empty,
-    /// Text.
+    /// A plain text.
     Text(String),
-    /// A number of things.
+    /// A number of items.
     Count(u64),
     /// A truth value.
     Bool(bool),
-    /// A version.
+    /// A version of the database.
     Version(Version),
-    /// A value of the database.
+    /// A value of an attribute or property.
     Value(Value),
-    /// Attributes or properties.
+    /// Several attributes or properties.
     Properties(Properties),
-    /// Anything else that is an object or a list, as JSON in every format but with that text in a table.
+    /// Any other object or list: the text in a table, JSON in every other format.
     Json(Json, String),
 }
 
@@ -38,7 +38,7 @@ impl From<String> for Cell {
 }
 
 impl Cell {
-    /// In a table: on one line, for people.
+    /// Returns the cell as one line of text for a table.
     pub(crate) fn table_text(&self) -> String {
         match self {
             Self::Empty => String::new(),
@@ -55,7 +55,7 @@ impl Cell {
         }
     }
 
-    /// In CSV: lists, properties and objects as JSON; text as it is.
+    /// Returns the cell as CSV text: lists, properties and objects as JSON, text unchanged.
     pub(crate) fn csv_text(&self) -> String {
         match self {
             Self::Empty | Self::Value(Value::Null) => String::new(),
@@ -69,7 +69,7 @@ impl Cell {
         }
     }
 
-    /// In JSON.
+    /// Returns the cell as a JSON value.
     pub(crate) fn json(&self) -> Json {
         match self {
             Self::Empty => Json::Null,
@@ -83,7 +83,7 @@ impl Cell {
         }
     }
 
-    /// Whether a table shows it flush right.
+    /// Whether a table aligns the cell to the right.
     pub(crate) fn is_number(&self) -> bool {
         matches!(
             self,
@@ -92,13 +92,13 @@ impl Cell {
     }
 }
 
-/// A value for people, on one line: strings without quotes where they are one plain word.
+/// Returns a value as one line of text; strings that are one plain word are not quoted.
 pub(crate) fn value_text(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(b) => b.to_string(),
         Value::I64(n) => n.to_string(),
-        // Debug keeps the point: `1.0` is no integer.
+        // Debug formatting keeps the point: `1.0` is not an integer.
         Value::F64(x) => format!("{x:?}"),
         Value::String(text) => quote(text),
         Value::Bytes(bytes) => hex(bytes),
@@ -110,7 +110,7 @@ pub(crate) fn value_text(value: &Value) -> String {
     }
 }
 
-/// A text in quotes if it is empty or holds blanks, quotes, commas, brackets or control characters.
+/// Quotes a text that is empty or has blanks, quotes, commas, brackets or control characters.
 pub(crate) fn quote(text: &str) -> String {
     let plain = !text.is_empty()
         && !text
@@ -123,8 +123,7 @@ pub(crate) fn quote(text: &str) -> String {
     }
 }
 
-/// A text without line breaks and other control characters: a table's row stays on its line, and nobody's file name
-/// gets to move the cursor.
+/// Escapes line breaks and other control characters, so that a row stays on its line and no file name can move the cursor.
 fn one_line(text: &str) -> String {
     if !text.chars().any(char::is_control) {
         return text.to_owned();

@@ -1,11 +1,11 @@
-//! What an import came to, for programs: one object, or one row.
+//! Totals of an import for programs: one object, or one row.
 
 use super::{Cell, Rows};
 use crate::args::RowFormat;
 use crate::context::Context;
 use std::io::Write as _;
 
-/// Prints figures with their names.
+/// Prints totals with their names.
 pub(crate) fn figures<const N: usize>(
     told: [(&'static str, u64); N],
     format: RowFormat,

@@ -1,11 +1,11 @@
-//! Values as JSON. `docs/book/json.md` is the contract.
+//! Values as JSON. `docs/book/json.md` is the specification.
 
 use esker_model::{Properties, Value, Vertex};
 use jiff::Timestamp;
 use serde_json::{Map, Value as Json};
 
-/// Null, bool, i64, finite f64, string and list as JSON's own; a timestamp as RFC 3339; bytes as base64; NaN and
-/// infinities, which JSON lacks, as strings. The same forms as [`esker::lineage::write_json_value`] writes.
+/// Returns a value as JSON: null, bool, i64, finite f64, string and list as JSON's own kinds, a timestamp as RFC 3339, bytes as base64,
+/// and NaN and infinities, which JSON lacks, as strings. [`esker::lineage::write_json_value`] writes the same forms.
 pub(crate) fn value_json(value: &Value) -> Json {
     match value {
         Value::Null => Json::Null,
@@ -24,13 +24,13 @@ pub(crate) fn value_json(value: &Value) -> Json {
     }
 }
 
-/// RFC 3339 in UTC, with as many digits of a second as are needed.
+/// Formats a time as RFC 3339 in UTC, with as many digits of the second as needed.
 pub(crate) fn timestamp(nanos: i64) -> String {
     Timestamp::from_nanosecond(i128::from(nanos))
         .map_or_else(|_| nanos.to_string(), |t| t.to_string())
 }
 
-/// `0x` and two digits a byte.
+/// Formats bytes as `0x` and two digits each.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut text = String::with_capacity(2 + bytes.len() * 2);
@@ -42,7 +42,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// An object of properties, in the order of their names.
+/// Returns properties as an object, in the order of their names.
 pub(crate) fn properties_json(properties: &Properties) -> Json {
     let pairs = properties
         .iter()
@@ -50,7 +50,7 @@ pub(crate) fn properties_json(properties: &Properties) -> Json {
     Json::Object(pairs.collect())
 }
 
-/// All attributes of a vertex in one object: the predefined ones, then the user-defined ones.
+/// Returns all attributes of a vertex as one object: the predefined ones, then the user-defined ones.
 pub(crate) fn vertex_attributes_json(vertex: &Vertex) -> Json {
     let mut object = Map::new();
     for (name, value) in vertex.attributes.iter() {

@@ -1,6 +1,6 @@
-//! How commands print: rows ([`Rows`]) as a table, JSON, NDJSON or CSV; styles for a terminal.
+//! Output of commands: rows ([`Rows`]) as a table, JSON, NDJSON or CSV; styles for a terminal.
 //!
-//! Nothing here holds more than a few hundred rows: a scan of ten million edges prints as it reads.
+//! This module buffers at most a few hundred rows: a scan of ten million edges prints while it reads.
 
 mod cell;
 mod figures;

@@ -9,24 +9,24 @@ use std::borrow::Cow;
 /// A column of a list of objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ObjectColumn {
-    /// Its number.
+    /// The object's number.
     Id,
-    /// When it was created.
+    /// The version at which the object was created.
     Created,
-    /// When it changed last.
+    /// The version of the object's last change.
     Modified,
-    /// An attribute or a tag.
+    /// An attribute or a tag of this name.
     Value(Cow<'static, str>),
-    /// Its predefined attributes.
+    /// All predefined attributes.
     Attributes,
-    /// The same but for the ID attributes.
-    Others,
-    /// Its tags.
+    /// The predefined attributes other than the ID attributes.
+    OtherAttributes,
+    /// All tags of the object.
     Tags,
 }
 
 impl ObjectColumn {
-    /// What a person sees of each object.
+    /// Returns the columns of a table for users.
     pub(crate) fn short() -> Vec<Self> {
         let mut columns = vec![Self::Id];
         columns.extend(ID_ATTRIBUTES.map(|name| Self::Value(Cow::Borrowed(name))));
@@ -34,8 +34,7 @@ impl ObjectColumn {
         columns
     }
 
-    /// All that there is, for programs: in JSON as a server gives it, in tables of fixed columns with the ID attributes in
-    /// columns of their own.
+    /// Returns all columns for programs: in JSON as a server returns objects, in tables with the ID attributes in columns of their own.
     pub(crate) fn all(json: bool) -> Vec<Self> {
         if json {
             return vec![
@@ -48,11 +47,16 @@ impl ObjectColumn {
         }
         let mut columns = vec![Self::Id];
         columns.extend(ID_ATTRIBUTES.map(|name| Self::Value(Cow::Borrowed(name))));
-        columns.extend([Self::Created, Self::Modified, Self::Others, Self::Tags]);
+        columns.extend([
+            Self::Created,
+            Self::Modified,
+            Self::OtherAttributes,
+            Self::Tags,
+        ]);
         columns
     }
 
-    /// Those that were chosen, behind the number.
+    /// Returns the selected columns, after the object's number.
     pub(crate) fn of_names(names: &[String]) -> Vec<Self> {
         let chosen = names.iter().map(|name| match name.as_str() {
             "id" => Self::Id,
@@ -65,34 +69,34 @@ impl ObjectColumn {
         columns
     }
 
-    /// Its heading.
+    /// Returns the column's heading.
     pub(crate) fn name(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Id => "id",
             Self::Created => "created",
             Self::Modified => "modified",
-            Self::Attributes | Self::Others => "attributes",
+            Self::Attributes | Self::OtherAttributes => "attributes",
             Self::Tags => "tags",
             Self::Value(name) => return name.clone(),
         })
     }
 
-    /// What it shows of an object.
+    /// Returns the column's cell for an object.
     pub(crate) fn cell(&self, found: &Found) -> Cell {
         match self {
-            // As text: most readers of JSON keep no more than 53 bits of a number.
+            // The number is text because most JSON readers keep only 53 bits of a number.
             Self::Id => Cell::Text(found.id.to_string()),
             Self::Created => Cell::Version(found.created),
             Self::Modified => Cell::Version(found.modified),
             Self::Attributes => attributes_cell(&found.attributes),
-            Self::Others => attributes_cell(&others(&found.attributes)),
+            Self::OtherAttributes => attributes_cell(&other_attributes(&found.attributes)),
             Self::Tags => Cell::Json(properties_json(&found.tags), tags_text(&found.tags)),
             Self::Value(name) => match value_of(found, name) {
                 None => Cell::Empty,
                 Some(Value::I64(mode)) if name == "mode" => {
                     Cell::Json(value_json(&Value::I64(*mode)), mode_text(*mode))
                 }
-                // In a table a tag without a value has to look different from no tag.
+                // In a table, a tag without a value must look different from a missing tag.
                 Some(Value::Null) => Cell::Json(serde_json::Value::Null, "yes".to_owned()),
                 Some(Value::String(text)) => Cell::Text(text.clone()),
                 Some(value) => Cell::Value(value.clone()),
@@ -100,14 +104,14 @@ impl ObjectColumn {
         }
     }
 
-    /// The same for Parquet, whose columns have one kind each.
+    /// Returns the column's value for Parquet, whose columns have one kind each.
     pub(crate) fn value(&self, found: &Found) -> Option<Value> {
         match self {
             Self::Id => i64::try_from(found.id.0).ok().map(Value::I64),
             Self::Created => time(found.created),
             Self::Modified => time(found.modified),
             Self::Attributes => Some(json_text(&found.attributes)),
-            Self::Others => Some(json_text(&others(&found.attributes))),
+            Self::OtherAttributes => Some(json_text(&other_attributes(&found.attributes))),
             Self::Tags => Some(json_text(&found.tags)),
             Self::Value(name) => value_of(found, name).cloned(),
         }
@@ -119,7 +123,7 @@ fn time(version: Version) -> Option<Value> {
     i64::try_from(nanos).ok().map(Value::Timestamp)
 }
 
-/// By exact name, else a predefined attribute by its name in any case, as filters have it.
+/// Looks up a value by its exact name, else a predefined attribute regardless of case, as filters do.
 fn value_of<'f>(found: &'f Found, name: &str) -> Option<&'f Value> {
     found.get(name).or_else(|| {
         let mut attributes = found.attributes.iter();
@@ -127,7 +131,7 @@ fn value_of<'f>(found: &'f Found, name: &str) -> Option<&'f Value> {
     })
 }
 
-fn others(attributes: &Properties) -> Properties {
+fn other_attributes(attributes: &Properties) -> Properties {
     attributes
         .iter()
         .filter(|(name, _)| !ID_ATTRIBUTES.contains(name))
@@ -135,7 +139,7 @@ fn others(attributes: &Properties) -> Properties {
         .collect()
 }
 
-/// Tags for people: `Conf_0 energy=2.5`.
+/// Formats tags for users: `Conf_0 energy=2.5`.
 fn tags_text(tags: &Properties) -> String {
     let text = tags.iter().map(|(name, value)| match value {
         Value::Null => quote(name),
@@ -159,7 +163,7 @@ fn attributes_text(attributes: &Properties) -> String {
     text.collect::<Vec<_>>().join(" ")
 }
 
-/// An attribute for people: modes in octal.
+/// Formats an attribute for users: modes in octal.
 pub(crate) fn attribute_text(name: &str, value: &Value) -> String {
     match value {
         Value::I64(mode) if name == "mode" => mode_text(*mode),

@@ -1,11 +1,11 @@
-//! What a command did, in one sentence for people and in one row for programs.
+//! The result of a command: a sentence for users, one row for programs.
 
 use super::{Cell, Rows};
 use crate::args::RowFormat;
 use crate::context::Context;
 use std::io;
 
-/// Prints `sentence` as a table would be (nothing with `--quiet`), else the row.
+/// Prints the sentence in the table format (nothing with `--quiet`), else the row.
 pub(crate) fn report(
     context: &mut Context,
     format: RowFormat,

@@ -1,7 +1,7 @@
-//! Rows in one of four formats, written as they come.
+//! Rows in one of four formats, written while they are produced.
 //!
-//! A table needs to know how wide its columns are: it looks at the first [`LOOKAHEAD`] rows, and a later cell that is
-//! wider pushes its own line only. JSON is one array, an element a line; NDJSON one object a line.
+//! A table needs the widths of its columns: it takes them from the first [`LOOKAHEAD`] rows, and a later cell that is wider shifts only
+//! its own line. JSON is one array with an element per line; NDJSON is one object per line.
 
 use super::{Cell, Style};
 use crate::args::RowFormat;
@@ -9,10 +9,10 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr as _;
 
-/// Rows that a table looks at before it writes the first.
+/// Number of rows from which a table takes its column widths.
 const LOOKAHEAD: usize = 256;
 
-/// A writer of rows that all have the same columns.
+/// A writer of rows with the same columns.
 pub(crate) struct Rows<'w> {
     out: &'w mut dyn Write,
     format: RowFormat,
@@ -24,7 +24,7 @@ pub(crate) struct Rows<'w> {
 }
 
 impl<'w> Rows<'w> {
-    /// Begins a list of rows.
+    /// Starts a list of rows with fixed columns.
     pub(crate) fn new(
         out: &'w mut dyn Write,
         format: RowFormat,
@@ -35,7 +35,7 @@ impl<'w> Rows<'w> {
         Self::named(out, format, style, columns)
     }
 
-    /// The same with columns that somebody chose.
+    /// Starts a list of rows with columns that the user selected.
     pub(crate) fn named(
         out: &'w mut dyn Write,
         format: RowFormat,
@@ -53,7 +53,7 @@ impl<'w> Rows<'w> {
         }
     }
 
-    /// Writes one row: a cell for each column.
+    /// Writes one row with one cell for each column.
     pub(crate) fn row(&mut self, cells: Vec<Cell>) -> io::Result<()> {
         debug_assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
         let first = self.count == 0;
@@ -97,7 +97,7 @@ impl<'w> Rows<'w> {
         )
     }
 
-    /// Shows what has come so far: before a pause, or where rows come slowly.
+    /// Writes buffered rows, before a pause or if rows come slowly.
     fn begin_table(&mut self) -> io::Result<()> {
         let mut widths: Vec<usize> = self.columns.iter().map(|c| c.width()).collect();
         for row in &self.waiting {
@@ -147,13 +147,13 @@ impl<'w> Rows<'w> {
         self.out.write_all(line.as_bytes())
     }
 
-    /// Ends the list, and hands all of it on.
+    /// Ends the list and flushes the output.
     pub(crate) fn finish_and_flush(mut self) -> io::Result<()> {
         self.end()?;
         self.out.flush()
     }
 
-    /// Ends the list. Gives the number of rows.
+    /// Ends the list and returns the number of rows.
     pub(crate) fn finish(mut self) -> io::Result<u64> {
         self.end()?;
         Ok(self.count)
@@ -195,7 +195,7 @@ fn write_line(out: &mut dyn Write, widths: &[usize], cells: &[Cell]) -> io::Resu
     writeln!(out, "{}", line.trim_end())
 }
 
-/// RFC 4180: in quotes, doubled inside, where the field would break the record.
+/// Appends a field as RFC 4180 has it: quoted, with inner quotes doubled, if it would break the record.
 fn push_csv(line: &mut String, field: &str) {
     if !field.contains([',', '"', '\n', '\r']) {
         return line.push_str(field);

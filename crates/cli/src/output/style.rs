@@ -1,15 +1,15 @@
-//! Bold, dim and red, where the reader is a terminal.
+//! Bold, dim and coloured text for terminals.
 
 use crate::args::Color;
 
-/// How text is emphasised; without colour, not at all.
+/// Emphasis of text; plain text without colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
     colour: bool,
 }
 
 impl Style {
-    /// For a stream that is or is not a terminal.
+    /// Creates the style for a stream that is or is not a terminal.
     pub(crate) fn new(color: Color, is_terminal: bool) -> Self {
         let colour = match color {
             Color::Always => true,
@@ -31,27 +31,27 @@ impl Style {
         }
     }
 
-    /// Headings.
+    /// Formats text as a heading.
     pub(crate) fn bold(self, text: &str) -> String {
         self.with("1", text)
     }
 
-    /// What matters less.
+    /// Formats text that matters less.
     pub(crate) fn dim(self, text: &str) -> String {
         self.with("2", text)
     }
 
-    /// Errors.
+    /// Formats text as an error.
     pub(crate) fn red(self, text: &str) -> String {
         self.with("1;31", text)
     }
 
-    /// Warnings.
+    /// Formats text as a warning.
     pub(crate) fn yellow(self, text: &str) -> String {
         self.with("33", text)
     }
 
-    /// Names of vertices.
+    /// Formats the name of a vertex.
     pub(crate) fn cyan(self, text: &str) -> String {
         self.with("36", text)
     }

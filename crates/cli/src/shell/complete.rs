@@ -1,4 +1,4 @@
-//! What could be typed next: commands, options, types, and the names of vertices where that is cheap.
+//! Completion of shell input: commands, options, types, and vertex names if they are cheap to find.
 
 use crate::args::Cli;
 use clap::{ArgAction, CommandFactory as _};
@@ -8,11 +8,11 @@ use esker_model::{GraphRead as _, Schema, VertexSelect, VertexTypeId};
 use reedline::{Completer, Span, Suggestion};
 use std::ops::ControlFlow;
 
-/// Vertices of a type that are looked at for names that begin as what was typed; beyond, none are suggested.
-const VERTICES_LOOKED_AT: usize = 5_000;
-/// Names suggested at most.
+/// Maximum number of vertices to read in a search for names; beyond it none are suggested.
+const SCAN_MAX: usize = 5_000;
+/// Maximum number of suggested names.
 const NAMES_MAX: usize = 50;
-/// Calls of a chain.
+/// Steps of a traversal chain.
 const CALLS: [&str; 12] = [
     "v(",
     "e(",
@@ -86,7 +86,7 @@ impl ShellCompleter {
         prefixes.chain(edges).collect()
     }
 
-    /// Names of attributes and tags of objects, behind whatever opens a quote or a parenthesis.
+    /// Returns names of attributes and tags of objects, after an opening quote or parenthesis.
     fn tags(&self, word: &str) -> Vec<String> {
         let start = word.rfind(['"', '\'', '(']).map_or(0, |i| i + 1);
         let (head, _) = word.split_at(start);
@@ -97,12 +97,12 @@ impl ShellCompleter {
 
     fn command_names(&self) -> Vec<String> {
         let mut names = names_of(&self.commands);
-        names.retain(|n| !super::NOT_HERE.contains(&n.as_str()));
+        names.retain(|n| !super::UNAVAILABLE.contains(&n.as_str()));
         names.extend(["help".to_owned(), "exit".to_owned()]);
         names
     }
 
-    /// Names of vertices of a type that begin with what was typed, if the type has few enough of them.
+    /// Returns names of vertices of a type with the typed prefix, if the type has few enough vertices.
     fn vertex_names(
         &self,
         schema: &Schema,
@@ -111,7 +111,7 @@ impl ShellCompleter {
         key: &str,
     ) -> Vec<String> {
         let (mut names, mut seen) = (Vec::new(), 0);
-        // Only the type itself: `dataobject:/x` does not name a file.
+        // The scan is for the type's own name: `dataobject:/x` does not name a file.
         let scanned = self
             .database
             .scan_vertices(&VertexSelect::of(type_id), &mut |vertex| {
@@ -119,18 +119,18 @@ impl ShellCompleter {
                 if vertex.type_id == type_id && vertex.key.starts_with(key) {
                     names.push(format!("{type_name}:{}", vertex.key));
                 }
-                if seen < VERTICES_LOOKED_AT {
+                if seen < SCAN_MAX {
                     ControlFlow::Continue(())
                 } else {
                     ControlFlow::Break(())
                 }
             });
-        if scanned.is_err() || (seen >= VERTICES_LOOKED_AT && names.is_empty()) {
+        if scanned.is_err() || (seen >= SCAN_MAX && names.is_empty()) {
             return Vec::new();
         }
         names.sort_unstable();
         names.truncate(NAMES_MAX);
-        // `schema` decides whether a name needs its type's own spelling; prefixes are all lower case.
+        // `schema` decides whether a name needs the spelling of its type; prefixes are all lower case.
         debug_assert!(
             schema.vertex_type(type_id).is_some(),
             "the type was just found"
@@ -153,7 +153,7 @@ fn options(command: &clap::Command) -> Vec<String> {
         .collect()
 }
 
-/// The values that an option can take, if the word before is one that wants a value.
+/// Returns the values of an option, if the word before is an option that takes a value.
 fn values_of(command: &clap::Command, option: &str) -> Option<Vec<String>> {
     let long = option.strip_prefix("--")?;
     let argument = command
@@ -166,7 +166,7 @@ fn values_of(command: &clap::Command, option: &str) -> Option<Vec<String>> {
     Some(values.iter().map(|v| v.get_name().to_owned()).collect())
 }
 
-/// Inside a chain: types in quotes, calls behind a dot.
+/// Completes inside a chain: types in quotes, steps after a dot.
 fn in_chain(schema: &Schema, word: &str) -> Vec<String> {
     let start = word.rfind(['"', '\'', '.']).map_or(0, |i| i + 1);
     let (head, _) = word.split_at(start);
@@ -195,7 +195,7 @@ impl Completer for ShellCompleter {
         found
             .into_iter()
             .map(|value| Suggestion {
-                // Types and calls are followed by more of the same word.
+                // After these characters the word continues, so no blank is added.
                 append_whitespace: !value.ends_with([':', '(', ')', '.', '"'])
                     && !word.contains('('),
                 span: Span::new(start, pos),

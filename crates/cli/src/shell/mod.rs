@@ -1,27 +1,26 @@
-//! `esker shell`: the commands without the target, typed one after another over one open database.
+//! `esker shell`: the commands without the target, run one after another on one open database.
 //!
-//! On a terminal there are a prompt, completion ([`complete`]) and a history; otherwise standard input is a script. Both
-//! read statements ([`statement`]): a chain may go over several lines.
+//! On a terminal there are a prompt, completion ([`complete`]) and a history; otherwise standard input is a script. Both read statements
+//! ([`statement`]): a chain may span several lines.
 
 mod complete;
 mod prompt;
 mod statement;
 
-use crate::args::{Cli, Command, Globals, ShellArgs};
+use crate::args::{self, Cli, Command, Globals, ShellArgs};
 use crate::commands::{run_to_code, stdin_is_terminal};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::interrupt::Interrupt;
-use clap::{CommandFactory as _, FromArgMatches as _};
 use esker::Database;
 use statement::{Statement, is_complete};
 use std::fmt::Write as _;
 use std::io::{self, BufRead as _, Write as _};
 
-/// What stands in the target's place when a statement is parsed: the database is open already.
+/// Placeholder for the target when a statement is parsed: the database is already open.
 const TARGET: &str = "(the shell's database)";
 /// Commands that make no sense while a database is open.
-const NOT_HERE: [&str; 8] = [
+const UNAVAILABLE: [&str; 8] = [
     "init",
     "restore",
     "grant",
@@ -46,7 +45,7 @@ pub(crate) fn run(
     };
     if stdin_is_terminal() {
         prompt::run(&mut session, &args.target.target, context)?;
-        // What failed was seen when it failed.
+        // Each failure was reported when it happened.
         return Ok(Outcome::Done);
     }
     run_script(&mut session, args.stop_on_error)?;
@@ -61,46 +60,44 @@ struct Session {
     failed: bool,
 }
 
-/// Whether the shell goes on.
+/// Whether the shell reads another statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum Flow {
     Statement,
     Leave,
 }
 
 impl Session {
-    /// Runs one statement. Errors are told, and remembered in `failed`.
-    fn execute(&mut self, text: &str) -> Next {
+    /// Runs one statement. Errors are printed, and recorded in `failed`.
+    fn execute(&mut self, text: &str) -> Flow {
         let words = match statement::parse(text) {
-            Ok(Statement::Nothing) => return Next::Statement,
+            Ok(Statement::Nothing) => return Flow::Statement,
             Ok(Statement::Words(words)) => words,
             Err(message) => {
                 self.fail(&message);
-                return Next::Statement;
+                return Flow::Statement;
             }
         };
         match words.first().map(String::as_str) {
-            Some("exit" | "quit") => return Next::Leave,
+            Some("exit" | "quit") => return Flow::Leave,
             Some("help" | "?") => self.help(&words[1..]),
-            Some(command) if NOT_HERE.contains(&command) => {
+            Some(command) if UNAVAILABLE.contains(&command) => {
                 self.fail(&format!(
                     "`{command}` is a command of its own, not one of the shell"
                 ));
             }
             _ => self.run(words),
         }
-        Next::Statement
+        Flow::Statement
     }
 
     fn run(&mut self, words: Vec<String>) {
         self.interrupt.reset();
-        let matches = command().try_get_matches_from(with_target(words));
-        let parsed = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-        let cli = match parsed {
+        let cli = match args::parse(command(), with_target(words)) {
             Ok(cli) => cli,
             Err(error) => {
                 let text = without_target(&error.render().to_string());
-                // A closed output is no reason to complain about not having complained.
+                // If the output is closed, the error cannot be printed.
                 let _ = if error.exit_code() == 0 {
                     io::stdout().write_all(text.as_bytes())
                 } else {
@@ -119,7 +116,7 @@ impl Session {
         self.failed |= code != 0;
     }
 
-    /// A statement's own options where it has some, else the shell's.
+    /// Returns the options of a statement, and the shell's for those that it does not set.
     fn globals_for(&self, cli: &Cli) -> Globals {
         Globals {
             timeout: cli.globals.timeout.or(self.globals.timeout),
@@ -136,7 +133,7 @@ impl Session {
             let mut text = String::from("Commands, without `esker` and without the target:\n");
             for sub in command().get_subcommands() {
                 let name = sub.get_name();
-                if name != "help" && !NOT_HERE.contains(&name) {
+                if name != "help" && !UNAVAILABLE.contains(&name) {
                     let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
                     // Writing to a String cannot fail.
                     let _ = writeln!(text, "  {name:10} {about}");
@@ -162,19 +159,19 @@ impl Session {
     }
 }
 
-/// The command line's definition; inside the shell it is called by no name.
+/// Returns the definition of the command line without a program name.
 fn command() -> clap::Command {
-    Cli::command().no_binary_name(true)
+    args::command().no_binary_name(true)
 }
 
-/// Help and errors as they read in the shell, where the target is filled in: no `esker`, no target, neither in usage lines
-/// nor in the list of arguments nor in examples.
+/// Rewrites help and errors for the shell, which fills in the target: `esker` and the target are removed from usage lines, the list of
+/// arguments and examples.
 fn without_target(text: &str) -> String {
     let mut out = String::new();
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         if line.trim_start().starts_with("<TARGET>") {
-            // `--help` describes an argument below its name, `-h` behind it.
+            // `--help` describes an argument below its name, `-h` on the same line.
             if lines.next_if(|l| l.starts_with("          ")).is_some() {
                 lines.next_if(|l| l.is_empty());
             }
@@ -190,7 +187,7 @@ fn without_target(text: &str) -> String {
     out
 }
 
-/// Puts a target behind the command: behind both words of `import darshan` and the like.
+/// Inserts a target after the command: after both words of `import darshan` and the like.
 fn with_target(mut words: Vec<String>) -> Vec<String> {
     let two = matches!(
         words.first().map(String::as_str),
@@ -213,16 +210,16 @@ fn run_script(session: &mut Session, stop_on_error: bool) -> anyhow::Result<()> 
     for line in io::stdin().lock().lines() {
         text.push_str(&line?);
         text.push('\n');
-        // Never waits for the line after a whole statement: a program at the other end may wait for the answer.
+        // A complete statement is run at once: a program at the other end may wait for its answer before it sends another line.
         if !is_complete(&text) {
             continue;
         }
         let next = session.execute(&std::mem::take(&mut text));
-        if next == Next::Leave || (stop_on_error && session.failed) {
+        if next == Flow::Leave || (stop_on_error && session.failed) {
             return Ok(());
         }
     }
-    // A statement that the script's end cut off says so itself when it is parsed.
+    // A statement that the end of the script cuts off is an error of its parser.
     session.execute(&text);
     Ok(())
 }
@@ -231,20 +228,20 @@ fn run_script(session: &mut Session, stop_on_error: bool) -> anyhow::Result<()> 
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<String> {
+    fn split(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()
     }
 
     #[test]
     fn the_target_is_filled_in() {
-        assert_eq!(with_target(words("get file:/x"))[1], TARGET);
-        assert_eq!(with_target(words("import darshan logs"))[2], TARGET);
-        assert_eq!(with_target(words("object get 7"))[2], TARGET);
-        assert_eq!(with_target(words("tag list"))[2], TARGET);
-        assert_eq!(with_target(words("find a=1"))[1], TARGET);
-        assert_eq!(with_target(words("import --help")), words("import --help"));
+        assert_eq!(with_target(split("get file:/x"))[1], TARGET);
+        assert_eq!(with_target(split("import darshan logs"))[2], TARGET);
+        assert_eq!(with_target(split("object get 7"))[2], TARGET);
+        assert_eq!(with_target(split("tag list"))[2], TARGET);
+        assert_eq!(with_target(split("find a=1"))[1], TARGET);
+        assert_eq!(with_target(split("import --help")), split("import --help"));
         assert_eq!(
-            with_target(words("stats")),
+            with_target(split("stats")),
             vec!["stats".to_owned(), TARGET.to_owned()]
         );
     }
@@ -270,7 +267,7 @@ mod tests {
             "index add x",
             "find x=1 --count",
         ] {
-            let parsed = command().try_get_matches_from(with_target(words(text)));
+            let parsed = command().try_get_matches_from(with_target(split(text)));
             assert!(parsed.is_ok(), "{text}: {parsed:?}");
         }
     }

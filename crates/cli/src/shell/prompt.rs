@@ -2,7 +2,7 @@
 
 use super::complete::ShellCompleter;
 use super::statement::is_complete;
-use super::{Next, Session};
+use super::{Flow, Session};
 use crate::context::Context;
 use anyhow::Context as _;
 use esker::Role;
@@ -14,7 +14,7 @@ use reedline::{
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-/// Lines that the history keeps.
+/// Maximum number of lines in the history.
 const HISTORY_LINES: usize = 10_000;
 const MENU: &str = "completions";
 
@@ -33,9 +33,9 @@ pub(super) fn run(session: &mut Session, target: &str, context: &Context) -> any
     ));
     loop {
         match editor.read_line(&prompt).context("reading the terminal")? {
-            Signal::Success(text) if session.execute(&text) == Next::Leave => return Ok(()),
+            Signal::Success(text) if session.execute(&text) == Flow::Leave => return Ok(()),
             Signal::CtrlD => return Ok(()),
-            // Ctrl-C leaves the line, not the shell.
+            // Ctrl-C clears the line and does not end the shell.
             _ => {}
         }
     }
@@ -72,7 +72,7 @@ fn editor(session: &Session, context: &Context) -> Reedline {
     editor
 }
 
-/// `$XDG_STATE_HOME/esker/history`, else `~/.local/state/esker/history`.
+/// Returns `$XDG_STATE_HOME/esker/history`, else `~/.local/state/esker/history`.
 fn history_path() -> Option<PathBuf> {
     let state = match std::env::var_os("XDG_STATE_HOME").filter(|v| !v.is_empty()) {
         Some(state) => PathBuf::from(state),
@@ -81,13 +81,13 @@ fn history_path() -> Option<PathBuf> {
     Some(state.join("esker").join("history"))
 }
 
-/// The last part of the target's path.
+/// Returns the last component of the target's path.
 fn name_of(target: &str) -> String {
     let trimmed = target.trim_end_matches('/');
     trimmed.rsplit('/').next().unwrap_or(trimmed).to_owned()
 }
 
-/// Return ends a statement only where it can end.
+/// Validator that lets Return end a statement only if it is complete.
 struct WholeStatement;
 
 impl Validator for WholeStatement {

@@ -1,20 +1,20 @@
-//! From a line to words, as a shell would split it, but for chains: between parentheses nothing is split, so that
-//! `travel v("file:/a b").e("read")` needs no quotes around it.
+//! Splitting of a line into words, as a shell does; but text between parentheses is not words, so that `travel v("file:/a b").e("read")`
+//! needs no quotes around it.
 
-/// One statement.
+/// One statement of the shell.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Statement {
-    /// Blank, or a comment.
+    /// A blank line or a comment.
     Nothing,
     /// A command and its arguments.
     Words(Vec<String>),
 }
 
-/// Where a scan of the text stands at its end.
+/// State of a scan at the end of the text.
 #[derive(Debug, Default)]
 struct Scan {
     words: Vec<String>,
-    /// The word under way: its text, and whether it began (it may be empty, in quotes).
+    /// The current word, if one has begun (it may be empty, in quotes).
     word: Option<String>,
     depth: usize,
     quote: Option<char>,
@@ -39,7 +39,7 @@ pub(super) fn parse(text: &str) -> Result<Statement, String> {
     })
 }
 
-/// Whether a statement may end here: no quote or parenthesis is open, no backslash and no call's dot asks for more.
+/// Whether a statement may end here: no open quote or parenthesis, no trailing backslash, no trailing dot of a chain.
 pub(super) fn is_complete(text: &str) -> bool {
     let scan = scan(text.trim_end_matches(['\n', '\r']));
     let chain_goes_on = text.trim_end().ends_with(").");
@@ -52,7 +52,7 @@ fn scan(text: &str) -> Scan {
     while let Some(c) = chars.next() {
         let in_chain = s.depth > 0;
         match (s.quote, c) {
-            // Inside parentheses quotes and escapes are the chain's own and stay as they are.
+            // Inside parentheses, quotes and escapes belong to the chain and are kept.
             (Some(quote), c) if in_chain => {
                 s.push(c);
                 if c == '\\' {
@@ -64,7 +64,7 @@ fn scan(text: &str) -> Scan {
                 }
             }
             (Some(quote), c) if c == quote => s.quote = None,
-            // In double quotes a backslash stands for itself, but for these two.
+            // In double quotes a backslash escapes only these two characters.
             (Some('"'), '\\') if chars.peek().is_some_and(|n| matches!(n, '"' | '\\')) => {
                 s.word.get_or_insert_default().extend(chars.next());
             }
@@ -85,7 +85,7 @@ fn scan(text: &str) -> Scan {
                 s.depth = s.depth.saturating_sub(1);
             }
             (None, '\\') if !in_chain => match chars.next() {
-                // A line that goes on.
+                // A backslash at the end continues the line.
                 Some('\n') => {}
                 Some(next) => s.push(next),
                 None => s.backslash_at_end = true,
@@ -108,7 +108,7 @@ impl Scan {
     }
 }
 
-/// `v("a")` and `.e("b")` are one chain, whatever blanks are between.
+/// Joins `v("a")` and `.e("b")` into one chain, whatever blanks are between.
 fn join_chain(words: &mut Vec<String>) {
     let mut joined: Vec<String> = Vec::with_capacity(words.len());
     for word in words.drain(..) {
@@ -125,7 +125,7 @@ fn join_chain(words: &mut Vec<String>) {
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<String> {
+    fn split(text: &str) -> Vec<String> {
         match parse(text).unwrap() {
             Statement::Words(words) => words,
             Statement::Nothing => Vec::new(),
@@ -134,15 +134,15 @@ mod tests {
 
     #[test]
     fn words_are_split_as_a_shell_does() {
-        assert_eq!(words("get  file:/a\tuser:1"), ["get", "file:/a", "user:1"]);
+        assert_eq!(split("get  file:/a\tuser:1"), ["get", "file:/a", "user:1"]);
         assert_eq!(
-            words(r#"put 'file:/a b' name="x \"y\"" c\ d"#),
+            split(r#"put 'file:/a b' name="x \"y\"" c\ d"#),
             ["put", "file:/a b", "name=x \"y\"", "c d"]
         );
-        assert_eq!(words("set a b=''"), ["set", "a", "b="]);
-        assert_eq!(words("stats # how much?"), ["stats"]);
-        assert_eq!(words("get file:/a#b"), ["get", "file:/a#b"]);
-        assert_eq!(words("  # nothing"), Vec::<String>::new());
+        assert_eq!(split("set a b=''"), ["set", "a", "b="]);
+        assert_eq!(split("stats # how much?"), ["stats"]);
+        assert_eq!(split("get file:/a#b"), ["get", "file:/a#b"]);
+        assert_eq!(split("  # nothing"), Vec::<String>::new());
         assert!(parse("get 'x").is_err());
         assert!(parse("travel v(").is_err());
     }
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_chain_needs_no_quotes_and_may_go_over_lines() {
         assert_eq!(
-            words("travel v(\"file:/a b\")\n  .e('read', \"x)\").v() --format json"),
+            split("travel v(\"file:/a b\")\n  .e('read', \"x)\").v() --format json"),
             [
                 "travel",
                 "v(\"file:/a b\").e('read', \"x)\").v()",
@@ -159,10 +159,10 @@ mod tests {
             ]
         );
         assert_eq!(
-            words("travel 'v(\"file:/C\")'"),
+            split("travel 'v(\"file:/C\")'"),
             ["travel", "v(\"file:/C\")"]
         );
-        assert_eq!(words(r#"travel v("a\"b")"#), ["travel", r#"v("a\"b")"#]);
+        assert_eq!(split(r#"travel v("a\"b")"#), ["travel", r#"v("a\"b")"#]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Access by keys of SSH, with real servers, clients, keys and agents: at an address of this machine that is not loopback,
-//! where nobody is known by their user.
+//! Access by SSH keys, with real servers, clients, keys and agents: at a non-loopback address of this machine, where no client is
+//! identified by its user id.
 
 use crate::serve::{esker, text};
 use esker_testkit::wait::{eventually, wait_until};
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-/// An address of this machine that others would reach it at; says so if there is none.
+/// Returns a non-loopback address of this machine; prints a message without one.
 pub(crate) fn outside() -> Option<String> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // Nothing is sent: the system only chooses a way.
+    // Sends no packet: the system only selects a route.
     let address = socket
         .connect("192.0.2.77:9")
         .and_then(|()| socket.local_addr());
@@ -45,7 +45,7 @@ pub(crate) fn is_root() -> bool {
     root
 }
 
-/// A server over `lab.esker`, with its log.
+/// A server on `lab.esker`, with its log.
 pub(crate) struct Lab {
     folder: PathBuf,
     child: Child,
@@ -100,7 +100,7 @@ impl Lab {
             .unwrap()
     }
 
-    /// What a command says that works, or why it does not.
+    /// Returns the output of a command, or its error message.
     fn tries(&self, args: &[&str]) -> Result<String, String> {
         let out = self.esker(args);
         if out.status.success() {
@@ -109,17 +109,17 @@ impl Lab {
         Err(format!("{args:?}: {}\n{}", text(&out.stderr), self.log()))
     }
 
-    /// Runs a command that has to work.
+    /// Runs a command that must succeed.
     pub(crate) fn does(&self, args: &[&str]) -> String {
         self.tries(args).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Runs one that works once the server has looked at the rights anew.
+    /// Runs a command that succeeds once the server has reloaded the permissions.
     pub(crate) fn does_then(&self, args: &[&str]) -> String {
         anew(|| self.tries(args))
     }
 
-    /// What a command says that is refused with those words, or what came of it.
+    /// Returns the error of a command that is refused with these words, or a description of what happened instead.
     fn refused(&self, args: &[&str], words: &str) -> Result<String, String> {
         let out = self.esker(args);
         let said = text(&out.stderr);
@@ -129,18 +129,18 @@ impl Lab {
         Err(format!("{args:?}: {}: {said}", out.status))
     }
 
-    /// Runs one that has to be refused, with those words.
+    /// Runs a command that must be refused with these words.
     pub(crate) fn refuses(&self, args: &[&str], words: &str) -> String {
         let refused = self.refused(args, words);
         refused.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Runs one that is refused once the server has looked at the rights anew.
+    /// Runs a command that is refused once the server has reloaded the permissions.
     fn refuses_then(&self, args: &[&str], words: &str) {
         anew(|| self.refused(args, words));
     }
 
-    /// Makes a key in `~/.ssh`, without a passphrase unless one is given.
+    /// Creates a key in `~/.ssh`, with a passphrase if one is given.
     pub(crate) fn key(&self, name: &str, kind: &[&str], passphrase: &str) -> PathBuf {
         let folder = self.folder.join(".ssh");
         fs::create_dir_all(&folder).unwrap();
@@ -157,8 +157,7 @@ impl Lab {
     }
 }
 
-/// Asks until there is an answer; only as often as a server looks at its rights anew, because who fails to prove a key more often is not
-/// listened to.
+/// Retries until success, at the interval at which a server reloads its permissions: clients with more failed proofs are blocked.
 fn anew<T>(mut ask: impl FnMut() -> Result<T, String>) -> T {
     eventually(|| ask().inspect_err(|_| std::thread::sleep(Duration::from_millis(500))))
 }
@@ -184,7 +183,7 @@ fn a_key_opens_what_it_was_granted_and_no_more() {
     let mut lab = Lab::start(dir.path(), &format!("{host}:0"));
     let at = lab.target();
     let at = at.as_str();
-    // A server that is not known is not spoken to.
+    // The client does not talk to an unknown server.
     let said = lab.refuses(&["get", at, "user:1"], "is not known");
     assert!(said.contains("--trust-new-host"), "{said}");
     assert!(!dir.path().join(".esker/known_hosts").exists());
@@ -194,7 +193,7 @@ fn a_key_opens_what_it_was_granted_and_no_more() {
     );
     let known = fs::read_to_string(dir.path().join(".esker/known_hosts")).unwrap();
     assert!(known.contains(" ssh-ed25519 "), "{known}");
-    // From now on it is. A key that has no rights is told so, and logged.
+    // Now the server is known. A key without permissions gets an error, which is logged.
     let ann = lab.key("id_ed25519", &["-t", "ed25519"], "");
     lab.refuses(&["get", at, "user:1"], "it has no rights here");
     let log = lab.log();
@@ -202,7 +201,7 @@ fn a_key_opens_what_it_was_granted_and_no_more() {
     for part in ["WARN", "peer=", "SHA256:", "refused", "Prove"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
-    // Read, then write, then admin.
+    // The roles read, write and admin, in this order.
     let grant = |role: &str| {
         lab.does(&["grant", "lab.esker", "--key", &public(&ann), "--role", role]);
     };
@@ -234,7 +233,7 @@ fn a_key_opens_what_it_was_granted_and_no_more() {
     lab.refuses(&["cluster", "down", at], "needs `admin`");
     grant("admin");
     lab.does_then(&["compact", at]);
-    // An admin gives rights over the wire, and takes them.
+    // An admin grants and revokes over the network.
     let bob = lab.key("bob", &["-t", "ecdsa", "-b", "256"], "");
     lab.does(&["grant", at, "--key", &public(&bob), "--role", "read"]);
     let list = lab.does(&["grant", at, "--list"]);
@@ -243,11 +242,11 @@ fn a_key_opens_what_it_was_granted_and_no_more() {
     lab.does(&["get", &by_bob, "user:1"]);
     lab.does(&["revoke", at, "--key", "bob@lab"]);
     lab.refuses_then(&["get", &by_bob, "user:1"], "it was revoked");
-    // Metrics count what was refused.
+    // Metrics count refusals.
     let local = format!("http://{}/metrics", lab.address);
     assert!(!local.is_empty());
     assert!(lab.log().contains("why=\"revoked\""));
-    // Who may do anything may end it.
+    // An admin may stop the server.
     lab.does(&["cluster", "down", at]);
     assert!(lab.child.wait().unwrap().success());
 }
@@ -272,7 +271,7 @@ fn every_kind_of_key_and_an_agent_work() {
         lab.does(&["grant", "lab.esker", "--key", &public(&key)]);
         lab.does_then(&["stats", &format!("{at}&key={}", key.display())]);
     }
-    // With a passphrase: not without an agent.
+    // A key with a passphrase requires an agent.
     let sealed = lab.key("id_ed25519", &["-t", "ed25519"], "secret");
     lab.does(&[
         "grant",
@@ -339,20 +338,20 @@ fn rights_end_by_the_clock_and_hold_in_some_places_only() {
     assert!(lab.log().contains("why=\"expired\""), "{}", lab.log());
     grant(&["--from", &format!("203.0.113.0/24,{host}")]);
     lab.does_then(&["stats", &at]);
-    // A file that others can write opens nothing, and the log says why.
+    // A file that others can write grants nothing, and the log says why.
     let file = dir.path().join("lab.esker/authorized_keys");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     lab.refuses_then(&["stats", &at], "its log says why");
     assert!(lab.log().contains("can be written by others"));
     fs::remove_file(&file).unwrap();
-    // ~/.esker opens all of a user's databases.
+    // ~/.esker grants access to all of a user's databases.
     lab.does(&["grant", "lab.esker", "--all", "--key", &public(&key)]);
     lab.does_then(&["stats", &at]);
     lab.does(&["revoke", "lab.esker", "--key", &public(&key)]);
     lab.refuses_then(&["stats", &at], "it was revoked");
 }
 
-/// Whatever its client says.
+/// The key's user counts, whatever user the client names.
 #[test]
 fn a_key_that_is_bound_to_a_user_reads_as_that_user() {
     let Some(host) = outside() else { return };
@@ -377,7 +376,7 @@ fn a_key_that_is_bound_to_a_user_reads_as_that_user() {
             "--role",
             "write",
         ],
-        "goes with esker-role=\"read\"",
+        "requires esker-role=\"read\"",
     );
     lab.does(&[
         "grant",
@@ -479,7 +478,7 @@ fn plain_requests_from_elsewhere_are_refused_and_tokens_open_https() {
     ]);
     assert_eq!(code, "403", "{body}");
     assert!(body.contains("needs `write`"), "{body}");
-    // Sent in the open it opens nothing.
+    // A token over plain HTTP grants nothing.
     let (code, body) = curl(&["-H", &bearer, &format!("{plain}/api/v1/schema")]);
     assert_eq!(code, "401");
     assert!(body.contains("revoke it"), "{body}");
@@ -488,7 +487,7 @@ fn plain_requests_from_elsewhere_are_refused_and_tokens_open_https() {
     assert!(lab.log().contains("why=\"token_in_the_open\""));
 }
 
-/// The kernel says whose a connection over loopback is.
+/// The kernel reports the user of a loopback connection.
 #[test]
 fn another_user_of_this_machine_needs_a_key() {
     if !is_root() || !has("setpriv") || !has("ssh-keygen") {
@@ -496,7 +495,7 @@ fn another_user_of_this_machine_needs_a_key() {
     }
     let dir = tempfile::tempdir().unwrap();
     let lab = Lab::start(dir.path(), "127.0.0.1:0");
-    // A home of their own, and a way to the program, which may lie in a folder of root's.
+    // A separate home, and access to the program, which may be in a folder of root's.
     let home = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| {
         Command::new("setpriv")
@@ -548,7 +547,7 @@ fn another_user_of_this_machine_needs_a_key() {
             .ok_or_else(|| text(&out.stderr))
     });
     refused(&["put", &at, "user:2"], "needs `write`");
-    // HTTP over loopback in the same way.
+    // HTTP over loopback is treated equally.
     let curl = Command::new("setpriv")
         .args(["--reuid", "65534", "--clear-groups", "curl", "-s"])
         .arg(format!("http://{}/api/v1/stats", lab.address))
@@ -556,7 +555,7 @@ fn another_user_of_this_machine_needs_a_key() {
         .unwrap();
     let said = text(&curl.stdout);
     assert!(said.contains("user 65534 does not own"), "{said}");
-    // And at the socket in the folder, where the owner lets others in.
+    // The socket in the folder, too, after the owner has opened the folder to others.
     fs::set_permissions(
         dir.path().join("lab.esker/owner"),
         fs::Permissions::from_mode(0o755),
@@ -594,7 +593,7 @@ fn another_user_of_this_machine_needs_a_key() {
     assert!(ask("0").contains("\"vertices\""), "{}", ask("0"));
 }
 
-/// Rights that are taken are gone on connections that are open, too.
+/// Revoked permissions also end on open connections.
 #[test]
 fn an_open_connection_loses_its_rights() {
     let Some(host) = outside() else { return };
@@ -629,7 +628,7 @@ fn an_open_connection_loses_its_rights() {
     out.read_line(&mut done).unwrap();
     assert!(done.contains("user:1"), "{done}");
     lab.does(&["revoke", "lab.esker", "--key", "id_ed25519@lab"]);
-    // On a new connection first, and then on the one that is open.
+    // On a new connection first, then on the open one.
     lab.refuses_then(&stats, "it was revoked");
     say.write_all(b"put user:2\n").unwrap();
     drop(say);
@@ -643,7 +642,7 @@ fn an_open_connection_loses_its_rights() {
     );
 }
 
-/// Servers that are not on loopback to each other ask each other by the cluster's key, and are one to clients.
+/// Servers that are not on loopback authenticate to each other by the cluster's key and appear as one to clients.
 #[test]
 fn a_cluster_has_one_key() {
     let Some(host) = outside() else { return };

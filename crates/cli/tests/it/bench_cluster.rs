@@ -1,11 +1,11 @@
-//! `esker bench cluster`, as small as it can be: what it counts and how it reports. Times are not looked at.
+//! `esker bench cluster` at minimal size: its counts and reports. Times are not checked.
 
 use esker_testkit::wait::eventually;
 use serde_json::Value as Json;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs a workload over two servers, in one round; gives its report. Pictures lie in the folder's `plots`.
+/// Runs a workload on two servers, in one round; returns its report. Plots are in the folder's `plots`.
 fn bench(folder: &Path, args: &[&str]) -> Json {
     let output = Command::new(env!("CARGO_BIN_EXE_esker"))
         .current_dir(folder)
@@ -24,7 +24,7 @@ fn bench(folder: &Path, args: &[&str]) -> Json {
     assert_eq!(report["workload"], format!("cluster {}", args[0]));
     assert!(report["machine"]["cores"].as_u64().unwrap() > 0);
     assert!(report["wishes"].is_array());
-    // Its scratch folder is gone, and the servers with it.
+    // The scratch folder is removed, and the servers are stopped.
     let left: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -38,12 +38,12 @@ fn rows(report: &Json) -> &Vec<Json> {
     report["results"].as_array().unwrap()
 }
 
-/// A column of all rows.
+/// Returns a column of all rows.
 fn column<'a>(report: &'a Json, name: &str) -> Vec<&'a Json> {
     rows(report).iter().map(|row| &row[name]).collect()
 }
 
-/// All of a column are positive numbers.
+/// Asserts that all values of these columns are positive numbers.
 fn positive(report: &Json, names: &[&str]) {
     for name in names {
         for value in column(report, name) {
@@ -128,7 +128,7 @@ fn traversals_and_scans() {
     );
     assert_eq!(column(&report, "steps"), [1, 1, 1, 4, 4, 4]);
     positive(&report, &["ms", "ratio", "edges", "reached"]);
-    // What comes out does not depend on the engine.
+    // The result does not depend on the engine.
     for of_steps in rows(&report).chunks(3) {
         assert!(
             of_steps
@@ -149,7 +149,7 @@ fn traversals_and_scans() {
         "scan --servers 2 --graph rmat:7:300 --samples 1 --threshold 8 --placement dido,edge-cut";
     let report = bench(folder.path(), &args.split(' ').collect::<Vec<_>>());
     positive(&report, &["scan_ms", "travel_ms", "scan_edges"]);
-    // The placement changes where edges lie, not which they are.
+    // The placement changes the location of edges, not the edges.
     for of_degree in rows(&report).chunks(2) {
         assert_eq!(of_degree[0]["degree"], of_degree[1]["degree"]);
         assert_eq!(of_degree[0]["scan_edges"], of_degree[1]["scan_edges"]);
@@ -191,7 +191,7 @@ fn what_makes_no_sense_is_refused() {
     }
 }
 
-/// The processes that the servers' logs name, once both have begun.
+/// Process ids from the servers' logs, once both have started.
 fn servers(folder: &Path) -> Option<Vec<u32>> {
     let scratch = std::fs::read_dir(folder).unwrap().next()?.unwrap().path();
     (0..2)
@@ -222,7 +222,7 @@ fn nothing_is_left_of_a_benchmark_that_was_interrupted() {
         .status()
         .unwrap();
     assert!(sent.success());
-    // Something was missing from what it had to do.
+    // The benchmark cannot finish without them.
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
     for pid in pids {

@@ -1,10 +1,12 @@
-//! `esker bench serve --hostile`, small: that one client is answered, and what memory the server has. How long it takes is for `esker bench`.
+//! `esker bench serve --hostile` at small size: the honest client gets responses, and the server's memory stays
+//! bounded. Latency is
+//! left to `esker bench`.
 
 use serde_json::Value as Json;
 use std::process::{Command, Stdio};
 
 #[test]
-fn one_client_is_answered_beside_hostile_ones() {
+fn one_client_is_answered_among_hostile_ones() {
     let dir = tempfile::tempdir().unwrap();
     let out = Command::new(env!("CARGO_BIN_EXE_esker"))
         .args([

@@ -1,4 +1,4 @@
-//! `esker bench cluster failover`, `add` and `soak`, as small as they can be: no call fails, nothing is lost. Times are not looked at.
+//! `esker bench cluster failover`, `add` and `soak` at minimal size: no call fails, nothing is lost. Times are not checked.
 
 use crate::etcd_program::program;
 use serde_json::Value as Json;

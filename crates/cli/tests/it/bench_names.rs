@@ -1,9 +1,9 @@
-//! `esker bench namespace`, as small as it can be: what it counts and how it reports. Times are not looked at.
+//! `esker bench namespace` at minimal size: its counts and reports. Times are not checked.
 
 use serde_json::Value as Json;
 use std::process::{Command, Stdio};
 
-/// The figures that a call reports, and what it was given.
+/// Returns the reported figures and the settings.
 fn bench(args: &[&str]) -> (Vec<Json>, Json) {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_esker"))
@@ -35,7 +35,7 @@ fn cases(results: &[Json]) -> Vec<&str> {
 }
 
 #[test]
-fn the_phases_of_mdtest_are_measured_beside_a_file_system() {
+fn mdtest_phases_are_compared_with_a_file_system() {
     let phases = [
         "tree creation",
         "directory creation",
@@ -63,7 +63,7 @@ fn the_phases_of_mdtest_are_measured_beside_a_file_system() {
     assert!(results.iter().all(|f| f["raw"].as_f64().unwrap() > 0.0));
 }
 
-/// What was forgotten is read from the disk again, and is still as it was changed.
+/// After caches are dropped, data is read from disk again, with all changes.
 #[test]
 fn what_is_forgotten_is_read_again() {
     let (results, _) = bench(&[
@@ -85,7 +85,7 @@ fn what_is_forgotten_is_read_again() {
             .unwrap()
     };
     assert!(read("list with attributes") > 0.0);
-    // In memory, as a scratch folder may be, nothing is read from a disk.
+    // If the scratch folder is in memory, nothing is read from disk.
     for case in ["stat", "chmod", "utime"] {
         assert!(read(&format!("{case}, at random: read from disk")) >= 0.0);
         assert!(read(&format!("{case}, at random")) > 0.0);

@@ -1,5 +1,4 @@
-//! `esker bench objects` and `esker bench boss`, as small as they can be: what they count and how they report. Times are not
-//! looked at.
+//! `esker bench objects` and `esker bench boss` at minimal size: their counts and reports. Times are not checked.
 
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -37,7 +36,7 @@ fn results(output: &Output) -> Vec<Json> {
     results
 }
 
-/// The figure of a case.
+/// Returns the figure of a case.
 fn figure<'a>(results: &'a [Json], case: &str) -> &'a Json {
     let found = results.iter().find(|figure| figure["case"] == case);
     found.unwrap_or_else(|| panic!("{case} is not in {results:?}"))
@@ -90,7 +89,7 @@ fn every_case_of_objects_is_measured() {
             "{case}"
         );
     }
-    // What is counted is the same everywhere.
+    // Counts are equal on all machines.
     let least = &figure(&results, "objects of a vnode, all unique: least")["esker"];
     let most = &figure(&results, "objects of a vnode, all unique: most")["esker"];
     assert!(least.as_f64().unwrap() < 16.0 && most.as_f64().unwrap() > 16.0);
@@ -99,7 +98,7 @@ fn every_case_of_objects_is_measured() {
 }
 
 #[test]
-fn others_stand_beside_the_boss_case() {
+fn the_boss_case_is_compared_with_other_databases() {
     let folder = tempfile::tempdir().unwrap();
     esker(folder.path(), &["boss", "--write-data", "boss.csv"]);
     let table = std::fs::read_to_string(folder.path().join("boss.csv")).unwrap();

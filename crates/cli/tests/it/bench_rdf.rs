@@ -1,5 +1,4 @@
-//! `esker bench rdf`, as small as it can be: what it counts, and that another store's other answer is said. Times are
-//! not looked at.
+//! `esker bench rdf` at minimal size: its counts, and the report of another store's differing answer. Times are not checked.
 
 use serde_json::Value as Json;
 use std::path::Path;
@@ -17,7 +16,7 @@ fn bench(folder: &Path, args: &[&str]) -> Output {
 }
 
 #[test]
-fn queries_are_measured_beside_peers() {
+fn queries_are_compared_with_peers() {
     let folder = tempfile::tempdir().unwrap();
     let peer = "p=printf '%s\\n' '{\"load\":true,\"cpu_s\":2.5}' '{\"query\":\"star\",\"cpu_ms\":1e6,\"rows\":3}' \
                 '{\"query\":\"ask\",\"error\":\"too long\"}'";

@@ -1,15 +1,15 @@
-//! Golden cases: `testdata/cases/cli/*.case` read like sessions in a terminal.
+//! Golden cases: `testdata/cases/cli/*.case` are written like terminal sessions.
 //!
 //! ```text
-//! # What the case shows.
-//! # needs: root                      (or: darshan; the case is skipped, visibly, where that is not there)
-//! $ esker get lab.esker file:/x      a command, run by `sh` in an empty folder; `> ` goes on with it
-//! what it prints on stdout
-//! 2> what it prints on stderr
+//! # The purpose of the case.
+//! # needs: root                      (or: darshan; the case is skipped with a message if this is missing)
+//! $ esker get lab.esker file:/x      a command, run by `sh` in an empty folder; `> ` continues it
+//! its output on stdout
+//! 2> its output on stderr
 //! [exit 1]                           its exit code, if not 0
 //! ```
 //!
-//! `UPDATE_EXPECT=1 cargo test -p esker` writes what came out into the files.
+//! `UPDATE_EXPECT=1 cargo test -p esker` writes the actual output to the files.
 
 use crate::normalise::normalise;
 use std::fmt::Write as _;
@@ -17,9 +17,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A command and what is expected of it.
+/// A command with its expected output.
 struct Step {
-    /// As in the file, with continuation lines.
+    /// Lines of the file, with continuation lines.
     command: Vec<String>,
     expected: String,
 }
@@ -67,7 +67,7 @@ fn parse(text: &str) -> Case {
     case
 }
 
-/// Runs a command in the folder and writes down what it did.
+/// Runs a command in the folder and returns its output in the format of the file.
 fn run(step: &Step, folder: &Path) -> String {
     run_text(&step.command.join("\n"), folder)
 }
@@ -103,7 +103,7 @@ fn run_text(command: &str, folder: &Path) -> String {
     text
 }
 
-/// Where the logs of the `darshan` wheel lie (`crates/import/tests/fetch-darshan.sh` fetches them).
+/// Folder of the `darshan` wheel's logs (downloaded by `crates/import/tests/fetch-darshan.sh`).
 pub(crate) fn darshan_logs() -> Option<PathBuf> {
     let folder = std::env::var_os("ESKER_DARSHAN_DIR").map_or_else(
         || std::path::absolute("../../target/darshan").unwrap(),
@@ -118,7 +118,7 @@ fn is_root() -> bool {
     id.stdout.trim_ascii() == b"0"
 }
 
-/// What the case needs and this machine lacks.
+/// Returns a requirement of the case that this machine lacks.
 fn missing(case: &Case) -> Option<&str> {
     case.needs
         .iter()
@@ -187,7 +187,7 @@ fn every_case() {
     );
 }
 
-/// Commands whose output says where the database lies, or that are about the folder itself.
+/// Commands whose output has the database's path, or that concern the folder itself.
 const OF_THE_FOLDER: [&str; 11] = [
     "init",
     "grant",
@@ -202,10 +202,10 @@ const OF_THE_FOLDER: [&str; 11] = [
     "man",
 ];
 
-/// The same commands, once there is a database, through a server over its folder: they print the same.
+/// The commands of each case, once there is a database, through a server on its folder: the output is equal.
 #[test]
 fn every_case_through_a_server() {
-    // The first has its folders damaged and moved between steps, the others need what only some machines have.
+    // The first damages and moves folders between steps; the others need things that only some machines have.
     let skipped = [
         "no-database",
         "full-disk",
@@ -258,10 +258,10 @@ fn every_case_through_a_server() {
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// The same commands through the servers of a cluster, one after the other: they print the same.
+/// The commands of each case through the servers of a cluster in turn: the output is equal.
 #[test]
 fn every_case_through_a_cluster() {
-    // Beyond what a server cannot show: shells and checks, which are about one folder.
+    // Shells and checks concern one folder.
     let skipped = [
         "no-database",
         "full-disk",
@@ -274,7 +274,7 @@ fn every_case_through_a_cluster() {
         "darshan",
         "shell",
         "maintenance",
-        // One server's plan.
+        // The plan is that of one server.
         "find-plan",
     ];
     let mut compared = 0;
@@ -302,7 +302,7 @@ fn every_case_through_a_cluster() {
             };
             let got = run_text(&through, folder.path()).replace(target, "lab.esker");
             compared += 1;
-            // A server that keeps no edge to it does not know a vertex's name.
+            // A server without an edge to a vertex does not know the vertex's name.
             if got.contains("no edge") && step.expected.contains("no edge") {
                 continue;
             }
@@ -321,7 +321,7 @@ fn every_case_through_a_cluster() {
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// What a traversal reaches and what a search finds comes from several servers at once, in an order of its own.
+/// Traversals and searches combine results of several servers in any order.
 fn in_any_order<'a>(command: &str, output: &'a str) -> Vec<&'a str> {
     let mut lines: Vec<_> = output.lines().collect();
     if command.contains("esker travel") || command.contains("esker find") {
@@ -330,7 +330,7 @@ fn in_any_order<'a>(command: &str, output: &'a str) -> Vec<&'a str> {
     lines
 }
 
-/// The command with a server of a cluster for its target, wherever that stands; `None` if a part of it is about the folder.
+/// Replaces the target by a server of a cluster, at any position; `None` if a part of the command concerns the folder.
 fn with_target_throughout(command: &str, target: &str) -> Option<String> {
     let words: Vec<&str> = command.split_whitespace().collect();
     let verbs = words.windows(2).filter(|w| w[0] == "esker").map(|w| w[1]);
@@ -340,7 +340,7 @@ fn with_target_throughout(command: &str, target: &str) -> Option<String> {
         .then(|| command.replace(" lab.esker", &format!(" {target}")))
 }
 
-/// The command with a server for its target; `None` if it has no such target, or is about the folder.
+/// Replaces the target by a server; `None` if there is no such target or the command concerns the folder.
 fn with_target(command: &str, target: &str) -> Option<String> {
     let words: Vec<&str> = command.split_whitespace().collect();
     let at = words.iter().position(|w| *w == "lab.esker")?;

@@ -1,4 +1,4 @@
-//! Clusters as people run them: servers as processes, started together, asked, killed, stopped.
+//! Clusters as processes: started together, queried, killed, stopped.
 
 use crate::serve::{esker, files_of, patient, run, text, vertex, written};
 use esker::{Database, Role};
@@ -16,19 +16,19 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A cluster of three that `esker cluster up lab.toml` keeps.
+/// A cluster of three servers, supervised by `esker cluster up lab.toml`.
 pub(crate) struct Cluster {
     up: Child,
-    /// `esker://HOST:PORT`, by server.
+    /// Targets `esker://HOST:PORT`, by server.
     servers: Vec<String>,
 }
 
-/// A port that was free at the addresses of all servers a moment ago.
+/// Returns a port that is currently free at the addresses of all servers.
 fn port() -> u16 {
     eventually(|| {
         let listener = TcpListener::bind("127.0.0.3:0")?;
         let port = listener.local_addr()?.port();
-        // At the other servers' addresses somebody may have it.
+        // The port may be taken at the other servers' addresses.
         for server in [1, 2, 4] {
             TcpListener::bind(SocketAddr::from(([127, 0, 0, server], port)))?;
         }
@@ -77,7 +77,7 @@ impl Cluster {
         &self.servers[server]
     }
 
-    /// The process that keeps the servers.
+    /// Id of the supervising process.
     pub(crate) fn pid(&self) -> u32 {
         self.up.id()
     }
@@ -86,7 +86,7 @@ impl Cluster {
         patient(self.target(server))
     }
 
-    /// Waits for its end, and gives what it said.
+    /// Waits for the end; returns the exit code and the output.
     fn end(&mut self) -> (Option<i32>, String) {
         let status = eventually(|| self.up.try_wait().unwrap().ok_or("it does not end"));
         let mut said = String::new();
@@ -106,7 +106,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Its servers see that it is gone.
+        // The servers notice its end.
         let _ = self.up.kill();
         let _ = self.up.wait();
     }
@@ -128,7 +128,7 @@ fn several_servers_are_one_database() {
         let batch = written(writer, "1", &format!("/{n}"));
         assert!(writer.apply(batch).unwrap().applied);
     }
-    // Each sees what was written through another, whether it lies there or not.
+    // Every server shows all writes, wherever the rows are.
     let all = files(&databases[0], "1");
     assert_eq!(all.len(), 60);
     for database in &databases {
@@ -155,7 +155,7 @@ fn several_servers_are_one_database() {
         assert!(!result.servers.is_empty(), "{}", strategy.name());
     }
 
-    // As commands see it.
+    // Commands show the same.
     let status = run(folder, &["cluster", "status", cluster.target(1)]);
     assert!(status.status.success(), "{}", text(&status.stderr));
     assert_eq!(text(&status.stdout).matches("serving").count(), 3);
@@ -180,7 +180,7 @@ fn several_servers_are_one_database() {
     for (args, expected) in [
         (
             &["check", cluster.target(0)][..],
-            "not for the servers of a cluster yet",
+            "not supported for the servers of a cluster yet",
         ),
         (
             &["backup", cluster.target(0), "b"],
@@ -210,7 +210,7 @@ fn several_servers_are_one_database() {
     let refused = run(folder, &["put", "lab.cluster/server-1", "user:1"]);
     let said = text(&refused.stderr);
     assert!(said.contains("is a part of the cluster in"), "{said}");
-    // Another port is no other cluster; another number of servers is.
+    // A changed port is accepted; a changed number of servers is not.
     describe(folder, "threshold = 8\n");
     let cluster = Cluster::up(folder);
     assert_eq!(files(&cluster.open(2), "1"), all);
@@ -222,7 +222,7 @@ fn several_servers_are_one_database() {
     assert!(said.contains("was made with servers 3"), "{said}");
 }
 
-/// Waits until so many have been counted, as long as it goes on.
+/// Waits until the counter reaches `goal`, as long as it grows.
 pub(crate) fn wait_for_count(counted: &AtomicU64, goal: u64) {
     loop {
         let now = counted.load(Ordering::Relaxed);
@@ -233,13 +233,14 @@ pub(crate) fn wait_for_count(counted: &AtomicU64, goal: u64) {
     }
 }
 
-/// Waits until so many more have been counted.
+/// Waits until the counter has grown by `more`.
 pub(crate) fn wait_for_more(counted: &AtomicU64, more: u64) {
     wait_for_count(counted, counted.load(Ordering::Relaxed) + more);
 }
 
-/// Servers are killed one after the other while clients write through all of them. `up` starts them again; what was
-/// acknowledged is there, once.
+/// Servers are killed in turn while clients write through all of them. `up` restarts them; acknowledged batches are
+/// applied exactly
+/// once.
 #[test]
 fn killed_servers_lose_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -257,7 +258,7 @@ fn killed_servers_lose_nothing() {
                         return;
                     }
                     let batch = written(&database, &format!("{thread}"), &format!("/{thread}/{n}"));
-                    // The client repeats it if its answer is lost, or while a server is away.
+                    // The client retries if the answer is lost or a server is down.
                     let commit = database.apply(batch).unwrap();
                     assert!(commit.applied, "each batch is told as applied");
                     acknowledged.fetch_add(1, Ordering::Relaxed);
@@ -291,7 +292,7 @@ fn killed_servers_lose_nothing() {
         let degrees = database.degrees(&of).unwrap();
         assert_eq!(degrees.iter().sum::<u64>(), acknowledged);
     }
-    // Both directions of each edge are there, and each vertex was made once.
+    // Both directions of each edge exist, and each vertex was created once.
     let database = cluster.open(0);
     let schema = database.schema().unwrap();
     for thread in 0..3 {
@@ -346,7 +347,7 @@ fn mistakes_in_the_file_are_named() {
     assert!(text(&refused.stderr).contains("asks a server"));
 }
 
-/// A server that is killed has forgotten its share of a traversal: the traversal begins again and finds the same.
+/// A killed server loses its share of a traversal: the traversal restarts and finds the same.
 #[test]
 fn traversals_outlive_a_killed_server() {
     let dir = tempfile::tempdir().unwrap();
@@ -386,7 +387,7 @@ fn traversals_outlive_a_killed_server() {
             .args(["-KILL", &pid.to_string()])
             .status();
         assert!(killed.unwrap().success());
-        // It is away now: what is asked meanwhile is answered once it is back.
+        // The server is down: requests are answered once it has restarted.
         for _ in 0..5 {
             assert_eq!(travel(strategy), expected, "with {strategy:?}");
         }

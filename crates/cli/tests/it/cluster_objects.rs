@@ -1,11 +1,11 @@
-//! A cluster of four, given the same objects, finds what an embedded database finds: through every server, for everybody.
+//! A cluster of four finds the same objects as an embedded database, through every server and for every principal.
 
 use crate::cluster::{Cluster, describe_servers};
 use esker::{Database, OpenOptions};
 use esker_model::filter::Expr;
 use esker_model::object::{
-    Asker, Find, FindReport, Found, Identity, ObjectId, ObjectKey, ObjectRead as _,
-    ObjectWrite as _, Share, TagChange, TagWhere, object_ref,
+    Find, FindReport, Found, Identity, ObjectId, ObjectKey, ObjectRead as _, ObjectWrite as _,
+    Principal, Share, TagChange, TagWhere, object_ref,
 };
 use esker_model::{
     Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, Value, Version,
@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use std::process::Command;
 
 pub(crate) const OBJECTS: i64 = 2_000;
-/// Objects of a batch.
+/// Objects per batch.
 const BATCH: usize = 150;
 
 const FILTERS: [&str; 14] = [
@@ -44,7 +44,7 @@ pub(crate) fn identity(n: i64) -> Identity {
     }
 }
 
-/// Some are renamed, to where another server is the one that knows.
+/// Some objects get a new name whose home is another server.
 pub(crate) fn renamed(n: i64) -> Identity {
     Identity {
         name: format!("renamed{n}"),
@@ -114,9 +114,9 @@ pub(crate) fn fill(database: &Database) {
             keep: false,
             remove: vec!["note".into()],
         },
-        asker: None,
+        principal: None,
         dry_run: false,
-        once: None,
+        idempotency_key: None,
     };
     let dry = TagWhere {
         dry_run: true,
@@ -134,7 +134,7 @@ fn ids(database: &Database, identities: &[Identity]) -> Vec<ObjectId> {
     found.into_iter().map(|f| f.unwrap().id).collect()
 }
 
-/// All about objects but their numbers and times, by ID attributes.
+/// Attributes and tags by ID attributes, without object numbers and times.
 type Content = BTreeMap<Identity, (Properties, Properties)>;
 
 fn content(found: Vec<Found>) -> Content {
@@ -161,7 +161,7 @@ pub(crate) fn search(database: &Database, find: &Find) -> (Vec<Found>, FindRepor
     (found, report)
 }
 
-/// Page by page.
+/// Returns the results page by page.
 fn pages(database: &Database, find: &Find, page: u64) -> Vec<Found> {
     let mut find = Find {
         limit: Some(page),
@@ -193,21 +193,21 @@ fn a_cluster_finds_what_an_embedded_database_finds() {
         .collect();
     fill(&databases[1]);
 
-    let askers = [
+    let principals = [
         None,
-        Some(Asker {
+        Some(Principal {
             uid: 1002,
             gids: vec![101],
         }),
-        Some(Asker {
+        Some(Principal {
             uid: 7,
             gids: vec![],
         }),
     ];
     for (n, filter) in FILTERS.iter().enumerate() {
-        for asker in &askers {
+        for principal in &principals {
             let find = Find {
-                asker: asker.clone(),
+                principal: principal.clone(),
                 ..Find::all(Expr::parse(filter, None).unwrap())
             };
             let (found, report) = search(&alone, &find);
@@ -220,18 +220,18 @@ fn a_cluster_finds_what_an_embedded_database_finds() {
                 "{filter}: {report:?}"
             );
             assert_eq!(report.matches, found.len() as u64, "{filter}");
-            assert!(content(found) == expected, "{filter} for {asker:?}");
+            assert!(content(found) == expected, "{filter} for {principal:?}");
             let named: BTreeSet<_> = report.unknown.into_iter().collect();
-            assert_eq!(named, unknown, "{filter} for {asker:?}");
+            assert_eq!(named, unknown, "{filter} for {principal:?}");
             let servers: BTreeSet<u32> = report.plan.iter().map(|step| step.server).collect();
-            // A plan counts what is hidden, so that nobody but the owner sees one.
-            let expected_servers = match asker {
+            // A plan counts hidden objects too, so that only the owner gets one.
+            let expected_servers = match principal {
                 Some(_) => 0,
                 None => 4,
             };
             assert!(
                 servers.len() == expected_servers || find.filter.is_all(),
-                "{filter} for {asker:?}: {:?}",
+                "{filter} for {principal:?}: {:?}",
                 report.plan
             );
             let count = Find {
@@ -256,10 +256,10 @@ fn a_cluster_finds_what_an_embedded_database_finds() {
             assert!(content(shared.collect()) == expected, "{filter}");
         }
     }
-    names(&alone, &databases, &askers);
+    names(&alone, &databases, &principals);
     by_key(&alone, &databases);
 
-    // Twice the same ID attributes: refused, and nothing of the batch is there.
+    // Duplicate ID attributes: the batch is refused as a whole.
     let mut batch = Batch::new();
     for n in [OBJECTS, 1] {
         batch.push(Op::CreateObject {
@@ -276,15 +276,15 @@ fn a_cluster_finds_what_an_embedded_database_finds() {
     a_server_that_is_away(&cluster, &databases);
 }
 
-/// Names and how many have them.
-fn names(alone: &Database, databases: &[Database], askers: &[Option<Asker>; 3]) {
-    for (asker, database) in askers.iter().zip(databases) {
+/// Tag names with the numbers of objects that have them.
+fn names(alone: &Database, databases: &[Database], principals: &[Option<Principal>; 3]) {
+    for (principal, database) in principals.iter().zip(databases) {
         let of = |database: &Database| -> Vec<(String, bool, u64, bool)> {
-            let tags = database.tags(asker.as_ref()).unwrap().into_iter();
+            let tags = database.tags(principal.as_ref()).unwrap().into_iter();
             tags.map(|t| (t.name, t.predefined, t.objects, t.indexed))
                 .collect()
         };
-        assert_eq!(of(database), of(alone), "{asker:?}");
+        assert_eq!(of(database), of(alone), "{principal:?}");
     }
     for database in [alone, &databases[0]] {
         let indexed = |name: &str| {
@@ -298,7 +298,7 @@ fn names(alone: &Database, databases: &[Database], askers: &[Option<Asker>; 3]) 
     }
 }
 
-/// E-search.
+/// Compares E-search: lookups by identity.
 fn by_key(alone: &Database, databases: &[Database]) {
     let mut keys: Vec<ObjectKey> = Vec::new();
     for n in 0..OBJECTS {
@@ -319,7 +319,7 @@ fn by_key(alone: &Database, databases: &[Database]) {
         let found = found.into_iter().map(|f| f.and_then(|f| f.identity()));
         assert!(found.collect::<Vec<_>>() == expected);
     }
-    // As a vertex.
+    // The object read as a vertex.
     let (database, id) = (&databases[0], ids(&databases[3], &[renamed(0)])[0]);
     let vertex = database
         .read_vertices(&[id.vertex()], Version::MAX)
@@ -327,7 +327,7 @@ fn by_key(alone: &Database, databases: &[Database]) {
     assert_eq!(vertex[0].as_ref().unwrap().key, id.to_string());
 }
 
-/// What lies on a server that is away is missing, and the report says so.
+/// Objects on an unavailable server are missing, and the report says so.
 fn a_server_that_is_away(cluster: &Cluster, databases: &[Database]) {
     let find = Find::all(Expr::All);
     let (all, _) = search(&databases[0], &find);
@@ -338,7 +338,7 @@ fn a_server_that_is_away(cluster: &Cluster, databases: &[Database]) {
         let done = Command::new("kill").args([name, &pid.to_string()]).status();
         assert!(done.unwrap().success());
     };
-    // Nobody starts it again meanwhile.
+    // The supervisor is paused so that it does not restart the server.
     signal("-STOP", cluster.pid());
     signal("-KILL", pid);
     let (some, report) = search(&databases[0], &find);
@@ -348,7 +348,7 @@ fn a_server_that_is_away(cluster: &Cluster, databases: &[Database]) {
     let ids: BTreeSet<ObjectId> = all.iter().map(|f| f.id).collect();
     assert!(some.iter().all(|f| ids.contains(&f.id)));
     signal("-CONT", cluster.pid());
-    // It is back once it answers itself.
+    // The server is back once it answers itself.
     search(
         &databases[3],
         &Find::all(Expr::parse("step = 1", None).unwrap()),

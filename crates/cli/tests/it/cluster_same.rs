@@ -1,5 +1,6 @@
-//! A cluster of four, fed Darshan logs and an RMAT graph, answers as an embedded database does: with every placement, by
-//! every server, with every engine of traversals.
+//! A cluster of four with Darshan logs and an RMAT graph gives the same results as an embedded database: with every
+//! placement, through
+//! every server, with every traversal engine.
 
 use crate::cases::darshan_logs;
 use crate::cluster::{Cluster, describe_servers};
@@ -15,8 +16,8 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-/// Edges of a small RMAT graph (Chakrabarti et al., 2004) as a table: `file:n contains…` has no such type, so jobs write
-/// files.
+/// Edges of a small RMAT graph (Chakrabarti et al., 2004) as a table: jobs write files, since `file:n contains…` has
+/// no such type.
 fn rmat(scale: u32, edges: u32) -> String {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut random = || {
@@ -38,7 +39,7 @@ fn rmat(scale: u32, edges: u32) -> String {
     table
 }
 
-/// All vertices with their attributes, and all edges with theirs, without versions: those that no source gave differ.
+/// All vertices and edges with attributes and properties, without versions: versions assigned by the database differ.
 type Content = (
     BTreeMap<VertexId, (String, bool, String)>,
     BTreeMap<EdgeKey, String>,
@@ -50,7 +51,7 @@ fn content(database: &Database) -> Content {
     let mut vertices = BTreeMap::new();
     for (type_id, _) in schema.vertex_types() {
         let sink = &mut |v: Vertex| {
-            // Two of the logs are one and the same; which is read first is a matter of threads.
+            // Two of the logs are identical; their order depends on threads.
             let mut attributes = v.attributes.clone();
             attributes.remove("log");
             let attributes = format!("{attributes:?} {:?}", v.user);
@@ -88,7 +89,7 @@ fn content(database: &Database) -> Content {
     (vertices, edges, vertex_counts.chain(edge_counts).collect())
 }
 
-/// What a traversal found, apart from order and versions.
+/// The result of a traversal without order and versions.
 type Found = (
     Vec<(u32, BTreeSet<VertexId>)>,
     BTreeSet<(u32, VertexId, bool, Vec<EdgeKey>)>,
@@ -118,7 +119,7 @@ fn found(result: &TravelResult) -> Found {
     )
 }
 
-/// Says what differs and not all that there is.
+/// Asserts equality and prints only the differences.
 fn same_maps<K: Ord + std::fmt::Debug, V: PartialEq + std::fmt::Debug>(
     got: &BTreeMap<K, V>,
     expected: &BTreeMap<K, V>,
@@ -152,8 +153,8 @@ fn feed(folder: &Path, target: &str) {
     assert!(done.status.success(), "{}", text(&done.stderr));
 }
 
-/// Whether a traversal ran as it was asked to: results are the same however it runs. Microseconds of reading ahead and of
-/// waiting for other servers, which on a busy machine a single traversal may do without.
+/// Checks that a traversal used the requested strategy. Returns the microseconds of prefetching and of waiting for other servers, which
+/// may be zero for a single traversal on a busy machine.
 fn ran_as_asked(
     traversal: &Traversal,
     strategy: Strategy,

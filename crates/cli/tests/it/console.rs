@@ -1,4 +1,4 @@
-//! `esker console`: the pages of a folder, of a server's folder, and of a server elsewhere through a door on this machine.
+//! `esker console`: the pages of a folder, of a server's folder, and of a remote server through a local tunnel.
 
 use crate::access::{Lab, has, is_root, outside, public};
 use crate::serve::{Served, esker, run, text};
@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The command as long as it runs, and the address that it printed.
+/// The running command, and the address that it printed.
 struct Pages {
     child: Child,
     url: String,
@@ -48,8 +48,8 @@ impl Pages {
         rest.split('/').next().unwrap()
     }
 
-    /// The status and the whole answer.
-    fn ask(&self, request: &str, headers: &[&str], body: &str) -> (u16, String) {
+    /// Returns the status and the complete response.
+    fn request(&self, request: &str, headers: &[&str], body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.at()).unwrap();
         let headers: String = headers.iter().flat_map(|h| [*h, "\r\n"]).collect();
         write!(
@@ -67,7 +67,7 @@ impl Pages {
 
     fn get(&self, path: &str) -> (u16, String) {
         let host = format!("host: {}", self.at());
-        self.ask(&format!("GET {path}"), &[&host], "")
+        self.request(&format!("GET {path}"), &[&host], "")
     }
 }
 
@@ -81,7 +81,7 @@ fn a_folder_is_served_while_it_runs() {
             .success()
     );
     let mut pages = Pages::of(dir.path(), "lab.esker");
-    // The kernel says whose the browser is: nothing secret stands in the address.
+    // The kernel reports the browser's user: the address contains no secret.
     assert!(pages.url.ends_with('/'), "{}", pages.url);
     let (status, page) = pages.get("/");
     assert_eq!(status, 200);
@@ -89,7 +89,7 @@ fn a_folder_is_served_while_it_runs() {
     let (status, home) = pages.get("/api/v1/home");
     assert_eq!(status, 200, "{home}");
     assert!(home.contains("\"Job\":1"), "{home}");
-    // Others go on meanwhile, through it.
+    // Other commands work meanwhile, through this process.
     assert!(
         run(dir.path(), &["put", "lab.esker", "job:2"])
             .status
@@ -120,23 +120,23 @@ fn the_folder_of_a_server_is_shown_by_that_server() {
     let (status, home) = pages.get("/api/v1/home");
     assert_eq!(status, 200, "{home}");
     assert!(home.contains("job:7"), "{home}");
-    // A page of another site, or one that was led here by a name, gets nothing.
+    // A page of another site, or one reached through a rebound DNS name, gets nothing.
     let host = format!("host: {}", pages.at());
     let home = "GET /api/v1/home";
-    let (status, said) = pages.ask(home, &[&host, "origin: https://evil.example"], "");
+    let (status, said) = pages.request(home, &[&host, "origin: https://evil.example"], "");
     assert_eq!(status, 403, "{said}");
-    let (status, _) = pages.ask(home, &["host: evil.example"], "");
+    let (status, _) = pages.request(home, &["host: evil.example"], "");
     assert_eq!(status, 403);
-    // Also another program's page on this machine.
-    let (status, _) = pages.ask(home, &[&host, "origin: http://127.0.0.1:1"], "");
+    // Neither does a page of another program on this machine.
+    let (status, _) = pages.request(home, &[&host, "origin: http://127.0.0.1:1"], "");
     assert_eq!(status, 403);
     let own = format!("origin: http://{}", pages.at());
-    let (status, _) = pages.ask(home, &[&host, &own], "");
+    let (status, _) = pages.request(home, &[&host, &own], "");
     assert_eq!(status, 200);
 }
 
 #[test]
-fn a_server_elsewhere_is_shown_to_who_has_a_key() {
+fn a_remote_server_is_shown_to_the_holder_of_a_key() {
     let Some(host) = outside() else { return };
     if !has("ssh-keygen") {
         return;
@@ -165,13 +165,13 @@ fn a_server_elsewhere_is_shown_to_who_has_a_key() {
         "what it is called: {session}"
     );
     assert_eq!(pages.get("/").0, 200);
-    // What the key may not do, the page may not.
+    // The page has only the permissions of the key.
     let host = format!("host: {}", pages.at());
     let line = r#"{"op":"ensure_vertex","id":"job:9"}"#;
-    let (status, said) = pages.ask("POST /api/v1/apply", &[&host], line);
+    let (status, said) = pages.request("POST /api/v1/apply", &[&host], line);
     assert_eq!(status, 403, "{said}");
     assert!(said.contains("needs `write`"), "{said}");
-    // Another user of this machine does not come in by somebody's door.
+    // Another user of this machine cannot use the tunnel.
     if is_root() && has("setpriv") && has("curl") {
         let other = Command::new("setpriv")
             .args(["--reuid=65534", "--clear-groups", "curl", "-s", &pages.url])
@@ -180,7 +180,7 @@ fn a_server_elsewhere_is_shown_to_who_has_a_key() {
         let said = text(&other.stdout);
         assert!(said.contains("its user's own"), "{said}");
     }
-    // A server that goes away is told as such, and found again once it is back.
+    // An unavailable server is reported, and used again once it is back.
     let address = lab.address().to_owned();
     drop(lab);
     let (status, said) = pages.get("/api/v1/home");
@@ -194,7 +194,7 @@ fn mistakes_are_told() {
     let dir = tempfile::tempdir().unwrap();
     for (target, words) in [
         ("none.esker", "none.esker"),
-        ("esker://127.0.0.1:1", "nobody listens at 127.0.0.1:1"),
+        ("esker://127.0.0.1:1", "nothing listens at 127.0.0.1:1"),
         ("esker://", "esker://"),
     ] {
         let out = run(dir.path(), &["console", target, "--print"]);

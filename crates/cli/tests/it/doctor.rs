@@ -1,10 +1,10 @@
-//! `esker doctor`: what is fine, what is not, and what to do.
+//! `esker doctor`: checks, failures and remedies.
 
 use crate::runs::Lab;
 use serde_json::Value as Json;
 use std::fs;
 
-/// Its rows, and its exit code.
+/// Returns the rows and the exit code.
 fn doctor(lab: &Lab, words: &[&str]) -> (Vec<Json>, Option<i32>) {
     let out = lab.said(&[&["doctor"], words, &["--format", "json"]].concat());
     let rows = serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{out:?}"));
@@ -30,7 +30,7 @@ fn all_is_well_in_a_new_database() {
         .filter(absent)
         .map(|r| r["part"].clone())
         .collect();
-    // A Slurm of the machine's own may be down.
+    // A Slurm installation on this machine may be down.
     assert!(wrong.iter().all(|part| part == "slurm"), "{rows:#?}");
     assert_eq!(code, Some(i32::from(!wrong.is_empty())));
 }
@@ -52,7 +52,7 @@ fn what_is_wrong_is_told_with_its_remedy() {
     assert_eq!(
         state(&rows, "target")["state"],
         "wrong",
-        "a file is no database"
+        "a file is not a database"
     );
     assert!(
         state(&rows, "spool")["remedy"]
@@ -63,7 +63,7 @@ fn what_is_wrong_is_told_with_its_remedy() {
     let (rows, _) = doctor(&lab, &["not-yet.esker"]);
     assert_eq!(state(&rows, "target")["state"], "absent");
     assert!(!lab.at("not-yet.esker").exists(), "nothing is made");
-    // What waits, and what is torn.
+    // A waiting run and a torn one.
     let out = lab.said(&["run", "--leave", "--", "true"]);
     assert!(out.status.success());
     let (rows, code) = doctor(&lab, &[]);

@@ -1,4 +1,4 @@
-//! `esker doctor` on installations that are too open: it says what is open, why that matters, and the command that closes it.
+//! `esker doctor` on installations with excessive permissions: it reports the problem, the risk, and the command that fixes it.
 
 use crate::access::is_root;
 use crate::runs::Lab;
@@ -14,7 +14,7 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Its rows, and its exit code.
+/// Returns the rows and the exit code.
 fn doctor(lab: &Lab, words: &[&str]) -> (Vec<Json>, Option<i32>) {
     let mut command = lab.esker(&[&["doctor"], words, &["--format", "json"]].concat());
     let out = command.env("HOME", lab.at("home")).output().unwrap();
@@ -22,7 +22,7 @@ fn doctor(lab: &Lab, words: &[&str]) -> (Vec<Json>, Option<i32>) {
     (rows, out.status.code())
 }
 
-/// What is said of a part, as `state: found`. Each says why it matters and what closes it.
+/// Returns the findings of a part as `state: found`; each must have a reason and a remedy.
 fn told(rows: &[Json], part: &str) -> Vec<String> {
     let rows = rows.iter().filter(|r| r["part"] == part);
     let told = |row: &Json| {
@@ -35,7 +35,7 @@ fn told(rows: &[Json], part: &str) -> Vec<String> {
     rows.map(told).collect()
 }
 
-/// Runs what closes the first thing of that part that is open.
+/// Runs the remedy of the part's first finding.
 fn close(lab: &Lab, rows: &[Json], part: &str) {
     let row = rows.iter().find(|r| r["part"] == part).unwrap();
     let remedy = row["remedy"].as_str().unwrap();
@@ -58,7 +58,7 @@ fn made() -> Lab {
     lab
 }
 
-/// A folder as releases before this one made it, with a umask of 022, where everybody gets to it.
+/// A folder as created by earlier releases with umask 022, accessible to all users.
 #[test]
 fn a_database_that_all_read() {
     let lab = made();
@@ -77,7 +77,7 @@ fn a_database_that_all_read() {
         "{found:?}"
     );
     assert_eq!(code, Some(1));
-    // Where nobody gets to it, nobody reads it.
+    // If nobody can reach it, nobody can read it.
     mode(&lab.at("."), 0o700);
     let (rows, _) = doctor(&lab, &[]);
     assert!(
@@ -91,7 +91,7 @@ fn a_database_that_all_read() {
     assert_eq!((told(&rows, "store"), code), (vec![], Some(0)), "{rows:#?}");
 }
 
-/// Who may write beside or above a database puts another one in its place.
+/// A user with write permission in or above a database can replace it.
 #[test]
 fn folders_that_others_write() {
     let lab = made();
@@ -169,7 +169,7 @@ fn keys_and_tokens() {
         ["ok: 1 key has rights, 2 tokens open"]
     );
     assert_eq!(code, Some(0));
-    // A file that a server does not read: what it revokes is not revoked.
+    // A file that a server ignores: its revocations have no effect.
     mode(&folder.join("authorized_keys"), 0o664);
     mode(&folder.join("access_tokens"), 0o644);
     let (rows, code) = doctor(&lab, &[]);
@@ -207,7 +207,7 @@ fn spools_and_an_etcd_that_anybody_uses() {
         told(&rows, "spool-mode")[0].starts_with("warning: 1 file may be read by all"),
         "{rows:#?}"
     );
-    // A cluster's storage, with an etcd that answers whoever asks.
+    // A cluster's storage with an unprotected etcd.
     let storage = lab.at("storage");
     fs::create_dir_all(storage.join("etcd")).unwrap();
     mode(&storage, 0o700);
@@ -257,7 +257,7 @@ fn a_server_that_other_machines_reach() {
     drop(server);
 }
 
-/// What `init` and `serve --create` make is nobody else's.
+/// Folders created by `init` and `serve --create` are private to their owner.
 #[test]
 fn what_is_made_is_closed() {
     let lab = Lab::new();

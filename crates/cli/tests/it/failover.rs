@@ -1,5 +1,5 @@
-//! Servers that are killed and do not come back: the server before takes over what they had, the map says so, and clients go
-//! on (SoMeta, section II-H).
+//! Servers that are killed and stay down: the preceding server takes over their vnodes, the map is updated, and clients continue
+//! (SoMeta, section II-H).
 
 use crate::cluster::{Cluster, describe_servers, wait_for_count};
 use crate::serve::{patient, run, text};
@@ -59,7 +59,7 @@ pub(crate) fn kill(database: &Database) -> u32 {
     pid
 }
 
-/// Waits until each client has created so many more, and at least four batches.
+/// Waits until each client has created `more` objects, and at least four batches.
 fn wait_for(clients: &[AtomicU64], more: u64, batch_size: i64) {
     let before: Vec<u64> = clients.iter().map(|c| c.load(Ordering::Relaxed)).collect();
     let more = more.max(4 * batch_size as u64);
@@ -68,9 +68,10 @@ fn wait_for(clients: &[AtomicU64], more: u64, batch_size: i64) {
     }
 }
 
-/// Clients create objects through all servers, in batches of that size; server 2 is killed, then server 1, which has taken over
-/// for it. How many there must be before each death and at the end at least, by client. `more` goes into the cluster's file; `died` is
-/// told of each server whose process is gone.
+/// Clients create objects through all servers in batches of this size; server 2 is killed, then server 1, which has
+/// taken over its
+/// vnodes. `at` is the minimum number of objects per client before each death and at the end. `more` is added to the cluster's
+/// file; `died` is called for each server whose process is gone.
 pub(crate) fn create_through_deaths(
     more: &str,
     batch_size: i64,
@@ -95,7 +96,7 @@ pub(crate) fn create_through_deaths(
                 while !stop.load(Ordering::Relaxed) {
                     let first = done.load(Ordering::Relaxed) as i64;
                     let began = Instant::now();
-                    // The client sends it again until it is answered, to whoever has taken over.
+                    // The client retries until it gets an answer, from the server that has taken over.
                     let commit = database.apply(batch(client, first..first + batch_size));
                     assert!(commit.unwrap().applied, "each batch is told as applied");
                     longest = longest.max(began.elapsed());
@@ -110,7 +111,7 @@ pub(crate) fn create_through_deaths(
         let first = kill(&databases[2]);
         died(folder, 2);
         wait_for(&clients, at[1], batch_size);
-        // Server 1 has taken over for server 2; now that is gone, too, with both.
+        // Server 1 has taken over for server 2; now both are down.
         let second = kill(&databases[1]);
         died(folder, 1);
         died(folder, 2);
@@ -160,15 +161,15 @@ pub(crate) fn create_through_deaths(
     drop(databases);
     let said = cluster.down(folder);
     assert!(
-        said.contains("server 1 takes over what server 2 had"),
+        said.contains("server 1 has taken over from server 2"),
         "{said}"
     );
     assert!(
-        said.contains("server 0 takes over what server 1 had"),
+        said.contains("server 0 has taken over from server 1"),
         "{said}"
     );
 
-    // When all are started again, each has its own.
+    // After a restart of all servers, each has its own vnodes again.
     let cluster = Cluster::up(folder);
     for server in 0..SERVERS {
         let database = patient(cluster.target(server));
@@ -184,7 +185,7 @@ fn killed_servers_are_taken_over() {
     create_through_deaths("", 25, [100, 100, 100], &|_, _| {});
 }
 
-/// A million creations through two deaths; `--release` is worth it.
+/// A million creations through two deaths; run with `--release`.
 #[test]
 #[ignore = "takes a minute, and more without --release"]
 fn a_million_creations_lose_nothing() {

@@ -1,4 +1,4 @@
-//! The whole graph as a folder in GraphAr's layout, and back.
+//! Export of a graph to a folder in GraphAr's layout, and import.
 
 use crate::serve::{esker, run, text};
 use std::fs;
@@ -24,7 +24,7 @@ fn fed(folder: &Path, args: &[&str], input: &str) {
     assert!(child.wait().unwrap().success());
 }
 
-/// All vertices and edges of a database, deleted vertices too, as lines in order.
+/// Returns all vertices and edges of a database as sorted lines, deleted vertices included.
 fn all(folder: &Path, database: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for (kind, more) in [("vertices", &["--deleted"][..]), ("edges", &[])] {
@@ -95,7 +95,7 @@ fn a_graph_comes_back_as_it_was() {
     good(&told);
     let said = text(&told.stderr);
     assert!(said.contains("exported"), "{said}");
-    // Eleven jobs are three files of them, and each of those has its part of the edges.
+    // Eleven jobs take three files, and each file has its part of the edges.
     let job = folder.join("out/vertex/Job");
     assert_eq!(fs::read_dir(job.join("all")).unwrap().count(), 3);
     assert_eq!(
@@ -193,7 +193,7 @@ fn what_cannot_be_is_told() {
     assert!(said.contains("no NAME.graph.yml"), "{said}");
     let said = refused(&["import", "graphar", "copy.esker", "nowhere"]);
     assert!(said.contains("nowhere"), "{said}");
-    // What somebody else wrote in that layout has numbers where names are needed.
+    // Files written by other programs in this layout have numbers in place of the needed names.
     good(&run(
         folder,
         &["export", "graphar", "lab.esker", "other", "--quiet"],

@@ -1,4 +1,6 @@
-//! `esker harvest` in trees of other users: whoever could not read a file does not find its header, and what is read is what was found.
+//! `esker harvest` on trees of other users: a header is visible only to users who can read its file, and the file
+//! that was found is the
+//! one that is read.
 
 use crate::access::{has, is_root};
 use std::fs;
@@ -10,8 +12,9 @@ const ADA: u32 = 7001;
 const EVE: u32 = 7002;
 const LAB: u32 = 7050;
 
-/// A reader that takes the place of Python with the libraries: the tag `CONTENT` is what it reads. It runs a program first, as somebody may do
-/// something at just that time.
+/// A reader that replaces Python with its libraries: the tag `CONTENT` is the file's content. It first runs a
+/// program, which can change
+/// files at that time.
 const READER: &str = r#"#!/usr/bin/env python3
 import json, os, subprocess, sys
 print(json.dumps({"ready": "3"}), flush=True)
@@ -31,7 +34,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// Nothing where there is no second user or no Python.
+    /// Returns `None` without a second user or Python.
     fn new() -> Option<Self> {
         if !is_root() || !has("setpriv") || !has("python3") {
             return None;
@@ -84,8 +87,8 @@ impl Lab {
         ])
     }
 
-    /// The contents that somebody finds, in order.
-    fn found(&self, asker: &[&str]) -> Vec<String> {
+    /// Returns the contents visible to a principal, in order.
+    fn found(&self, principal: &[&str]) -> Vec<String> {
         let words = [
             "find",
             "lab.esker",
@@ -95,7 +98,7 @@ impl Lab {
             "--format",
             "csv",
         ];
-        let told = self.said(&[&words, asker].concat());
+        let told = self.said(&[&words, principal].concat());
         let lines = told.lines().filter_map(|l| l.rsplit(',').next());
         let mut all: Vec<String> = lines
             .filter(|cell| cell.contains('/'))
@@ -110,7 +113,7 @@ fn mode(path: &Path, bits: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(bits)).unwrap();
 }
 
-/// Whether the kernel lets somebody read a file.
+/// Whether the kernel lets a user read a file.
 fn reads(path: &Path, uid: u32, groups: &[u32]) -> bool {
     let mut command = Command::new("setpriv");
     command.args([format!("--reuid={uid}"), format!("--regid={uid}")]);
@@ -125,7 +128,7 @@ fn reads(path: &Path, uid: u32, groups: &[u32]) -> bool {
 }
 
 #[test]
-fn a_header_shows_to_whoever_gets_to_its_file() {
+fn a_header_is_visible_to_readers_of_its_file() {
     let Some(lab) = Lab::new() else { return };
     lab.folder("d", (0, 0), 0o755);
     let (ada, root) = ((ADA, ADA), (0, LAB));
@@ -171,7 +174,7 @@ fn a_header_shows_to_whoever_gets_to_its_file() {
                     "{name} shows to {uid} {groups:?}"
                 );
             }
-            // It hides no more than an owner whose groups nobody knows.
+            // Only the owner may miss a readable file: a file's owner is known, but not the owner's groups.
             for (name, owner, _) in files {
                 let shows = found.iter().any(|f| f == name);
                 assert!(
@@ -184,7 +187,7 @@ fn a_header_shows_to_whoever_gets_to_its_file() {
     check();
     let eves = lab.found(&["--as", &format!("{EVE}:{EVE}")]);
     assert_eq!(eves, ["d/open/all", "d/passed/all"]);
-    // A folder that is shut afterwards is seen by the next harvest, though no file has changed.
+    // The next harvest notices a folder whose permissions were restricted, though no file has changed.
     mode(&lab.at("d/open"), 0o700);
     lab.harvest("d");
     check();
@@ -194,7 +197,7 @@ fn a_header_shows_to_whoever_gets_to_its_file() {
     );
 }
 
-/// Between the walk and the reader somebody puts a link to another user's file in a file's place.
+/// Between the tree walk and the reader, a file is replaced by a link to another user's file.
 #[test]
 fn what_is_read_is_what_was_found() {
     let Some(lab) = Lab::new() else { return };
@@ -208,7 +211,7 @@ fn what_is_read_is_what_was_found() {
     let told = lab.harvest("d");
     assert_eq!(lab.found(&[]), ["d/x"], "{told}");
     assert!(lab.at("d/x").is_symlink());
-    // A link in the place of a folder, and in a store.
+    // A link in place of a folder, and in a store.
     fs::remove_file(lab.at("meanwhile")).unwrap();
     fs::remove_file(lab.at("d/x")).unwrap();
     std::os::unix::fs::symlink("../private", lab.at("d/folder")).unwrap();
@@ -217,11 +220,11 @@ fn what_is_read_is_what_was_found() {
     std::os::unix::fs::symlink("../../private/secret", lab.at("d/store/.zattrs")).unwrap();
     let told = lab.harvest("d");
     assert!(
-        told.contains(".zattrs") && told.contains("no regular file"),
+        told.contains(".zattrs") && told.contains("not a regular file"),
         "{told}"
     );
     assert!(!lab.found(&[]).iter().any(|f| f.contains("secret")));
-    // A store shows to whoever can read all of its metadata.
+    // A store is visible to users who can read all of its metadata.
     fs::remove_file(lab.at("d/store/.zattrs")).unwrap();
     fs::write(lab.at("d/store/.zattrs"), "d/store").unwrap();
     chown(lab.at("d/store/.zattrs"), Some(EVE), Some(EVE)).unwrap();

@@ -1,6 +1,6 @@
-//! kill -9 of the real `esker`: whatever it had said is done is there afterwards, and `check` finds nothing.
+//! SIGKILL of the real `esker`: all acknowledged writes are present afterwards, and `check` finds no errors.
 //!
-//! A shell is fed with numbered commands and killed at some moment; its answers up to then are what it acknowledged.
+//! A shell gets numbered commands and is killed at some time; its output until then are the acknowledged commands.
 //! `ESKER_KILLS=200` kills more often.
 
 use crate::cluster::wait_for_count;
@@ -39,7 +39,7 @@ fn good(folder: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// `check` reads everything and finds nothing.
+/// `check` reads everything and finds no errors.
 fn check(folder: &Path) {
     let report = good(folder, &["check", "lab.esker", "--format", "json"]);
     assert!(
@@ -48,11 +48,11 @@ fn check(folder: &Path) {
     );
 }
 
-/// Numbers of the files that job 1 wrote, as the database has them.
+/// Returns the numbers of the files that job 1 wrote, from the database.
 fn stored(folder: &Path) -> BTreeSet<usize> {
     let rows = good(
         folder,
-        &["scan", "lab.esker", "job:1", "--format", "ndjson"],
+        &["edges", "lab.esker", "job:1", "--format", "ndjson"],
     );
     let numbers: Vec<usize> = rows
         .lines()
@@ -64,8 +64,9 @@ fn stored(folder: &Path) -> BTreeSet<usize> {
     distinct
 }
 
-/// Feeds a shell with commands from `next` on, and kills it some time after it has acknowledged so many; returns what it acknowledged,
-/// and the first number that it was not given.
+/// Sends a shell commands from `next` on and kills it some time after `enough` acknowledgements; returns the
+/// acknowledged numbers and the
+/// first number not sent.
 fn write_and_die(
     folder: &Path,
     durability: &str,
@@ -83,7 +84,7 @@ fn write_and_die(
     let output = BufReader::new(shell.stdout.take().unwrap());
     let feeder = std::thread::spawn(move || {
         let mut n = next;
-        // Ends with the pipe.
+        // The loop ends when the pipe closes.
         while writeln!(input, "link --create job:1 write file:/{n} bytes={n}").is_ok() {
             n += 1;
         }
@@ -95,7 +96,7 @@ fn write_and_die(
             let lines = output.lines().map_while(Result::ok);
             let acknowledged = lines.filter_map(|l| {
                 heard.fetch_add(1, Ordering::Relaxed);
-                // A line that was cut by the kill is no answer.
+                // A truncated line is not an acknowledgement.
                 let rest = l
                     .strip_prefix("linked ")
                     .and_then(|r| r.split("file:/").nth(1)?.split_once(' '));
@@ -122,8 +123,8 @@ fn killed_writers(durability: &str, seed: u64) {
     let mut next = 0;
     let mut kills = 0;
     for _ in seeds("ESKER_KILLS", 15) {
-        let enough = 10 + rng.below(50) as u64;
-        let then = Duration::from_micros(rng.below(100_000) as u64);
+        let enough = 10 + rng.number_below(50) as u64;
+        let then = Duration::from_micros(rng.number_below(100_000) as u64);
         let (answers, end) = write_and_die(folder, durability, next, enough, then);
         next = end;
         kills += 1;
@@ -136,7 +137,7 @@ fn killed_writers(durability: &str, seed: u64) {
             "kill {kills}, {durability}: acknowledged and lost: {lost:?}"
         );
         let unheard = there.difference(&acknowledged).count();
-        // The answer to the last one, and what stood in the pipe unread, may not have got out.
+        // The acknowledgement of the last command, and unread output in the pipe, may be lost.
         assert!(
             unheard <= 64 * kills,
             "kill {kills}: {unheard} that were never acknowledged"
@@ -169,7 +170,7 @@ fn a_synced_writer_is_killed() {
     killed_writers("sync", 2);
 }
 
-/// A killed import leaves a database that opens and is whole; the same import again completes it.
+/// A killed import leaves a consistent database; repeating the import completes it.
 #[test]
 fn an_import_is_killed() {
     let folder = tempfile::tempdir().unwrap();
@@ -192,7 +193,7 @@ fn an_import_is_killed() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(rng.below(1500) as u64));
+        std::thread::sleep(Duration::from_millis(rng.number_below(1500) as u64));
         child.kill().unwrap();
         child.wait().unwrap();
         check(folder);

@@ -1,4 +1,4 @@
-//! The command as its users see it.
+//! The command from a user's perspective.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(

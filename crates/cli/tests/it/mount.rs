@@ -1,4 +1,4 @@
-//! `esker mount` and what belongs to it, as a person uses them. What a mount does is tested in its own crate.
+//! `esker mount` and related commands from a user's perspective. The mount itself is tested in its own crate.
 
 use esker_testkit::wait::{eventually, wait_until};
 use serde_json::Value as Json;
@@ -10,7 +10,7 @@ struct Lab {
     folder: tempfile::TempDir,
 }
 
-/// Only root mounts without a helper.
+/// Only root can mount without a helper program.
 fn can_mount() -> bool {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !can {
@@ -75,7 +75,7 @@ impl Drop for Lab {
     }
 }
 
-/// The process has let go of the database.
+/// Waits until the process has closed the database.
 fn wait_for_end(lab: &Lab) {
     wait_until("the database is open still", || {
         !lab.folder.path().join("lab.esker/owner/socket").exists()
@@ -95,7 +95,7 @@ fn files_go_in_and_are_found() {
     let name = "user.esker.campaign";
     let flags = rustix::fs::XattrFlags::empty();
     rustix::fs::setxattr(lab.at().join("run7/large"), name, b"winter24", flags).unwrap();
-    // Other commands see it at once, and it sees theirs.
+    // Other commands see the changes immediately, and the mount sees theirs.
     assert_eq!(
         lab.well(&["ls", "lab.esker", "/run7"]),
         "NAME\nlarge\nsmall\n"
@@ -121,7 +121,7 @@ fn files_go_in_and_are_found() {
     assert!(none.contains("nothing is mounted here"), "{none}");
     lab.well(&["check", "lab.esker"]);
 
-    // What no file leads to is told, and is left alone as long as it may be somebody's.
+    // Data without a file is reported, and kept as long as it may belong to a file.
     let folder = lab.folder.path().join("data/00");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("0".repeat(32)), "orphan").unwrap();
@@ -135,7 +135,7 @@ fn files_go_in_and_are_found() {
 }
 
 #[test]
-fn a_mount_whose_process_died_is_told_of() {
+fn a_mount_of_a_dead_process_is_reported() {
     if !can_mount() {
         return;
     }
@@ -194,7 +194,7 @@ fn it_is_measured() {
     assert_eq!(left.count(), 0);
 }
 
-/// A far server's names as a file system: what it has, and what becomes of that.
+/// The files of an origin as a file system: its contents and their changes.
 #[test]
 fn an_origin_is_shown() {
     if !can_mount() {
@@ -234,7 +234,7 @@ fn an_origin_is_shown() {
     assert_eq!(refused.raw_os_error(), Some(30), "{refused}");
     let contents = fs::read(lab.at().join("d1/f8")).unwrap_err();
     assert_eq!(contents.raw_os_error(), Some(95), "{contents}");
-    // The folder tells what becomes of it.
+    // The origin notifies changes.
     fs::remove_file(tree.join("d1/f1")).unwrap();
     fs::write(tree.join("d1/later"), "12345").unwrap();
     eventually(|| {
@@ -247,7 +247,7 @@ fn an_origin_is_shown() {
     lab.well(&["umount", "mnt"]);
     let file = format!("{url}/d2/f2");
     let said = lab.refused(&["mount", "--origin", &file, "mnt"]);
-    assert!(said.contains("is no directory"), "{said}");
+    assert!(said.contains("is not a directory"), "{said}");
     let said = lab.refused(&["mount", "--origin", "nonsense", "mnt"]);
     assert!(said.contains("nonsense"), "{said}");
 }
@@ -259,10 +259,10 @@ fn lines(text: &str, what: &str) -> Vec<Json> {
     all.filter_map(|line| line.get(what).cloned()).collect()
 }
 
-/// Edges are sent a moment after the file was closed.
+/// Edges are sent shortly after the file is closed.
 fn lineage_with(lab: &Lab, command: &str, path: &str, wanted: &str) -> String {
     eventually(|| {
-        // A file of which the graph knows nothing yet is no vertex.
+        // A file that the graph does not know yet is not a vertex.
         let out = lab.esker(&[command, path, "--format", "ndjson"]);
         let said = String::from_utf8(out.stdout).unwrap();
         if said.contains(wanted) {
@@ -280,7 +280,7 @@ fn what_programs_do_becomes_lineage() {
     }
     let lab = Lab::new();
     let told = lab.refused(&["lineage", "mnt"]);
-    assert!(told.contains("no mount of Esker's is there"), "{told}");
+    assert!(told.contains("there is no Esker mount there"), "{told}");
     lab.well(&[
         "mount",
         "lab.esker",
@@ -304,7 +304,7 @@ fn what_programs_do_becomes_lineage() {
     assert!(job.success());
     assert_eq!(fs::read_to_string(lab.at().join("last")).unwrap(), "3\n");
 
-    // The job read what it made the result of, whichever of its processes did what.
+    // The job read the input of its result, whichever of its processes did so.
     let said = lineage_with(&lab, "lineage", "mnt/last", "file:/raw");
     let edges = lines(&said, "edge");
     let has = |source: &str, kind: &str, destination: &str| {
@@ -331,11 +331,11 @@ fn what_programs_do_becomes_lineage() {
         "{edge}"
     );
 
-    // What came of the input, by the process that read it.
+    // The results of the input, through the process that read it.
     let said = lineage_with(&lab, "impact", "mnt/raw", "sort mnt/raw");
     assert!(said.contains("file:/last"), "{said}");
 
-    // The history stays with the file, whatever it is called, and after it is gone.
+    // The history stays with the file across renames and after removal.
     fs::rename(lab.at().join("last"), lab.at().join("final")).unwrap();
     assert!(lab.well(&["lineage", "mnt/final"]).contains("job:4711"));
     fs::remove_file(lab.at().join("final")).unwrap();
@@ -348,7 +348,7 @@ fn what_programs_do_becomes_lineage() {
     );
 }
 
-/// A cluster's files through one mount and, by another server, through a second one: with directories that split, and renamed over servers.
+/// A cluster's files through two mounts on different servers: with directories that split, and renames across servers.
 #[test]
 fn a_cluster_is_mounted_twice() {
     if !can_mount() {

@@ -1,4 +1,6 @@
-//! Clusters whose stores move between processes, on a real etcd: killed, paused, cut off, added, drained, while clients go on.
+//! Clusters whose stores move between processes, on a real etcd: servers are killed, paused, disconnected, added and
+//! drained while clients
+//! continue.
 
 use crate::cluster::wait_for_count;
 use crate::etcd_program::program;
@@ -6,7 +8,7 @@ use crate::failover::{batch, identity};
 use crate::serve::{esker, patient, run, text};
 use esker::Database;
 use esker_model::filter::Expr;
-use esker_model::namespace::{Change, Make, NamePath, Namespace as _};
+use esker_model::namespace::{Change, NamePath, Namespace as _, NewFile};
 use esker_model::object::{Find, Identity, ObjectKey, ObjectRead as _};
 use esker_model::{GraphWrite as _, NeverCancel};
 use esker_testkit::wait::{eventually, wait_until};
@@ -27,7 +29,7 @@ pub(crate) fn signal(pid: u32, name: &str) {
     assert!(done.unwrap().success(), "{name} to {pid}");
 }
 
-/// A cluster that `esker cluster up` keeps, with an etcd of its own.
+/// A cluster supervised by `esker cluster up`, with its own etcd.
 pub(crate) struct Moving {
     pub(crate) up: Child,
     pub(crate) folder: tempfile::TempDir,
@@ -36,7 +38,7 @@ pub(crate) struct Moving {
 }
 
 impl Moving {
-    /// So many servers and stores; `more` goes into the file.
+    /// Starts a cluster; `more` is added to its file.
     pub(crate) fn up(servers: u32, stores: u32, more: &str) -> Self {
         let port = TcpListener::bind("127.0.0.9:0")
             .unwrap()
@@ -47,7 +49,7 @@ impl Moving {
         Self::up_at(&servers, stores, more)
     }
 
-    /// The same with servers as a line of the file names them.
+    /// Starts a cluster with this `servers` line in its file.
     pub(crate) fn up_at(servers: &str, stores: u32, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let text = format!("{servers}\nstores = {stores}\nmemory = \"64MiB\"\nvnodes = 64\n{more}");
@@ -92,7 +94,7 @@ impl Moving {
         run(self.path(), &all)
     }
 
-    /// Lines that name its etcd at an address, with the certificates by which it is reached.
+    /// Configuration lines for its etcd at an address, with certificates.
     fn endpoints(&self, url: &str) -> String {
         let own = self.path().join("lab.cluster/etcd");
         let own = own.display();
@@ -141,19 +143,19 @@ impl Moving {
         .unwrap()
     }
 
-    /// How many stores each member has, once each store has one and all serve.
+    /// Returns the number of stores of each member, once each store is assigned and all serve.
     pub(crate) fn settled(&self, members: usize) -> Vec<u64> {
         eventually(|| {
             let all = self.rows(&["--members"]);
             let counts: Vec<u64> = all.iter().map(|m| m["stores"].as_u64().unwrap()).collect();
             let taking = all.iter().filter(|m| m["state"] == "serving");
             let has: Vec<u64> = taking.map(|m| m["stores"].as_u64().unwrap()).collect();
-            // A member that is listed has none at first: whoever has too many gives them back only then.
+            // A new member has no stores until an overloaded one releases some.
             let (most, least) = (has.iter().max(), has.iter().min());
             let even = most
                 .zip(least)
                 .is_some_and(|(most, least)| most - least <= 1);
-            // A store that moves is nobody's for a moment.
+            // A moving store is briefly unassigned.
             let all_served = counts.iter().sum::<u64>() == u64::from(self.stores);
             if has.len() == members
                 && even
@@ -190,10 +192,10 @@ impl Drop for Moving {
     }
 }
 
-/// What clients have had acknowledged.
+/// Acknowledged work of the clients.
 pub(crate) struct Work {
     pub(crate) stop: AtomicBool,
-    /// Batches by client.
+    /// Number of batches, by client.
     pub(crate) done: Vec<AtomicU64>,
 }
 
@@ -203,7 +205,7 @@ fn file(client: usize, n: u64) -> NamePath {
     NamePath::parse(format!("/c{client}/f{n}").as_bytes()).unwrap()
 }
 
-/// Creates objects and files, and reads its own back at once, until it is told to stop. How long it waited at most.
+/// Creates objects and files, and reads them back immediately, until stopped. Returns the longest wait.
 fn work(database: &Database, client: usize, work: &Work) -> Duration {
     let mut longest = Duration::ZERO;
     let done = &work.done[client];
@@ -215,12 +217,12 @@ fn work(database: &Database, client: usize, work: &Work) -> Duration {
             .apply(batch(client, first..first + BATCH as i64))
             .unwrap();
         assert!(commit.applied, "each batch is told as applied");
-        let change = Change::Make(file(client, n), Make::new(0o100_644, 0, 0));
-        // A call whose answer was lost may find what it has made (docs/book/cluster.md).
+        let change = Change::Create(file(client, n), NewFile::new(0o100_644, 0, 0));
+        // A retry after a lost answer may find the effect of the first attempt (docs/book/cluster.md).
         if let Err(e) = database.change(None, &[change]).unwrap().remove(0) {
             assert!(e.to_string().contains("exists"), "{e}");
         }
-        // What a session has written it reads, whoever has the store now.
+        // A session reads its own writes, whichever server has the store now.
         let last = ObjectKey::from(identity(client, first + BATCH as i64 - 1));
         let read = database.read_objects(&[last], None).unwrap();
         assert!(
@@ -258,13 +260,14 @@ pub(crate) fn found(database: &Database) -> BTreeSet<Identity> {
     all
 }
 
-/// Clients at all members work while `storm` goes on; then all that was acknowledged is there, and nothing twice.
+/// Clients of all members work while `storm` runs; then all acknowledged work is present exactly once.
 pub(crate) fn through(cluster: &Moving, storm: impl FnOnce(&Work)) {
     let count = cluster.members.len();
     let databases: Vec<Database> = cluster.members.iter().map(|m| Moving::open(m)).collect();
     for client in 0..count {
         let path = NamePath::parse(format!("/c{client}").as_bytes()).unwrap();
-        let made = databases[0].change(None, &[Change::Make(path, Make::new(0o040_755, 0, 0))]);
+        let made =
+            databases[0].change(None, &[Change::Create(path, NewFile::new(0o040_755, 0, 0))]);
         made.unwrap().remove(0).unwrap();
     }
     let state = Work {
@@ -307,7 +310,7 @@ pub(crate) fn through(cluster: &Moving, storm: impl FnOnce(&Work)) {
     }
 }
 
-/// kill -9, and a pause that is longer than the lease; whoever wakes has nothing to say.
+/// SIGKILL, and a pause longer than the lease; a resumed server must not serve.
 #[test]
 fn stores_of_killed_and_paused_servers_go_to_others() {
     let cluster = Moving::up(3, 6, "[etcd]\nlease = \"2s\"\n");
@@ -315,7 +318,7 @@ fn stores_of_killed_and_paused_servers_go_to_others() {
     through(&cluster, |work| {
         signal(cluster.pid(&cluster.members[1]), "KILL");
         wait_for(work, 10);
-        // `up` has started it again, and it takes its share.
+        // `up` has restarted it, and it gets its share of stores.
         assert_eq!(cluster.settled(3), [2, 2, 2]);
         let paused = cluster.pid(&cluster.members[2]);
         signal(paused, "STOP");
@@ -332,21 +335,21 @@ fn stores_of_killed_and_paused_servers_go_to_others() {
     let epochs = cluster.rows(&[]);
     let most = epochs.iter().map(|s| s["epoch"].as_u64().unwrap()).max();
     assert!(most >= Some(2), "{epochs:?}");
-    // One folder for each store, whatever was before.
+    // There is one folder for each store, regardless of the moves.
     let storage = cluster.path().join("lab.cluster");
     let stores = std::fs::read_dir(storage).unwrap().flatten();
     let stores = stores.filter(|e| e.file_name().to_string_lossy().starts_with("server-"));
     assert_eq!(stores.count(), 6);
 }
 
-/// etcd killed for longer than the lease, and a moment.
+/// etcd is killed for longer than the lease, and briefly.
 #[test]
 fn without_etcd_clients_wait() {
     let cluster = Moving::up(2, 4, "[etcd]\nlease = \"2s\"\n");
     cluster.settled(2);
     through(&cluster, |work| {
         for _ in 0..2 {
-            // `up` starts it again.
+            // `up` restarts it.
             let pid = cluster.etcd();
             signal(pid, "KILL");
             wait_until("etcd is not started again", || cluster.etcd() != pid);
@@ -361,7 +364,7 @@ fn without_etcd_clients_wait() {
     cluster.settled(2);
 }
 
-/// One more, and one fewer, while clients write; then all stopped and started again.
+/// A server is added, then removed, while clients write; then all are stopped and restarted.
 #[test]
 fn servers_come_and_go_while_clients_go_on() {
     let mut cluster = Moving::up(2, 8, "");
@@ -397,9 +400,9 @@ fn servers_come_and_go_while_clients_go_on() {
     assert!(found(&Moving::open(&cluster.members[0])) == before);
 }
 
-/// What does not belong together is told so, and what.
+/// Mismatched configurations are refused with an explanation.
 #[test]
-fn who_does_not_belong_is_refused() {
+fn mismatched_configurations_are_refused() {
     let cluster = Moving::up(1, 2, "");
     let url = std::fs::read_to_string(cluster.path().join("lab.cluster/etcd/url")).unwrap();
     let url = url.trim();
@@ -444,7 +447,7 @@ fn who_does_not_belong_is_refused() {
     assert!(said.contains("etcd at http://127.0.0.1:1"), "{said}");
 }
 
-/// Passes bytes on, or holds them back.
+/// Forwards bytes, or holds them back.
 fn relay(to: u16, cut: &'static AtomicBool) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -475,7 +478,7 @@ fn relay(to: u16, cut: &'static AtomicBool) -> u16 {
     port
 }
 
-/// One that etcd does not hear any more stops serving by itself; the others have its stores meanwhile.
+/// A server disconnected from etcd stops serving by itself; the others take over its stores.
 #[test]
 fn a_server_that_is_cut_off_from_etcd_serves_no_more() {
     static CUT: AtomicBool = AtomicBool::new(false);
@@ -516,14 +519,15 @@ fn a_server_that_is_cut_off_from_etcd_serves_no_more() {
     assert_eq!(cluster.settled(2), [3, 3]);
 }
 
-/// Another user of the machine neither reads nor changes what etcd holds: it could take stores away, or serve them twice.
+/// Another user of this machine cannot read or change etcd's content: otherwise it could take stores away or have
+/// them served twice.
 #[test]
 fn another_user_of_this_machine_gets_nothing_of_etcd() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let cluster = Moving::up(1, 2, "");
-    // The folder can be found by others.
+    // Other users can reach the folder.
     for place in [cluster.path(), &cluster.path().join("lab.cluster")] {
         std::fs::set_permissions(place, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -550,7 +554,7 @@ fn another_user_of_this_machine_gets_nothing_of_etcd() {
             .output()
             .unwrap()
     };
-    // Every key: from the least one (in base 64) on.
+    // Every key: from the smallest one (in base64) on.
     let (range, put) = (
         ("kv/range", "{\"key\":\"AA==\",\"range_end\":\"AA==\"}"),
         ("kv/put", "{\"key\":\"L2Vza2Vy\",\"value\":\"eA==\"}"),
@@ -571,7 +575,7 @@ fn another_user_of_this_machine_gets_nothing_of_etcd() {
             assert!(!said.contains("revision"), "{scheme} {path}: {said}");
         }
     }
-    // Nor are the certificates theirs, or anything in the folder.
+    // The certificates and all other files in the folder are unreadable, too.
     for entry in std::fs::read_dir(&own).unwrap() {
         let path = entry.unwrap().path();
         let read = Command::new("setpriv")
@@ -594,7 +598,7 @@ fn another_user_of_this_machine_gets_nothing_of_etcd() {
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", path.display());
     }
-    // The owner's processes have all of it.
+    // The owner's processes have access to everything.
     let at = |name: &str| own.join(name).display().to_string();
     let (ca, client, key) = (at("ca.pem"), at("client.pem"), at("client.key"));
     let with = ["--cacert", &ca, "--cert", &client, "--key", &key];

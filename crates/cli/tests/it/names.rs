@@ -1,4 +1,4 @@
-//! Files by path, through the command.
+//! Files by path, through the command line.
 
 use crate::cluster::{Cluster, describe};
 use crate::processes::text;
@@ -17,13 +17,13 @@ pub(crate) fn esker(folder: &Path, args: &[&str]) -> Output {
 }
 
 thread_local! {
-    /// What `lab.esker` means to this test.
+    /// The target that `lab.esker` stands for in this test.
     static TARGET: RefCell<String> = RefCell::new("lab.esker".into());
-    /// Whether that is a cluster: nothing checks one yet.
+    /// Whether the target is a cluster, which `check` does not support yet.
     static IN_CLUSTER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a test with the folder, and with a server that has it.
+/// Runs a test on a folder, and on a server with that folder.
 pub(crate) fn embedded_and_served(test: fn(&Path)) {
     let dir = tempfile::tempdir().unwrap();
     test(dir.path());
@@ -33,7 +33,7 @@ pub(crate) fn embedded_and_served(test: fn(&Path)) {
     test(dir.path());
 }
 
-/// The same, and with three servers on which directories split early.
+/// Runs a test on a folder, on a server, and on three servers with directories that split early.
 pub(crate) fn everywhere(test: fn(&Path)) {
     embedded_and_served(test);
     let dir = tempfile::tempdir().unwrap();
@@ -46,7 +46,7 @@ pub(crate) fn everywhere(test: fn(&Path)) {
     TARGET.set("lab.esker".into());
 }
 
-/// Whether `lab.esker` is a folder now.
+/// Whether `lab.esker` is currently a folder.
 pub(crate) fn is_folder() -> bool {
     TARGET.with_borrow(|t| t == "lab.esker")
 }
@@ -154,7 +154,7 @@ fn files_are_made_renamed_and_removed() {
             done(at, &["ls", "lab.esker", "/project/latest"]).trim(),
             "NAME\nb.h5"
         );
-        // Others see what the bits let them see.
+        // Other users see only what the permissions allow.
         let refused = esker(at, &["ls", "lab.esker", "/project/run7", "--as", "1001:7"]);
         assert_eq!(refused.status.code(), Some(2));
         assert!(
@@ -183,7 +183,7 @@ fn files_are_made_renamed_and_removed() {
         );
         let refused = esker(at, &["rm", "lab.esker", "/project"]);
         assert!(
-            text(&refused.stderr).contains("with -r it goes"),
+            text(&refused.stderr).contains("-r deletes it"),
             "{}",
             text(&refused.stderr)
         );
@@ -206,12 +206,15 @@ fn bad_input_is_told_where_and_why() {
             ),
             (vec!["touch", "lab.esker", &long], "ENAMETOOLONG"),
             (vec!["touch", "lab.esker", &deep], "ENAMETOOLONG"),
-            (vec!["touch", "lab.esker", "a"], "no path from the root"),
+            (vec!["touch", "lab.esker", "a"], "not an absolute path"),
             (vec!["mkdir", "lab.esker", "/a"], "EEXIST"),
             (vec!["touch", "lab.esker", "/.."], "above the root"),
             (vec!["mv", "lab.esker", "/a", "/a/b"], "EINVAL"),
             (vec!["chmod", "lab.esker", "9", "/a"], "octal"),
-            (vec!["scan", "lab.esker", "/nowhere"], "No such file"),
+            (
+                vec!["import", "tree", "lab.esker", "/nowhere"],
+                "No such file",
+            ),
             (
                 vec!["find", "lab.esker", "/a", "siez > 3"],
                 "did you mean `size`",
@@ -222,7 +225,7 @@ fn bad_input_is_told_where_and_why() {
             ),
         ] {
             let out = esker(at, &args);
-            // What is not there is no mistake in the call.
+            // A missing file is not a usage error.
             let code = if expected.contains("ENOENT") { 1 } else { 2 };
             assert_eq!(out.status.code(), Some(code), "{args:?}");
             assert!(
@@ -231,7 +234,7 @@ fn bad_input_is_told_where_and_why() {
                 text(&out.stderr)
             );
         }
-        // Bytes that are no text come back as they are.
+        // Bytes that are not UTF-8 are printed unchanged.
         for name in [b"/new\nline".as_slice(), b"/\xff\xfe"] {
             let out = esker_bytes(
                 at,
@@ -248,12 +251,12 @@ fn bad_input_is_told_where_and_why() {
     });
 }
 
-/// What the system's tools say of this machine's own files, Esker says, too.
+/// Esker reports the same attributes for this machine's files as the system's tools.
 #[test]
 fn a_scan_of_usr_equals_the_system_tools() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
-    let first = json(at, &["scan", "lab.esker", "/usr"]);
+    let first = json(at, &["import", "tree", "lab.esker", "/usr"]);
     let number = |text: String| {
         text.split_whitespace()
             .next()
@@ -293,8 +296,8 @@ fn a_scan_of_usr_equals_the_system_tools() {
     expected.sort_unstable();
     found.sort_unstable();
     assert_eq!(found, expected);
-    // Nothing has changed: nothing is written.
-    let again = json(at, &["scan", "lab.esker", "/usr"]);
+    // Without changes, the second scan writes nothing.
+    let again = json(at, &["import", "tree", "lab.esker", "/usr"]);
     assert_eq!(again[0]["entries"], first[0]["entries"]);
     assert_eq!(
         [&again[0]["new"], &again[0]["changed"], &again[0]["removed"]],
@@ -336,7 +339,14 @@ fn what_changed_in_a_tree_is_all_that_the_next_scan_writes() {
         let scan = || {
             json(
                 at,
-                &["scan", "lab.esker", &tree.to_string_lossy(), "--at", "/t"],
+                &[
+                    "import",
+                    "tree",
+                    "lab.esker",
+                    &tree.to_string_lossy(),
+                    "--at",
+                    "/t",
+                ],
             )[0]
             .clone()
         };
@@ -417,7 +427,8 @@ fn a_scan_that_is_killed_goes_on() {
         let mut child = Command::new(env!("CARGO_BIN_EXE_esker"))
             .current_dir(at)
             .args([
-                "scan",
+                "import",
+                "tree",
                 "lab.esker",
                 &tree,
                 "--at",
@@ -442,7 +453,18 @@ fn a_scan_that_is_killed_goes_on() {
             break;
         }
     }
-    done(at, &["scan", "lab.esker", &tree, "--at", "/t", "--resume"]);
+    done(
+        at,
+        &[
+            "import",
+            "tree",
+            "lab.esker",
+            &tree,
+            "--at",
+            "/t",
+            "--resume",
+        ],
+    );
     let once = &json(at, &["du", "lab.esker", "/t"])[0];
     assert_eq!(
         (&once["files"], &once["directories"]),
@@ -456,7 +478,7 @@ fn a_scan_that_is_killed_goes_on() {
     sound(at);
 }
 
-/// How many files there are by now, once there is a database.
+/// Returns the current number of files, once there is a database.
 fn json_if(at: &Path) -> Option<u64> {
     let out = esker(at, &["du", "lab.esker", "/t", "--format", "json"]);
     let rows: serde_json::Value = serde_json::from_slice(&out.stdout).ok()?;
@@ -466,14 +488,17 @@ fn json_if(at: &Path) -> Option<u64> {
 #[test]
 fn what_cannot_be_read_is_told_and_stays() {
     if rustix::process::geteuid().is_root() {
-        // User 0 reads all; a directory that leads into itself is what stops it.
+        // Root can read everything; a directory loop stops the scan instead.
         return leads_into_itself();
     }
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
     std::fs::create_dir_all(tree.join("closed/x")).unwrap();
     let tree_text = tree.to_string_lossy().into_owned();
-    done(dir.path(), &["scan", "lab.esker", &tree_text, "--at", "/t"]);
+    done(
+        dir.path(),
+        &["import", "tree", "lab.esker", &tree_text, "--at", "/t"],
+    );
     let closed = |mode| {
         std::fs::set_permissions(
             tree.join("closed"),
@@ -482,7 +507,10 @@ fn what_cannot_be_read_is_told_and_stays() {
         .unwrap();
     };
     closed(0);
-    let out = esker(dir.path(), &["scan", "lab.esker", &tree_text, "--at", "/t"]);
+    let out = esker(
+        dir.path(),
+        &["import", "tree", "lab.esker", &tree_text, "--at", "/t"],
+    );
     closed(0o700);
     assert_eq!(out.status.code(), Some(1));
     assert!(
@@ -513,10 +541,13 @@ fn leads_into_itself() {
         .output()
         .unwrap();
     if !mounted.status.success() {
-        // Mounting is not allowed here.
+        // Mounting is not permitted here.
         return;
     }
-    let out = esker(dir.path(), &["scan", "lab.esker", &from, "--at", "/t"]);
+    let out = esker(
+        dir.path(),
+        &["import", "tree", "lab.esker", &from, "--at", "/t"],
+    );
     let unmounted = Command::new("umount").arg(&to).status().unwrap();
     assert!(unmounted.success());
     assert_eq!(out.status.code(), Some(1), "{}", text(&out.stderr));
@@ -564,7 +595,7 @@ fn projects_and_the_whole_are_summed_up() {
     for sum in ["size", "allocated", "directories"] {
         assert_eq!(whole[0][sum], below[0][sum], "{sum}");
     }
-    // A file with two names is one file of the whole.
+    // A file with two names counts once in the total.
     assert_eq!(
         (&whole[0]["files"], &below[0]["files"]),
         (&5.into(), &6.into())

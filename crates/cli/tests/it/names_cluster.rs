@@ -1,17 +1,17 @@
-//! Files on a cluster of real servers: some are killed while clients rename, then there are fewer of them.
+//! Files on a cluster of real servers: some are killed while clients rename, then their number is reduced.
 
 use crate::cluster::{Cluster, describe, wait_for_more};
 use crate::failover::kill;
 use crate::resize::open;
 use crate::serve::{run, text};
 use esker::Database;
-use esker_model::namespace::{Change, Make, NamePath, Namespace as _, SpaceBy, XattrMode};
+use esker_model::namespace::{Change, NamePath, Namespace as _, NewFile, SpaceBy, XattrMode};
 use esker_model::{GraphRead as _, Result, Value, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Files of each client.
+/// Files per client.
 const FILES: usize = 12;
 const CLIENTS: usize = 2;
 
@@ -24,7 +24,7 @@ fn change(database: &Database, change: Change) -> Result<()> {
 }
 
 fn make(at: &str, mode: u32) -> Change {
-    Change::Make(path(at), Make::new(mode, 0, 0))
+    Change::Create(path(at), NewFile::new(mode, 0, 0))
 }
 
 fn listed(database: &Database, at: &str) -> BTreeSet<String> {
@@ -38,7 +38,7 @@ fn listed(database: &Database, at: &str) -> BTreeSet<String> {
     names
 }
 
-/// A client that moves its files from directory to directory; where they are, or, if an answer was lost, may be.
+/// A client that renames its files between directories; returns their paths, or both candidates after a lost answer.
 fn moves(
     database: &Database,
     client: usize,
@@ -56,7 +56,7 @@ fn moves(
                 return places;
             }
             let known = places.get_mut(&n).unwrap();
-            // Where an answer was lost, only a look tells.
+            // After a lost answer, only a lookup shows the result.
             known.retain(|at| database.stat(None, &path(at), false).is_ok());
             assert_eq!(
                 known.len(),
@@ -74,7 +74,7 @@ fn moves(
             );
             match renamed {
                 Ok(()) => *known = vec![to],
-                // Of a renaming that was repeated, the second one finds nothing.
+                // If a rename was retried, the second attempt finds no source.
                 Err(_) => known.push(to),
             }
             done.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +84,7 @@ fn moves(
 }
 
 #[test]
-fn renamed_files_have_one_name_whoever_is_killed_and_however_many_servers_there_are() {
+fn renamed_files_have_one_name_across_kills_and_resizes() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path();
     describe(folder, "directory_threshold = 4\n");
@@ -160,7 +160,7 @@ fn renamed_files_have_one_name_whoever_is_killed_and_however_many_servers_there_
             "through server {server} of two"
         );
     }
-    // It goes on, and nothing that was is in the way.
+    // The cluster works, and old entries do not interfere.
     let database = open(&cluster, 1);
     for at in &all.0 {
         change(&database, Change::Unlink(path(at))).unwrap();
@@ -170,7 +170,8 @@ fn renamed_files_have_one_name_whoever_is_killed_and_however_many_servers_there_
     cluster.down(folder);
 }
 
-/// A tag that is set as an attribute is the vertex's, and one that is set in the graph is an attribute, through whichever server.
+/// A tag set as an extended attribute is the vertex's tag, and a tag set in the graph is an extended attribute,
+/// through any server.
 #[test]
 fn tags_are_attributes_both_ways() {
     let dir = tempfile::tempdir().unwrap();
@@ -186,7 +187,7 @@ fn tags_are_attributes_both_ways() {
         mode,
     };
     for n in 0..12 {
-        // On whatever servers the entry and the vertex are, and whether the id is the path's or not.
+        // The entry and the vertex may be on different servers, and the id may or may not be computed from the path.
         change(&first, make("/a/file", 0o10_0644)).unwrap();
         let rename = Change::Rename {
             from: path("/a/file"),
@@ -208,7 +209,7 @@ fn tags_are_attributes_both_ways() {
             let tags: Vec<_> = vertex.user.into_iter().map(|t| (t.name, t.value)).collect();
             (vertex.key, vertex.deleted, tags)
         };
-        // What a client changed it sees whoever it asks; others see it by the next millisecond.
+        // A client sees its own change through any server; others see it by the next millisecond.
         assert_eq!(
             read(&first),
             ("/a/moved".into(), false, vec![("n".into(), Value::I64(7))])

@@ -1,4 +1,4 @@
-//! Files by path in the commands of the graph: they follow renames, and show what the asker may read.
+//! Files by path in graph commands: they follow renames and show only what the principal may read.
 
 use crate::names::{esker as run, everywhere, is_folder, sound};
 use crate::processes::{esker, text};
@@ -18,7 +18,7 @@ fn refused(folder: &Path, args: &[&str]) -> String {
     text(&out.stderr)
 }
 
-/// `/lab/raw` was read by job 1, which wrote `/lab/plot`.
+/// A lab: `/lab/raw` was read by job 1, which wrote `/lab/plot`.
 fn lab(folder: &Path) {
     for args in [
         &["mkdir", "lab.esker", "/lab", "/secret"][..],
@@ -89,7 +89,7 @@ fn follow_renames(at: &Path) {
         ],
     );
     assert!(found.contains("/archive/first"), "{found}");
-    // A table speaks of the file that has the path, whatever it was called before.
+    // A table refers to the file that has the path now, whatever its earlier path.
     std::fs::write(
         at.join("edges.csv"),
         "source,type,destination\njob:2,read,file:/archive/first\njob:3,read,file:/elsewhere\n",
@@ -99,7 +99,7 @@ fn follow_renames(at: &Path) {
     let readers = done(
         at,
         &[
-            "scan",
+            "edges",
             "lab.esker",
             "file:/archive/first",
             "read",
@@ -111,7 +111,7 @@ fn follow_renames(at: &Path) {
         "{readers}"
     );
     if is_folder() {
-        // So does one that is loaded past the log.
+        // A bulk-loaded table does, too.
         std::fs::write(
             at.join("bulk.csv"),
             "source,type,destination\njob:4,read,file:/archive/first\n",
@@ -121,7 +121,7 @@ fn follow_renames(at: &Path) {
         let readers = done(
             at,
             &[
-                "scan",
+                "edges",
                 "lab.esker",
                 "file:/archive/first",
                 "read",
@@ -138,7 +138,7 @@ fn follow_renames(at: &Path) {
     sound(at);
 }
 
-/// What is removed is marked in the graph, and another file of that name is another vertex.
+/// A removed file is marked in the graph, and a new file of that name is another vertex.
 #[test]
 fn removed_files_are_marked() {
     everywhere(marks_removed);
@@ -161,7 +161,7 @@ fn marks_removed(at: &Path) {
     assert!(!got.contains("site"), "{got}");
     let readers = done(
         at,
-        &["scan", "lab.esker", "file:/lab/raw", "read", "--inverse"],
+        &["edges", "lab.esker", "file:/lab/raw", "read", "--inverse"],
     );
     assert!(
         readers.contains("job:9") && !readers.contains("job:1"),
@@ -184,9 +184,9 @@ fn show_tags(at: &Path) {
     );
 }
 
-/// What a person sees, in a process of its own and through the one that has the database open.
+/// The view of a principal, in a separate process and through the process that has the database open.
 #[test]
-fn answers_show_what_their_asker_may_read() {
+fn answers_show_what_their_principal_may_read() {
     everywhere(show_what_one_may_read);
 }
 
@@ -222,7 +222,7 @@ fn show_what_one_may_read(at: &Path) {
                 "csv",
             ],
         );
-        let scanned = done(at, &["scan", "lab.esker", "job:1", "read", "--as", who]);
+        let scanned = done(at, &["edges", "lab.esker", "job:1", "read", "--as", who]);
         let found = done(
             at,
             &[
@@ -246,7 +246,7 @@ fn show_what_one_may_read(at: &Path) {
         for answer in all {
             assert_eq!(answer.contains("raw"), sees, "{who}: {answer}");
         }
-        // What is not seen is not there: it is not counted, either.
+        // Hidden items are absent: they are not counted, either.
         assert!(!story.contains("left out"), "{story}");
         assert!(json.get("left_out").is_none(), "{json}");
         assert_eq!(got.status.success(), sees);
@@ -259,7 +259,7 @@ fn show_what_one_may_read(at: &Path) {
     if !is_folder() {
         return;
     }
-    // The same through another process.
+    // The view is equal through another process.
     let mut shell = esker(at)
         .args(["shell", "lab.esker"])
         .stdin(Stdio::piped())

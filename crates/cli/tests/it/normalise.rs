@@ -1,7 +1,8 @@
-//! What differs from run to run is named instead: versions, times that it took, the test's folder.
+//! Replaces output that differs between runs by placeholders: versions, durations, the test's folder.
 
-/// Replaces the folder by `<DIR>`, versions of about now by `<VERSION>`, numbers of objects by `<ID>`, durations and rates by
-/// `<TIME>` and `<RATE>`, and runs of blanks inside a line by two: columns are as wide as versions happen to be.
+/// Replaces the folder by `<DIR>`, versions near the current time by `<VERSION>`, object numbers by `<ID>`, durations
+/// and rates by
+/// `<TIME>` and `<RATE>`, and runs of spaces inside a line by two: column widths depend on the versions.
 pub(crate) fn normalise(text: &str, directory: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.replace(directory, "<DIR>").split_inclusive('\n') {
@@ -16,16 +17,16 @@ pub(crate) fn normalise(text: &str, directory: &str) -> String {
     out
 }
 
-/// The year in which the test runs; versions that cases give themselves lie in the past.
+/// The current year; versions chosen by cases are in the past.
 fn this_year() -> String {
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap();
-    // Good enough away from New Year, when the case's own years would still differ.
+    // Precise enough except around New Year, when the cases' own years still differ.
     (1970 + now.as_secs() / 31_556_952).to_string()
 }
 
-/// `2031-11-21T21:47:00.123Z`, perhaps with `~5` behind it, if it lies in this year and is no round second.
+/// Replaces `2031-11-21T21:47:00.123Z`, with an optional `~5`, if it is in this year and not a whole second.
 fn replace_versions(line: &str) -> String {
     const SHAPE: &str = "0000-00-00T00:00:00.000Z";
     let year = this_year();
@@ -57,7 +58,7 @@ fn replace_versions(line: &str) -> String {
     out
 }
 
-/// ` 0.42 s` and `(1,234 logs/s)`.
+/// Replaces ` 0.42 s` and `(1,234 logs/s)`.
 fn replace_measures(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let mut out = Vec::with_capacity(words.len());
@@ -79,7 +80,7 @@ fn replace_measures(line: &str) -> String {
     out.join(" ")
 }
 
-/// Numbers of objects: 15 digits and more, but for the largest that there are.
+/// Replaces object numbers: 15 digits or more, except the largest possible one.
 fn replace_ids(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
@@ -88,7 +89,7 @@ fn replace_ids(line: &str) -> String {
         out.push_str(before);
         let end = digits.find(|c: char| !c.is_ascii_digit());
         let (number, after) = digits.split_at(end.unwrap_or(digits.len()));
-        // Behind a point they are a fraction, and nothing but 0 and 1 are bits.
+        // After a point, digits are a fraction; digits 0 and 1 only are bits.
         let bits = number.bytes().all(|b| matches!(b, b'0' | b'1'));
         let is_id = (15..=19).contains(&number.len()) && !before.ends_with('.') && !bits;
         out.push_str(if is_id { "<ID>" } else { number });
@@ -97,7 +98,7 @@ fn replace_ids(line: &str) -> String {
     out + rest
 }
 
-/// Runs of blanks behind the first word become two.
+/// Reduces runs of spaces after the first word to two.
 fn squeeze(line: &str) -> String {
     let lead = line.len() - line.trim_start_matches(' ').len();
     let mut out = line[..lead].to_owned();

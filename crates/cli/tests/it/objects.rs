@@ -1,4 +1,4 @@
-//! Objects where several processes are at work: searches that clients issue together, imports that are killed.
+//! Objects with several processes: collective searches, and imports that are killed.
 
 use crate::processes::{esker, run, text};
 use esker_testkit::wait::wait_until;
@@ -8,10 +8,10 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Objects of a search.
+/// Number of objects that are searched.
 const OBJECTS: usize = 2_000;
 
-/// A database with that many objects, and their numbers.
+/// Creates a database with these objects and returns their ids.
 fn database(folder: &Path) -> BTreeSet<String> {
     let mut csv = String::from("name,step,Conf\n");
     for i in 0..OBJECTS {
@@ -39,18 +39,18 @@ fn database(folder: &Path) -> BTreeSet<String> {
     all.into_iter().collect()
 }
 
-/// The numbers in an answer as CSV.
+/// Returns the ids in CSV output.
 fn ids(csv: &[u8]) -> Vec<String> {
     let mut lines: Vec<String> = text(csv).lines().map(str::to_owned).collect();
     lines.retain(|line| line != "id");
     lines
 }
 
-/// That each share has something, none has what another has, and together they have all.
+/// Asserts that the shares are non-empty, disjoint and complete.
 fn are_shares_of(shares: &[Vec<String>], all: &BTreeSet<String>) {
     let mut union = BTreeSet::new();
     for (rank, share) in shares.iter().enumerate() {
-        // A share of a quarter, give or take.
+        // About a quarter each.
         let fair = OBJECTS / shares.len();
         assert!(
             share.len() > fair / 2 && share.len() < fair * 2,
@@ -104,7 +104,7 @@ fn mpi_ranks_share_a_search() {
     let output = Command::new("mpirun")
         .current_dir(dir.path())
         .env("HOME", dir.path())
-        // Test machines have few cores and run as whoever they like.
+        // Test machines have few cores and may run as root.
         .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
         .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .args(["-n", "4", "--oversubscribe", env!("CARGO_BIN_EXE_esker")])
@@ -119,16 +119,16 @@ fn mpi_ranks_share_a_search() {
     are_shares_of(&shares, &all);
 }
 
-/// Rows of the import that is killed.
+/// Number of rows in the import that is killed.
 const ROWS: usize = 30_000;
 
-/// Rows whose names the database refuses, so that their batches are halved until they stand alone.
+/// Rows whose names the database refuses, so that their batches are halved down to single rows.
 const LONG: [usize; 3] = [700, 9_876, 25_000];
-/// Rows that make an object.
+/// Number of rows that create an object.
 const GOOD: usize = ROWS - ROWS / 500 - LONG.len();
 
 fn row(i: usize) -> String {
-    // Some are bad, some are there twice.
+    // Some rows are invalid, some are duplicates.
     match i % 1_000 {
         998 => "{\"step\":1}\n".to_owned(),
         999 => format!("{{\"name\":\"x{}\",\"n\":{i}}}\n", i - 2),
@@ -156,7 +156,7 @@ fn an_import_that_was_killed_goes_on() {
         let output = run(dir.path(), &["find", "lab.esker", "--count"]);
         text(&output.stdout).trim().parse::<usize>().unwrap_or(0)
     };
-    // It gets two thirds, and is killed while it writes them or waits for more; twice over.
+    // The import gets two thirds of the rows and is killed while it writes or waits, twice.
     let some: String = (0..ROWS * 2 / 3).map(row).collect();
     for enough in [2_000, 10_000] {
         let mut child = import("-").stdin(Stdio::piped()).spawn().unwrap();
@@ -170,7 +170,7 @@ fn an_import_that_was_killed_goes_on() {
 
     let output = import("objects.ndjson").output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
-    // The bad records make it 1.
+    // The invalid records make the exit code 1.
     assert_eq!(output.status.code(), Some(1), "{out}{err}");
     let sums: Vec<usize> = out
         .split(|c: char| !c.is_ascii_digit())
@@ -182,7 +182,7 @@ fn an_import_that_was_killed_goes_on() {
     assert_eq!(records, ROWS, "{out}{err}");
     assert_eq!((updated, skipped), (0, 0), "{out}{err}");
     assert_eq!(created + before, GOOD, "{out}{err}");
-    // What the first runs wrote is known, row by row: none of it counts as there already.
+    // Rows written by the first runs are recognized: none is reported as an existing object.
     assert!(known >= before, "{known} of {before}: {out}{err}");
     for line in err.lines().filter(|l| l.contains("there is an object")) {
         let (_, name) = line.split_once("name `x").unwrap();
@@ -196,7 +196,7 @@ fn an_import_that_was_killed_goes_on() {
     assert_eq!(count(), GOOD);
 }
 
-/// The example in the README works as it is pasted.
+/// The README's example works when pasted.
 #[test]
 fn the_example_of_the_readme_works() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Events of `OpenLineage` in any order, any number of times, one by one or many at once: the graph is the same in the end.
+//! `OpenLineage` events in any order, repeated, singly or in batches: the resulting graph is the same.
 
 use esker::{Database, OpenOptions};
 use esker_import::openlineage::{Event, Types, batch, event};
@@ -7,11 +7,11 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// Numbers that are the same everywhere: `SplitMix64`.
+/// A portable random number generator: `SplitMix64`.
 struct Rng(u64);
 
 impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
+    fn next_below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,33 +20,33 @@ impl Rng {
     }
 }
 
-/// What facets say never goes back to what it was: that would be a matter of order.
+/// Facets never return to an earlier value, since then the result would depend on the order.
 fn data(rng: &mut Rng, time: u64, facets: &str) -> Json {
-    let (space, name) = match rng.below(4) {
+    let (space, name) = match rng.next_below(4) {
         0 => ("file", "/data/a.csv"),
         1 => ("s3://lake", "x/y.parquet"),
         2 => ("hdfs://nn:8020", "/warehouse/t"),
         _ => ("postgres://db:5432", "public.t"),
     };
     let mut out = json!({"namespace": space, "name": name, "facets": {}});
-    if rng.below(2) == 0 {
+    if rng.next_below(2) == 0 {
         out["facets"]["documentation"] = json!({"description": format!("{name} {}", time / 3)});
     }
-    if rng.below(3) == 0 {
-        out[facets] = json!({"inputStatistics": {"rowCount": rng.below(3)}});
+    if rng.next_below(3) == 0 {
+        out[facets] = json!({"inputStatistics": {"rowCount": rng.next_below(3)}});
     }
     out
 }
 
-/// Events with times that all differ, so that what is later is never a matter of order.
+/// Events with distinct times, so that the order of events is well-defined.
 fn events(rng: &mut Rng) -> Vec<Json> {
     let mut out = Vec::new();
-    for i in 0..2 + rng.below(12) {
-        let time = format!("2026-01-01T00:{:02}:{:02}Z", i, rng.below(60));
-        let job = json!({"namespace": "ns", "name": format!("job{}", rng.below(2)),
+    for i in 0..2 + rng.next_below(12) {
+        let time = format!("2026-01-01T00:{:02}:{:02}Z", i, rng.next_below(60));
+        let job = json!({"namespace": "ns", "name": format!("job{}", rng.next_below(2)),
                          "facets": {"sql": {"query": format!("select {}", i / 4)}}});
         let mut event = json!({"eventTime": time, "producer": "test"});
-        match rng.below(6) {
+        match rng.next_below(6) {
             0 => event["dataset"] = data(rng, i, "none"),
             1 => event["job"] = job,
             kind => {
@@ -57,23 +57,23 @@ fn events(rng: &mut Rng) -> Vec<Json> {
                     _ => "FAIL",
                 };
                 event["eventType"] = state.into();
-                let id = rng.below(3);
+                let id = rng.next_below(3);
                 event["run"] = json!({"runId": format!("01912a4b-0000-7000-8000-00000000000{id}"),
                                       "facets": {"nominalTime": {"n": i / 2}}});
                 if id == 2 {
                     event["run"]["facets"]["parent"] = json!({
                         "run": {"runId": "01912a4b-0000-7000-8000-0000000000ff"}, "job": {"namespace": "ns", "name": "dag"}});
                 }
-                // A run is a run of one job.
+                // Each run belongs to one job.
                 event["job"] = job;
                 event["job"]["name"] = format!("job{}", id % 2).into();
             }
         }
         if event.get("dataset").is_none() {
-            event["inputs"] = (0..rng.below(3))
+            event["inputs"] = (0..rng.next_below(3))
                 .map(|_| data(rng, i, "inputFacets"))
                 .collect();
-            event["outputs"] = (0..rng.below(3))
+            event["outputs"] = (0..rng.next_below(3))
                 .map(|_| data(rng, i, "outputFacets"))
                 .collect();
         }
@@ -82,8 +82,8 @@ fn events(rng: &mut Rng) -> Vec<Json> {
     out
 }
 
-/// All vertices and edges that there are, as text.
-fn shown(database: &Database) -> BTreeMap<String, String> {
+/// Returns all vertices and edges as text.
+fn contents(database: &Database) -> BTreeMap<String, String> {
     let schema = database.schema().unwrap();
     let (mut out, mut ids) = (BTreeMap::new(), Vec::new());
     for (type_id, declared) in schema.vertex_types() {
@@ -148,25 +148,25 @@ fn the_order_of_events_is_no_matter() {
         for one in &events {
             take(&first, &types, std::slice::from_ref(one));
         }
-        let expected = shown(&first);
-        // Some twice, in another order, in chunks of any size.
+        let expected = contents(&first);
+        // Some events repeated, in another order, in batches of any size.
         let mut mixed: Vec<Event> = events.clone();
-        mixed.extend(events.iter().filter(|_| rng.below(2) == 0).cloned());
+        mixed.extend(events.iter().filter(|_| rng.next_below(2) == 0).cloned());
         for i in (1..mixed.len()).rev() {
-            mixed.swap(i, rng.below(i as u64 + 1) as usize);
+            mixed.swap(i, rng.next_below(i as u64 + 1) as usize);
         }
         let (second, types) = opened(&folder.path().join(format!("{seed}-b")));
         let mut rest = mixed.as_slice();
         while !rest.is_empty() {
-            let (chunk, tail) = rest.split_at(1 + rng.below(rest.len() as u64) as usize);
+            let (chunk, tail) = rest.split_at(1 + rng.next_below(rest.len() as u64) as usize);
             take(&second, &types, chunk);
             rest = tail;
         }
-        same(&shown(&second), &expected, seed);
-        // Once more: nothing is new, now or in the past.
+        same(&contents(&second), &expected, seed);
+        // Sent once more: nothing changes, in the present or the past.
         let past = history(&first);
         assert_eq!(take(&first, &types, &events), 0, "seed {seed}");
-        assert_eq!(shown(&first), expected, "seed {seed}");
+        assert_eq!(contents(&first), expected, "seed {seed}");
         assert_eq!(history(&first), past, "seed {seed}");
     }
 }
@@ -178,7 +178,7 @@ fn same(got: &BTreeMap<String, String>, expected: &BTreeMap<String, String>, see
     }
 }
 
-/// How many versions there are of everything.
+/// Returns the total number of versions.
 fn history(database: &Database) -> usize {
     let schema = database.schema().unwrap();
     let mut ids = Vec::new();

@@ -1,4 +1,4 @@
-//! Looking after a cluster whose stores move: copies of one moment, restarts, checks, stopping, while clients go on.
+//! Operation of a cluster whose stores move: backups, restarts, checks, stopping, while clients continue.
 
 use crate::failover::identity;
 use crate::moving::{Moving, found, through, wait_for};
@@ -30,7 +30,7 @@ fn users(database: &Database, as_of: Version) -> BTreeSet<String> {
     all
 }
 
-/// Pairs of users, each pair in one batch, mostly on two stores.
+/// Creates pairs of users, each pair in one batch, mostly on two stores.
 fn pairs(database: &Database, stop: &AtomicBool) {
     let schema = database.schema().unwrap();
     let type_id = schema.vertex_type_id("User").unwrap();
@@ -54,7 +54,7 @@ fn pairs(database: &Database, stop: &AtomicBool) {
     }
 }
 
-/// A copy is made while clients write; what is restored of it is the cluster as of the version that it names.
+/// A backup is made while clients write; its restored copy equals the cluster as of the version that the backup names.
 #[test]
 fn a_backup_is_of_one_moment() {
     let backups = tempfile::tempdir().unwrap();
@@ -88,13 +88,13 @@ fn a_backup_is_of_one_moment() {
     });
     let elsewhere = run(cluster.path(), &["backup", &address, "/tmp/nowhere"]);
     let said = text(&elsewhere.stderr);
-    assert!(said.contains("lie on its own machine below"), "{said}");
+    assert!(said.contains("are on its own machine below"), "{said}");
     let again = run(
         cluster.path(),
         &["backup", &address, target.to_str().unwrap()],
     );
     assert!(text(&again.stderr).contains("is not empty"));
-    // As of that version, the cluster still says what the copy says.
+    // As of that version, the cluster and the backup are equal.
     let then = users(&Moving::open(&cluster.members[0]), versions[0]);
     let other = tempfile::tempdir().unwrap();
     let from = target.to_str().unwrap();
@@ -119,7 +119,7 @@ fn a_backup_is_of_one_moment() {
     for key in now.iter().filter_map(|key| key.strip_prefix('a')) {
         assert!(now.contains(&format!("b{key}")), "half of a batch: {key}");
     }
-    // Of each client whole batches, in order: all that were acknowledged before, none that came after.
+    // For each client, complete batches in order: all that were acknowledged before, and none that began after.
     let objects = found(&database);
     for (client, (before, after)) in acknowledged.into_iter().enumerate() {
         let mine: Vec<&Identity> = objects
@@ -144,7 +144,7 @@ fn a_backup_is_of_one_moment() {
     assert!(checked.status.success() && said.contains("agree"), "{said}");
 }
 
-/// All processes are others afterwards, and no client has seen an error.
+/// All processes are replaced, and no client has seen an error.
 #[test]
 fn servers_are_restarted_one_after_the_other() {
     let cluster = Moving::up(2, 4, "");
@@ -171,7 +171,7 @@ fn servers_are_restarted_one_after_the_other() {
     cluster.settled(3);
 }
 
-/// A store that is brought back by itself is noticed; so is nothing while all is well, running or not.
+/// A store that was reset to an older state is detected; a consistent cluster passes, running or stopped.
 #[test]
 fn a_check_compares_all_stores() {
     let mut cluster = Moving::up(2, 3, "");
@@ -252,7 +252,7 @@ fn a_check_compares_all_stores() {
     );
 }
 
-/// `cluster up FILE -- COMMAND`: the cluster is there for as long as a program runs, and ends with its code.
+/// `cluster up FILE -- COMMAND`: the cluster runs as long as the command and ends with its exit code.
 #[test]
 fn a_cluster_is_up_for_a_program() {
     let folder = tempfile::tempdir().unwrap();

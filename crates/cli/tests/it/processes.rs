@@ -1,4 +1,4 @@
-//! What only shows between processes: a reader that leaves, Ctrl-C, two commands at once.
+//! Behaviour of several processes: a closed output pipe, Ctrl-C, two concurrent commands.
 
 use esker_testkit::wait::{eventually, wait_until};
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A database whose job 1 wrote that many files.
+/// Creates a database whose job 1 wrote this many files.
 fn wide(folder: &Path, files: usize) {
     let mut csv = String::from("source,type,destination\n");
     for i in 0..files {
@@ -39,8 +39,8 @@ fn a_reader_that_leaves_is_no_error() {
     let dir = tempfile::tempdir().unwrap();
     wide(dir.path(), 20_000);
     for args in [
-        &["scan", "lab.esker", "job:1", "--format", "ndjson"][..],
-        &["scan", "lab.esker", "job:1"],
+        &["edges", "lab.esker", "job:1", "--format", "ndjson"][..],
+        &["edges", "lab.esker", "job:1"],
         &["export", "edges", "lab.esker", "-", "--output", "csv"],
         &[
             "travel",
@@ -77,7 +77,7 @@ fn wait(child: &mut Child) -> ExitStatus {
     eventually(|| child.try_wait().unwrap().ok_or("it does not end"))
 }
 
-/// The second command is served by the first: the shell holds the database open meanwhile.
+/// The second command is served by the first: the shell has the database open.
 #[test]
 fn a_second_command_works_while_a_shell_is_open() {
     let dir = tempfile::tempdir().unwrap();
@@ -113,7 +113,7 @@ fn a_second_command_works_while_a_shell_is_open() {
     assert!(wait(&mut shell).success());
 }
 
-/// Ctrl-C once: the import stops between logs or inside one, says so, and the same command goes on.
+/// Ctrl-C once: the import stops between or inside logs and says so; the repeated command continues.
 #[test]
 fn an_interrupted_import_goes_on_where_it_stopped() {
     let dir = tempfile::tempdir().unwrap();
@@ -129,14 +129,14 @@ fn an_interrupted_import_goes_on_where_it_stopped() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It gets rows as long as it reads them, so that it cannot end by itself.
+    // The import gets rows as long as it reads them, so that it cannot finish.
     let mut stdin = child.stdin.take().unwrap();
     let feeder = std::thread::spawn(move || {
         let (head, rows) = csv.split_once('\n').unwrap();
         let _ = writeln!(stdin, "{head}");
         while stdin.write_all(rows.as_bytes()).is_ok() {}
     });
-    // Some are there.
+    // Some rows are imported.
     wait_until("the import does not begin", || {
         let args = ["top", "lab.esker", "--type", "write", "--format", "csv"];
         text(&run(dir.path(), &args).stdout).contains("job:1")

@@ -1,4 +1,4 @@
-//! Documents of PROV: whatever one says is the same in each encoding, and comes out of a database as it went in.
+//! PROV documents: their content is equal in each encoding, and survives a round trip through a database.
 
 use esker::{CheckOptions, Database, OpenOptions};
 use esker_import::prov::{
@@ -11,11 +11,11 @@ use esker_model::{
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// Numbers that are the same everywhere: `SplitMix64`.
+/// A portable random number generator: `SplitMix64`.
 struct Rng(u64);
 
 impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
+    fn next_below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -24,11 +24,11 @@ impl Rng {
     }
 
     fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[usize::try_from(self.below(of.len() as u64)).unwrap()]
+        of[usize::try_from(self.next_below(of.len() as u64)).unwrap()]
     }
 }
 
-/// A name of something of a kind: each kind has its own, as RDF cannot tell attributes of several apart.
+/// Returns a name for an item of this kind: kinds have distinct names, as RDF cannot distinguish their attributes.
 fn name(rng: &mut Rng, slot: Slot) -> String {
     let spaces = [
         "http://example.org/",
@@ -43,15 +43,15 @@ fn name(rng: &mut Rng, slot: Slot) -> String {
         _ => "e",
     };
     let files = ["file:///data/x%20y.nc", "file:///data/z"];
-    match rng.below(8) {
+    match rng.next_below(8) {
         0 if kind == "e" => rng.one(&files).to_owned(),
         n => format!("{}{kind}{}", rng.one(&spaces), n % 4),
     }
 }
 
 fn value(rng: &mut Rng) -> Value {
-    match rng.below(9) {
-        0 => Value::integer(i64::from(u32::try_from(rng.below(1 << 32)).unwrap()) * 7 - 5),
+    match rng.next_below(9) {
+        0 => Value::integer(i64::from(u32::try_from(rng.next_below(1 << 32)).unwrap()) * 7 - 5),
         1 => Value::xsd("1.5", "double"),
         2 => Value::xsd("true", "boolean"),
         3 => Value::tagged("Größe", "de"),
@@ -63,17 +63,22 @@ fn value(rng: &mut Rng) -> Value {
     }
 }
 
-/// `plain`: only what PROV-O can say.
+/// Generates a statement. `plain`: only statements that PROV-O can express.
 fn statement(rng: &mut Rng, plain: bool) -> Statement {
-    let form = &FORMS[usize::try_from(rng.below(FORMS.len() as u64)).unwrap()];
+    let form = &FORMS[usize::try_from(rng.next_below(FORMS.len() as u64)).unwrap()];
     let mut statement = Statement::new(form.kind, None);
-    for (at, ((_, slot), place)) in form.places.iter().zip(&mut statement.places).enumerate() {
-        if at > 1 && rng.below(3) == 0 {
+    for (at, ((_, slot), place)) in form
+        .arguments
+        .iter()
+        .zip(&mut statement.arguments)
+        .enumerate()
+    {
+        if at > 1 && rng.next_below(3) == 0 {
             continue;
         }
         *place = Some(match slot {
-            Slot::Time if rng.below(2) == 0 => continue,
-            Slot::Time => format!("2026-01-01T00:00:{:02}Z", rng.below(60)),
+            Slot::Time if rng.next_below(2) == 0 => continue,
+            Slot::Time => format!("2026-01-01T00:00:{:02}Z", rng.next_below(60)),
             slot => name(rng, *slot),
         });
     }
@@ -85,11 +90,11 @@ fn statement(rng: &mut Rng, plain: bool) -> Statement {
             _ => Slot::Entity,
         };
         statement.id = Some(name(rng, slot));
-    } else if rng.below(4) == 0 && (qualified || !plain) {
-        statement.id = Some(format!("http://example.org/id{}", rng.below(1 << 40)));
+    } else if rng.next_below(4) == 0 && (qualified || !plain) {
+        statement.id = Some(format!("http://example.org/id{}", rng.next_below(1 << 40)));
     }
     if form.kind.is_element() || qualified || !plain {
-        for _ in 0..rng.below(4) {
+        for _ in 0..rng.next_below(4) {
             let names = [
                 "http://www.w3.org/ns/prov#label",
                 "http://www.w3.org/ns/prov#type",
@@ -107,29 +112,29 @@ fn statement(rng: &mut Rng, plain: bool) -> Statement {
 fn document(rng: &mut Rng, plain: bool) -> Document {
     let mut document = Document::default();
     let mut ends = BTreeSet::new();
-    for _ in 0..=rng.below(20) {
+    for _ in 0..=rng.next_below(20) {
         let statement = statement(rng, plain);
-        // PROV-O cannot say a relation of two things once with more and once with less, nor two mentions by one.
-        let second = statement.places.get(1);
+        // PROV-O cannot express one relation of two things both with and without further parts, nor two mentions by one entity.
+        let second = statement.arguments.get(1);
         let second = second.filter(|_| statement.kind != Kind::Mention);
-        // Nor two beginnings of an activity.
+        // It cannot express two starts of an activity, either.
         let activity = statement.kind == Kind::Activity;
         let first = match &statement.id {
             Some(id) if activity => Some(id.clone()),
-            _ => statement.places.first().cloned().flatten(),
+            _ => statement.arguments.first().cloned().flatten(),
         };
         let of = (statement.kind, first, second.cloned().filter(|_| !activity));
         if plain && (activity || !statement.kind.is_element()) && !ends.insert(of) {
             continue;
         }
-        if !plain && rng.below(4) == 0 {
-            let bundle = format!("http://example.org/bundle{}", rng.below(2));
+        if !plain && rng.next_below(4) == 0 {
+            let bundle = format!("http://example.org/bundle{}", rng.next_below(2));
             document.bundles.entry(bundle).or_default().push(statement);
         } else {
             document.statements.push(statement);
         }
     }
-    if rng.below(5) == 0 && !plain {
+    if rng.next_below(5) == 0 && !plain {
         document
             .bundles
             .entry("http://example.org/empty".into())
@@ -138,7 +143,7 @@ fn document(rng: &mut Rng, plain: bool) -> Document {
     document.normal()
 }
 
-/// Fails with what only one of them says.
+/// Fails with the statements that only one of the documents has.
 fn same(left: &Document, right: &Document, about: &str) {
     let only = |a: &Document, b: &Document| -> Vec<String> {
         let all: Vec<_> = b.all().collect();
@@ -153,7 +158,7 @@ fn same(left: &Document, right: &Document, about: &str) {
     );
 }
 
-/// Prefixes say nothing.
+/// Prefixes have no meaning.
 fn bare(mut document: Document) -> Document {
     document.prefixes.clear();
     document
@@ -187,7 +192,7 @@ fn database(folder: &std::path::Path) -> Database {
     options.open(folder.to_str().unwrap()).unwrap()
 }
 
-/// Imports a document; how many changes that made.
+/// Imports a document and returns the number of changes.
 fn import(database: &Database, document: &Document) -> usize {
     let schema = database.define(&changes(document)).unwrap();
     let batch = batch(document, &schema, database, database).unwrap();
@@ -246,7 +251,7 @@ fn what_goes_in_comes_out_and_only_once() {
         assert!(import(&first, &one) > 0, "seed {seed}");
         same(&export(&first), &one, &format!("seed {seed}"));
         assert_eq!(import(&first, &one), 0, "seed {seed}: the same again");
-        // Two documents say together what they say, whichever comes first.
+        // Two documents have the same combined content in either order.
         import(&first, &two);
         assert_eq!(
             import(&first, &one) + import(&first, &two),
@@ -329,7 +334,7 @@ fn what_a_database_knows_itself_has_versions() {
     has(
         "wasGeneratedBy(esker:file\\:/out.nc?version\\=1970-01-01T00\\:00\\:03.000Z, esker:job\\:1, 1970-01-01T00:00:03Z",
     );
-    // The second job read what was there when it read.
+    // The second job read the version of its time.
     has(
         "used(esker:job\\:2, esker:file\\:/out.nc?version\\=1970-01-01T00\\:00\\:02.000Z, 1970-01-01T00:00:02.5Z",
     );
@@ -337,7 +342,7 @@ fn what_a_database_knows_itself_has_versions() {
     has("wasAssociatedWith(esker:job\\:1, esker:user\\:7, -");
     has("wasAssociatedWith(esker:job\\:1, -, esker:executable\\:/bin/wrf");
     has("dcterms:isPartOf='esker:job\\:1'");
-    // Another database takes it as its own, and says the same again.
+    // Another database imports the export and exports the same.
     let second = database(&folder.path().join("second"));
     import(&second, &told);
     same(&export(&second), &told, "what was told");

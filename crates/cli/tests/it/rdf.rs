@@ -1,5 +1,5 @@
-//! RDF data of servers: the same answers by address, through the folder and without a server; what was acknowledged is
-//! there after a kill.
+//! RDF data of servers: the answers are equal by address, through the folder and without a server; acknowledged updates survive a
+//! kill.
 
 use crate::cluster::wait_for_count;
 use crate::serve::{Served, run, text};
@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const TURTLE: &str = "@prefix e: <http://e/> .\ne:ada a e:Person ; e:name \"Ada\" ; e:age 36 .\ne:bob e:name \"Bob\"@en .\n";
 
-/// What a command printed, and its exit code.
+/// Returns the exit code and the output of a command.
 fn said(folder: &Path, args: &[&str]) -> (Option<i32>, String) {
     let output = run(folder, args);
     let all = [text(&output.stdout), text(&output.stderr)].concat();
-    // How long something took is not the same twice, nor are labels.
+    // Durations and blank node labels differ between runs.
     let all = all
         .lines()
         .map(|l| l.split(", in ").next().unwrap_or_default())
@@ -119,7 +119,7 @@ fn commands_say_the_same_wherever_the_data_is() {
     }
 }
 
-/// Updates by one connection after another, each acknowledged and counted.
+/// Sends updates over one connection, counting acknowledgements.
 fn insert_until_it_ends(address: &str, acknowledged: &AtomicU64) {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut buffer = [0; 4096];
@@ -173,7 +173,7 @@ fn what_was_acknowledged_is_there_after_a_kill() {
             .unwrap_or_else(|| panic!("{}", text(&output.stderr)))
             .parse()
             .unwrap();
-        // One more that was under way may be there, too.
+        // One more update that was in flight may be present.
         assert!(acknowledged > 0 && count >= least, "{count} of {least}");
     }
 }

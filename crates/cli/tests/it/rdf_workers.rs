@@ -1,4 +1,4 @@
-//! RDF data in parts, a worker process for each: the answers of one process, and what is said when a worker is gone.
+//! RDF data in parts, with a worker process for each: the answers equal those of one process, and a missing worker is reported.
 
 use crate::serve::{address_in, esker, run, text};
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-/// A university after LUBM's schema: departments, people, courses; literals, and nodes without names.
+/// A university in LUBM's schema: departments, people, courses; literals, and blank nodes.
 fn university() -> String {
     let mut out = String::from(
         "@prefix u: <http://u/> .\n@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .\n",
@@ -45,9 +45,9 @@ const QUERIES: [&str; 9] = [
     "SELECT ?x ?y ?z { ?x a u:Student . ?y u:subOrganizationOf ?z . ?x u:memberOf ?y . ?x u:degreeFrom ?z }",
     // Q9: student, faculty, course.
     "SELECT ?x ?y ?z { ?x u:advisor ?y . ?y u:teacherOf ?z . ?x u:takesCourse ?z }",
-    // Q14, Q6.
+    // Q14 and Q6.
     "SELECT ?x { ?x a u:Student }",
-    // Q8: who works where, with a literal.
+    // Q8: members of departments, with a literal.
     "SELECT ?x ?a { ?x u:memberOf ?d . ?d u:subOrganizationOf u:univ1 . ?x u:age ?a FILTER(?a > 26) }",
     "SELECT ?d (COUNT(*) AS ?n) (COUNT(DISTINCT ?c) AS ?m) { ?x u:memberOf ?d ; u:takesCourse ?c } GROUP BY ?d",
     "SELECT ?x ?p { ?x u:worksFor ?d . ?d u:subOrganizationOf u:univ0 . ?x u:office ?o . ?o u:phone ?p }",
@@ -56,7 +56,7 @@ const QUERIES: [&str; 9] = [
     "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }",
 ];
 
-/// A worker over a folder; it ends with the test.
+/// A worker on a folder, killed when the test ends.
 struct Worker {
     child: Child,
     address: String,
@@ -106,7 +106,7 @@ fn target(workers: &[Worker]) -> String {
     format!("workers://{}", addresses.join(","))
 }
 
-/// Rows, sorted: they come as workers have them.
+/// Returns sorted rows: their order depends on the workers.
 fn rows(folder: &Path, target: &str, query: &str, args: &[&str]) -> Vec<String> {
     let query = format!("PREFIX u: <http://u/> {query}");
     let all = [&["sparql", target, &query, "--format", "tsv"], args].concat();
@@ -123,7 +123,7 @@ fn workers_answer_as_one_process_does() {
     std::fs::write(path.join("secret"), "a secret of the workers'\n").unwrap();
     done(path, &["rdf", "load", "all.esker", "u.ttl"]);
     let secret = ["--secret-file", "secret"];
-    // A secret that others can read is none.
+    // A secret that others can read is refused.
     let mode = |mode| {
         let mode = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(path.join("secret"), mode).unwrap();
@@ -174,14 +174,14 @@ fn workers_answer_as_one_process_does() {
     let two = target(&workers[..2]);
     let said = refused(path, &[&["sparql", &two, "ASK {}"], &secret[..]].concat());
     assert!(said.contains("no worker holds part 3 of 3"), "{said}");
-    // A worker that was killed is missed at once.
+    // A killed worker is reported immediately.
     workers[1].child.kill().unwrap();
     workers[1].child.wait().unwrap();
     let said = refused(path, &[&["sparql", &all, "ASK {}"], &secret[..]].concat());
-    assert!(said.contains("nobody listens there"), "{said}");
+    assert!(said.contains("nothing listens there"), "{said}");
 }
 
-/// Without a secret a worker answers its own user; nobody else sees the data that `urn:esker:rights` would hide.
+/// Without a secret a worker answers only its own user; so nobody else sees data that `urn:esker:rights` would hide.
 #[test]
 fn another_user_of_this_machine_is_not_answered() {
     if !rustix::process::geteuid().is_root() {
@@ -201,7 +201,7 @@ fn another_user_of_this_machine_is_not_answered() {
     let query = "SELECT * { ?s ?p ?o } LIMIT 3";
     let args = ["sparql", &all, query, "--format", "tsv"];
     assert_eq!(done(path, &args).lines().count(), 4);
-    // The program may lie in a folder of root's.
+    // The program may be in a folder of root's.
     let as_other = |program: &str, args: &[&str]| {
         std::process::Command::new("setpriv")
             .args(["--reuid", "54321", "--regid", "54321", "--clear-groups"])
@@ -222,7 +222,7 @@ fn another_user_of_this_machine_is_not_answered() {
     let said = text(&output.stderr);
     assert!(!output.status.success(), "{}", text(&output.stdout));
     assert!(said.contains("--secret-file"), "{said}");
-    // A client that does not ask whose the worker is.
+    // A client that does not check the worker's user.
     let port = all.rsplit(':').next().unwrap();
     let url = format!("http://127.0.0.1:{port}/worker.WorkerService/GetWorkerInfo");
     let get = [
@@ -262,7 +262,7 @@ fn a_part_stays_a_part() {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         run(path, &args)
     };
-    // A load that fails leaves no part behind.
+    // A failed load leaves no part behind.
     std::fs::write(path.join("bad.nt"), "<http://e/x> <http://e/p> \n").unwrap();
     refused(path, &["rdf", "load", "p.esker", "bad.nt", "--part", "2/2"]);
     assert!(call(load("p.esker", &["--part", "1/2"])).status.success());
@@ -274,7 +274,7 @@ fn a_part_stays_a_part() {
         "csv",
     ];
     let part = done(path, &count);
-    // Loading the files again, without naming the part, adds nothing.
+    // Loading the files again without naming the part adds nothing.
     assert!(call(load("p.esker", &[])).status.success());
     assert_eq!(done(path, &count), part);
     for (args, expected) in [
@@ -294,7 +294,7 @@ fn a_part_stays_a_part() {
         let said = text(&output.stderr);
         assert!(said.contains(expected), "{args:?}: {said}");
     }
-    // So does a copy of it.
+    // A copy is still a part.
     done(path, &["backup", "p.esker", "copy.esker"]);
     let said = refused(path, &["sparql", "copy.esker", "-u", "CLEAR ALL"]);
     assert!(said.contains("holds part 1/2"), "{said}");

@@ -1,4 +1,4 @@
-//! Clusters that get another number of servers: what was in them is in them then, all that was before included.
+//! Clusters whose number of servers changes: their content, history included, stays the same.
 
 use crate::cluster::{Cluster, describe_servers};
 use crate::cluster_objects::{OBJECTS, fill, identity, renamed, search};
@@ -18,14 +18,14 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Files that one job writes: its edges split.
+/// Number of files that one job writes, so that its edges split.
 const FILES: usize = 90;
 
 pub(crate) fn open(cluster: &Cluster, server: usize) -> Database {
     patient(cluster.target(server))
 }
 
-/// A graph with a past; gives a moment in its middle.
+/// Creates a graph with history; returns a version in its middle.
 pub(crate) fn graph(database: &Database) -> Version {
     for n in 0..FILES {
         let batch = written(database, "1", &format!("/{n}"));
@@ -63,7 +63,7 @@ pub(crate) fn graph(database: &Database) -> Version {
     middle
 }
 
-/// All that can be asked.
+/// Results of all kinds of queries.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Picture {
     vertices: BTreeMap<VertexId, String>,
@@ -118,7 +118,7 @@ pub(crate) fn picture(database: &Database, then: Version) -> Picture {
     let edges = scan_edges(Versions::Range(VersionRange::ALL));
     let keys: BTreeSet<EdgeKey> = edges.keys().map(|(key, _)| *key).collect();
     let mut histories: Vec<String> = Vec::new();
-    // Of objects some will do.
+    // A sample of the objects is enough.
     let some = |id: &&VertexId| ObjectId::of_vertex(**id).is_none_or(|o| o.0 % 19 == 0);
     for id in ids.iter().filter(some) {
         let history = database.vertex_history(*id, VersionRange::ALL).unwrap();
@@ -160,7 +160,7 @@ pub(crate) fn picture(database: &Database, then: Version) -> Picture {
     }
 }
 
-/// The file says another number of servers, at another port.
+/// Writes a file with another number of servers and another port.
 fn rewrite(folder: &Path, servers: u32) {
     describe_servers(folder, servers, "threshold = 8\n");
 }
@@ -182,7 +182,7 @@ pub(crate) fn folders(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Creates one more object; its number is nobody else's.
+/// Creates one more object; its number must be new.
 pub(crate) fn one_more(database: &Database, n: i64, known: &Picture) {
     let mut batch = Batch::new();
     batch.push(Op::CreateObject {
@@ -210,7 +210,7 @@ fn another_number_of_servers_has_the_same() {
     fill(&database);
     let then = graph(&database);
     let mut marked = written(&database, "2", "/marked");
-    marked.once = Some(b"source/1".to_vec());
+    marked.idempotency_key = Some(b"source/1".to_vec());
     assert!(database.apply(marked.clone()).unwrap().applied);
     assert!(database.set_index("note", false).unwrap());
     let mut before = picture(&database, then);
@@ -232,7 +232,7 @@ fn another_number_of_servers_has_the_same() {
 
     for (turn, servers) in [(0, 2_u32), (1, 3), (2, 1), (3, 4)] {
         let said = if turn == 0 {
-            // The file still says the old number.
+            // The file still has the old number.
             let number = servers.to_string();
             let (_, said) = resize(folder, &["--servers", &number]);
             assert!(said.contains("line 1 is to be `servers = 2`"), "{said}");
@@ -251,7 +251,7 @@ fn another_number_of_servers_has_the_same() {
             said
         };
         assert!(said.contains(&format!("has {servers} server")), "{said}");
-        assert!(said.contains("had split, and stay so"), "{said}");
+        assert!(said.contains("had split, and stay split"), "{said}");
         assert!(!said.contains("warning"), "{said}");
         let expected: Vec<_> = (0..servers).map(|n| format!("server-{n}")).collect();
         assert_eq!(folders(folder), expected);
@@ -262,7 +262,7 @@ fn another_number_of_servers_has_the_same() {
             assert!(after == before, "{servers} servers, by server {server}");
             assert!(!database.apply(marked.clone()).unwrap().applied);
         }
-        // It goes on as any other.
+        // The cluster works like any other.
         let database = open(&cluster, servers as usize - 1);
         one_more(&database, OBJECTS + turn, &before);
         for n in 0..20 {
@@ -276,9 +276,9 @@ fn another_number_of_servers_has_the_same() {
                 keep: false,
                 remove: vec![],
             },
-            asker: None,
+            principal: None,
             dry_run: false,
-            once: None,
+            idempotency_key: None,
         };
         let tagged = database.tag_where(&change, &NeverCancel).unwrap();
         assert!(tagged.changed > 80, "{tagged:?}");
@@ -293,7 +293,7 @@ fn another_number_of_servers_has_the_same() {
     assert!(said.contains("has 4 servers already"), "{said}");
 }
 
-/// Killed at any moment and repeated, it comes to its end; in between the cluster is the old one or wants to be brought there.
+/// Killed at any time and repeated, the resize completes; in between, the cluster is either the old one or asks for the resize.
 #[test]
 fn a_resize_may_be_killed() {
     let dir = tempfile::tempdir().unwrap();
@@ -315,7 +315,7 @@ fn a_resize_may_be_killed() {
             .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        // At once, and then later and later in the time that one took.
+        // Killed immediately, then later and later within the duration of a resize.
         std::thread::sleep(whole * turn / 5);
         killed += u32::from(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
@@ -333,7 +333,7 @@ fn a_resize_may_be_killed() {
     cluster.down(folder);
 }
 
-/// A database that stands alone becomes a cluster, with what it has archived.
+/// A single database becomes a cluster, with its archive.
 #[test]
 fn a_database_becomes_a_cluster() {
     let dir = tempfile::tempdir().unwrap();
@@ -375,7 +375,7 @@ fn a_database_becomes_a_cluster() {
     assert!(picture(&alone(), then) == before, "it stays as it is");
 }
 
-/// Stores that die with their machines: their checkpoints are dealt out, and what lies elsewhere of the old ones goes.
+/// Ephemeral stores: their checkpoints are redistributed, and old checkpoints in other folders are removed.
 #[test]
 fn checkpoints_become_those_of_another_number_of_servers() {
     let dir = tempfile::tempdir().unwrap();
@@ -391,7 +391,7 @@ fn checkpoints_become_those_of_another_number_of_servers() {
         entries.map_or(0, Iterator::count)
     };
     std::fs::create_dir(folder.join("bb")).unwrap();
-    // It has no checkpoints yet.
+    // The cluster has no checkpoints yet.
     rewrite(folder, 2);
     let cluster = Cluster::up(folder);
     let database = open(&cluster, 0);
@@ -406,7 +406,7 @@ fn checkpoints_become_those_of_another_number_of_servers() {
         let live = std::fs::read_dir(folder.join("live/lab")).unwrap();
         assert!(live.count() <= servers as usize);
         assert_eq!(files_in("server-0") > 0, !to.is_empty());
-        // Nothing of the live stores is needed.
+        // The live stores are not needed.
         std::fs::remove_dir_all(folder.join("live")).unwrap();
         let cluster = Cluster::up(folder);
         let database = open(&cluster, servers as usize - 1);
@@ -414,7 +414,7 @@ fn checkpoints_become_those_of_another_number_of_servers() {
         drop(database);
         cluster.down(folder);
     }
-    // Those of the servers before are gone.
+    // The checkpoints of the previous servers are removed.
     let left: usize = (0..3).map(|n| files_in(&format!("server-{n}"))).sum();
     assert_eq!(left, 0);
 }

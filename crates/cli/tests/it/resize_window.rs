@@ -1,4 +1,4 @@
-//! Clusters whose stores die with their machines, and that get another number of servers: all that checkpoints hold is in them then.
+//! Clusters of ephemeral stores whose number of servers changes: everything in their checkpoints is kept.
 
 use crate::cluster::{Cluster, describe_servers};
 use crate::cluster_objects::{OBJECTS, fill};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The file says another number of servers, at another port, with checkpoints in that folder.
+/// Writes a file with another number of servers, another port, and checkpoints in this folder.
 fn rewrite(folder: &Path, servers: u32, to: &str) {
     let more = format!(
         "threshold = 8\n{}to = [\"{to}\"]\nreplay = \"100ms\"\n",
@@ -22,13 +22,13 @@ fn rewrite(folder: &Path, servers: u32, to: &str) {
     describe_servers(folder, servers, &more);
 }
 
-/// All machines are gone at once, and their live stores with them.
+/// All machines are lost at once, with their live stores.
 fn kill_all(folder: &Path, cluster: Cluster, servers: u32) {
     let pids = (0..servers).map(|n| match open(&cluster, n as usize).role() {
         Role::Client { pid } => pid,
         role => panic!("{role:?}"),
     });
-    // Who would start them again first.
+    // The supervisor first, which would restart the others.
     let all: Vec<String> = std::iter::once(cluster.pid())
         .chain(pids)
         .map(|pid| pid.to_string())
@@ -46,7 +46,7 @@ fn lose_all(folder: &Path) {
     }
 }
 
-/// The files of checkpoints in a folder, and below it.
+/// The checkpoint files below a folder.
 fn checkpoints(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
@@ -60,7 +60,7 @@ fn checkpoints(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The store that a file belongs to.
+/// The store of a checkpoint file.
 fn store_of(path: &Path) -> String {
     let name = path.file_name().unwrap().to_string_lossy();
     name.split('-').next().unwrap().to_owned()
@@ -77,7 +77,7 @@ fn checkpoints_start_another_number_of_servers() {
     fill(&database);
     let then = graph(&database);
     let mut marked = written(&database, "2", "/marked");
-    marked.once = Some(b"source/1".to_vec());
+    marked.idempotency_key = Some(b"source/1".to_vec());
     assert!(database.apply(marked.clone()).unwrap().applied);
     assert!(database.set_index("note", false).unwrap());
     let mut before = picture(&database, then);
@@ -87,7 +87,7 @@ fn checkpoints_start_another_number_of_servers() {
     let old = checkpoints(&folder.join("bb/lab"));
     assert!(old.len() >= 4, "{old:?}");
 
-    // What is not there cannot be dealt out, and is named; nothing is changed.
+    // A missing checkpoint cannot be redistributed and is named; nothing is changed.
     rewrite(folder, 2, "bb");
     std::fs::rename(folder.join("bb"), folder.join("away")).unwrap();
     std::fs::create_dir(folder.join("bb")).unwrap();
@@ -104,11 +104,11 @@ fn checkpoints_start_another_number_of_servers() {
         rewrite(folder, servers, "bb");
         let (_, said) = resize(folder, &[]);
         assert!(said.contains(&format!("has {servers} server")), "{said}");
-        // The first time they were killed, and then they were stopped.
-        assert_eq!(said.contains("did not end in good order"), turn == 0);
+        // The first time the servers were killed, then stopped.
+        assert_eq!(said.contains("did not shut down cleanly"), turn == 0);
         let expected: Vec<_> = (0..servers).map(|n| format!("server-{n}")).collect();
         assert_eq!(folders(folder), expected);
-        // The old checkpoints are gone, all of them.
+        // All old checkpoints are removed.
         assert!(old.iter().all(|path| !path.exists()), "{old:?}");
         let cluster = Cluster::up(folder);
         for server in BTreeSet::from([0, servers as usize - 1]) {
@@ -125,7 +125,7 @@ fn checkpoints_start_another_number_of_servers() {
         database.close().unwrap();
         if turn == 1 {
             kill_all(folder, cluster, servers);
-            // What was written since is in `to`, and counts behind what resize had written.
+            // New writes are in `to`, numbered after those of the resize.
             let cluster = Cluster::up(folder);
             assert!(picture(&open(&cluster, 0), then) == before);
             cluster.down(folder);
@@ -138,7 +138,7 @@ fn checkpoints_start_another_number_of_servers() {
     }
 }
 
-/// Killed at any moment and repeated, it comes to its end, with checkpoints beside the databases or elsewhere.
+/// Killed at any time and repeated, the resize completes, with checkpoints next to the databases or elsewhere.
 #[test]
 fn a_resize_of_checkpoints_may_be_killed() {
     let dir = tempfile::tempdir().unwrap();
@@ -163,7 +163,7 @@ fn a_resize_of_checkpoints_may_be_killed() {
             .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        // At once, and then later and later in the time that one took.
+        // Killed immediately, then later and later within the duration of a resize.
         std::thread::sleep(whole * turn / 6);
         killed += u32::from(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
@@ -189,7 +189,7 @@ fn a_resize_of_checkpoints_may_be_killed() {
     cluster.down(folder);
     assert!(!checkpoints(&folder.join("bb")).is_empty());
 
-    // Cut short while new databases take the old ones' places: of the first it is done.
+    // Interrupted while new databases replace the old ones: the first one is done.
     rewrite(folder, 5 - servers, "bb");
     copy(folder, &["lab.cluster", "bb"], ".before");
     resize(folder, &[]);
@@ -228,7 +228,7 @@ fn a_resize_of_checkpoints_may_be_killed() {
     cluster.down(folder);
 }
 
-/// Copies folders to such with another end of their names.
+/// Copies folders to names with this suffix.
 fn copy(folder: &Path, names: &[&str], end: &str) {
     for name in names {
         let copied = Command::new("cp")
@@ -239,7 +239,7 @@ fn copy(folder: &Path, names: &[&str], end: &str) {
     }
 }
 
-/// A database that stands alone becomes a cluster whose stores die with their machines, with what it has archived.
+/// A single database becomes a cluster of ephemeral stores, with its archive.
 #[test]
 fn a_database_becomes_a_cluster_with_checkpoints() {
     let dir = tempfile::tempdir().unwrap();

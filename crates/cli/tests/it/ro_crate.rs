@@ -1,4 +1,5 @@
-//! Files in crates: whoever writes to the graph chooses their paths, and nobody's files go where those lead.
+//! Files in RO-Crates: users with write access to the graph choose the paths, but no files are read or written
+//! through them elsewhere.
 
 use crate::access::is_root;
 use std::fs;
@@ -6,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The user who attacks.
+/// The attacking user.
 const EVE: u32 = 7002;
 
 struct Lab {
@@ -46,7 +47,7 @@ impl Lab {
         String::from_utf8(out.stdout).unwrap()
     }
 
-    /// Makes a run that has written a result and read a file by that key.
+    /// Creates a run that has written a result and read a file with this key.
     fn reads(&self, key: &str) {
         let file = format!("file:{key}");
         let link = |words: &[&str]| {
@@ -56,7 +57,7 @@ impl Lab {
         link(&["execution:one", "write", "file:/none/result"]);
     }
 
-    /// Exports into `work/crate`: what went wrong, and where the crate is.
+    /// Exports to `work/crate`; returns the messages and the crate's path.
     fn export(&self, more: &[&str]) -> (String, PathBuf) {
         let folder = self.at("work/crate");
         let _ = fs::remove_dir_all(&folder);
@@ -77,7 +78,7 @@ fn inside(folder: &Path, path: &Path) -> PathBuf {
     folder.join("files").join(path.strip_prefix("/").unwrap())
 }
 
-/// The key leads up from the crate to the home of whoever exports, and by way of a link to a file of the attacker.
+/// The key leads from the crate up to the exporting user's home, and through a link to a file of the attacker.
 #[test]
 fn a_crate_is_written_nowhere_else() {
     let lab = Lab::new();
@@ -112,7 +113,7 @@ fn secrets_of_a_home_go_into_no_crate_by_themselves() {
     let (said, folder) = lab.export(&[]);
     assert!(said.contains("a name that begins with a dot"), "{said}");
     assert!(!inside(&folder, &secret).exists());
-    // Nor if the attacker knows its size, nor by way of a link elsewhere.
+    // The file stays out even if the attacker knows its size, and through a link elsewhere.
     let file = format!("file:{path}");
     lab.does(&["set", "lab.esker", &file, "size=3"]);
     let (said, folder) = lab.export(&["--files-without-size"]);
@@ -128,7 +129,7 @@ fn secrets_of_a_home_go_into_no_crate_by_themselves() {
         "{said}"
     );
     assert!(!inside(&folder, &by_link).exists());
-    // Who wants it says so, and is told what goes.
+    // With the explicit option, files are included and listed.
     let (said, folder) = lab.export(&["--files-from-anywhere"]);
     assert!(said.contains(&format!("{path} (3 B")), "{said}");
     assert_eq!(fs::read(inside(&folder, &secret)).unwrap(), b"key");
@@ -161,7 +162,7 @@ fn links_of_others_pipes_and_files_that_were_not_seen_are_left() {
     }
     let (said, folder) = lab.export(&[]);
     assert!(said.contains("its size was never recorded"), "{said}");
-    assert!(said.contains("no regular file"), "{said}");
+    assert!(said.contains("not a regular file"), "{said}");
     if is_root() {
         assert!(
             said.contains(&format!("is a symbolic link of user {EVE}")),
@@ -174,7 +175,7 @@ fn links_of_others_pipes_and_files_that_were_not_seen_are_left() {
     );
     assert!(!inside(&folder, &lab.at("work/real/unseen")).exists());
     assert!(!inside(&folder, &lab.at("work/eves")).exists());
-    // What the runs say of a file's size counts, too.
+    // Sizes recorded by runs count, too.
     let (_, folder) = lab.export(&["--files-without-size"]);
     assert!(inside(&folder, &lab.at("work/real/unseen")).exists());
     let words = [

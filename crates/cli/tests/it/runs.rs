@@ -1,4 +1,4 @@
-//! `esker run`, `log` and `spool`: programs that do not notice, runs that are not lost.
+//! `esker run`, `log` and `spool`: programs are not affected, and runs are not lost.
 
 use esker_testkit::wait::wait_until;
 use serde_json::Value as Json;
@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A folder with a database and a spool of its own.
+/// A folder with a database and a spool.
 pub(crate) struct Lab {
     dir: tempfile::TempDir,
 }
@@ -39,7 +39,7 @@ impl Lab {
         self.esker(words).output().unwrap()
     }
 
-    /// What `log` says, as JSON, the latest run first.
+    /// Returns the output of `log` as JSON, the latest run first.
     pub(crate) fn log(&self, words: &[&str]) -> Vec<Json> {
         let out = self.said(&[&["log"], words, &["--format", "json"]].concat());
         assert!(out.status.success(), "{out:?}");
@@ -121,7 +121,7 @@ fn a_program_does_not_notice_and_its_run_is_in_the_graph() {
         lineage.contains("raw.nc") && lineage.contains(&id),
         "{lineage}"
     );
-    // Delivered once, it is no more in the spool.
+    // After delivery the run is no longer in the spool.
     let out = lab.said(&["spool", "deliver", "--format", "json"]);
     let left: Json = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(left[0]["left"], 0, "{left}");
@@ -134,7 +134,7 @@ fn signals_are_the_programs_own() {
     let lab = Lab::new();
     let out = lab.said(&["run", "--", "sh", "-c", "kill -TERM $$"]);
     assert_eq!(out.status.signal(), Some(15), "{out:?}");
-    // One that is sent to the recorder goes on to the program, which decides.
+    // A signal to the recorder is passed to the program, which decides.
     let mut child = lab
         .esker(&[
             "run",
@@ -185,7 +185,7 @@ fn a_run_that_is_killed_is_known_to_have_been() {
     wait_until("nothing is in the spool", begun);
     let target = lab.at("lab.esker");
     assert_eq!(lab.log(&[]).len(), 0, "it goes on");
-    // The program, and who records it.
+    // The program and its recorder.
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -245,7 +245,7 @@ fn a_database_that_is_away_gets_its_runs_later() {
     server.wait().unwrap();
 }
 
-/// As tasks of an array do, they all record at once.
+/// Tasks of a job array record concurrently.
 #[test]
 fn tasks_that_record_at_once_lose_none() {
     let lab = Lab::new();
@@ -277,7 +277,7 @@ fn tasks_that_record_at_once_lose_none() {
     });
     let target = lab.at("lab.esker");
     let out = lab.said(&[
-        "scan",
+        "edges",
         target.to_str().unwrap(),
         "job:999",
         "contains",

@@ -1,10 +1,10 @@
-//! `esker diff` of two runs: what changed, by job number, run id and `last`.
+//! `esker diff` of two runs: the differences, by job number, run id and `last`.
 
 use crate::runs::Lab;
 use serde_json::Value as Json;
 use std::fs;
 
-/// Rows of a comparison, without those that are the same.
+/// Returns the rows of a comparison without equal ones.
 fn diff(lab: &Lab, words: &[&str]) -> Vec<Json> {
     let out = lab.said(&[&["diff"], words, &["--format", "json"]].concat());
     assert!(out.status.success(), "{out:?}");
@@ -30,7 +30,7 @@ fn record(lab: &Lab, job: &str, threads: &str, words: &[&str]) {
 }
 
 #[test]
-fn two_jobs_beside_each_other() {
+fn two_jobs_are_compared() {
     let lab = Lab::new();
     for folder in ["a", "b"] {
         fs::create_dir(lab.at(folder)).unwrap();
@@ -63,7 +63,7 @@ fn two_jobs_beside_each_other() {
             "x",
         ],
     );
-    // Somebody makes a new version of an input.
+    // Another user creates a new version of an input.
     record(
         &lab,
         "4700",
@@ -130,7 +130,7 @@ fn two_jobs_beside_each_other() {
         mask["after"].as_str().unwrap().contains("/b/mask.nc"),
         "{mask}"
     );
-    // What is the same, and what differs between any two, is told with --all only.
+    // Equal items, and items that differ between any two runs, are shown with --all only.
     for name in [
         "n",
         "hdf5",
@@ -157,7 +157,7 @@ fn two_jobs_beside_each_other() {
     assert_eq!(row(&named, "setting", "k")["after"], "4");
     let short = last.strip_prefix("execution:").unwrap();
     assert!(diff(&lab, &["last", short]).is_empty());
-    // For people.
+    // The table for display.
     let out = lab.said(&["diff", "4711", "4698"]);
     let table = String::from_utf8(out.stdout).unwrap();
     assert!(
@@ -190,7 +190,7 @@ fn what_is_neither_a_run_nor_a_time_is_told() {
     record(&lab, "1", "1", &["--", "true"]);
     for (words, wanted) in [
         (&["diff", "1", "99"][..], "there is no run `99`"),
-        (&["diff", "1", "wrf"], "`wrf` is neither a run nor a time"),
+        (&["diff", "1", "wrf"], "`wrf` is not a run"),
         (
             &["diff", "last", "last~7"],
             "there are only 1 recorded runs",

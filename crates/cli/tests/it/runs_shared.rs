@@ -1,4 +1,4 @@
-//! Spools that several users can write to: what one of them may not do to the others, and to whoever takes the runs in.
+//! Spools that several users can write to: protection of the users from each other, and of the server that takes in the runs.
 
 use crate::access::{has, is_root};
 use crate::runs::Lab;
@@ -11,11 +11,11 @@ use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The user whose runs are recorded, and the one who attacks.
+/// The recorded user, and the attacker.
 const ADA: u32 = 7001;
 const EVE: u32 = 7002;
 
-/// A lab that all users can look into, with a spool that all can write to. Nothing where only root can be another user.
+/// A lab readable by all users, with a spool writable by all. `None` unless root, which can act as other users.
 fn shared() -> Option<(Lab, PathBuf)> {
     if !is_root() || !has("setpriv") {
         return None;
@@ -32,7 +32,7 @@ fn open_to(folder: &Path, mode: u32) {
     fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// What a user does in a folder.
+/// Runs a script in a folder as a user.
 fn as_user(user: u32, folder: &Path, script: &str) -> Output {
     let id = user.to_string();
     let out = Command::new("setpriv")
@@ -84,9 +84,9 @@ fn output(path: &str, tags: &[(&str, &str)]) -> Use {
     }
 }
 
-/// Puts a run into a spool, as that user's file.
+/// Puts a run into a spool, as this user's file.
 fn leave(spool: &Path, run: &Run, user: u32) -> PathBuf {
-    // Under a name that no server looks at, until it is that user's.
+    // Under a name that no server reads, until it belongs to the user.
     let made = tempfile::tempdir_in(spool).unwrap();
     let path = Spool::new(made.path()).begin(run).unwrap();
     let path = path.end(run).unwrap();
@@ -103,7 +103,7 @@ fn a_server_opens_no_links_pipes_and_devices_of_a_spool() {
     let server = Server::start(&lab, &spool);
     let script = "ln -s /dev/zero a.done; mkfifo b.done; ln -s ../secret c.done; truncate -s 65M d.done; ln -s /dev/zero e.run; mkdir f.done";
     as_user(EVE, &spool, script);
-    // Whoever is in the folder after them is still taken in.
+    // Later runs in the folder are still taken in.
     leave(&spool, &run(ADA, 1), ADA);
     wait_until("the run behind them is not taken in", || {
         server.counts("esker_spool_runs_total") == 1
@@ -119,7 +119,7 @@ fn a_server_opens_no_links_pipes_and_devices_of_a_spool() {
     for why in ["a symbolic link", "a named pipe", "too large", "a folder"] {
         assert!(said.contains(why), "{why}: {said}");
     }
-    // A stop waits for no pipe.
+    // Stopping does not wait for a pipe.
     let mut server = server;
     let pid = rustix::process::Pid::from_child(&server.child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
@@ -139,7 +139,7 @@ fn a_folder_for_what_is_broken_is_the_servers_own() {
     });
     assert_eq!(fs::read_dir(lab.at("elsewhere")).unwrap().count(), 0);
     assert!(spool.join("x.done").exists());
-    // Nor is it one of another user's.
+    // Neither is a folder of another user.
     fs::remove_file(spool.join("aside")).unwrap();
     as_user(EVE, &spool, "mkdir aside; echo torn > y.done");
     wait_until("it is not told", || {
@@ -171,7 +171,7 @@ fn a_user_changes_no_run_and_no_file_of_another_by_a_spool() {
             server.counts("esker_spool_aside_total") == count
         });
     };
-    // A file of the namespace that nobody but its owner may write, one that nobody else may find, and one outside of it.
+    // A file of the namespace that only its owner may write, one that nobody else may find, and one outside of the namespace.
     esker(&["mkdir", &target, "/data"]);
     esker(&["touch", &target, "/data/ada.nc"]);
     esker(&["mkdir", &target, "/data/private"]);
@@ -192,7 +192,7 @@ fn a_user_changes_no_run_and_no_file_of_another_by_a_spool() {
         assert!(get(&format!("file:{path}")).contains("good"), "{path}");
     }
 
-    // The run of another user, under the own number and under the other's.
+    // A run of another user, under the attacker's number and under the user's.
     let forged = Run {
         uid: EVE,
         name: "forged".into(),
@@ -202,7 +202,7 @@ fn a_user_changes_no_run_and_no_file_of_another_by_a_spool() {
     aside(1);
     leave(&spool, &Run { uid: ADA, ..forged }, EVE);
     aside(2);
-    // An id that is her own, of a run that is another's by what the graph says.
+    // An id of the attacker's for a run that the graph assigns to another user.
     let taken = run(EVE, 2);
     let execution = format!("execution:{}", taken.id);
     esker(&[
@@ -217,10 +217,13 @@ fn a_user_changes_no_run_and_no_file_of_another_by_a_spool() {
     aside(3);
     assert!(!get(&format!("execution:{}", ada.id)).contains("forged"));
     let said = fs::read_to_string(lab.at("server.log")).unwrap();
-    assert!(said.contains("another user has a run of that id"), "{said}");
+    assert!(
+        said.contains("another user has a run with that id"),
+        "{said}"
+    );
     assert!(said.contains("is not the one of a run that user"), "{said}");
 
-    // Tags of files that are another's, uses of files that she may not use, a part in a run that is another's.
+    // Tags of another user's files, uses of inaccessible files, and a part in another user's run.
     let mut eve = run(EVE, 3);
     eve.parent = Some(ada.id.clone());
     eve.inputs = vec![
@@ -243,14 +246,14 @@ fn a_user_changes_no_run_and_no_file_of_another_by_a_spool() {
         assert!(file.contains("good") && !file.contains("bad"), "{file}");
     }
     assert!(get("file:/scratch/eve.nc").contains("bad"));
-    let edges = |edge: &str| esker(&["scan", &target, &name, edge, "--format", "ndjson"]);
+    let edges = |edge: &str| esker(&["edges", &target, &name, edge, "--format", "ndjson"]);
     let (read, written) = (edges("read"), edges("write"));
     assert!(read.contains("/data/ada.nc"), "{read}");
     assert!(!read.contains("/data/private"), "{read}");
     assert!(written.contains("/scratch/eve.nc"), "{written}");
     assert!(!written.contains("/data/"), "{written}");
     assert_eq!(edges("belongs").trim(), "", "the other's run is not hers");
-    // What a run says of its user's name counts for nothing.
+    // The user name in a run does not count.
     assert!(!get(&format!("user:{EVE}")).contains("root"));
     let said = fs::read_to_string(lab.at("server.log")).unwrap();
     assert!(said.contains("that was left out"), "{said}");
@@ -271,7 +274,7 @@ fn nothing_goes_where_a_file_in_a_spool_wants_it() {
     );
     let made = lab.at("made.esker").to_string_lossy().into_owned();
     let named = lab.at("lab.esker").to_string_lossy().into_owned();
-    // The files of another user are not read, for whichever database they are.
+    // Another user's files are ignored, whatever database they name.
     for (number, target) in [&made, &address, &named, ""].into_iter().enumerate() {
         let target = target.to_string();
         let number = u32::try_from(number).unwrap();
@@ -290,7 +293,7 @@ fn nothing_goes_where_a_file_in_a_spool_wants_it() {
         assert_eq!(done(&spool).len(), 4, "{said}");
         assert!(said.contains("4 files there are other users'"), "{said}");
     }
-    // The own ones go nowhere because they say so.
+    // The owner's files do not redirect runs, either.
     for (number, target) in [&made, &address].into_iter().enumerate() {
         let target = target.clone();
         let number = u32::try_from(number).unwrap() + 10;
@@ -312,7 +315,7 @@ fn nothing_goes_where_a_file_in_a_spool_wants_it() {
     let out = deliver(&["--target", &made]);
     assert!(out.status.success(), "{out:?}");
     assert_eq!(done(&spool).len(), 5);
-    // A server is reached as the command line says, not as the file does.
+    // A server is reached with the options of the command line, not with those in the file.
     let server = Server::start(&lab, &lab.at("none"));
     let wanted = format!(
         "{}?trust-new-host&known-hosts={}",
@@ -356,7 +359,7 @@ fn a_spool_among_temporary_files_is_nobody_elses() {
     let said = record();
     assert!(said.contains(&format!("is user {EVE}'s")), "{said}");
     assert_eq!(fs::read_dir(&spool).unwrap().count(), 0);
-    // Nor one that others can look into, nor a link to one.
+    // Neither is a folder that others can read, nor a link to one.
     chown(&spool, Some(0), Some(0)).unwrap();
     let said = record();
     assert!(said.contains("with mode 777"), "{said}");
@@ -368,11 +371,11 @@ fn a_spool_among_temporary_files_is_nobody_elses() {
     let said = record();
     assert!(said.contains("takes nothing"), "{said}");
     assert_eq!(fs::read_dir(temporary.join("other")).unwrap().count(), 0);
-    // The runs are recorded all the same.
+    // The runs are recorded nevertheless.
     assert_eq!(lab.log(&["--limit", "9"]).len(), 3);
 }
 
-/// What a file says of its user's groups does not count, but what the machine says.
+/// The groups in a file do not count; those of the machine do.
 #[test]
 fn a_run_of_a_shared_spool_is_the_users_own() {
     let Some((lab, spool)) = shared() else { return };

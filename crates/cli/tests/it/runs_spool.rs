@@ -1,4 +1,4 @@
-//! Spools that servers empty, and spools that take nothing: on a disk that is full, in a folder that cannot be.
+//! Spools that servers empty, and unusable spools: on a full disk, in an impossible folder.
 
 use crate::runs::Lab;
 use esker_testkit::wait::wait_until;
@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A server that looks into a folder; it is killed in the end.
+/// A server that watches a spool; killed on drop.
 pub(crate) struct Server {
     pub(crate) child: Child,
     address: String,
@@ -43,7 +43,7 @@ impl Server {
         format!("esker://{}", self.address)
     }
 
-    /// One of its counters.
+    /// Returns one of the server's counters.
     pub(crate) fn counts(&self, name: &str) -> u64 {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
@@ -74,7 +74,7 @@ pub(crate) fn done(spool: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// As tasks of an array on many nodes: they know no server, and there is none while most of them run.
+/// Tasks of a job array on many nodes know no server, and no server runs while most of them do.
 #[test]
 fn a_server_takes_in_what_tasks_leave() {
     let lab = Lab::new();
@@ -121,7 +121,7 @@ fn a_server_takes_in_what_tasks_leave() {
     let most = (tasks + 10).to_string();
     let log = lab.log(&[&target, "--limit", &most]);
     assert_eq!(log.len(), tasks);
-    // Again the same one, and one that is torn, and one that says it is somebody else's.
+    // A duplicate of the run, a torn one, and one that names another user.
     fs::write(&kept, &copy).unwrap();
     fs::write(spool.join("torn.done"), &copy[..40]).unwrap();
     wait_until("it is not moved aside", || {
@@ -136,7 +136,9 @@ fn a_server_takes_in_what_tasks_leave() {
     );
     let said = fs::read_to_string(lab.at("server.log")).unwrap();
     assert!(said.contains("moved aside"), "{said}");
-    let out = lab.said(&["scan", &target, "job:999", "contains", "--format", "ndjson"]);
+    let out = lab.said(&[
+        "edges", &target, "job:999", "contains", "--format", "ndjson",
+    ]);
     assert_eq!(
         String::from_utf8(out.stdout).unwrap().lines().count(),
         tasks
@@ -144,7 +146,7 @@ fn a_server_takes_in_what_tasks_leave() {
 }
 
 #[test]
-fn a_run_that_names_no_database_waits_for_who_does() {
+fn a_run_without_a_database_waits_for_a_command_with_one() {
     let lab = Lab::new();
     let out = lab
         .esker(&["run", "--leave", "--", "true"])
@@ -165,7 +167,7 @@ fn a_run_that_names_no_database_waits_for_who_does() {
     assert_eq!(lab.log(&[])[0]["state"], "done", "`esker log` brings it");
 }
 
-/// `esker run` returns before its run is delivered: a command that reads what runs have made delivers first.
+/// `esker run` returns before its run is delivered: a command that reads provenance delivers it first.
 #[test]
 fn a_command_that_asks_for_provenance_delivers_first() {
     let lab = Lab::new();
@@ -212,11 +214,11 @@ fn a_command_that_asks_for_provenance_delivers_first() {
     assert_eq!(left.len(), 1, "only what names no database stays: {left:?}");
 }
 
-/// A file system of 64 KiB, until it is dropped.
-struct Small(PathBuf);
+/// A file system of 64 KiB, unmounted on drop.
+struct SmallFileSystem(PathBuf);
 
-impl Small {
-    /// Nothing where only root may mount and this is not root.
+impl SmallFileSystem {
+    /// Returns `None` if only root may mount and this is not root.
     fn mount(at: &Path) -> Option<Self> {
         fs::create_dir(at).unwrap();
         let out = Command::new("mount")
@@ -237,13 +239,13 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallFileSystem {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
-/// It wants more than a page.
+/// Records a run that takes more than a page.
 fn large(lab: &Lab, words: &[&str]) -> std::process::Output {
     let value = format!("text={}", "x".repeat(9000));
     let begin = ["run", "--spool", "small/spool", "--param", &value];
@@ -253,7 +255,7 @@ fn large(lab: &Lab, words: &[&str]) -> std::process::Output {
 #[test]
 fn on_a_full_disk_runs_go_straight_to_the_database() {
     let lab = Lab::new();
-    let Some(small) = Small::mount(&lab.at("small")) else {
+    let Some(small) = SmallFileSystem::mount(&lab.at("small")) else {
         return;
     };
     small.fill();
@@ -267,11 +269,11 @@ fn on_a_full_disk_runs_go_straight_to_the_database() {
     );
     let said = String::from_utf8(out.stderr).unwrap();
     assert!(
-        said.contains("No space left") && said.contains("went straight to"),
+        said.contains("No space left") && said.contains("was recorded directly in"),
         "{said}"
     );
     assert_eq!(lab.log(&["--last"])[0]["state"], "exit 3");
-    // Its beginning is there while it runs.
+    // The beginning of the run is in the database while it runs.
     let mut child = lab
         .esker(&[
             "run",
@@ -300,7 +302,7 @@ fn on_a_full_disk_runs_go_straight_to_the_database() {
 #[test]
 fn a_disk_that_fills_up_meanwhile_loses_no_end() {
     let lab = Lab::new();
-    let Some(_small) = Small::mount(&lab.at("small")) else {
+    let Some(_small) = SmallFileSystem::mount(&lab.at("small")) else {
         return;
     };
     let script = "cat /dev/zero > small/filler 2>/dev/null; exit 4";
@@ -308,7 +310,7 @@ fn a_disk_that_fills_up_meanwhile_loses_no_end() {
     assert_eq!(out.status.code(), Some(4));
     let said = String::from_utf8(out.stderr).unwrap();
     assert!(
-        said.contains("takes no more") && said.contains("went straight to"),
+        said.contains("cannot be written any more") && said.contains("was recorded directly in"),
         "{said}"
     );
     assert_eq!(lab.log(&["--last"])[0]["state"], "exit 4");
@@ -338,7 +340,7 @@ fn what_is_lost_is_told_where_no_database_is_either() {
         );
         String::from_utf8(out.stderr).unwrap()
     };
-    // Neither takes it: both are named.
+    // Both fail: both are named.
     let said = record("file/spool", "esker://127.0.0.1:1");
     assert!(
         said.contains("this run is not recorded")
@@ -346,15 +348,15 @@ fn what_is_lost_is_told_where_no_database_is_either() {
             && said.contains("127.0.0.1:1"),
         "{said}"
     );
-    // The spool takes it, though its database is gone for good.
+    // The spool accepts the run, though its database is gone.
     let said = record("spool", "esker://127.0.0.1:1");
     assert!(said.is_empty(), "{said}");
     let out = lab.said(&["spool", "list", "--format", "json"]);
     assert!(String::from_utf8(out.stdout).unwrap().contains("waits"));
-    // A spool that cannot be: the database takes it.
+    // An impossible spool: the database accepts the run.
     let target = lab.at("lab.esker");
     let said = record("file/spool", target.to_str().unwrap());
-    assert!(said.contains("went straight to"), "{said}");
+    assert!(said.contains("was recorded directly in"), "{said}");
     assert_eq!(lab.log(&["--last"])[0]["state"], "exit 3");
 }
 

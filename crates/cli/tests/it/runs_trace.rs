@@ -1,4 +1,4 @@
-//! `esker run --trace`: what a real build opens is in the graph, and the build does not notice.
+//! `esker run --trace`: the files opened by a real build are in the graph, and the build is not affected.
 
 use crate::runs::Lab;
 use esker_testkit::wait::wait_until;
@@ -7,11 +7,11 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Command;
 
-/// The other ends of a run's edges of a type.
+/// Returns the destinations of a run's edges of one type.
 fn ends(lab: &Lab, run: &str, edge: &str) -> Vec<String> {
     let target = lab.at("lab.esker");
     let out = lab.said(&[
-        "scan",
+        "edges",
         target.to_str().unwrap(),
         run,
         edge,
@@ -73,7 +73,7 @@ fn a_build_of_c_is_known_file_by_file() {
     for wanted in ["make", "cc1"] {
         assert!(programs.iter().any(|p| p == wanted), "{programs:?}");
     }
-    // From an output back to where it came from.
+    // From an output back to its sources.
     let target = lab.at("lab.esker");
     let app = format!(
         "file:{}",
@@ -92,7 +92,7 @@ fn a_traced_program_ends_as_it_would() {
     assert_eq!(out.status.signal(), Some(15), "{out:?}");
     let out = lab.said(&["run", "--trace", "--", "./nothing-there"]);
     assert_eq!(out.status.code(), Some(127), "{out:?}");
-    // A signal to the recorder goes on to the program.
+    // A signal to the recorder is passed to the program.
     let mut child = lab
         .esker(&[
             "run",
@@ -127,7 +127,7 @@ fn a_traced_program_ends_as_it_would() {
     );
 }
 
-/// What a tracer already has, another one does not get: as in a container that forbids it.
+/// A program that is traced already cannot be traced again, like in a container that forbids tracing.
 #[test]
 fn where_it_is_not_allowed_the_program_runs_and_a_warning_says_so() {
     let lab = Lab::new();

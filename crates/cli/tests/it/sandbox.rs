@@ -1,14 +1,14 @@
-//! The sandbox of `esker serve`: the process gives up what it does not need, and what users do through it goes on working.
+//! The sandbox of `esker serve`: the process drops unneeded privileges, and its functions still work.
 
 use crate::serve::{Served, esker, run, text};
 use std::path::Path;
 
-/// A line of `/proc/PID/status` of every thread of a process.
+/// A line of `/proc/PID/status` for every thread of a process.
 fn status_lines(pid: u32, name: &str) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let mut lines = Vec::new();
     for task in tasks {
-        // A thread may end between the two.
+        // A thread may end in between.
         let path = task.unwrap().path().join("status");
         let status = std::fs::read_to_string(path).unwrap_or_default();
         lines.extend(
@@ -21,7 +21,7 @@ fn status_lines(pid: u32, name: &str) -> Vec<String> {
     lines
 }
 
-/// Whether Landlock is in this kernel: without it there is nothing to test about files.
+/// Whether the kernel has Landlock: without it, file access is not restricted.
 fn has_landlock() -> bool {
     let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     symbols.contains("landlock_restrict_self")
@@ -43,7 +43,7 @@ fn all_threads_of_a_server_refuse_programs() {
     assert!(filters.iter().all(|mode| mode == "0"), "{filters:?}");
 }
 
-/// The process of a server may not write outside of its folders; a command that uses the served folder still backs it up to anywhere.
+/// A server's process may write only to its folders; a command that uses the served folder can still back it up anywhere.
 #[test]
 fn a_backup_of_a_served_folder_goes_anywhere() {
     let dir = tempfile::tempdir().unwrap();
@@ -51,7 +51,7 @@ fn a_backup_of_a_served_folder_goes_anywhere() {
     let server = Served::start(dir.path(), &[]);
     let put = run(dir.path(), &["put", "lab.esker", "file:/a"]);
     assert!(put.status.success(), "{}", text(&put.stderr));
-    // The server's process may not write there: the command takes the copy.
+    // The server's process may not write there: the command makes the copy.
     let copy = elsewhere.path().join("copy.esker");
     let shown = copy.to_str().unwrap();
     let done = run(dir.path(), &["backup", "lab.esker", shown]);
@@ -62,14 +62,14 @@ fn a_backup_of_a_served_folder_goes_anywhere() {
     assert!(check.status.success(), "{}", text(&check.stderr));
     let seen = run(elsewhere.path(), &["get", "copy.esker", "file:/a"]);
     assert!(text(&seen.stdout).contains("/a"), "{}", text(&seen.stderr));
-    // A target that holds something is refused before anything is copied.
+    // A non-empty target is refused before anything is copied.
     let again = run(dir.path(), &["backup", "lab.esker", shown]);
     assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
     drop(server);
 }
 
-/// The server is asked to write where its sandbox ends: the folder of backups that its settings name is open to it, a link out of that
-/// folder is not.
+/// The server is asked to write outside of its sandbox: its configured backup folder is accessible, a link out of
+/// that folder is not.
 #[test]
 fn a_link_does_not_lead_out_of_the_sandbox() {
     if !has_landlock() {

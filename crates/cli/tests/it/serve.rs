@@ -1,4 +1,4 @@
-//! Servers as processes: started, asked, overloaded, killed, stopped.
+//! Servers as processes: started, queried, overloaded, killed, stopped.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::cluster::wait_for_more;
 use esker::{Database, OpenOptions};
-use esker_model::namespace::{Change, Make, NamePath, Namespace as _};
+use esker_model::namespace::{Change, NamePath, Namespace as _, NewFile};
 use esker_model::{
     Batch, EdgeSelect, GraphRead as _, GraphWrite as _, Op, Properties, Version, Versions,
     VertexId, VertexRef,
@@ -17,7 +17,7 @@ use esker_model::{
 use esker_testkit::wait::{HANG, eventually, wait_until};
 use std::ops::ControlFlow;
 
-/// A server over the folder `lab.esker`.
+/// A server on the folder `lab.esker`.
 pub(crate) struct Served {
     child: Child,
     address: String,
@@ -40,7 +40,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What stands in a server's file for its port, once it listens.
+/// Returns the address in a server's port file, once it listens.
 pub(crate) fn address_in(port_file: &Path, child: &mut Child) -> String {
     eventually(|| {
         if let Ok(address) = std::fs::read_to_string(port_file) {
@@ -57,7 +57,7 @@ pub(crate) fn address_in(port_file: &Path, child: &mut Child) -> String {
     })
 }
 
-/// By a client that waits as long as it takes until a server is back.
+/// Opens a client that waits without limit until a server is back.
 pub(crate) fn patient(target: &str) -> Database {
     let target = format!("{target}?timeout={}s", HANG.as_secs());
     OpenOptions::new().open(&target).unwrap()
@@ -108,7 +108,7 @@ impl Served {
         assert!(sent.success());
     }
 
-    /// Waits for its end: the exit code, if it had one, and what it said.
+    /// Waits for the end; returns the exit code, if any, and the output.
     fn end(mut self) -> (Option<i32>, String) {
         let status = eventually(|| self.child.try_wait().unwrap().ok_or("it does not end"));
         let mut said = String::new();
@@ -123,7 +123,7 @@ impl Served {
         assert_eq!(code, Some(0), "{said}");
     }
 
-    /// A request over HTTP/1.1, by hand: the status and all that came.
+    /// Sends a request over HTTP/1.1; returns the status and the complete response.
     fn http(&self, head: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let request = format!(
@@ -152,7 +152,7 @@ pub(crate) fn vertex(database: &Database, name: &str) -> VertexRef {
     name.resolve(&schema).unwrap()
 }
 
-/// A batch that makes a file and lets a job have written it.
+/// Builds a batch that creates a file and a job that has written it.
 pub(crate) fn written(database: &Database, job: &str, file: &str) -> Batch {
     let schema = database.schema().unwrap();
     let (source, destination) = (
@@ -177,7 +177,7 @@ pub(crate) fn written(database: &Database, job: &str, file: &str) -> Batch {
     batch
 }
 
-/// The keys of files that job wrote.
+/// Returns the vertices of the files that a job wrote.
 pub(crate) fn files_of(database: &Database, job: &str) -> Vec<VertexId> {
     let schema = database.schema().unwrap();
     let select = EdgeSelect {
@@ -196,7 +196,7 @@ pub(crate) fn files_of(database: &Database, job: &str) -> Vec<VertexId> {
     files
 }
 
-/// A second server takes the folder that the first one let go, and local commands go through whichever holds it.
+/// A second server takes over a released folder, and local commands go through the process that has it open.
 #[test]
 fn a_served_folder_is_usable_on_its_own_machine() {
     let dir = tempfile::tempdir().unwrap();
@@ -229,14 +229,15 @@ fn a_served_folder_is_usable_on_its_own_machine() {
     again.stop();
 }
 
-/// Writers go on while the server is stopped in good order. What was acknowledged is there afterwards; the others wait
-/// for the next server at the same port, and count once.
+/// Writers continue while the server is stopped cleanly. Acknowledged batches are present afterwards; the others wait
+/// for the next
+/// server at the same port and are applied once.
 #[test]
 fn a_stop_under_load_loses_nothing() {
     under_load("-TERM");
 }
 
-/// The same with a server that is killed: no good-byes, and answers lost on their way.
+/// With a killed server: connections are not closed cleanly, and answers are lost.
 #[test]
 fn a_kill_under_load_applies_each_batch_once() {
     under_load("-KILL");
@@ -282,7 +283,7 @@ fn under_load(signal: &str) {
         .map(|t| files_of(&database, &format!("{t}")).len() as u64)
         .sum();
     assert_eq!(all, acknowledged.load(Ordering::Relaxed));
-    // An answer that was lost with its counts is the only reason for a smaller sum.
+    // Only an answer that was lost with its counts can make the sum smaller.
     assert!(counted.load(Ordering::Relaxed) <= all);
     if signal == "-TERM" {
         assert_eq!(counted.load(Ordering::Relaxed), all);
@@ -298,7 +299,7 @@ fn under_load(signal: &str) {
     server.stop();
 }
 
-/// What was changed is not changed again, and answered as it was: no directory is there before it is made.
+/// A change is not applied again, and its answer is the first one: no directory exists before it is created.
 #[test]
 fn a_kill_under_load_makes_each_directory_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -320,7 +321,7 @@ fn a_kill_under_load_makes_each_directory_once() {
                         path(format!("/{thread}-{n}")),
                         path(format!("/{thread}.{n}")),
                     );
-                    let make = Change::Make(from.clone(), Make::new(0o4_0755, 0, 0));
+                    let make = Change::Create(from.clone(), NewFile::new(0o4_0755, 0, 0));
                     let rename = Change::Rename {
                         from,
                         to,
@@ -353,7 +354,7 @@ fn a_kill_under_load_makes_each_directory_once() {
 fn the_second_signal_ends_it_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let server = Served::start(dir.path(), &["--drain", "1h"]);
-    // A request that is not finished keeps the first stop waiting.
+    // An unfinished request delays the first stop.
     let mut slow = TcpStream::connect(&server.address).unwrap();
     let head = "POST /api/v1/travel HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n";
     slow.write_all(head.as_bytes()).unwrap();
@@ -362,12 +363,12 @@ fn the_second_signal_ends_it_at_once() {
     std::thread::sleep(Duration::from_millis(50));
     server.signal("-INT");
     let (code, said) = server.end();
-    // The first one may have been enough: nothing that holds the database was under way.
+    // The first signal may have been enough: no request was in progress.
     assert!(matches!(code, Some(0 | 130)), "{code:?} {said}");
 }
 
-/// With room for almost nothing, many clients at once are turned away, come back, and all are served in the end. Nothing
-/// collapses, and afterwards a single call is as good as ever.
+/// With little memory, many concurrent clients are refused, retry, and are all served in the end. Afterwards a single call works
+/// normally.
 #[test]
 fn overload_sheds_and_recovers() {
     let dir = tempfile::tempdir().unwrap();
@@ -404,12 +405,12 @@ fn overload_sheds_and_recovers() {
             }
         });
     };
-    // On a busy machine the clients may come one after the other.
+    // On a busy machine the clients may run one after the other.
     wait_until("nobody was turned away", || {
         crowd();
         figure("esker_shed_total ") > 0.0
     });
-    // A call is counted out just after its answer.
+    // A call is counted as finished shortly after its answer.
     wait_until("something is under way still", || {
         figure("esker_in_flight ") < 0.5 && figure("esker_memory_bytes ") < 0.5
     });
@@ -418,7 +419,7 @@ fn overload_sheds_and_recovers() {
     server.stop();
 }
 
-/// Somebody who listens and never answers.
+/// A listener that never answers.
 #[test]
 fn a_silent_server_is_given_up_with_words() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -435,7 +436,7 @@ fn a_silent_server_is_given_up_with_words() {
     drop(listener);
 }
 
-/// A server that stops in the middle (here by SIGSTOP) is given up, and found again once it goes on.
+/// A server that hangs (here by SIGSTOP) is abandoned, and used again once it continues.
 #[test]
 fn a_server_that_falls_silent_is_given_up_with_words() {
     let dir = tempfile::tempdir().unwrap();
@@ -447,7 +448,7 @@ fn a_server_that_falls_silent_is_given_up_with_words() {
         Ok::<_, esker_model::Error>(database)
     });
     server.signal("-STOP");
-    // The signal takes a moment to arrive.
+    // The signal takes some time to arrive.
     let e = eventually(|| {
         let read = database.read_vertices(&[], Version::MAX);
         read.err().ok_or("it answers still")
@@ -463,7 +464,7 @@ fn a_server_that_falls_silent_is_given_up_with_words() {
 }
 
 #[test]
-fn what_is_no_esker_server_is_told_apart() {
+fn a_server_other_than_esker_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -477,7 +478,7 @@ fn what_is_no_esker_server_is_told_apart() {
     let target = format!("esker://{address}?timeout=20s");
     let output = run(dir.path(), &["get", &target, "user:1"]);
     let said = text(&output.stderr);
-    // What it answered, or that it hung up, may come first.
+    // Either the answer or the closed connection may be reported.
     let told = ["not as an Esker server", "is that an Esker server"];
     assert!(told.iter().any(|t| said.contains(t)), "{said}");
 }

@@ -1,4 +1,4 @@
-//! Sessions of the console: what of them others see in lists of processes and in logs, how they are listed and ended.
+//! Sessions of the console: their visibility in process lists and logs, and listing and ending them.
 
 use crate::serve::{esker, run, text};
 use esker_testkit::wait::eventually;
@@ -10,20 +10,20 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-/// A server that was told to open its pages in a browser; the browser is a script that notes what it is given.
-struct Shown {
+/// A server that opens its pages in a browser; the browser is a script that records its arguments.
+struct ConsoleServer {
     child: Child,
     folder: PathBuf,
 }
 
-impl Drop for Shown {
+impl Drop for ConsoleServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Shown {
+impl ConsoleServer {
     fn start(folder: &Path, config: &str) -> Self {
         let browser = folder.join("bin/xdg-open");
         fs::create_dir(folder.join("bin")).unwrap();
@@ -48,7 +48,7 @@ impl Shown {
         }
     }
 
-    /// The text of a file, once it is there.
+    /// Returns the text of a file, once it exists.
     fn wait(&self, name: &str) -> String {
         eventually(|| {
             let text = fs::read_to_string(self.folder.join(name)).unwrap_or_default();
@@ -63,24 +63,24 @@ impl Shown {
     }
 }
 
-/// Other users read what stands in the list of processes, and whoever may reads the journal.
+/// Other users can read the process list, and some the journal.
 #[test]
 fn no_ticket_stands_in_a_list_of_processes_or_a_log() {
     let dir = tempfile::tempdir().unwrap();
-    let shown = Shown::start(dir.path(), "");
-    let argv = shown.wait("argv");
-    let address = shown.wait("port");
+    let console = ConsoleServer::start(dir.path(), "");
+    let argv = console.wait("argv");
+    let address = console.wait("port");
     assert!(
         argv.contains(&format!("http://{}/ ", address.trim())),
         "{argv}"
     );
     assert!(!argv.contains("ticket"), "{argv}");
-    assert!(!shown.log().contains("ticket"), "{}", shown.log());
-    drop(shown);
-    // Where the kernel's word does not count, the browser is led by a page of its user's alone.
+    assert!(!console.log().contains("ticket"), "{}", console.log());
+    drop(console);
+    // If the kernel's user ids do not count, the browser is redirected by a page that only its user can read.
     let dir = tempfile::tempdir().unwrap();
-    let shown = Shown::start(dir.path(), "[access]\nloopback = \"off\"\n");
-    let argv = shown.wait("argv");
+    let console = ConsoleServer::start(dir.path(), "[access]\nloopback = \"off\"\n");
+    let argv = console.wait("argv");
     let (_, page) = argv.trim().split_once("file://").unwrap();
     let mode = fs::metadata(page).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -89,12 +89,12 @@ fn no_ticket_stands_in_a_list_of_processes_or_a_log() {
             .unwrap()
             .contains("/#/enter?ticket=")
     );
-    for seen in [&argv, &shown.log()] {
+    for seen in [&argv, &console.log()] {
         assert!(!seen.contains("ticket="), "{seen}");
     }
 }
 
-fn ask(at: &str, request: &str, header: &str, body: &str) -> (u16, String, Json) {
+fn request(at: &str, request: &str, header: &str, body: &str) -> (u16, String, Json) {
     let mut stream = TcpStream::connect(at).unwrap();
     let length = body.len();
     write!(
@@ -114,8 +114,8 @@ fn ask(at: &str, request: &str, header: &str, body: &str) -> (u16, String, Json)
 #[test]
 fn sessions_are_listed_and_ended_from_the_folder_and_over_the_network() {
     let dir = tempfile::tempdir().unwrap();
-    let shown = Shown::start(dir.path(), "[access]\nloopback = \"socket\"\n");
-    let at = shown.wait("port").trim().to_owned();
+    let console = ConsoleServer::start(dir.path(), "[access]\nloopback = \"socket\"\n");
+    let at = console.wait("port").trim().to_owned();
     let said = |args: &[&str]| {
         let out = run(dir.path(), args);
         assert!(out.status.success(), "{args:?}: {}", text(&out.stderr));
@@ -124,7 +124,7 @@ fn sessions_are_listed_and_ended_from_the_folder_and_over_the_network() {
     let token = said(&["grant", "lab.esker", "--token", "--role", "read"]);
     let bearer = format!("authorization: Bearer {}", token.trim());
     let ticket = eventually(|| {
-        let (status, _, made) = ask(&at, "POST /api/v1/session/ticket", &bearer, "");
+        let (status, _, made) = request(&at, "POST /api/v1/session/ticket", &bearer, "");
         if status == 200 {
             Ok(made["ticket"].clone())
         } else {
@@ -132,23 +132,23 @@ fn sessions_are_listed_and_ended_from_the_folder_and_over_the_network() {
         }
     });
     let enter = json!({ "ticket": ticket }).to_string();
-    let (status, head, _) = ask(&at, "POST /api/v1/session", "accept: */*", &enter);
+    let (status, head, _) = request(&at, "POST /api/v1/session", "accept: */*", &enter);
     assert_eq!(status, 200, "{head}");
     let head = head.to_ascii_lowercase();
     let cookie = head.split("set-cookie: ").nth(1).unwrap();
     let cookie = format!("cookie: {}", cookie.split(';').next().unwrap());
-    assert_eq!(ask(&at, "GET /api/v1/stats", &cookie, "").0, 200);
+    assert_eq!(request(&at, "GET /api/v1/stats", &cookie, "").0, 200);
     let list = said(&["grant", "lab.esker", "--list", "--format", "json"]);
     let id = list.split("session:").nth(1).unwrap();
     let id = format!("session:{}", id.get(..12).unwrap());
     assert!(list.contains("read") && list.contains("console"), "{list}");
     said(&["revoke", "lab.esker", "--key", &id]);
-    assert_eq!(ask(&at, "GET /api/v1/stats", &cookie, "").0, 401);
+    assert_eq!(request(&at, "GET /api/v1/stats", &cookie, "").0, 401);
     let again = run(dir.path(), &["revoke", "lab.esker", "--key", &id]);
     let again = text(&again.stderr);
     assert!(again.contains("there is no session"), "{again}");
     assert!(!said(&["grant", "lab.esker", "--list"]).contains("session:"));
-    drop(shown);
+    drop(console);
     let gone = run(dir.path(), &["revoke", "lab.esker", "--key", &id]);
     let gone = text(&gone.stderr);
     assert!(gone.contains("sessions end with their server"), "{gone}");

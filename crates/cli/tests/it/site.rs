@@ -1,4 +1,4 @@
-//! Far files by way of a tier of the site cache: another Esker's, and those of a real sshd.
+//! Remote files through a tier of the site cache: those of another Esker, and of a real sshd.
 
 use crate::serve::{Served, address_in, esker, run, text};
 use esker_testkit::wait::{eventually, wait_until};
@@ -7,10 +7,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// Any origin but folders of this machine.
+/// Allows any origin except folders of this machine.
 const ALL: &str = "[origins]\nallow = [\"*\"]\n";
 
-/// `esker site serve`, stopped with this.
+/// `esker site serve`, stopped on drop.
 struct Tier {
     process: Child,
     via: String,
@@ -18,14 +18,14 @@ struct Tier {
 
 impl Drop for Tier {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
 impl Tier {
-    /// With what stands in a file `site.toml`, and what the environment says besides.
+    /// Starts a tier with the contents of a file `site.toml`, and additional environment variables.
     fn start(folder: &Path, config: &str, environment: &[(&str, &str)]) -> Self {
         let config = format!("listen = \"127.0.0.1:0\"\n{config}");
         fs::write(folder.join("site.toml"), config).unwrap();
@@ -48,7 +48,7 @@ fn good(output: &Output) -> String {
     text(&output.stdout)
 }
 
-/// The words of an error, and the exit code.
+/// Returns the message of an error, and the exit code.
 fn bad(output: &Output) -> (String, i32) {
     let told = text(&output.stderr);
     assert!(!output.status.success(), "{}", text(&output.stdout));
@@ -60,8 +60,8 @@ fn rows(text: &str) -> Vec<serde_json::Value> {
     each.collect()
 }
 
-/// Answers to `esker ARGS --format ndjson`.
-fn asked(folder: &Path, args: &[&str]) -> Vec<serde_json::Value> {
+/// Returns the rows of `esker ARGS --format ndjson`.
+fn command_rows(folder: &Path, args: &[&str]) -> Vec<serde_json::Value> {
     rows(&good(&run(
         folder,
         &[args, &["--format", "ndjson"]].concat(),
@@ -99,21 +99,21 @@ fn the_files_of_another_esker() {
     );
     let via = ["--via", tier.via.as_str()];
     let url = |path: &str| format!("{target}{path}");
-    let far = |args: &[&str]| asked(folder, &[args, &via].concat());
+    let far = |args: &[&str]| command_rows(folder, &[args, &via].concat());
 
-    // Directly, and by way of the tier.
+    // Directly, and through the tier.
     for how in [&[][..], &via] {
-        let listed = asked(folder, &[&["ls", &url("/data")], how].concat());
+        let listed = command_rows(folder, &[&["ls", &url("/data")], how].concat());
         assert_eq!(names(&listed), ["a", "latest", "odd \u{e9}", "run7"]);
-        let listed = asked(folder, &[&["ls", &url("/data/run7")], how].concat());
+        let listed = command_rows(folder, &[&["ls", &url("/data/run7")], how].concat());
         assert_eq!(names(&listed).len(), 1501);
-        let of = asked(folder, &[&["stat", &url("/data/a")], how].concat());
+        let of = command_rows(folder, &[&["stat", &url("/data/a")], how].concat());
         assert_eq!(
             (&of[0]["kind"], &of[0]["size"]),
             (&"file".into(), &0.into())
         );
         assert_eq!(of[0]["mode"], "-rw-r-----");
-        let link = asked(folder, &[&["stat", &url("/data/latest")], how].concat());
+        let link = command_rows(folder, &[&["stat", &url("/data/latest")], how].concat());
         assert_eq!(link[0]["kind"], "symlink");
         let more = link[0]["more"].to_string();
         assert!(more.contains("target") && more.contains("run7"), "{more}");
@@ -127,13 +127,13 @@ fn the_files_of_another_esker() {
     let found = far(&["find", &url("/data"), "name ~ '[.]h5$'"]);
     assert_eq!(found.len(), 1, "{found:?}");
 
-    // What was fetched once is at hand.
+    // A second request is a cache hit.
     let of = far(&["stat", &url("/data/a")]);
     assert_eq!(
         (&of[0]["hit"], &of[0]["told"]),
         (&true.into(), &true.into())
     );
-    // A change is told, soon.
+    // A change is notified soon.
     good(&run(folder, &["rm", &target, "/data/a"]));
     wait_until("a removal was not told", || {
         let stat = run(folder, &["stat", &url("/data/a"), via[0], via[1]]);
@@ -167,7 +167,7 @@ fn the_files_of_another_esker() {
     let about = status[0]["origins"][0]["about"].as_str().unwrap();
     assert!(about.starts_with("Esker "), "{about}");
 
-    // Without the server only what was fetched is known, and nobody tells whether it is so still.
+    // Without the server, only cached responses are available, and their changes are not notified.
     let b = url("/data/b");
     assert_eq!(far(&["stat", &b])[0]["kind"], "file");
     drop(served);
@@ -177,7 +177,7 @@ fn the_files_of_another_esker() {
     let (told, _) = bad(&run(folder, &args));
     assert!(told.contains("cannot be reached"), "{told}");
     let args = [&args[..], &["--stale-if-error"]].concat();
-    assert_eq!(asked(folder, &args)[0]["kind"], "file");
+    assert_eq!(command_rows(folder, &args)[0]["kind"], "file");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn another_esker_over_tls() {
     }
 }
 
-/// OpenSSH's server with keys of its own.
+/// OpenSSH's server with its own keys.
 struct Sshd {
     process: Child,
     dir: tempfile::TempDir,
@@ -255,7 +255,7 @@ impl Sshd {
             at("user_key.pub"),
         );
         fs::write(at("sshd_config"), config).unwrap();
-        // Only root's needs it, and only root can make it.
+        // Only root's sshd needs the folder, and only root can create it.
         let _ = fs::create_dir_all("/run/sshd");
         let process = Command::new("/usr/sbin/sshd")
             .args(["-D", "-E", &at("log"), "-f", &at("sshd_config")])
@@ -268,7 +268,7 @@ impl Sshd {
         Self { process, dir, url }
     }
 
-    /// What `ESKER_SSH` has to say.
+    /// The value of `ESKER_SSH`.
     fn ssh(&self) -> String {
         let at = |name: &str| self.dir.path().join(name).display().to_string();
         format!(
@@ -292,7 +292,7 @@ fn the_files_of_an_sftp_server() {
     let tier = Tier::start(folder, ALL, &[("ESKER_SSH", &ssh)]);
     let via = ["--via", tier.via.as_str()];
     let url = |below: &str| format!("{}{}{below}", sshd.url, tree.display());
-    let far = |args: &[&str]| asked(folder, &[args, &via].concat());
+    let far = |args: &[&str]| command_rows(folder, &[args, &via].concat());
     assert_eq!(names(&far(&["ls", &url("")])), ["a b", "sub"]);
     assert_eq!(far(&["stat", &url("/a%20b")])[0]["size"], 4);
     let found = far(&["find", &url(""), "size > 4 and kind = 'file'"]);
@@ -302,18 +302,18 @@ fn the_files_of_an_sftp_server() {
         &[&["site", "warm", &url("")], &via[..]].concat(),
     ));
     assert_eq!(far(&["stat", &url("/sub/deep/x.h5")])[0]["hit"], true);
-    // The same without a tier.
+    // Without a tier, the result is equal.
     let direct = esker(folder)
         .args(["ls", &url("/sub"), "--format", "ndjson"])
         .env("ESKER_SSH", &ssh)
         .output();
     assert_eq!(names(&rows(&good(&direct.unwrap()))), ["deep"]);
-    // A server that is not known is told of with what helps.
+    // An unknown server is reported with advice.
     let (told, _) = bad(&run(folder, &["ls", &url("")]));
     assert!(told.contains("accept it"), "{told}");
 }
 
-/// What goes wrong at first.
+/// Typical initial mistakes.
 #[test]
 fn mistakes_are_told_with_what_helps() {
     let dir = tempfile::tempdir().unwrap();
@@ -328,12 +328,12 @@ fn mistakes_are_told_with_what_helps() {
         (
             &["site", "status", "--via", nobody],
             1,
-            "nobody listens at 127.0.0.1:1",
+            "nothing listens at 127.0.0.1:1",
         ),
         (
             &["site", "warm", "sftp://h/", "--via", "nonsense"],
             2,
-            "`nonsense` is no tier's address; give http://127.0.0.1:PORT",
+            "`nonsense` is not a tier's address; give http://127.0.0.1:PORT",
         ),
         (
             &["ls", "gopher://h/x"],
@@ -350,20 +350,20 @@ fn mistakes_are_told_with_what_helps() {
         (
             &["ls", "sftp://h/x", "--max-age", "5"],
             2,
-            "say which one with --via URL",
+            "name one with --via URL",
         ),
         (
             &["ls", "sftp://h/x", "--via", nobody, "--max-age", "soon"],
             2,
             "expected seconds",
         ),
-        (&["ls", "esker://ann@127.0.0.1:1/x"], 1, "knows no log-in"),
+        (&["ls", "esker://ann@127.0.0.1:1/x"], 1, "has no logins"),
         (
             &["ls", "esker://127.0.0.1:1/x"],
             1,
-            "nobody listens at 127.0.0.1:1",
+            "nothing listens at 127.0.0.1:1",
         ),
-        (&["ls", "sftp://h/x", "y"], 2, "`y` is no URL"),
+        (&["ls", "sftp://h/x", "y"], 2, "`y` is not a URL"),
     ] {
         let (told, got) = bad(&run(folder, args));
         assert!(told.contains(why), "{args:?}: {told}");
@@ -401,7 +401,7 @@ fn mistakes_are_told_with_what_helps() {
     assert_eq!(code, 2);
 }
 
-/// The program as another user of this machine, whose home that is: it may lie in a folder of root's.
+/// The program run as another user of this machine with this home; the program may be in a folder of root's.
 fn as_other(home: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command
@@ -425,8 +425,8 @@ fn own(path: &Path) {
     std::os::unix::fs::chown(path, Some(54_321), Some(54_321)).unwrap();
 }
 
-/// A tier asks with its owner's credentials: another user of the machine is refused, and let in by a key that the owner gave rights
-/// to, on links that are open only for as long as it has them.
+/// A tier uses its owner's credentials: another user of this machine is refused, and admitted by a key to which the owner granted
+/// access, on links that end with the grant.
 #[test]
 fn another_user_of_this_machine_needs_a_key() {
     if !rustix::process::geteuid().is_root() {
@@ -445,7 +445,7 @@ fn another_user_of_this_machine_needs_a_key() {
     let tier = Tier::start(folder, &config, &[]);
     let url = format!("file://{}/tree", folder.display());
     assert_eq!(
-        names(&asked(folder, &["ls", &url, "--via", &tier.via])),
+        names(&command_rows(folder, &["ls", &url, "--via", &tier.via])),
         ["s3cret"]
     );
     let other = |via: &str| {
@@ -456,7 +456,7 @@ fn another_user_of_this_machine_needs_a_key() {
     };
     let (told, _) = bad(&other(&tier.via));
     assert!(told.contains("user 54321 does not own this tier"), "{told}");
-    // By key: the tier is not known yet, then the key has no rights, then it has.
+    // By key: first the tier is unknown, then the key has no permissions, then it has.
     let keyed = tier.via.replace("http://", "esker://");
     let (told, _) = bad(&other(&keyed));
     assert!(told.contains("is not known"), "{told}");
@@ -486,7 +486,7 @@ fn another_user_of_this_machine_needs_a_key() {
         output.status.success().then_some(said).ok_or(error)
     });
     assert!(listed.contains("s3cret"), "{listed}");
-    // Who asks about the tier is known in the same way.
+    // Status requests are authenticated in the same way.
     let status = as_other(home.path())
         .args(["site", "status", "--via", &keyed])
         .output()
@@ -498,7 +498,7 @@ fn another_user_of_this_machine_needs_a_key() {
     });
 }
 
-/// Another user's process at a tier's port is not believed.
+/// Another user's process at a tier's port is not trusted.
 #[test]
 fn a_tier_of_another_user_is_not_believed() {
     if !rustix::process::geteuid().is_root() {
@@ -527,14 +527,14 @@ fn a_tier_of_another_user_is_not_believed() {
     let hostile = Tier { process, via };
     let (told, _) = bad(&run(folder, &["ls", "file:///", "--via", &hostile.via]));
     assert!(told.contains("belongs to another user"), "{told}");
-    // Nor as a tier above.
+    // It is not trusted as a parent tier, either.
     let above = format!("parents = [\"{}\"]\n", hostile.via);
     let tier = Tier::start(folder, &above, &[]);
     let (told, _) = bad(&run(folder, &["ls", "file:///", "--via", &tier.via]));
     assert!(told.contains("belongs to another user"), "{told}");
 }
 
-/// A server that neither answers nor hangs up: what is asked of it fails in time, what is known goes on, and nobody is stuck.
+/// A hanging server: requests to it time out, cached responses stay available, and no client is blocked.
 #[test]
 fn a_server_that_hangs_holds_nobody_up() {
     if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
@@ -565,7 +565,7 @@ fn a_server_that_hangs_holds_nobody_up() {
     ));
     assert!(at.join("known/a").metadata().unwrap().is_file());
     served.signal("-STOP");
-    // Many at once, on all threads that the mount has.
+    // Many concurrent requests, on all threads of the mount.
     let asking: Vec<_> = (0..8)
         .map(|n| {
             let path = at.join(format!("unknown/{n}"));
@@ -582,7 +582,7 @@ fn a_server_that_hangs_holds_nobody_up() {
     );
     served.signal("-CONT");
     eventually(|| at.join("unknown/b").metadata());
-    // And it can be unmounted while it hangs.
+    // The mount can be unmounted while the server hangs.
     served.signal("-STOP");
     let path = at.join("unknown/c");
     let asking = std::thread::spawn(move || path.metadata().map(drop));

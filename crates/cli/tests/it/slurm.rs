@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// After so many seconds a job hangs.
+/// Time limit of a job in seconds.
 const JOB_MAX: &str = "600";
 
-/// Where Debian's Slurm was unpacked (`crates/cli/tests/fetch-slurm.sh`).
+/// Folder of Debian's unpacked Slurm (`crates/cli/tests/fetch-slurm.sh`).
 fn unpacked() -> PathBuf {
     let here = std::path::absolute(".").unwrap();
     let folder = std::env::var_os("ESKER_SLURM_DIR")
@@ -27,15 +27,16 @@ fn unpacked() -> PathBuf {
     fs::canonicalize(folder).unwrap().join("slurm")
 }
 
-/// Where its plug-ins and libraries lie, in a tree of packages.
+/// Path of the plug-ins in a package tree.
 const PLUGINS: &str = "usr/lib/x86_64-linux-gnu/slurm-wlm";
+/// Path of the libraries in a package tree.
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
-/// A Slurm of its own, until it is dropped.
+/// A private Slurm, stopped on drop.
 pub(crate) struct Slurm {
     folder: PathBuf,
     tree: PathBuf,
-    /// The network of this machine's loopback on which its nodes lie: tests run beside each other.
+    /// Loopback network of the nodes: tests run concurrently.
     net: u8,
     daemons: Vec<Child>,
 }
@@ -45,7 +46,7 @@ impl Slurm {
         Self::start_with(folder, nodes, net, "")
     }
 
-    /// With more lines of slurm.conf.
+    /// Starts Slurm with additional lines in slurm.conf.
     pub(crate) fn start_with(folder: &Path, nodes: u8, net: u8, more: &str) -> Self {
         let tree = unpacked();
         let folder = folder.join("slurm");
@@ -65,7 +66,7 @@ impl Slurm {
                 .join(PLUGINS)
                 .display()
         );
-        // Held until all are drawn: none twice.
+        // All ports are bound until the last one is drawn, so that none is drawn twice.
         let free: Vec<TcpListener> = (0..=nodes)
             .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
             .collect();
@@ -162,7 +163,7 @@ impl Slurm {
         self.command(&program).args(words).output().unwrap()
     }
 
-    /// Submits a job, waits for it: what it printed, and its exit code.
+    /// Submits a job and waits for it; returns its output and exit code.
     fn job(&self, nodes: u8, name: &str, script: &str) -> (String, i32) {
         let folder = self.folder.parent().unwrap();
         let (script_file, out) = (format!("{name}.sh"), format!("{name}.txt"));
@@ -183,7 +184,7 @@ impl Slurm {
 impl Drop for Slurm {
     fn drop(&mut self) {
         self.run("scancel", &["--full", "--state=RUNNING"]);
-        // For so long at most: it may be unwinding.
+        // Limited in time, since the test may be panicking.
         let until = Instant::now() + HANG;
         while Instant::now() < until {
             let left = self.run("squeue", &["--noheader"]);
@@ -199,7 +200,7 @@ impl Drop for Slurm {
     }
 }
 
-/// The demo's question, asked from two nodes; then of three servers, by another job; then with a node for the server alone.
+/// The demo's query from two nodes; then on three servers, by another job; then with a node for the server alone.
 #[test]
 fn a_job_brings_its_cluster() {
     let Some(logs) = darshan_logs() else {
@@ -233,7 +234,7 @@ fn a_job_brings_its_cluster() {
     for node in ["n1 1", "n2 1"] {
         assert!(told.lines().any(|l| l == node), "{node}: {told}");
     }
-    // Nothing runs any more, and nothing says so.
+    // The cluster is stopped, and its address file removed.
     assert!(!dir.path().join("store/address").exists());
     // Another job has more nodes.
     fs::write(
@@ -260,7 +261,7 @@ fn a_job_brings_its_cluster() {
             .any(|l| l == format!("esker://127.0.{net}.1:7400")),
         "{told}"
     );
-    // A node of its own for the server.
+    // A separate node for the server.
     fs::write(
         dir.path().join("third-work.sh"),
         "set -e\necho application: $ESKER_APP_NODES $ESKER_APP_NNODES\nesker stats $ESKER_TARGET\n",
@@ -276,7 +277,7 @@ fn a_job_brings_its_cluster() {
     );
 }
 
-/// The script in `packaging/slurm`, submitted as it says itself.
+/// The script in `packaging/slurm`, submitted as its comments say.
 #[test]
 fn the_batch_script_that_is_handed_out_works() {
     let dir = tempfile::tempdir().unwrap();
@@ -310,7 +311,7 @@ fn the_batch_script_that_is_handed_out_works() {
     assert!(!dir.path().join("esker-storage/address").exists());
 }
 
-/// A job that is cancelled stops its servers in good order: what was acknowledged is there for the next one.
+/// A cancelled job stops its servers cleanly: acknowledged writes are available to the next job.
 #[test]
 fn a_cancelled_job_keeps_what_it_had() {
     let dir = tempfile::tempdir().unwrap();

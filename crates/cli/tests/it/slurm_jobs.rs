@@ -1,4 +1,4 @@
-//! Jobs that a real Slurm tells of, by its stock plug-in jobcomp/elasticsearch, and what `esker import sacct` makes of tables.
+//! Jobs reported by a real Slurm through its plug-in jobcomp/elasticsearch, and `esker import sacct` of tables.
 
 use crate::slurm::Slurm;
 use esker_testkit::wait::{eventually, wait_until};
@@ -19,7 +19,7 @@ fn esker(words: &[&str]) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// A server, until it is dropped; it is killed.
+/// A server, killed on drop.
 struct Server(Child);
 
 impl Server {
@@ -45,7 +45,7 @@ impl Drop for Server {
     }
 }
 
-/// All jobs that have a state, by number.
+/// Returns all jobs that have a state, by number.
 fn jobs(target: &str) -> BTreeMap<String, Json> {
     let told = esker(&[
         "export", "vertices", target, "-", "--type", "Job", "--output", "ndjson",
@@ -61,7 +61,7 @@ fn jobs(target: &str) -> BTreeMap<String, Json> {
         .collect()
 }
 
-/// A hundred jobs, half of them while there is no server: each is a vertex, with the state that it ended in and its script.
+/// A hundred jobs, half of them while the server is down: each is a vertex with its final state and its script.
 #[test]
 fn every_job_that_ends_becomes_a_vertex() {
     let dir = tempfile::tempdir().unwrap();
@@ -76,7 +76,7 @@ fn every_job_that_ends_becomes_a_vertex() {
     let server = Server::start(&database, port);
     let slurm = Slurm::start_with(dir.path(), 2, 23, &conf);
 
-    // The state each is to end in, and its script, by number.
+    // The expected state and script of each job, by number.
     let mut wanted: BTreeMap<String, (&str, String)> = BTreeMap::new();
     let mut submit = |n: u32| {
         let (state, code, words): (&str, u32, &[&str]) = match n % 10 {
@@ -102,7 +102,7 @@ fn every_job_that_ends_becomes_a_vertex() {
         );
     };
     (0..50).for_each(&mut submit);
-    // It is away for a while: the plug-in keeps what it could not send.
+    // The server is down for a while: the plug-in keeps unsent reports.
     drop(server);
     (50..100).for_each(&mut submit);
     wait_until("jobs do not end", || {
@@ -127,9 +127,9 @@ fn every_job_that_ends_becomes_a_vertex() {
         assert_eq!(text("script"), Some(script.trim_end()), "{job}");
         assert!(job["submit"]["value"].is_object(), "{job}");
     }
-    // Whoever ran it is a user, by number.
+    // The job's user is a vertex, by number.
     let one = wanted.keys().next().unwrap();
-    let user = esker(&["scan", &target, &format!("job:{one}"), "wasRunBy"]);
+    let user = esker(&["edges", &target, &format!("job:{one}"), "wasRunBy"]);
     assert!(user.contains("user:"), "{user}");
     drop(server);
 }
@@ -190,7 +190,7 @@ fn tables_of_sacct_are_imported_once() {
         "{shown}"
     );
     assert!(shown.contains("tomorrow"), "{shown}");
-    // It ran until it ended.
+    // The job ran until its end.
     let then = esker(&[
         "get",
         database,
@@ -204,6 +204,6 @@ fn tables_of_sacct_are_imported_once() {
         !then.contains("COMPLETED") && then.contains("wrf"),
         "{then}"
     );
-    let steps = esker(&["scan", database, "job:77", "contains"]);
+    let steps = esker(&["edges", database, "job:77", "contains"]);
     assert!(steps.contains("process:slurm/77.0"), "{steps}");
 }

@@ -1,10 +1,10 @@
-//! A directory that splits over real servers while they are killed: its partitions pass through a folder that they share.
+//! A directory that splits over real servers while they are killed: its partitions move through a shared folder.
 
 use crate::cluster::{Cluster, describe, wait_for_count};
 use crate::failover::kill;
 use crate::resize::open;
 use esker::Database;
-use esker_model::namespace::{Change, Errno, Make, NamePath, Namespace as _, SpaceBy};
+use esker_model::namespace::{Change, Errno, NamePath, Namespace as _, NewFile, SpaceBy};
 use esker_model::{Error, Result};
 use esker_testkit::wait::eventually;
 use std::collections::BTreeSet;
@@ -16,21 +16,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const CLIENTS: usize = 4;
 const FILES: usize = 24_000;
-/// Files of one call.
-const TOGETHER: usize = 40;
+/// Files per call.
+const FILES_PER_CALL: usize = 40;
 
 fn path(text: &str) -> NamePath {
     NamePath::parse(text.as_bytes()).unwrap()
 }
 
 fn file(n: usize) -> Change {
-    Change::Make(path(&format!("/big/{n}")), Make::new(0o10_0644, 0, 0))
+    Change::Create(path(&format!("/big/{n}")), NewFile::new(0o10_0644, 0, 0))
 }
 
-/// Makes files until all of them are there: which answers were lost, nobody knows.
+/// Creates files until all of them exist: lost answers are unknown.
 fn makes(database: &Database, client: usize, done: &AtomicU64) {
     let mine: Vec<usize> = (0..FILES).filter(|n| n % CLIENTS == client).collect();
-    for some in mine.chunks(TOGETHER) {
+    for some in mine.chunks(FILES_PER_CALL) {
         let mut left: Vec<usize> = some.to_vec();
         eventually(|| {
             let changes: Vec<Change> = left.iter().map(|n| file(*n)).collect();
@@ -53,7 +53,7 @@ fn makes(database: &Database, client: usize, done: &AtomicU64) {
     }
 }
 
-/// The figure of that name, if the server answers.
+/// Returns the figure with this name, if the server answers.
 fn figure(target: &str, name: &str) -> Option<f64> {
     let address = target.strip_prefix("esker://")?;
     let mut stream = TcpStream::connect(address).ok()?;
@@ -65,14 +65,16 @@ fn figure(target: &str, name: &str) -> Option<f64> {
     line.trim().parse().ok()
 }
 
-/// How many partitions a server has given since it was started.
-fn given_by(cluster: &Cluster, server: usize, by: &str) -> f64 {
+/// Number of partitions that a server has given away since its start.
+fn partitions_sent_by(cluster: &Cluster, server: usize, by: &str) -> f64 {
     let name = format!("esker_given_partitions_total{{by=\"{by}\"}}");
     figure(cluster.target(server), &name).unwrap_or(0.0)
 }
 
-fn given(cluster: &Cluster, by: &str) -> f64 {
-    (0..3).map(|server| given_by(cluster, server, by)).sum()
+fn partitions_sent(cluster: &Cluster, by: &str) -> f64 {
+    (0..3)
+        .map(|server| partitions_sent_by(cluster, server, by))
+        .sum()
 }
 
 fn left(folder: &Path) -> Vec<String> {
@@ -103,13 +105,13 @@ fn exact(cluster: &Cluster, files: usize) {
 }
 
 #[test]
-fn a_directory_splits_by_tables_whoever_is_killed() {
+fn a_directory_splits_by_tables_across_kills() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path();
     let keys = "directory_threshold = 512\nshared = \"between\"\nshared_least = 100\n";
     describe(folder, keys);
     let cluster = Cluster::up(folder);
-    let directory = Change::Make(path("/big"), Make::new(0o4_0755, 0, 0));
+    let directory = Change::Create(path("/big"), NewFile::new(0o4_0755, 0, 0));
     let made = open(&cluster, 0).change(None, &[directory]).unwrap();
     made.into_iter().next().unwrap().unwrap();
     let done = AtomicU64::new(0);
@@ -119,31 +121,31 @@ fn a_directory_splits_by_tables_whoever_is_killed() {
             let (cluster, done) = (&cluster, &done);
             scope.spawn(move || makes(&open(cluster, client % 3), client, done));
         }
-        // Hashes are even: all partitions split when there are 4,096 entries, when there are 8,192, and when there are 16,384, and soon after.
-        // (Who keeps the servers gives up after more than five deaths.)
+        // Hashes are even: all partitions split at about 4,096, 8,192 and 16,384 entries. (The supervisor stops after
+        // more than five deaths.)
         let deaths = [(8_500, 0), (8_900, 1), (9_300, 2), (16_800, 1), (17_300, 0)];
         for (files, server) in deaths {
             wait_for_count(&done, files as u64);
-            tables += given_by(&cluster, server, "table");
+            tables += partitions_sent_by(&cluster, server, "table");
             kill(&open(&cluster, server));
         }
     });
     exact(&cluster, FILES);
-    tables += given(&cluster, "table");
+    tables += partitions_sent(&cluster, "table");
     eprintln!(
         "{tables} partitions and more went as tables; {} in messages, by servers as they are now",
-        given(&cluster, "message")
+        partitions_sent(&cluster, "message")
     );
     assert!(tables >= 4.0, "{tables}");
     cluster.down(folder);
-    // What was left by those that were killed is swept when they start.
+    // Files left by killed servers are removed at their next start.
     let cluster = Cluster::up(folder);
     exact(&cluster, FILES);
     assert_eq!(left(folder), Vec::<String>::new());
     cluster.down(folder);
 }
 
-/// Where the folder cannot be reached, entries go in messages, and nobody notices but the figures.
+/// If the folder is not accessible, entries are sent in messages; only the figures show it.
 #[test]
 fn without_the_folder_entries_go_in_messages() {
     let dir = tempfile::tempdir().unwrap();
@@ -154,7 +156,7 @@ fn without_the_folder_entries_go_in_messages() {
     );
     let cluster = Cluster::up(folder);
     let database = open(&cluster, 0);
-    let directory = Change::Make(path("/big"), Make::new(0o4_0755, 0, 0));
+    let directory = Change::Create(path("/big"), NewFile::new(0o4_0755, 0, 0));
     database.change(None, &[directory]).unwrap();
     for some in (0..2_000).collect::<Vec<_>>().chunks(100) {
         let changes: Vec<Change> = some.iter().map(|n| file(*n)).collect();
@@ -162,8 +164,11 @@ fn without_the_folder_entries_go_in_messages() {
         assert!(made.iter().all(Result::is_ok));
     }
     exact(&cluster, 2_000);
-    assert_eq!(given(&cluster, "table").to_bits(), 0.0_f64.to_bits());
-    assert!(given(&cluster, "message") >= 1.0);
+    assert_eq!(
+        partitions_sent(&cluster, "table").to_bits(),
+        0.0_f64.to_bits()
+    );
+    assert!(partitions_sent(&cluster, "message") >= 1.0);
     let unread = figure(cluster.target(0), "esker_given_tables_unread_total")
         .into_iter()
         .chain(figure(cluster.target(1), "esker_given_tables_unread_total"))

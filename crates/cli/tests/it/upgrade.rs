@@ -1,4 +1,4 @@
-//! Databases that earlier builds wrote, one for each format, are read by this one: `docs/book/format-promise.md`.
+//! Databases written by earlier builds, one for each format, are readable by this one: `docs/book/format-stability.md`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ fn kept() -> Vec<PathBuf> {
 }
 
 #[test]
-fn databases_of_all_formats_that_are_promised_are_read() {
+fn databases_of_all_supported_formats_are_read() {
     let kept = kept();
     assert!(!kept.is_empty());
     let mut newest = 0;
@@ -99,5 +99,5 @@ fn what_cannot_be_upgraded_is_told() {
     assert_eq!(no.status.code(), Some(2));
     let no = esker(at, &["upgrade", "esker://127.0.0.1:1", "--check"]);
     let error = String::from_utf8_lossy(&no.stderr).into_owned();
-    assert!(error.contains("where they lie"), "{error}");
+    assert!(error.contains("on the machine that holds it"), "{error}");
 }

@@ -1,5 +1,4 @@
-//! Stores that die with their machines: what was acknowledged is in checkpoints, or with the client that wrote it (SoMeta, section
-//! II-H).
+//! Ephemeral stores: acknowledged writes are in checkpoints, or with the client that wrote them (SoMeta, section II-H).
 
 use crate::cluster::{Cluster, describe_servers};
 use crate::failover::{batch, create_through_deaths, kill};
@@ -10,20 +9,20 @@ use esker_testkit::wait::eventually;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The machine of a server is gone: its live store with it.
+/// The machine of a server is lost with its live store.
 fn lose(folder: &Path, server: usize) {
     let live = folder.join("live/lab").join(format!("server-{server}"));
     std::fs::remove_dir_all(live).unwrap();
 }
 
-/// `[checkpoint]` with windows of so many writes and so long.
+/// A `[checkpoint]` section with windows of this many writes and this time.
 pub(crate) fn window(writes: u64, every: &str) -> String {
     format!(
         "durability = \"window\"\n[checkpoint]\nlive = \"live\"\nreserve = \"1MiB\"\nwrites = {writes}\nevery = \"{every}\"\n"
     )
 }
 
-/// Nothing of what is created one by one is in a checkpoint when its server dies.
+/// Objects created one by one are in no checkpoint when their server dies.
 #[test]
 fn what_no_checkpoint_holds_comes_back_from_the_clients() {
     create_through_deaths(&window(1_000_000, "1h"), 1, [100, 100, 100], &lose);
@@ -35,7 +34,7 @@ fn what_servers_have_told_each_other_survives() {
     create_through_deaths(&window(50, "50ms"), 25, [100, 100, 100], &lose);
 }
 
-/// A million creations through two deaths; `--release` is worth it.
+/// A million creations through two deaths; run with `--release`.
 #[test]
 #[ignore = "takes a minute, and more without --release"]
 fn a_million_creations_in_windows_lose_nothing() {
@@ -59,12 +58,12 @@ fn count(folder: &Path, target: &str) -> String {
     text(&found.stdout).trim().to_owned()
 }
 
-/// A command that writes ends when a checkpoint holds what it wrote, wherever there was room for it: nobody is left to send it again.
+/// A writing command ends when its writes are in a checkpoint, on any usable storage: no client is left to send them again.
 #[test]
 fn a_command_ends_when_its_writes_are_persisted() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path();
-    // The first of the storages cannot be written to, however root one is.
+    // The first of the storages is not writable, not even by root.
     std::fs::create_dir_all(folder.join("bb")).unwrap();
     std::fs::create_dir_all(folder.join("pfs")).unwrap();
     std::fs::write(folder.join("bb/lab"), "no folder").unwrap();
@@ -94,7 +93,7 @@ fn a_command_ends_when_its_writes_are_persisted() {
     assert_eq!(through, "10");
     cluster.down(folder);
 
-    // All live stores are gone.
+    // All live stores are lost.
     for server in 0..2 {
         lose(folder, server);
     }
@@ -123,7 +122,7 @@ fn a_command_ends_when_its_writes_are_persisted() {
     );
 }
 
-/// Durability is chosen when a cluster is made, as far as windows go.
+/// A cluster created with durability `window` keeps it.
 #[test]
 fn a_cluster_with_windows_stays_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -139,7 +138,7 @@ fn a_cluster_with_windows_stays_one() {
     );
 }
 
-/// Objects a second that eight clients create one after the other, in batches of that size, until they survive.
+/// Objects per second that eight clients create one after the other, in batches of this size, until they are durable.
 fn rate(folder: &Path, servers: usize, durability: &str, batch_size: i64) -> f64 {
     let more = match durability {
         "window" => window(100_000, "1s"),
@@ -172,7 +171,7 @@ fn rate(folder: &Path, servers: usize, durability: &str, batch_size: i64) -> f64
     rate
 }
 
-/// What the three durabilities cost, for people; `--release` is a must.
+/// The cost of the three durabilities, for display; requires `--release`.
 #[test]
 #[ignore = "figures, not a check"]
 fn rates_of_creating() {

@@ -1,43 +1,43 @@
-//! The machine itself.
+//! State machine of a cluster member.
 
+use super::messages::{Input, MemberSettings, Output};
 use super::plan::plan;
 use super::view::{MemberId, View};
-use super::words::{Input, Output, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// After so long what failed is tried again, in milliseconds.
-const AGAIN: u64 = 500;
-/// A store that could not be opened is left to others for so long.
-const REST: u64 = 2_000;
-/// So many stores are handed over at a time: what moves is away for a moment.
+/// Interval after which a failed or unanswered action is repeated, in milliseconds.
+const RETRY: u64 = 500;
+/// Time for which a store that could not be opened is left to other members, in milliseconds.
+const COOL_DOWN: u64 = 2_000;
+/// Largest number of stores handed over at a time, since a moving store is briefly unavailable.
 const MOVING_MAX: usize = 2;
 
-/// How far this member is with a store.
+/// State of a store on this member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Slot {
-    /// etcd was asked.
+enum StoreState {
+    /// The claim was sent to etcd.
     Claiming { lease: u64, since: u64 },
-    /// Not all members heed it yet.
+    /// The claim was made; not all members have acknowledged it yet.
     Claimed { epoch: u64, revision: u64 },
-    /// It is being opened.
+    /// The store is being opened.
     Opening {
         epoch: u64,
         revision: u64,
         lost: bool,
     },
-    /// It is served.
+    /// The store is being served.
     Open { epoch: u64, revision: u64 },
-    /// Its service ends.
+    /// The store is being closed.
     Closing { epoch: u64, lost: bool },
-    /// The claim is to be given up.
+    /// The claim is being released.
     Releasing {
         epoch: u64,
-        asked: Option<u64>,
+        requested: Option<u64>,
         rest: u64,
     },
-    /// It could not be opened lately.
-    Resting { until: u64 },
+    /// The store could not be opened recently, or waits for etcd's state.
+    CoolingDown { until: u64 },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,25 +46,25 @@ struct Lease {
     until: u64,
     prolonged: u64,
     since: u64,
-    /// etcd's, when this member was listed under it.
+    /// Revision of etcd at which this member was listed under the lease.
     revision: u64,
 }
 
-/// A member's mind.
+/// State machine of a member.
 #[derive(Debug)]
 pub struct Machine {
-    settings: Settings,
+    settings: MemberSettings,
     lease: Option<Lease>,
-    /// When one was asked for that has not been answered.
-    asking: Option<u64>,
-    /// Not before then.
+    /// Time of an unanswered request for a lease.
+    lease_requested: Option<u64>,
+    /// Earliest time of the next request for a lease.
     next_try: u64,
     view: Option<Arc<View>>,
-    /// Who is to have what, by that view.
+    /// Assignment of stores to members, computed from the view.
     plan: BTreeMap<u32, MemberId>,
-    slots: BTreeMap<u32, Slot>,
-    heeded: BTreeMap<u32, u64>,
-    /// What is to be confirmed under this lease, and when that was asked last.
+    slots: BTreeMap<u32, StoreState>,
+    acknowledged: BTreeMap<u32, u64>,
+    /// Revision to be confirmed under this lease, and time of the last attempt.
     confirm: Option<(u64, u64)>,
     withdrawn: Option<u64>,
     leaving: bool,
@@ -72,17 +72,17 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A member that has nothing yet.
-    pub fn new(settings: Settings) -> Self {
+    /// Creates a member that has no lease and no stores.
+    pub fn new(settings: MemberSettings) -> Self {
         Self {
             settings,
             lease: None,
-            asking: None,
+            lease_requested: None,
             next_try: 0,
             view: None,
             plan: BTreeMap::new(),
             slots: BTreeMap::new(),
-            heeded: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
             confirm: None,
             withdrawn: None,
             leaving: false,
@@ -90,40 +90,40 @@ impl Machine {
         }
     }
 
-    /// What to do about it.
+    /// Handles one input and returns the actions for the host.
     pub fn step(&mut self, now: u64, input: Input) -> Vec<Output> {
         let mut out = Vec::new();
-        // What comes late must not be taken for what came in time.
+        // An input that arrives late must not be taken for one that arrived in time.
         self.check_lease(now, &mut out);
-        self.take(now, input, &mut out);
+        self.handle(now, input, &mut out);
         self.check_lease(now, &mut out);
         self.ask_for_lease(now, &mut out);
-        self.insist(now, &mut out);
-        self.work(now, &mut out);
-        self.end(&mut out);
+        self.repeat_requests(now, &mut out);
+        self.advance_stores(now, &mut out);
+        self.finish_leaving(&mut out);
         out
     }
 
-    /// Stores that are served.
+    /// Iterates over the stores that are served.
     pub fn open(&self) -> impl Iterator<Item = u32> + '_ {
-        let open = |slot: &Slot| matches!(slot, Slot::Open { .. });
+        let open = |slot: &StoreState| matches!(slot, StoreState::Open { .. });
         self.slots
             .iter()
             .filter(move |(_, s)| open(s))
             .map(|(n, _)| *n)
     }
 
-    /// What was seen last.
+    /// Returns the last view of etcd.
     pub fn view(&self) -> Option<&View> {
         self.view.as_deref()
     }
 
-    /// The lease, while there is one.
+    /// Returns the lease, if there is one.
     pub fn lease(&self) -> Option<u64> {
         self.lease.map(|l| l.id)
     }
 
-    fn take(&mut self, now: u64, input: Input, out: &mut Vec<Output>) {
+    fn handle(&mut self, now: u64, input: Input, out: &mut Vec<Output>) {
         match input {
             Input::Tick => {}
             Input::Granted {
@@ -132,7 +132,7 @@ impl Machine {
                 lasts,
                 revision,
             } => {
-                self.asking = None;
+                self.lease_requested = None;
                 self.confirm = None;
                 self.withdrawn = None;
                 let until = (sent + lasts).saturating_sub(self.settings.margin);
@@ -146,8 +146,8 @@ impl Machine {
                 out.push(Output::Serve { lease, until });
             }
             Input::NotGranted => {
-                self.asking = None;
-                self.next_try = now + AGAIN;
+                self.lease_requested = None;
+                self.next_try = now + RETRY;
             }
             Input::Kept { lease, sent, lasts } => {
                 if let Some(held) = self.lease.as_mut().filter(|l| l.id == lease) {
@@ -160,19 +160,19 @@ impl Machine {
             }
             Input::Gone { lease } => {
                 if self.lease().is_some_and(|held| held == lease) {
-                    self.lose(now, out);
+                    self.lose_lease(now, out);
                 }
             }
-            Input::See(view) => self.see(now, view, out),
+            Input::See(view) => self.update_view(now, view, out),
             Input::Leave => {
                 self.leaving = true;
             }
-            other => self.take_slot(now, &other, out),
+            other => self.handle_store(now, &other, out),
         }
     }
 
-    /// What happened to one store.
-    fn take_slot(&mut self, now: u64, input: &Input, out: &mut Vec<Output>) {
+    /// Handles an event of one store.
+    fn handle_store(&mut self, now: u64, input: &Input, out: &mut Vec<Output>) {
         match *input {
             Input::Claimed {
                 store,
@@ -180,22 +180,21 @@ impl Machine {
                 epoch,
                 revision,
             } => {
-                let asked =
-                    |slot: &Slot| matches!(slot, Slot::Claiming { lease: l, .. } if *l == lease);
-                // One that was given up meanwhile is released when it is seen.
-                if self.lease() == Some(lease) && self.slots.get(&store).is_some_and(asked) {
-                    self.slots.insert(store, Slot::Claimed { epoch, revision });
+                let requested = |slot: &StoreState| matches!(slot, StoreState::Claiming { lease: l, .. } if *l == lease);
+                // A claim that was given up meanwhile is released when the view shows it.
+                if self.lease() == Some(lease) && self.slots.get(&store).is_some_and(requested) {
+                    self.slots
+                        .insert(store, StoreState::Claimed { epoch, revision });
                 }
             }
             Input::NotClaimed { store, lease } => {
-                let asked =
-                    |slot: &Slot| matches!(slot, Slot::Claiming { lease: l, .. } if *l == lease);
-                if self.slots.get(&store).is_some_and(asked) {
+                let requested = |slot: &StoreState| matches!(slot, StoreState::Claiming { lease: l, .. } if *l == lease);
+                if self.slots.get(&store).is_some_and(requested) {
                     self.slots.remove(&store);
                 }
             }
             Input::Opened { store, epoch } => match self.slots.get(&store).copied() {
-                Some(Slot::Opening {
+                Some(StoreState::Opening {
                     epoch: e,
                     revision,
                     lost,
@@ -206,32 +205,33 @@ impl Machine {
                             epoch,
                             lost: true,
                         });
-                        Slot::Closing { epoch, lost: true }
+                        StoreState::Closing { epoch, lost: true }
                     } else {
-                        Slot::Open { epoch, revision }
+                        StoreState::Open { epoch, revision }
                     };
                     self.slots.insert(store, next);
                 }
                 _ => {}
             },
-            // Closed and given up; whoever is to have it, most likely this member, claims it anew.
+            // The store is closed and released; the member that it is assigned to, most likely this one, claims it again.
             Input::Failed { store, epoch } => match self.slots.get(&store).copied() {
-                Some(Slot::Open { epoch: e, .. }) if e == epoch => {
+                Some(StoreState::Open { epoch: e, .. }) if e == epoch => {
                     let lost = false;
-                    self.slots.insert(store, Slot::Closing { epoch, lost });
+                    self.slots
+                        .insert(store, StoreState::Closing { epoch, lost });
                     out.push(Output::Close { store, epoch, lost });
                 }
                 _ => {}
             },
             Input::NotOpened { store, epoch } => match self.slots.get(&store).copied() {
-                Some(Slot::Opening { epoch: e, lost, .. }) if e == epoch => {
+                Some(StoreState::Opening { epoch: e, lost, .. }) if e == epoch => {
                     let next = if lost {
-                        Slot::Resting { until: now + AGAIN }
+                        StoreState::CoolingDown { until: now + RETRY }
                     } else {
-                        Slot::Releasing {
+                        StoreState::Releasing {
                             epoch,
-                            asked: None,
-                            rest: REST,
+                            requested: None,
+                            rest: COOL_DOWN,
                         }
                     };
                     self.slots.insert(store, next);
@@ -239,16 +239,16 @@ impl Machine {
                 _ => {}
             },
             Input::Closed { store, epoch } => match self.slots.get(&store).copied() {
-                Some(Slot::Closing { epoch: e, lost }) if e == epoch => {
+                Some(StoreState::Closing { epoch: e, lost }) if e == epoch => {
                     if lost {
                         self.slots.remove(&store);
                     } else {
                         self.slots.insert(
                             store,
-                            Slot::Releasing {
+                            StoreState::Releasing {
                                 epoch,
-                                asked: None,
-                                rest: AGAIN,
+                                requested: None,
+                                rest: RETRY,
                             },
                         );
                     }
@@ -256,9 +256,9 @@ impl Machine {
                 _ => {}
             },
             Input::Released { store, epoch, done } => match self.slots.get(&store).copied() {
-                Some(Slot::Releasing { epoch: e, rest, .. }) if e == epoch && done => {
+                Some(StoreState::Releasing { epoch: e, rest, .. }) if e == epoch && done => {
                     self.slots
-                        .insert(store, Slot::Resting { until: now + rest });
+                        .insert(store, StoreState::CoolingDown { until: now + rest });
                 }
                 _ => {}
             },
@@ -266,7 +266,7 @@ impl Machine {
         }
     }
 
-    fn see(&mut self, now: u64, view: Arc<View>, out: &mut Vec<Output>) {
+    fn update_view(&mut self, now: u64, view: Arc<View>, out: &mut Vec<Output>) {
         if self
             .view
             .as_ref()
@@ -277,12 +277,12 @@ impl Machine {
         let newer = view
             .epochs
             .iter()
-            .filter(|(store, epoch)| self.heeded.get(store).copied().unwrap_or(0) < **epoch);
+            .filter(|(store, epoch)| self.acknowledged.get(store).copied().unwrap_or(0) < **epoch);
         let newer: BTreeMap<u32, u64> = newer.map(|(store, epoch)| (*store, *epoch)).collect();
         if !newer.is_empty() {
-            self.heeded.extend(&newer);
+            self.acknowledged.extend(&newer);
             self.confirm = None;
-            out.push(Output::Fence(self.heeded.clone()));
+            out.push(Output::Fence(self.acknowledged.clone()));
         }
         let revision = view.revision;
         let listed = view.members.get(&self.settings.me).map(|me| me.lease);
@@ -293,9 +293,9 @@ impl Machine {
             return;
         };
         if listed != Some(lease.id) {
-            // What was seen before it was listed says nothing.
+            // A view from before this member was listed says nothing.
             if revision >= lease.revision {
-                self.lose(now, out);
+                self.lose_lease(now, out);
             }
             return;
         }
@@ -307,17 +307,17 @@ impl Machine {
         }
     }
 
-    /// Stores whose claims are no longer this member's: somebody has taken them away by hand.
+    /// Closes stores whose claims no longer belong to this member because an operator has removed them.
     fn check_claims(&mut self, out: &mut Vec<Output>) {
         let (Some(view), Some(lease)) = (&self.view, self.lease()) else {
             return;
         };
         for (store, slot) in &mut self.slots {
-            let (Slot::Open { epoch, revision }
-            | Slot::Opening {
+            let (StoreState::Open { epoch, revision }
+            | StoreState::Opening {
                 epoch, revision, ..
             }
-            | Slot::Claimed { epoch, revision }) = *slot
+            | StoreState::Claimed { epoch, revision }) = *slot
             else {
                 continue;
             };
@@ -330,28 +330,28 @@ impl Machine {
             }
             let store = *store;
             match slot {
-                Slot::Open { .. } => {
-                    *slot = Slot::Closing { epoch, lost: true };
+                StoreState::Open { .. } => {
+                    *slot = StoreState::Closing { epoch, lost: true };
                     out.push(Output::Close {
                         store,
                         epoch,
                         lost: true,
                     });
                 }
-                Slot::Opening { lost, .. } => *lost = true,
-                slot => *slot = Slot::Resting { until: 0 },
+                StoreState::Opening { lost, .. } => *lost = true,
+                slot => *slot = StoreState::CoolingDown { until: 0 },
             }
         }
     }
 
     fn check_lease(&mut self, now: u64, out: &mut Vec<Output>) {
         if self.lease.is_some_and(|l| now >= l.until) {
-            self.lose(now, out);
+            self.lose_lease(now, out);
         }
     }
 
-    /// The lease is over.
-    fn lose(&mut self, now: u64, out: &mut Vec<Output>) {
+    /// Handles the end of the lease.
+    fn lose_lease(&mut self, now: u64, out: &mut Vec<Output>) {
         let Some(Lease { id: lease, .. }) = self.lease.take() else {
             return;
         };
@@ -360,20 +360,22 @@ impl Machine {
         for (store, slot) in &mut self.slots {
             let store = *store;
             match slot {
-                Slot::Open { epoch, .. } => {
+                StoreState::Open { epoch, .. } => {
                     let epoch = *epoch;
-                    *slot = Slot::Closing { epoch, lost: true };
+                    *slot = StoreState::Closing { epoch, lost: true };
                     out.push(Output::Close {
                         store,
                         epoch,
                         lost: true,
                     });
                 }
-                Slot::Opening { lost, .. } | Slot::Closing { lost, .. } => *lost = true,
-                Slot::Claiming { .. } | Slot::Claimed { .. } | Slot::Releasing { .. } => {
-                    *slot = Slot::Resting { until: 0 };
+                StoreState::Opening { lost, .. } | StoreState::Closing { lost, .. } => *lost = true,
+                StoreState::Claiming { .. }
+                | StoreState::Claimed { .. }
+                | StoreState::Releasing { .. } => {
+                    *slot = StoreState::CoolingDown { until: 0 };
                 }
-                Slot::Resting { .. } => {}
+                StoreState::CoolingDown { .. } => {}
             }
         }
     }
@@ -384,14 +386,14 @@ impl Machine {
                 lease.prolonged = now;
                 out.push(Output::Keep { lease: lease.id });
             }
-        } else if !self.leaving && self.asking.is_none() && now >= self.next_try {
-            self.asking = Some(now);
+        } else if !self.leaving && self.lease_requested.is_none() && now >= self.next_try {
+            self.lease_requested = Some(now);
             out.push(Output::Grant);
         }
     }
 
-    /// Says again what etcd does not say yet: questions and answers may be lost.
-    fn insist(&mut self, now: u64, out: &mut Vec<Output>) {
+    /// Repeats requests that etcd does not reflect yet, since requests and responses may be lost.
+    fn repeat_requests(&mut self, now: u64, out: &mut Vec<Output>) {
         let (Some(lease), Some(view)) = (self.lease(), &self.view) else {
             return;
         };
@@ -402,22 +404,22 @@ impl Machine {
         else {
             return;
         };
-        if let Some((revision, asked)) = &mut self.confirm
+        if let Some((revision, requested)) = &mut self.confirm
             && me.seen < *revision
-            && now >= *asked + AGAIN
+            && now >= *requested + RETRY
         {
-            *asked = now;
+            *requested = now;
             let revision = *revision;
             out.push(Output::Confirm { lease, revision });
         }
-        if self.leaving && !me.leaving && self.withdrawn.is_none_or(|at| now >= at + AGAIN) {
+        if self.leaving && !me.leaving && self.withdrawn.is_none_or(|at| now >= at + RETRY) {
             self.withdrawn = Some(now);
             out.push(Output::Withdraw { lease });
         }
     }
 
-    /// What this member does about stores.
-    fn work(&mut self, now: u64, out: &mut Vec<Output>) {
+    /// Advances this member's stores.
+    fn advance_stores(&mut self, now: u64, out: &mut Vec<Output>) {
         let Some(Lease {
             id: lease, since, ..
         }) = self.lease
@@ -425,7 +427,7 @@ impl Machine {
             return;
         };
         self.slots
-            .retain(|_, slot| !matches!(slot, Slot::Resting { until } if now >= *until));
+            .retain(|_, slot| !matches!(slot, StoreState::CoolingDown { until } if now >= *until));
         let Some(view) = &self.view else { return };
         let listed = view.members.get(&self.settings.me);
         if listed.is_none_or(|me| me.lease != lease) {
@@ -433,30 +435,35 @@ impl Machine {
         }
         let plan = &self.plan;
         let mine = |store: &u32| !self.leaving && plan.get(store) == Some(&self.settings.me);
-        // Somebody is there to take it.
+        // Another member is there to take the store.
         let wanted = |store: &u32| plan.get(store).is_some_and(|m| *m != self.settings.me);
-        let away = |slot: &&Slot| matches!(slot, Slot::Closing { .. } | Slot::Releasing { .. });
+        let away = |slot: &&StoreState| {
+            matches!(
+                slot,
+                StoreState::Closing { .. } | StoreState::Releasing { .. }
+            )
+        };
         let mut moving = self.slots.values().filter(away).count();
         for (store, slot) in &mut self.slots {
             let store = *store;
             match slot {
-                Slot::Claiming { lease: l, since } => {
-                    // Nobody knows what became of it: the next look at etcd tells.
-                    if *l != lease || now >= *since + 10 * AGAIN {
-                        *slot = Slot::Resting { until: now };
+                StoreState::Claiming { lease: l, since } => {
+                    // The outcome of the claim is unknown: the next view of etcd will show it.
+                    if *l != lease || now >= *since + 10 * RETRY {
+                        *slot = StoreState::CoolingDown { until: now };
                     }
                 }
-                Slot::Claimed { epoch, revision } => {
+                StoreState::Claimed { epoch, revision } => {
                     let (epoch, revision) = (*epoch, *revision);
                     let others = view.behind(revision).any(|m| *m != self.settings.me);
                     if self.leaving {
-                        *slot = Slot::Releasing {
+                        *slot = StoreState::Releasing {
                             epoch,
-                            asked: None,
-                            rest: AGAIN,
+                            requested: None,
+                            rest: RETRY,
                         };
                     } else if view.revision >= revision && !others {
-                        *slot = Slot::Opening {
+                        *slot = StoreState::Opening {
                             epoch,
                             revision,
                             lost: false,
@@ -468,12 +475,12 @@ impl Machine {
                         });
                     }
                 }
-                Slot::Open { epoch, .. } => {
+                StoreState::Open { epoch, .. } => {
                     let epoch = *epoch;
                     let goes = wanted(&store) && (moving < MOVING_MAX || self.leaving);
                     if goes || self.leaving {
                         moving += 1;
-                        *slot = Slot::Closing { epoch, lost: false };
+                        *slot = StoreState::Closing { epoch, lost: false };
                         out.push(Output::Close {
                             store,
                             epoch,
@@ -481,9 +488,11 @@ impl Machine {
                         });
                     }
                 }
-                Slot::Releasing { epoch, asked, .. } => {
-                    if asked.is_none_or(|at| now >= at + AGAIN) {
-                        *asked = Some(now);
+                StoreState::Releasing {
+                    epoch, requested, ..
+                } => {
+                    if requested.is_none_or(|at| now >= at + RETRY) {
+                        *requested = Some(now);
                         out.push(Output::Release {
                             store,
                             epoch: *epoch,
@@ -491,7 +500,9 @@ impl Machine {
                         });
                     }
                 }
-                Slot::Opening { .. } | Slot::Closing { .. } | Slot::Resting { .. } => {}
+                StoreState::Opening { .. }
+                | StoreState::Closing { .. }
+                | StoreState::CoolingDown { .. } => {}
             }
         }
         for store in 0..self.settings.stores {
@@ -501,19 +512,19 @@ impl Machine {
                 && !self.slots.contains_key(&store)
             {
                 self.slots
-                    .insert(store, Slot::Claiming { lease, since: now });
+                    .insert(store, StoreState::Claiming { lease, since: now });
                 out.push(Output::Claim { store, lease });
             } else if let Some(claim) = view.claims.get(&store)
                 && claim.lease == lease
                 && !self.slots.contains_key(&store)
             {
-                // A claim whose answer was lost: it is given up, and made anew if it is wanted.
+                // A claim whose response was lost is released, and made again if the store is assigned to this member.
                 let epoch = claim.epoch;
                 self.slots.insert(
                     store,
-                    Slot::Releasing {
+                    StoreState::Releasing {
                         epoch,
-                        asked: Some(now),
+                        requested: Some(now),
                         rest: 0,
                     },
                 );
@@ -526,9 +537,9 @@ impl Machine {
         }
     }
 
-    /// Whether all is given back.
-    fn end(&mut self, out: &mut Vec<Output>) {
-        let busy = |slot: &Slot| !matches!(slot, Slot::Resting { .. });
+    /// Ends the member once all stores are released.
+    fn finish_leaving(&mut self, out: &mut Vec<Output>) {
+        let busy = |slot: &StoreState| !matches!(slot, StoreState::CoolingDown { .. });
         if !self.leaving || self.left || self.slots.values().any(busy) {
             return;
         }
@@ -542,16 +553,16 @@ impl Machine {
 }
 
 impl Machine {
-    /// Stores that are not open, and how far they are; for people.
-    pub fn under_way(&self) -> Vec<(u32, &'static str)> {
-        let word = |slot: &Slot| match slot {
-            Slot::Claiming { .. } => Some("claiming"),
-            Slot::Claimed { .. } => Some("claimed"),
-            Slot::Opening { .. } => Some("opening"),
-            Slot::Open { .. } => None,
-            Slot::Closing { .. } => Some("closing"),
-            Slot::Releasing { .. } => Some("releasing"),
-            Slot::Resting { .. } => Some("resting"),
+    /// Returns stores that are not open, with their state as a word for display.
+    pub fn transitions(&self) -> Vec<(u32, &'static str)> {
+        let word = |slot: &StoreState| match slot {
+            StoreState::Claiming { .. } => Some("claiming"),
+            StoreState::Claimed { .. } => Some("claimed"),
+            StoreState::Opening { .. } => Some("opening"),
+            StoreState::Open { .. } => None,
+            StoreState::Closing { .. } => Some("closing"),
+            StoreState::Releasing { .. } => Some("releasing"),
+            StoreState::CoolingDown { .. } => Some("resting"),
         };
         let all = self.slots.iter();
         all.filter_map(|(store, slot)| Some((*store, word(slot)?)))

@@ -1,17 +1,17 @@
-//! Which member is to have which store: arithmetic over what etcd holds, so that all members come to the same answer and
-//! nobody needs to be elected to give it.
+//! Assignment of stores to members: a function of etcd's state, so that all members compute the same result and none
+//! needs to be elected.
 //!
-//! A store stays where it is as far as balance allows; what nobody has goes to whoever has least. After that no member has two
-//! stores more than another, and as few have moved as that takes.
+//! A store stays where it is as far as balance allows; free stores go to the members with the fewest. Afterwards no
+//! member has two stores more than another, with the fewest moves.
 
 use super::view::{MemberId, View};
 use std::collections::BTreeMap;
 
-/// Who is to have each store. A store that is not in it is nobody's for now: there is nobody to take it.
+/// Computes the assignment of stores. A store that is missing in the result has no member to take it for now.
 pub fn plan(view: &View, stores: u32, even: bool) -> BTreeMap<u32, MemberId> {
     let mut takers: Vec<&MemberId> = view.takers().collect();
     if takers.is_empty() {
-        // All are drained: what they have is better kept than dropped.
+        // All members are drained: they keep what they have rather than drop it.
         takers = view.staying().collect();
     }
     let mut kept: BTreeMap<&MemberId, Vec<u32>> = takers.iter().map(|m| (*m, Vec::new())).collect();
@@ -23,7 +23,7 @@ pub fn plan(view: &View, stores: u32, even: bool) -> BTreeMap<u32, MemberId> {
         }
     }
     if even {
-        give_up(&mut kept, &mut free, stores as usize);
+        release_surplus(&mut kept, &mut free, stores as usize);
     }
     free.sort_unstable();
     for store in free {
@@ -39,23 +39,23 @@ pub fn plan(view: &View, stores: u32, even: bool) -> BTreeMap<u32, MemberId> {
         .collect()
 }
 
-/// Takes from those who have more than their share. Whoever has most keeps the larger shares.
-fn give_up(kept: &mut BTreeMap<&MemberId, Vec<u32>>, free: &mut Vec<u32>, stores: usize) {
+/// Takes stores from members that have more than their share. The members with most stores keep the larger shares.
+fn release_surplus(kept: &mut BTreeMap<&MemberId, Vec<u32>>, free: &mut Vec<u32>, stores: usize) {
     if kept.is_empty() {
         return;
     }
     let (share, larger) = (stores / kept.len(), stores % kept.len());
     let mut by_count: Vec<_> = kept.iter_mut().collect();
     by_count.sort_by_key(|(member, has)| (std::cmp::Reverse(has.len()), **member));
-    for (place, (_, has)) in by_count.into_iter().enumerate() {
-        let quota = share + usize::from(place < larger);
+    for (rank, (_, has)) in by_count.into_iter().enumerate() {
+        let quota = share + usize::from(rank < larger);
         if has.len() > quota {
             free.extend(has.drain(quota..));
         }
     }
 }
 
-/// How many stores a plan moves from members that have them now.
+/// Counts the stores that a plan moves away from members that have them now.
 pub fn moves(view: &View, plan: &BTreeMap<u32, MemberId>) -> usize {
     let moved =
         |(store, to): &(&u32, &MemberId)| view.holder(**store).is_some_and(|holder| holder != *to);
@@ -100,9 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_member_had_is_spread_and_the_rest_stays() {
+    fn stores_of_a_dead_member_are_distributed_and_the_rest_stays() {
         let claims: Vec<_> = (0..12).map(|s| (s, s % 4)).collect();
-        // Member 3 is gone: its claims are nobody's.
+        // Member 3 is gone, so its claims count as free.
         let view = view(3, &[], &claims);
         let plan = plan(&view, 12, true);
         assert!(claims.iter().all(|(s, n)| *n == 3 || plan[s] == id(*n)));
@@ -128,7 +128,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each store once, balanced within one, and no more moves than balance takes.
+        /// Each store is assigned once, balanced within one, with no more moves than balance needs.
         #[test]
         fn plans_are_whole_balanced_and_lazy(
             stores in 1_u32..65,
@@ -152,7 +152,7 @@ mod tests {
             let most = takers.iter().map(of).max().unwrap();
             let least = takers.iter().map(of).min().unwrap();
             prop_assert!(most - least <= 1);
-            // What moves is what takers have beyond their shares, and all that others have.
+            // The moves are the stores that takers have beyond their shares, and all stores of others.
             let mut now: Vec<usize> = takers
                 .iter()
                 .map(|m| (0..stores).filter(|s| view.holder(*s) == Some(m)).count())
@@ -168,7 +168,7 @@ mod tests {
                 .filter(|s| view.holder(*s).is_some_and(|m| !takers.contains(m)))
                 .count();
             prop_assert_eq!(moves(&view, &planned), beyond + leaving);
-            // Once it is so, it stays so.
+            // A balanced assignment stays as it is.
             let mut after = view.clone();
             for (store, member) in &planned {
                 let lease = view.members[member].lease;

@@ -1,4 +1,4 @@
-//! The machine by hand; random histories of it are `testkit`'s.
+//! Tests of the state machine with chosen inputs; `testkit` runs random histories.
 
 use super::view::{Claim, Member};
 use super::*;
@@ -7,9 +7,9 @@ const ME: &str = "a:1";
 const LEASE: u64 = 7;
 
 fn machine() -> Machine {
-    let settings = Settings {
+    let settings = MemberSettings {
         gather: 0,
-        ..Settings::for_lease(ME.into(), 2, 5_000)
+        ..MemberSettings::for_lease(ME.into(), 2, 5_000)
     };
     Machine::new(settings)
 }
@@ -63,7 +63,7 @@ fn claimed(store: u32) -> Input {
     }
 }
 
-/// With both stores open.
+/// A machine with both stores open.
 fn serving() -> Machine {
     let mut machine = machine();
     machine.step(100, Input::Tick);
@@ -89,7 +89,7 @@ fn a_store_is_opened_once_everybody_heeds_its_claim() {
         until,
     };
     assert_eq!(machine.step(200, granted()), [serve]);
-    // The other one has one store: this one takes what is free.
+    // Another member has one store, so this one takes the free one.
     let out = machine.step(300, Input::See(view(2, &[("b:1", 2)], &[(1, "b:1", 3)])));
     let fence = Output::Fence([(1, 3)].into());
     let (confirm, claim) = (
@@ -120,9 +120,9 @@ fn a_store_is_opened_once_everybody_heeds_its_claim() {
 }
 
 #[test]
-fn who_was_paused_beyond_its_lease_answers_nothing() {
+fn a_member_paused_beyond_its_lease_answers_nothing() {
     let mut machine = serving();
-    // It wakes long after; whatever comes first, the end comes before it.
+    // The member wakes long after its lease; the end comes before any other output.
     let kept = Input::Kept {
         lease: LEASE,
         sent: 1_000,
@@ -205,7 +205,7 @@ fn a_claim_taken_away_by_hand_ends_the_service() {
 }
 
 #[test]
-fn who_leaves_gives_all_back_first() {
+fn a_leaving_member_releases_its_stores_first() {
     let mut machine = serving();
     let out = machine.step(700, Input::Leave);
     assert_eq!(out.first(), Some(&Output::Withdraw { lease: LEASE }));
@@ -224,7 +224,8 @@ fn who_leaves_gives_all_back_first() {
     }
 }
 
-/// A store that takes no writes any more is closed, given up, and claimed anew after a moment: its disk was full, and has room now.
+/// A store that no longer accepts writes is closed, released, and claimed again after a while: its disk was full, and
+/// has space now.
 #[test]
 fn a_store_that_has_failed_is_opened_anew() {
     let mut machine = serving();
@@ -242,7 +243,7 @@ fn a_store_that_has_failed_is_opened_anew() {
     };
     assert!(outputs.iter().any(closed), "{outputs:?}");
     assert_eq!(machine.open().collect::<Vec<_>>(), [0]);
-    // Said again, or of an earlier epoch, it changes nothing.
+    // A repeated input, or one of an earlier epoch, changes nothing.
     for (store, epoch) in [(1, 1), (0, 0)] {
         let outputs = machine.step(710, failed(store, epoch));
         let any = outputs.iter().any(|o| matches!(o, Output::Close { .. }));

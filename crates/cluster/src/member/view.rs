@@ -1,91 +1,91 @@
-//! What etcd holds about a cluster, as keys and short texts, and as data.
+//! State of a cluster in etcd, as keys and short texts, and as data.
 //!
 //! ```text
-//!  /esker/lab/id               9f3c…                    which cluster this is; the storage says the same
+//!  /esker/lab/id               9f3c…                    id of the cluster; the storage has it, too
 //!  /esker/lab/members/H:P      pid 7 host n1 version …  a member, under its lease
-//!  /esker/lab/seen/H:P         412                      it heeds all claims up to that revision, under its lease
-//!  /esker/lab/stores/5         3 H:P                    who has a store, at which epoch, under the holder's lease
-//!  /esker/lab/epochs/5         3                        the newest epoch of a store, for ever
-//!  /esker/lab/drained/H:P                               a member that is to have nothing
-//!  /esker/lab/rebalance                                 somebody asked for balance
+//!  /esker/lab/seen/H:P         412                      it acknowledges claims up to that revision, under its lease
+//!  /esker/lab/stores/5         3 H:P                    holder of a store and the epoch, under the holder's lease
+//!  /esker/lab/epochs/5         3                        newest epoch of a store, for ever
+//!  /esker/lab/drained/H:P                               a member that is to have no stores
+//!  /esker/lab/rebalance                                 an operator requested balance
 //! ```
 //!
-//! The lease under which a key lies tells lives of a member apart.
+//! The lease of a key distinguishes different lives of a member.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `HOST:PORT` where a member answers.
+/// Address of a member as `HOST:PORT`.
 pub type MemberId = String;
 
 /// A member that has a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Member {
-    /// Its lease.
+    /// Lease of the member.
     pub lease: u64,
-    /// The revision at which it came.
+    /// Revision at which the member joined.
     pub since: u64,
-    /// It heeds all claims up to that revision.
+    /// Revision up to which the member acknowledges all claims.
     pub seen: u64,
-    /// It takes no more stores: it is about to end.
+    /// Whether the member takes no more stores because it is about to end.
     pub leaving: bool,
-    /// Its process.
+    /// Process id of the member.
     pub pid: u32,
-    /// Its machine.
+    /// Host name of the member.
     pub host: String,
-    /// Its release.
+    /// Software release of the member.
     pub version: String,
 }
 
-/// Who has a store.
+/// A member's claim of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// The member.
+    /// Member that holds the store.
     pub member: MemberId,
-    /// The lease under which it has it.
+    /// Lease under which the claim was made.
     pub lease: u64,
-    /// How often the store was claimed, this time included.
+    /// Number of times the store was claimed, this time included.
     pub epoch: u64,
 }
 
-/// All of it, at one revision.
+/// State of a cluster in etcd at one revision.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct View {
-    /// Which state of etcd.
+    /// Revision of etcd's state.
     pub revision: u64,
-    /// Which cluster it is.
+    /// Id of the cluster.
     pub id: Option<String>,
-    /// By name.
+    /// Living members by address.
     pub members: BTreeMap<MemberId, Member>,
-    /// By store.
+    /// Claims by store number.
     pub claims: BTreeMap<u32, Claim>,
-    /// By store.
+    /// Newest epochs by store number.
     pub epochs: BTreeMap<u32, u64>,
-    /// Members that are to have nothing.
+    /// Members that are to have no stores.
     pub drained: BTreeSet<MemberId>,
-    /// Somebody asked for balance.
+    /// Whether an operator has requested balance.
     pub rebalance: bool,
 }
 
-/// A key with its value, as etcd gives it.
+/// A key with its value, as etcd returns it.
 #[derive(Debug, Clone, Copy)]
 pub struct Pair<'a> {
-    /// Below the cluster's own prefix.
+    /// Key without the cluster's prefix.
     pub key: &'a str,
-    /// The text.
+    /// Value of the key as text.
     pub value: &'a str,
-    /// The lease that it lies under; 0 for none.
+    /// Lease of the key; 0 for none.
     pub lease: u64,
-    /// The revision at which it was made.
+    /// Revision at which the key was created.
     pub created: u64,
 }
 
-/// What a cluster's keys begin with.
+/// Returns the prefix of a cluster's keys.
 pub fn prefix(cluster: &str) -> String {
     format!("/esker/{cluster}/")
 }
 
 impl Member {
-    /// What its key holds.
+    /// Encodes the value of the member's key.
     pub fn text(&self) -> String {
         let leaving = if self.leaving { " leaving" } else { "" };
         let word = |text: &str| text.split_whitespace().collect::<Vec<_>>().join("-");
@@ -120,14 +120,14 @@ impl Member {
 }
 
 impl Claim {
-    /// What its key holds.
+    /// Encodes the value of the claim's key.
     pub fn text(&self) -> String {
         format!("{} {}", self.epoch, self.member)
     }
 }
 
 impl View {
-    /// What those keys say. What is not understood is passed over: a newer release may have written it.
+    /// Parses keys into a view. Unknown keys are skipped, since a newer release may have written them.
     pub fn read<'a>(revision: u64, pairs: impl IntoIterator<Item = Pair<'a>>) -> Self {
         let mut view = Self {
             revision,
@@ -175,7 +175,7 @@ impl View {
             }
         }
         for (member, lease, revision) in seen {
-            // What an earlier life of it had seen says nothing.
+            // An acknowledgement of an earlier life of the member does not count.
             if let Some(member) = view.members.get_mut(member).filter(|m| m.lease == lease) {
                 member.seen = revision;
             }
@@ -183,31 +183,31 @@ impl View {
         view
     }
 
-    /// The member that has a store and lives.
+    /// Returns the living member that has a store.
     pub fn holder(&self, store: u32) -> Option<&MemberId> {
         let claim = self.claims.get(&store)?;
         let lives = self.members.get(&claim.member)?.lease == claim.lease;
         lives.then_some(&claim.member)
     }
 
-    /// Members that may be given stores.
+    /// Iterates over members that may be given stores.
     pub fn takers(&self) -> impl Iterator<Item = &MemberId> {
         self.staying().filter(|m| !self.drained.contains(*m))
     }
 
-    /// Members that are not about to end.
+    /// Iterates over members that are not about to end.
     pub fn staying(&self) -> impl Iterator<Item = &MemberId> {
         let staying = self.members.iter().filter(|(_, m)| !m.leaving);
         staying.map(|(id, _)| id)
     }
 
-    /// Where each store is.
-    pub fn places(&self, stores: u32) -> Vec<Option<MemberId>> {
-        let place = |store| self.holder(store).cloned();
-        (0..stores).map(place).collect()
+    /// Returns the holder of each store.
+    pub fn holders(&self, stores: u32) -> Vec<Option<MemberId>> {
+        let holder_of = |store| self.holder(store).cloned();
+        (0..stores).map(holder_of).collect()
     }
 
-    /// Members that do not heed yet what was claimed at that revision.
+    /// Iterates over members that have not acknowledged claims made at that revision.
     pub fn behind(&self, revision: u64) -> impl Iterator<Item = &MemberId> {
         let behind = self
             .members
@@ -278,7 +278,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever somebody put there, it is read, and no key makes more than one entry.
+        /// Arbitrary keys can be parsed, and no key makes more than one entry.
         #[test]
         fn any_keys_are_read(pairs in prop::collection::vec(("[a-z]{0,3}|(members|seen|stores|epochs|drained)/\\PC{0,6}", "\\PC{0,20}", 0_u64..3), 0..20)) {
             let read = pairs.iter().map(|(k, v, l)| pair(k, v, *l));

@@ -1,15 +1,15 @@
 //! The cluster's clock: a hybrid logical clock on each server (Kulkarni et al., "Logical Physical Clocks", 2014).
 //!
-//! Every message carries its sender's clock, and the receiver's is never behind it afterwards. Each server gives versions
-//! of its own residue only, so that no two servers give the same one.
+//! Every message carries its sender's clock, and the receiver's is never behind it afterwards. Each server issues
+//! versions of its own residue only, so that no two servers issue the same one.
 
 use esker_model::Version;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Versions go up by this, so that up to so many servers never give the same one.
+/// Distance of versions with the same residue, and so the largest number of servers that never issue the same version.
 pub(crate) const STRIDE: u64 = 64;
 
-/// A server's clock.
+/// Hybrid logical clock of one server.
 #[derive(Debug)]
 pub(crate) struct Clock {
     residue: u64,
@@ -17,10 +17,10 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// The clock of the server at that place among all, never behind `last`.
-    pub(crate) fn new(place: u64, last: Version) -> Self {
+    /// Creates the clock of the server with that index in the cluster, never behind `last`.
+    pub(crate) fn new(index: u64, last: Version) -> Self {
         Self {
-            residue: place % STRIDE,
+            residue: index % STRIDE,
             last: Mutex::new(last),
         }
     }
@@ -29,28 +29,29 @@ impl Clock {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of another clock.
+    /// Advances the clock to at least `version`.
     pub(crate) fn witness(&self, version: Version) {
         let mut last = self.lock();
         *last = last.max(version);
     }
 
-    /// The time, never behind any version given or seen; gives none.
+    /// Returns the time, never behind any version issued or witnessed; issues none.
     pub(crate) fn now(&self, millis: u64) -> Version {
         let mut last = self.lock();
         *last = last.max(Version::new(millis, 0));
         *last
     }
 
-    /// A version of this server's own, later than all that it has given or seen.
+    /// Issues a version of this server, later than all that it has issued or witnessed.
     pub(crate) fn tick(&self, millis: u64) -> Version {
         let mut last = self.lock();
         *last = self.own_after(last.0.max(Version::new(millis, 0).0.saturating_sub(1)));
         *last
     }
 
-    /// The version of a transaction whose parts have these floors, one of them (`own`) a tick of this clock for that
-    /// transaction alone. If that is the latest it will do: nobody else has it. Else it is a new one.
+    /// Chooses the version of a transaction with these floors; `own` is a tick of this clock for that transaction
+    /// alone. If `own` is the latest it is used, since no other transaction has it; otherwise a new version is
+    /// issued.
     pub(crate) fn decide(&self, own: Version, latest: Version, millis: u64) -> Version {
         if own >= latest {
             return own;

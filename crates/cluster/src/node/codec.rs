@@ -35,7 +35,7 @@ pub(crate) fn done_key(tx: TxId) -> Vec<u8> {
     .concat()
 }
 
-/// Which transaction's that row is.
+/// Parses the transaction id of a `cluster/done` row.
 pub(crate) fn parse_done_key(key: &[u8]) -> Result<TxId, DecodeError> {
     let mut r = Reader::new(key.get(DONE.len()..).unwrap_or_default());
     let tx = TxId {
@@ -51,7 +51,7 @@ pub(crate) fn split_key(id: VertexId) -> Vec<u8> {
     [SPLIT, &id.0].concat()
 }
 
-/// What stays of a decided transaction until all have acknowledged it.
+/// The part of a decided transaction that is kept until all participants have acknowledged it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Decision {
     pub(crate) version: Version,
@@ -179,13 +179,13 @@ mod tests {
                 key,
                 gone: true,
                 properties: Properties::new(),
-                asked: true,
+                requested: true,
             },
             Change::Edge {
                 key,
                 gone: false,
                 properties: set,
-                asked: false,
+                requested: false,
             },
             Change::Adopt(Adopt {
                 vertex: vertex.id,
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(Decision::decode(&bytes), Ok(decision()));
     }
 
-    /// Whatever is cut off or changed is refused or is another decision; nothing panics.
+    /// Truncated or changed bytes are refused or decode as another decision; nothing panics.
     #[test]
     fn damaged_decisions_are_refused() {
         let bytes = decision().encode();

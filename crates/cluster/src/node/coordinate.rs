@@ -1,14 +1,14 @@
-//! Writing: a batch that any server takes is done whole on all servers that it concerns, or not at all. Here it is cut into
-//! parts; `transaction` sees to it that all of them are done, or none.
+//! Coordination of writes: a batch that any server receives is applied on all servers that it concerns, or on none.
+//! This module divides it into parts; `transaction` commits them atomically.
 
 use super::Node;
 use super::peers::unexpected;
-use super::transaction::{Aside, Attempt, Parts};
-use crate::peer::{Applying, Change, Held, Part, PartOp, Request, Response};
+use super::transaction::{Attempt, CoordinatorWork, Parts};
+use crate::peer::{ApplyOptions, Change, CommitPosition, Part, PartOp, Request, Response};
 use crate::vnode::ServerId;
-use esker_engine::Beside;
+use esker_engine::SideWrites;
+use esker_model::idempotency::ProducerKey;
 use esker_model::limits::BATCH_MUTATIONS_MAX;
-use esker_model::once::Numbered;
 use esker_model::{
     Batch, Commit, EdgeKey, Error, ErrorKind, GraphRead as _, Mutation, Op, Properties, Result,
     Schema, Version, VertexId,
@@ -16,28 +16,29 @@ use esker_model::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How often a batch is sent again after it met vertices that have split or servers that were started meanwhile.
+/// Attempts to apply a batch whose vertices have split, or whose servers were restarted, meanwhile.
 const ATTEMPTS_MAX: u32 = 64;
-/// How long another request with the same marker is waited for, in milliseconds.
-const MARKER_WAIT_MAX: u64 = 10_000;
-/// Changes up to which a batch counts as small.
+/// Longest wait for another request with the same idempotency key, in milliseconds.
+const KEY_WAIT_MAX: u64 = 10_000;
+/// Largest number of changes of a small batch.
 const SMALL_BATCH: usize = 16;
 
 impl Node {
-    /// Applies a batch, all or nothing, on all servers. `seen`: the highest version that the caller has seen.
+    /// Applies a batch atomically on all servers. `seen` is the highest version that the caller has seen.
     pub async fn apply(self: &Arc<Self>, batch: Batch, seen: Version) -> Result<Commit> {
-        let how = Applying::default();
-        Ok(self.apply_held(batch, seen, how).await?.0)
+        let how = ApplyOptions::default();
+        Ok(self.apply_retained(batch, seen, how).await?.0)
     }
 
-    /// The same for clients that may keep a batch until a checkpoint holds it; with what they have to keep it for.
-    pub async fn apply_held(
+    /// Applies a batch for a client that may retain it until a checkpoint contains it; returns the position until
+    /// which it must.
+    pub async fn apply_retained(
         self: &Arc<Self>,
         batch: Batch,
         seen: Version,
-        how: Applying,
-    ) -> Result<(Commit, Option<Held>)> {
-        if let Some(at) = how.again_at
+        how: ApplyOptions,
+    ) -> Result<(Commit, Option<CommitPosition>)> {
+        if let Some(at) = how.acknowledged_at
             && self.coordinator(&batch) == self.settings.id
             && let Some(done) = self.replay(&batch, at).await
         {
@@ -58,19 +59,19 @@ impl Node {
         let coordinator = self.coordinator(&batch);
         if coordinator != self.settings.id {
             return match self
-                .ask(coordinator, Request::Apply { batch, seen, how })
+                .request(coordinator, Request::Apply { batch, seen, how })
                 .await?
             {
-                Response::Batch(commit, held) => Ok((commit, held)),
+                Response::Batch(commit, position) => Ok((commit, position)),
                 _ => Err(unexpected(coordinator)),
             };
         }
-        self.apply_here(batch, seen, how.hold).await
+        self.apply_here(batch, seen, how.retained).await
     }
 
-    /// Who coordinates a batch. A large one whoever took it: all servers have parts of it anyhow. A small one a server that
-    /// has a part of it, and always the same one, so that a batch that comes twice by different servers is applied once: where its
-    /// first change is at home, of an edge the destination, because that is where edges are on their way to.
+    /// Picks the coordinator: the receiving server for large batches, since all servers have parts of them anyhow.
+    /// For small ones it is the home of the first change (of an edge, of the destination, towards which edges move),
+    /// so that retries through any server meet at one coordinator and the batch is applied once.
     fn coordinator(&self, batch: &Batch) -> ServerId {
         if batch.len() > SMALL_BATCH {
             return self.settings.id;
@@ -82,38 +83,48 @@ impl Node {
         first.map_or(self.settings.id, |id| self.home(id))
     }
 
-    /// Coordinates a batch. With `hold`, its client keeps what no checkpoint holds: for what, comes with the answer.
+    /// Coordinates a batch. With `retain`, the client keeps it until a checkpoint contains it; the position comes
+    /// with the answer.
     pub(crate) async fn apply_here(
         self: &Arc<Self>,
         batch: Batch,
         seen: Version,
-        hold: bool,
-    ) -> Result<(Commit, Option<Held>)> {
-        let (commit, hardened) = self.apply_once(batch, seen).await?;
-        let held = if hardened { None } else { self.held(hold)? };
-        Ok((commit, held))
+        retain: bool,
+    ) -> Result<(Commit, Option<CommitPosition>)> {
+        let (commit, hardened) = self.apply_deduplicated(batch, seen).await?;
+        let position = if hardened {
+            None
+        } else {
+            self.position_to_retain(retain)?
+        };
+        Ok((commit, position))
     }
 
-    async fn apply_once(self: &Arc<Self>, batch: Batch, seen: Version) -> Result<(Commit, bool)> {
-        let Some(marker) = batch.once.clone() else {
-            return self.apply_marked(&batch, None, seen).await;
+    async fn apply_deduplicated(
+        self: &Arc<Self>,
+        batch: Batch,
+        seen: Version,
+    ) -> Result<(Commit, bool)> {
+        let Some(idempotency_key) = batch.idempotency_key.clone() else {
+            return self.apply_with_key(&batch, None, seen).await;
         };
-        let name = request_name(&marker)?;
-        let free = |state: &mut super::State| state.markers.insert(name.clone()).then_some(());
-        if self.until(MARKER_WAIT_MAX, free).await.is_none() {
+        let name = request_name(&idempotency_key)?;
+        let free =
+            |state: &mut super::State| state.keys_in_progress.insert(name.clone()).then_some(());
+        if self.wait_until(KEY_WAIT_MAX, free).await.is_none() {
             return Err(Error::Unavailable(
-                "the same batch is still under way; ask again what became of it".into(),
+                "the same batch is still in progress; ask again for its outcome".into(),
             ));
         }
-        let _guard = Marked {
+        let _guard = KeyInProgress {
             node: self,
-            marker: &name,
+            idempotency_key: &name,
         };
-        // One that was refused and comes again, late, must not be applied after all: its client has gone on.
+        // A refused batch that arrives again, late, must not be applied after all: its client has continued without it.
         if let Some(why) = self.state().refused.get(&name) {
             return Err(Error::Invalid(why.clone()));
         }
-        if self.applied_anywhere(&marker).await? {
+        if self.applied_on_any_server(&idempotency_key).await? {
             let commit = Commit {
                 version: self.newest(),
                 applied: false,
@@ -123,48 +134,50 @@ impl Node {
             };
             return Ok((commit, false));
         }
-        let applied = self.apply_marked(&batch, Some(&marker), seen).await;
+        let applied = self
+            .apply_with_key(&batch, Some(&idempotency_key), seen)
+            .await;
         if let Err(e) = &applied
             && matches!(e.kind(), ErrorKind::Invalid | ErrorKind::Missing)
-            && name != marker
+            && name != idempotency_key
         {
             self.state().refused.add(&name, e.to_string());
         }
         applied
     }
 
-    /// Markers of requests are kept by the server that took the request, and repeated there; others may have come in by
-    /// any server.
-    async fn applied_anywhere(self: &Arc<Self>, marker: &[u8]) -> Result<bool> {
-        if self.engine.applied(marker)? {
+    /// Idempotency keys of requests are kept by the server that received the request, where they are repeated; other
+    /// batches may have come through any server.
+    async fn applied_on_any_server(self: &Arc<Self>, idempotency_key: &[u8]) -> Result<bool> {
+        if self.engine.applied(idempotency_key)? {
             return Ok(true);
         }
-        if Numbered::parse(marker).is_ok_and(|n| n.is_some()) {
+        if ProducerKey::parse(idempotency_key).is_ok_and(|n| n.is_some()) {
             return Ok(false);
         }
-        self.applied_elsewhere(marker).await
+        self.applied_on_other_server(idempotency_key).await
     }
 
-    async fn apply_marked(
+    async fn apply_with_key(
         self: &Arc<Self>,
         batch: &Batch,
-        marker: Option<&[u8]>,
+        idempotency_key: Option<&[u8]>,
         seen: Version,
     ) -> Result<(Commit, bool)> {
-        self.tell_of_vertices(batch.mutations.iter().map(|m| &m.op))
+        self.announce_file_vertices(batch.mutations.iter().map(|m| &m.op))
             .await?;
         let mut pause = 0;
         for _ in 0..ATTEMPTS_MAX {
             let schema = self.engine.schema()?;
-            let rows = self.whereabouts_for(&batch.mutations).await?;
+            let rows = self.location_records_for(&batch.mutations).await?;
             let mut parts = self.parts(&schema, &batch.mutations);
-            // A client that sends the batch again does not know of these.
+            // A client that sends the batch again does not know of these rows.
             let has_rows = !rows.is_empty();
             self.add_rows(&mut parts, rows);
-            let aside = Aside {
-                marker,
+            let aside = CoordinatorWork {
+                idempotency_key,
                 seen,
-                beside: Beside::default(),
+                side_writes: SideWrites::default(),
                 splits: None,
             };
             let attempt = match self.attempt(parts, aside).await {
@@ -178,19 +191,20 @@ impl Node {
                     }
                     return Ok((commit, hardened || has_rows));
                 }
-                Attempt::Again | Attempt::Unread if pause == 0 => pause = 1,
-                Attempt::Again | Attempt::Unread => {
+                Attempt::Retry | Attempt::Unread if pause == 0 => pause = 1,
+                Attempt::Retry | Attempt::Unread => {
                     self.host.sleep(pause).await;
                     pause = (2 * pause).min(50);
                 }
             }
         }
         Err(Error::Unavailable(format!(
-            "the vertices of this batch kept moving through {ATTEMPTS_MAX} attempts; nothing was applied, try again"
+            "the vertices of this batch kept moving during {ATTEMPTS_MAX} attempts; nothing was applied, try again"
         )))
     }
 
-    /// Who misses an edge knows the names of vertices that are at home with it; the others are asked for.
+    /// Completes the names in an error about a missing edge. A participant knows only the names of its own vertices;
+    /// the others are read here.
     async fn with_names(self: &Arc<Self>, error: Error, batch: &Batch) -> Error {
         let Error::NoEdge {
             mut source_name,
@@ -231,7 +245,7 @@ impl Node {
         }
     }
 
-    /// Who is to do what.
+    /// Divides mutations into parts by server.
     pub(crate) fn parts(&self, schema: &Schema, mutations: &[Mutation]) -> Parts {
         let mut parts = BTreeMap::<ServerId, Part>::new();
         let mut add = |server: ServerId, index: usize, at: Option<Version>, change: Change| {
@@ -260,13 +274,13 @@ impl Node {
                             identity: to.clone(),
                             object: *object,
                         };
-                        add(self.home(to.prefix().place()), index, None, claim);
+                        add(self.home(to.prefix().home_vertex()), index, None, claim);
                         if from.prefix() != object.prefix() {
                             let release = Change::Release {
                                 identity: from.clone(),
                                 object: *object,
                             };
-                            add(self.home(from.prefix().place()), index, None, release);
+                            add(self.home(from.prefix().home_vertex()), index, None, release);
                         }
                     }
                     let home = self.home(crate::peer::vertex_of(op));
@@ -280,11 +294,11 @@ impl Node {
                 destination: destination.id,
             };
             let inverse = key.reversed(schema.inverse(edge_type));
-            let edge = |key, properties, asked| Change::Edge {
+            let edge = |key, properties, requested| Change::Edge {
                 key,
                 gone,
                 properties,
-                asked,
+                requested,
             };
             if inverse != key {
                 let change = edge(inverse, properties.clone(), false);
@@ -300,27 +314,27 @@ impl Node {
     }
 }
 
-/// A marker that is under way.
-struct Marked<'a> {
+/// An idempotency key whose request is in progress.
+struct KeyInProgress<'a> {
     node: &'a Node,
-    marker: &'a [u8],
+    idempotency_key: &'a [u8],
 }
 
-impl Drop for Marked<'_> {
+impl Drop for KeyInProgress<'_> {
     fn drop(&mut self) {
         let mut state = self.node.state();
-        state.markers.remove(self.marker);
+        state.keys_in_progress.remove(self.idempotency_key);
         state.wake();
     }
 }
 
-/// What names a request that may come twice: of a numbered one its sender and number, because the rest of its marker
-/// changes.
-fn request_name(marker: &[u8]) -> Result<Vec<u8>> {
-    let numbered = Numbered::parse(marker)
-        .map_err(|e| Error::Invalid(format!("the marker of a batch goes on wrong: {e}")))?;
+/// Returns the part of an idempotency key that identifies the request: of a numbered one its producer and number,
+/// because the rest changes between attempts.
+fn request_name(idempotency_key: &[u8]) -> Result<Vec<u8>> {
+    let numbered = ProducerKey::parse(idempotency_key)
+        .map_err(|e| Error::Invalid(format!("malformed idempotency key: {e}")))?;
     Ok(numbered.map_or_else(
-        || marker.to_vec(),
-        |n| [n.sender.as_slice(), &n.number.to_be_bytes()].concat(),
+        || idempotency_key.to_vec(),
+        |n| [n.producer.as_slice(), &n.sequence.to_be_bytes()].concat(),
     ))
 }

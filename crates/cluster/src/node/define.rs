@@ -1,4 +1,4 @@
-//! The schema: one server, the first by id, gives types their numbers; the others follow.
+//! The schema: the first server by id assigns the numbers of types; the others follow.
 
 use super::Node;
 use super::peers::unexpected;
@@ -9,19 +9,19 @@ use futures_util::future::join_all;
 use std::sync::Arc;
 
 impl Node {
-    /// The server that numbers types.
+    /// Returns the server that assigns the numbers of types.
     fn schema_server(&self) -> ServerId {
         let first = self.map.servers().first();
         first.copied().unwrap_or(self.settings.id)
     }
 
-    /// The schema as this server knows it.
+    /// Returns the schema as this server knows it.
     pub fn schema(&self) -> Result<Arc<Schema>> {
         self.engine.schema()
     }
 
-    /// Adds types and attributes on all servers, all or nothing on each; returns the schema after it. If a server cannot be
-    /// reached, the others have them: the caller repeats, which changes nothing where they are.
+    /// Adds types and attributes on all servers, atomically on each; returns the new schema. If a server cannot be
+    /// reached, the others have the additions; repeating the call changes nothing on those.
     pub async fn define(self: &Arc<Self>, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
         self.check_serving()?;
         let first = self.schema_server();
@@ -29,13 +29,14 @@ impl Node {
             return self.define_everywhere(changes).await;
         }
         let changes = changes.to_vec();
-        match self.ask(first, Request::Define { changes }).await? {
+        match self.request(first, Request::Define { changes }).await? {
             Response::Done => self.engine.schema(),
             _ => Err(unexpected(first)),
         }
     }
 
-    /// Another server wants types: the one that numbers them does it for all, the others do what that one says.
+    /// Handles a definition from another server: the numbering server applies it everywhere; the others adopt the
+    /// numbering server's schema.
     pub(crate) async fn define_from(
         self: &Arc<Self>,
         from: ServerId,
@@ -47,7 +48,7 @@ impl Node {
             self.define_everywhere(changes).await?;
         } else {
             return Err(Error::Invalid(format!(
-                "{} does not number types; {} does",
+                "{} does not assign the numbers of types; {} does",
                 self.settings.id,
                 self.schema_server()
             )));
@@ -59,7 +60,7 @@ impl Node {
         let changing = self.begin_change().await?;
         let schema = self.engine.define(changes)?;
         drop(changing);
-        // All of it each time, in the order of the numbers: who missed something catches up.
+        // The complete schema in the order of numbers, so that a server that missed something catches up.
         let all = as_changes(&schema);
         let others = self
             .map
@@ -69,10 +70,10 @@ impl Node {
         let others: Vec<ServerId> = others.copied().collect();
         let tell = others.iter().map(|to| {
             let changes = all.clone();
-            self.ask(*to, Request::Define { changes })
+            self.request(*to, Request::Define { changes })
         });
-        for (server, told) in others.iter().zip(join_all(tell).await) {
-            told.map_err(|e| {
+        for (server, result) in others.iter().zip(join_all(tell).await) {
+            result.map_err(|e| {
                 Error::Unavailable(format!(
                     "the types are defined, but {server} does not know them yet: {e}; repeat the definition"
                 ))
@@ -81,8 +82,7 @@ impl Node {
         Ok(schema)
     }
 
-    /// Makes the schema what the server that numbers types says. Types that are here have their numbers already; what they
-    /// lack of attributes comes behind them.
+    /// Adopts the schema of the numbering server. Types that exist here keep their numbers; missing attributes are appended.
     fn adopt_types(&self, changes: &[SchemaChange]) -> Result<()> {
         let schema = self.engine.schema()?;
         let is_new = |change: &&SchemaChange| match change {
@@ -93,17 +93,17 @@ impl Node {
         self.engine.define(&changes).map(|_| ())
     }
 
-    /// What was defined while this server was not there.
+    /// Fetches definitions that this server missed while it was down.
     pub(crate) async fn catch_up_schema(self: &Arc<Self>) -> Result<()> {
         let first = self.schema_server();
         if first == self.settings.id {
             return Ok(());
         }
         loop {
-            match self.ask(first, Request::Schema).await {
+            match self.request(first, Request::Schema).await {
                 Ok(Response::Schema(changes)) => return self.adopt_types(&changes),
                 Ok(_) => return Err(unexpected(first)),
-                // It may be starting as well, and waiting for this one.
+                // The numbering server may be starting as well, and waiting for this one.
                 Err(Error::Unavailable(_)) => self.host.sleep(20).await,
                 Err(e) => return Err(e),
             }
@@ -111,7 +111,7 @@ impl Node {
     }
 }
 
-/// All that users have added to the default schema, in the order of the numbers it got.
+/// All additions to the default schema, in the order of their numbers.
 pub(crate) fn as_changes(schema: &Schema) -> Vec<SchemaChange> {
     let type_name = |id| {
         schema

@@ -1,4 +1,4 @@
-//! Storage that all servers of a cluster see, as a node asks for it.
+//! Shared storage of all servers of a cluster.
 
 use super::{BoxFuture, Node};
 use esker_model::{Error, Result};
@@ -6,65 +6,65 @@ use futures_util::future::{Either, select};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A folder that all servers of a cluster see, for rows on their way from one to another. What lies there is lost without harm: whoever
-/// wrote it has it still.
+/// A folder on storage that all servers share, for rows that move between servers. Losing a file is harmless: its
+/// writer still has the rows.
 pub trait SharedFiles: Send + Sync {
-    /// Writes a file. Others that read it from the answer on see all of it.
+    /// Writes a file. Readers see all of it once the call has returned.
     fn write(&self, name: String, bytes: Vec<u8>) -> BoxFuture<'static, Result<()>>;
 
-    /// Reads a file; fails if it is longer than that.
+    /// Reads a file; fails if it is longer than `most` bytes.
     fn read(&self, name: String, most: u64) -> BoxFuture<'static, Result<Vec<u8>>>;
 
-    /// Removes a file; one that is not there is no error.
+    /// Removes a file; a missing one is no error.
     fn remove(&self, name: String) -> BoxFuture<'static, Result<()>>;
 
-    /// The names of all files.
+    /// Lists the names of all files.
     fn list(&self) -> BoxFuture<'static, Result<Vec<String>>>;
 }
 
-/// For so long storage is waited for, in milliseconds: a directory stands still meanwhile, once for the writing and once for the reading.
+/// Time limit for shared storage, in milliseconds. A directory that moves is blocked meanwhile, once for writing and
+/// once for reading.
 const WAIT_MAX: u64 = 2_000;
 
-/// How partitions of directories have moved from here to other servers since the node was opened.
+/// Counters of directory partitions that have moved from here since the node was opened.
 #[derive(Debug, Default)]
-pub(crate) struct Moved {
-    /// As tables: how many, their rows, the bytes of their files, those of the messages that they took, for how long their directories stood
-    /// still (in microseconds).
+pub(crate) struct MoveCounters {
+    /// Moved as tables: partitions, rows, bytes of files, bytes of messages, microseconds for which directories were blocked.
     pub(crate) tables: [AtomicU64; 5],
-    /// In messages: the same.
+    /// Moved in messages: as for `tables`.
     pub(crate) messages: [AtomicU64; 5],
-    /// Tables that the receiver could not read, or that could not be written.
+    /// Number of tables that could not be written, or that the receiver could not read.
     pub(crate) unread: AtomicU64,
 }
 
-/// Partitions of directories that have moved one way.
+/// Statistics of directory partitions that have moved one way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MovedBy {
-    /// How many.
+pub struct MoveStats {
+    /// Number of moved partitions.
     pub partitions: u64,
-    /// Their rows.
+    /// Number of rows in them.
     pub rows: u64,
-    /// Bytes of files, as they are packed.
+    /// Bytes of files, as they are stored.
     pub file_bytes: u64,
-    /// Bytes of the message that has the partition, or says where it lies.
+    /// Bytes of messages that contain the partition or name its file.
     pub message_bytes: u64,
-    /// For how long their directories stood still, in microseconds.
+    /// Time for which their directories were blocked, in microseconds.
     pub micros: u64,
 }
 
-/// Partitions of directories that this server has given to others since it was started.
+/// Statistics of directory partitions that this server has given to others since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MovedFigures {
-    /// As sorted tables, by their names.
-    pub tables: MovedBy,
-    /// In messages.
-    pub messages: MovedBy,
-    /// Tables that could not be written, or that their receiver could not read: their rows went in messages.
+pub struct PartitionMoveStats {
+    /// Moved as sorted tables, by their names.
+    pub tables: MoveStats,
+    /// Moved as rows in messages.
+    pub messages: MoveStats,
+    /// Number of tables that could not be written or read; their rows went in messages.
     pub unread: u64,
 }
 
-fn add(to: &[AtomicU64; 5], by: MovedBy) {
-    let MovedBy {
+fn add(to: &[AtomicU64; 5], by: MoveStats) {
+    let MoveStats {
         partitions,
         rows,
         file_bytes,
@@ -77,10 +77,10 @@ fn add(to: &[AtomicU64; 5], by: MovedBy) {
     }
 }
 
-fn read(from: &[AtomicU64; 5]) -> MovedBy {
+fn read(from: &[AtomicU64; 5]) -> MoveStats {
     let [partitions, rows, file_bytes, message_bytes, micros] =
         from.each_ref().map(|n| n.load(Ordering::Relaxed));
-    MovedBy {
+    MoveStats {
         partitions,
         rows,
         file_bytes,
@@ -89,41 +89,44 @@ fn read(from: &[AtomicU64; 5]) -> MovedBy {
     }
 }
 
-impl Moved {
-    pub(crate) fn by_table(&self, by: MovedBy) {
+impl MoveCounters {
+    pub(crate) fn by_table(&self, by: MoveStats) {
         add(&self.tables, by);
     }
 
-    pub(crate) fn by_message(&self, by: MovedBy) {
+    pub(crate) fn by_message(&self, by: MoveStats) {
         add(&self.messages, by);
     }
 }
 
 impl Node {
-    /// Partitions of directories that have moved from here.
-    pub fn partitions_given(&self) -> MovedFigures {
-        MovedFigures {
+    /// Returns statistics of directory partitions that have moved from here.
+    pub fn partition_moves(&self) -> PartitionMoveStats {
+        PartitionMoveStats {
             tables: read(&self.moved.tables),
             messages: read(&self.moved.messages),
             unread: self.moved.unread.load(Ordering::Relaxed),
         }
     }
 
-    /// Asks storage for something that nobody waits for.
-    pub(crate) fn in_time_of_its_own(
+    /// Runs a storage operation whose result nobody awaits.
+    pub(crate) fn in_background(
         &self,
-        asked: BoxFuture<'static, Result<()>>,
+        operation: BoxFuture<'static, Result<()>>,
     ) -> BoxFuture<'static, ()> {
         let wait = self.host.sleep(WAIT_MAX);
         Box::pin(async move {
-            // What stays is swept at the next start.
-            let _ = select(pin!(asked), wait).await;
+            // Files that remain are removed at the next start.
+            let _ = select(pin!(operation), wait).await;
         })
     }
 
-    /// What storage answers, if it does so in time.
-    pub(crate) async fn in_time<T>(&self, asked: BoxFuture<'static, Result<T>>) -> Result<T> {
-        match select(pin!(asked), self.host.sleep(WAIT_MAX)).await {
+    /// Awaits a storage operation, with a time limit.
+    pub(crate) async fn with_timeout<T>(
+        &self,
+        operation: BoxFuture<'static, Result<T>>,
+    ) -> Result<T> {
+        match select(pin!(operation), self.host.sleep(WAIT_MAX)).await {
             Either::Left((answer, _)) => answer,
             Either::Right(_) => Err(Error::Unavailable(format!(
                 "shared storage has not answered for {} s",

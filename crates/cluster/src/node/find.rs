@@ -1,9 +1,9 @@
-//! Objects for clients: every server is asked for its own, and what they say is put together.
+//! Calls about objects for clients: each server is asked about its own objects, and the results are combined.
 //!
-//! A search is of what each server has when it is asked, and not before anything that the client has seen: a batch is seen
-//! whole on each server, but one that is committed meanwhile may be seen on one server and not yet on another. Objects come
-//! server by server, in the order of their numbers, so that a search can go on behind any object; the servers work at the same
-//! time, each a page ahead.
+//! A search sees each server's state when that server is asked, and everything that the client has seen. On each
+//! server a batch is seen completely or not at all; one that is committed during the search may be seen on one server
+//! and not yet on another. Objects come server by server, in the order of their numbers, so that a search can
+//! continue after any object; the servers work at the same time, each one page ahead.
 
 use super::peers::unexpected;
 use super::tagging::share_of;
@@ -11,7 +11,7 @@ use super::{BoxFuture, Node};
 use crate::peer::{FindId, FindPage, ObjectAt, ObjectCall, ObjectReply, Request, Response};
 use crate::vnode::ServerId;
 use esker_model::object::{
-    Asker, Find, FindReport, Found, ObjectKey, TagInfo, TagReport, TagWhere,
+    Find, FindReport, Found, ObjectKey, Principal, TagInfo, TagReport, TagWhere,
 };
 use esker_model::schema::nearest;
 use esker_model::{Cancel, Error, Flow, Result, Version};
@@ -21,14 +21,14 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// For so long a server that cannot be reached is asked again, with pauses that begin with so many milliseconds.
+/// Time for which a server that cannot be reached is asked again (microseconds), and the first pause between attempts (milliseconds).
 const RETRY_MICROS: u64 = 1_000_000;
 const RETRY_FIRST: u64 = 50;
-/// Between two looks at whether the caller still wants it, in milliseconds.
-const LOOK: u64 = 20;
+/// Interval between checks for cancellation, in milliseconds.
+const CANCEL_POLL: u64 = 20;
 
 impl Node {
-    /// Asks a server about its objects, this one included.
+    /// Calls a server about its objects, this one included.
     async fn objects_at(
         self: &Arc<Self>,
         server: ServerId,
@@ -37,14 +37,15 @@ impl Node {
         if server == self.settings.id {
             return self.objects_here(call).await;
         }
-        match self.ask(server, Request::Objects(call)).await? {
+        match self.request(server, Request::Objects(call)).await? {
             Response::Objects(reply) => Ok(reply),
             _ => Err(unexpected(server)),
         }
     }
 
-    /// The same, again and again for a while if it cannot be reached. One that hangs has had its time already.
-    async fn objects_at_patiently(
+    /// Calls [`Self::objects_at`] repeatedly for a while if the server cannot be reached. A server that hangs has
+    /// used its time already.
+    async fn objects_at_with_retry(
         self: &Arc<Self>,
         server: ServerId,
         call: ObjectCall,
@@ -64,73 +65,73 @@ impl Node {
         }
     }
 
-    /// As [`esker_model::object::ObjectRead::read_objects`].
+    /// Reads objects by key, as [`esker_model::object::ObjectRead::read_objects`].
     pub async fn read_objects(
         self: &Arc<Self>,
         keys: &[ObjectKey],
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         seen: Version,
     ) -> Result<Vec<Option<Found>>> {
         self.check_serving()?;
         self.clock.witness(seen);
         let home = |key: &ObjectKey| match key {
             ObjectKey::Id(id) => self.home(id.vertex()),
-            ObjectKey::Identity(identity) => self.home(identity.prefix().place()),
+            ObjectKey::Identity(identity) => self.home(identity.prefix().home_vertex()),
         };
         let wanted = keys
             .iter()
             .enumerate()
-            .map(|(place, key)| (place, key.clone(), home(key)));
+            .map(|(index, key)| (index, key.clone(), home(key)));
         let mut found: Vec<Option<Found>> = vec![None; keys.len()];
         let mut moved: Vec<(usize, ObjectKey, ServerId)> = Vec::new();
-        for (place, at) in self.read_objects_at(wanted, asker).await? {
+        for (index, at) in self.read_objects_at(wanted, principal).await? {
             match at {
                 ObjectAt::Nowhere => {}
-                ObjectAt::Here(object) => put(&mut found, place, object),
-                ObjectAt::Elsewhere(id) => moved.push((place, id.into(), self.home(id.vertex()))),
+                ObjectAt::Here(object) => put(&mut found, index, object),
+                ObjectAt::Elsewhere(id) => moved.push((index, id.into(), self.home(id.vertex()))),
             }
         }
         if moved.is_empty() {
             return Ok(found);
         }
-        // It may have moved on, or be gone: what it is named by is known where it is.
-        for (place, at) in self.read_objects_at(moved.into_iter(), asker).await? {
+        // The object may have moved on, or be deleted: its home knows its ID attributes.
+        for (index, at) in self.read_objects_at(moved.into_iter(), principal).await? {
             if let (ObjectAt::Here(object), Some(ObjectKey::Identity(asked))) =
-                (at, keys.get(place))
+                (at, keys.get(index))
                 && object.identity().as_ref() == Some(asked)
             {
-                put(&mut found, place, object);
+                put(&mut found, index, object);
             }
         }
         Ok(found)
     }
 
-    /// Objects by their place among those asked for, each from its server.
+    /// Reads objects from their servers; results come with their indexes in the request.
     async fn read_objects_at(
         self: &Arc<Self>,
         wanted: impl Iterator<Item = (usize, ObjectKey, ServerId)>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
     ) -> Result<Vec<(usize, ObjectAt)>> {
         let at = self.newest();
         let mut servers = BTreeMap::<ServerId, (Vec<usize>, Vec<ObjectKey>)>::new();
-        for (place, key, server) in wanted {
-            let (places, keys) = servers.entry(server).or_default();
-            places.push(place);
+        for (index, key, server) in wanted {
+            let (indexes, keys) = servers.entry(server).or_default();
+            indexes.push(index);
             keys.push(key);
         }
         let reads = servers.iter().map(|(server, (_, keys))| {
             let call = ObjectCall::Read {
                 keys: keys.clone(),
-                asker: asker.cloned(),
+                principal: principal.cloned(),
                 at,
             };
             self.objects_at(*server, call)
         });
         let mut all = Vec::new();
-        for ((server, (places, _)), answer) in servers.iter().zip(join_all(reads).await) {
+        for ((server, (indexes, _)), answer) in servers.iter().zip(join_all(reads).await) {
             match answer? {
-                ObjectReply::Objects(found) if found.len() == places.len() => {
-                    all.extend(places.iter().copied().zip(found));
+                ObjectReply::Objects(found) if found.len() == indexes.len() => {
+                    all.extend(indexes.iter().copied().zip(found));
                 }
                 _ => return Err(unexpected(*server)),
             }
@@ -138,7 +139,7 @@ impl Node {
         Ok(all)
     }
 
-    /// As [`esker_model::object::ObjectRead::find`]. A server that does not answer is named in the report.
+    /// Searches objects, as [`esker_model::object::ObjectRead::find`]. The report names servers that do not answer.
     pub async fn find(
         self: &Arc<Self>,
         find: &Find,
@@ -164,11 +165,11 @@ impl Node {
         let source = |server: ServerId| Source {
             server,
             find: Find {
-                // What lies on later servers is behind it, all of it.
+                // All objects of later servers follow the cursor.
                 after: find.after.filter(|_| first == Some(server)),
                 ..find.clone()
             },
-            asking: None,
+            pending: None,
             page: None,
             done: false,
         };
@@ -185,16 +186,16 @@ impl Node {
         search.run(find, sink).await
     }
 
-    /// As [`esker_model::object::ObjectRead::tags`].
+    /// Lists tags, as [`esker_model::object::ObjectRead::tags`].
     pub async fn tags(
         self: &Arc<Self>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         seen: Version,
     ) -> Result<Vec<TagInfo>> {
         self.check_serving()?;
         self.clock.witness(seen);
         let call = ObjectCall::Tags {
-            asker: asker.cloned(),
+            principal: principal.cloned(),
             at: self.newest(),
         };
         let mut all = BTreeMap::<(bool, String), TagInfo>::new();
@@ -203,14 +204,14 @@ impl Node {
                 return Err(unexpected(server));
             };
             for tag in tags {
-                // Predefined ones come first.
+                // Predefined attributes sort first.
                 let known = all.get_mut(&(!tag.predefined, tag.name.clone()));
                 let Some(known) = known else {
                     all.insert((!tag.predefined, tag.name.clone()), tag);
                     continue;
                 };
                 known.objects += tag.objects;
-                // The same value may be on both.
+                // A value may occur on both servers.
                 known.distinct = None;
                 known.indexed &= tag.indexed;
                 known.bytes.0 += tag.bytes.0;
@@ -220,8 +221,9 @@ impl Node {
         Ok(all.into_values().collect())
     }
 
-    /// As [`esker_model::object::ObjectWrite::tag_where`]: all or nothing on each server. If a server fails, the error says
-    /// which have done it; with a marker it can be repeated, and those do nothing then.
+    /// Tags objects, as [`esker_model::object::ObjectWrite::tag_where`]: atomically on each server. If a server
+    /// fails, the error says which have done it; with an idempotency key the call can be repeated, and those servers
+    /// then do nothing.
     pub async fn tag_where(
         self: &Arc<Self>,
         change: &TagWhere,
@@ -239,7 +241,9 @@ impl Node {
         };
         let call = |server| {
             let mut change = change.clone();
-            change.once = change.once.map(|marker| share_of(marker, server));
+            change.idempotency_key = change
+                .idempotency_key
+                .map(|idempotency_key| share_of(idempotency_key, server));
             ObjectCall::Tag { change, at }
         };
         let mut done = Vec::new();
@@ -260,7 +264,7 @@ impl Node {
         }
         match (failed.into_iter().next(), done.is_empty()) {
             (None, _) => Ok(report),
-            // What is wrong is wrong on all.
+            // An invalid request is invalid on all servers.
             (Some((_, e)), true) => Err(e),
             (Some((server, e)), false) => {
                 let done: Vec<String> = done.iter().map(ToString::to_string).collect();
@@ -273,7 +277,7 @@ impl Node {
         }
     }
 
-    /// As [`esker_model::object::ObjectWrite::set_index`], on all servers.
+    /// Enables or disables an index on all servers, as [`esker_model::object::ObjectWrite::set_index`].
     pub async fn set_index(self: &Arc<Self>, name: &str, on: bool) -> Result<bool> {
         self.check_serving()?;
         let call = ObjectCall::Index {
@@ -292,13 +296,13 @@ impl Node {
         match failed {
             None => Ok(changed),
             Some((server, Error::Unavailable(e))) => Err(Error::Unavailable(format!(
-                "the index on `{name}` is as asked for on some servers and not on {server}: {e}; repeat it"
+                "the index on `{name}` was changed on some servers, but not on {server}: {e}; repeat it"
             ))),
             Some((_, e)) => Err(e),
         }
     }
 
-    /// Asks all servers, this one last: it works where it is asked.
+    /// Calls all servers, this one last, because it works synchronously.
     async fn objects_everywhere(
         self: &Arc<Self>,
         call: impl Fn(ServerId) -> ObjectCall,
@@ -307,27 +311,27 @@ impl Node {
         servers.sort_by_key(|server| *server == self.settings.id);
         let asks = servers
             .iter()
-            .map(|server| self.objects_at_patiently(*server, call(*server)));
+            .map(|server| self.objects_at_with_retry(*server, call(*server)));
         let mut answers: Vec<_> = servers.iter().copied().zip(join_all(asks).await).collect();
         answers.sort_by_key(|(server, _)| *server);
         answers
     }
 }
 
-fn put(found: &mut [Option<Found>], place: usize, object: Found) {
-    if let Some(slot) = found.get_mut(place) {
+fn put(found: &mut [Option<Found>], index: usize, object: Found) {
+    if let Some(slot) = found.get_mut(index) {
         *slot = Some(object);
     }
 }
 
-/// What one server has of a search.
+/// One server's results of a search.
 struct Source<'a> {
     server: ServerId,
-    /// What it is asked next.
+    /// The next request to the server.
     find: Find,
-    asking: Option<Pin<Box<dyn Future<Output = Result<FindPage>> + 'a>>>,
+    pending: Option<Pin<Box<dyn Future<Output = Result<FindPage>> + 'a>>>,
     page: Option<Result<FindPage>>,
-    /// Whether all that it has was taken.
+    /// Whether all results of the server were taken.
     done: bool,
 }
 
@@ -338,18 +342,18 @@ struct Search<'a> {
     at: Version,
     cancel: &'a dyn Cancel,
     sources: VecDeque<Source<'a>>,
-    /// What each server said with its first page.
+    /// Report of each server's first page.
     reports: BTreeMap<ServerId, FindReport>,
     report: FindReport,
-    /// How many may still be given.
+    /// Number of results that may still be returned.
     left: Option<u64>,
 }
 
 impl Search<'_> {
     async fn run(mut self, find: &Find, sink: &mut dyn FnMut(Found) -> Flow) -> Result<FindReport> {
-        let asked = self.sources.len();
-        for place in 0..asked {
-            self.ask(place);
+        let count = self.sources.len();
+        for index in 0..count {
+            self.request_page(index);
         }
         let mut complete = true;
         'servers: while !self.sources.is_empty() {
@@ -371,7 +375,7 @@ impl Search<'_> {
                     Err(e) => return Err(e),
                 };
                 source.find.after = page.objects.last().map(|found| found.id);
-                // One that has more and gives nothing would be asked for ever.
+                // A server that claims more results and returns none would be asked for ever.
                 source.done = !page.more || page.objects.is_empty();
                 let last = source.done;
                 if find.count || find.explain {
@@ -384,7 +388,7 @@ impl Search<'_> {
                     if let (Some(left), Some(source)) = (self.left, self.sources.front_mut()) {
                         source.find.limit = Some(left - many);
                     }
-                    self.ask(0);
+                    self.request_page(0);
                     self.poll_once().await;
                 }
                 let mut objects = page.objects.into_iter();
@@ -419,7 +423,7 @@ impl Search<'_> {
         let mut report = std::mem::take(&mut self.report);
         report.complete = complete && report.missing.is_empty();
         let reports = std::mem::take(&mut self.reports);
-        // A name is unknown if nobody knows it, so all must have been asked.
+        // A name is unknown if no server knows it, so all must have been asked.
         if reports.len() + report.missing.len() == self.node.map.servers().len() {
             report.unknown = unknown(reports.values());
         }
@@ -432,19 +436,19 @@ impl Search<'_> {
         Ok(report)
     }
 
-    /// Begins to ask a server for its next page.
-    fn ask(&mut self, place: usize) {
+    /// Begins to request a server's next page.
+    fn request_page(&mut self, index: usize) {
         let (node, at, id, cancel) = (self.node, self.at, self.id, self.cancel);
-        let Some(source) = self.sources.get_mut(place) else {
+        let Some(source) = self.sources.get_mut(index) else {
             return;
         };
         let (server, find) = (source.server, source.find.clone());
-        source.asking = Some(Box::pin(async move {
+        source.pending = Some(Box::pin(async move {
             if server == node.settings.id {
                 return node.page_here(&find, at, cancel).await;
             }
             match node
-                .objects_at_patiently(server, ObjectCall::Find { id, find, at })
+                .objects_at_with_retry(server, ObjectCall::Find { id, find, at })
                 .await?
             {
                 ObjectReply::Found(page) => Ok(page),
@@ -453,7 +457,7 @@ impl Search<'_> {
         }));
     }
 
-    /// The first server's next page; nothing if the caller does not want it any more.
+    /// Returns the first server's next page; `None` if the caller has cancelled.
     async fn next_page(&mut self) -> Option<Result<FindPage>> {
         let cancel = self.cancel;
         let host = Arc::clone(&self.node.host);
@@ -472,14 +476,14 @@ impl Search<'_> {
                     None => Poll::Pending,
                 }
             });
-            let sleep: BoxFuture<'_, ()> = host.sleep(LOOK);
+            let sleep: BoxFuture<'_, ()> = host.sleep(CANCEL_POLL);
             if let Either::Left((page, _)) = select(pin!(page), sleep).await {
                 return Some(page);
             }
         }
     }
 
-    /// Sees to it that what was asked is on its way.
+    /// Makes sure that pending requests have been sent.
     async fn poll_once(&mut self) {
         std::future::poll_fn(|context| {
             self.poll(context);
@@ -488,15 +492,15 @@ impl Search<'_> {
         .await;
     }
 
-    /// Goes on with all that was asked; with what this server does itself at last, so that the others work meanwhile.
+    /// Polls all pending requests; this server's own last, so that the others work meanwhile.
     fn poll(&mut self, context: &mut Context<'_>) {
         let me = self.node.settings.id;
         let mut poll = |mine: bool| {
             for source in self.sources.iter_mut().filter(|s| (s.server == me) == mine) {
-                if let Some(asking) = &mut source.asking
-                    && let Poll::Ready(page) = asking.as_mut().poll(context)
+                if let Some(pending) = &mut source.pending
+                    && let Poll::Ready(page) = pending.as_mut().poll(context)
                 {
-                    source.asking = None;
+                    source.pending = None;
                     source.page = Some(page);
                 }
             }
@@ -507,13 +511,13 @@ impl Search<'_> {
 }
 
 impl Drop for Search<'_> {
-    /// Whoever is still at it need not go on.
+    /// Cancels the pages that other servers are still computing.
     fn drop(&mut self) {
         let me = self.node.settings.id;
         let busy = self
             .sources
             .iter()
-            .filter(|s| s.asking.is_some() && s.server != me);
+            .filter(|s| s.pending.is_some() && s.server != me);
         let busy: Vec<ServerId> = busy.map(|s| s.server).collect();
         if busy.is_empty() {
             return;
@@ -523,17 +527,17 @@ impl Drop for Search<'_> {
             let stops = busy.into_iter().map(|server| {
                 let node = &node;
                 async move {
-                    node.ask(server, Request::Objects(ObjectCall::Stop { id }))
+                    node.request(server, Request::Objects(ObjectCall::Stop { id }))
                         .await
                 }
             });
-            // One that does not hear it ends by itself.
+            // A server that does not receive the message ends by itself.
             drop(join_all(stops).await);
         });
     }
 }
 
-/// Names that no server knows, with the nearest name that any knows and how many objects have that.
+/// Names that no server knows, with the nearest known name and the number of objects that have it.
 fn unknown<'a>(
     reports: impl Iterator<Item = &'a FindReport>,
 ) -> Vec<(String, Option<(String, u64)>)> {

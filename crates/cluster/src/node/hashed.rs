@@ -1,5 +1,5 @@
-//! Hash tables whose order is the same in every run: what is sent in their order is to be repeatable from a seed. (And
-//! ids are hashes: a quick one will do.)
+//! Hash tables whose order is the same in every run: messages sent in that order must be repeatable from a seed.
+//! (Keys are hashes already, so a fast hash function suffices.)
 
 use foldhash::fast::FixedState;
 

@@ -1,4 +1,4 @@
-//! What this server answers of what it holds itself.
+//! Reads of this server's own rows, for other servers and for itself.
 
 use super::state::State;
 use super::{Node, UNDECIDED_MAX};
@@ -9,21 +9,21 @@ use esker_model::{
 use std::sync::Arc;
 
 impl Node {
-    /// Answers a question about what is here. It waits for what is prepared and may yet fall before its time.
+    /// Reads this server's rows, after waiting for prepared transactions that may take a version before the read's.
     pub(crate) async fn read_here(self: &Arc<Self>, read: Read) -> Result<Response> {
         let engine = &self.engine;
         Ok(match read {
             Read::Vertices { ids, as_of } => {
-                self.settle(Some(&ids), as_of).await?;
+                self.wait_for_pending(Some(&ids), as_of).await?;
                 Response::Vertices(engine.read_vertices(&ids, as_of)?)
             }
             Read::Edges { keys, as_of } => {
                 let sources: Vec<VertexId> = keys.iter().map(|k| k.source).collect();
-                if let Some(moved) = self.settle_edges(&sources, &keys, as_of).await? {
+                if let Some(moved) = self.wait_for_edges(&sources, &keys, as_of).await? {
                     return Ok(Response::Moved(moved));
                 }
                 let edges = engine.read_edges(&keys, as_of)?;
-                match self.still_here(&sources, &keys).await? {
+                match self.splits_if_moved(&sources, &keys).await? {
                     Some(moved) => Response::Moved(moved),
                     None => Response::Edges(edges),
                 }
@@ -36,12 +36,12 @@ impl Node {
                 at,
             } => self.scan_here(&frontier, &select, after, limit, at).await?,
             Read::Type { select, limit } => {
-                self.settle(None, select.as_of).await?;
+                self.wait_for_pending(None, select.as_of).await?;
                 let limit = limit.max(1) as usize;
                 let mut vertices = Vec::new();
                 engine.scan_vertices(&select, &mut |vertex| {
                     vertices.push(vertex);
-                    // One more than asked for tells that there is more.
+                    // One vertex more than requested shows that there are more.
                     if vertices.len() > limit {
                         Flow::Break(())
                     } else {
@@ -53,29 +53,30 @@ impl Node {
                 Response::Type { vertices, more }
             }
             Read::VertexHistory { id, range } => {
-                self.settle(Some(&[id]), last(range.until)).await?;
+                self.wait_for_pending(Some(&[id]), last(range.until))
+                    .await?;
                 Response::VertexHistory(engine.vertex_history(id, range)?)
             }
             Read::EdgeHistory { key, range } => {
                 let (sources, keys) = ([key.source], [key]);
                 let settled = self
-                    .settle_edges(&sources, &keys, last(range.until))
+                    .wait_for_edges(&sources, &keys, last(range.until))
                     .await?;
                 if let Some(moved) = settled {
                     return Ok(Response::Moved(moved));
                 }
                 let history = engine.edge_history(key, range)?;
-                match self.still_here(&sources, &keys).await? {
+                match self.splits_if_moved(&sources, &keys).await? {
                     Some(moved) => Response::Moved(moved),
                     None => Response::EdgeHistory(history),
                 }
             }
             Read::Degrees { of } => {
-                self.settle(None, Version::ZERO).await?;
+                self.wait_for_pending(None, Version::ZERO).await?;
                 Response::Degrees(engine.degrees(&of)?)
             }
             Read::TopDegrees { edge_type, limit } => {
-                self.settle(None, Version::ZERO).await?;
+                self.wait_for_pending(None, Version::ZERO).await?;
                 let split: Vec<VertexId> = self.state().splits.keys().copied().collect();
                 let more = limit as usize + split.len();
                 let top = engine.top_degrees(edge_type, more)?;
@@ -103,12 +104,12 @@ impl Node {
                 }
             }
             Read::Counts => {
-                // Only partitions on their way to here count at any time.
-                self.settle(None, Version::ZERO).await?;
+                // Counts have no version; only partitions that are moving here matter.
+                self.wait_for_pending(None, Version::ZERO).await?;
                 Response::Counts(engine.counts()?)
             }
             Read::Diff { before, after } => {
-                self.settle(None, before.max(after)).await?;
+                self.wait_for_pending(None, before.max(after)).await?;
                 let mut differences = Vec::new();
                 engine.diff(before, after, &mut |difference| {
                     differences.push(difference);
@@ -116,28 +117,34 @@ impl Node {
                 })?;
                 Response::Diff(differences)
             }
-            Read::Applied { once } => Response::Applied(engine.applied(&once)?),
+            Read::Applied { idempotency_key } => {
+                Response::Applied(engine.applied(&idempotency_key)?)
+            }
         })
     }
 
-    /// Waits until no split of this server's is between its commit and its being known.
-    pub(crate) async fn splits_known_here(&self) -> Result<()> {
+    /// Waits until no split of this server is between its commit and its publication.
+    pub(crate) async fn wait_for_split_publication(&self) -> Result<()> {
         let known = |state: &mut State| state.deciding.is_empty().then_some(());
-        let known = self.until(UNDECIDED_MAX, known).await;
-        known.ok_or_else(|| self.split_hangs())
+        let known = self.wait_until(UNDECIDED_MAX, known).await;
+        known.ok_or_else(|| self.split_error())
     }
 
-    /// Waits until nothing prepared here can change what these vertices (or any) were at that time.
-    pub(crate) async fn settle(&self, vertices: Option<&[VertexId]>, at: Version) -> Result<()> {
-        let free = |state: &mut State| state.pending.blocks(vertices, at).is_none().then_some(());
-        if self.until(UNDECIDED_MAX, free).await.is_some() {
+    /// Waits until no transaction prepared here can change these vertices (or any, for `None`) as of `at`.
+    pub(crate) async fn wait_for_pending(
+        &self,
+        vertices: Option<&[VertexId]>,
+        at: Version,
+    ) -> Result<()> {
+        let free = |state: &mut State| state.pending.blocker(vertices, at).is_none().then_some(());
+        if self.wait_until(UNDECIDED_MAX, free).await.is_some() {
             return Ok(());
         }
-        let tx = self.state().pending.blocks(vertices, at);
+        let tx = self.state().pending.blocker(vertices, at);
         tx.map_or(Ok(()), |tx| {
             Err(Error::Unavailable(format!(
-                "{}: a batch that {} coordinates has been undecided for {} s, and what is asked for may depend on it; \
-                 try again once that server answers",
+                "{}: a batch that {} coordinates has been undecided for {} s, and this request may \
+                 depend on it; try again once that server answers",
                 self.settings.id,
                 tx.server,
                 UNDECIDED_MAX / 1000
@@ -145,19 +152,19 @@ impl Node {
         })
     }
 
-    /// The same for edges; says how their vertices have split if some lie elsewhere.
-    async fn settle_edges(
+    /// Waits as [`Self::wait_for_pending`] for edges; returns how their vertices have split if some edges are on other servers.
+    async fn wait_for_edges(
         &self,
         sources: &[VertexId],
         keys: &[EdgeKey],
         at: Version,
     ) -> Result<Option<Vec<(VertexId, Vec<u8>)>>> {
-        self.settle(Some(sources), at).await?;
-        self.still_here(sources, keys).await
+        self.wait_for_pending(Some(sources), at).await?;
+        self.splits_if_moved(sources, keys).await
     }
 
-    /// How the vertices of these edges have split, if some of them do not lie here.
-    async fn still_here(
+    /// Returns how the vertices of these edges have split, if some of the edges are not here.
+    async fn splits_if_moved(
         &self,
         sources: &[VertexId],
         keys: &[EdgeKey],
@@ -167,30 +174,30 @@ impl Node {
                 return None;
             }
             let here = keys.iter().all(|key| self.is_here(state, key));
-            Some((!here).then(|| self.known_splits(state, sources)))
+            Some((!here).then(|| self.encoded_splits(state, sources)))
         };
-        self.until(UNDECIDED_MAX, look)
+        self.wait_until(UNDECIDED_MAX, look)
             .await
-            .ok_or_else(|| self.split_hangs())
+            .ok_or_else(|| self.split_error())
     }
 
-    fn split_hangs(&self) -> Error {
+    fn split_error(&self) -> Error {
         Error::Unavailable(format!(
             "{}: a split has not become durable; is its disk full?",
             self.settings.id
         ))
     }
 
-    /// How these vertices have split, asked for after their edges were read: no edge that was not among them is on a
-    /// partition that this does not show.
+    /// Returns how these vertices have split, asked after their edges were read: every edge that was not among them
+    /// is in a partition that this shows.
     pub(crate) async fn splits_after(&self, ids: &[VertexId]) -> Result<Vec<(VertexId, Vec<u8>)>> {
         let decided = |state: &mut State| {
             let deciding = ids.iter().any(|id| state.deciding.contains(id));
-            (!deciding).then(|| self.known_splits(state, ids))
+            (!deciding).then(|| self.encoded_splits(state, ids))
         };
-        self.until(UNDECIDED_MAX, decided)
+        self.wait_until(UNDECIDED_MAX, decided)
             .await
-            .ok_or_else(|| self.split_hangs())
+            .ok_or_else(|| self.split_error())
     }
 
     async fn scan_here(
@@ -201,7 +208,7 @@ impl Node {
         limit: u32,
         at: Version,
     ) -> Result<Response> {
-        self.settle(Some(frontier), at).await?;
+        self.wait_for_pending(Some(frontier), at).await?;
         let (first, after) = match after {
             Some((first, key)) => (first as usize, Some(key)),
             None => (0, None),
@@ -209,21 +216,21 @@ impl Node {
         let rest = frontier.get(first..).unwrap_or_default();
         let mut edges: Vec<(u32, esker_model::Edge)> = Vec::new();
         let mut more = false;
-        self.engine.scan_edges(rest, select, &mut |place, edge| {
+        self.engine.scan_edges(rest, select, &mut |index, edge| {
             let behind = |after: EdgeKey| {
                 (edge.key.edge_type, edge.key.destination) <= (after.edge_type, after.destination)
             };
-            if place == 0 && after.is_some_and(behind) {
+            if index == 0 && after.is_some_and(behind) {
                 return Flow::Continue(());
             }
-            let place = (first + place) as u32;
-            // A piece ends between edges, never between versions of one.
+            let index = (first + index) as u32;
+            // A page ends between edges, never between versions of one edge.
             let last = edges.last().map(|(p, e)| (*p, e.key));
-            if edges.len() >= limit as usize && last != Some((place, edge.key)) {
+            if edges.len() >= limit as usize && last != Some((index, edge.key)) {
                 more = true;
                 return Flow::Break(());
             }
-            edges.push((place, edge));
+            edges.push((index, edge));
             Flow::Continue(())
         })?;
         let splits = self.splits_after(frontier).await?;
@@ -240,7 +247,7 @@ fn last(until: Version) -> Version {
     Version(until.0.saturating_sub(1))
 }
 
-/// What a scan at a time can see.
+/// The newest version that a scan can see.
 pub(crate) fn newest_of(versions: Versions) -> Version {
     match versions {
         Versions::AsOf(v) => v,

@@ -1,24 +1,25 @@
-//! One server of a cluster: its own engine, what it knows of the others, and what it does for clients and for its peers.
+//! One server of a cluster: its engine, what it knows of other servers, and what it does for clients and for its peers.
 //!
-//! Everything that waits is a future; whoever runs it is the [`Host`]: threads and sockets in a server, a simulated network
-//! and clock in tests. Nothing here starts a thread or looks at a clock.
+//! Everything that waits is a future, run by the [`Host`]: threads and sockets in a server, a simulated network and
+//! clock in tests. This module starts no threads and reads no clock.
 //!
-//! `docs/internals/consistency.md` tells how batches over several servers commit, `docs/internals/traversal.md` how a
-//! chain runs. Suggested reading order: [`state`], `coordinate`, `transaction` and `participate` (writing), `recover`, `read` and
-//! `local` (reading), `objects` and `find` (objects), `split`, `travel`.
+//! `docs/internals/consistency.md` explains how distributed batches commit, `docs/internals/traversal.md` how
+//! traversals run. Suggested reading order: `state`, `coordinate`, `transaction` and `participate` (writing),
+//! `recover`, `read` and `local` (reading), `objects` and `find` (objects), `split`, `travel`.
 
 mod clock;
 pub(crate) mod codec;
 mod coordinate;
 pub(crate) mod define;
+mod deliver;
 mod files;
 mod find;
 pub(crate) mod hashed;
-mod hold;
 mod local;
 pub(crate) mod names;
 mod objects;
 mod participate;
+mod pause;
 mod peers;
 mod pending;
 mod read;
@@ -26,94 +27,92 @@ mod recover;
 mod replay;
 mod route;
 mod scan;
-mod settle;
-mod sight;
 mod split;
 mod state;
 pub(crate) mod tagging;
 mod transaction;
 mod travel;
+mod visibility;
 mod window;
 
+pub use deliver::deliver_decisions;
 pub use recover::incarnation_at;
-pub use settle::settle;
-pub use sight::Caller;
-pub(crate) use sight::Sight;
+pub use visibility::Caller;
+pub(crate) use visibility::Visibility;
 
-use crate::peer::{Answer, Question, Request, Response};
+use crate::peer::{PeerRequest, PeerResponse, Request, Response};
 use crate::placement::{Kind, Order, Placement};
 use crate::vnode::{ServerId, VnodeMap, Vnodes};
 use clock::{Clock as Hybrid, STRIDE};
 use esker_engine::{Clock, Engine};
 use esker_model::{Error, Result, Version};
-pub use files::{MovedBy, MovedFigures, SharedFiles};
+pub use files::{MoveStats, PartitionMoveStats, SharedFiles};
 use state::State;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use travel::Travels;
+use travel::Traversals;
 pub use window::Window;
 
-/// A future on the heap.
+/// A boxed future that can be sent between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a node needs of the world.
+/// Services that a node needs from its environment.
 pub trait Host: Send + Sync {
-    /// Carries a question to another server and the answer back. Fails with [`esker_model::Error::Unavailable`] if there is
-    /// none: nobody knows then whether the question arrived. A host bounds how long it waits.
-    fn call(&self, to: ServerId, question: Question) -> BoxFuture<'static, Result<Answer>>;
+    /// Sends a request to another server and returns its response. Fails with [`esker_model::Error::Unavailable`] without
+    /// a response; the request may have arrived nevertheless. A host limits how long it waits.
+    fn call(&self, to: ServerId, question: PeerRequest)
+    -> BoxFuture<'static, Result<PeerResponse>>;
 
-    /// Ends after so many milliseconds.
+    /// Completes after `millis` milliseconds.
     fn sleep(&self, millis: u64) -> BoxFuture<'static, ()>;
 
-    /// Runs a future beside the others.
+    /// Runs a future concurrently with the others.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
-    /// Storage that all servers see, if there is such.
+    /// Returns storage that all servers share, if there is any.
     fn files(&self) -> Option<Arc<dyn SharedFiles>> {
         None
     }
 
-    /// Copies the engine's store, as it is now, to this server's place in a folder; bytes of the copy.
+    /// Copies the engine's store, as it is now, to this server's subfolder of a folder; returns the size of the copy in bytes.
     fn copy(&self, _to: String) -> BoxFuture<'static, Result<u64>> {
-        Box::pin(async { Err(Error::Invalid("this host makes no copies".into())) })
+        Box::pin(async { Err(Error::Invalid("this host cannot make copies".into())) })
     }
 
-    /// What no checkpoint holds yet, if the engine's store dies with its machine.
+    /// Returns the window of an ephemeral store: commits that no checkpoint contains yet.
     fn window(&self) -> Option<Arc<dyn Window>> {
         None
     }
 }
 
-/// What can be chosen about a cluster; the same on all its servers.
+/// Settings of a cluster; except for `id` and `epoch`, they are the same on all its servers.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// This server.
+    /// Id of this server.
     pub id: ServerId,
-    /// All of them, this one included: up to [`SERVERS_MAX`].
+    /// All servers, this one included: up to [`SERVERS_MAX`].
     pub servers: Vec<ServerId>,
-    /// How many vnodes there are: a power of two.
+    /// Number of vnodes; must be a power of two.
     pub vnodes: u32,
-    /// Where edges lie.
+    /// Placement rule of edges.
     pub placement: Kind,
-    /// Edges that a partition holds at most before it splits.
+    /// Split threshold: largest number of edges of a partition.
     pub threshold: u64,
-    /// Entries that a partition of a directory holds at most before it splits.
+    /// Split threshold of directories: largest number of entries of a partition.
     pub directory_threshold: u64,
-    /// Entries that go to another server are passed on as a sorted table by its name, where servers share storage, from so many
-    /// rows on; fewer go in a message.
-    pub table_least: u64,
-    /// Where stores die with their machines: for how long a server that was restored takes only what clients send again, in
-    /// milliseconds.
+    /// Number of rows from which moving entries are passed on as a sorted table on shared storage; fewer go in a message.
+    pub table_min_rows: u64,
+    /// Ephemeral stores: how long a restored server accepts only what clients send again, in milliseconds.
     pub replay_millis: u64,
-    /// Where servers take over each other's stores: how often this one was taken over; else 0. Of two processes that have had the
-    /// store, the later one has the larger number, whatever either wrote.
+    /// Number of takeovers of this server's store, where servers take over each other's stores; otherwise 0. Of two processes
+    /// that have had the store, the later one has the larger number, whatever either wrote.
     pub epoch: u64,
 }
 
-/// Most servers of a cluster: each gives versions of its own residue.
+/// Largest number of servers of a cluster: each issues versions of its own residue.
 pub const SERVERS_MAX: usize = STRIDE as usize;
 
-/// How long a read waits for a write that is prepared and not decided, in milliseconds.
+/// Longest wait of a read for a write that is prepared and not decided, in milliseconds.
 const UNDECIDED_MAX: u64 = 10_000;
 
 /// A server of a cluster.
@@ -127,14 +126,14 @@ pub struct Node {
     clock: Hybrid,
     incarnation: u64,
     window: Option<Arc<dyn Window>>,
-    /// Storage that all servers see.
+    /// Storage that all servers share.
     files: Option<Arc<dyn SharedFiles>>,
-    moved: files::Moved,
+    moved: files::MoveCounters,
     state: Mutex<State>,
-    /// Held while it is written how a vertex has split: one writes what another has written, and more.
+    /// Held while a vertex's splits are written: each writer writes what the previous one wrote, and more.
     splits_write: Mutex<()>,
-    travels: Mutex<Travels>,
-    /// For tasks that go on beside calls: they must not keep a node that was closed.
+    travels: Mutex<Traversals>,
+    /// For tasks that outlive calls: they must not keep a closed node alive.
     me: Weak<Node>,
 }
 
@@ -147,7 +146,7 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Opens a node over its engine. It serves once [`Self::join`] has ended.
+    /// Opens a node over its engine. It serves once [`Self::join`] has returned.
     pub fn open(
         engine: Arc<Engine>,
         time: Arc<dyn Clock>,
@@ -161,26 +160,26 @@ impl Node {
             .placement
             .over(vnodes.count(), Order::Numbers)
             .map_err(|e| invalid(e.to_string()))?;
-        let place = map.servers().iter().position(|s| *s == settings.id);
-        let place =
-            place.ok_or_else(|| invalid(format!("{} is not one of the cluster's", settings.id)))?;
+        let index = map.servers().iter().position(|s| *s == settings.id);
+        let index = index
+            .ok_or_else(|| invalid(format!("{} is not a server of this cluster", settings.id)))?;
         if map.servers().len() > SERVERS_MAX {
             return Err(invalid(format!(
                 "{} servers are too many; a cluster has up to {SERVERS_MAX}",
                 map.servers().len()
             )));
         }
-        engine.spread_names();
+        engine.set_distributed();
         let (incarnation, mut state) = recover::load(&engine, &map, settings.epoch)?;
         let window = host.window();
         if let Some(window) = &window {
-            // Nobody must ever hear of an incarnation that a later start forgets.
+            // No server may learn of an incarnation that a later start has forgotten.
             window.harden()?;
             state.serving &= !window.may_have_lost();
         }
-        // A store that dies with its machine keeps nothing for others.
+        // An ephemeral store keeps nothing for other servers.
         let files = host.files().filter(|_| window.is_none());
-        let clock = Hybrid::new(place as u64, engine.newest_given());
+        let clock = Hybrid::new(index as u64, engine.newest_assigned());
         let node = Arc::new_cyclic(|me| Self {
             settings,
             engine,
@@ -192,22 +191,22 @@ impl Node {
             incarnation,
             window,
             files,
-            moved: files::Moved::default(),
+            moved: files::MoveCounters::default(),
             state: Mutex::new(state),
             splits_write: Mutex::default(),
             travels: Mutex::default(),
             me: me.clone(),
         });
-        node.look_at_names();
+        node.load_flags();
         Ok(node)
     }
 
-    /// Answers another server. Never panics; what is wrong is in the answer.
-    pub async fn handle(self: &Arc<Self>, question: Question) -> Answer {
+    /// Handles a request from another server. Never panics; errors are in the response.
+    pub async fn handle(self: &Arc<Self>, question: PeerRequest) -> PeerResponse {
         let outcome = self.answer(question).await;
-        // In this order, as in `moment`.
+        // The order matters, as in `read_version`.
         let newest = self.newest_known();
-        Answer {
+        PeerResponse {
             incarnation: self.incarnation,
             clock: self.newest(),
             newest,
@@ -217,7 +216,7 @@ impl Node {
         }
     }
 
-    async fn answer(self: &Arc<Self>, question: Question) -> Result<Response> {
+    async fn answer(self: &Arc<Self>, question: PeerRequest) -> Result<Response> {
         let from = question.from;
         if from == self.settings.id || !self.map.servers().contains(&from) {
             return Err(Error::Invalid(format!(
@@ -228,28 +227,28 @@ impl Node {
         match question.request {
             Request::Hello { decided } => self.hello(from, question.incarnation, decided).await,
             Request::Ping => {
-                self.splits_known_here().await?;
+                self.wait_for_split_publication().await?;
                 Ok(Response::Done)
             }
             Request::Persist => {
                 self.try_harden()?;
                 Ok(Response::Done)
             }
-            Request::Release { id } => {
-                self.release(id);
+            Request::Resume { id } => {
+                self.resume(id);
                 Ok(Response::Done)
             }
-            // Servers that start together tell each other before any of them serves.
-            Request::Names(call @ crate::peer::NamesCall::Know(_)) => {
+            // Servers that start together exchange flags before any of them serves.
+            Request::Names(call @ crate::peer::NamesCall::ExchangeFlags(_)) => {
                 self.answer_names(from, call).await.map(Response::Names)
             }
             request => {
                 if let Request::Apply { batch, how, .. } = &request
-                    && let Some(at) = how.again_at
+                    && let Some(at) = how.acknowledged_at
                     && let Some(done) = self.replay(batch, at).await
                 {
-                    let (commit, held) = done?;
-                    return Ok(Response::Batch(commit, held));
+                    let (commit, position) = done?;
+                    return Ok(Response::Batch(commit, position));
                 }
                 self.check_serving()?;
                 match request {
@@ -260,14 +259,14 @@ impl Node {
                         part,
                     } => {
                         let answer = self.prepare(tx, over, seen, part).await?;
-                        // That it can be done may follow from what only the window holds.
+                        // The vote may depend on commits that only the window has.
                         self.try_harden()?;
                         Ok(answer)
                     }
                     Request::Apply { batch, seen, how } => {
                         self.clock.witness(seen);
-                        let (commit, held) = self.apply_here(batch, seen, how.hold).await?;
-                        Ok(Response::Batch(commit, held))
+                        let (commit, position) = self.apply_here(batch, seen, how.retained).await?;
+                        Ok(Response::Batch(commit, position))
                     }
                     Request::Commit(decided) => self.commit(decided),
                     Request::Abort { tx } => {
@@ -279,11 +278,11 @@ impl Node {
                         &*esker_model::GraphRead::schema(&*self.engine)?,
                     ))),
                     Request::Splits { of } => {
-                        Ok(Response::Splits(self.known_splits(&self.state(), &of)))
+                        Ok(Response::Splits(self.encoded_splits(&self.state(), &of)))
                     }
                     Request::Read(read) => {
                         let answer = self.read_here(read).await;
-                        self.splits_known_here().await?;
+                        self.wait_for_split_publication().await?;
                         answer
                     }
                     Request::Travel(call) => {
@@ -293,7 +292,7 @@ impl Node {
                     Request::Names(call) => {
                         self.answer_names(from, call).await.map(Response::Names)
                     }
-                    Request::Hold { id } => self.hold(id).await.map(|()| Response::Done),
+                    Request::Pause { id } => self.pause(id).await.map(|()| Response::Done),
                     Request::Copy { id, version, to } => {
                         let bytes = self.copy(id, version, to).await?;
                         Ok(Response::Copied { bytes })
@@ -301,42 +300,42 @@ impl Node {
                     Request::Hello { .. }
                     | Request::Ping
                     | Request::Persist
-                    | Request::Release { .. } => Ok(Response::Done),
+                    | Request::Resume { .. } => Ok(Response::Done),
                 }
             }
         }
     }
 
-    /// The time by this server's clock: what a client has seen of this server is not later.
+    /// Returns the time by this server's clock; nothing that a client has seen from this server is later.
     pub fn newest(&self) -> Version {
-        // The engine numbers its commits, and its numbers count as versions when it says what is newest. Behind them this clock would
-        // be taken for one that runs behind data from the future.
+        // The engine numbers its commits, and the numbers count as versions when it reports the newest one. A clock
+        // behind them would look as if data dated in the future were stored.
         self.clock.witness(self.engine.newest_commit());
         self.clock.now(self.time.now_millis())
     }
 
-    /// Who has which vertices.
+    /// Returns the map of vnodes to servers.
     pub fn map(&self) -> &VnodeMap {
         &self.map
     }
 
-    /// What was chosen.
+    /// Returns the settings of the node.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Vertices that have split and have edges here, and directories with entries here.
+    /// Returns the number of vertices that have split and have edges here, and of directories with entries here.
     pub fn split_vertices(&self) -> usize {
         self.state().splits.len()
     }
 
-    /// Its own engine.
+    /// Returns the engine of this server.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change of the state is whole before anything can panic.
+        // Each change of the state is complete before anything can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -357,12 +356,12 @@ impl Node {
             }
         }
         Err(Error::Unavailable(format!(
-            "{} is starting: it waits for the others to tell it what it missed; try again",
+            "{} is starting: it waits for the other servers to send what it missed; try again",
             self.settings.id
         )))
     }
 
-    /// Takes note of another server's clock, data and starts.
+    /// Records another server's clock, newest version and incarnation.
     fn witness(&self, server: ServerId, incarnation: u64, clock: Version, newest: Version) {
         self.clock.witness(clock);
         let mut state = self.state();
@@ -371,7 +370,7 @@ impl Node {
         *known = (*known).max(incarnation);
     }
 
-    /// The newest version that any change took anywhere, as far as is known here.
+    /// Newest version of any change anywhere, as far as this server knows.
     fn newest_known(&self) -> Version {
         self.state().newest.0.max(self.engine.newest_stored())
     }

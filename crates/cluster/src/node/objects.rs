@@ -1,38 +1,43 @@
-//! A server's share in what is asked about objects: what it holds itself.
+//! Calls about objects that are stored on this server.
 
 use super::state::State;
 use super::tagging::note;
 use super::{Node, UNDECIDED_MAX};
-use crate::peer::{FindId, FindPage, ObjectAt, ObjectCall, ObjectReply, TxId, stands_for};
-use esker_engine::{Beside, once_key};
+use crate::peer::{FindId, FindPage, ObjectAt, ObjectCall, ObjectReply, TxId, identity_vertex};
+use esker_engine::{SideWrites, idempotency_row_key};
+use esker_model::idempotency::ProducerKey;
 use esker_model::object::{
-    Asker, Find, Found, Identity, ObjectId, ObjectKey, ObjectRead as _, ObjectWrite as _,
+    Find, Found, Identity, ObjectId, ObjectKey, ObjectRead as _, ObjectWrite as _, Principal,
     TagReport, TagWhere,
 };
-use esker_model::once::Numbered;
 use esker_model::{Cancel, Error, Flow, Result, Value, Version, VertexId};
 use esker_store::Table;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Most objects in a page of a search.
+/// Largest number of objects in a page of a search.
 const PAGE_OBJECTS: u64 = 4_096;
-/// A page ends once it has about so many bytes.
+/// Approximate size at which a page ends, in bytes.
 const PAGE_BYTES: usize = 1 << 20;
-/// What an object takes in a page beside the names and texts of its attributes.
+/// Bytes of an object in a page beside the names and texts of its attributes.
 const FOUND_BYTES: usize = 32;
 const VALUE_BYTES: usize = 12;
 
 impl Node {
-    /// Answers a question about objects that are here.
+    /// Handles a call about this server's objects.
     pub(crate) async fn objects_here(self: &Arc<Self>, call: ObjectCall) -> Result<ObjectReply> {
         Ok(match call {
-            ObjectCall::Read { keys, asker, at } => {
-                ObjectReply::Objects(self.read_objects_here(&keys, asker.as_ref(), at).await?)
-            }
+            ObjectCall::Read {
+                keys,
+                principal,
+                at,
+            } => ObjectReply::Objects(
+                self.read_objects_here(&keys, principal.as_ref(), at)
+                    .await?,
+            ),
             ObjectCall::Find { id, find, at } => {
                 let searching = Searching::new(self, id);
-                let stopped = Stopped(Arc::clone(&searching.stop));
+                let stopped = StopFlag(Arc::clone(&searching.stop));
                 ObjectReply::Found(self.page_here(&find, at, &stopped).await?)
             }
             ObjectCall::Stop { id } => {
@@ -41,13 +46,13 @@ impl Node {
                 }
                 ObjectReply::Stopped
             }
-            ObjectCall::Tags { asker, at } => {
-                self.settle(None, at).await?;
-                ObjectReply::Tags(self.engine.tags(asker.as_ref())?)
+            ObjectCall::Tags { principal, at } => {
+                self.wait_for_pending(None, at).await?;
+                ObjectReply::Tags(self.engine.tags(principal.as_ref())?)
             }
             ObjectCall::Tag { change, at } => {
                 let report = self.tag_here(change, at).await?;
-                // No client keeps it.
+                // No client retains the change, so it must be in a checkpoint.
                 self.harden()?;
                 ObjectReply::Tagged(report)
             }
@@ -62,7 +67,7 @@ impl Node {
     async fn read_objects_here(
         &self,
         keys: &[ObjectKey],
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         at: Version,
     ) -> Result<Vec<ObjectAt>> {
         let mut touched: Vec<VertexId> = Vec::with_capacity(keys.len());
@@ -70,20 +75,20 @@ impl Node {
             match key {
                 ObjectKey::Id(id) => touched.push(id.vertex()),
                 ObjectKey::Identity(identity) => {
-                    touched.extend([stands_for(identity), identity.prefix().place()]);
+                    touched.extend([identity_vertex(identity), identity.prefix().home_vertex()]);
                 }
             }
         }
-        self.settle(Some(&touched), at).await?;
-        let mut found = self.engine.read_objects(keys, asker)?;
-        // What ID attributes name is known now; something may be pending of that, too.
+        self.wait_for_pending(Some(&touched), at).await?;
+        let mut found = self.engine.read_objects(keys, principal)?;
+        // The ID attributes are resolved now; transactions may be pending on their objects, too.
         let named: Vec<VertexId> = found.iter().flatten().map(|f| f.id.vertex()).collect();
-        if self.state().pending.blocks(Some(&named), at).is_some() {
-            self.settle(Some(&named), at).await?;
-            found = self.engine.read_objects(keys, asker)?;
+        if self.state().pending.blocker(Some(&named), at).is_some() {
+            self.wait_for_pending(Some(&named), at).await?;
+            found = self.engine.read_objects(keys, principal)?;
         }
         let found = keys.iter().zip(found);
-        let place = |(key, found): (&ObjectKey, Option<Found>)| {
+        let locate = |(key, found): (&ObjectKey, Option<Found>)| {
             let alias = match (found, key) {
                 (Some(found), _) => return Ok(ObjectAt::Here(found)),
                 (None, ObjectKey::Id(_)) => None,
@@ -92,17 +97,17 @@ impl Node {
             let elsewhere = alias.filter(|id| self.home(id.vertex()) != self.settings.id);
             Ok(elsewhere.map_or(ObjectAt::Nowhere, ObjectAt::Elsewhere))
         };
-        found.map(place).collect()
+        found.map(locate).collect()
     }
 
-    /// What a search finds here, up to the size of a page.
+    /// Searches this server's objects, up to the size of a page.
     pub(crate) async fn page_here(
         &self,
         find: &Find,
         at: Version,
         cancel: &dyn Cancel,
     ) -> Result<FindPage> {
-        self.settle(None, at).await?;
+        self.wait_for_pending(None, at).await?;
         let mut objects = Vec::new();
         if find.count || find.explain {
             let report = self
@@ -133,10 +138,10 @@ impl Node {
         })
     }
 
-    /// Tags what a filter holds of here, in one commit at a version that nobody has read anything of here yet.
+    /// Tags this server's objects that match a filter, in one commit at a version of which no read here has seen anything yet.
     async fn tag_here(&self, change: TagWhere, at: Version) -> Result<TagReport> {
         if change.dry_run {
-            self.settle(None, at).await?;
+            self.wait_for_pending(None, at).await?;
             return self.engine.tag_where(&change, &esker_model::NeverCancel);
         }
         let _changing = self.begin_change().await?;
@@ -152,34 +157,34 @@ impl Node {
             (tx, version)
         };
         let _tagging = Tagging { node: self, tx };
-        // What may come before it is done first: the filter is to see it.
+        // Transactions that may come before are applied first, so that the filter sees them.
         let free = |state: &mut State| {
-            let other = state.pending.blocks_but(Some(tx), None, version);
+            let other = state.pending.blocker_except(Some(tx), None, version);
             other.is_none().then_some(())
         };
-        if self.until(UNDECIDED_MAX, free).await.is_none() {
+        if self.wait_until(UNDECIDED_MAX, free).await.is_none() {
             return Err(Error::Unavailable(format!(
-                "{}: a batch has been undecided for {} s, and what is to be tagged may depend on it; nothing was tagged here, try \
-                 again",
+                "{}: a batch has been undecided for {} s, and the objects to be tagged may depend \
+                 on it; nothing was tagged here, try again",
                 self.settings.id,
                 UNDECIDED_MAX / 1000
             )));
         }
-        let numbered = change.once.as_deref().map(Numbered::parse);
+        let numbered = change.idempotency_key.as_deref().map(ProducerKey::parse);
         let note = numbered.and_then(|n| n.ok().flatten()).map(|numbered| {
-            let note = once_key(&note(&numbered, self.settings.id));
+            let note = idempotency_row_key(&note(&numbered, self.settings.id));
             (Table::Meta, note, Some(version.0.to_be_bytes().to_vec()))
         });
-        let beside = Beside {
-            once: change.once.clone(),
+        let side_writes = SideWrites {
+            idempotency_key: change.idempotency_key.clone(),
             rows: note.into_iter().collect(),
-            ..Beside::default()
+            ..SideWrites::default()
         };
         self.engine
-            .tag_where_at(&change, version, &esker_model::NeverCancel, beside)
+            .tag_where_at(&change, version, &esker_model::NeverCancel, side_writes)
     }
 
-    /// The ID attributes of an object, wherever it is; nothing if it is gone.
+    /// Returns the ID attributes of an object on any server; `None` if it does not exist.
     pub(crate) async fn identity_of(
         &self,
         object: ObjectId,
@@ -188,10 +193,13 @@ impl Node {
         let home = self.home(object.vertex());
         let call = ObjectCall::Read {
             keys: vec![object.into()],
-            asker: None,
+            principal: None,
             at: seen,
         };
-        match self.ask(home, crate::peer::Request::Objects(call)).await? {
+        match self
+            .request(home, crate::peer::Request::Objects(call))
+            .await?
+        {
             crate::peer::Response::Objects(ObjectReply::Objects(found)) => {
                 Ok(match found.into_iter().next() {
                     Some(ObjectAt::Here(found)) => found.identity(),
@@ -203,7 +211,7 @@ impl Node {
     }
 }
 
-/// About how many bytes of a page an object takes.
+/// Approximate size of an object in a page, in bytes.
 fn size(found: &Found) -> usize {
     let all = found.attributes.iter().chain(found.tags.iter());
     let each = |(name, value): (&str, &Value)| name.len() + VALUE_BYTES + value_size(value);
@@ -219,7 +227,7 @@ fn value_size(value: &Value) -> usize {
     }
 }
 
-/// A search whose page is being made for another server.
+/// A search whose page is being computed for another server.
 struct Searching<'a> {
     node: &'a Node,
     id: FindId,
@@ -240,16 +248,16 @@ impl Drop for Searching<'_> {
     }
 }
 
-/// Stops once it was said.
-struct Stopped(Arc<AtomicBool>);
+/// Cancels once its flag is set.
+struct StopFlag(Arc<AtomicBool>);
 
-impl Cancel for Stopped {
+impl Cancel for StopFlag {
     fn cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Tags are being written here: reads of that time wait.
+/// A tagging operation in progress: reads at its version wait.
 struct Tagging<'a> {
     node: &'a Node,
     tx: TxId,

@@ -1,4 +1,4 @@
-//! A server's share in transactions that another (or it itself) coordinates.
+//! A participant's side of distributed transactions.
 
 use super::Node;
 use super::codec::{done_key, split_key};
@@ -6,23 +6,23 @@ use super::hashed::Map;
 use super::names::ranges_of;
 use super::state::State;
 use crate::peer::{
-    Change, Decided, Part, PartOp, Prepared, RawTable, Response, TxId, entries_of, is_object,
+    Change, Decided, Part, PartOp, Prepared, RawTable, Response, TxId, entries_vertex, is_object,
 };
 use crate::placement::SplitState;
-use esker_engine::{Absent, Arriving, Beside, PartChange};
+use esker_engine::{Absent, IngestedRows, PartChange, SideWrites};
 use esker_model::key::Counter;
-use esker_model::namespace::record::{Lies, decode_dentry_key, lies};
+use esker_model::namespace::record::{RowHome, decode_dentry_key, row_home};
 use esker_model::{Commit, EdgeKey, Error, Op, Result, Version, VertexId};
 use esker_store::Table;
 use std::sync::Arc;
 
-/// How long a part waits for what another has prepared and only one may, in milliseconds; then its transaction comes again.
-const ALONE_WAIT_MAX: u64 = 250;
-/// How long a part waits for a vertex that splits, in milliseconds.
+/// Longest wait of a part for exclusive items that another has prepared, in milliseconds; then its coordinator retries.
+const EXCLUSIVE_WAIT_MAX: u64 = 250;
+/// Longest wait of a part for a vertex that splits, in milliseconds.
 const SPLIT_WAIT_MAX: u64 = 5_000;
 
 impl Node {
-    /// Takes a part: from now on reads wait for it, until it is done or given up.
+    /// Prepares a part: from now on reads wait for it, until it is applied or aborted.
     pub(crate) async fn prepare(
         &self,
         tx: TxId,
@@ -38,50 +38,52 @@ impl Node {
             op.change.depends_on(&mut |id| sources.push(id));
         }
         let can_fail = part.ops.iter().any(can_fail);
-        self.let_promises_pass(&part).await;
+        self.wait_for_leases(&part).await;
         self.state().pending.learn(tx.server, tx.incarnation, over);
         let mut take = |state: &mut State| {
             if is_splitting(state, &part) {
                 return None;
             }
-            // What the client has had acknowledged may be on its way: it comes before what builds on it. (No circle: a part's
-            // floor is later than what its client had seen.)
-            if can_fail && state.pending.blocks(Some(&sources), seen).is_some() {
+            // Changes that were acknowledged to the client may still be arriving: they come before changes that build
+            // on them. (There is no cycle: a part's floor is later than what its client had seen.)
+            if can_fail && state.pending.blocker(Some(&sources), seen).is_some() {
                 return None;
             }
             if let Some(moved) = self.moved(state, &part) {
-                return Some(Taken::Moved(moved));
+                return Some(PrepareOutcome::Moved(moved));
             }
-            // What was given of that directory is to be gone before anything of it comes back.
-            if Self::gives(state, &part) {
-                return Some(Taken::Over);
+            // Rows given away from that directory must be removed before any of them come back.
+            if Self::still_has_transferred(state, &part) {
+                return Some(PrepareOutcome::Over);
             }
-            // A coordinator that was started anew has forgotten it, and nobody would end it.
+            // A restarted coordinator has forgotten the transaction and would never end it.
             if state.incarnations.get(&tx.server) > Some(&tx.incarnation) {
-                return Some(Taken::Over);
+                return Some(PrepareOutcome::Over);
             }
-            // The one that began first waits for the other, which comes again if it is the other way round: so nobody waits in
-            // a circle.
-            if let Some(holder) = state.pending.held(tx, &part) {
-                return (tx > holder).then_some(Taken::Over);
+            // The transaction that began first waits for the other one; in the reverse case the transaction is
+            // retried. So there is no cycle of waits.
+            if let Some(holder) = state.pending.conflict(tx, &part) {
+                return (tx > holder).then_some(PrepareOutcome::Over);
             }
             let floor = self.clock.tick(self.time.now_millis());
             Some(if state.pending.add(tx, floor, Arc::clone(&part), over) {
-                Taken::Pending(floor)
+                PrepareOutcome::Pending(floor)
             } else {
-                Taken::Over
+                PrepareOutcome::Over
             })
         };
-        let taken = match self.until(ALONE_WAIT_MAX, &mut take).await {
-            // Whoever has what this part wants may itself wait for another part of this transaction.
-            None if self.state().pending.held(tx, &part).is_some() => Some(Taken::Over),
-            None => self.until(SPLIT_WAIT_MAX, take).await,
+        let taken = match self.wait_until(EXCLUSIVE_WAIT_MAX, &mut take).await {
+            // The holder may itself wait for another part of this transaction.
+            None if self.state().pending.conflict(tx, &part).is_some() => {
+                Some(PrepareOutcome::Over)
+            }
+            None => self.wait_until(SPLIT_WAIT_MAX, take).await,
             taken => taken,
         };
         let floor = match taken {
-            Some(Taken::Pending(floor)) => floor,
-            Some(Taken::Moved(splits)) => return Ok(Response::Moved(splits)),
-            Some(Taken::Over) => return Ok(Response::Over),
+            Some(PrepareOutcome::Pending(floor)) => floor,
+            Some(PrepareOutcome::Moved(splits)) => return Ok(Response::Moved(splits)),
+            Some(PrepareOutcome::Over) => return Ok(Response::Over),
             None => {
                 return Err(Error::Unavailable(format!(
                     "{}: a vertex of this batch has been splitting, or another batch of it undecided, for {} s; nothing was applied, try \
@@ -91,7 +93,7 @@ impl Node {
                 )));
             }
         };
-        if self.promised(&part) > 0 || !self.names_hold(&part)? {
+        if self.lease_millis(&part) > 0 || !self.names_unchanged(&part)? {
             self.state().pending.end(tx);
             return Ok(Response::Over);
         }
@@ -104,11 +106,11 @@ impl Node {
         let newer = floor < self.engine.newest_stored() || part.ops.iter().any(later_than);
         if newer || can_fail {
             match self.engine.try_part(floor, &part_ops(&part, None)) {
-                Ok(places) => {
+                Ok(later_versions) => {
                     let index = |(i, version): (usize, Version)| {
                         part.ops.get(i).map(|op| (op.index, version))
                     };
-                    later = places.into_iter().filter_map(index).collect();
+                    later = later_versions.into_iter().filter_map(index).collect();
                 }
                 Err(e) => {
                     self.state().pending.end(tx);
@@ -119,7 +121,8 @@ impl Node {
         Ok(Response::Prepared(Prepared { floor, later }))
     }
 
-    /// How the vertices have split whose edges in this part lie elsewhere, as far as is known here; `None` if all lie here.
+    /// Splits of the vertices whose edges in this part are on other servers, as far as is known here; `None` if
+    /// all are here.
     fn moved(&self, state: &State, part: &Part) -> Option<Vec<(VertexId, Vec<u8>)>> {
         let mut gone = Vec::new();
         for op in &part.ops {
@@ -130,20 +133,21 @@ impl Node {
             }
             if let Change::Names(names) = &op.change {
                 for row in &names.rows {
-                    if let Ok(Lies::Entry(directory, _)) = lies(&row.key)
+                    if let Ok(RowHome::Entry(directory, _)) = row_home(&row.key)
                         && self.row_is_here(state, &row.key) == Some(false)
                     {
-                        gone.push(entries_of(directory));
+                        gone.push(entries_vertex(directory));
                     }
                 }
             }
         }
         gone.dedup();
-        (!gone.is_empty()).then(|| self.known_splits(state, &gone))
+        (!gone.is_empty()).then(|| self.encoded_splits(state, &gone))
     }
 
-    /// Whether rows of the namespace are as the coordinator has read them. Nobody else writes them from here on.
-    fn names_hold(&self, part: &Part) -> Result<bool> {
+    /// Whether rows of the namespace are unchanged since the coordinator read them. No other transaction writes them
+    /// from here on.
+    fn names_unchanged(&self, part: &Part) -> Result<bool> {
         for op in &part.ops {
             let Change::Names(names) = &op.change else {
                 continue;
@@ -152,14 +156,17 @@ impl Node {
             let read: Vec<(Vec<u8>, u64)> = read
                 .filter_map(|row| Some((row.key.clone(), row.read?)))
                 .collect();
-            if !self.engine.names_hold(names.epoch, &read, &names.empty)? {
+            if !self
+                .engine
+                .names_unchanged(names.epoch, &read, &names.empty)?
+            {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Does a part that was decided.
+    /// Applies a part of a decided transaction.
     pub(crate) fn commit(self: &Arc<Self>, decided: Decided) -> Result<Response> {
         let done = |commit: &Commit| Response::Committed {
             vertices_created: commit.vertices_created,
@@ -176,10 +183,10 @@ impl Node {
         let (prepared, over) = {
             let mut state = self.state();
             let over = state.pending.is_over(decided.tx);
-            // One that came twice is done once: rows that move must not come again over what was written since.
+            // A message that arrives twice is applied once: rows that move must not overwrite what was written since.
             if !over && !state.committing.insert(decided.tx) {
                 return Err(Error::Unavailable(format!(
-                    "{} is at it already",
+                    "{} is committing it already",
                     self.settings.id
                 )));
             }
@@ -192,15 +199,15 @@ impl Node {
         let part = match (prepared, decided.part) {
             (None, _) if over => return Ok(done(&nothing)),
             (Some(part), _) => part,
-            (None, Some(part)) => self.still_to_do(&part),
+            (None, Some(part)) => self.remaining_part(&part),
             (None, None) => return Ok(Response::Unknown),
         };
-        let Some((beside, forgotten)) = self.note_done(decided.tx, &part) else {
+        let Some((side_writes, forgotten)) = self.note_done(decided.tx, &part) else {
             return Ok(done(&nothing));
         };
-        let noted = !beside.rows.is_empty();
-        let commit = self.do_part(&part, decided.version, &decided.later, beside)?;
-        // Once it is acknowledged, the decision is forgotten.
+        let noted = !side_writes.rows.is_empty();
+        let commit = self.do_part(&part, decided.version, &decided.later, side_writes)?;
+        // The coordinator forgets the decision once it is acknowledged.
         self.harden()?;
         if part.ops.iter().any(|op| op.change.is_table()) {
             self.engine.persist()?;
@@ -210,7 +217,7 @@ impl Node {
             for tx in forgotten {
                 state.done.remove(&tx);
             }
-            if part.ops.iter().any(|op| op.change.is_once()) {
+            if part.ops.iter().any(|op| op.change.must_not_repeat()) {
                 state.done.insert(decided.tx);
             }
         }
@@ -219,21 +226,21 @@ impl Node {
         Ok(done(&commit))
     }
 
-    /// Rows that say that a part was done here, if it must not be done again, and take away those of parts that will never
-    /// come again: which. `None` if the part was done.
-    fn note_done(&self, tx: TxId, part: &Part) -> Option<(Beside, Vec<TxId>)> {
+    /// Returns rows that record a part that must not be applied twice and remove the records of parts that cannot
+    /// come again, with the ids of the latter. `None` if the part was applied before.
+    fn note_done(&self, tx: TxId, part: &Part) -> Option<(SideWrites, Vec<TxId>)> {
         let state = self.state();
-        let mut beside = Beside::default();
+        let mut side_writes = SideWrites::default();
         if state.done.contains(&tx) {
             return None;
         }
-        if part.ops.iter().any(|op| op.change.is_once()) {
-            beside
+        if part.ops.iter().any(|op| op.change.must_not_repeat()) {
+            side_writes
                 .rows
                 .push((Table::Meta, done_key(tx), Some(Vec::new())));
         }
         let mut forgotten = Vec::new();
-        // This decision is on the coordinator's disk, and with it that those before it are over there.
+        // This decision is on the coordinator's disk, and with it the fact that earlier ones have ended there.
         if let Some(over) = state.pending.over_before(tx) {
             let of = |incarnation, number| TxId {
                 server: tx.server,
@@ -242,14 +249,14 @@ impl Node {
             };
             forgotten.extend(state.done.range(of(0, 0)..of(tx.incarnation, over)));
             for tx in &forgotten {
-                beside.rows.push((Table::Meta, done_key(*tx), None));
+                side_writes.rows.push((Table::Meta, done_key(*tx), None));
             }
         }
-        Some((beside, forgotten))
+        Some((side_writes, forgotten))
     }
 
-    /// Refuses ID attributes that name an object on another server: one that has moved to them. (What is named here, the engine
-    /// refuses.) They are this transaction's alone by now.
+    /// Refuses ID attributes that name an object on another server, one that has moved to them. (The engine refuses
+    /// those that name an object here.) This transaction holds them exclusively by now.
     async fn check_claims(&self, part: &Part, seen: Version) -> Result<()> {
         for op in &part.ops {
             let (identity, mover) = match &op.change {
@@ -273,10 +280,10 @@ impl Node {
         Ok(())
     }
 
-    /// Of a part that this server does not know of (any more): what may not have been done. Edges that lie elsewhere by now
-    /// were done before their partition moved: a split waits for what is pending, and a server that was started anew is
-    /// told all of that before it splits anything.
-    fn still_to_do(&self, part: &Part) -> Arc<Part> {
+    /// Reduces a part that this server has forgotten to what may not have been applied. Edges that are on other
+    /// servers by now were applied before their partition moved: a split waits for pending transactions, and a
+    /// restarted server receives all of them before it splits anything.
+    fn remaining_part(&self, part: &Part) -> Arc<Part> {
         let state = self.state();
         let here = |op: &&PartOp| match &op.change {
             Change::Edge { key, .. } => self.is_here(&state, key),
@@ -297,14 +304,14 @@ impl Node {
         Arc::new(Part { ops })
     }
 
-    /// Writes a part at its version, with rows of this node's own, and sees to what follows from it. The part stays
-    /// pending: it is for the caller to end that.
+    /// Writes a part at its version, together with rows of this node, and starts what follows from it. The part stays
+    /// pending; the caller ends that.
     pub(crate) fn do_part(
         self: &Arc<Self>,
         part: &Part,
         version: Version,
         later: &[(u32, Version)],
-        mut beside: Beside,
+        mut side_writes: SideWrites,
     ) -> Result<Commit> {
         self.clock.witness(version);
         let later: Map<u32, Version> = later.iter().copied().collect();
@@ -313,17 +320,17 @@ impl Node {
         let mut adopted = Vec::new();
         for op in &part.ops {
             if let Change::Adopt(adopt) = &op.change
-                && let Some(splits) = self.adopt(adopt, &mut beside)?
+                && let Some(splits) = self.adopt(adopt, &mut side_writes)?
             {
                 adopted.push((adopt, splits));
             }
             if let Change::Names(names) = &op.change {
                 for row in &names.rows {
-                    beside
+                    side_writes
                         .rows
                         .push((Table::Names, row.key.clone(), row.value.clone()));
                 }
-                beside.counters.extend(names.counters.iter().copied());
+                side_writes.counters.extend(names.counters.iter().copied());
             }
         }
         let at = |op: &PartOp| {
@@ -337,7 +344,7 @@ impl Node {
         let ops = part_ops(part, Some(&at));
         let commit = self
             .engine
-            .apply_part(version, &ops, Absent::PassOver, beside)?;
+            .apply_part(version, &ops, Absent::PassOver, side_writes)?;
         for (adopt, splits) in adopted {
             self.state().set_splits(adopt.vertex, splits);
             self.note_adopted(adopt);
@@ -346,36 +353,40 @@ impl Node {
             self.engine.forget_directories();
         }
         self.note_growth(part);
-        self.note_entries(&made_by(part));
+        self.note_entries(&created_entries(part));
         Ok(commit)
     }
 
-    /// How a vertex has split, with what is stored here of it. To be called by who holds [`Node::writing_splits`].
-    pub(crate) fn with_stored(&self, id: VertexId, splits: SplitState) -> SplitState {
-        let mut both = self.own_splits(id);
+    /// Merges splits with the stored ones of the vertex. The caller must hold [`Node::writing_splits`].
+    pub(crate) fn merge_stored_splits(&self, id: VertexId, splits: SplitState) -> SplitState {
+        let mut both = self.stored_splits(id);
         both.merge(splits.splits());
         SplitState::new(splits.kind(), splits.tree(), both).unwrap_or(splits)
     }
 
-    /// Rows that come with a partition; nothing if they are here already.
-    fn adopt(&self, adopt: &crate::peer::Adopt, beside: &mut Beside) -> Result<Option<SplitState>> {
+    /// Adds the rows of a received partition; `None` if they are here already.
+    fn adopt(
+        &self,
+        adopt: &crate::peer::Adopt,
+        side_writes: &mut SideWrites,
+    ) -> Result<Option<SplitState>> {
         let splits = self.decode_splits(self.settings.id, &adopt.splits)?;
-        let known = self.own_splits(adopt.vertex);
+        let known = self.stored_splits(adopt.vertex);
         if known.covers(splits.splits()) {
             return Ok(None);
         }
-        let splits = self.with_stored(adopt.vertex, splits);
+        let splits = self.merge_stored_splits(adopt.vertex, splits);
         if let Some(table) = &adopt.table {
             if adopt.rows.len() as u64 != table.rows {
                 return Err(Error::Unavailable(format!(
-                    "a partition came with {} rows of {}; it will be sent again",
+                    "a partition arrived with {} rows of {}; it will be sent again",
                     adopt.rows.len(),
                     table.rows
                 )));
             }
             let rows = adopt.rows.iter();
-            beside.arriving = Some(Arriving {
-                ranges: ranges_of(entries_of(adopt.vertex), table.hashes),
+            side_writes.ingested = Some(IngestedRows {
+                ranges: ranges_of(entries_vertex(adopt.vertex), table.hashes),
                 rows: rows.map(|r| (r.key.clone(), r.value.clone())).collect(),
             });
         }
@@ -385,34 +396,36 @@ impl Node {
                 RawTable::History => Table::History,
                 RawTable::Names => Table::Names,
             };
-            beside
+            side_writes
                 .rows
                 .push((table, row.key.clone(), Some(row.value.clone())));
         }
-        beside
+        side_writes
             .rows
             .push((Table::Meta, split_key(adopt.vertex), Some(splits.encode())));
         for (edge_type, degree) in &adopt.degrees {
             let change = i64::try_from(*degree).unwrap_or(i64::MAX);
-            beside
+            side_writes
                 .counters
                 .push((Counter::Degree(adopt.vertex, *edge_type), change));
-            beside.counters.push((Counter::Edges(*edge_type), change));
-            beside.touched.push((adopt.vertex, *edge_type));
+            side_writes
+                .counters
+                .push((Counter::Edges(*edge_type), change));
+            side_writes.touched.push((adopt.vertex, *edge_type));
         }
         for row in adopt.rows.iter().filter(|r| r.table != RawTable::Names) {
-            // Deleted edges count nowhere, and still a list that lacks them would be another one.
+            // Deleted edges are in no counter, and still change the adjacency list.
             if let Ok(key) = EdgeKey::decode(&row.key) {
-                beside.touched.push((key.source, key.edge_type));
+                side_writes.touched.push((key.source, key.edge_type));
             }
         }
-        beside.touched.sort_unstable();
-        beside.touched.dedup();
+        side_writes.touched.sort_unstable();
+        side_writes.touched.dedup();
         Ok(Some(splits))
     }
 }
 
-/// A part that is being done.
+/// A part that is being applied.
 struct Committing<'a> {
     node: &'a Node,
     tx: TxId,
@@ -424,14 +437,14 @@ impl Drop for Committing<'_> {
     }
 }
 
-/// What became of a part that came to be prepared.
-enum Taken {
+/// Outcome of preparing a part.
+enum PrepareOutcome {
     Pending(Version),
     Moved(Vec<(VertexId, Vec<u8>)>),
     Over,
 }
 
-/// Whether a vertex of a part splits, here or on its way to here.
+/// Whether a vertex of a part is splitting here or moving to this server.
 fn is_splitting(state: &State, part: &Part) -> bool {
     if state.frozen.is_empty() && state.pending.len() == 0 {
         return false;
@@ -443,8 +456,8 @@ fn is_splitting(state: &State, part: &Part) -> bool {
         Change::Names(names) => {
             let empty = names.empty.iter();
             empty.into_iter().any(|id| Node::entries_move(state, *id))
-                || names.rows.iter().any(|row| match lies(&row.key) {
-                    Ok(Lies::Entry(directory, _)) => Node::entries_move(state, directory),
+                || names.rows.iter().any(|row| match row_home(&row.key) {
+                    Ok(RowHome::Entry(directory, _)) => Node::entries_move(state, directory),
                     _ => false,
                 })
         }
@@ -454,8 +467,8 @@ fn is_splitting(state: &State, part: &Part) -> bool {
     })
 }
 
-/// Entries that a part makes: directories and hashes.
-fn made_by(part: &Part) -> Vec<(VertexId, u64)> {
+/// Entries that a part creates: directories and hashes.
+fn created_entries(part: &Part) -> Vec<(VertexId, u64)> {
     let mut made = Vec::new();
     for op in &part.ops {
         if let Change::Names(names) = &op.change {
@@ -470,18 +483,20 @@ fn made_by(part: &Part) -> Vec<(VertexId, u64)> {
     made
 }
 
-/// Whether what is stored can refuse it.
+/// Whether the stored state can refuse the change.
 fn can_fail(op: &PartOp) -> bool {
     match &op.change {
-        // Objects are only made by being created.
+        // Objects come into being only by being created.
         Change::Vertex(Op::EnsureVertex { vertex, .. }) => is_object(vertex.id),
         Change::Adopt(_) | Change::Names(_) | Change::Release { .. } => false,
         Change::Vertex(_) | Change::Claim { .. } => true,
-        Change::Edge { gone, asked, .. } => *gone && *asked,
+        Change::Edge {
+            gone, requested, ..
+        } => *gone && *requested,
     }
 }
 
-/// A part as the engine takes it; `at` says when each change holds from.
+/// Converts a part to the engine's form; `at` returns the version of each change.
 fn part_ops<'a>(
     part: &'a Part,
     at: Option<&dyn Fn(&PartOp) -> Version>,
@@ -493,12 +508,12 @@ fn part_ops<'a>(
                 key,
                 gone,
                 properties,
-                asked,
+                requested,
             } => PartChange::Edge {
                 key: *key,
                 gone: *gone,
                 properties,
-                asked: *asked,
+                requested: *requested,
             },
             Change::Claim { identity, object } => PartChange::Claim {
                 identity,

@@ -1,7 +1,7 @@
-//! Asking other servers, and waiting for what changes here.
+//! Requests to other servers, and waiting for changes of this server's state.
 
 use super::{BoxFuture, Node};
-use crate::peer::{Answer, Question, Request, Response};
+use crate::peer::{PeerRequest, PeerResponse, Request, Response};
 use crate::vnode::ServerId;
 use esker_model::{Error, Result};
 use futures_util::future::{Either, select};
@@ -10,27 +10,31 @@ use std::sync::Arc;
 use std::task::Poll;
 
 impl Node {
-    /// Asks another server; the answer comes with how often that server has been started.
-    pub(crate) async fn ask_at(&self, to: ServerId, request: Request) -> Result<(Response, u64)> {
-        let (response, incarnation, _) = self.ask_all_of(to, request).await?;
+    /// Sends a request to another server; returns the response and the incarnation of that server.
+    pub(crate) async fn request_with_incarnation(
+        &self,
+        to: ServerId,
+        request: Request,
+    ) -> Result<(Response, u64)> {
+        let (response, incarnation, _) = self.request_with_moves(to, request).await?;
         Ok((response, incarnation))
     }
 
-    /// The same, with how often partitions have moved there.
-    pub(crate) async fn ask_all_of(
+    /// Sends a request to another server; returns the response, the incarnation, and the number of partition moves there.
+    pub(crate) async fn request_with_moves(
         &self,
         to: ServerId,
         request: Request,
     ) -> Result<(Response, u64, u64)> {
-        let answer = self.ask_answer(to, request).await?;
+        let answer = self.call_peer(to, request).await?;
         Ok((answer.outcome?, answer.incarnation, answer.moves))
     }
 
-    /// The whole answer.
-    pub(crate) async fn ask_answer(&self, to: ServerId, request: Request) -> Result<Answer> {
-        // In this order, as in `moment`.
+    /// Sends a request to another server; returns the complete response.
+    pub(crate) async fn call_peer(&self, to: ServerId, request: Request) -> Result<PeerResponse> {
+        // The order matters, as in `read_version`.
         let newest = self.newest_known();
-        let question = Question {
+        let question = PeerRequest {
             from: self.settings.id,
             incarnation: self.incarnation,
             clock: self.newest(),
@@ -42,12 +46,12 @@ impl Node {
         Ok(answer)
     }
 
-    /// Asks another server.
-    pub(crate) async fn ask(&self, to: ServerId, request: Request) -> Result<Response> {
-        Ok(self.ask_at(to, request).await?.0)
+    /// Sends a request to another server; returns the response.
+    pub(crate) async fn request(&self, to: ServerId, request: Request) -> Result<Response> {
+        Ok(self.request_with_incarnation(to, request).await?.0)
     }
 
-    /// Runs a task beside the others, for as long as the node lives.
+    /// Runs a task concurrently, for as long as the node lives.
     pub(crate) fn spawn<F>(self: &Arc<Self>, task: impl FnOnce(Arc<Self>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -55,8 +59,8 @@ impl Node {
         self.host.spawn(Box::pin(task(Arc::clone(self))));
     }
 
-    /// Waits until a look at the state gives something, for so many milliseconds at most.
-    pub(crate) async fn until<T>(
+    /// Waits until `look` returns a value for the state, up to `millis` milliseconds.
+    pub(crate) async fn wait_until<T>(
         &self,
         millis: u64,
         mut look: impl FnMut(&mut super::State) -> Option<T> + Send,
@@ -81,9 +85,9 @@ impl Node {
     }
 }
 
-/// A peer that answered with something that is no answer to what it was asked.
+/// Error for a response whose kind does not match the request.
 pub(crate) fn unexpected(from: ServerId) -> Error {
     Error::Unavailable(format!(
-        "{from} gave an answer to another question: do all servers run the same release?"
+        "{from} answered another request: do all servers run the same release?"
     ))
 }

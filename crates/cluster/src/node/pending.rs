@@ -1,8 +1,8 @@
-//! What is prepared and not yet decided here, and who waits for it.
+//! Transactions that are prepared and not yet decided here, and the reads that wait for them.
 //!
-//! A prepared part will take a version no earlier than its floor. So a read of what was at a time waits for the parts that
-//! touch what it reads and may fall before that time; then no later write can change what it saw. (Clock-SI, Du et al.,
-//! SRDS 2013, does the same.)
+//! A prepared part will take a version no earlier than its floor. So a read as of a version waits for the parts that
+//! touch what it reads and may take an earlier version; then no later write can change what the read saw. (Clock-SI,
+//! Du et al., SRDS 2013, does the same.)
 
 use super::hashed::Map;
 use crate::peer::{Change, Part, TxId};
@@ -12,19 +12,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
 
-/// A prepared part.
+/// A prepared part of a transaction.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) floor: Version,
     pub(crate) part: Arc<Part>,
-    /// What its coordinator said then: all its transactions below that number are over, everywhere.
+    /// Statement of the coordinator with this part: all its transactions below that number have ended everywhere.
     over: u64,
     vertices: Vec<VertexId>,
-    /// What no other may have prepared meanwhile.
-    alone: Vec<VertexId>,
-    /// Whether it may touch anything.
+    /// Items that no other transaction may have prepared meanwhile.
+    exclusive: Vec<VertexId>,
+    /// Whether the transaction may touch anything.
     all: bool,
-    /// Whether it concerns the namespace, and whether nothing else of that may be under way.
+    /// Whether the part concerns the namespace, and whether it excludes all other namespace operations.
     names: bool,
     structure: bool,
 }
@@ -33,41 +33,41 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     entries: Map<TxId, Entry>,
-    /// How many entries touch a vertex.
+    /// Number of entries that touch a vertex.
     vertices: Map<VertexId, u32>,
-    /// Who has what only one may have ([`Change::alone`]).
-    alone: Map<VertexId, TxId>,
-    /// How many entries may touch anything.
+    /// Holders of exclusive items ([`Change::exclusive`]).
+    exclusive: Map<VertexId, TxId>,
+    /// Number of entries that may touch anything.
     all: u32,
-    /// How many entries move or remove directories, or give them other permissions.
+    /// Number of entries that move or remove directories, or change their permissions.
     structures: u32,
-    /// By coordinator: its incarnation, the number below which all are over, and those above it that are over.
-    over: BTreeMap<ServerId, Over>,
+    /// By coordinator: its incarnation, the number below which all transactions have ended, and the ended ones above it.
+    over: BTreeMap<ServerId, EndedTransactions>,
     wakers: Vec<Waker>,
 }
 
 #[derive(Debug, Default)]
-struct Over {
+struct EndedTransactions {
     incarnation: u64,
     below: u64,
     numbers: BTreeSet<u64>,
 }
 
 impl Pending {
-    /// Takes a part, unless its transaction is over or its coordinator was started anew.
+    /// Adds a part, unless its transaction has ended or its coordinator was restarted.
     pub(crate) fn add(&mut self, tx: TxId, floor: Version, part: Arc<Part>, over: u64) -> bool {
         if self.is_over(tx) {
             return false;
         }
         let mut vertices = Vec::with_capacity(part.ops.len());
-        let mut alone = Vec::new();
+        let mut exclusive = Vec::new();
         for op in &part.ops {
             op.change.touches(&mut |id| vertices.push(id));
-            op.change.alone(&mut |id| alone.push(id));
+            op.change.exclusive(&mut |id| exclusive.push(id));
         }
         vertices.sort_unstable();
         vertices.dedup();
-        // Rows that come from another server count at whatever time.
+        // Rows from another server count at every version.
         let adopts = part
             .ops
             .iter()
@@ -79,7 +79,7 @@ impl Pending {
             part,
             over,
             vertices,
-            alone,
+            exclusive,
             all: false,
             names,
             structure,
@@ -88,18 +88,18 @@ impl Pending {
         for id in &entry.vertices {
             *self.vertices.entry(*id).or_default() += 1;
         }
-        for id in &entry.alone {
-            self.alone.insert(*id, tx);
+        for id in &entry.exclusive {
+            self.exclusive.insert(*id, tx);
         }
         if let Some(before) = self.entries.insert(tx, entry) {
-            // It came twice.
+            // The message arrived twice.
             self.structures -= u32::from(before.structure);
             self.forget(&before.vertices);
         }
         true
     }
 
-    /// Something of this server's own that may touch anything is to be done at that version.
+    /// Adds a transaction of this server that may touch anything, at that version.
     pub(crate) fn add_all(&mut self, tx: TxId, version: Version) {
         self.all += 1;
         let entry = Entry {
@@ -107,7 +107,7 @@ impl Pending {
             part: Arc::default(),
             over: 0,
             vertices: Vec::new(),
-            alone: Vec::new(),
+            exclusive: Vec::new(),
             all: true,
             names: false,
             structure: false,
@@ -115,19 +115,19 @@ impl Pending {
         self.entries.insert(tx, entry);
     }
 
-    /// What is known to be over of a coordinator that has been started so often; nothing of one that has been since.
-    fn over_of(&mut self, server: ServerId, incarnation: u64) -> Option<&mut Over> {
+    /// Known ended transactions of a coordinator at an incarnation; `None` if it has been restarted since.
+    fn over_of(&mut self, server: ServerId, incarnation: u64) -> Option<&mut EndedTransactions> {
         let over = self.over.entry(server).or_default();
         if incarnation > over.incarnation {
-            *over = Over {
+            *over = EndedTransactions {
                 incarnation,
-                ..Over::default()
+                ..EndedTransactions::default()
             };
         }
         (incarnation == over.incarnation).then_some(over)
     }
 
-    /// Notes that all transactions of a coordinator below a number are over.
+    /// Records that all transactions of a coordinator below a number have ended.
     pub(crate) fn learn(&mut self, server: ServerId, incarnation: u64, below: u64) {
         let Some(over) = self.over_of(server, incarnation) else {
             return;
@@ -145,7 +145,7 @@ impl Pending {
         }
     }
 
-    /// Whether the transaction is over here.
+    /// Whether the transaction has ended here.
     pub(crate) fn is_over(&self, tx: TxId) -> bool {
         self.over.get(&tx.server).is_some_and(|over| {
             tx.incarnation < over.incarnation
@@ -154,14 +154,14 @@ impl Pending {
         })
     }
 
-    /// The part, for as long as it is being done: it is pending until [`Self::end`].
+    /// Returns the prepared part; it stays pending until [`Self::end`].
     pub(crate) fn part(&self, tx: TxId) -> Option<Arc<Part>> {
         self.entries.get(&tx).map(|e| Arc::clone(&e.part))
     }
 
-    /// The transaction is over, whichever way.
+    /// Ends a transaction, applied or aborted.
     pub(crate) fn end(&mut self, tx: TxId) {
-        // It may come to an end before it comes here at all.
+        // A transaction may end before its part arrives at all.
         if let Some(over) = self.over_of(tx.server, tx.incarnation)
             && tx.number >= over.below
         {
@@ -171,16 +171,16 @@ impl Pending {
             self.all -= u32::from(entry.all);
             self.structures -= u32::from(entry.structure);
             self.forget(&entry.vertices);
-            for id in &entry.alone {
-                if self.alone.get(id) == Some(&tx) {
-                    self.alone.remove(id);
+            for id in &entry.exclusive {
+                if self.exclusive.get(id) == Some(&tx) {
+                    self.exclusive.remove(id);
                 }
             }
         }
         self.wake();
     }
 
-    /// A coordinator was started anew: what it had prepared before and has not decided never will be.
+    /// Ends undecided transactions of earlier incarnations of a restarted coordinator: they will never be decided.
     pub(crate) fn end_before(&mut self, server: ServerId, incarnation: u64) {
         let stale = self.entries.keys().copied();
         let stale = stale.filter(|tx| tx.server == server && tx.incarnation < incarnation);
@@ -204,20 +204,20 @@ impl Pending {
         self.wakers.drain(..).for_each(Waker::wake);
     }
 
-    /// Somebody wants to look again after the next end.
+    /// Registers a waker to be called after the next end of a transaction.
     pub(crate) fn wait(&mut self, waker: &Waker) {
         if !self.wakers.iter().any(|w| w.will_wake(waker)) {
             self.wakers.push(waker.clone());
         }
     }
 
-    /// A transaction that a read as of that time has to wait for: of these vertices, or of any.
-    pub(crate) fn blocks(&self, vertices: Option<&[VertexId]>, at: Version) -> Option<TxId> {
-        self.blocks_but(None, vertices, at)
+    /// Returns a transaction for which a read of these vertices (or of any, for `None`) as of `at` must wait.
+    pub(crate) fn blocker(&self, vertices: Option<&[VertexId]>, at: Version) -> Option<TxId> {
+        self.blocker_except(None, vertices, at)
     }
 
-    /// The same, but for one.
-    pub(crate) fn blocks_but(
+    /// Returns a transaction for which such a read must wait, other than `but`.
+    pub(crate) fn blocker_except(
         &self,
         but: Option<TxId>,
         vertices: Option<&[VertexId]>,
@@ -243,8 +243,8 @@ impl Pending {
         found.map(|(tx, _)| *tx)
     }
 
-    /// Another transaction that has prepared what only one may.
-    pub(crate) fn held(&self, tx: TxId, part: &Part) -> Option<TxId> {
+    /// Returns another transaction that has prepared items which the part needs exclusively.
+    pub(crate) fn conflict(&self, tx: TxId, part: &Part) -> Option<TxId> {
         let structure = part.ops.iter().any(|op| op.change.is_structure());
         let others = || self.entries.iter().filter(|(other, _)| **other != tx);
         if structure && let Some((other, _)) = others().find(|(_, e)| e.names) {
@@ -256,35 +256,35 @@ impl Pending {
         {
             return Some(*other);
         }
-        if self.alone.is_empty() {
+        if self.exclusive.is_empty() {
             return None;
         }
         let mut holder = None;
         for op in &part.ops {
-            op.change.alone(&mut |id| {
-                let other = self.alone.get(&id).filter(|other| **other != tx);
+            op.change.exclusive(&mut |id| {
+                let other = self.exclusive.get(&id).filter(|other| **other != tx);
                 holder = holder.or(other.copied());
             });
         }
         holder
     }
 
-    /// Whether only one transaction may have something, and one has.
+    /// Whether a transaction holds the item exclusively.
     pub(crate) fn is_locked(&self, what: impl FnOnce() -> VertexId) -> bool {
-        !self.alone.is_empty() && self.alone.contains_key(&what())
+        !self.exclusive.is_empty() && self.exclusive.contains_key(&what())
     }
 
-    /// Whether directories are moved or removed now, or get other permissions.
+    /// Whether directories are being moved or removed, or their permissions changed.
     pub(crate) fn structure_changes(&self) -> bool {
         self.structures > 0
     }
 
-    /// Below which number the coordinator had said that all are over when it sent this part to be prepared.
+    /// Returns the number below which the coordinator's transactions had ended when it sent this part.
     pub(crate) fn over_before(&self, tx: TxId) -> Option<u64> {
         self.entries.get(&tx).map(|e| e.over)
     }
 
-    /// Whether a partition of a vertex is on its way to here.
+    /// Whether a partition of the vertex is moving to this server.
     pub(crate) fn adopts(&self, id: VertexId) -> bool {
         self.vertices.contains_key(&id)
             && self
@@ -293,12 +293,12 @@ impl Pending {
                 .any(|e| e.floor == Version::ZERO && e.vertices.contains(&id))
     }
 
-    /// Whether a part that is prepared touches a vertex.
+    /// Whether a prepared part touches the vertex.
     pub(crate) fn touches(&self, id: VertexId) -> bool {
         self.vertices.contains_key(&id)
     }
 
-    /// How many parts are prepared.
+    /// Returns the number of prepared parts.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -1,12 +1,12 @@
-//! Reading for clients: every server that has something is asked, and what they say is put together.
+//! Reads for clients: every server that may have data is asked, and the results are combined.
 //!
-//! What is now is what was at one moment, which the server that was asked chooses: not before anything that it or the client
-//! has seen. All servers read as of that moment. (Where data dated in the future is stored there is no such moment: then
-//! each server tells what it has.)
+//! A read of the present is as of one version, which the receiving server chooses: not before anything that it or the
+//! client has seen. All servers read as of that version. (If data dated in the future is stored there is no such
+//! version; then each server returns what it has.)
 
 use super::hashed::Map;
 use super::peers::unexpected;
-use super::{Caller, Node, Sight, scan};
+use super::{Caller, Node, Visibility, scan};
 use crate::peer::{Read, Request, Response};
 use crate::placement::{SplitState, Splits};
 use crate::vnode::ServerId;
@@ -18,15 +18,15 @@ use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A server's start, and how often partitions have moved there since.
+/// A server's incarnation, and the number of partition moves there since.
 type Moves = (u64, u64);
 
-/// How often edges that move are followed.
+/// Largest number of attempts to follow edges that move.
 const MOVES_MAX: u32 = 64;
 
 impl Node {
-    /// When "now" is, for a read over several servers.
-    pub(crate) fn moment(&self, as_of: Version, seen: Version) -> Version {
+    /// Returns the version as of which a read over several servers sees the present.
+    pub(crate) fn read_version(&self, as_of: Version, seen: Version) -> Version {
         if as_of != Version::MAX {
             return as_of;
         }
@@ -36,7 +36,7 @@ impl Node {
         if known > now { Version::MAX } else { now }
     }
 
-    /// Asks a server, this one included.
+    /// Reads from a server, this one included.
     pub(crate) async fn read_at(
         self: &Arc<Self>,
         server: ServerId,
@@ -45,26 +45,26 @@ impl Node {
         if server == self.settings.id {
             self.read_here(read).await
         } else {
-            self.ask(server, Request::Read(read)).await
+            self.request(server, Request::Read(read)).await
         }
     }
 
-    /// Asks all servers; their answers in the order of their ids.
+    /// Reads from all servers; returns their responses in the order of ids.
     async fn read_everywhere(self: &Arc<Self>, read: &Read) -> Result<Vec<(ServerId, Response)>> {
         let request = Request::Read(read.clone());
-        let answers = self.ask_everywhere(&request).await?;
+        let answers = self.request_all(&request).await?;
         let answer = |(server, (response, _))| (server, response);
         Ok(answers.into_iter().map(answer).collect())
     }
 
-    /// The same for what must count each edge once, wherever it is: asks again if partitions have moved meanwhile. One that
-    /// moved after everybody had told how often that had happened is told of by giver or taker; and a server that is
-    /// about to take one waits before it answers.
+    /// Reads from all servers for results that must count each edge once: reads again if partitions have moved
+    /// meanwhile. A move after all servers reported their number of moves is noticed by the giver or the receiver;
+    /// and a server that is about to receive a partition waits before it responds.
     async fn read_all(self: &Arc<Self>, read: &Read) -> Result<Vec<(ServerId, Response)>> {
         let request = Request::Read(read.clone());
         for attempt in 0..MOVES_MAX {
-            let before = self.ask_everywhere(&Request::Ping).await?;
-            let answers = self.ask_everywhere(&request).await?;
+            let before = self.request_all(&Request::Ping).await?;
+            let answers = self.request_all(&request).await?;
             let moves = |all: &[(ServerId, (Response, Moves))]| -> Vec<Moves> {
                 all.iter().map(|(_, (_, moves))| *moves).collect()
             };
@@ -77,8 +77,9 @@ impl Node {
         Err(kept_moving())
     }
 
-    /// Asks all servers, this one included; with each answer, how often partitions had moved there, and since which start.
-    async fn ask_everywhere(
+    /// Sends a request to all servers, this one included; each response comes with the incarnation and the number of
+    /// partition moves.
+    async fn request_all(
         self: &Arc<Self>,
         request: &Request,
     ) -> Result<Vec<(ServerId, (Response, Moves))>> {
@@ -86,14 +87,14 @@ impl Node {
         let asks = servers.iter().map(|server| async move {
             if *server != self.settings.id {
                 let (response, incarnation, moves) =
-                    self.ask_all_of(*server, request.clone()).await?;
+                    self.request_with_moves(*server, request.clone()).await?;
                 return Ok((response, (incarnation, moves)));
             }
             let response = match request {
                 Request::Read(read) => self.read_here(read.clone()).await?,
                 _ => Response::Done,
             };
-            self.splits_known_here().await?;
+            self.wait_for_split_publication().await?;
             Ok((response, (self.incarnation, self.state().moves)))
         });
         let answers = join_all(asks).await;
@@ -103,7 +104,7 @@ impl Node {
             .collect()
     }
 
-    /// As [`esker_model::GraphRead::read_vertices`].
+    /// Reads vertices by id, as [`esker_model::GraphRead::read_vertices`].
     pub async fn read_vertices(
         self: &Arc<Self>,
         ids: &[VertexId],
@@ -112,22 +113,23 @@ impl Node {
     ) -> Result<Vec<Option<Vertex>>> {
         self.check_serving()?;
         let caller = caller.into();
-        let as_of = self.moment(as_of, caller.seen);
+        let as_of = self.read_version(as_of, caller.seen);
         let mut found = self.stored_vertices(ids, as_of).await?;
-        self.show(&mut Sight::of(caller.asker), &mut found).await?;
+        self.apply_visibility(&mut Visibility::of(caller.principal), &mut found)
+            .await?;
         Ok(found)
     }
 
-    /// The same as it is stored.
+    /// Reads vertices by id as stored, without visibility checks or present paths.
     pub(crate) async fn stored_vertices(
         self: &Arc<Self>,
         ids: &[VertexId],
         as_of: Version,
     ) -> Result<Vec<Option<Vertex>>> {
         let mut at = BTreeMap::<ServerId, (Vec<usize>, Vec<VertexId>)>::new();
-        for (place, id) in ids.iter().enumerate() {
-            let (places, all) = at.entry(self.home(*id)).or_default();
-            places.push(place);
+        for (index, id) in ids.iter().enumerate() {
+            let (indexes, all) = at.entry(self.home(*id)).or_default();
+            indexes.push(index);
             all.push(*id);
         }
         let reads = at.iter().map(|(server, (_, ids))| {
@@ -135,12 +137,12 @@ impl Node {
             self.read_at(*server, Read::Vertices { ids, as_of })
         });
         let mut found: Vec<Option<Vertex>> = vec![None; ids.len()];
-        for ((server, (places, _)), answer) in at.iter().zip(join_all(reads).await) {
+        for ((server, (indexes, _)), answer) in at.iter().zip(join_all(reads).await) {
             let Response::Vertices(vertices) = answer? else {
                 return Err(unexpected(*server));
             };
-            for (place, vertex) in places.iter().zip(vertices) {
-                if let Some(slot) = found.get_mut(*place) {
+            for (index, vertex) in indexes.iter().zip(vertices) {
+                if let Some(slot) = found.get_mut(*index) {
                     *slot = vertex;
                 }
             }
@@ -148,7 +150,7 @@ impl Node {
         Ok(found)
     }
 
-    /// As [`esker_model::GraphRead::read_edges`].
+    /// Reads edges by key, as [`esker_model::GraphRead::read_edges`].
     pub async fn read_edges(
         self: &Arc<Self>,
         keys: &[EdgeKey],
@@ -157,13 +159,14 @@ impl Node {
     ) -> Result<Vec<Option<Edge>>> {
         self.check_serving()?;
         let caller = caller.into();
-        let as_of = self.moment(as_of, caller.seen);
+        let as_of = self.read_version(as_of, caller.seen);
         let mut found = self.stored_edges(keys, as_of).await?;
-        let mut sight = Sight::of(caller.asker);
+        let mut visibility = Visibility::of(caller.principal);
         let ends = keys.iter().flat_map(|key| [key.source, key.destination]);
-        self.learn(&mut sight, ends.collect::<Vec<_>>()).await?;
+        self.learn(&mut visibility, ends.collect::<Vec<_>>())
+            .await?;
         for edge in &mut found {
-            edge.take_if(|e| !sight.sees_edge(&e.key));
+            edge.take_if(|e| !visibility.sees_edge(&e.key));
         }
         Ok(found)
     }
@@ -177,10 +180,10 @@ impl Node {
         let mut left: Vec<usize> = (0..keys.len()).collect();
         for attempt in 0..MOVES_MAX {
             let mut at = BTreeMap::<ServerId, (Vec<usize>, Vec<EdgeKey>)>::new();
-            for place in left.drain(..) {
-                let Some(key) = keys.get(place) else { continue };
-                let (places, all) = at.entry(self.edge_home(key)).or_default();
-                places.push(place);
+            for index in left.drain(..) {
+                let Some(key) = keys.get(index) else { continue };
+                let (indexes, all) = at.entry(self.edge_home(key)).or_default();
+                indexes.push(index);
                 all.push(*key);
             }
             let reads = at.iter().map(|(server, (_, keys))| {
@@ -188,18 +191,18 @@ impl Node {
                 self.read_at(*server, Read::Edges { keys, as_of })
             });
             let answers = join_all(reads).await;
-            for ((server, (places, _)), answer) in at.into_iter().zip(answers) {
+            for ((server, (indexes, _)), answer) in at.into_iter().zip(answers) {
                 match answer? {
                     Response::Edges(edges) => {
-                        for (place, edge) in places.iter().zip(edges) {
-                            if let Some(slot) = found.get_mut(*place) {
+                        for (index, edge) in indexes.iter().zip(edges) {
+                            if let Some(slot) = found.get_mut(*index) {
                                 *slot = edge;
                             }
                         }
                     }
                     Response::Moved(splits) => {
                         self.learn_splits(server, &splits)?;
-                        left.extend(places);
+                        left.extend(indexes);
                     }
                     _ => return Err(unexpected(server)),
                 }
@@ -212,14 +215,14 @@ impl Node {
         Err(kept_moving())
     }
 
-    /// Edges that move are on their way: the first time the news is enough.
+    /// Waits while edges move; the first attempt needs no pause, since the new splits suffice.
     pub(crate) async fn pause_after(&self, attempt: u32) {
         if attempt > 0 {
             self.host.sleep(u64::from(attempt.min(20))).await;
         }
     }
 
-    /// As [`esker_model::GraphRead::vertex_history`].
+    /// Reads the events of a vertex, as [`esker_model::GraphRead::vertex_history`].
     pub async fn vertex_history(
         self: &Arc<Self>,
         id: VertexId,
@@ -240,7 +243,7 @@ impl Node {
         }
     }
 
-    /// As [`esker_model::GraphRead::edge_history`].
+    /// Reads the versions of an edge, as [`esker_model::GraphRead::edge_history`].
     pub async fn edge_history(
         self: &Arc<Self>,
         key: EdgeKey,
@@ -268,16 +271,16 @@ impl Node {
         Err(kept_moving())
     }
 
-    /// Whether the caller must not see one of these.
+    /// Whether the caller must not see one of these vertices.
     async fn hides(self: &Arc<Self>, ids: &[VertexId], caller: Caller<'_>) -> Result<bool> {
         self.check_serving()?;
         self.clock.witness(caller.seen);
-        let mut sight = Sight::of(caller.asker);
-        self.learn(&mut sight, ids.iter().copied()).await?;
-        Ok(ids.iter().any(|id| !sight.sees(*id)))
+        let mut visibility = Visibility::of(caller.principal);
+        self.learn(&mut visibility, ids.iter().copied()).await?;
+        Ok(ids.iter().any(|id| !visibility.sees(*id)))
     }
 
-    /// As [`esker_model::GraphRead::degrees`].
+    /// Returns degrees, as [`esker_model::GraphRead::degrees`].
     pub async fn degrees(
         self: &Arc<Self>,
         of: &[(VertexId, EdgeTypeId)],
@@ -297,7 +300,7 @@ impl Node {
         Ok(sums)
     }
 
-    /// As [`esker_model::GraphRead::top_degrees`].
+    /// Returns the highest degrees, as [`esker_model::GraphRead::top_degrees`].
     pub async fn top_degrees(
         self: &Arc<Self>,
         edge_type: Option<EdgeTypeId>,
@@ -306,7 +309,7 @@ impl Node {
     ) -> Result<Vec<Degree>> {
         self.check_serving()?;
         self.clock.witness(seen);
-        // Where every vertex has edges everywhere, the most on one server say nothing about the sums.
+        // If every vertex has edges on all servers, the highest degrees of one server say nothing about the sums.
         let spread = self.placement.partitions(&Splits::default()).len() > 1;
         let most = if spread { usize::MAX } else { limit };
         let read = Read::TopDegrees {
@@ -333,7 +336,7 @@ impl Node {
         Ok(all)
     }
 
-    /// As [`esker_model::GraphRead::counts`].
+    /// Returns counts by type, as [`esker_model::GraphRead::counts`].
     pub async fn counts(self: &Arc<Self>, seen: Version) -> Result<Counts> {
         self.check_serving()?;
         self.clock.witness(seen);
@@ -354,7 +357,7 @@ impl Node {
         Ok(sum)
     }
 
-    /// As [`esker_model::GraphRead::diff`].
+    /// Returns differences between two versions, as [`esker_model::GraphRead::diff`].
     pub async fn diff(
         self: &Arc<Self>,
         before: Version,
@@ -364,8 +367,8 @@ impl Node {
     ) -> Result<()> {
         self.check_serving()?;
         let caller = caller.into();
-        let before = self.moment(before, caller.seen);
-        let after = self.moment(after, caller.seen);
+        let before = self.read_version(before, caller.seen);
+        let after = self.read_version(after, caller.seen);
         let mut all = Vec::new();
         for (server, answer) in self.read_all(&Read::Diff { before, after }).await? {
             let Response::Diff(differences) = answer else {
@@ -374,10 +377,10 @@ impl Node {
             all.extend(differences);
         }
         all.sort_by_key(scan::difference_order);
-        // An edge that moved meanwhile may have been told by both servers.
+        // Both servers may have reported an edge that moved meanwhile.
         all.dedup();
         let all = self
-            .show_differences(&mut Sight::of(caller.asker), all)
+            .visible_differences(&mut Visibility::of(caller.principal), all)
             .await?;
         for difference in all {
             if sink(difference).is_break() {
@@ -387,21 +390,31 @@ impl Node {
         Ok(())
     }
 
-    /// As [`esker_model::GraphRead::applied`].
-    pub async fn applied(self: &Arc<Self>, once: &[u8]) -> Result<bool> {
+    /// Whether a batch with this idempotency key was applied, as [`esker_model::GraphRead::applied`].
+    pub async fn applied(self: &Arc<Self>, idempotency_key: &[u8]) -> Result<bool> {
         self.check_serving()?;
-        Ok(self.engine.applied(once)? || self.applied_elsewhere(once).await?)
+        Ok(self.engine.applied(idempotency_key)?
+            || self.applied_on_other_server(idempotency_key).await?)
     }
 
-    /// Whether another server has applied a batch with this marker.
-    pub(crate) async fn applied_elsewhere(self: &Arc<Self>, once: &[u8]) -> Result<bool> {
-        Ok(self.who_applied(once).await?.is_some())
+    /// Whether another server has applied a batch with this idempotency key.
+    pub(crate) async fn applied_on_other_server(
+        self: &Arc<Self>,
+        idempotency_key: &[u8],
+    ) -> Result<bool> {
+        Ok(self.applying_server(idempotency_key).await?.is_some())
     }
 
-    /// Which other server has.
-    pub(crate) async fn who_applied(self: &Arc<Self>, once: &[u8]) -> Result<Option<ServerId>> {
-        let once = once.to_vec();
-        for (server, answer) in self.read_everywhere(&Read::Applied { once }).await? {
+    /// Returns another server that has applied a batch with this idempotency key.
+    pub(crate) async fn applying_server(
+        self: &Arc<Self>,
+        idempotency_key: &[u8],
+    ) -> Result<Option<ServerId>> {
+        let idempotency_key = idempotency_key.to_vec();
+        for (server, answer) in self
+            .read_everywhere(&Read::Applied { idempotency_key })
+            .await?
+        {
             match answer {
                 Response::Applied(true) => return Ok(Some(server)),
                 Response::Applied(false) => {}
@@ -411,25 +424,28 @@ impl Node {
         Ok(None)
     }
 
-    /// How a vertex has split, as the whole cluster knows it; nothing if it has not.
+    /// Returns how a vertex has split, as the whole cluster knows it; `None` if it has not.
     pub async fn splits(self: &Arc<Self>, id: VertexId) -> Result<Option<SplitState>> {
         self.check_serving()?;
         let Some(tree) = self.placement.tree() else {
             return Ok(None);
         };
         loop {
-            let known = self.splits_known(id);
+            let known = self.cached_splits(id);
             for server in self.edge_servers_of(id, &known) {
                 if server == self.settings.id {
                     continue;
                 }
-                match self.ask(server, Request::Splits { of: vec![id] }).await? {
+                match self
+                    .request(server, Request::Splits { of: vec![id] })
+                    .await?
+                {
                     Response::Splits(splits) => self.learn_splits(server, &splits)?,
                     _ => return Err(unexpected(server)),
                 };
             }
-            if self.splits_known(id) == known {
-                let split = (!known.is_whole()).then_some(known);
+            if self.cached_splits(id) == known {
+                let split = (!known.is_unsplit()).then_some(known);
                 return Ok(split.and_then(|s| SplitState::new(self.placement.kind(), tree, s)));
             }
         }

@@ -1,35 +1,35 @@
-//! Starting anew: what was decided before is done, what was not is forgotten, by everybody.
+//! Recovery after a start: decided transactions are applied, undecided ones are forgotten, on all servers.
 
 use super::Node;
 use super::codec::{DECIDED, DONE, Decision, INCARNATION, SPLIT, parse_done_key};
-use super::state::{Decided as OwnDecided, State};
+use super::state::{PendingDecision, State};
 use crate::peer::{Decided, Request, Response, TxId};
 use crate::placement::SplitState;
 use crate::vnode::{ServerId, VnodeMap};
-use esker_engine::{Beside, Engine};
+use esker_engine::{Engine, SideWrites};
 use esker_model::codec::Reader;
 use esker_model::{Error, Flow, Result, VertexId};
 use esker_store::{KeyRange, Table};
 use futures_util::future::join_all;
 use std::sync::Arc;
 
-/// How long whoever was started waits for decisions that are just being made, in milliseconds.
+/// Longest wait of a started server for decisions that are being made, and the pause between attempts, in milliseconds.
 const DECIDING_MAX: u64 = 10_000;
 const RETRY: u64 = 100;
 
-/// The least incarnation of a node at an epoch: more than any at an earlier one.
+/// Returns the lowest incarnation of a node at an epoch; higher than any at an earlier epoch.
 pub const fn incarnation_at(epoch: u64) -> u64 {
     epoch.saturating_mul(1 << 20)
 }
 
-/// What a node finds in its engine, with one more start counted.
+/// Loads the node's state from its engine and increments the incarnation.
 pub(crate) fn load(engine: &Engine, map: &VnodeMap, epoch: u64) -> Result<(u64, State)> {
     let store = engine.store();
     let corrupt = |e| Error::corrupt("a row of table `meta` that a cluster's server keeps", e);
     let before = store.get(Table::Meta, INCARNATION)?;
     let before = before.map(|b| Reader::new(&b).u64("how often the server was started"));
     let incarnation = before.transpose().map_err(corrupt)?.unwrap_or(0) + 1;
-    // Another process may have had the store and counted a start that was not in it when it was taken over.
+    // Another process may have had the store and counted a start that was not yet stored when the store was taken over.
     let incarnation = incarnation.max(incarnation_at(epoch));
     let mut state = State::default();
     let mut failure = None;
@@ -45,7 +45,7 @@ pub(crate) fn load(engine: &Engine, map: &VnodeMap, epoch: u64) -> Result<(u64, 
                 .and_then(|slot| Ok((slot, Decision::decode(value)?)));
             match decoded {
                 Ok((slot, decision)) => {
-                    let decided = OwnDecided {
+                    let decided = PendingDecision {
                         decision: Arc::new(decision),
                         durable: true,
                     };
@@ -87,24 +87,24 @@ pub(crate) fn load(engine: &Engine, map: &VnodeMap, epoch: u64) -> Result<(u64, 
         INCARNATION.to_vec(),
         Some(incarnation.to_be_bytes().to_vec()),
     );
-    let beside = Beside {
+    let side_writes = SideWrites {
         rows: vec![row],
-        ..Beside::default()
+        ..SideWrites::default()
     };
     engine.apply_part(
-        engine.newest_given(),
+        engine.newest_assigned(),
         &[],
         esker_engine::Absent::Refuse,
-        beside,
+        side_writes,
     )?;
-    // Alone there is nobody to hear from.
+    // A single server has no peers to wait for.
     state.serving = map.servers().len() == 1;
     Ok((incarnation, state))
 }
 
 impl Node {
-    /// Tells all others that it is there, and learns what was decided while it was not. Waits for those that do not answer,
-    /// for as long as it takes; `waiting` is told whom it waits for.
+    /// Announces this server to all others, and learns what was decided while it was down. Waits as long as it takes
+    /// for servers that do not answer, and reports them to `waiting`.
     pub async fn join(self: &Arc<Self>, waiting: &(dyn Fn(ServerId) + Sync)) -> Result<()> {
         let others = self.map.servers().iter().copied();
         let others: Vec<ServerId> = others.filter(|s| *s != self.settings.id).collect();
@@ -114,9 +114,10 @@ impl Node {
             done?;
         }
         self.catch_up_schema().await?;
-        self.tell_all_heard().await;
-        // All have done what an earlier start had decided: it was in the hellos that they answered. The rows go with the first
-        // commit, so that whoever is told of a later decision may forget that it did these.
+        self.announce_all_flags().await;
+        // All have applied what an earlier incarnation had decided: it was in the hellos that they answered. The rows
+        // are removed with the first commit, so that a server that receives a later decision may forget having
+        // applied these.
         let earlier: Vec<(u64, u64)> = {
             let state = self.state();
             let slots = state.own.decided.keys().copied();
@@ -138,7 +139,7 @@ impl Node {
         Ok(())
     }
 
-    /// Exchanges with one other server what was decided and not delivered.
+    /// Exchanges undelivered decisions with one other server.
     async fn say_hello(
         self: &Arc<Self>,
         to: ServerId,
@@ -146,7 +147,7 @@ impl Node {
     ) -> Result<()> {
         loop {
             let decided = self.undelivered_to(to)?;
-            match self.ask(to, Request::Hello { decided }).await {
+            match self.request(to, Request::Hello { decided }).await {
                 Ok(Response::Undelivered {
                     decided,
                     incarnation,
@@ -156,12 +157,12 @@ impl Node {
                         self.commit(decided)?;
                     }
                     self.state().pending.learn(to, incarnation, over);
-                    if self.exchange_known(to, 0).await.is_ok() {
+                    if self.exchange_flags(to, 0).await.is_ok() {
                         return Ok(());
                     }
                     waiting(to);
                 }
-                // One that refuses for good will refuse again; one that is not there will be.
+                // A permanent refusal will not change; an unreachable server will come back.
                 Err(e @ (Error::Invalid(_) | Error::Corrupt { .. })) => return Err(e),
                 Ok(_) | Err(_) => waiting(to),
             }
@@ -169,7 +170,8 @@ impl Node {
         }
     }
 
-    /// Another server was started: does what it had decided, drops what it had not, and tells what was decided here.
+    /// Handles the start of another server: applies what it had decided, drops what it had not, and returns what was
+    /// decided here.
     pub(crate) async fn hello(
         self: &Arc<Self>,
         from: ServerId,
@@ -184,12 +186,12 @@ impl Node {
             state.pending.end_before(from, incarnation);
             state.wake();
         }
-        // A decision that is on its way to the disk may fail yet; one that comes later knows of the start.
+        // A decision that is being written may still fail; a later one takes account of the start.
         let settled = |state: &mut State| {
-            let open = |d: &OwnDecided| !d.durable && d.decision.parts.contains_key(&from);
+            let open = |d: &PendingDecision| !d.durable && d.decision.parts.contains_key(&from);
             (!state.own.decided.values().any(open)).then_some(())
         };
-        if self.until(DECIDING_MAX, settled).await.is_none() {
+        if self.wait_until(DECIDING_MAX, settled).await.is_none() {
             return Err(Error::Unavailable(format!(
                 "{} is busy deciding",
                 self.settings.id
@@ -209,9 +211,9 @@ impl Node {
             if let Some(part) = &mut decided.part
                 && part.ops.iter().any(|op| op.change.is_table())
             {
-                // As in `tell`.
+                // The rows must be on disk first, as in `send_decision`.
                 self.engine.persist()?;
-                *part = self.with_kept(part)?;
+                *part = self.with_stored_rows(part)?;
             }
         }
         Ok(all)

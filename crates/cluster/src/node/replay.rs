@@ -1,36 +1,36 @@
-//! A server that was restored from its checkpoint: for a while it takes only what clients send again, and does that in the order in
-//! which it was acknowledged before, each batch at the version that it had. So times, numbers of objects and what is current come
-//! out as they were, as far as the clients are there still.
+//! Replay after a server was restored from its checkpoint: for a while it accepts only batches that clients send
+//! again, and applies them in the order in which they were acknowledged before, each at its former version. So times,
+//! object numbers and current rows come out as they were, as far as their clients still exist.
 
 use super::window::restoring;
 use super::{Node, State};
-use crate::peer::Held;
-use esker_engine::Beside;
+use crate::peer::CommitPosition;
+use esker_engine::SideWrites;
 use esker_model::{Batch, Commit, GraphRead as _, Result, Version};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 
-/// Once something came again, more may: clients send so much at once and then wait. In milliseconds.
-const MORE: u64 = 250;
+/// Length of a further round in milliseconds: clients send a limited number of batches at once and then wait.
+const ROUND_WAIT: u64 = 250;
 
-/// So often, then the others have waited enough.
+/// Largest number of rounds; then other clients have waited enough.
 const ROUNDS_MAX: u32 = 64;
 
-/// Batches that wait for the others, by the version that they were acknowledged at.
+/// Batches that wait for earlier ones, by the version at which they were acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Replays {
-    waiting: BTreeMap<(Version, u64), (Batch, Arc<Slot>)>,
+    waiting: BTreeMap<(Version, u64), (Batch, Arc<ReplySlot>)>,
     next: u64,
 }
 
-/// Where a batch's answer goes.
+/// The result of a waiting batch.
 #[derive(Debug, Default)]
-struct Slot {
+struct ReplySlot {
     state: Mutex<(Option<Result<Commit>>, Option<Waker>)>,
 }
 
-impl Slot {
+impl ReplySlot {
     fn answer(&self, answer: Result<Commit>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.0 = Some(answer);
@@ -53,32 +53,34 @@ impl Slot {
 }
 
 impl Node {
-    /// Whether it takes what clients send again, and nothing else.
+    /// Whether the server accepts only what clients send again.
     pub fn replaying(&self) -> bool {
         self.state().replays.is_some()
     }
 
-    /// Takes a batch that was acknowledged before at that version, if this is the time for it; `None` if it is one like any other.
+    /// Accepts a batch that was acknowledged before at that version, if the server is replaying; `None` if the batch
+    /// is to be handled as any other.
     pub(crate) async fn replay(
         &self,
         batch: &Batch,
         at: Version,
-    ) -> Option<Result<(Commit, Option<Held>)>> {
+    ) -> Option<Result<(Commit, Option<CommitPosition>)>> {
         let slot = {
             let mut state = self.state();
             let replays = state.replays.as_mut()?;
-            let slot = Arc::new(Slot::default());
+            let slot = Arc::new(ReplySlot::default());
             replays.next += 1;
-            let place = (at, replays.next);
+            let key = (at, replays.next);
             let waits = (batch.clone(), Arc::clone(&slot));
-            replays.waiting.insert(place, waits);
+            replays.waiting.insert(key, waits);
             slot
         };
-        // It is in a checkpoint when it is answered.
+        // A checkpoint contains the batch when it is answered.
         Some(slot.wait().await.map(|commit| (commit, None)))
     }
 
-    /// Waits for what clients send again, and does it. To be called once nothing is decided that was not heard of.
+    /// Waits for batches that clients send again, and applies them. Must be called once all decisions of other
+    /// servers are known.
     pub(crate) async fn replay_all(self: &Arc<Self>) -> Result<()> {
         let millis = self.settings.replay_millis;
         let lost = self.window.as_ref().is_some_and(|w| w.may_have_lost());
@@ -89,12 +91,12 @@ impl Node {
         let mut pause = millis;
         for round in 0.. {
             self.host.sleep(pause).await;
-            pause = MORE.min(millis);
+            pause = ROUND_WAIT.min(millis);
             let waiting = {
                 let mut state = self.state();
                 let replays = state.replays.take().unwrap_or_default();
                 if replays.waiting.is_empty() || round == ROUNDS_MAX {
-                    // At once: what comes now is like any other.
+                    // Atomically with the end of the last round: from now on batches are handled as usual.
                     state.serving = true;
                     for (_, slot) in replays.waiting.into_values() {
                         slot.answer(Err(restoring(self.settings.id)));
@@ -109,7 +111,7 @@ impl Node {
             };
             let mut done = Vec::with_capacity(waiting.len());
             for ((at, _), (batch, slot)) in waiting {
-                done.push((slot, self.apply_again(&batch, at)));
+                done.push((slot, self.reapply(&batch, at)));
             }
             self.harden()?;
             for (slot, answer) in done {
@@ -119,10 +121,10 @@ impl Node {
         Ok(())
     }
 
-    /// Does a batch at the version that it had.
-    fn apply_again(self: &Arc<Self>, batch: &Batch, at: Version) -> Result<Commit> {
-        if let Some(marker) = &batch.once
-            && self.engine.applied(marker)?
+    /// Applies a batch at its former version.
+    fn reapply(self: &Arc<Self>, batch: &Batch, at: Version) -> Result<Commit> {
+        if let Some(idempotency_key) = &batch.idempotency_key
+            && self.engine.applied(idempotency_key)?
         {
             return Ok(Commit {
                 version: at,
@@ -136,21 +138,21 @@ impl Node {
         let parts = self.parts(&schema, &batch.mutations);
         let mut parts = parts.into_iter();
         let (Some((server, part)), None) = (parts.next(), parts.next()) else {
-            // Other servers have a part of it by now: it comes again when all serve.
+            // Other servers have a part of the batch by now: the client sends it again when all serve.
             return Err(restoring(self.settings.id));
         };
         if server != self.settings.id {
             return Err(restoring(self.settings.id));
         }
-        let beside = Beside {
-            once: batch.once.clone(),
-            ..Beside::default()
+        let side_writes = SideWrites {
+            idempotency_key: batch.idempotency_key.clone(),
+            ..SideWrites::default()
         };
-        self.do_part(&part, at, &[], beside)
+        self.do_part(&part, at, &[], side_writes)
     }
 }
 
-/// What is refused while others come first.
+/// Whether the server refuses other batches until the replay is done.
 pub(crate) fn is_restoring(state: &State) -> bool {
     state.replays.is_some()
 }

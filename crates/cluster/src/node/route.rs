@@ -1,4 +1,5 @@
-//! Which server has what, as far as this node knows. Knowledge of splits may be old; answers correct it (GIGA+'s rule).
+//! Routing: which server has what, as far as this node knows. Knowledge of splits may be out of date; responses
+//! correct it (GIGA+'s rule).
 
 use super::Node;
 use super::state::State;
@@ -9,30 +10,30 @@ use esker_model::{Error, Result, VertexId};
 use std::collections::BTreeSet;
 
 impl Node {
-    /// The server that has a vertex.
+    /// Returns the home server of a vertex.
     pub(crate) fn home(&self, id: VertexId) -> ServerId {
-        // The map has every vnode.
+        // The map contains every vnode.
         self.map.home(id).unwrap_or(self.settings.id)
     }
 
-    /// The server on which a partition of a vertex lies.
+    /// Returns the server that has a partition of a vertex.
     pub(crate) fn server_of(&self, id: VertexId, partition: Partition) -> ServerId {
         let home = self.end(id).home;
-        let place = self.placement.place(home, partition);
-        self.map.server(place).unwrap_or(self.settings.id)
+        let shard = self.placement.shard_of(home, partition);
+        self.map.server(shard).unwrap_or(self.settings.id)
     }
 
     pub(crate) fn end(&self, id: VertexId) -> End {
-        End::of(id, self.placement.places())
+        End::of(id, self.placement.shards())
     }
 
-    /// The partition of its source that an edge lies in.
+    /// Returns the partition of the source that has an edge.
     pub(crate) fn partition_of(&self, splits: &Splits, key: &EdgeKey) -> Partition {
         let (source, destination) = (self.end(key.source), self.end(key.destination));
         self.placement.locate(splits, source, destination)
     }
 
-    /// The server of one direction of an edge.
+    /// Returns the server of one direction of an edge.
     pub(crate) fn edge_home(&self, key: &EdgeKey) -> ServerId {
         let state = self.state();
         let whole = Splits::default();
@@ -40,25 +41,29 @@ impl Node {
         self.server_of(key.source, self.partition_of(splits, key))
     }
 
-    /// The servers that have edges of a vertex.
+    /// Returns the servers that have edges of a vertex.
     pub(crate) fn edge_servers(&self, id: VertexId) -> BTreeSet<ServerId> {
-        let splits = self.splits_known(id);
+        let splits = self.cached_splits(id);
         self.edge_servers_of(id, &splits)
     }
 
-    /// The same for a vertex that has split so.
+    /// Returns the servers that have edges of a vertex with these splits.
     pub(crate) fn edge_servers_of(&self, id: VertexId, splits: &Splits) -> BTreeSet<ServerId> {
         let partitions = self.placement.partitions(splits);
         let servers = partitions.into_iter().map(|p| self.server_of(id, p));
         servers.collect()
     }
 
-    pub(crate) fn splits_known(&self, id: VertexId) -> Splits {
+    pub(crate) fn cached_splits(&self, id: VertexId) -> Splits {
         self.state().splits_of(id).cloned().unwrap_or_default()
     }
 
-    /// What is known of how vertices have split, as stored; vertices that are whole are left out.
-    pub(crate) fn known_splits(&self, state: &State, ids: &[VertexId]) -> Vec<(VertexId, Vec<u8>)> {
+    /// Returns the known splits of vertices, as stored; vertices that have not split are left out.
+    pub(crate) fn encoded_splits(
+        &self,
+        state: &State,
+        ids: &[VertexId],
+    ) -> Vec<(VertexId, Vec<u8>)> {
         let Some(tree) = self.placement.tree() else {
             return Vec::new();
         };
@@ -70,7 +75,7 @@ impl Node {
         known.collect()
     }
 
-    /// Learns how vertices have split; whether anything of it was new.
+    /// Learns how vertices have split; returns whether anything was new.
     pub(crate) fn learn_splits(&self, from: ServerId, all: &[(VertexId, Vec<u8>)]) -> Result<bool> {
         let mut news = false;
         for (id, bytes) in all {
@@ -85,14 +90,14 @@ impl Node {
             .map_err(|e| Error::corrupt(format!("a split state from {from}"), e))?;
         if Some(split.tree()) != self.placement.tree() || split.kind() != self.placement.kind() {
             return Err(Error::Invalid(format!(
-                "{from} splits vertices another way: all servers of a cluster need the same placement and number of vnodes"
+                "{from} splits vertices differently: all servers of a cluster need the same placement and number of vnodes"
             )));
         }
         Ok(split)
     }
 
-    /// Whether a direction of an edge lies here. What was only heard of does not count: a partition that is to come here
-    /// is here when its rows are.
+    /// Whether a direction of an edge is here. Learned splits do not count: a partition that moves here is here once
+    /// its rows are.
     pub(crate) fn is_here(&self, state: &State, key: &EdgeKey) -> bool {
         let whole = Splits::default();
         let own = state.splits.get(&key.source);

@@ -1,9 +1,9 @@
-//! Scans for clients: pieces from several servers, in one order.
+//! Scans for clients: pages of several servers, merged in one order.
 
 use super::local::newest_of;
 use super::peers::unexpected;
 use super::read::kept_moving;
-use super::{Caller, Node, Sight};
+use super::{Caller, Node, Visibility};
 use crate::peer::{Read, Response};
 use crate::vnode::ServerId;
 use esker_model::{
@@ -14,14 +14,14 @@ use futures_util::future::join_all;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Vertices of a frontier that are asked about at once.
+/// Number of frontier vertices in one request.
 const FRONTIER: usize = 512;
-/// Edges or vertices in a piece.
-const PIECE: u32 = 1 << 14;
+/// Largest number of edges or vertices in a page.
+const PAGE_ROWS: u32 = 1 << 14;
 const MOVES_MAX: u32 = 64;
 
 impl Node {
-    /// As [`esker_model::GraphRead::scan_edges`].
+    /// Scans edges, as [`esker_model::GraphRead::scan_edges`].
     pub async fn scan_edges(
         self: &Arc<Self>,
         frontier: &[VertexId],
@@ -30,31 +30,33 @@ impl Node {
         sink: &mut dyn FnMut(usize, Edge) -> Flow,
     ) -> Result<()> {
         self.check_serving()?;
-        let Caller { seen, asker } = caller.into();
-        let mut sight = Sight::of(asker);
+        let Caller { seen, principal } = caller.into();
+        let mut visibility = Visibility::of(principal);
         let mut select = select.clone();
         let at = match select.versions {
             Versions::AsOf(as_of) => {
-                let as_of = self.moment(as_of, seen);
+                let as_of = self.read_version(as_of, seen);
                 select.versions = Versions::AsOf(as_of);
                 as_of
             }
             Versions::Range(mut range) => {
-                // What is open at its end ends now: else one server would tell of what another has told nothing of.
-                range.until = range.until.min(self.moment(Version::MAX, seen).next());
+                // An open end becomes now; otherwise one server would report changes from after another's scan.
+                range.until = range
+                    .until
+                    .min(self.read_version(Version::MAX, seen).next());
                 select.versions = Versions::Range(range);
                 newest_of(select.versions)
             }
         };
         for (chunk, ids) in frontier.chunks(FRONTIER).enumerate() {
             let mut whole = self.scan_whole(ids, &select, at).await?;
-            self.show_lists(&mut sight, &mut whole).await?;
-            for ((place, id), edges) in ids.iter().enumerate().zip(whole) {
-                let place = chunk * FRONTIER + place;
+            self.retain_visible(&mut visibility, &mut whole).await?;
+            for ((index, id), edges) in ids.iter().enumerate().zip(whole) {
+                let index = chunk * FRONTIER + index;
                 let flow = match edges {
-                    Some(edges) => emit(place, edges, sink),
+                    Some(edges) => emit(index, edges, sink),
                     None => {
-                        self.scan_split((place, *id), &select, at, &mut sight, sink)
+                        self.scan_split((index, *id), &select, at, &mut visibility, sink)
                             .await?
                     }
                 };
@@ -66,25 +68,25 @@ impl Node {
         Ok(())
     }
 
-    /// Takes edges out that the asker must not see, of all vertices together.
-    async fn show_lists(
+    /// Removes edges that the principal must not see, for all vertices together.
+    async fn retain_visible(
         self: &Arc<Self>,
-        sight: &mut Sight,
+        visibility: &mut Visibility,
         lists: &mut [Option<Vec<Edge>>],
     ) -> Result<()> {
-        if !sight.hides() {
+        if !visibility.hides() {
             return Ok(());
         }
         let edges = lists.iter().flatten().flatten();
         let ends = edges.flat_map(|e| [e.key.source, e.key.destination]);
-        self.learn(sight, ends.collect::<Vec<_>>()).await?;
+        self.learn(visibility, ends.collect::<Vec<_>>()).await?;
         for list in lists.iter_mut().flatten() {
-            list.retain(|e| sight.sees_edge(&e.key));
+            list.retain(|e| visibility.sees_edge(&e.key));
         }
         Ok(())
     }
 
-    /// The edges of vertices that lie on one server each; nothing for those that do not, or have too many for a piece.
+    /// Scans vertices whose edges are on one server each; `None` for those with several servers or too many edges for a page.
     async fn scan_whole(
         self: &Arc<Self>,
         ids: &[VertexId],
@@ -92,11 +94,11 @@ impl Node {
         at: Version,
     ) -> Result<Vec<Option<Vec<Edge>>>> {
         let mut groups = BTreeMap::<ServerId, (Vec<usize>, Vec<VertexId>)>::new();
-        for (place, id) in ids.iter().enumerate() {
+        for (index, id) in ids.iter().enumerate() {
             let servers = self.edge_servers(*id);
             if let (1, Some(server)) = (servers.len(), servers.first()) {
-                let (places, all) = groups.entry(*server).or_default();
-                places.push(place);
+                let (indexes, all) = groups.entry(*server).or_default();
+                indexes.push(index);
                 all.push(*id);
             }
         }
@@ -105,14 +107,14 @@ impl Node {
                 frontier: frontier.clone(),
                 select: select.clone(),
                 after: None,
-                limit: PIECE,
+                limit: PAGE_ROWS,
                 at,
             };
             self.read_at(*server, read)
         });
         let answers = join_all(reads).await;
         let mut found: Vec<Option<Vec<Edge>>> = vec![None; ids.len()];
-        for ((server, (places, group)), answer) in groups.iter().zip(answers) {
+        for ((server, (indexes, group)), answer) in groups.iter().zip(answers) {
             let Response::Scanned {
                 edges,
                 splits,
@@ -122,21 +124,21 @@ impl Node {
                 return Err(unexpected(*server));
             };
             self.learn_splits(*server, &splits)?;
-            // Of the last one there may be more.
-            let last = edges.last().map_or(0, |(place, _)| *place as usize);
-            let told = if more { last } else { group.len() };
-            let mut lists: Vec<Vec<Edge>> = vec![Vec::new(); told];
-            for (place, edge) in edges {
-                if let Some(list) = lists.get_mut(place as usize) {
+            // The last vertex may have more edges.
+            let last = edges.last().map_or(0, |(index, _)| *index as usize);
+            let complete = if more { last } else { group.len() };
+            let mut lists: Vec<Vec<Edge>> = vec![Vec::new(); complete];
+            for (index, edge) in edges {
+                if let Some(list) = lists.get_mut(index as usize) {
                     list.push(edge);
                 }
             }
-            for ((place, id), list) in places.iter().zip(group).zip(lists) {
-                // One that turns out to lie on other servers as well is asked about again.
+            for ((index, id), list) in indexes.iter().zip(group).zip(lists) {
+                // A vertex that turns out to have edges on other servers as well is scanned again.
                 let servers = self.edge_servers(*id);
                 if servers.len() == 1
                     && servers.contains(server)
-                    && let Some(slot) = found.get_mut(*place)
+                    && let Some(slot) = found.get_mut(*index)
                 {
                     *slot = Some(list);
                 }
@@ -145,18 +147,18 @@ impl Node {
         Ok(found)
     }
 
-    /// The edges of one vertex, from all servers that have some, in key order.
+    /// Scans the edges of one vertex, from all servers that have some, in key order.
     async fn scan_split(
         self: &Arc<Self>,
-        (place, id): (usize, VertexId),
+        (index, id): (usize, VertexId),
         select: &EdgeSelect,
         at: Version,
-        sight: &mut Sight,
+        visibility: &mut Visibility,
         sink: &mut dyn FnMut(usize, Edge) -> Flow,
     ) -> Result<Flow> {
         let mut after = None;
         for attempt in 0..MOVES_MAX {
-            let splits = self.splits_known(id);
+            let splits = self.cached_splits(id);
             let servers = self.edge_servers_of(id, &splits);
             let mut merge = Merge {
                 node: self,
@@ -174,9 +176,9 @@ impl Node {
                 });
             }
             loop {
-                merge.fill(sight).await?;
-                if self.splits_known(id) != splits {
-                    // It has split further: goes on behind what was told, with the servers it is on now.
+                merge.fill(visibility).await?;
+                if self.cached_splits(id) != splits {
+                    // The vertex has split further: continue after the last edge with the servers that have it now.
                     break;
                 }
                 let Some(edges) = merge.next() else {
@@ -184,7 +186,7 @@ impl Node {
                 };
                 for edge in edges {
                     after = Some(edge.key);
-                    if sink(place, edge).is_break() {
+                    if sink(index, edge).is_break() {
                         return Ok(Flow::Break(()));
                     }
                 }
@@ -194,7 +196,7 @@ impl Node {
         Err(kept_moving())
     }
 
-    /// As [`esker_model::GraphRead::scan_vertices`].
+    /// Scans vertices of a type, as [`esker_model::GraphRead::scan_vertices`].
     pub async fn scan_vertices(
         self: &Arc<Self>,
         select: &VertexSelect,
@@ -202,10 +204,10 @@ impl Node {
         sink: &mut dyn FnMut(Vertex) -> Flow,
     ) -> Result<()> {
         self.check_serving()?;
-        let Caller { seen, asker } = caller.into();
-        let mut sight = Sight::of(asker);
+        let Caller { seen, principal } = caller.into();
+        let mut visibility = Visibility::of(principal);
         let mut select = *select;
-        select.as_of = self.moment(select.as_of, seen);
+        select.as_of = self.read_version(select.as_of, seen);
         let servers = self.map.servers().iter();
         let mut sources: Vec<VertexSource> = servers
             .map(|server| VertexSource {
@@ -224,7 +226,7 @@ impl Node {
                 };
                 let read = Read::Type {
                     select,
-                    limit: PIECE,
+                    limit: PAGE_ROWS,
                 };
                 async move { (self.read_at(source.server, read).await, source) }
             });
@@ -234,13 +236,16 @@ impl Node {
                 };
                 source.after = vertices.last().map(|v| (v.type_id, v.id)).or(source.after);
                 source.more = more;
-                source.vertices = self.show_all(&mut sight, vertices).await?.into();
+                source.vertices = self
+                    .visible_vertices(&mut visibility, vertices)
+                    .await?
+                    .into();
             }
             if sources.iter().any(|s| s.vertices.is_empty() && s.more) {
-                // Nothing of a piece shows: what comes behind it is needed before anything else.
+                // No vertex of a page is visible: the next page is needed before anything else.
                 continue;
             }
-            // All that comes before the end of any piece that has more behind it.
+            // The smallest vertex of all pages; every source with more rows has a vertex in memory.
             let next = sources
                 .iter_mut()
                 .filter(|s| !s.vertices.is_empty())
@@ -255,14 +260,14 @@ impl Node {
     }
 }
 
-fn emit(place: usize, edges: Vec<Edge>, sink: &mut dyn FnMut(usize, Edge) -> Flow) -> Flow {
+fn emit(index: usize, edges: Vec<Edge>, sink: &mut dyn FnMut(usize, Edge) -> Flow) -> Flow {
     for edge in edges {
-        sink(place, edge)?;
+        sink(index, edge)?;
     }
     Flow::Continue(())
 }
 
-/// A server's vertices, read in pieces.
+/// One server's vertices, read page by page.
 struct VertexSource {
     server: ServerId,
     vertices: VecDeque<Vertex>,
@@ -270,7 +275,7 @@ struct VertexSource {
     more: bool,
 }
 
-/// A server's edges of one vertex, read in pieces.
+/// One server's edges of one vertex, read page by page.
 struct EdgeSource {
     server: ServerId,
     edges: VecDeque<Edge>,
@@ -278,7 +283,7 @@ struct EdgeSource {
     more: bool,
 }
 
-/// One vertex's edges from several servers.
+/// Merges one vertex's edges from several servers.
 struct Merge<'a> {
     node: &'a Arc<Node>,
     id: VertexId,
@@ -288,16 +293,16 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    /// Sees to it that each server's next edges are here.
-    async fn fill(&mut self, sight: &mut Sight) -> Result<()> {
-        // Of a piece nothing may show: then what comes behind it is needed.
+    /// Makes sure that each server's next edges are in memory.
+    async fn fill(&mut self, visibility: &mut Visibility) -> Result<()> {
+        // If no edge of a page is visible, the next page is needed.
         while self.sources.iter().any(|s| s.edges.is_empty() && s.more) {
-            self.fill_once(sight).await?;
+            self.fill_once(visibility).await?;
         }
         Ok(())
     }
 
-    async fn fill_once(&mut self, sight: &mut Sight) -> Result<()> {
+    async fn fill_once(&mut self, visibility: &mut Visibility) -> Result<()> {
         let (node, id, select, at) = (self.node, self.id, self.select, self.at);
         let empty = |s: &&mut EdgeSource| s.edges.is_empty() && s.more;
         let reads = self.sources.iter_mut().filter(empty).map(|source| {
@@ -305,7 +310,7 @@ impl Merge<'_> {
                 frontier: vec![id],
                 select: select.clone(),
                 after: source.after.map(|key| (0, key)),
-                limit: PIECE,
+                limit: PAGE_ROWS,
                 at,
             };
             async move { (node.read_at(source.server, read).await, source) }
@@ -323,13 +328,14 @@ impl Merge<'_> {
             source.after = edges.last().map(|(_, e)| e.key).or(source.after);
             source.more = more;
             let mut edges = edges.into_iter().map(|(_, e)| e).collect();
-            node.show_edges(sight, &mut edges).await?;
+            node.retain_visible_edges(visibility, &mut edges).await?;
             source.edges = edges.into();
         }
         Ok(())
     }
 
-    /// All versions of the next edge. An edge that moved while it was read may come from two servers, and is one.
+    /// Returns all versions of the next edge. An edge that moved while it was read may come from two servers and is
+    /// returned once.
     fn next(&mut self) -> Option<Vec<Edge>> {
         let fronts = self.sources.iter().filter_map(|s| s.edges.front());
         let key = fronts.map(|e| (e.key.edge_type, e.key.destination)).min()?;
@@ -350,7 +356,7 @@ impl Merge<'_> {
     }
 }
 
-/// The order of differences: by vertex, then its edges by type and destination.
+/// Sort order of differences: by vertex, then its edges by type and destination.
 pub(crate) fn difference_order(
     difference: &Difference,
 ) -> (VertexId, Option<(esker_model::EdgeTypeId, VertexId)>) {

@@ -1,8 +1,9 @@
-//! Splits under load: a partition past the threshold gives a part of its edges to another, while clients go on.
+//! Splits under load: a partition past the threshold gives a part of its edges to another, while clients continue.
 //!
-//! GraphMeta, section 4.4 (DIDO's incremental splits); GIGA+, section 3. The server that holds a partition splits it, alone. The rows that
-//! move are a part of a transaction like any other, with the new bitmap in the decision: at every moment, whatever crashes,
-//! each edge is on one side. Only the vertex that splits waits, for one exchange with the receiver.
+//! GraphMeta, section 4.4 (DIDO's incremental splits); GIGA+, section 3. The server that has a partition decides
+//! alone to split it. The moving rows are a part of an ordinary transaction, with the new bitmap in the decision:
+//! whatever crashes, each edge is on exactly one side at any time. Only the vertex that splits waits, for one
+//! exchange with the receiver.
 
 use super::Node;
 use super::codec::split_key;
@@ -10,32 +11,32 @@ use super::transaction::{Attempt, adoption};
 use crate::peer::{Adopt, Change, Part, PartOp, RawRow, RawTable};
 use crate::placement::{Growth, Split, SplitState, Splits, Tree};
 use crate::vnode::ServerId;
-use esker_engine::Beside;
+use esker_engine::SideWrites;
 use esker_model::key::Counter;
 use esker_model::{EdgeTypeId, Error, Flow, Result, VertexId};
 use esker_store::Table;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How long a split waits for what is under way on its vertex, in milliseconds.
+/// Longest wait of a split for transactions in progress on its vertex, in milliseconds.
 const QUIET_MAX: u64 = 1_000;
-/// When a split that did not succeed is tried again, in milliseconds.
+/// Delay after which a failed split is tried again, in milliseconds.
 const POSTPONED: u64 = 1_000;
-/// A partition with more bytes than this does not move in one piece.
+/// Largest size of a partition that moves at once, in bytes.
 const MOVE_BYTES_MAX: usize = 32 << 20;
 
-/// What became of a split.
+/// Outcome of a split.
 enum Outcome {
-    /// It is done; perhaps there is another to do.
+    /// The split is done; another may be due.
     Done,
-    /// None is due.
+    /// No split is due.
     Nothing,
-    /// Not now.
+    /// The split must be tried later.
     Postponed,
 }
 
 impl Node {
-    /// Counts the edges of a part that was done; begins the splits that are due.
+    /// Counts the edges of an applied part, and begins the splits that are due.
     pub(crate) fn note_growth(self: &Arc<Self>, part: &Part) {
         let Some(tree) = self.placement.tree() else {
             return;
@@ -55,8 +56,10 @@ impl Node {
                 let id = key.source;
                 let grown = match state.growth.get_mut(&id) {
                     Some(growth) => {
-                        let goal = self.placement.goal(self.end(id), self.end(key.destination));
-                        growth.insert(tree, goal).is_some()
+                        let target = self
+                            .placement
+                            .target(self.end(id), self.end(key.destination));
+                        growth.insert(tree, target).is_some()
                     }
                     None => state.count_insert(id, self.settings.threshold),
                 };
@@ -71,12 +74,12 @@ impl Node {
         }
     }
 
-    /// All splits that are due of the partitions that a vertex has here.
+    /// Runs all splits that are due of a vertex's partitions here.
     async fn split_all(self: Arc<Self>, id: VertexId) {
         let Some(tree) = self.placement.tree() else {
             return;
         };
-        // Whoever froze it does what is to be done.
+        // The task that froze the vertex does what is due.
         if !self.state().frozen.insert(id) {
             return;
         }
@@ -95,21 +98,22 @@ impl Node {
     }
 
     async fn split_one(self: &Arc<Self>, tree: Tree, id: VertexId) -> Result<Outcome> {
-        // What was prepared before the vertex was frozen is written first: it is to be among the rows that move.
+        // Transactions that were prepared before the vertex was frozen are applied first: their edges must be among
+        // the rows that move.
         let quiet = |state: &mut super::State| (!state.pending.touches(id)).then_some(());
-        if self.until(QUIET_MAX, quiet).await.is_none() {
+        if self.wait_until(QUIET_MAX, quiet).await.is_none() {
             return Ok(Outcome::Postponed);
         }
         if self.is_moving(id) {
             return Ok(Outcome::Postponed);
         }
-        let known = self.own_splits(id);
+        let known = self.stored_splits(id);
         let growth = self.counted(tree, id, &known)?;
         let Some(split) = self.due(tree, id, &growth) else {
             let mut state = self.state();
             state.inserted.remove(&id);
             state.postponed.remove(&id);
-            state.room_for_growth();
+            state.limit_growth();
             state.growth.insert(id, growth);
             return Ok(Outcome::Nothing);
         };
@@ -125,8 +129,8 @@ impl Node {
         }
     }
 
-    /// Whether a partition of a vertex is on its way from here. Its receiver is told of no other one before it has that: it
-    /// takes one whose bit it has for one that it holds.
+    /// Whether a partition of the vertex is moving away from here. Its receiver must not be sent another one before
+    /// it has that one: a partition whose bit is set counts as received.
     pub(super) fn is_moving(&self, id: VertexId) -> bool {
         let state = self.state();
         let adopts = |op: &PartOp| matches!(&op.change, Change::Adopt(a) if a.vertex == id);
@@ -134,14 +138,14 @@ impl Node {
         decided.any(|d| d.decision.parts.values().any(|p| p.ops.iter().any(adopts)))
     }
 
-    /// How a vertex has split, as stored here.
-    pub(crate) fn own_splits(&self, id: VertexId) -> Splits {
+    /// Returns how a vertex has split, as stored here.
+    pub(crate) fn stored_splits(&self, id: VertexId) -> Splits {
         let state = self.state();
         let own = state.splits.get(&id).map(|s| s.splits().clone());
         own.unwrap_or_default()
     }
 
-    /// The edges that a vertex has here, by partition.
+    /// Counts the edges that a vertex has here, by partition.
     fn counted(&self, tree: Tree, id: VertexId, known: &Splits) -> Result<Growth> {
         let mut growth = Growth::new(self.settings.threshold);
         growth.learn(known);
@@ -150,57 +154,57 @@ impl Node {
             if table == Table::History {
                 return Flow::Break(());
             }
-            let goal = self.placement.goal(source, self.end(key.destination));
-            growth.insert(tree, goal);
+            let target = self.placement.target(source, self.end(key.destination));
+            growth.insert(tree, target);
             Flow::Continue(())
         })?;
         Ok(growth)
     }
 
-    /// A split that is due, of the partitions that lie here.
+    /// Returns a split that is due, of the partitions that are here.
     fn due(&self, tree: Tree, id: VertexId, growth: &Growth) -> Option<Split> {
         let here = growth.splits().iter();
         let mut here = here.filter(|p| self.server_of(id, *p) == self.settings.id);
         here.find_map(|p| growth.due(tree, p))
     }
 
-    /// All due splits between partitions that lie here: nothing moves.
+    /// Does all due splits between partitions that are both here; no rows move.
     fn split_here(&self, tree: Tree, id: VertexId, mut growth: Growth) -> Result<()> {
         let source = self.end(id);
-        let mut goals = Vec::new();
+        let mut targets = Vec::new();
         self.engine.edge_rows(id, &mut |(key, table, _, _), _| {
             if table == Table::History {
                 return Flow::Break(());
             }
-            goals.push(self.placement.goal(source, self.end(key.destination)));
+            targets.push(self.placement.target(source, self.end(key.destination)));
             Flow::Continue(())
         })?;
         while let Some(split) = self.due(tree, id, &growth) {
             if self.server_of(id, split.to) != self.settings.id {
                 break;
             }
-            let in_it = |goal: &&_| tree.locate(growth.splits(), **goal) == split.from;
-            let moved = goals.iter().filter(in_it);
-            let moved = moved.filter(|goal| split.moves(tree, **goal)).count();
+            let in_it = |target: &&_| tree.locate(growth.splits(), **target) == split.from;
+            let moved = targets.iter().filter(in_it);
+            let moved = moved.filter(|target| split.moves(tree, **target)).count();
             growth.commit(&split, moved as u64);
         }
         let _writing = self.writing_splits();
         let splits = self.split_state(tree, growth.splits().clone())?;
-        let splits = self.with_stored(id, splits);
-        let mut beside = Beside::default();
-        beside
+        let splits = self.merge_stored_splits(id, splits);
+        let mut side_writes = SideWrites::default();
+        side_writes
             .rows
             .push((Table::Meta, split_key(id), Some(splits.encode())));
         let version = self.clock.tick(self.time.now_millis());
         self.engine
-            .apply_part(version, &[], esker_engine::Absent::Refuse, beside)?;
-        // Others learn of it from what they read here.
+            .apply_part(version, &[], esker_engine::Absent::Refuse, side_writes)?;
+        // Other servers learn of the splits from what they read here.
         self.harden()?;
         self.state().set_splits(id, splits);
         Ok(())
     }
 
-    /// A split whose new partition lies on another server.
+    /// Splits off a partition that moves to another server.
     async fn split_to(
         self: &Arc<Self>,
         tree: Tree,
@@ -213,14 +217,14 @@ impl Node {
         splits.insert(split.to);
         let state = self.split_state(tree, splits)?;
         let source = self.end(id);
-        let mut beside = Beside::default();
+        let mut side_writes = SideWrites::default();
         let mut rows = Vec::new();
         let mut degrees = BTreeMap::<EdgeTypeId, u64>::new();
         let mut bytes = 0;
         self.engine
             .edge_rows(id, &mut |(key, table, raw, value), now| {
-                let goal = self.placement.goal(source, self.end(key.destination));
-                if tree.locate(&before, goal) != split.from || !split.moves(tree, goal) {
+                let target = self.placement.target(source, self.end(key.destination));
+                if tree.locate(&before, target) != split.from || !split.moves(tree, target) {
                     return Flow::Continue(());
                 }
                 bytes += raw.len() + value.len();
@@ -233,8 +237,8 @@ impl Node {
                     key: raw.to_vec(),
                     value: value.to_vec(),
                 });
-                beside.rows.push((table, raw.to_vec(), None));
-                beside.touched.push((id, key.edge_type));
+                side_writes.rows.push((table, raw.to_vec(), None));
+                side_writes.touched.push((id, key.edge_type));
                 if now {
                     *degrees.entry(key.edge_type).or_default() += 1;
                 }
@@ -250,13 +254,15 @@ impl Node {
                 limit: MOVE_BYTES_MAX as u64,
             });
         }
-        beside.touched.dedup();
+        side_writes.touched.dedup();
         for (edge_type, degree) in &degrees {
             let change = -i64::try_from(*degree).unwrap_or(i64::MAX);
-            beside
+            side_writes
                 .counters
                 .push((Counter::Degree(id, *edge_type), change));
-            beside.counters.push((Counter::Edges(*edge_type), change));
+            side_writes
+                .counters
+                .push((Counter::Edges(*edge_type), change));
         }
         let adopt = Adopt {
             vertex: id,
@@ -265,9 +271,9 @@ impl Node {
             table: None,
             degrees: degrees.into_iter().collect(),
         };
-        // From here on who reads its edges waits to learn where they are; see `State::deciding`.
+        // From here on a read of its edges waits to learn where they are; see `State::deciding`.
         let moved = self
-            .move_partition(to, adoption(adopt), beside, (id, state))
+            .move_partition(to, adoption(adopt), side_writes, (id, state))
             .await?;
         let moved = matches!(moved, Attempt::Done(..));
         if moved {
@@ -282,7 +288,7 @@ impl Node {
     }
 }
 
-/// A vertex, or a directory, that splits; nothing is prepared on its edges or entries meanwhile.
+/// A vertex or directory that is splitting; no transaction is prepared on its edges or entries meanwhile.
 pub(super) struct Frozen<'a> {
     pub(super) node: &'a Node,
     pub(super) id: VertexId,

@@ -1,4 +1,4 @@
-//! What a node has in memory.
+//! In-memory state of a node.
 
 use super::codec::Decision;
 use super::hashed::{Map, Set};
@@ -13,73 +13,73 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::Waker;
 
-/// Bitmaps learned of vertices elsewhere, counts of inserts, and the like are dropped when there are so many.
+/// Size at which learned bitmaps, insert counts and similar caches are cleared.
 const REMEMBERED_MAX: usize = 1 << 20;
-/// Refused batches that are remembered: what comes late is not as late as that.
+/// Number of refused batches that are remembered; longer than any late duplicate takes.
 const REFUSED_MAX: usize = 1 << 12;
-/// Vertices whose partitions are counted.
+/// Number of vertices whose partitions are counted.
 const GROWING_MAX: usize = 1 << 16;
 
-/// What a node has in memory.
+/// In-memory state of a node.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// Whether it answers others yet.
+    /// Whether the node answers other servers yet.
     pub(crate) serving: bool,
-    /// What clients send again, while nothing else is taken.
+    /// Batches that clients send again, while nothing else is accepted.
     pub(crate) replays: Option<Replays>,
-    /// As the highest that each other server was seen with.
+    /// Highest known incarnation of each other server.
     pub(crate) incarnations: Map<ServerId, u64>,
-    /// The newest version that any change took, as others say.
+    /// Newest version of any change, as reported by other servers.
     pub(crate) newest: Newest,
-    /// Parts prepared here.
+    /// Transactions prepared here and not decided.
     pub(crate) pending: Pending,
     /// Transactions that this node coordinates.
-    pub(crate) own: Own,
-    /// Parts that are being done.
+    pub(crate) own: CoordinatedTransactions,
+    /// Transactions whose parts are being applied.
     pub(crate) committing: Set<TxId>,
-    /// Parts of others' transactions that were done here and must not be done again, as stored.
+    /// Transactions of other coordinators that were applied here and must not be applied again, as stored.
     pub(crate) done: BTreeSet<TxId>,
-    /// Searches whose pages are being made for other servers: set to stop one.
+    /// Stop flags of searches whose pages are being computed for other servers.
     pub(crate) finds: Map<FindId, Arc<AtomicBool>>,
-    /// Searches that this node has coordinated since it was opened.
+    /// Number of searches that this node has coordinated since it was opened.
     pub(crate) finds_begun: u64,
-    /// Numbered batches that were refused lately.
+    /// Numbered batches that were refused recently.
     pub(crate) refused: Refused,
-    /// Markers of batches under way.
-    pub(crate) markers: Set<Vec<u8>>,
-    /// How often since the start that changed.
+    /// Idempotency keys of batches in progress.
+    pub(crate) keys_in_progress: Set<Vec<u8>>,
+    /// Number of changes of `splits` since the start.
     pub(crate) moves: u64,
     /// Vertices that have split and have edges here, as stored.
     pub(crate) splits: Map<VertexId, SplitState>,
-    /// What was learned of others, perhaps out of date.
+    /// Splits learned from other servers, possibly out of date.
     pub(crate) learned: Map<VertexId, Splits>,
-    /// Vertices whose split is being made durable here: whoever read their edges looks again at how they have split.
+    /// Vertices whose split is being made durable here; a read of their edges waits to learn how they have split.
     pub(crate) deciding: Set<VertexId>,
-    /// Vertices that split now: nothing is prepared on their edges meanwhile.
+    /// Vertices that are splitting; no transaction is prepared on their edges meanwhile.
     pub(crate) frozen: Set<VertexId>,
-    /// Edges inserted since the node was opened, of vertices that are not in `growth`.
+    /// Number of edges inserted since the node was opened, for vertices that are not in `growth`.
     pub(crate) inserted: Map<VertexId, u32>,
-    /// Partitions counted.
+    /// Partition sizes of vertices that were counted.
     pub(crate) growth: Map<VertexId, Growth>,
-    /// Entries of directories that have some here, by partition: counted since they were first many.
+    /// Entries of directories by partition, counted from the time they were first many.
     pub(crate) entries: Map<VertexId, super::names::Counts>,
-    /// Changes of the namespace that this server has asked others for.
-    pub(crate) asked: super::names::Asked,
-    /// What it has answered to others that asked it.
-    pub(crate) calls: Map<ServerId, super::names::Calls>,
-    /// What is known of all servers' files.
-    pub(crate) known: crate::peer::KnownOfFiles,
-    /// Tables of entries that go to other servers.
-    pub(crate) giving: super::names::Giving,
-    /// Who holds this server, for a copy of all servers' data.
-    pub(crate) holding: super::hold::Holding,
-    /// Splits that did not succeed, and when they may be tried again, in milliseconds.
+    /// Namespace changes that this server has requested from others.
+    pub(crate) outgoing_calls: super::names::OutgoingCalls,
+    /// Results of changes that other servers requested.
+    pub(crate) incoming_calls: Map<ServerId, super::names::IncomingCalls>,
+    /// Known flags about all servers' files.
+    pub(crate) flags: crate::peer::ClusterFlags,
+    /// Tables of entries that are moving to other servers.
+    pub(crate) table_transfers: super::names::TableTransfers,
+    /// Pause of this server, for a copy of all servers' data.
+    pub(crate) pausing: super::pause::PauseState,
+    /// Earliest time of the next attempt of splits that failed, in milliseconds.
     pub(crate) postponed: Map<VertexId, u64>,
-    /// Whoever waits for something of the above to change.
+    /// Wakers of tasks that wait for a change of this state.
     pub(crate) wakers: Vec<Waker>,
 }
 
-/// Numbered batches that were refused, and why. (Others may be meant to be tried again.)
+/// Numbered batches that were refused, and why. (Clients may intend to retry batches without a number.)
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
     why: Map<Vec<u8>, String>,
@@ -103,7 +103,7 @@ impl Refused {
     }
 }
 
-/// A version that starts at zero.
+/// A version whose default is zero.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Newest(pub(crate) Version);
 
@@ -115,55 +115,55 @@ impl Default for Newest {
 
 /// The transactions that a node coordinates.
 #[derive(Debug, Default)]
-pub(crate) struct Own {
+pub(crate) struct CoordinatedTransactions {
     next: u64,
     active: BTreeSet<u64>,
-    /// Decided, and not acknowledged by all: by incarnation and number.
-    pub(crate) decided: BTreeMap<(u64, u64), Decided>,
-    /// Rows of decisions that all have acknowledged.
+    /// Decided transactions that some participant has not acknowledged, by incarnation and number.
+    pub(crate) decided: BTreeMap<(u64, u64), PendingDecision>,
+    /// Keys of decisions that all participants have acknowledged.
     pub(crate) done: Vec<Vec<u8>>,
 }
 
-/// A decision that is on its way.
+/// A decision that is being delivered.
 #[derive(Debug)]
-pub(crate) struct Decided {
+pub(crate) struct PendingDecision {
     pub(crate) decision: Arc<Decision>,
-    /// Whether it is on disk: what is not may yet fail.
+    /// Whether the decision is on disk; otherwise it may still fail.
     pub(crate) durable: bool,
 }
 
-impl Own {
-    /// A number for a new transaction.
+impl CoordinatedTransactions {
+    /// Returns the number of a new transaction.
     pub(crate) fn begin(&mut self) -> u64 {
         self.next += 1;
         self.active.insert(self.next);
         self.next
     }
 
-    /// It is over everywhere.
+    /// Records that the transaction has ended everywhere.
     pub(crate) fn end(&mut self, number: u64) {
         self.active.remove(&number);
     }
 
-    /// All numbers below are over.
+    /// Returns the number below which all transactions have ended.
     pub(crate) fn over(&self) -> u64 {
         self.active.first().copied().unwrap_or(self.next + 1)
     }
 }
 
 impl State {
-    /// What is known of how a vertex has split; nothing for one that is whole, as far as is known.
+    /// Returns the known splits of a vertex; `None` if it has not split as far as is known.
     pub(crate) fn splits_of(&self, id: VertexId) -> Option<&Splits> {
         let own = self.splits.get(&id).map(SplitState::splits);
         let learned = self.learned.get(&id);
         match (own, learned) {
-            // What was learned holds what is here: see `learn`.
+            // Learned splits include the stored ones: see `learn`.
             (_, Some(learned)) => Some(learned),
             (own, None) => own,
         }
     }
 
-    /// Learns how a vertex has split; whether that was anything new.
+    /// Learns how a vertex has split; returns whether anything was new.
     pub(crate) fn learn(&mut self, id: VertexId, splits: &Splits) -> bool {
         if self.learned.len() >= REMEMBERED_MAX {
             self.learned.clear();
@@ -176,7 +176,7 @@ impl State {
         known.merge(splits)
     }
 
-    /// A vertex with edges here has split so.
+    /// Sets the splits of a vertex with edges here.
     pub(crate) fn set_splits(&mut self, id: VertexId, splits: SplitState) {
         if let Some(learned) = self.learned.get_mut(&id) {
             learned.merge(splits.splits());
@@ -186,7 +186,7 @@ impl State {
         self.wake();
     }
 
-    /// Counts an inserted edge; whether there are more than so many of that vertex.
+    /// Counts an inserted edge; returns whether the vertex now has more than `many`.
     pub(crate) fn count_insert(&mut self, id: VertexId, many: u64) -> bool {
         if self.inserted.len() >= REMEMBERED_MAX {
             self.inserted.clear();
@@ -196,19 +196,19 @@ impl State {
         u64::from(*count) > many
     }
 
-    /// Room for one more vertex whose partitions are counted.
-    pub(crate) fn room_for_growth(&mut self) {
+    /// Clears the counted partition sizes if there are too many vertices.
+    pub(crate) fn limit_growth(&mut self) {
         if self.growth.len() >= GROWING_MAX {
             self.growth.clear();
         }
     }
 
-    /// Whoever waits looks again.
+    /// Wakes all waiting tasks.
     pub(crate) fn wake(&mut self) {
         self.wakers.drain(..).for_each(Waker::wake);
     }
 
-    /// Somebody wants to look again when something changes.
+    /// Registers a waker to be called at the next change.
     pub(crate) fn wait(&mut self, waker: &Waker) {
         if !self.wakers.iter().any(|w| w.will_wake(waker)) {
             self.wakers.push(waker.clone());

@@ -1,59 +1,60 @@
-//! A transaction over several servers, at its coordinator.
+//! The coordinator's side of a distributed transaction.
 //!
-//! Two phases, with versions as in Clock-SI (Du et al., SRDS 2013) and hybrid clocks: each server that has a part
-//! prepares it in memory and answers with a floor; the version is the largest floor, so that it is later than anything that
-//! anybody has read there. The decision is one commit of the coordinator's own engine, with the parts of the others in it:
-//! they have nothing to write before they do their part, and who forgot its part is sent it again.
+//! Two-phase commit, with versions as in Clock-SI (Du et al., SRDS 2013) and hybrid clocks: each participant prepares
+//! its part in memory and answers with a floor; the version is the largest floor, so that it is later than any
+//! version read on the participants. The decision is one commit of the coordinator's engine, which includes the other
+//! participants' parts. They need not write anything before they apply their parts; a participant that forgot its
+//! part receives it again.
 
 use super::Node;
 use super::codec::{Decision, decided_key, split_key};
 use super::peers::unexpected;
-use super::state::Decided as OwnDecided;
+use super::state::PendingDecision;
 use crate::peer::{Adopt, Change, Decided, Part, PartOp, Prepared, Request, Response, TxId};
 use crate::placement::SplitState;
 use crate::vnode::ServerId;
-use esker_engine::Beside;
+use esker_engine::SideWrites;
 use esker_model::{Commit, Error, Result, Version, VertexId};
 use esker_store::Table;
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Pauses between attempts to reach a server that does not answer, in milliseconds.
+/// First and longest pause between attempts to reach a server that does not answer, in milliseconds.
 const RETRY_FIRST: u64 = 20;
 const RETRY_LAST: u64 = 1_000;
 
 /// The parts of a batch by server.
 pub(super) type Parts = BTreeMap<ServerId, Arc<Part>>;
 
-/// What the coordinator itself does with a decision.
-pub(super) struct Aside<'a> {
-    /// Rows of its own.
-    pub(super) beside: Beside,
-    /// A vertex that splits, and how it has split then.
+/// The coordinator's own work with a decision.
+pub(super) struct CoordinatorWork<'a> {
+    /// Rows of the coordinator itself.
+    pub(super) side_writes: SideWrites,
+    /// A vertex that splits, and its new splits.
     pub(super) splits: Option<(VertexId, SplitState)>,
-    /// The batch's marker.
-    pub(super) marker: Option<&'a [u8]>,
-    /// The highest version that its client has seen.
+    /// Idempotency key of the batch.
+    pub(super) idempotency_key: Option<&'a [u8]>,
+    /// Highest version that the client has seen.
     pub(super) seen: Version,
 }
 
-/// What became of an attempt.
+/// Outcome of an attempt to commit.
 pub(super) enum Attempt {
-    /// Whether a checkpoint holds it, too.
+    /// Committed; whether a checkpoint contains it, too.
     Done(Commit, bool),
-    /// Something is known now that was not: try again.
-    Again,
-    /// Nothing was done: a file that has the rows of a part cannot be read by who is to take them.
+    /// Routing information was out of date: try again.
+    Retry,
+    /// No part was applied: a participant cannot read the file with the rows of its part.
     Unread,
 }
 
 impl Node {
-    /// Prepares, decides and does a transaction. `beside` is done here with the decision.
+    /// Prepares, decides and applies a transaction. The rows in `aside` are written with the decision.
     pub(super) async fn attempt(
         self: &Arc<Self>,
         mut parts: Parts,
-        aside: Aside<'_>,
+        aside: CoordinatorWork<'_>,
     ) -> Result<Attempt> {
         let (number, over) = {
             let mut state = self.state();
@@ -69,19 +70,19 @@ impl Node {
         let mut transaction = Transaction {
             node: Arc::clone(self),
             tx,
-            asked: Vec::new(),
+            participants: Vec::new(),
             decided: false,
         };
-        // Here first: what cannot be done here is not asked of others.
+        // This server first: what fails here need not be sent to others.
         let here = match self
             .prepare(tx, over, aside.seen, Arc::clone(&mine))
             .await?
         {
             Response::Prepared(prepared) => prepared,
-            Response::Moved(_) | Response::Over => return Ok(Attempt::Again),
+            Response::Moved(_) | Response::Over => return Ok(Attempt::Retry),
             _ => return Err(unexpected(self.settings.id)),
         };
-        transaction.asked = parts.keys().copied().collect();
+        transaction.participants = parts.keys().copied().collect();
         let prepare = parts.iter().map(|(server, part)| {
             let request = Request::Prepare {
                 tx,
@@ -89,7 +90,7 @@ impl Node {
                 seen: aside.seen,
                 part: Arc::clone(part),
             };
-            self.ask_at(*server, request)
+            self.request_with_incarnation(*server, request)
         });
         let answers = join_all(prepare).await;
         let mut prepared = vec![here];
@@ -110,7 +111,7 @@ impl Node {
                 Ok((Response::Unknown, _)) => unread = true,
                 Ok(_) => failure = Some(unexpected(*server)),
                 Err(e) => {
-                    // What cannot be done at all says more than who could not be asked.
+                    // A permanent error says more than an unreachable server.
                     if failure
                         .as_ref()
                         .is_none_or(|f| matches!(f, Error::Unavailable(_)))
@@ -127,34 +128,37 @@ impl Node {
             return Ok(Attempt::Unread);
         }
         if again {
-            return Ok(Attempt::Again);
+            return Ok(Attempt::Retry);
         }
         self.decide(transaction, (mine, parts), &prepared, &incarnations, aside)
             .await
     }
 
-    /// Everybody is prepared: decides, unless somebody has been started anew and forgotten it.
+    /// Decides once all are prepared, unless a participant has been restarted and has forgotten its part.
     async fn decide(
         self: &Arc<Self>,
         mut transaction: Transaction,
         (mine, parts): (Arc<Part>, Parts),
         prepared: &[Prepared],
         incarnations: &[(ServerId, u64)],
-        aside: Aside<'_>,
+        aside: CoordinatorWork<'_>,
     ) -> Result<Attempt> {
-        let Aside {
-            mut beside,
+        let CoordinatorWork {
+            mut side_writes,
             splits,
-            marker,
+            idempotency_key,
             seen: _,
         } = aside;
         let tx = transaction.tx;
         let changing = self.begin_change().await?;
-        // The first is this server's own.
+        // The first floor is this server's own.
         let floors = || prepared.iter().map(|p| p.floor);
         let own = floors().next().unwrap_or(Version::ZERO);
-        // Nobody has a copy as of a version that something is decided at afterwards.
-        let latest = floors().max().unwrap_or(own).max(self.after_cut());
+        // No transaction may be decided at a version as of which a copy exists.
+        let latest = floors()
+            .max()
+            .unwrap_or(own)
+            .max(self.min_version_after_copy());
         let version = self.clock.decide(own, latest, self.time.now_millis());
         let later = versions_later(prepared, version);
         let decision = Arc::new(Decision {
@@ -170,14 +174,14 @@ impl Node {
                 state.incarnations.get(server) > Some(incarnation)
             };
             if incarnations.iter().any(started_anew) {
-                return Ok(Attempt::Again);
+                return Ok(Attempt::Retry);
             }
             if !decision.parts.is_empty() {
                 let key = decided_key(tx.incarnation, tx.number);
-                beside
+                side_writes
                     .rows
                     .push((Table::Meta, key, Some(decision.encode())));
-                let decided = OwnDecided {
+                let decided = PendingDecision {
                     decision: Arc::clone(&decision),
                     durable: false,
                 };
@@ -187,23 +191,23 @@ impl Node {
                 state.deciding.insert(*id);
             }
             for done in state.own.done.drain(..) {
-                beside.rows.push((Table::Meta, done, None));
+                side_writes.rows.push((Table::Meta, done, None));
             }
         }
-        beside.once = marker.map(<[u8]>::to_vec);
-        // The others hear of it.
-        let told = splits.is_some() || !decision.parts.is_empty();
+        side_writes.idempotency_key = idempotency_key.map(<[u8]>::to_vec);
+        // Other servers learn of the decision.
+        let published = splits.is_some() || !decision.parts.is_empty();
         let mut commit = {
             let _writing = splits.as_ref().map(|_| self.writing_splits());
-            let splits = splits.map(|(id, splits)| (id, self.with_stored(id, splits)));
+            let splits = splits.map(|(id, splits)| (id, self.merge_stored_splits(id, splits)));
             if let Some((id, splits)) = &splits {
-                beside
+                side_writes
                     .rows
                     .push((Table::Meta, split_key(*id), Some(splits.encode())));
             }
-            let mut done = self.do_part(&mine, version, &decision.later, beside);
-            if told {
-                // The decision is this commit.
+            let mut done = self.do_part(&mine, version, &decision.later, side_writes);
+            if published {
+                // This commit is the decision.
                 done = done.and_then(|commit| self.harden().map(|()| commit));
             }
             let mut state = self.state();
@@ -220,7 +224,7 @@ impl Node {
             done?
         };
         if !commit.applied {
-            // The same batch was applied meanwhile, and this one was not.
+            // An equal batch was applied meanwhile, so this one was not.
             self.state().own.decided.remove(&slot);
             return Ok(Attempt::Done(commit, false));
         }
@@ -236,18 +240,19 @@ impl Node {
         drop(transaction);
         drop(changing);
         self.deliver(tx, decision, &mut commit).await;
-        Ok(Attempt::Done(commit, told))
+        Ok(Attempt::Done(commit, published))
     }
 
-    /// Tells everybody. Who does not answer is told again until it does; the caller does not wait for that.
+    /// Delivers the decision to all participants. Those that do not answer get it again later; the caller does not
+    /// wait for them.
     async fn deliver(self: &Arc<Self>, tx: TxId, decision: Arc<Decision>, commit: &mut Commit) {
         let servers: Vec<ServerId> = decision.parts.keys().copied().collect();
         let tell = servers
             .iter()
-            .map(|server| self.tell(*server, tx, Arc::clone(&decision)));
+            .map(|server| self.send_decision(*server, tx, Arc::clone(&decision)));
         let mut left = Vec::new();
-        for (server, told) in servers.iter().zip(join_all(tell).await) {
-            match told {
+        for (server, result) in servers.iter().zip(join_all(tell).await) {
+            match result {
                 Ok((vertices, edges, unchanged)) => {
                     commit.vertices_created += vertices;
                     commit.edges_created += edges;
@@ -265,7 +270,7 @@ impl Node {
         self.spawn(|node| node.deliver_later(tx, decision, left));
     }
 
-    /// Goes on telling those that did not answer.
+    /// Continues the delivery to participants that did not answer.
     async fn deliver_later(
         self: Arc<Self>,
         tx: TxId,
@@ -282,7 +287,11 @@ impl Node {
             let Some(node) = me.upgrade() else { return };
             let mut still = Vec::new();
             for server in left {
-                if node.tell(server, tx, Arc::clone(&decision)).await.is_err() {
+                if node
+                    .send_decision(server, tx, Arc::clone(&decision))
+                    .await
+                    .is_err()
+                {
                     still.push(server);
                 }
             }
@@ -293,7 +302,7 @@ impl Node {
         }
     }
 
-    /// All have acknowledged it: nobody needs it any more. If its rows cannot be removed it stays as it is.
+    /// Forgets a decision that all have acknowledged. If its rows cannot be removed, it stays.
     pub(crate) fn delivered(&self, tx: TxId) -> Result<()> {
         let slot = (tx.incarnation, tx.number);
         let decision = {
@@ -301,7 +310,7 @@ impl Node {
             let decided = state.own.decided.get(&slot);
             decided.map(|d| Arc::clone(&d.decision))
         };
-        let gone = decision.map_or(Ok(false), |decision| self.remove_given(tx, &decision))?;
+        let gone = decision.map_or(Ok(false), |decision| self.remove_transferred(tx, &decision))?;
         let mut state = self.state();
         let known = state.own.decided.remove(&slot);
         if known.is_some() && !gone {
@@ -314,8 +323,8 @@ impl Node {
         Ok(())
     }
 
-    /// Tells one server to do its part; what was new there.
-    async fn tell(
+    /// Sends the decision to one participant; returns the numbers of new vertices, new edges and unchanged items.
+    async fn send_decision(
         &self,
         server: ServerId,
         tx: TxId,
@@ -331,13 +340,14 @@ impl Node {
         };
         let part = decision.parts.get(&server).cloned().unwrap_or_default();
         if part.ops.iter().any(|op| op.change.is_table()) {
-            // Who takes rows takes them for good: no failure of the power here may leave them in two places.
+            // The receiver keeps the rows permanently; persist our removal first, or a power failure leaves them on
+            // both servers.
             self.engine.persist()?;
         }
-        let mut answer = self.ask(server, decided(None)).await?;
+        let mut answer = self.request(server, decided(None)).await?;
         if answer == Response::Unknown {
-            let part = self.with_kept(&part)?;
-            answer = self.ask(server, decided(Some(part))).await?;
+            let part = self.with_stored_rows(&part)?;
+            answer = self.request(server, decided(Some(part))).await?;
         }
         match answer {
             Response::Committed {
@@ -349,37 +359,38 @@ impl Node {
         }
     }
 
-    /// Moves a partition: the receiver's part, and what is done here with the decision.
+    /// Moves a partition: the receiver's part, and the coordinator's rows with the decision.
     pub(super) async fn move_partition(
         self: &Arc<Self>,
         to: ServerId,
         part: Part,
-        beside: Beside,
+        side_writes: SideWrites,
         splits: (VertexId, SplitState),
     ) -> Result<Attempt> {
-        let beside = Aside {
-            beside,
+        let side_writes = CoordinatorWork {
+            side_writes,
             splits: Some(splits),
-            marker: None,
+            idempotency_key: None,
             seen: Version::ZERO,
         };
-        self.attempt(Parts::from([(to, Arc::new(part))]), beside)
+        self.attempt(Parts::from([(to, Arc::new(part))]), side_writes)
             .await
     }
 
-    /// Takes back what was prepared, wherever that may be.
-    async fn give_up(self: Arc<Self>, tx: TxId, asked: Vec<ServerId>) {
+    /// Aborts prepared parts on all participants.
+    async fn abort_everywhere(self: Arc<Self>, tx: TxId, participants: Vec<ServerId>) {
         let me = self.me.clone();
         let host = Arc::clone(&self.host);
-        let mut left = asked;
+        let mut left = participants;
         drop(self);
         let mut pause = RETRY_FIRST;
         loop {
             let Some(node) = me.upgrade() else { return };
             let mut still = Vec::new();
             for server in left {
-                // One that was started anew has forgotten it, and must hear that it is over: what it was asked may still be on its way.
-                if node.ask(server, Request::Abort { tx }).await.is_err() {
+                // A restarted participant has forgotten its part and must be notified nevertheless: the prepare
+                // request may still arrive.
+                if node.request(server, Request::Abort { tx }).await.is_err() {
                     still.push(server);
                 }
             }
@@ -395,11 +406,11 @@ impl Node {
     }
 }
 
-/// A transaction until it is decided: if it ends before (a failure, a caller that is gone), it is given up everywhere.
+/// An undecided transaction: if it is dropped before the decision (by a failure or a cancelled call), it is aborted everywhere.
 struct Transaction {
     node: Arc<Node>,
     tx: TxId,
-    asked: Vec<ServerId>,
+    participants: Vec<ServerId>,
     decided: bool,
 }
 
@@ -413,13 +424,13 @@ impl Drop for Transaction {
             let mut state = node.state();
             state.pending.end(self.tx);
             state.wake();
-            if self.asked.is_empty() {
+            if self.participants.is_empty() {
                 state.own.end(self.tx.number);
                 return;
             }
         }
-        let (tx, asked) = (self.tx, std::mem::take(&mut self.asked));
-        node.spawn(|node| node.give_up(tx, asked));
+        let (tx, participants) = (self.tx, std::mem::take(&mut self.participants));
+        node.spawn(|node| node.abort_everywhere(tx, participants));
     }
 }
 
@@ -434,7 +445,7 @@ pub(super) fn adoption(adopt: Adopt) -> Part {
     }
 }
 
-/// Changes that must take a later version than the transaction's, by place: the same one in all their parts.
+/// Changes that must take a later version than the transaction's, by index: one version in all their parts.
 fn versions_later(prepared: &[Prepared], version: Version) -> Vec<(u32, Version)> {
     let mut later = BTreeMap::<u32, Version>::new();
     for (index, at) in prepared.iter().flat_map(|p| &p.later) {

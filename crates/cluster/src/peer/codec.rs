@@ -1,4 +1,4 @@
-//! Parts as bytes: in a coordinator's store, and on the wire.
+//! Binary encoding of transaction parts, in a coordinator's store and on the wire.
 
 use super::{Adopt, Change, Part, PartOp, RawRow, RawTable, TableFile};
 use crate::vnode::ServerId;
@@ -8,14 +8,14 @@ use esker_model::object::{Identity, ObjectId};
 use esker_model::{EdgeTypeId, Op, Properties, Version, VertexId, VertexRef, VertexTypeId};
 
 impl Part {
-    /// All of it.
+    /// Encodes the part as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 * self.ops.len() + 8);
         self.put(&mut out);
         out
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes what [`Self::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let part = Self::take(&mut r)?;
@@ -27,7 +27,7 @@ impl Part {
         put_varint(out, self.ops.len() as u64);
         for op in &self.ops {
             put_u32(out, op.index);
-            // No change takes the last version, so it stands for none.
+            // No change takes the last version, so it encodes `None`.
             put_u64(out, op.at.unwrap_or(Version::MAX).0);
             put_change(out, &op.change);
         }
@@ -54,11 +54,11 @@ fn put_change(out: &mut Vec<u8>, change: &Change) {
             key,
             gone,
             properties,
-            asked,
+            requested,
         } => {
             out.push(16);
             out.extend_from_slice(&key.encode());
-            out.push(u8::from(*gone) | u8::from(*asked) << 1);
+            out.push(u8::from(*gone) | u8::from(*requested) << 1);
             properties.encode(out);
         }
         Change::Adopt(adopt) => {
@@ -161,7 +161,7 @@ fn take_change(r: &mut Reader<'_>) -> Result<Change, DecodeError> {
                 key,
                 gone: flags & 1 != 0,
                 properties,
-                asked: flags & 2 != 0,
+                requested: flags & 2 != 0,
             })
         }
         17 | 21 => {
@@ -273,7 +273,7 @@ fn put_op(out: &mut Vec<u8>, op: &Op) {
             put_names(out, remove);
         }
         Op::DeleteVertex { vertex } => put_vertex(out, 4, *vertex),
-        // Edges are changed one direction at a time: these are never part of a part.
+        // Edges are changed one direction at a time, so these never occur in a part.
         Op::PutEdge { .. } | Op::DeleteEdge { .. } => out.push(u8::MAX),
         Op::CreateObject {
             identity,

@@ -1,8 +1,8 @@
-//! What the servers of a cluster say to each other, as data. Who carries it (gRPC, a simulated network) is the host's
-//! affair: [`crate::node::Host`].
+//! Messages between the servers of a cluster, as data. The host transports them (gRPC, a simulated network):
+//! [`crate::node::Host`].
 //!
-//! Each question has one answer. A question may be lost, arrive twice or late; whoever asks finds out by a failed call and
-//! asks again where that is safe.
+//! Each request has one response. A request may be lost, arrive twice or arrive late; the sender notices by a failed
+//! call and repeats it where that is safe.
 
 mod codec;
 mod names;
@@ -11,16 +11,16 @@ mod object_codec;
 mod travel;
 mod txn;
 
-pub use names::{CallId, KnownOfFiles, NamesCall, NamesPart, NamesReply, Refusal};
+pub use names::{CallId, ClusterFlags, NamesCall, NamesPart, NamesReply, Refusal};
 pub use object::{FindId, FindPage, ObjectAt, ObjectCall, ObjectReply};
 pub use travel::{
-    HopAt, Left, PathEntry, Place as TravelPlace, Reached, StepDone, TravelBegin, TravelCall,
-    TravelId, TravelReply, Visited,
+    ChainPosition, HopAt, PathEntry, Reached, RemainingBudget, StepDone, TraversalBegin,
+    TraversalCall, TraversalId, TraversalReply, Visited,
 };
 pub(crate) use txn::is_object;
 pub use txn::{
-    Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, TableFile, TxId, entries_of,
-    row_lock, stands_for, vertex_of,
+    Adopt, Change, Decided, Part, PartOp, Prepared, RawRow, RawTable, TableFile, TxId,
+    entries_vertex, identity_vertex, row_lock, vertex_of,
 };
 
 use crate::vnode::ServerId;
@@ -31,307 +31,307 @@ use esker_model::{
 };
 use std::sync::Arc;
 
-/// A question, and who asks it when.
+/// A request with its sender and the sender's clocks.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
-    /// Who asks.
+pub struct PeerRequest {
+    /// Server that sends the request.
     pub from: ServerId,
-    /// How often the asking server has been started: a later one has forgotten what an earlier one had only in memory.
+    /// Incarnation of the sender: how often it has been started. A later incarnation has lost what an earlier one had
+    /// only in memory.
     pub incarnation: u64,
-    /// The asker's hybrid logical clock: the answerer's will not be behind it.
+    /// The sender's hybrid logical clock; afterwards the receiver's is not behind it.
     pub clock: Version,
-    /// The newest version that any change took, as far as the asker knows: later than clocks are if data dated in the
-    /// future was stored.
+    /// Newest version of any change that the sender knows; it is later than all clocks if data dated in the future was stored.
     pub newest: Version,
-    /// What is asked.
+    /// The request's kind and arguments.
     pub request: Request,
 }
 
-/// The answer to a question.
+/// The response to a request, with the responder's clocks.
 #[derive(Debug)]
-pub struct Answer {
-    /// How often the answering server has been started.
+pub struct PeerResponse {
+    /// Incarnation of the responder: how often it has been started.
     pub incarnation: u64,
-    /// The answerer's hybrid logical clock.
+    /// The responder's hybrid logical clock.
     pub clock: Version,
-    /// As in [`Question::newest`].
+    /// Newest version known to the responder, as in [`PeerRequest::newest`].
     pub newest: Version,
-    /// How often since its start the answerer has given partitions away or taken some.
+    /// Number of partitions that the responder has given away or received since its start.
     pub moves: u64,
-    /// The last of its commits that a checkpoint holds, where its store dies with its machine.
+    /// Last commit of the responder that a checkpoint contains, for an ephemeral store.
     pub persisted: u64,
-    /// What came out. An error is the answerer's; a call that failed on the way has no answer.
+    /// The result, or the responder's error. A call that failed in transit has no response.
     pub outcome: Result<Response, Error>,
 }
 
-/// What can be asked.
+/// The kinds of requests between servers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
-    /// "I have just started": what was decided and not delivered before, both ways.
+    /// Announces that the sender has just started; both sides exchange decisions that were not delivered.
     Hello {
-        /// The asker's decisions that the answerer has not acknowledged.
+        /// The sender's decisions that the receiver has not acknowledged.
         decided: Vec<Decided>,
     },
-    /// Take a part of a transaction: check that it can be done and say from when on.
+    /// Prepares a part of a transaction: checks that it can be done, and returns its floor.
     Prepare {
-        /// Which transaction.
+        /// Transaction that the part belongs to.
         tx: TxId,
-        /// All of the asker's transactions with a smaller number are over.
+        /// All of the sender's transactions with a smaller number have ended.
         over: u64,
-        /// The highest version that the batch's client has seen: what it has had acknowledged is done before this is tried.
+        /// Highest version that the batch's client has seen: what was acknowledged to it is done before this part is tried.
         seen: Version,
-        /// What the answerer is to do.
+        /// The receiver's part of the transaction.
         part: Arc<Part>,
     },
-    /// Coordinate a client's batch: few changes, which begin at home with the answerer.
+    /// Coordinates a client's small batch whose first change has its home at the receiver.
     Apply {
-        /// The batch.
+        /// Batch to apply.
         batch: Batch,
-        /// The highest version that its client has seen.
+        /// Highest version that the client has seen.
         seen: Version,
-        /// What its client makes of it.
-        how: Applying,
+        /// The client's guarantees for the batch.
+        how: ApplyOptions,
     },
-    /// Do the part.
+    /// Applies a prepared part.
     Commit(Decided),
-    /// Forget the part.
+    /// Discards a prepared part.
     Abort {
-        /// Which transaction.
+        /// Transaction to abort.
         tx: TxId,
     },
-    /// Add to the schema: what is there already is no error.
+    /// Adds definitions to the schema; existing ones are no error.
     Define {
-        /// What.
+        /// Definitions to add.
         changes: Vec<SchemaChange>,
     },
-    /// The schema's changes since it was the default, in order.
+    /// Returns the changes from the default schema to the receiver's, in order.
     Schema,
-    /// How a vertex has split, as far as the answerer knows.
+    /// Returns how vertices have split, as far as the receiver knows.
     Splits {
-        /// Which vertices.
+        /// Ids of the vertices.
         of: Vec<VertexId>,
     },
-    /// What the answerer itself holds.
+    /// Reads the receiver's own rows.
     Read(Read),
-    /// A step of a traversal.
-    Travel(TravelCall),
-    /// Objects that the answerer holds.
+    /// A call of a distributed traversal.
+    Travel(TraversalCall),
+    /// A call about the receiver's objects.
     Objects(ObjectCall),
-    /// The namespace.
+    /// A call about the namespace.
     Names(NamesCall),
-    /// Nothing: to measure, and to see whether somebody is there.
+    /// Does nothing; measures latency and checks that the receiver is alive.
     Ping,
-    /// A checkpoint is to hold all that the answerer has.
+    /// Requests a checkpoint of all that the receiver has.
     Persist,
-    /// Decide nothing until it is told to go on, and answer once what was decided is done everywhere.
-    Hold {
-        /// Who holds.
+    /// Pauses the receiver: it decides no transaction until resumed, and responds once its decisions are applied everywhere.
+    Pause {
+        /// Id of the pause.
         id: u64,
     },
-    /// Copy what the answerer has, while it is held.
+    /// Copies the receiver's data while it is paused.
     Copy {
-        /// Who holds it.
+        /// Id of the pause.
         id: u64,
-        /// What is decided later takes later versions.
+        /// Version of the copy; later decisions take later versions.
         version: Version,
-        /// Where to: a folder, in which the answerer has its place.
+        /// Folder of the copy; the receiver writes to its own subfolder.
         to: String,
     },
-    /// Go on.
-    Release {
-        /// Who held.
+    /// Resumes a paused server.
+    Resume {
+        /// Id of the pause.
         id: u64,
     },
 }
 
-/// What a client makes of a batch, where stores die with their machines.
+/// A client's guarantees for a batch to an ephemeral store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Applying {
-    /// It keeps the batch until a checkpoint holds it.
-    pub hold: bool,
-    /// It has had it acknowledged, at that version, by a server that may have lost it.
-    pub again_at: Option<Version>,
+pub struct ApplyOptions {
+    /// Whether the client keeps the batch until a checkpoint contains it.
+    pub retained: bool,
+    /// Version at which the batch was acknowledged before, by a server that may have lost it.
+    pub acknowledged_at: Option<Version>,
 }
 
-/// A place among the commits of one opening of a server's store: that of a batch, or of the last one that a checkpoint holds.
+/// Position in the commits of one incarnation of a server's store: that of a batch, or of the last commit that a
+/// checkpoint contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
-    /// Which server.
+pub struct CommitPosition {
+    /// Server of the store.
     pub server: ServerId,
-    /// How often it had been started.
+    /// Incarnation of the server: how often it had been started.
     pub incarnation: u64,
-    /// Which commit.
+    /// Number of the commit within the incarnation.
     pub number: u64,
 }
 
-/// Reading what one server holds.
+/// Reads of rows of one server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Read {
-    /// Vertices by id.
+    /// Reads vertices by id.
     Vertices {
-        /// Which; all at home at the answerer.
+        /// Ids of vertices whose home is the receiver.
         ids: Vec<VertexId>,
-        /// As of when.
+        /// Version to read as of.
         as_of: Version,
     },
-    /// Edges by key.
+    /// Reads edges by key.
     Edges {
-        /// Which.
+        /// Keys of the edges.
         keys: Vec<EdgeKey>,
-        /// As of when.
+        /// Version to read as of.
         as_of: Version,
     },
-    /// Edges of vertices, in pieces.
+    /// Scans the edges of vertices, page by page.
     Scan {
-        /// Whose.
+        /// Source vertices.
         frontier: Vec<VertexId>,
-        /// Which.
+        /// Selection of edges.
         select: EdgeSelect,
-        /// Only those behind that edge of the vertex at that place.
+        /// Cursor: only edges after this one, of the vertex at that index of the frontier.
         after: Option<(u32, EdgeKey)>,
-        /// About how many at most.
+        /// Approximate largest number of edges in the page.
         limit: u32,
-        /// What the caller sees must have been decided by then.
+        /// Version up to which pending transactions are awaited.
         at: Version,
     },
-    /// Vertices of a type that are at home at the answerer, in pieces.
+    /// Scans vertices of a type whose home is the receiver, page by page.
     Type {
-        /// Which.
+        /// Type, conditions and cursor.
         select: VertexSelect,
-        /// How many at most.
+        /// Largest number of vertices in the page.
         limit: u32,
     },
-    /// All that happened to a vertex.
+    /// Reads all events of a vertex.
     VertexHistory {
-        /// Which.
+        /// Id of the vertex.
         id: VertexId,
-        /// When.
+        /// Range of versions.
         range: VersionRange,
     },
-    /// All versions of an edge.
+    /// Reads all versions of an edge.
     EdgeHistory {
-        /// Which.
+        /// Key of the edge.
         key: EdgeKey,
-        /// When.
+        /// Range of versions.
         range: VersionRange,
     },
-    /// How many edges leave vertices, of those that the answerer holds.
+    /// Counts the edges that leave vertices, among those that the receiver has.
     Degrees {
-        /// Of what.
+        /// Vertices and edge types.
         of: Vec<(VertexId, EdgeTypeId)>,
     },
-    /// The vertices with the most edges there, and all that have split.
+    /// Reads the vertices with the highest degrees at the receiver, and all vertices that have split.
     TopDegrees {
-        /// Of that type; else of any one type.
+        /// Edge type; `None` for the highest degree of any type.
         edge_type: Option<EdgeTypeId>,
-        /// How many.
+        /// Number of vertices.
         limit: u32,
     },
-    /// Counts by type.
+    /// Reads the counts by type.
     Counts,
-    /// Differences between two times, in pieces.
+    /// Reads the differences between two versions.
     Diff {
-        /// The earlier time.
+        /// The earlier version.
         before: Version,
-        /// The later time.
+        /// The later version.
         after: Version,
     },
-    /// Whether a batch with this marker was applied.
+    /// Whether a batch with this idempotency key was applied.
     Applied {
-        /// The marker.
-        once: Vec<u8>,
+        /// Idempotency key of the batch.
+        idempotency_key: Vec<u8>,
     },
 }
 
-/// What can come back.
+/// The kinds of responses between servers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Response {
-    /// To [`Request::Hello`].
+    /// Response to [`Request::Hello`].
     Undelivered {
-        /// The answerer's decisions that the asker has not acknowledged.
+        /// The responder's decisions that the sender has not acknowledged.
         decided: Vec<Decided>,
-        /// The answerer's start.
+        /// Incarnation of the responder.
         incarnation: u64,
-        /// All transactions below this one that it has coordinated since are over: what the asker once knew of them it may have
-        /// forgotten, and messages of theirs may still be on their way.
+        /// All transactions below this number that the responder has coordinated since its start have ended. The
+        /// receiver may have forgotten what it knew of them, and their messages may still arrive.
         over: u64,
     },
-    /// To [`Request::Apply`]: what was done, and what the client has to keep it for.
-    Batch(Commit, Option<Held>),
-    /// To [`Request::Prepare`]: it can be done.
+    /// Response to [`Request::Apply`]: the commit, and the position until which the client must keep the batch.
+    Batch(Commit, Option<CommitPosition>),
+    /// Response to [`Request::Prepare`]: the part can be done.
     Prepared(Prepared),
-    /// To any request about edges: they lie elsewhere; this is how their vertices have split (rows as
-    /// [`crate::placement::SplitState`] encodes them).
+    /// Response to any request about edges that are on other servers: how their vertices have split (rows encoded by
+    /// [`crate::placement::SplitState`]).
     Moved(Vec<(VertexId, Vec<u8>)>),
-    /// To [`Request::Prepare`]: this transaction is over.
+    /// Response to [`Request::Prepare`]: the transaction has ended.
     Over,
-    /// To [`Request::Commit`]: done. Vertices and edges that are new, changes that changed nothing.
+    /// Response to [`Request::Commit`]: the part is applied.
     Committed {
-        /// New vertices.
+        /// Number of new vertices.
         vertices_created: u64,
-        /// New edges.
+        /// Number of new edges.
         edges_created: u64,
-        /// Changes that found everything as they would have left it.
+        /// Number of changes that found everything in the requested state.
         unchanged: u64,
     },
-    /// To [`Request::Commit`]: the part is not known here, send it along. To [`Request::Prepare`]: the file that has its rows cannot be
-    /// read here, send them along.
+    /// Response to [`Request::Commit`]: the part is not known here and must be sent along. Response to
+    /// [`Request::Prepare`]: the file with the part's rows cannot be read here, so the rows must be sent along.
     Unknown,
-    /// To [`Request::Copy`].
+    /// Response to [`Request::Copy`].
     Copied {
-        /// Of the copy.
+        /// Size of the copy in bytes.
         bytes: u64,
     },
-    /// Done, nothing to say.
+    /// The request was done; there is no result.
     Done,
-    /// To [`Request::Schema`].
+    /// Response to [`Request::Schema`].
     Schema(Vec<SchemaChange>),
-    /// To [`Request::Splits`].
+    /// Response to [`Request::Splits`].
     Splits(Vec<(VertexId, Vec<u8>)>),
-    /// To [`Read::Vertices`].
+    /// Response to [`Read::Vertices`].
     Vertices(Vec<Option<Vertex>>),
-    /// To [`Read::Edges`].
+    /// Response to [`Read::Edges`].
     Edges(Vec<Option<Edge>>),
-    /// To [`Read::Scan`]: edges with their place in the frontier, how vertices of the frontier have split, and whether
-    /// there is more.
+    /// Response to [`Read::Scan`]: a page of edges.
     Scanned {
-        /// The edges.
+        /// Edges with the index of their source in the frontier.
         edges: Vec<(u32, Edge)>,
-        /// Of the vertices that have split: rows as stored.
+        /// Encoded split states of the frontier's vertices that have split.
         splits: Vec<(VertexId, Vec<u8>)>,
-        /// Whether there is more behind the last of them.
+        /// Whether more edges follow the last one.
         more: bool,
     },
-    /// To [`Read::Type`].
+    /// Response to [`Read::Type`].
     Type {
-        /// By (type, id).
+        /// Vertices in the order of type and id.
         vertices: Vec<Vertex>,
-        /// Whether there is more behind the last of them.
+        /// Whether more vertices follow the last one.
         more: bool,
     },
-    /// To [`Read::VertexHistory`].
+    /// Response to [`Read::VertexHistory`].
     VertexHistory(Vec<VertexEvent>),
-    /// To [`Read::EdgeHistory`].
+    /// Response to [`Read::EdgeHistory`].
     EdgeHistory(Vec<EdgeEvent>),
-    /// To [`Read::Degrees`].
+    /// Response to [`Read::Degrees`].
     Degrees(Vec<u64>),
-    /// To [`Read::TopDegrees`].
+    /// Response to [`Read::TopDegrees`].
     TopDegrees {
-        /// The most, among vertices that have not split.
+        /// Highest degrees among vertices that have not split.
         whole: Vec<Degree>,
-        /// What the answerer holds of vertices that have split.
+        /// The responder's share of the degrees of vertices that have split.
         split: Vec<Degree>,
     },
-    /// To [`Read::Counts`].
+    /// Response to [`Read::Counts`].
     Counts(Counts),
-    /// To [`Read::Diff`].
+    /// Response to [`Read::Diff`].
     Diff(Vec<Difference>),
-    /// To [`Read::Applied`].
+    /// Response to [`Read::Applied`].
     Applied(bool),
-    /// To [`Request::Travel`].
-    Travel(TravelReply),
-    /// To [`Request::Objects`].
+    /// Response to [`Request::Travel`].
+    Travel(TraversalReply),
+    /// Response to [`Request::Objects`].
     Objects(ObjectReply),
-    /// To [`Request::Names`].
+    /// Response to [`Request::Names`].
     Names(NamesReply),
 }

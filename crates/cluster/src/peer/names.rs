@@ -1,163 +1,170 @@
-//! What servers ask each other about the namespace, and its rows in transactions.
+//! Requests between servers about the namespace, and its rows in transactions.
 
 use super::codec::{put_counter, take_counter};
-use super::object_codec::{put_asker, put_list, put_option, take_asker, take_list, take_option};
+use super::object_codec::{
+    put_list, put_option, put_principal, take_list, take_option, take_principal,
+};
 use esker_engine::{DirectorySums, PlannedRow, RawEntry};
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64};
 use esker_model::key::Counter;
 use esker_model::namespace::codec::{put_change, put_name, take_change, take_name};
-use esker_model::namespace::{Change, Done, Errno, FileError, Name, SpaceBy};
-use esker_model::object::Asker;
+use esker_model::namespace::{AppliedChange, Change, Errno, FileError, Name, SpaceBy};
+use esker_model::object::Principal;
 use esker_model::{Error, Version, VertexId};
 
-/// What one server does of a change of the namespace that concerns several.
+/// One server's part of a namespace change that concerns several servers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct NamesPart {
-    /// Directories in the coordinator's memory must not have changed since that epoch; only in its own part.
+    /// Epoch since which directories in the coordinator's memory must not have changed; only in the coordinator's own part.
     pub epoch: Option<u64>,
-    /// Rows to write or to remove, and what they must be like before.
+    /// Rows to write or to remove, and their required state before.
     pub rows: Vec<PlannedRow>,
-    /// What changes of counters.
+    /// Changes of counters that come with the rows.
     pub counters: Vec<(Counter, i64)>,
-    /// Whether directories are moved, removed or get other permissions: nobody changes or reads anything meanwhile.
+    /// Whether directories are moved, removed or get other permissions; no other namespace operation may run meanwhile.
     pub structure: bool,
     /// Directories that must have no entries.
     pub empty: Vec<VertexId>,
 }
 
-/// What can be asked about the namespace.
+/// Requests between servers about the namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NamesCall {
-    /// Rows that lie at the answerer.
+    /// Reads rows of the receiver.
     Rows {
-        /// Their keys.
+        /// Keys of the rows.
         keys: Vec<Vec<u8>>,
     },
-    /// Changes, whose first entries lie at the answerer.
+    /// Applies changes whose first entries are at the receiver.
     Change {
-        /// Which call it is: it may arrive twice, and is done once.
+        /// Id of the call, by which one that arrives twice is done once.
         call: CallId,
-        /// On whose behalf.
-        asker: Option<Asker>,
-        /// Which.
+        /// Principal of the call.
+        principal: Option<Principal>,
+        /// Changes to apply.
         changes: Vec<Change>,
-        /// Their client's marker, if these are all of its changes: they may have been made before.
-        once: Option<Vec<u8>>,
-        /// Whether those whose entries lie elsewhere are to be done, too; else they are left undone, from the first one on.
-        insist: bool,
+        /// The client's idempotency key, if these are all of its changes; they may have been applied before.
+        idempotency_key: Option<Vec<u8>>,
+        /// Whether changes whose entries are on other servers are applied, too; otherwise they are left undone from
+        /// the first one on.
+        apply_remote: bool,
     },
-    /// The answerer's share of what directories hold.
+    /// Reads the receiver's share of sums over directories.
     Sums {
-        /// Which.
+        /// Ids of the directories.
         of: Vec<VertexId>,
     },
-    /// Entries of a directory from a hash on, behind an entry's number if it has one.
+    /// Reads entries of a directory from a hash on, or after an entry's number if one is given.
     Page {
-        /// Which directory.
+        /// Id of the directory.
         directory: VertexId,
-        /// From where on: the entry with that hash lies at the answerer, if there is one.
+        /// Start: the entry with that hash is at the receiver, if it exists.
         from: (u64, Option<u8>),
-        /// So many at most.
+        /// Largest number of entries.
         limit: u32,
     },
-    /// Directories in directories that are at home at the answerer.
+    /// Reads the subdirectories of directories whose home is the receiver.
     Children {
-        /// In which.
+        /// Ids of the directories.
         of: Vec<VertexId>,
     },
-    /// The answerer's share of sums over all files.
+    /// Reads the receiver's share of sums over all files.
     Space {
-        /// By what.
+        /// Grouping of the sums.
         by: SpaceBy,
     },
-    /// How many entries of a directory the answerer has, with hashes from `first` to `last`.
+    /// Counts the receiver's entries of a directory with hashes from `first` to `last`.
     Count {
-        /// Which directory.
+        /// Id of the directory.
         directory: VertexId,
-        /// The first hash.
+        /// First hash of the range.
         first: u64,
-        /// The last one.
+        /// Last hash of the range.
         last: u64,
     },
-    /// What the asker knows of all servers' files; answered with what the answerer knows.
-    Know(KnownOfFiles),
-    /// To promise that a file's vertex, at home at the answerer, stays as it is.
-    Promise {
-        /// Whose.
+    /// Exchanges flags about all servers' files: the sender's in the request, the receiver's in the response.
+    ExchangeFlags(ClusterFlags),
+    /// Requests a lease on a file's vertex whose home is the receiver.
+    LeaseVertex {
+        /// Id of the vertex.
         vertex: VertexId,
     },
-    /// The newest state of a file that the answerer has kept.
+    /// Reads the newest state of a file that the receiver has kept.
     Last {
-        /// Which file.
+        /// Id of the file.
         id: VertexId,
     },
-    /// For how long something is promised that a change of directories would change; nothing more is promised for a while.
-    Promised,
+    /// Asks how long leases last that a change of directories would break; the receiver grants none for a while.
+    DirectoryLeases,
 }
 
-/// What a server knows of all servers' files, in bits.
+/// Flags about the files of all servers, as bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct KnownOfFiles {
-    /// What is so somewhere.
-    pub heard: u8,
-    /// What all servers have heard.
-    pub told: u8,
+pub struct ClusterFlags {
+    /// Flags that are set on some server.
+    pub known: u8,
+    /// Flags that all servers have heard of.
+    pub known_by_all: u8,
 }
 
-/// One of a server's calls for changes.
+/// Id of one server's call for changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CallId {
-    /// How often the asker had been started.
+    /// Incarnation of the sender: how often it had been started.
     pub incarnation: u64,
-    /// Counted since then.
+    /// Number of the call within the incarnation.
     pub number: u64,
-    /// All of the asker's calls with a smaller number are over.
+    /// All of the sender's calls with a smaller number have ended.
     pub over: u64,
-    /// How often the answerer had been started, as far as the asker knows: a later one has forgotten what an earlier one did.
-    pub to: u64,
+    /// Incarnation of the receiver, as far as the sender knows. A later incarnation has forgotten the calls of an earlier one.
+    pub receiver_incarnation: u64,
 }
 
-/// What can come back.
+/// Responses between servers about the namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NamesReply {
-    /// To [`NamesCall::Rows`], in their order; to [`NamesCall::Last`], one or none.
+    /// Response to [`NamesCall::Rows`], in the order of the keys; to [`NamesCall::Last`], one row or none.
     Rows(Vec<Option<Vec<u8>>>),
-    /// To [`NamesCall::Change`]: what became of the first ones, and how the directory has split that the next one's entry is in, if it lies
-    /// elsewhere.
-    Changed(Vec<Result<Done, Refusal>>, Vec<(VertexId, Vec<u8>)>),
-    /// To [`NamesCall::Change`]: nothing was done, for the answerer was started more often than the asker knew.
-    Anew,
-    /// To [`NamesCall::Sums`], in their order.
+    /// Response to [`NamesCall::Change`]: results of the first changes, and, if the next one's entry is on another
+    /// server, how its directory has split.
+    Changed(
+        Vec<Result<AppliedChange, Refusal>>,
+        Vec<(VertexId, Vec<u8>)>,
+    ),
+    /// Response to [`NamesCall::Change`]: nothing was done, because the receiver has been restarted since the
+    /// incarnation that the sender knew.
+    Restarted,
+    /// Response to [`NamesCall::Sums`], in the order of the directories.
     Sums(Vec<DirectorySums>),
-    /// To [`NamesCall::Page`].
+    /// Response to [`NamesCall::Page`].
     Page {
-        /// Rows by hash.
+        /// Rows in the order of hashes.
         entries: Vec<RawEntry>,
-        /// Where the entries lie that come behind these, if any do.
+        /// Position of the entries that follow, if there are any.
         next: Option<(u64, Option<u8>)>,
     },
-    /// To [`NamesCall::Children`], in their order.
+    /// Response to [`NamesCall::Children`], in the order of the directories.
     Children(Vec<Vec<(VertexId, Name)>>),
-    /// To [`NamesCall::Space`].
+    /// Response to [`NamesCall::Space`].
     Space(Vec<(Counter, i64)>),
-    /// To [`NamesCall::Count`].
+    /// Response to [`NamesCall::Count`].
     Count(u64),
-    /// To [`NamesCall::Promise`] and [`NamesCall::Promised`]: for how many milliseconds, if at all.
-    Promised(u32),
-    /// To [`NamesCall::Know`].
-    Known(KnownOfFiles),
-    /// To any: rows lie elsewhere; this is how their directories have split.
+    /// Response to a request for a lease, or for the duration of leases: milliseconds; 0 for none.
+    LeaseMillis(u32),
+    /// Response to an exchange of flags.
+    Flags(ClusterFlags),
+    /// Response to any request whose rows are on other servers: how their directories have split.
     Moved(Vec<(VertexId, Vec<u8>)>),
 }
 
-/// Why a change was refused.
+/// Reason why a change was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// As a file system does.
+    /// A file system error.
     File(FileError),
-    /// It may succeed later, or has been done.
+    /// The change may succeed later, or has been done.
     Unavailable(String),
-    /// For another reason.
+    /// Another reason, as text.
     Other(String),
 }
 
@@ -211,10 +218,10 @@ impl NamesPart {
     }
 }
 
-fn take_known(r: &mut Reader<'_>) -> Result<KnownOfFiles, DecodeError> {
-    Ok(KnownOfFiles {
-        heard: r.u8("what is known")?,
-        told: r.u8("what all know")?,
+fn take_flags(r: &mut Reader<'_>) -> Result<ClusterFlags, DecodeError> {
+    Ok(ClusterFlags {
+        known: r.u8("what is known")?,
+        known_by_all: r.u8("what all know")?,
     })
 }
 
@@ -271,7 +278,7 @@ const BY: [SpaceBy; 5] = [
 ];
 
 impl NamesCall {
-    /// All of it.
+    /// Encodes the request as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -281,19 +288,28 @@ impl NamesCall {
             }
             Self::Change {
                 call,
-                asker,
+                principal,
                 changes,
-                once,
-                insist,
+                idempotency_key,
+                apply_remote,
             } => {
                 out.push(1);
-                for n in [call.incarnation, call.number, call.over, call.to] {
+                for n in [
+                    call.incarnation,
+                    call.number,
+                    call.over,
+                    call.receiver_incarnation,
+                ] {
                     put_u64(&mut out, n);
                 }
-                put_option(&mut out, asker.as_ref(), put_asker);
+                put_option(&mut out, principal.as_ref(), put_principal);
                 put_list(&mut out, changes, put_change);
-                put_option(&mut out, once.as_ref(), |out, once| put_bytes(out, once));
-                out.push(u8::from(*insist));
+                put_option(
+                    &mut out,
+                    idempotency_key.as_ref(),
+                    |out, idempotency_key| put_bytes(out, idempotency_key),
+                );
+                out.push(u8::from(*apply_remote));
             }
             Self::Sums { of } => {
                 out.push(2);
@@ -327,15 +343,15 @@ impl NamesCall {
                 put_u64(&mut out, *first);
                 put_u64(&mut out, *last);
             }
-            Self::Know(known) => {
+            Self::ExchangeFlags(known) => {
                 out.push(7);
-                out.extend([known.heard, known.told]);
+                out.extend([known.known, known.known_by_all]);
             }
-            Self::Promise { vertex } => {
+            Self::LeaseVertex { vertex } => {
                 out.push(8);
                 out.extend_from_slice(&vertex.0);
             }
-            Self::Promised => out.push(9),
+            Self::DirectoryLeases => out.push(9),
             Self::Last { id } => {
                 out.push(10);
                 out.extend_from_slice(&id.0);
@@ -344,7 +360,7 @@ impl NamesCall {
         out
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes what [`Self::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let call = match r.u8("a kind of question")? {
@@ -356,12 +372,12 @@ impl NamesCall {
                     incarnation: r.u64("an incarnation")?,
                     number: r.u64("a number")?,
                     over: r.u64("a number")?,
-                    to: r.u64("an incarnation")?,
+                    receiver_incarnation: r.u64("an incarnation")?,
                 },
-                asker: take_option(&mut r, take_asker)?,
+                principal: take_option(&mut r, take_principal)?,
                 changes: take_list(&mut r, 3, take_change)?,
-                once: take_option(&mut r, |r| Ok(r.bytes("a marker")?.to_vec()))?,
-                insist: r.u8("whether all are to be done")? != 0,
+                idempotency_key: take_option(&mut r, |r| Ok(r.bytes("a marker")?.to_vec()))?,
+                apply_remote: r.u8("whether all are to be done")? != 0,
             },
             2 => Self::Sums {
                 of: take_ids(&mut r)?,
@@ -385,11 +401,11 @@ impl NamesCall {
                 first: r.u64("a hash")?,
                 last: r.u64("a hash")?,
             },
-            7 => Self::Know(take_known(&mut r)?),
-            8 => Self::Promise {
+            7 => Self::ExchangeFlags(take_flags(&mut r)?),
+            8 => Self::LeaseVertex {
                 vertex: VertexId(r.array("a vertex's id")?),
             },
-            9 => Self::Promised,
+            9 => Self::DirectoryLeases,
             10 => Self::Last {
                 id: VertexId(r.array("a file's id")?),
             },
@@ -400,7 +416,7 @@ impl NamesCall {
     }
 }
 
-fn put_outcome(out: &mut Vec<u8>, outcome: &Result<Done, Refusal>) {
+fn put_outcome(out: &mut Vec<u8>, outcome: &Result<AppliedChange, Refusal>) {
     match outcome {
         Ok(done) => {
             out.push(0);
@@ -423,9 +439,9 @@ fn put_outcome(out: &mut Vec<u8>, outcome: &Result<Done, Refusal>) {
     }
 }
 
-fn take_outcome(r: &mut Reader<'_>) -> Result<Result<Done, Refusal>, DecodeError> {
+fn take_outcome(r: &mut Reader<'_>) -> Result<Result<AppliedChange, Refusal>, DecodeError> {
     Ok(match r.u8("what became of a change")? {
-        0 => Ok(Done {
+        0 => Ok(AppliedChange {
             id: VertexId(r.array("an id")?),
             version: Version(r.u64("a version")?),
         }),
@@ -441,7 +457,7 @@ fn take_outcome(r: &mut Reader<'_>) -> Result<Result<Done, Refusal>, DecodeError
 }
 
 impl NamesReply {
-    /// All of it.
+    /// Encodes the response as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -490,12 +506,12 @@ impl NamesReply {
                 out.push(6);
                 put_splits(&mut out, splits);
             }
-            Self::Anew => out.push(8),
-            Self::Promised(millis) => {
+            Self::Restarted => out.push(8),
+            Self::LeaseMillis(millis) => {
                 out.push(10);
                 put_u64(&mut out, u64::from(*millis));
             }
-            Self::Known(known) => out.extend([9, known.heard, known.told]),
+            Self::Flags(known) => out.extend([9, known.known, known.known_by_all]),
             Self::Count(count) => {
                 out.push(7);
                 put_u64(&mut out, *count);
@@ -504,7 +520,7 @@ impl NamesReply {
         out
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes what [`Self::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let reply = match r.u8("a kind of answer")? {
@@ -535,9 +551,9 @@ impl NamesReply {
             5 => Self::Space(take_counters(&mut r)?),
             6 => Self::Moved(take_splits(&mut r)?),
             7 => Self::Count(r.u64("a count")?),
-            8 => Self::Anew,
-            9 => Self::Known(take_known(&mut r)?),
-            10 => Self::Promised(u32::try_from(r.u64("a number of milliseconds")?).unwrap_or(0)),
+            8 => Self::Restarted,
+            9 => Self::Flags(take_flags(&mut r)?),
+            10 => Self::LeaseMillis(u32::try_from(r.u64("a number of milliseconds")?).unwrap_or(0)),
             _ => return Err(r.error("a kind of answer (0 to 10)")),
         };
         r.finish()?;

@@ -1,106 +1,106 @@
-//! What servers ask each other about objects.
+//! Requests between servers about objects.
 
 use crate::vnode::ServerId;
 use esker_model::Version;
 use esker_model::object::{
-    Asker, Find, FindReport, Found, ObjectId, ObjectKey, TagInfo, TagReport, TagWhere,
+    Find, FindReport, Found, ObjectId, ObjectKey, Principal, TagInfo, TagReport, TagWhere,
 };
 
-/// A search under way: who coordinates it, and which of its it is.
+/// Id of a running search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FindId {
-    /// The coordinator.
+    /// Server that coordinates the search.
     pub server: ServerId,
-    /// How often it had been started.
+    /// Incarnation of the coordinator: how often it had been started.
     pub incarnation: u64,
-    /// Counted since then.
+    /// Number of the search within the incarnation.
     pub number: u64,
 }
 
-/// What can be asked about objects.
+/// Requests between servers about objects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ObjectCall {
-    /// Objects by number, or by ID attributes that hash to the answerer.
+    /// Reads objects by number, or by ID attributes that hash to the receiver.
     Read {
-        /// Which.
+        /// Numbers or ID attributes.
         keys: Vec<ObjectKey>,
-        /// On whose behalf.
-        asker: Option<Asker>,
-        /// What was decided by then is done before they are read.
+        /// Principal of the call.
+        principal: Option<Principal>,
+        /// Version up to which pending transactions are awaited before the read.
         at: Version,
     },
-    /// A page of a search among the objects that are at home at the answerer.
+    /// Reads a page of a search among the objects whose home is the receiver.
     Find {
-        /// Which search.
+        /// Id of the search.
         id: FindId,
-        /// What is searched for, behind which object.
+        /// Conditions, and the object after which the page begins.
         find: Find,
-        /// What was decided by then is done before the search begins.
+        /// Version up to which pending transactions are awaited before the search.
         at: Version,
     },
-    /// Nobody waits for the rest of a search.
+    /// Cancels a search whose results are no longer needed.
     Stop {
-        /// Which.
+        /// Id of the search.
         id: FindId,
     },
-    /// Names that objects have values under.
+    /// Lists the names of attributes and tags that objects have.
     Tags {
-        /// On whose behalf.
-        asker: Option<Asker>,
+        /// Principal of the call.
+        principal: Option<Principal>,
         /// As in [`Self::Read`].
         at: Version,
     },
-    /// Tag those that a filter holds of.
+    /// Tags the objects that match a filter.
     Tag {
-        /// How; with the marker of the answerer's share.
+        /// Filter and tags, with the idempotency key of the receiver's share.
         change: TagWhere,
         /// As in [`Self::Read`].
         at: Version,
     },
-    /// Whether searches may use an index.
+    /// Enables or disables an index for searches.
     Index {
-        /// On which name.
+        /// Name of the attribute or tag.
         name: String,
-        /// Whether they may.
+        /// Whether searches may use the index.
         on: bool,
     },
 }
 
-/// What can come back.
+/// Responses between servers about objects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ObjectReply {
-    /// To [`ObjectCall::Read`], in its order.
+    /// Response to [`ObjectCall::Read`], in the order of the keys.
     Objects(Vec<ObjectAt>),
-    /// To [`ObjectCall::Find`].
+    /// Response to [`ObjectCall::Find`].
     Found(FindPage),
-    /// To [`ObjectCall::Stop`].
+    /// Response to [`ObjectCall::Stop`].
     Stopped,
-    /// To [`ObjectCall::Tags`].
+    /// Response to [`ObjectCall::Tags`].
     Tags(Vec<TagInfo>),
-    /// To [`ObjectCall::Tag`].
+    /// Response to [`ObjectCall::Tag`].
     Tagged(TagReport),
-    /// To [`ObjectCall::Index`]: whether that was not so before.
+    /// Response to [`ObjectCall::Index`]: whether that changed anything.
     Indexed(bool),
 }
 
-/// Where an object was found.
+/// Location of an object that was looked up.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ObjectAt {
-    /// There is none, or none that the asker may read.
+    /// There is no such object, or the principal may not read it.
     Nowhere,
-    /// Here it is.
+    /// The object is here.
     Here(Found),
-    /// One that lies elsewhere had moved to these ID attributes; whether they still name it is known there.
+    /// An object of another server had moved to these ID attributes; only that server knows whether they still name it.
     Elsewhere(ObjectId),
 }
 
-/// A part of what a search finds on one server.
+/// A page of one server's search results.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct FindPage {
-    /// Objects, in the order in which the server gives them.
+    /// Objects in the server's order.
     pub objects: Vec<Found>,
-    /// Whether there is more behind the last of them.
+    /// Whether more objects follow the last one.
     pub more: bool,
-    /// What the search did for this page.
+    /// Report of the search for this page.
     pub report: FindReport,
 }

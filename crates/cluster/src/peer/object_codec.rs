@@ -1,5 +1,5 @@
-//! Questions and answers about objects as bytes, as they go over the wire: pages of a search are large, and these bytes are
-//! made and read several times faster than messages would be.
+//! Binary encoding of requests and responses about objects. Pages of a search are large; this encoding is written and
+//! read several times faster than protobuf messages.
 
 use super::codec::{put_identity, take_identity, take_object};
 use super::{FindId, FindPage, ObjectAt, ObjectCall, ObjectReply};
@@ -7,20 +7,24 @@ use crate::vnode::ServerId;
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u32, put_u64, put_varint};
 use esker_model::filter::Expr;
 use esker_model::object::{
-    Asker, Find, FindReport, Found, ObjectId, ObjectKey, PlanStep, Share, TagChange, TagInfo,
+    Find, FindReport, Found, ObjectId, ObjectKey, PlanStep, Principal, Share, TagChange, TagInfo,
     TagReport, TagWhere,
 };
 use esker_model::{Properties, Version};
 
 impl ObjectCall {
-    /// All of it.
+    /// Encodes the request as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
-            Self::Read { keys, asker, at } => {
+            Self::Read {
+                keys,
+                principal,
+                at,
+            } => {
                 out.push(0);
                 put_u64(&mut out, at.0);
-                put_option(&mut out, asker.as_ref(), put_asker);
+                put_option(&mut out, principal.as_ref(), put_principal);
                 put_list(&mut out, keys, put_key);
             }
             Self::Find { id, find, at } => {
@@ -33,10 +37,10 @@ impl ObjectCall {
                 out.push(2);
                 put_id(&mut out, *id);
             }
-            Self::Tags { asker, at } => {
+            Self::Tags { principal, at } => {
                 out.push(3);
                 put_u64(&mut out, at.0);
-                put_option(&mut out, asker.as_ref(), put_asker);
+                put_option(&mut out, principal.as_ref(), put_principal);
             }
             Self::Tag { change, at } => {
                 out.push(4);
@@ -52,14 +56,14 @@ impl ObjectCall {
         out
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes what [`Self::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let call = match r.u8("a kind of question")? {
             0 => {
                 let at = Version(r.u64("a version")?);
                 Self::Read {
-                    asker: take_option(&mut r, take_asker)?,
+                    principal: take_option(&mut r, take_principal)?,
                     keys: take_list(&mut r, 9, take_key)?,
                     at,
                 }
@@ -74,7 +78,7 @@ impl ObjectCall {
             },
             3 => Self::Tags {
                 at: Version(r.u64("a version")?),
-                asker: take_option(&mut r, take_asker)?,
+                principal: take_option(&mut r, take_principal)?,
             },
             4 => Self::Tag {
                 at: Version(r.u64("a version")?),
@@ -92,7 +96,7 @@ impl ObjectCall {
 }
 
 impl ObjectReply {
-    /// All of it.
+    /// Encodes the response as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -137,7 +141,7 @@ impl ObjectReply {
         out
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes what [`Self::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         let reply = match r.u8("a kind of answer")? {
@@ -171,7 +175,7 @@ impl ObjectReply {
     }
 }
 
-/// Fewest bytes of an object that was found.
+/// Smallest encoding of a found object, in bytes.
 const FOUND_MIN: usize = 26;
 
 fn put_found(out: &mut Vec<u8>, found: &Found) {
@@ -200,7 +204,7 @@ fn put_find(out: &mut Vec<u8>, find: &Find) {
     put_option(out, find.limit, put_u64);
     put_bool(out, find.count);
     put_bool(out, find.explain);
-    put_option(out, find.asker.as_ref(), put_asker);
+    put_option(out, find.principal.as_ref(), put_principal);
     put_option(out, find.share, |out, share| {
         put_u32(out, share.rank);
         put_u32(out, share.of);
@@ -215,7 +219,7 @@ fn take_find(r: &mut Reader<'_>) -> Result<Find, DecodeError> {
         limit: take_option(r, |r| r.u64("a limit"))?,
         count: take_bool(r)?,
         explain: take_bool(r)?,
-        asker: take_option(r, take_asker)?,
+        principal: take_option(r, take_principal)?,
         share: take_option(r, |r| {
             let (rank, of) = (r.u32("a share")?, r.u32("a number of shares")?);
             if rank >= of {
@@ -227,7 +231,7 @@ fn take_find(r: &mut Reader<'_>) -> Result<Find, DecodeError> {
     })
 }
 
-/// As text: that is the form of filters that is kept.
+/// Filters are encoded as text, the form in which they are stored.
 fn put_filter(out: &mut Vec<u8>, filter: &Expr) {
     put_text(out, &filter.to_string());
 }
@@ -307,9 +311,9 @@ fn put_tag_where(out: &mut Vec<u8>, tag: &TagWhere) {
     tag.change.set.encode(out);
     put_bool(out, tag.change.keep);
     put_list(out, &tag.change.remove, |out, name| put_text(out, name));
-    put_option(out, tag.asker.as_ref(), put_asker);
+    put_option(out, tag.principal.as_ref(), put_principal);
     put_bool(out, tag.dry_run);
-    put_option(out, tag.once.as_deref(), put_bytes);
+    put_option(out, tag.idempotency_key.as_deref(), put_bytes);
 }
 
 fn take_tag_where(r: &mut Reader<'_>) -> Result<TagWhere, DecodeError> {
@@ -320,9 +324,9 @@ fn take_tag_where(r: &mut Reader<'_>) -> Result<TagWhere, DecodeError> {
             keep: take_bool(r)?,
             remove: take_list(r, 1, take_text)?,
         },
-        asker: take_option(r, take_asker)?,
+        principal: take_option(r, take_principal)?,
         dry_run: take_bool(r)?,
-        once: take_option(r, |r| r.bytes("a marker").map(<[u8]>::to_vec))?,
+        idempotency_key: take_option(r, |r| r.bytes("a marker").map(<[u8]>::to_vec))?,
     })
 }
 
@@ -341,22 +345,22 @@ fn put_key(out: &mut Vec<u8>, key: &ObjectKey) {
 
 fn take_key(r: &mut Reader<'_>) -> Result<ObjectKey, DecodeError> {
     Ok(match r.u8("a kind of key")? {
-        // What is no number of an object is one that nobody has.
+        // A number that is not valid names no existing object.
         0 => ObjectKey::Id(ObjectId(r.u64("an object's number")?)),
         1 => ObjectKey::Identity(take_identity(r)?),
         _ => return Err(r.error("a kind of key (0 or 1)")),
     })
 }
 
-pub(super) fn put_asker(out: &mut Vec<u8>, asker: &Asker) {
-    put_u64(out, asker.uid.cast_unsigned());
-    put_list(out, &asker.gids, |out, gid| {
+pub(super) fn put_principal(out: &mut Vec<u8>, principal: &Principal) {
+    put_u64(out, principal.uid.cast_unsigned());
+    put_list(out, &principal.gids, |out, gid| {
         put_u64(out, gid.cast_unsigned());
     });
 }
 
-pub(super) fn take_asker(r: &mut Reader<'_>) -> Result<Asker, DecodeError> {
-    Ok(Asker {
+pub(super) fn take_principal(r: &mut Reader<'_>) -> Result<Principal, DecodeError> {
+    Ok(Principal {
         uid: r.u64("a user")?.cast_signed(),
         gids: take_list(r, 8, |r| Ok(r.u64("a group")?.cast_signed()))?,
     })
@@ -421,7 +425,8 @@ pub(super) fn put_list<T>(out: &mut Vec<u8>, list: &[T], put: impl Fn(&mut Vec<u
     }
 }
 
-/// `least`: the fewest bytes of an item, so that a wrong number is refused before room is made for it.
+/// Decodes a list. `least` is the smallest encoding of an item in bytes, so that a wrong count is refused before
+/// memory is allocated.
 pub(super) fn take_list<T>(
     r: &mut Reader<'_>,
     least: usize,

@@ -1,249 +1,249 @@
-//! Traversals over several servers, as the servers tell each other.
+//! Requests between servers about distributed traversals.
 //!
-//! Each vertex that a traversal reaches is kept track of at its home. A place is a position in the chain where a working
-//! set forms: 0 is the start, then one for each hop; a segment that repeats comes to its places again and again.
+//! The home of each vertex keeps track of whether a traversal has reached it. A chain position is a point in the
+//! chain where a working set forms: 0 is the start, then one for each hop; a segment that repeats comes to its
+//! positions several times.
 
 use crate::vnode::ServerId;
 use esker_model::key::EdgeKey;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::traversal::{Budget, StopReason};
 use esker_model::{Traversal, Version, VertexId};
 
-/// A traversal under way.
+/// Id of a running traversal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TravelId {
-    /// The server that coordinates it.
+pub struct TraversalId {
+    /// Server that coordinates the traversal.
     pub server: ServerId,
-    /// How often it had been started.
+    /// Incarnation of the coordinator: how often it had been started.
     pub incarnation: u64,
-    /// Counted since then.
+    /// Number of the traversal within the incarnation.
     pub number: u64,
 }
 
-/// A position in the chain.
+/// A position in the chain of a traversal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub u32);
+pub struct ChainPosition(pub u32);
 
-/// From where to where a hop leads, and when.
+/// One expansion over a hop of the chain, at one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HopAt {
-    /// Which traversal.
-    pub travel: TravelId,
-    /// Which step: counted through repeats, from 1. In an asynchronous traversal, from where its segment begins.
+    /// Id of the traversal.
+    pub travel: TraversalId,
+    /// Number of the step, from 1, counting repeats. In an asynchronous traversal, counted from the beginning of the segment.
     pub step: u32,
-    /// Where it starts.
-    pub from: Place,
-    /// Where it leads.
-    pub to: Place,
+    /// Position of the frontier.
+    pub from: ChainPosition,
+    /// Position that the hop leads to.
+    pub to: ChainPosition,
 }
 
-/// What may still be spent.
+/// Remainder of a traversal's budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Left {
-    /// Milliseconds.
+pub struct RemainingBudget {
+    /// Remaining time in milliseconds.
     pub millis: Option<u64>,
-    /// Edges.
+    /// Remaining number of edges.
     pub edges: Option<u64>,
 }
 
-/// What a server is asked about a traversal.
+/// Requests between servers about a traversal.
 #[derive(Debug, Clone, PartialEq)]
-pub enum TravelCall {
-    /// Get ready; find the part of the start that is at home here.
-    Begin(TravelBegin),
-    /// A step: expand the frontier that is at home here, and see to it that what it leads to is known where that is at
-    /// home.
+pub enum TraversalCall {
+    /// Begins the traversal: finds the start vertices whose home is the receiver.
+    Begin(TraversalBegin),
+    /// Runs a step: expands the frontier whose home is the receiver, and reports reached vertices to their homes.
     Step {
-        /// Which.
+        /// Hop and step to run.
         hop: HopAt,
-        /// Whether the frontier is all that was visited at its place, and not only what the step before reached.
+        /// Whether the frontier is everything visited at its position, and not only what the previous step reached.
         whole: bool,
-        /// Where the step after this one will lead, as far as is known: for reading ahead.
-        next: Option<Place>,
-        /// What it may spend.
-        left: Left,
+        /// Position that the following step will lead to, if known; used to prefetch.
+        next: Option<ChainPosition>,
+        /// Remaining budget.
+        left: RemainingBudget,
     },
-    /// Expand vertices whose edges lie here in part, and tell the homes of what they lead to.
+    /// Expands vertices that have a part of their edges at the receiver, and reports reached vertices to their homes.
     Expand {
-        /// Which hop.
+        /// Hop and step to run.
         hop: HopAt,
-        /// Whose edges.
+        /// Vertices to expand.
         vertices: Vec<VertexId>,
-        /// What it may spend.
-        left: Left,
-        /// Asynchronous: the share of the traversal's credit that comes with them, and 0 otherwise.
+        /// Remaining budget.
+        left: RemainingBudget,
+        /// Share of the credit that comes with the message in an asynchronous traversal; otherwise 0.
         credit: u64,
-        /// Asynchronous: which message of its sender.
+        /// Number of the sender's message in an asynchronous traversal.
         number: u64,
     },
-    /// Vertices at home here that a step has reached.
+    /// Reports vertices whose home is the receiver and which a step has reached.
     Reach {
-        /// By which hop.
+        /// Hop and step that reached them.
         hop: HopAt,
-        /// How.
+        /// Edges over which they were reached.
         reached: Vec<Reached>,
     },
-    /// Asynchronous: vertices at home here to go on from at once.
-    Go {
-        /// By which hop. From place 0 to place 0 it is the start.
+    /// Reports reached vertices of an asynchronous traversal, from which the receiver continues at once.
+    Continue {
+        /// Hop and step that reached them. A hop from position 0 to position 0 is the start.
         hop: HopAt,
-        /// Which message of its sender, so that one that comes twice counts once.
+        /// Number of the sender's message, so that a message that arrives twice counts once.
         number: u64,
-        /// How they were reached.
+        /// Edges over which they were reached.
         reached: Vec<Reached>,
-        /// The share of the credit that comes with them.
+        /// Share of the credit that comes with the message.
         credit: u64,
     },
-    /// Asynchronous, to the coordinator: credit that is used up.
+    /// Returns credit to the coordinator of an asynchronous traversal.
     Credit {
-        /// Which traversal.
-        travel: TravelId,
-        /// Which message of its sender.
+        /// Id of the traversal.
+        travel: TraversalId,
+        /// Number of the sender's message.
         number: u64,
-        /// How much.
+        /// Amount of credit.
         credit: u64,
-        /// Why the sender stopped early, if it did.
+        /// Reason why the sender stopped early, if it did.
         stopped: Option<StopReason>,
-        /// Why it failed, in words, if it did.
+        /// The sender's error as text, if it failed.
         failed: Option<String>,
     },
-    /// Asynchronous, to the coordinator: there is not enough credit left to share.
+    /// Requests more credit from the coordinator of an asynchronous traversal, because too little is left to share.
     MoreCredit {
-        /// Which traversal.
-        travel: TravelId,
-        /// Which message of its sender.
+        /// Id of the traversal.
+        travel: TraversalId,
+        /// Number of the sender's message.
         number: u64,
     },
-    /// Is it known there?
+    /// Asks whether the traversal is known at the receiver.
     Alive {
-        /// Which traversal.
-        travel: TravelId,
+        /// Id of the traversal.
+        travel: TraversalId,
     },
-    /// What is at home here of working sets and paths, in pieces.
+    /// Collects the receiver's part of working sets and paths, page by page.
     Collect {
-        /// Which traversal.
-        travel: TravelId,
-        /// Behind so many.
+        /// Id of the traversal.
+        travel: TraversalId,
+        /// Number of vertices that earlier pages had.
         from: u64,
     },
-    /// It is over: forget it.
+    /// Ends the traversal; the receiver discards its state.
     End {
-        /// Which traversal.
-        travel: TravelId,
+        /// Id of the traversal.
+        travel: TraversalId,
     },
 }
 
-/// A traversal begins.
+/// Arguments that begin a traversal on a server.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TravelBegin {
-    /// Its name.
-    pub travel: TravelId,
-    /// The chain.
+pub struct TraversalBegin {
+    /// Id of the traversal.
+    pub travel: TraversalId,
+    /// The chain to traverse.
     pub traversal: Traversal,
-    /// On whose behalf; `None` sees all.
-    pub asker: Option<Asker>,
-    /// The vertices that its starts are, if it names some: files by their paths now.
+    /// Principal of the call; `None` sees everything.
+    pub principal: Option<Principal>,
+    /// Start vertices, if the chain names some; files are resolved by their present paths.
     pub starts: Vec<VertexId>,
-    /// When "now" is, for all servers.
+    /// Version that counts as "now" on all servers.
     pub now: Version,
-    /// What it may spend, and how it runs.
+    /// Budget and strategy of the traversal.
     pub budget: Budget,
 }
 
-/// A vertex that was reached, and over which edge. Without paths, one edge a vertex is enough.
+/// A reached vertex and the edge over which it was reached. Without paths, one edge per vertex is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reached {
-    /// The edge.
+    /// Edge that leads to the vertex.
     pub edge: EdgeKey,
-    /// The version of it that was seen.
+    /// Version of the edge that was read.
     pub version: Version,
 }
 
 /// A vertex that a traversal visited.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Visited {
-    /// Where.
-    pub place: Place,
-    /// Which.
+    /// Position in the chain.
+    pub position: ChainPosition,
+    /// Id of the vertex.
     pub vertex: VertexId,
-    /// By which step it was first reached.
+    /// Step that first reached the vertex.
     pub step: u32,
-    /// How it was reached, if paths are kept: the place before, the edge, its version.
+    /// Edges over which it was reached, if paths are kept: previous position, edge, version.
     pub parents: Vec<PathEntry>,
 }
 
-/// One step of a path.
+/// One edge of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathEntry {
-    /// The place before.
-    pub from: Place,
-    /// The edge.
+    /// Previous position in the chain.
+    pub from: ChainPosition,
+    /// Edge of the path.
     pub edge: EdgeKey,
-    /// The version of it that was seen.
+    /// Version of the edge that was read.
     pub version: Version,
 }
 
-/// What a server did in a step.
+/// Statistics of one server for one step.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StepDone {
-    /// Vertices that it started from.
+    /// Number of vertices in the frontier.
     pub frontier: u64,
-    /// Edges looked at.
+    /// Number of edges read.
     pub edges: u64,
-    /// Edges that passed the filters.
+    /// Number of edges that passed the filters.
     pub selected: u64,
-    /// Vertices that were new where they are at home, and are visited.
+    /// Number of vertices that were new at their homes and are visited.
     pub reached: u64,
-    /// Whether there may be something to go on from. (A message that came twice leaves nothing new to the second.)
+    /// Whether there may be vertices to continue from. (The second delivery of a message finds nothing new.)
     pub leads_on: bool,
-    /// Vertices whose edges came from the adjacency cache.
+    /// Number of vertices whose edges came from the adjacency cache.
     pub cached: u64,
-    /// Microseconds spent on reading vertices.
+    /// Microseconds spent reading vertices.
     pub vertices_micros: u64,
-    /// Microseconds spent on reading edges.
+    /// Microseconds spent reading edges.
     pub edges_micros: u64,
-    /// Microseconds spent on reading ahead for this step.
+    /// Microseconds spent prefetching for this step.
     pub prefetch_micros: u64,
-    /// Microseconds since it was done with the step before.
+    /// Microseconds since the server finished the previous step.
     pub wait_micros: u64,
-    /// Why it stopped early, if it did.
+    /// Reason why the server stopped early, if it did.
     pub stopped: Option<StopReason>,
 }
 
-/// What comes back.
+/// Responses between servers about a traversal.
 #[derive(Debug, Clone, PartialEq)]
-pub enum TravelReply {
-    /// To [`TravelCall::Begin`]: how many vertices of the start are at home here.
+pub enum TraversalReply {
+    /// Response to `Begin`: number of start vertices whose home is the responder.
     Started(u64),
-    /// To [`TravelCall::Step`].
+    /// Response to `Step`.
     Stepped(StepDone),
-    /// To [`TravelCall::Expand`]: how its vertices have split, as stored.
+    /// Response to `Expand`.
     Expanded {
-        /// What was done.
+        /// Statistics of the expansion.
         done: StepDone,
-        /// Vertices that have split.
+        /// Encoded split states of the vertices that have split.
         splits: Vec<(VertexId, Vec<u8>)>,
     },
-    /// To [`TravelCall::Reach`].
+    /// Response to `Reach`.
     Reached {
-        /// How many were new there and are visited.
+        /// Number of vertices that were new and are visited.
         new: u64,
-        /// Whether any of them was first reached by this step.
+        /// Whether this step was the first to reach any of them.
         leads_on: bool,
     },
-    /// To [`TravelCall::MoreCredit`].
+    /// Response to `MoreCredit`: the amount.
     Credit(u64),
-    /// To [`TravelCall::Collect`].
+    /// Response to `Collect`.
     Collected {
-        /// What was visited.
+        /// Visited vertices of the page.
         visited: Vec<Visited>,
-        /// Whether there is more.
+        /// Whether more vertices follow.
         more: bool,
-        /// What the server did, by place (asynchronous traversals); with the last piece.
+        /// The server's statistics by position (asynchronous traversals); with the last page.
         steps: Vec<(u32, StepDone)>,
     },
-    /// The traversal is not known here: the server was started again.
+    /// The traversal is not known at the responder, which was restarted.
     Unknown,
-    /// Done.
+    /// The request was done; there is no result.
     Done,
 }

@@ -1,126 +1,127 @@
-//! Transactions over several servers, as the servers tell each other.
+//! Data of distributed transactions in messages between servers.
 
 use crate::vnode::ServerId;
 use esker_model::key::EdgeKey;
-use esker_model::namespace::record::{Lies, lies};
+use esker_model::namespace::record::{RowHome, row_home};
 use esker_model::object::{Identity, ObjectId};
 use esker_model::{EdgeTypeId, Op, Properties, Version, VertexId};
 use esker_store::segment::CHECKSUM_BYTES;
 use std::sync::Arc;
 
-/// A transaction: who coordinates it, and which of its it is.
+/// Id of a distributed transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TxId {
-    /// The coordinator.
+    /// Server that coordinates the transaction.
     pub server: ServerId,
-    /// How often it had been started.
+    /// Incarnation of the coordinator: how often it had been started.
     pub incarnation: u64,
-    /// Counted since then.
+    /// Number of the transaction within the incarnation.
     pub number: u64,
 }
 
-/// What one server is to do in a transaction.
+/// One server's part of a transaction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Part {
-    /// In the order of the batch.
+    /// Changes in the order of the batch.
     pub ops: Vec<PartOp>,
 }
 
 /// One change of a part.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartOp {
-    /// Its place in the batch.
+    /// Index of the mutation in the batch.
     pub index: u32,
-    /// When it happened, if its source knows.
+    /// Time of the change, if its source knows it.
     pub at: Option<Version>,
-    /// What.
+    /// The change on this server.
     pub change: Change,
 }
 
-/// What can change on one server.
+/// The kinds of changes on one server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// Anything about a vertex that is at home there; never an edge.
+    /// Any change of a vertex whose home is that server; never an edge.
     Vertex(Op),
     /// One direction of an edge.
     Edge {
-        /// In this direction.
+        /// Key of this direction.
         key: EdgeKey,
-        /// Whether it is deleted.
+        /// Whether the edge is deleted.
         gone: bool,
-        /// Exactly these.
+        /// Complete new properties.
         properties: Properties,
-        /// Whether this is the direction that was asked for: the one that is counted and must exist to be deleted.
-        asked: bool,
+        /// Whether this is the requested direction, which is counted and must exist to be deleted; otherwise the inverse.
+        requested: bool,
     },
-    /// A partition of a vertex that splits comes here.
+    /// Receives a partition of a vertex that splits.
     Adopt(Adopt),
-    /// Rows of the namespace.
+    /// Changes rows of the namespace.
     Names(super::NamesPart),
-    /// ID attributes that hash to here are to name that object, which may be at home elsewhere; refused if they name another.
+    /// Makes ID attributes that hash to the server name an object, whose home may be another server; refused if they
+    /// name another one.
     Claim {
-        /// The ID attributes.
+        /// ID attributes to claim.
         identity: Identity,
-        /// The object that moves to them.
+        /// Object that moves to them.
         object: ObjectId,
     },
-    /// ID attributes that hash to here no longer name that object.
+    /// Makes ID attributes that hash to the server stop naming an object.
     Release {
-        /// The ID attributes.
+        /// ID attributes to release.
         identity: Identity,
-        /// The object that has moved away from them.
+        /// Object that moved away from them.
         object: ObjectId,
     },
 }
 
-/// A partition that changes its server.
+/// A partition that moves to another server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adopt {
-    /// Whose edges.
+    /// Vertex whose edges move.
     pub vertex: VertexId,
-    /// How it has split then, as [`crate::placement::SplitState`] encodes it.
+    /// New splits of the vertex, encoded by [`crate::placement::SplitState`].
     pub splits: Vec<u8>,
-    /// Rows that come with it; none if they lie in a file and the message does not bring them.
+    /// Rows of the partition; empty if they are in a file and the message does not include them.
     pub rows: Vec<RawRow>,
-    /// The file of entries that its rows make, on storage that all servers share.
+    /// File with the entries, on storage that all servers share.
     pub table: Option<TableFile>,
-    /// How many edges of each type come.
+    /// Number of moving edges by type.
     pub degrees: Vec<(EdgeTypeId, u64)>,
 }
 
-/// A file with the entries of a partition that changes its server: a sorted table that is passed on by its name.
+/// A file with the entries of a moving partition: a sorted table that is passed on by its name.
 ///
-/// It is read once, when the receiver prepares its part; what was given stays with the giver until the receiver has it.
+/// The receiver reads it once, when it prepares its part; the giver keeps the entries until the receiver has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableFile {
-    /// Who wrote it.
+    /// Server that wrote the file.
     pub giver: ServerId,
-    /// How often that server had been started.
+    /// Incarnation of that server.
     pub incarnation: u64,
-    /// Counted since then.
+    /// Number of the file within the incarnation.
     pub number: u64,
-    /// How many rows it has.
+    /// Number of rows in the file.
     pub rows: u64,
-    /// How long it is.
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// Of all of it: [`esker_store::segment::checksum`].
+    /// Checksum of the file: [`esker_store::segment::checksum`].
     pub checksum: [u8; CHECKSUM_BYTES],
-    /// The first and the last hash of the partition's names.
+    /// First and last hash of the partition's names.
     pub hashes: (u64, u64),
 }
 
 impl TableFile {
-    /// What it is called.
+    /// Returns the name of the file.
     pub fn name(&self) -> String {
         Self::name_of(self.giver, self.incarnation, self.number)
     }
 
-    /// What a file is called that a server writes.
+    /// Builds the name of a file that a server writes.
     pub fn name_of(giver: ServerId, incarnation: u64, number: u64) -> String {
         format!("split-{}-{incarnation:x}-{number:x}.table", giver.0)
     }
 
-    /// Who wrote a file of that name, and how often that server had been started; `None` if it is another one's.
+    /// Parses the name of a file into its writer and the writer's incarnation; `None` for any other name.
     pub fn parse_name(name: &str) -> Option<(ServerId, u64)> {
         let mut parts = name
             .strip_prefix("split-")?
@@ -134,53 +135,52 @@ impl TableFile {
     }
 }
 
-/// A row as it lies in the store.
+/// A row as stored in the key-value store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawRow {
-    /// Where.
+    /// Table of the row.
     pub table: RawTable,
-    /// Its key.
+    /// Key of the row.
     pub key: Vec<u8>,
-    /// Its value.
+    /// Value of the row.
     pub value: Vec<u8>,
 }
 
 /// Tables whose rows move with a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RawTable {
-    /// What is now.
+    /// Current rows of edges.
     Rows,
-    /// What was superseded.
+    /// Superseded versions of edges.
     History,
     /// Entries of directories.
     Names,
 }
 
-/// That a part can be done.
+/// A participant's vote that its part can be done.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prepared {
-    /// The transaction's version is to be this one or later.
+    /// Lowest version at which the participant can commit.
     pub floor: Version,
-    /// By place in the batch: changes that must take at least this version, because what is stored is later than clocks
-    /// are. Few.
+    /// By index in the batch: changes that must take at least this version, because stored data is later than the clocks. Few.
     pub later: Vec<(u32, Version)>,
 }
 
-/// A transaction that is decided: it will be done everywhere, whatever happens.
+/// A decided transaction, which will be applied on all its servers whatever fails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decided {
-    /// Which.
+    /// Id of the transaction.
     pub tx: TxId,
-    /// Its version.
+    /// Version of the transaction.
     pub version: Version,
-    /// By place in the batch: changes that take another, later version.
+    /// By index in the batch: changes that take another, later version.
     pub later: Vec<(u32, Version)>,
-    /// What the receiver is to do, where it may have forgotten.
+    /// The receiver's part, if the receiver may have forgotten it.
     pub part: Option<Arc<Part>>,
 }
 
 impl Change {
-    /// The vertex whose rows it changes.
+    /// Returns the vertex whose rows the change writes.
     pub fn vertex(&self) -> VertexId {
         match self {
             Self::Vertex(op) => vertex_of(op),
@@ -188,54 +188,55 @@ impl Change {
             Self::Adopt(adopt) => adopt.vertex,
             Self::Names(_) => VertexId::default(),
             Self::Claim { identity, .. } | Self::Release { identity, .. } => {
-                identity.prefix().place()
+                identity.prefix().home_vertex()
             }
         }
     }
 
-    /// What reads wait for while it is prepared: the vertices that it changes, and what stands for ID attributes
-    /// ([`stands_for`]) whose meaning it changes.
+    /// Calls `add` for everything for which reads must wait while the change is prepared: the vertices that it
+    /// writes, and the pseudo-vertices of ID attributes ([`identity_vertex`]) whose meaning it changes.
     pub fn touches(&self, add: &mut dyn FnMut(VertexId)) {
         match self {
             Self::Names(part) => {
                 for row in &part.rows {
-                    if let Ok(Lies::Entry(directory, _)) = lies(&row.key) {
-                        add(entries_of(directory));
+                    if let Ok(RowHome::Entry(directory, _)) = row_home(&row.key) {
+                        add(entries_vertex(directory));
                     }
                 }
             }
             Self::Vertex(Op::CreateObject { identity, .. })
             | Self::Claim { identity, .. }
-            | Self::Release { identity, .. } => add(stands_for(identity)),
+            | Self::Release { identity, .. } => add(identity_vertex(identity)),
             Self::Vertex(Op::MoveObject { object, from, .. }) => {
                 add(object.vertex());
-                add(stands_for(from));
+                add(identity_vertex(from));
             }
             Self::Vertex(Op::DeleteVertex { vertex }) => {
                 add(vertex.id);
-                // Nobody knows yet which ID attributes the object had.
+                // The ID attributes of the object are not known yet; its prefix covers all of them.
                 if let Some(object) = ObjectId::of_vertex(vertex.id) {
-                    add(object.prefix().place());
+                    add(object.prefix().home_vertex());
                 }
             }
             change => add(change.vertex()),
         }
     }
 
-    /// What must not be pending (as [`Self::touches`] says) for it to be tried.
+    /// Calls `add` for everything that must not be pending (see [`Self::touches`]) before the change is tried.
     pub fn depends_on(&self, add: &mut dyn FnMut(VertexId)) {
         match self {
             Self::Vertex(Op::CreateObject { identity, .. }) | Self::Claim { identity, .. } => {
-                add(stands_for(identity));
-                add(identity.prefix().place());
+                add(identity_vertex(identity));
+                add(identity.prefix().home_vertex());
             }
             change => change.touches(add),
         }
     }
 
-    /// What only one transaction at a time may have prepared: ID attributes that it gives or takes, an object that it moves
-    /// or deletes. What is refused of these is refused when it is prepared; nothing may come between that and the decision.
-    pub fn alone(&self, add: &mut dyn FnMut(VertexId)) {
+    /// Calls `add` for everything that only one transaction at a time may have prepared: ID attributes that it claims
+    /// or releases, an object that it moves or deletes. Such changes are refused when they are prepared; nothing may
+    /// change between that and the decision.
+    pub fn exclusive(&self, add: &mut dyn FnMut(VertexId)) {
         match self {
             Self::Names(part) => part.rows.iter().for_each(|row| add(row_lock(&row.key))),
             Self::Vertex(Op::CreateObject { .. } | Op::MoveObject { .. })
@@ -246,8 +247,9 @@ impl Change {
         }
     }
 
-    /// Whether it must not be done a second time by who has forgotten that it did it: others may have built on it.
-    pub fn is_once(&self) -> bool {
+    /// Whether a server that has forgotten the change must not apply it a second time, because later changes may have
+    /// built on it.
+    pub fn must_not_repeat(&self) -> bool {
         matches!(
             self,
             Self::Vertex(Op::CreateObject { .. } | Op::MoveObject { .. })
@@ -257,12 +259,12 @@ impl Change {
         )
     }
 
-    /// Whether it is a partition that comes as a table: its giver keeps the rows until the receiver has them on its disk.
+    /// Whether the change is a partition that comes as a table: its giver keeps the rows until the receiver has them on disk.
     pub fn is_table(&self) -> bool {
         matches!(self, Self::Adopt(adopt) if adopt.table.is_some())
     }
 
-    /// Whether it concerns the namespace.
+    /// Whether the change concerns the namespace.
     pub fn is_names(&self) -> bool {
         match self {
             Self::Names(_) => true,
@@ -274,15 +276,15 @@ impl Change {
         }
     }
 
-    /// Whether nothing else of the namespace may be under way.
+    /// Whether the change excludes all other namespace operations.
     pub fn is_structure(&self) -> bool {
         matches!(self, Self::Names(part) if part.structure)
     }
 }
 
-/// What the entries of a directory are known by where vertices' edges are: they split as those do, from the same home, and
-/// have nothing to do with the directory's edges.
-pub fn entries_of(directory: VertexId) -> VertexId {
+/// Returns the pseudo-vertex under which the entries of a directory are partitioned. They split like edges of a
+/// vertex, from the same home shard, but independently of the directory's edges.
+pub fn entries_vertex(directory: VertexId) -> VertexId {
     let mut id = directory;
     for (byte, mark) in id.0.iter_mut().skip(8).zip(b"dentries") {
         *byte ^= mark;
@@ -290,22 +292,22 @@ pub fn entries_of(directory: VertexId) -> VertexId {
     id
 }
 
-/// What a row of the namespace is known by among what only one transaction may have.
+/// Returns the pseudo-vertex by which a namespace row is locked for one transaction.
 pub fn row_lock(key: &[u8]) -> VertexId {
     VertexId::of_bytes("row of the namespace", &[key])
 }
 
-/// Whether that is the vertex of an object.
+/// Whether the id is that of an object's vertex.
 pub(crate) fn is_object(id: VertexId) -> bool {
     ObjectId::of_vertex(id).is_some()
 }
 
-/// What ID attributes are known by where vertices are: no vertex has that id but by a chance of 2^-128.
-pub fn stands_for(identity: &Identity) -> VertexId {
+/// Returns the pseudo-vertex of ID attributes; no vertex has that id except with a probability of 2^-128.
+pub fn identity_vertex(identity: &Identity) -> VertexId {
     VertexId(identity.hash())
 }
 
-/// The vertex that an operation is about; of an edge, its source.
+/// Returns the vertex that an operation changes; of an edge, its source.
 pub fn vertex_of(op: &Op) -> VertexId {
     match op {
         Op::PutVertex { vertex, .. }
@@ -314,7 +316,7 @@ pub fn vertex_of(op: &Op) -> VertexId {
         | Op::SetAttributes { vertex, .. }
         | Op::DeleteVertex { vertex } => vertex.id,
         Op::PutEdge { source, .. } | Op::DeleteEdge { source, .. } => source.id,
-        Op::CreateObject { identity, .. } => identity.prefix().place(),
+        Op::CreateObject { identity, .. } => identity.prefix().home_vertex(),
         Op::MoveObject { object, .. } => object.vertex(),
     }
 }

@@ -1,7 +1,7 @@
 //! DIDO: destination-dependent optimised partitioning (GraphMeta, section 5.2).
 //!
-//! Splits like GIGA+'s, but each edge goes to the child under which its destination's home lies, so an edge that moved is
-//! with its destination or comes to it with further splits.
+//! Partitions split as in GIGA+, but each edge goes to the child whose subtree contains its destination's home shard.
+//! An edge that moved is on its destination's shard, or gets there with further splits.
 
 use super::{End, Kind, Partition, Placement, Splits, Tree, partition_at};
 
@@ -12,8 +12,8 @@ pub struct Dido {
 }
 
 impl Dido {
-    /// Along that tree: [`Order::Nodes`](super::Order::Nodes) for servers, as in Fig. 6 of the paper;
-    /// [`Order::Numbers`](super::Order::Numbers) for virtual nodes.
+    /// Creates the placement along `tree`: [`Order::Nodes`](super::Order::Nodes) for servers, as in Fig. 6 of the
+    /// paper; [`Order::Numbers`](super::Order::Numbers) for virtual nodes.
     pub fn new(tree: Tree) -> Self {
         Self { tree }
     }
@@ -24,16 +24,16 @@ impl Placement for Dido {
         Kind::Dido
     }
 
-    fn places(&self) -> u32 {
-        self.tree.places()
+    fn shards(&self) -> u32 {
+        self.tree.shards()
     }
 
     fn tree(&self) -> Option<Tree> {
         Some(self.tree)
     }
 
-    fn goal(&self, source: End, destination: End) -> Partition {
-        partition_at(source.home, destination.home, self.tree.places())
+    fn target(&self, source: End, destination: End) -> Partition {
+        partition_at(source.home, destination.home, self.tree.shards())
     }
 
     fn partitions(&self, splits: &Splits) -> Vec<Partition> {

@@ -1,18 +1,18 @@
-//! Edge-cut: an edge lies with its source, however many there are.
+//! Edge-cut: all edges of a vertex are on its home shard, however many there are.
 
-use super::{BadPlaces, End, Kind, Partition, Placement, Splits, Tree, check_places};
+use super::{BadShardCount, End, Kind, Partition, Placement, Splits, Tree, check_shards};
 
-/// All edges of a vertex at its home.
+/// Placement that keeps all edges of a vertex on its home shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EdgeCut {
-    places: u32,
+    shards: u32,
 }
 
 impl EdgeCut {
-    /// Over so many places.
-    pub fn new(places: u32) -> Result<Self, BadPlaces> {
+    /// Creates the placement over `shards` shards.
+    pub fn new(shards: u32) -> Result<Self, BadShardCount> {
         Ok(Self {
-            places: check_places(places)?,
+            shards: check_shards(shards)?,
         })
     }
 }
@@ -22,15 +22,15 @@ impl Placement for EdgeCut {
         Kind::EdgeCut
     }
 
-    fn places(&self) -> u32 {
-        self.places
+    fn shards(&self) -> u32 {
+        self.shards
     }
 
     fn tree(&self) -> Option<Tree> {
         None
     }
 
-    fn goal(&self, _source: End, _destination: End) -> Partition {
+    fn target(&self, _source: End, _destination: End) -> Partition {
         Partition(0)
     }
 

@@ -1,17 +1,17 @@
-//! Where the edges of a vertex lie: four placements behind one trait, all of them pure arithmetic.
+//! Placement of edges: four rules behind one trait, all of them pure arithmetic.
 //!
-//! | | an edge lies | splits |
+//! | | where an edge is | splits |
 //! |---|---|---|
-//! | [`EdgeCut`] | with its source | no |
-//! | [`VertexCut`] | where a hash of both ends says | no |
+//! | [`EdgeCut`] | on the home shard of its source | no |
+//! | [`VertexCut`] | on the shard chosen by a hash of both ends | no |
 //! | [`GigaPlus`] | in a partition chosen by a hash of its destination | each partition past the threshold, in two |
-//! | [`Dido`] | in the partition under which its destination's home lies | the same |
+//! | [`Dido`] | in the partition whose subtree contains its destination's home shard | as GIGA+ |
 //!
-//! A vertex that splits begins as one partition at its home. Partition `k` lies `k` places on from there, round robin,
-//! so the bitmap of the partitions that exist ([`Splits`]) also says on which places they are. A [`Tree`] says which
-//! partition a new one is split from. Each edge has a *goal*, the partition where it is once everything has split; at any
-//! time it lies in the goal's nearest ancestor that exists. Hence a client with an old bitmap asks an ancestor of the
-//! right partition, whose server knows more (GIGA+'s rule), and bitmaps are merged by OR.
+//! A vertex begins as one partition on its home shard. Partition `k` is `k` shards after it, round robin, so the
+//! bitmap of existing partitions ([`Splits`]) also says which shards have them. A [`Tree`] says which partition a new
+//! one is split from. Each edge has a *target partition*, where it is after all splits; at any time it is in the
+//! nearest ancestor of the target that exists. Hence a client with an old bitmap asks an ancestor of the right
+//! partition, whose server knows more (GIGA+'s rule), and bitmaps are merged by OR.
 
 mod dido;
 mod edge_cut;
@@ -36,53 +36,51 @@ use esker_model::VertexId;
 use std::fmt;
 use std::str::FromStr;
 
-/// Most places that edges are spread over.
-pub const PLACES_MAX: u32 = 1 << 16;
+/// Largest number of shards over which edges are distributed.
+pub const SHARDS_MAX: u32 = 1 << 16;
 
-/// The split threshold unless told otherwise: edges that a partition holds at most (GraphMeta, section 6.2).
+/// Default split threshold: the largest number of edges of a partition (GraphMeta, section 6.2).
 pub const THRESHOLD_DEFAULT: u64 = 128;
-/// Entries that a partition of a directory holds at most before it splits, unless somebody chose otherwise (GIGA+ was
-/// measured with 8,000).
+/// Default split threshold of a directory: the largest number of entries of one partition (GIGA+ was measured with 8,000).
 pub const DIRECTORY_THRESHOLD_DEFAULT: u64 = 8_192;
-/// Rows from which on a partition of a directory goes to another server as a sorted table on shared storage, unless somebody chose
-/// otherwise.
+/// Default number of rows from which a directory partition moves to another server as a sorted table on shared storage.
 pub const TABLE_LEAST_DEFAULT: u64 = 1_024;
 
-/// What edges are spread over: a server or, with virtual nodes, a vnode; numbered from 0.
+/// A unit over which edges are distributed: a server or, with virtual nodes, a vnode; numbered from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub u32);
+pub struct Shard(pub u32);
 
-/// A partition of one vertex's edges. Number `k` lies `k` places on from the vertex's home; 0 is at home.
+/// A partition of one vertex's edges. Number `k` is `k` shards after the home shard; 0 is on the home shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Partition(pub u32);
 
-/// One end of an edge, as far as placements look at it.
+/// One end of an edge, as placements see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct End {
-    /// Where the vertex lies.
-    pub home: Place,
-    /// Bits that do not depend on the home.
+    /// Home shard of the vertex.
+    pub home: Shard,
+    /// Hash bits that do not depend on the home shard.
     pub hash: u64,
 }
 
 impl End {
-    /// A vertex among that many places: for a power of two its [`VertexId::place`] says its home, else the high half of its id,
-    /// scaled. The low half is its hash.
-    pub fn of(id: VertexId, places: u32) -> Self {
+    /// Computes the end for a vertex id among `shards` shards. For a power of two, [`VertexId::home_bits`] gives the home
+    /// shard; otherwise the high half of the id, scaled. The low half of the id is the hash.
+    pub fn of(id: VertexId, shards: u32) -> Self {
         let bits = u128::from_be_bytes(id.0);
-        let home = if places.is_power_of_two() {
-            u32::from(id.place()) & (places - 1)
+        let home = if shards.is_power_of_two() {
+            u32::from(id.home_bits()) & (shards - 1)
         } else {
-            hash::scale((bits >> 64) as u64, places)
+            hash::scale((bits >> 64) as u64, shards)
         };
         Self {
-            home: Place(home),
+            home: Shard(home),
             hash: bits as u64,
         }
     }
 
-    /// A vertex known by a number only, with its home given.
-    pub fn numbered(number: u64, home: Place) -> Self {
+    /// Creates an end for a vertex known only by a number, with the given home shard.
+    pub fn numbered(number: u64, home: Shard) -> Self {
         Self {
             home,
             hash: hash::mix(number),
@@ -90,32 +88,33 @@ impl End {
     }
 }
 
-/// A rule that says where each edge lies.
+/// A rule that decides where each edge is stored.
 ///
-/// Callers that have many edges of one vertex use [`Self::locate_all`]; an edge takes nanoseconds.
+/// Callers that have many edges of one vertex use [`Self::locate_all`]; one edge takes nanoseconds.
 pub trait Placement: fmt::Debug + Send + Sync {
-    /// Which of the four it is.
+    /// Returns which of the four rules this is.
     fn kind(&self) -> Kind;
 
-    /// How many places edges are spread over.
-    fn places(&self) -> u32;
+    /// Returns the number of shards over which edges are distributed.
+    fn shards(&self) -> u32;
 
-    /// How a vertex's partitions split; none where edges never move.
+    /// Returns the tree along which a vertex's partitions split; `None` where edges never move.
     fn tree(&self) -> Option<Tree>;
 
-    /// The partition that the edge is in when the vertex has split as far as it can.
-    fn goal(&self, source: End, destination: End) -> Partition;
+    /// Returns the target partition of an edge: where it is once the vertex has split as far as possible.
+    fn target(&self, source: End, destination: End) -> Partition;
 
-    /// All partitions of a vertex that has split so far.
+    /// Returns all partitions of a vertex with these splits.
     fn partitions(&self, splits: &Splits) -> Vec<Partition>;
 
-    /// The partition that the edge is in when the vertex has split so far.
+    /// Returns the partition that has the edge when the vertex has these splits.
     fn locate(&self, splits: &Splits, source: End, destination: End) -> Partition {
-        let goal = self.goal(source, destination);
-        self.tree().map_or(goal, |tree| tree.locate(splits, goal))
+        let target = self.target(source, destination);
+        self.tree()
+            .map_or(target, |tree| tree.locate(splits, target))
     }
 
-    /// [`Self::locate`] for many edges of one vertex, in their order, into `found`, which is cleared.
+    /// Calls [`Self::locate`] for many edges of one vertex; clears `found` and fills it in their order.
     fn locate_all(
         &self,
         splits: &Splits,
@@ -131,47 +130,47 @@ pub trait Placement: fmt::Debug + Send + Sync {
         );
     }
 
-    /// Where a partition lies of a vertex that has its home there.
-    fn place(&self, home: Place, partition: Partition) -> Place {
-        place(home, partition, self.places())
+    /// Returns the shard of a partition of a vertex with this home shard.
+    fn shard_of(&self, home: Shard, partition: Partition) -> Shard {
+        shard_of(home, partition, self.shards())
     }
 }
 
-/// `k` places on from home, round robin.
-fn place(home: Place, partition: Partition, places: u32) -> Place {
-    debug_assert!(home.0 < places && partition.0 < places);
+/// Returns the shard `k` after the home shard, round robin.
+fn shard_of(home: Shard, partition: Partition, shards: u32) -> Shard {
+    debug_assert!(home.0 < shards && partition.0 < shards);
     let sum = home.0 + partition.0;
-    Place(if sum >= places { sum - places } else { sum })
+    Shard(if sum >= shards { sum - shards } else { sum })
 }
 
-/// The partition that lies at a place: the inverse of [`place`].
-fn partition_at(home: Place, at: Place, places: u32) -> Partition {
-    debug_assert!(home.0 < places && at.0 < places);
+/// Returns the partition that is on shard `at`: the inverse of [`shard_of`].
+fn partition_at(home: Shard, at: Shard, shards: u32) -> Partition {
+    debug_assert!(home.0 < shards && at.0 < shards);
     Partition(if at.0 >= home.0 {
         at.0 - home.0
     } else {
-        at.0 + places - home.0
+        at.0 + shards - home.0
     })
 }
 
-/// The four placements by name.
+/// The four placement rules by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// [`Dido`].
+    /// Rule of [`Dido`]: binary splits towards destinations.
     Dido,
-    /// [`GigaPlus`].
+    /// Rule of [`GigaPlus`]: binary splits by hash.
     GigaPlus,
-    /// [`EdgeCut`].
+    /// Rule of [`EdgeCut`]: never splits.
     EdgeCut,
-    /// [`VertexCut`].
+    /// Rule of [`VertexCut`]: always distributed.
     VertexCut,
 }
 
 impl Kind {
-    /// All of them.
+    /// All four placement rules.
     pub const ALL: [Self; 4] = [Self::Dido, Self::GigaPlus, Self::EdgeCut, Self::VertexCut];
 
-    /// The name that people and files use.
+    /// Returns the name used on command lines and in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Dido => "dido",
@@ -181,13 +180,13 @@ impl Kind {
         }
     }
 
-    /// That placement over so many places. Only [`Dido`] looks at the order; GIGA+'s tree has one.
-    pub fn over(self, places: u32, order: Order) -> Result<Box<dyn Placement>, BadPlaces> {
+    /// Creates this placement over `shards` shards. Only [`Dido`] uses `order`; GIGA+'s tree has one order.
+    pub fn over(self, shards: u32, order: Order) -> Result<Box<dyn Placement>, BadShardCount> {
         Ok(match self {
-            Self::Dido => Box::new(Dido::new(Tree::new(places, order)?)),
-            Self::GigaPlus => Box::new(GigaPlus::new(places)?),
-            Self::EdgeCut => Box::new(EdgeCut::new(places)?),
-            Self::VertexCut => Box::new(VertexCut::new(places)?),
+            Self::Dido => Box::new(Dido::new(Tree::new(shards, order)?)),
+            Self::GigaPlus => Box::new(GigaPlus::new(shards)?),
+            Self::EdgeCut => Box::new(EdgeCut::new(shards)?),
+            Self::VertexCut => Box::new(VertexCut::new(shards)?),
         })
     }
 }
@@ -207,19 +206,19 @@ impl FromStr for Kind {
     }
 }
 
-/// A text that names no placement.
+/// A text that names no placement rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no placement; expected dido, giga+, edge-cut or vertex-cut")]
+#[error("`{0}` is not a placement; expected dido, giga+, edge-cut or vertex-cut")]
 pub struct UnknownKind(pub String);
 
-/// A number of places that edges cannot be spread over.
+/// A number of shards outside the valid range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("edges cannot be spread over {0} places; expected 1 to {PLACES_MAX}")]
-pub struct BadPlaces(pub u32);
+#[error("edges cannot be distributed over {0} shards; expected 1 to {SHARDS_MAX}")]
+pub struct BadShardCount(pub u32);
 
-fn check_places(places: u32) -> Result<u32, BadPlaces> {
-    match places {
-        1..=PLACES_MAX => Ok(places),
-        _ => Err(BadPlaces(places)),
+fn check_shards(shards: u32) -> Result<u32, BadShardCount> {
+    match shards {
+        1..=SHARDS_MAX => Ok(shards),
+        _ => Err(BadShardCount(shards)),
     }
 }

@@ -1,18 +1,18 @@
-//! Which partitions of a vertex exist: a bitmap.
+//! Bitmap of the partitions of a vertex that exist.
 //!
-//! Bit `k` is set once partition `k` has been split off. Bits are never cleared, so the OR of two bitmaps of one vertex is
-//! what both their holders know, and an old bitmap is a subset of a new one.
+//! Bit `k` is set once partition `k` has been split off. Bits are never cleared, so the OR of two bitmaps of one
+//! vertex is the union of what both sides know, and an old bitmap is a subset of a new one.
 
 use super::{Partition, Tree};
 
 const BITS: u32 = u64::BITS;
 
-/// The partitions that exist. A vertex that never split has one, at home.
+/// The set of partitions that exist. A vertex that never split has one, on its home shard.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Splits {
-    /// Partitions 0 to 63: all that most clusters need, without another allocation.
+    /// Partitions 0 to 63; enough for most clusters without another allocation.
     first: u64,
-    /// The others; no zero word at the end.
+    /// Words of partitions from 64 on; the last word is not zero.
     more: Vec<u64>,
 }
 
@@ -26,15 +26,15 @@ impl Default for Splits {
 }
 
 impl Splits {
-    /// Of a vertex that has split as far as it can.
+    /// Returns the bitmap of a vertex that has split as far as possible.
     pub fn full(tree: Tree) -> Self {
         let mut splits = Self::default();
-        (0..tree.places()).for_each(|p| splits.insert(Partition(p)));
+        (0..tree.shards()).for_each(|p| splits.insert(Partition(p)));
         splits
     }
 
-    /// Whether the vertex never split: nearly all vertices.
-    pub fn is_whole(&self) -> bool {
+    /// Whether the vertex never split, as nearly all vertices.
+    pub fn is_unsplit(&self) -> bool {
         self.first == 1 && self.more.is_empty()
     }
 
@@ -47,7 +47,7 @@ impl Splits {
         word >> (partition.0 % BITS) & 1 == 1
     }
 
-    /// Notes that the partition exists.
+    /// Records that the partition exists.
     pub fn insert(&mut self, partition: Partition) {
         let bit = 1 << (partition.0 % BITS);
         let Some(i) = (partition.0 / BITS).checked_sub(1) else {
@@ -63,7 +63,7 @@ impl Splits {
         }
     }
 
-    /// Learns what another bitmap of the same vertex knows; whether that was anything new.
+    /// Merges another bitmap of the same vertex; returns whether it had partitions that were unknown here.
     pub fn merge(&mut self, other: &Self) -> bool {
         let before = self.count();
         self.first |= other.first;
@@ -76,19 +76,19 @@ impl Splits {
         self.count() > before
     }
 
-    /// Whether all that the other bitmap knows is known here.
+    /// Whether this bitmap contains all partitions of `other`.
     pub fn covers(&self, other: &Self) -> bool {
         other.iter().all(|partition| self.contains(partition))
     }
 
-    /// How many partitions exist.
+    /// Returns the number of partitions that exist.
     pub fn count(&self) -> u32 {
-        self.words().map(u64::count_ones).sum()
+        self.bitmap_words().map(u64::count_ones).sum()
     }
 
-    /// The partitions that exist, by number.
+    /// Iterates over the partitions that exist, by number.
     pub fn iter(&self) -> impl Iterator<Item = Partition> + '_ {
-        (0_u32..).zip(self.words()).flat_map(|(i, word)| {
+        (0_u32..).zip(self.bitmap_words()).flat_map(|(i, word)| {
             let mut rest = word;
             std::iter::from_fn(move || {
                 let bit = (rest != 0).then(|| rest.trailing_zeros())?;
@@ -98,7 +98,7 @@ impl Splits {
         })
     }
 
-    /// The level of the node that a partition is now: how often it, or what it was split from, has split.
+    /// Returns the current level of a partition in the tree: how often the partition, or what it was split from, has split.
     pub fn level(&self, tree: Tree, partition: Partition) -> u32 {
         let mut level = tree.level(partition);
         while tree
@@ -110,11 +110,11 @@ impl Splits {
         level
     }
 
-    /// The first partition that cannot be there: outside the tree, or split off before its elder siblings or before what
-    /// it is split from.
-    pub fn impossible(&self, tree: Tree) -> Option<Partition> {
+    /// Returns the first partition that cannot exist: outside the tree, or split off before its elder siblings or
+    /// before its parent.
+    pub fn first_invalid(&self, tree: Tree) -> Option<Partition> {
         self.iter().find(|partition| {
-            if partition.0 >= tree.places() {
+            if partition.0 >= tree.shards() {
                 return true;
             }
             let Some(parent) = tree.parent(*partition) else {
@@ -129,15 +129,15 @@ impl Splits {
         })
     }
 
-    /// Bytes, partition `8 j + i` as bit `i` (from the lowest) of byte `j`, without zero bytes at the end.
+    /// Encodes the bitmap: partition `8 j + i` is bit `i` (from the lowest) of byte `j`; no zero bytes at the end.
     pub(super) fn bytes(&self) -> Vec<u8> {
-        let mut bytes: Vec<u8> = self.words().flat_map(u64::to_le_bytes).collect();
+        let mut bytes: Vec<u8> = self.bitmap_words().flat_map(u64::to_le_bytes).collect();
         let end = bytes.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
         bytes.truncate(end);
         bytes
     }
 
-    /// What [`Self::bytes`] wrote. The caller has looked at the length.
+    /// Decodes what [`Self::bytes`] wrote. The caller must have checked the length.
     pub(super) fn from_bytes(bytes: &[u8]) -> Self {
         let mut splits = Self::default();
         for (j, byte) in (0_u32..).zip(bytes) {
@@ -148,7 +148,7 @@ impl Splits {
         splits
     }
 
-    fn words(&self) -> impl Iterator<Item = u64> + '_ {
+    fn bitmap_words(&self) -> impl Iterator<Item = u64> + '_ {
         std::iter::once(self.first).chain(self.more.iter().copied())
     }
 }
@@ -182,12 +182,12 @@ mod tests {
     fn a_partition_without_what_it_is_split_from_is_impossible() {
         let tree = Tree::new(8, Order::Nodes).unwrap();
         let splits = |set: &[u32]| set.iter().copied().map(Partition).collect::<Splits>();
-        assert_eq!(splits(&[1, 2, 4]).impossible(tree), None);
+        assert_eq!(splits(&[1, 2, 4]).first_invalid(tree), None);
         // Partition 4 is the root's third child; the second is missing.
-        assert_eq!(splits(&[1, 4]).impossible(tree), Some(Partition(4)));
+        assert_eq!(splits(&[1, 4]).first_invalid(tree), Some(Partition(4)));
         // Partition 7 is split from 3.
-        assert_eq!(splits(&[1, 2, 7]).impossible(tree), Some(Partition(7)));
-        assert_eq!(splits(&[1, 8]).impossible(tree), Some(Partition(8)));
+        assert_eq!(splits(&[1, 2, 7]).first_invalid(tree), Some(Partition(7)));
+        assert_eq!(splits(&[1, 8]).first_invalid(tree), Some(Partition(8)));
     }
 
     #[test]

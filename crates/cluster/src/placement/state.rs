@@ -21,7 +21,7 @@ use esker_model::codec::{DecodeError, Reader, put_u16};
 
 const FORMAT: u8 = 1;
 
-/// What is stored with a vertex that has split.
+/// The stored state of a vertex that has split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitState {
     kind: Kind,
@@ -30,39 +30,39 @@ pub struct SplitState {
 }
 
 impl SplitState {
-    /// The state of a vertex under a placement that splits; nothing under one that does not, or for a bitmap that is not
-    /// of that tree.
+    /// Creates the state of a vertex under a placement that splits. Returns `None` for a placement that does not
+    /// split, or for a bitmap that is impossible in `tree`.
     pub fn new(kind: Kind, tree: Tree, splits: Splits) -> Option<Self> {
-        let known = scheme(kind, tree.order()).is_some() && splits.impossible(tree).is_none();
+        let known = scheme(kind, tree.order()).is_some() && splits.first_invalid(tree).is_none();
         known.then_some(Self { kind, tree, splits })
     }
 
-    /// Which placement it is.
+    /// Returns the placement rule that the state belongs to.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The tree along which it splits.
+    /// Returns the tree along which the vertex splits.
     pub fn tree(&self) -> Tree {
         self.tree
     }
 
-    /// The partitions that exist.
+    /// Returns the partitions that exist.
     pub fn splits(&self) -> &Splits {
         &self.splits
     }
 
-    /// The row's value.
+    /// Encodes the value of the row.
     pub fn encode(&self) -> Vec<u8> {
-        // There is a scheme: `new` and `decode` saw to it.
+        // `new` and `decode` guarantee that a scheme exists.
         let scheme = scheme(self.kind, self.tree.order()).unwrap_or_default();
         let mut out = vec![FORMAT, scheme];
-        put_u16(&mut out, (self.tree.places() - 1) as u16);
+        put_u16(&mut out, (self.tree.shards() - 1) as u16);
         out.extend(self.splits.bytes());
         out
     }
 
-    /// Reads what [`Self::encode`] wrote. Anything else is refused: a wrong bitmap would hide edges.
+    /// Decodes what [`Self::encode`] wrote. Anything else is refused, since a wrong bitmap would hide edges.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let error = |at, expected| DecodeError { at, expected };
@@ -75,12 +75,12 @@ impl SplitState {
             3 => (Kind::Dido, Order::Numbers),
             _ => return Err(error(1, "a scheme, 1 to 3")),
         };
-        let places = u32::from(reader.u16("the number of places, less one")?) + 1;
-        let tree = Tree::new(places, order)
+        let shards = u32::from(reader.u16("the number of places, less one")?) + 1;
+        let tree = Tree::new(shards, order)
             .map_err(|_| error(2, "a number of places that edges can be spread over"))?;
         let start = reader.position();
         let bitmap = reader.take_rest();
-        if bitmap.len() > places.div_ceil(8) as usize {
+        if bitmap.len() > shards.div_ceil(8) as usize {
             return Err(error(start, "a bitmap no longer than the places need"));
         }
         if bitmap.first().is_none_or(|b| b & 1 == 0) {
@@ -90,7 +90,7 @@ impl SplitState {
             return Err(error(bytes.len() - 1, "a last byte that is not zero"));
         }
         let splits = Splits::from_bytes(bitmap);
-        match splits.impossible(tree) {
+        match splits.first_invalid(tree) {
             Some(Partition(p)) => Err(error(
                 start + (p / 8) as usize,
                 "partitions with all that they are split from",
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_a_promise() {
+    fn the_encoding_is_stable() {
         assert_eq!(state().encode(), [1, 2, 0, 31, 0b1_1111]);
         let tree = Tree::new(65_536, Order::Numbers).unwrap();
         let full = SplitState::new(Kind::GigaPlus, tree, Splits::full(tree)).unwrap();

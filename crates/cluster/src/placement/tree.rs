@@ -1,15 +1,15 @@
-//! The partition tree of a vertex (GraphMeta, Fig. 6), by arithmetic: nothing of it is stored.
+//! The partition tree of a vertex (GraphMeta, Fig. 6), computed and not stored.
 //!
-//! The root stands for the vertex's home. A node's left child is the same partition one level down; its right child is
-//! the next place, round robin, that the tree does not show yet. Levels are filled one after another. So partition `p`
-//! first shows on level `p.ilog2() + 1`, its parent has a smaller number, and a level that the places do not fill
+//! The root represents the home shard. A node's left child is the same partition one level down; its right child is
+//! the next shard, round robin, that is not in the tree yet. Levels are filled one after another. So partition `p`
+//! first occurs on level `p.ilog2() + 1`, its parent has a smaller number, and a level that the shards do not fill
 //! leaves its last nodes as leaves.
 //!
-//! In which order the nodes of a level get their right children makes the two trees that Esker has, see [`Order`].
+//! The order in which the nodes of a level get their right children distinguishes the two trees, see [`Order`].
 
-use super::{BadPlaces, Partition, Splits, check_places};
+use super::{BadShardCount, Partition, Splits, check_shards};
 
-/// In which order the nodes of a level get right children.
+/// The order in which the nodes of a level get right children.
 ///
 /// ```text
 ///   Nodes (Fig. 6)                    Numbers
@@ -20,46 +20,46 @@ use super::{BadPlaces, Partition, Splits, check_places};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// From left to right, as the paper draws it.
+    /// From left to right, as in the paper.
     Nodes,
-    /// By the partition's number: the right child of `p` on level `l` is `p + 2^l`. Everything under a node of level `l`
-    /// has its number modulo `2^l`, as in GIGA+, whatever the root is. Virtual nodes need that: see
+    /// By the partition's number: the right child of `p` on level `l` is `p + 2^l`. Everything below a node of level
+    /// `l` has its number modulo `2^l`, as in GIGA+, whatever the root is. Virtual nodes need this property: see
     /// [`VnodeMap`](crate::vnode::VnodeMap).
     Numbers,
 }
 
-/// The tree over a number of places.
+/// The partition tree over a number of shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tree {
-    places: u32,
+    shards: u32,
     order: Order,
 }
 
 impl Tree {
-    /// Over so many places.
-    pub fn new(places: u32, order: Order) -> Result<Self, BadPlaces> {
+    /// Creates the tree over `shards` shards.
+    pub fn new(shards: u32, order: Order) -> Result<Self, BadShardCount> {
         Ok(Self {
-            places: check_places(places)?,
+            shards: check_shards(shards)?,
             order,
         })
     }
 
-    /// How many places, and hence partitions, there are.
-    pub fn places(self) -> u32 {
-        self.places
+    /// Returns the number of shards, which is also the number of partitions.
+    pub fn shards(self) -> u32 {
+        self.shards
     }
 
-    /// In which order nodes get right children.
+    /// Returns the order in which nodes get right children.
     pub fn order(self) -> Order {
         self.order
     }
 
-    /// The level on which a partition first shows: 0 for the root.
+    /// Returns the level on which a partition first occurs: 0 for the root.
     pub fn level(self, partition: Partition) -> u32 {
         partition.0.checked_ilog2().map_or(0, |log| log + 1)
     }
 
-    /// What a partition is split from; nothing for the root.
+    /// Returns the partition that this one is split from; `None` for the root.
     pub fn parent(self, partition: Partition) -> Option<Partition> {
         let top = partition.0.checked_ilog2()?;
         let rest = partition.0 & !(1 << top);
@@ -69,7 +69,7 @@ impl Tree {
         }))
     }
 
-    /// The right child of a partition's node on a level; none where the places have run out.
+    /// Returns the right child of the partition's node on `level`; `None` if no shards are left.
     pub fn child(self, partition: Partition, level: u32) -> Option<Partition> {
         debug_assert!(level >= self.level(partition), "it does not show there yet");
         let rest = match self.order {
@@ -77,11 +77,11 @@ impl Tree {
             Order::Nodes => position(partition, level),
         };
         let child = 1_u32.checked_shl(level)?.checked_add(rest)?;
-        (child < self.places).then_some(Partition(child))
+        (child < self.shards).then_some(Partition(child))
     }
 
-    /// The child that a partition's next split makes; none if it cannot split any more. With it, the level of the node
-    /// that splits.
+    /// Returns the child that the partition's next split makes, and the level of the node that splits; `None` if the
+    /// partition cannot split further.
     pub fn next_child(self, splits: &Splits, partition: Partition) -> Option<(Partition, u32)> {
         let mut level = self.level(partition);
         loop {
@@ -93,7 +93,7 @@ impl Tree {
         }
     }
 
-    /// Whether a partition is `ancestor`, or was split from it, directly or not.
+    /// Whether a partition is `ancestor`, or was split from it directly or indirectly.
     pub fn is_under(self, partition: Partition, ancestor: Partition) -> bool {
         let mut partition = partition;
         while partition > ancestor {
@@ -105,12 +105,12 @@ impl Tree {
         partition == ancestor
     }
 
-    /// Where an edge with that goal is when these partitions exist: in its nearest ancestor among them.
-    pub fn locate(self, splits: &Splits, goal: Partition) -> Partition {
-        if splits.is_whole() {
+    /// Returns the partition that has an edge with this target: the nearest ancestor of the target in `splits`.
+    pub fn locate(self, splits: &Splits, target: Partition) -> Partition {
+        if splits.is_unsplit() {
             return Partition(0);
         }
-        let mut partition = goal;
+        let mut partition = target;
         while !splits.contains(partition) {
             match self.parent(partition) {
                 Some(parent) => partition = parent,
@@ -120,12 +120,12 @@ impl Tree {
         partition
     }
 
-    /// The whole tree, level by level, each from left to right: for explanations and tests.
+    /// Returns the tree level by level, each from left to right, for explanations and tests.
     pub fn levels(self) -> Vec<Vec<Partition>> {
         let mut levels = vec![vec![Partition(0)]];
         let mut shown = 1;
         for level in 0.. {
-            if shown == self.places {
+            if shown == self.shards {
                 break;
             }
             let mut next = Vec::new();
@@ -142,11 +142,11 @@ impl Tree {
     }
 }
 
-/// How many nodes of a level are to the left of the partition's.
+/// Number of nodes of a level to the left of the partition's node.
 fn position(partition: Partition, level: u32) -> u32 {
     match partition.0.checked_ilog2() {
         None => 0,
-        // It first showed on level `top + 1`, as the right child of node `rest`; all nodes there had two.
+        // The partition first occurred on level `top + 1`, as the right child of node `rest`; all nodes there had two children.
         Some(top) => {
             let rest = partition.0 & !(1 << top);
             (2 * rest + 1) << (level - top - 1)
@@ -154,12 +154,12 @@ fn position(partition: Partition, level: u32) -> u32 {
     }
 }
 
-/// The partition of the node that has so many to its left on a whole level of the paper's tree.
+/// Partition of the node with `position` nodes to its left on a complete level of the paper's tree.
 fn on_level(position: u32, level: u32) -> u32 {
     if position == 0 {
         return 0;
     }
-    // Up along left children, which are the same partition, to where it is a right child.
+    // Up along left children, which are the same partition, to the level where it is a right child.
     let up = position.trailing_zeros();
     let first = level - up;
     (1 << (first - 1)) + (position >> (up + 1))
@@ -169,9 +169,9 @@ fn on_level(position: u32, level: u32) -> u32 {
 mod tests {
     use super::*;
 
-    fn drawn(places: u32, order: Order, home: u32) -> Vec<String> {
-        let tree = Tree::new(places, order).unwrap();
-        let name = |p: &Partition| format!("S{}", (home - 1 + p.0) % places + 1);
+    fn drawn(shards: u32, order: Order, home: u32) -> Vec<String> {
+        let tree = Tree::new(shards, order).unwrap();
+        let name = |p: &Partition| format!("S{}", (home - 1 + p.0) % shards + 1);
         tree.levels()
             .iter()
             .map(|level| level.iter().map(name).collect::<Vec<_>>().join(" "))
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_no_power_of_two_fill_the_last_level_from_the_left() {
+    fn shard_counts_that_are_no_power_of_two_fill_the_last_level_from_the_left() {
         assert_eq!(
             drawn(6, Order::Nodes, 1),
             ["S1", "S1 S2", "S1 S3 S2 S4", "S1 S5 S3 S6 S2 S4"]
@@ -219,18 +219,18 @@ mod tests {
         }
     }
 
-    /// Arithmetic against the definition, for every size: each place once, parents as drawn.
+    /// Compares the arithmetic with the definition for every size: each shard once, parents as drawn.
     #[test]
     fn the_arithmetic_draws_the_tree_of_the_definition() {
-        for places in 1..=70 {
+        for shards in 1..=70 {
             let mut levels: Vec<Vec<u32>> = vec![vec![0]];
             let mut next = 1;
             let mut parents = vec![None];
-            while next < places {
+            while next < shards {
                 let mut level = Vec::new();
                 for node in levels.last().unwrap() {
                     level.push(*node);
-                    if next < places {
+                    if next < shards {
                         parents.push(Some(Partition(*node)));
                         level.push(next);
                         next += 1;
@@ -238,13 +238,13 @@ mod tests {
                 }
                 levels.push(level);
             }
-            let tree = Tree::new(places, Order::Nodes).unwrap();
+            let tree = Tree::new(shards, Order::Nodes).unwrap();
             let got: Vec<Vec<u32>> = tree
                 .levels()
                 .iter()
                 .map(|l| l.iter().map(|p| p.0).collect())
                 .collect();
-            assert_eq!(got, levels, "{places} places");
+            assert_eq!(got, levels, "{shards} places");
             for (p, parent) in parents.iter().enumerate() {
                 assert_eq!(tree.parent(Partition(p as u32)), *parent);
             }
@@ -254,13 +254,13 @@ mod tests {
     #[test]
     fn in_either_order_each_place_comes_once_and_under_its_parent() {
         for order in [Order::Nodes, Order::Numbers] {
-            for places in 1..=70 {
-                let tree = Tree::new(places, order).unwrap();
+            for shards in 1..=70 {
+                let tree = Tree::new(shards, order).unwrap();
                 let mut leaves: Vec<u32> =
                     tree.levels().last().unwrap().iter().map(|p| p.0).collect();
                 leaves.sort_unstable();
-                assert_eq!(leaves, (0..places).collect::<Vec<_>>());
-                for p in (1..places).map(Partition) {
+                assert_eq!(leaves, (0..shards).collect::<Vec<_>>());
+                for p in (1..shards).map(Partition) {
                     let parent = tree.parent(p).unwrap();
                     assert!(parent < p && tree.is_under(p, parent));
                     assert_eq!(tree.child(parent, tree.level(p) - 1), Some(p));
@@ -271,8 +271,8 @@ mod tests {
 
     #[test]
     fn sizes_that_make_no_sense_are_refused() {
-        assert_eq!(Tree::new(0, Order::Nodes), Err(BadPlaces(0)));
-        assert_eq!(Tree::new(65_537, Order::Nodes), Err(BadPlaces(65_537)));
+        assert_eq!(Tree::new(0, Order::Nodes), Err(BadShardCount(0)));
+        assert_eq!(Tree::new(65_537, Order::Nodes), Err(BadShardCount(65_537)));
         let tree = Tree::new(65_536, Order::Nodes).unwrap();
         assert_eq!(tree.levels().len(), 17);
         assert_eq!(tree.next_child(&Splits::full(tree), Partition(0)), None);

@@ -1,21 +1,21 @@
-//! Vertex-cut: an edge lies where a hash of both its ends says, from the first on.
+//! Vertex-cut: a hash of both ends decides the shard of an edge, from the first edge on.
 
 use super::{
-    BadPlaces, End, Kind, Partition, Place, Placement, Splits, Tree, check_places, partition_at,
+    BadShardCount, End, Kind, Partition, Placement, Shard, Splits, Tree, check_shards, partition_at,
 };
 use crate::hash;
 
-/// The edges of every vertex all over.
+/// Placement that distributes the edges of every vertex over all shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VertexCut {
-    places: u32,
+    shards: u32,
 }
 
 impl VertexCut {
-    /// Over so many places.
-    pub fn new(places: u32) -> Result<Self, BadPlaces> {
+    /// Creates the placement over `shards` shards.
+    pub fn new(shards: u32) -> Result<Self, BadShardCount> {
         Ok(Self {
-            places: check_places(places)?,
+            shards: check_shards(shards)?,
         })
     }
 }
@@ -25,21 +25,21 @@ impl Placement for VertexCut {
         Kind::VertexCut
     }
 
-    fn places(&self) -> u32 {
-        self.places
+    fn shards(&self) -> u32 {
+        self.shards
     }
 
     fn tree(&self) -> Option<Tree> {
         None
     }
 
-    fn goal(&self, source: End, destination: End) -> Partition {
+    fn target(&self, source: End, destination: End) -> Partition {
         let edge = hash::pair(source.hash, destination.hash);
-        let at = Place(hash::scale(edge, self.places));
-        partition_at(source.home, at, self.places)
+        let at = Shard(hash::scale(edge, self.shards));
+        partition_at(source.home, at, self.shards)
     }
 
     fn partitions(&self, _splits: &Splits) -> Vec<Partition> {
-        (0..self.places).map(Partition).collect()
+        (0..self.shards).map(Partition).collect()
     }
 }

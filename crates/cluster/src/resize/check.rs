@@ -1,8 +1,8 @@
-//! Whether what was dealt out is what was there: numbers of rows and a sum of their hashes, and where they lie.
+//! Verification of a resize: counts of rows, a sum of their hashes, and that each row is on its server.
 
-use super::rows::Looks;
-use super::{Resize, Watch};
-use esker_engine::{Carried, Engine, carried};
+use super::rows::ProgressCounter;
+use super::{Progress, Resize};
+use esker_engine::{Engine, RowSubject, row_subject};
 use esker_model::key::Counter;
 use esker_model::record::EdgeRecord;
 use esker_model::{Counts, Error, Flow, GraphRead as _, Result};
@@ -10,7 +10,7 @@ use esker_store::{KeyRange, Table};
 use foldhash::fast::FixedState;
 use std::hash::BuildHasher as _;
 
-/// What rows are there.
+/// Row counts and checksum of a set of rows.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tally {
     rows: u64,
@@ -18,7 +18,7 @@ pub(super) struct Tally {
     index: u64,
     names: u64,
     archived: u64,
-    /// The same for the same rows in any order.
+    /// Sum of row hashes, independent of their order.
     sum: u64,
 }
 
@@ -38,43 +38,43 @@ impl Tally {
         self.add("archive", key, value);
     }
 
-    fn add(&mut self, place: &str, key: &[u8], value: &[u8]) {
-        let hash = FixedState::default().hash_one((place, key, value));
+    fn add(&mut self, table: &str, key: &[u8], value: &[u8]) {
+        let hash = FixedState::default().hash_one((table, key, value));
         self.sum = self.sum.wrapping_add(hash);
     }
 }
 
-/// What a new server has.
+/// Contents of a new server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Dealt {
-    /// Vertices that exist now, objects among them.
+pub struct ServerContents {
+    /// Number of vertices that exist now, including objects.
     pub vertices: u64,
-    /// Directions of edges that exist now.
+    /// Number of directions of edges that exist now.
     pub edges: u64,
-    /// Objects, those among them that were deleted too.
+    /// Number of objects, including deleted ones.
     pub objects: u64,
-    /// Superseded versions, in the live store and in the archive.
+    /// Number of superseded versions, in the live store and in the archive.
     pub superseded: u64,
 }
 
 impl Resize<'_> {
-    /// Reads everything that server `k` was given, from its database as it was opened anew. Fails if anything lies where it does
-    /// not belong or its counters are wrong.
+    /// Reads everything that server `k` was given from its reopened database. Fails if a row is on the wrong server
+    /// or a counter is wrong.
     pub fn check<'w>(
         &mut self,
         k: usize,
         target: &Engine,
-        watch: &'w mut Watch<'w>,
-    ) -> Result<Dealt> {
-        let mut looks = Looks::new(watch);
+        watch: &'w mut Progress<'w>,
+    ) -> Result<ServerContents> {
+        let mut progress = ProgressCounter::new(watch);
         let mut tally = Tally::default();
         let (mut objects, mut edges, mut degrees) = (0, 0, 0);
         let layout = &self.layout;
         for table in [Table::Rows, Table::History, Table::Index, Table::Names] {
             let mut each = |key: &[u8], value: &[u8]| -> Result<()> {
-                looks.row()?;
-                let what = carried(table, key)?;
-                if what == Carried::Derived {
+                progress.row()?;
+                let what = row_subject(table, key)?;
+                if what == RowSubject::Derived {
                     return Ok(());
                 }
                 if layout.server(what) != k {
@@ -82,13 +82,13 @@ impl Resize<'_> {
                 }
                 if table == Table::Rows {
                     match what {
-                        Carried::Object(_) => objects += 1,
-                        Carried::Edge(_) => {
+                        RowSubject::Object(_) => objects += 1,
+                        RowSubject::Edge(_) => {
                             let (gone, _) = EdgeRecord::decode_head(value)
                                 .map_err(|e| Error::corrupt("an edge's row", e))?;
                             edges += u64::from(!gone);
                         }
-                        Carried::Vertex(_) | Carried::Entry(..) | Carried::Derived => {}
+                        RowSubject::Vertex(_) | RowSubject::Entry(..) | RowSubject::Derived => {}
                     }
                 }
                 tally.note(table, key, value);
@@ -107,10 +107,10 @@ impl Resize<'_> {
         let mut failure = None;
         target.archive().scan(&KeyRange::ALL, &mut |key, value| {
             tally.note_archived(key, value);
-            flow(looks.row(), &mut failure)
+            flow(progress.row(), &mut failure)
         })?;
         failure.map_or(Ok(()), Err)?;
-        looks.end()?;
+        progress.end()?;
         let counts = target.counts()?;
         let (vertices, counted) = (sum(&counts.vertices), sum(&counts.edges));
         if edges != degrees || edges != counted {
@@ -119,14 +119,14 @@ impl Resize<'_> {
                 &format!("has {edges} edges, degrees of {degrees}, and counts {counted}"),
             ));
         }
-        let all = &mut self.dealt;
+        let all = &mut self.written;
         all.rows += tally.rows;
         all.history += tally.history;
         all.index += tally.index;
         all.names += tally.names;
         all.archived += tally.archived;
         all.sum = all.sum.wrapping_add(tally.sum);
-        Ok(Dealt {
+        Ok(ServerContents {
             vertices,
             edges,
             objects,
@@ -134,23 +134,23 @@ impl Resize<'_> {
         })
     }
 
-    /// Once all are checked: compares them with what the old servers had. Gives what their counters said, and what was counted
-    /// anew, if these differ.
+    /// Compares the new servers with the old ones, once all are checked. Returns the sums of the old counters and of
+    /// the new counts, if they differ.
     pub fn finish(mut self, new: &[Counts]) -> Result<Option<(u64, u64)>> {
         for source in self.sources {
             let mut failure = None;
             source.archive().scan(&KeyRange::ALL, &mut |key, value| {
-                self.held.note_archived(key, value);
+                self.source_tally.note_archived(key, value);
                 flow(Ok(()), &mut failure)
             })?;
         }
-        if self.held != self.dealt {
+        if self.source_tally != self.written {
             return Err(Error::Store {
                 engine: "cluster",
                 message: format!(
-                    "what was dealt out is not what was there: {:?} instead of {:?}; nothing was changed. If it happens again, \
-                     please report it",
-                    self.dealt, self.held
+                    "the redistributed data differs from the original: {:?} instead of {:?}; \
+                     nothing was changed. If it happens again, please report it",
+                    self.written, self.source_tally
                 ),
             });
         }

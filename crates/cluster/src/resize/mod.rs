@@ -1,84 +1,85 @@
-//! What a stopped cluster holds, dealt out anew among another number of servers.
+//! Redistribution of a stopped cluster's data over another number of servers.
 //!
-//! A vertex's partitions are of virtual nodes, and those stay: only the map from virtual nodes to servers is another one. So each
-//! row goes, as it is, to the server that has its vnode then; how vertices have split stays true. Counters are counted anew.
-//! What a server remembers of batches that were applied goes where a repeated batch may come.
+//! The partitions of a vertex are on virtual nodes, and those do not change: only the map from virtual nodes to
+//! servers does. So each row moves unchanged to the server that has its vnode then, and splits of vertices stay
+//! valid. Counters are recounted. Idempotency keys of applied batches go where a repeated batch may arrive.
 //!
-//! The host has the folders. It opens the servers' databases, has undelivered decisions done ([`crate::node::settle`]), and makes a
-//! new database for each new server:
+//! The host has the folders. It opens the servers' databases, applies undelivered decisions
+//! ([`crate::node::deliver_decisions`]), and creates a new database for each new server:
 //!
 //! ```text
-//!  Resize::read     what is to be known before: splits, markers, schema, clock
-//!  begin(k, new k)  for each: schema, memory, splits; the database is opened anew afterwards
-//!  rows(all new)    vertices, edges, what they were, counters: all at once, in key order, as sorted tables
+//!  Resize::read     what must be known before: splits, idempotency keys, schema, clock
+//!  begin(k, new k)  for each: schema, memory, splits; the database is reopened afterwards
+//!  rows(all new)    vertices, edges, superseded versions, counters: all at once, in key order, as sorted tables
 //!  archive, objects (k, new k)   for each
-//!  check(k, new k)  for each, opened anew: reads it all again; `finish` compares the sums
+//!  check(k, new k)  for each, reopened: reads everything again; `finish` compares the sums
 //! ```
 //!
 //! Nothing is written to the old databases.
 
+mod applied_keys;
 mod check;
-mod markers;
 mod rows;
 
-pub use check::Dealt;
+pub use check::ServerContents;
 pub use rows::Loading;
 
 use crate::node::codec::{INCARNATION, SPLIT, split_key};
 use crate::node::hashed::Map;
-use crate::node::names::place::Cut;
-use crate::peer::entries_of;
+use crate::node::names::row_owner::HashPartitioning;
+use crate::peer::entries_vertex;
 use crate::placement::{End, Kind, Order, Partition, Placement, SplitState, Splits};
 use crate::vnode::{ServerId, VnodeMap, Vnodes};
+use applied_keys::AppliedKeys;
 use check::Tally;
-use esker_engine::{Carried, Engine, Memory};
+use esker_engine::{DatabaseMeta, Engine, RowSubject};
 use esker_model::codec::Reader;
 use esker_model::key::{Counter, EdgeKey, Measure};
-use esker_model::namespace::record::{WHEREABOUTS_PREFIX, Whereabouts, is_claim};
+use esker_model::namespace::record::{LOCATION_PREFIX, LocationRecord, is_path_named_key};
 use esker_model::object::ObjectId;
 use esker_model::{Error, Flow, Result, Schema, Version, VertexId};
 use esker_store::{Durability, KeyRange, Table, WriteBatch};
-use markers::Markers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How a cluster is to be afterwards.
+/// Target state of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// Where edges lie: as before.
+    /// Placement rule of edges; must be as before.
     pub placement: Kind,
-    /// How many vnodes there are: as before.
+    /// Number of vnodes; must be as before.
     pub vnodes: u32,
-    /// How many servers there are to be, numbered from 0.
+    /// Number of new servers, which are numbered from 0.
     pub servers: u32,
-    /// The time: new servers' clocks are not behind it, so that they do not change what old ones have shown as of then.
+    /// Present time. New servers' clocks are not behind it, so that they do not change what old servers have returned
+    /// as of then.
     pub now: Version,
 }
 
-/// Told how many rows more are done; an error ends the work.
-pub type Watch<'a> = dyn FnMut(u64) -> Result<()> + 'a;
+/// Progress callback, called with the number of additional rows done; an error stops the work.
+pub type Progress<'a> = dyn FnMut(u64) -> Result<()> + 'a;
 
-/// So many rows are done between two looks at whether to go on.
-const ROWS_BETWEEN_LOOKS: u64 = 1 << 12;
+/// Number of rows between two calls of the progress callback.
+const ROWS_PER_CALLBACK: u64 = 1 << 12;
 
-/// A cluster that is dealt out anew.
+/// Redistribution of a cluster in progress.
 pub struct Resize<'a> {
     sources: &'a [Arc<Engine>],
     servers: Vec<ServerId>,
     layout: Layout,
-    memory: Memory,
-    markers: Markers,
+    memory: DatabaseMeta,
+    idempotency_keys: AppliedKeys,
     incarnation: u64,
-    /// By new server and in the order in which they came: an object and which source has it.
+    /// By new server, in order of creation: objects and the index of their source.
     objects: Vec<Vec<(ObjectId, usize)>>,
-    /// Sums of files of all sources.
+    /// Sums over the files of all sources.
     space: BTreeMap<Counter, i64>,
-    /// Directories that something has left, as a database that was no server's notes it.
+    /// Directories from which an item has departed, as recorded by a database that was not a server's.
     departed: BTreeSet<VertexId>,
-    /// What the sources hold.
-    held: Tally,
-    /// What the new databases hold, as far as they were checked.
-    dealt: Tally,
+    /// Tally of the sources.
+    source_tally: Tally,
+    /// Tally of the new databases that were checked so far.
+    written: Tally,
 }
 
 impl std::fmt::Debug for Resize<'_> {
@@ -89,7 +90,7 @@ impl std::fmt::Debug for Resize<'_> {
     }
 }
 
-/// Where rows belong.
+/// New owners of rows.
 struct Layout {
     map: VnodeMap,
     placement: Box<dyn Placement>,
@@ -98,19 +99,19 @@ struct Layout {
 
 impl Layout {
     fn end(&self, id: VertexId) -> End {
-        End::of(id, self.placement.places())
+        End::of(id, self.placement.shards())
     }
 
-    /// The number of the server that a row belongs to.
-    fn server(&self, carried: Carried) -> usize {
-        let server = match carried {
-            Carried::Vertex(id) => self.map.home(id),
-            Carried::Object(object) => self.map.home(object.vertex()),
-            Carried::Edge(key) => self.edge(&key),
-            Carried::Entry(directory, hash) => self.entry(directory, hash),
-            Carried::Derived => None,
+    /// Returns the number of the server that a row belongs to.
+    fn server(&self, subject: RowSubject) -> usize {
+        let server = match subject {
+            RowSubject::Vertex(id) => self.map.home(id),
+            RowSubject::Object(object) => self.map.home(object.vertex()),
+            RowSubject::Edge(key) => self.edge(&key),
+            RowSubject::Entry(directory, hash) => self.entry(directory, hash),
+            RowSubject::Derived => None,
         };
-        // The map has every vnode, and servers are numbered from 0.
+        // The map contains every vnode, and servers are numbered from 0.
         server.map_or(0, |server| server.0 as usize)
     }
 
@@ -121,26 +122,29 @@ impl Layout {
         let (source, destination) = (self.end(key.source), self.end(key.destination));
         let partition = self.placement.locate(splits, source, destination);
         self.map
-            .server(self.placement.place(source.home, partition))
+            .server(self.placement.shard_of(source.home, partition))
     }
 
     fn entry(&self, directory: VertexId, hash: u64) -> Option<ServerId> {
-        let id = entries_of(directory);
-        let partition = match (Cut::of(&*self.placement, directory), self.splits.get(&id)) {
+        let id = entries_vertex(directory);
+        let partition = match (
+            HashPartitioning::of(&*self.placement, directory),
+            self.splits.get(&id),
+        ) {
             (Some(cut), Some(splits)) => cut.locate(splits, hash),
             _ => Partition(0),
         };
         self.map
-            .server(self.placement.place(self.end(id).home, partition))
+            .server(self.placement.shard_of(self.end(id).home, partition))
     }
 
-    /// The servers that have partitions of a vertex which has split so.
+    /// Returns the servers that have partitions of a vertex with these splits.
     fn servers_of(&self, id: VertexId, splits: &Splits) -> Vec<ServerId> {
         let home = self.end(id).home;
         let partitions = self.placement.partitions(splits);
         let servers = partitions
             .into_iter()
-            .filter_map(|p| self.map.server(self.placement.place(home, p)));
+            .filter_map(|p| self.map.server(self.placement.shard_of(home, p)));
         let mut servers: Vec<_> = servers.collect();
         servers.sort_unstable();
         servers.dedup();
@@ -149,8 +153,8 @@ impl Layout {
 }
 
 impl<'a> Resize<'a> {
-    /// Looks at what servers hold, in their order: nothing may be undelivered among them. One that is alone may be a database
-    /// that never was a server's.
+    /// Reads what must be known of the old servers, given in their order; they must have no undelivered decisions. A
+    /// single source may be a database that was never a server's.
     pub fn read(sources: &'a [Arc<Engine>], plan: Plan) -> Result<Self> {
         let invalid = |e: String| Error::Invalid(e);
         let vnodes = Vnodes::new(plan.vnodes).map_err(|e| invalid(e.to_string()))?;
@@ -160,9 +164,9 @@ impl<'a> Resize<'a> {
             .placement
             .over(vnodes.count(), Order::Numbers)
             .map_err(|e| invalid(e.to_string()))?;
-        let mut memories = sources.iter().map(|source| source.memory());
+        let mut memories = sources.iter().map(|source| source.database_meta());
         let first = memories.next().ok_or_else(|| {
-            invalid("there are no servers whose data could be dealt out".to_owned())
+            invalid("there are no servers whose data could be redistributed".to_owned())
         })?;
         let mut memory = first?;
         for (other, server) in memories.zip(1..) {
@@ -171,7 +175,7 @@ impl<'a> Resize<'a> {
             memory.merge(&other);
         }
         memory.newest = memory.newest.max(plan.now);
-        let markers = Markers::of(&mut memory, sources.len() as u32, plan.servers);
+        let idempotency_keys = AppliedKeys::of(&mut memory, sources.len() as u32, plan.servers);
         let mut resize = Self {
             sources,
             layout: Layout {
@@ -180,14 +184,14 @@ impl<'a> Resize<'a> {
                 splits: Map::default(),
             },
             memory,
-            markers,
+            idempotency_keys,
             incarnation: 0,
             objects: vec![Vec::new(); servers.len()],
             servers,
             space: BTreeMap::new(),
             departed: BTreeSet::new(),
-            held: Tally::default(),
-            dealt: Tally::default(),
+            source_tally: Tally::default(),
+            written: Tally::default(),
         };
         for source in sources {
             resize.learn(source)?;
@@ -196,7 +200,7 @@ impl<'a> Resize<'a> {
         Ok(resize)
     }
 
-    /// What a server's own rows say.
+    /// Learns from a server's own rows.
     fn learn(&mut self, source: &Engine) -> Result<()> {
         let corrupt = |e| Error::corrupt("a row of table `meta` that a cluster's server keeps", e);
         let store = source.store();
@@ -214,13 +218,13 @@ impl<'a> Resize<'a> {
             let id = key.get(SPLIT.len()..).and_then(|id| id.try_into().ok());
             match (id.map(VertexId), SplitState::decode(row)) {
                 (Some(id), Ok(split)) if Some(split.tree()) == tree && split.kind() == kind => {
-                    // Whoever has a partition may know of some of the others only.
+                    // A server that has a partition may know only some of the others.
                     splits.entry(id).or_default().merge(split.splits());
                     return Flow::Continue(());
                 }
                 (Some(_), Ok(_)) => {
                     failure = Some(Error::Invalid(
-                        "a vertex has split along another tree than the cluster's placement and vnodes have".into(),
+                        "a vertex has split along another partition tree than that of the cluster's placement and vnodes".into(),
                     ));
                 }
                 (_, Err(e)) => failure = Some(corrupt(e)),
@@ -231,8 +235,8 @@ impl<'a> Resize<'a> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Sums of files, and directories whose new files must not be named after their paths: in a cluster each name that leaves a
-    /// directory is noted by itself.
+    /// Reads sums over files, and directories whose new files must not get ids from their paths: a cluster records
+    /// each departed name by itself.
     fn learn_files(&mut self, source: &Engine) -> Result<()> {
         for (counter, n) in source.names_counters()? {
             let sum = self.space.entry(counter).or_default();
@@ -243,12 +247,12 @@ impl<'a> Resize<'a> {
         }
         let mut failure = None;
         let departed = &mut self.departed;
-        let all = KeyRange::prefix(&WHEREABOUTS_PREFIX);
+        let all = KeyRange::prefix(&LOCATION_PREFIX);
         source.store().scan(Table::Names, &all, &mut |key, row| {
             let id = key.get(1..17).and_then(|id| id.try_into().ok());
             let id = VertexId(id.unwrap_or_default());
-            match Whereabouts::decode(id, row) {
-                Ok(place) if place.departed && !place.gone => {
+            match LocationRecord::decode(id, row) {
+                Ok(record) if record.departed && !record.gone => {
                     departed.insert(id);
                 }
                 Ok(_) => {}
@@ -262,10 +266,11 @@ impl<'a> Resize<'a> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// What becomes of a row of table `names`: claims of directories that something has left are nobody's.
+    /// Returns the new value of a row of table `names`: claims of directories from which an item has departed lose their owner.
     fn names_row<'r>(&self, key: &[u8], value: &'r [u8]) -> &'r [u8] {
         let owner = value.try_into().map(VertexId);
-        let claimed = is_claim(key) && owner.is_ok_and(|owner| self.departed.contains(&owner));
+        let claimed =
+            is_path_named_key(key) && owner.is_ok_and(|owner| self.departed.contains(&owner));
         if claimed { &NOBODY } else { value }
     }
 
@@ -273,36 +278,36 @@ impl<'a> Resize<'a> {
         let mut first = vec![Vec::new(); self.servers.len()];
         for (number, source) in self.sources.iter().enumerate() {
             for (object, since) in source.objects_in_order() {
-                let server = self.layout.server(Carried::Object(object));
+                let server = self.layout.server(RowSubject::Object(object));
                 if let Some(list) = first.get_mut(server) {
                     list.push((since, object, number));
                 }
             }
         }
         for (list, mut sorted) in self.objects.iter_mut().zip(first) {
-            // Those of one commit stay in the order that they had.
+            // Objects of one commit keep their order.
             sorted.sort_by_key(|(since, ..)| *since);
             *list = sorted.into_iter().map(|(_, o, n)| (o, n)).collect();
         }
     }
 
-    /// How many servers there are to be.
+    /// Returns the number of new servers.
     pub fn servers(&self) -> usize {
         self.servers.len()
     }
 
-    /// How many vertices have split.
+    /// Returns the number of vertices that have split.
     pub fn split_vertices(&self) -> usize {
         self.layout.splits.len()
     }
 
-    /// Writes what server `k` is to remember into its new database, which is to be opened anew afterwards.
+    /// Writes schema, memory and splits of server `k` into its new database, which must be reopened afterwards.
     pub fn begin(&self, k: usize, target: &Engine) -> Result<()> {
         let mut memory = self.memory.clone();
-        memory.markers = self.markers.of_server(k);
-        target.remember(&memory)?;
+        memory.idempotency_keys = self.idempotency_keys.of_server(k);
+        target.write_database_meta(&memory)?;
         let mut batch = WriteBatch::default();
-        // A start counts one more.
+        // The next start increments the incarnation.
         batch.put(Table::Meta, INCARNATION, self.incarnation.to_be_bytes());
         let me = ServerId(k as u32);
         let placement = &self.layout.placement;
@@ -318,10 +323,10 @@ impl<'a> Resize<'a> {
     }
 }
 
-/// The owner of a claim that nobody has.
+/// Owner of a claim that belongs to no directory.
 const NOBODY: [u8; 16] = [0xFF; 16];
 
-/// Refuses a database that sums up what nobody here would count anew.
+/// Refuses a database with counters that this module cannot recount.
 fn check_totals(source: &Engine) -> Result<()> {
     let mut unknown = false;
     let totals = KeyRange::prefix(&[0; 16]);
@@ -335,13 +340,13 @@ fn check_totals(source: &Engine) -> Result<()> {
     })?;
     if unknown {
         return Err(Error::Invalid(
-            "the database has counters of another kind than of vertices, edges and files, and these cannot be dealt out yet".into(),
+            "the database has counters other than of vertices, edges and files, and these cannot be redistributed yet".into(),
         ));
     }
     Ok(())
 }
 
-/// Refuses schemas that contradict each other. One that lacks something was not there when it was defined.
+/// Refuses schemas that contradict each other. A schema that lacks definitions was not up when they were made.
 fn check_schema(first: &Schema, other: &Schema, server: ServerId) -> Result<()> {
     let vertices = other.vertex_types().all(|(id, t)| {
         first.vertex_type(id).is_some_and(|known| {

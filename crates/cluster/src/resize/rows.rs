@@ -1,7 +1,7 @@
-//! Rows on their way: of all old servers at once, in key order, to all new ones.
+//! Redistribution of rows: from all old servers at once, in key order, to all new ones.
 
-use super::{ROWS_BETWEEN_LOOKS, Resize, Watch};
-use esker_engine::{Carried, Engine, carried};
+use super::{Progress, ROWS_PER_CALLBACK, Resize};
+use esker_engine::{Engine, RowSubject, row_subject};
 use esker_model::codec::put_varint;
 use esker_model::key::{Counter, EdgeKey};
 use esker_model::record::{EdgeRecord, VertexView};
@@ -10,22 +10,22 @@ use esker_store::{BulkLoad, Cursor, Durability, KeyRange, Snapshot, Store, Table
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Counters in one commit.
+/// Number of counters in one commit.
 const COUNTERS_AT_ONCE: usize = 1 << 14;
 /// Bytes of rows in one commit.
 const BYTES_AT_ONCE: usize = 4 << 20;
 
-/// Several sorted sequences of rows as one. They share no key.
-pub(super) struct Merged<'s> {
+/// Merge of several sorted sequences of rows, which have no key in common.
+pub(super) struct MergedRows<'s> {
     cursors: Vec<Box<dyn Cursor + 's>>,
-    /// Which have a row.
+    /// Indexes of cursors that have a row.
     live: Vec<usize>,
-    /// Which of `live` has the present row.
+    /// Index in `live` of the cursor with the present row.
     present: Option<usize>,
     begun: bool,
 }
 
-impl<'s> Merged<'s> {
+impl<'s> MergedRows<'s> {
     pub(super) fn new(cursors: Vec<Box<dyn Cursor + 's>>) -> Self {
         Self {
             cursors,
@@ -40,7 +40,7 @@ impl<'s> Merged<'s> {
         Some(&**cursor)
     }
 
-    /// The next row. Fails if two of the sequences have the same key.
+    /// Returns the next row. Fails if two of the sequences have the same key.
     pub(super) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if !self.begun {
             self.begun = true;
@@ -79,16 +79,16 @@ impl<'s> Merged<'s> {
     }
 }
 
-/// How rows are written.
+/// Method of writing rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loading {
     /// As sorted tables, past the log.
     Sorted,
-    /// In commits: where what is loaded at once would be kept in memory until all of it is there.
+    /// In commits, for stores that would keep a bulk load in memory until it is complete.
     Commits,
 }
 
-/// A table of a new server that is being written.
+/// A table of a new server being written.
 enum Load<'t> {
     Sorted(Box<dyn BulkLoad + 't>),
     Commits {
@@ -128,16 +128,16 @@ impl Load<'_> {
     }
 }
 
-/// What one new server counts while its rows come by, in key order.
-struct Counting<'t> {
+/// Counters of one new server, computed while its rows pass in key order.
+struct ServerCounters<'t> {
     degrees: Load<'t>,
-    /// Edges of the source and type that come by just now.
+    /// Number of edges of the present source and type.
     degree: Option<(VertexId, EdgeTypeId, u64)>,
     vertices: BTreeMap<VertexTypeId, u64>,
     edges: BTreeMap<EdgeTypeId, u64>,
 }
 
-impl Counting<'_> {
+impl ServerCounters<'_> {
     fn vertex(&mut self, row: &[u8]) -> Result<()> {
         let view = VertexView::decode(row).map_err(|e| Error::corrupt("a vertex's row", e))?;
         if !view.gone {
@@ -177,20 +177,20 @@ fn encoded(count: u64) -> Vec<u8> {
     value
 }
 
-/// Calls a host's watch once in a while.
-pub(super) struct Looks<'w> {
+/// Calls the progress callback at intervals.
+pub(super) struct ProgressCounter<'w> {
     rows: u64,
-    watch: &'w mut Watch<'w>,
+    watch: &'w mut Progress<'w>,
 }
 
-impl<'w> Looks<'w> {
-    pub(super) fn new(watch: &'w mut Watch<'w>) -> Self {
+impl<'w> ProgressCounter<'w> {
+    pub(super) fn new(watch: &'w mut Progress<'w>) -> Self {
         Self { rows: 0, watch }
     }
 
     pub(super) fn row(&mut self) -> Result<()> {
         self.rows += 1;
-        if self.rows >= ROWS_BETWEEN_LOOKS {
+        if self.rows >= ROWS_PER_CALLBACK {
             self.end()?;
         }
         Ok(())
@@ -202,28 +202,28 @@ impl<'w> Looks<'w> {
 }
 
 impl Resize<'_> {
-    /// Writes vertices, edges, what they were, and counters into all new databases, in the order of their servers. Objects are
-    /// counted, and not written.
+    /// Writes vertices, edges, superseded versions and counters into all new databases, in the order of their
+    /// servers. Objects are counted, and not written.
     pub fn rows<'w>(
         &mut self,
         targets: &[Arc<Engine>],
         loading: Loading,
-        watch: &'w mut Watch<'w>,
+        watch: &'w mut Progress<'w>,
     ) -> Result<()> {
-        let mut looks = Looks::new(watch);
+        let mut progress = ProgressCounter::new(watch);
         let snapshots: Vec<_> = self
             .sources
             .iter()
             .map(|source| source.store().snapshot())
             .collect::<Result<_>>()?;
-        self.rows_now(&snapshots, (targets, loading), &mut looks)?;
+        self.rows_now(&snapshots, (targets, loading), &mut progress)?;
         for table in [Table::History, Table::Index, Table::Names] {
             let mut loads = loads((targets, loading), table)?;
             let mut merged = merged(&snapshots, table)?;
             while let Some((key, value)) = merged.next()? {
-                looks.row()?;
-                let what = carried(table, key)?;
-                if what == Carried::Derived {
+                progress.row()?;
+                let what = row_subject(table, key)?;
+                if what == RowSubject::Derived {
                     continue;
                 }
                 let value = if table == Table::Names {
@@ -231,26 +231,26 @@ impl Resize<'_> {
                 } else {
                     value
                 };
-                self.held.note(table, key, value);
+                self.source_tally.note(table, key, value);
                 if let Some(load) = loads.get_mut(self.layout.server(what)) {
                     load.push(key, value)?;
                 }
             }
             loads.into_iter().try_for_each(Load::finish)?;
         }
-        looks.end()
+        progress.end()
     }
 
     fn rows_now(
         &mut self,
         snapshots: &[Box<dyn Snapshot + '_>],
         (targets, loading): (&[Arc<Engine>], Loading),
-        looks: &mut Looks<'_>,
+        progress: &mut ProgressCounter<'_>,
     ) -> Result<()> {
         let mut loads = loads((targets, loading), Table::Rows)?;
-        let mut counting: Vec<Counting<'_>> = self::loads((targets, loading), Table::Counts)?
+        let mut counting: Vec<ServerCounters<'_>> = self::loads((targets, loading), Table::Counts)?
             .into_iter()
-            .map(|degrees| Counting {
+            .map(|degrees| ServerCounters {
                 degrees,
                 degree: None,
                 vertices: BTreeMap::new(),
@@ -259,19 +259,19 @@ impl Resize<'_> {
             .collect();
         let mut merged = merged(snapshots, Table::Rows)?;
         while let Some((key, value)) = merged.next()? {
-            looks.row()?;
-            let what = carried(Table::Rows, key)?;
-            self.held.note(Table::Rows, key, value);
+            progress.row()?;
+            let what = row_subject(Table::Rows, key)?;
+            self.source_tally.note(Table::Rows, key, value);
             let server = self.layout.server(what);
             let (Some(load), Some(counts)) = (loads.get_mut(server), counting.get_mut(server))
             else {
                 continue;
             };
             match what {
-                Carried::Edge(edge) => counts.edge(edge, value)?,
+                RowSubject::Edge(edge) => counts.edge(edge, value)?,
                 _ => counts.vertex(value)?,
             }
-            if !matches!(what, Carried::Object(_)) {
+            if !matches!(what, RowSubject::Object(_)) {
                 load.push(key, value)?;
             }
         }
@@ -292,7 +292,7 @@ impl Resize<'_> {
         self.put_space(targets)
     }
 
-    /// Whoever wants a sum of files asks all servers: one of them may have all of it.
+    /// Writes the sums over files to one server: a read of sums asks all servers, so any may have them.
     fn put_space(&self, targets: &[Arc<Engine>]) -> Result<()> {
         let Some(target) = targets.first() else {
             return Ok(());
@@ -309,9 +309,14 @@ impl Resize<'_> {
         target.store().commit(batch, Durability::Relaxed)
     }
 
-    /// Writes what server `k` is to have in its archive.
-    pub fn archive<'w>(&self, k: usize, target: &Engine, watch: &'w mut Watch<'w>) -> Result<()> {
-        let mut looks = Looks::new(watch);
+    /// Writes the archive of server `k`.
+    pub fn archive<'w>(
+        &self,
+        k: usize,
+        target: &Engine,
+        watch: &'w mut Progress<'w>,
+    ) -> Result<()> {
+        let mut progress = ProgressCounter::new(watch);
         let views: Vec<_> = self
             .sources
             .iter()
@@ -322,13 +327,13 @@ impl Resize<'_> {
             cursor.seek(&KeyRange::ALL);
             Ok(cursor)
         });
-        let mut merged = Merged::new(cursors.collect::<Result<_>>()?);
+        let mut merged = MergedRows::new(cursors.collect::<Result<_>>()?);
         let mut next = || loop {
-            looks.row()?;
+            progress.row()?;
             let Some((key, value)) = merged.next()? else {
                 return Ok(None);
             };
-            if self.layout.server(carried(Table::History, key)?) == k {
+            if self.layout.server(row_subject(Table::History, key)?) == k {
                 return Ok(Some((key.to_vec(), value.to_vec())));
             }
         };
@@ -337,15 +342,20 @@ impl Resize<'_> {
             target.archive().append(&mut rows)?;
         }
         drop(rows);
-        looks.end()
+        progress.end()
     }
 
-    /// Writes the objects of server `k`, in the order in which they came.
-    pub fn objects<'w>(&self, k: usize, target: &Engine, watch: &'w mut Watch<'w>) -> Result<()> {
-        let mut looks = Looks::new(watch);
+    /// Writes the objects of server `k`, in order of creation.
+    pub fn objects<'w>(
+        &self,
+        k: usize,
+        target: &Engine,
+        watch: &'w mut Progress<'w>,
+    ) -> Result<()> {
+        let mut progress = ProgressCounter::new(watch);
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for (object, source) in self.objects.get(k).into_iter().flatten() {
-            looks.row()?;
+            progress.row()?;
             let mut take = |hash: u128, row: &[u8]| {
                 bytes += row.len();
                 batch.push((*object, hash, row.to_vec()));
@@ -354,15 +364,15 @@ impl Resize<'_> {
                 source.object_row(*object, &mut take)?;
             }
             if bytes >= BYTES_AT_ONCE {
-                target.carry_objects(&batch)?;
+                target.import_objects(&batch)?;
                 batch.clear();
                 bytes = 0;
             }
         }
         if !batch.is_empty() {
-            target.carry_objects(&batch)?;
+            target.import_objects(&batch)?;
         }
-        looks.end()
+        progress.end()
     }
 }
 
@@ -385,9 +395,9 @@ fn loads((targets, loading): (&[Arc<Engine>], Loading), table: Table) -> Result<
 pub(super) fn merged<'s>(
     snapshots: &'s [Box<dyn Snapshot + '_>],
     table: Table,
-) -> Result<Merged<'s>> {
+) -> Result<MergedRows<'s>> {
     let cursors = snapshots
         .iter()
         .map(|snapshot| snapshot.cursor(table, &KeyRange::ALL));
-    cursors.collect::<Result<_>>().map(Merged::new)
+    cursors.collect::<Result<_>>().map(MergedRows::new)
 }

@@ -1,23 +1,23 @@
-//! Vnodes dealt out in blocks.
+//! Assignment of vnodes to servers in blocks.
 //!
-//! Vnodes are laid in the order of their numbers' reversed bits. A residue class modulo a power of two, which is what a
-//! node of the partition tree stands for, is then a block: a contiguous, aligned run whose length is a power of two. Who
-//! keeps blocks whole keeps subtrees on one server. Servers are positions in a list here.
+//! Vnodes are ordered by the reversed bits of their numbers. A residue class modulo a power of two, which corresponds
+//! to a node of the partition tree, is then a block: a contiguous, aligned run whose length is a power of two.
+//! Keeping blocks together keeps subtrees on one server. In this module a server is an index into a list.
 
-/// In a node of the tree: its vnodes are not all of one server.
+/// Value of a tree node whose vnodes belong to several servers.
 const MIXED: u32 = u32::MAX;
 
-/// Who has which vnode, as a binary tree over the reversed order: node 1 is everything, nodes `2 i` and `2 i + 1` are
+/// Owner of each vnode, as a binary tree over the reversed order: node 1 is everything, nodes `2 i` and `2 i + 1` are
 /// the halves of node `i`, and the last half of the array are single vnodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Layout {
-    /// By node: the server that has all of it, or [`MIXED`].
+pub(super) struct BlockLayout {
+    /// By node: the server that has all its vnodes, or [`MIXED`].
     owner: Vec<u32>,
     servers: usize,
 }
 
-impl Layout {
-    /// From each vnode's server. The number of vnodes is a power of two.
+impl BlockLayout {
+    /// Builds the layout from each vnode's server. The number of vnodes must be a power of two.
     pub(super) fn of(by_vnode: impl Iterator<Item = usize>, servers: usize) -> Self {
         let by_vnode: Vec<u32> = by_vnode.map(|server| server as u32).collect();
         let count = by_vnode.len();
@@ -30,8 +30,8 @@ impl Layout {
         layout
     }
 
-    /// As a new cluster begins: whole classes where the servers are a power of two; else those of the power of two below or
-    /// above, changed once, whichever is better.
+    /// Returns the layout of a new cluster: whole residue classes if the number of servers is a power of two;
+    /// otherwise the layout of the power of two below or above, changed once, whichever has better locality.
     pub(super) fn first(vnodes: u32, servers: usize) -> Self {
         let grown = Self::from_classes(vnodes, servers, 1 << servers.ilog2());
         let above = servers.next_power_of_two();
@@ -55,30 +55,30 @@ impl Layout {
         layout
     }
 
-    /// Each vnode's server, by vnode.
+    /// Iterates over the server of each vnode, by vnode.
     pub(super) fn by_vnode(&self) -> impl Iterator<Item = usize> + '_ {
         let count = self.vnodes();
         (0..count).map(move |vnode| self.owner[count + reversed(vnode, count)] as usize)
     }
 
-    /// Deals out anew among those that stay: balanced to one vnode, with the fewest moves that give it, in the largest
-    /// blocks first, next to what the receiver has where that can be.
+    /// Reassigns vnodes among the servers that stay: balanced to one vnode, with the fewest moves that achieve it,
+    /// largest blocks first, next to the receiver's other vnodes where possible.
     pub(super) fn change(&mut self, stays: &[bool]) {
-        let mut deal = Deal::new(self, stays);
+        let mut deal = Reassignment::new(self, stays);
         let mut width = self.vnodes();
         while width > 0 {
             while let Some((node, to)) = deal.best(self, width) {
                 let from = self.owner[node] as usize;
-                self.give(node, to);
-                deal.spare[from] -= width;
-                deal.need[to] -= width;
-                deal.note_kin(node, to);
+                self.assign(node, to);
+                deal.surplus[from] -= width;
+                deal.deficit[to] -= width;
+                deal.note_receiver(node, to);
             }
             width /= 2;
         }
     }
 
-    /// The same blocks, with servers named so that as many vnodes as possible (nearly) are where they are in `other`.
+    /// Returns the same blocks with servers renamed so that (nearly) as many vnodes as possible stay where they are in `other`.
     pub(super) fn named_like(&self, other: &Self) -> Self {
         let mut overlaps = vec![0_u32; self.servers * self.servers];
         for (mine, theirs) in self.by_vnode().zip(other.by_vnode()) {
@@ -99,7 +99,7 @@ impl Layout {
         Self::of(renamed, self.servers)
     }
 
-    /// The probability that two vnodes of one block, of `2^level` in all, have one server.
+    /// The probability that two vnodes of one of the `2^level` blocks have the same server.
     pub(super) fn locality(&self, level: u32) -> f64 {
         let count = self.vnodes();
         let width = (count >> level).max(1);
@@ -117,7 +117,7 @@ impl Layout {
         same as f64 / (count * width) as f64
     }
 
-    /// [`Self::locality`] summed over the levels on which servers part, and one more: a vertex ends on any of them.
+    /// Sum of [`Self::locality`] over the levels on which servers separate, and one more: a vertex may end on any of them.
     pub(super) fn locality_sum(&self) -> f64 {
         let last = self.servers.next_power_of_two().ilog2() + 1;
         (1..=last).map(|level| self.locality(level)).sum()
@@ -132,8 +132,8 @@ impl Layout {
         self.owner[node] = if left == right { left } else { MIXED };
     }
 
-    /// All of a node to a server.
-    fn give(&mut self, node: usize, to: usize) {
+    /// Assigns all vnodes of a node to a server.
+    fn assign(&mut self, node: usize, to: usize) {
         let (mut from, mut until) = (node, node + 1);
         while from < self.owner.len() {
             self.owner[from..until].fill(to as u32);
@@ -147,21 +147,21 @@ impl Layout {
     }
 }
 
-/// What is left to deal out.
-struct Deal {
-    /// By server: vnodes that it is to give away.
-    spare: Vec<usize>,
-    /// By server: vnodes that it is to get.
-    need: Vec<usize>,
-    /// By node: a server that gets vnodes and has some there.
-    kin: Vec<Option<usize>>,
+/// Vnodes that remain to be reassigned.
+struct Reassignment {
+    /// By server: number of vnodes to give away.
+    surplus: Vec<usize>,
+    /// By server: number of vnodes to receive.
+    deficit: Vec<usize>,
+    /// By node: a receiving server that already has vnodes below the node.
+    nearby_receiver: Vec<Option<usize>>,
 }
 
-impl Deal {
-    fn new(layout: &Layout, stays: &[bool]) -> Self {
+impl Reassignment {
+    fn new(layout: &BlockLayout, stays: &[bool]) -> Self {
         let mut have = vec![0_usize; stays.len()];
         layout.by_vnode().for_each(|server| have[server] += 1);
-        // Who has most keeps the odd ones: that moves least.
+        // The servers with most vnodes keep the odd ones, which moves the fewest.
         let mut order: Vec<usize> = (0..stays.len()).filter(|s| stays[*s]).collect();
         order.sort_by_key(|server| (std::cmp::Reverse(have[*server]), *server));
         let (each, odd) = (layout.vnodes() / order.len(), layout.vnodes() % order.len());
@@ -171,34 +171,34 @@ impl Deal {
         }
         let pairs = || have.iter().zip(&target);
         let mut deal = Self {
-            spare: pairs().map(|(h, t)| h.saturating_sub(*t)).collect(),
-            need: pairs().map(|(h, t)| t.saturating_sub(*h)).collect(),
-            kin: vec![None; layout.owner.len()],
+            surplus: pairs().map(|(h, t)| h.saturating_sub(*t)).collect(),
+            deficit: pairs().map(|(h, t)| t.saturating_sub(*h)).collect(),
+            nearby_receiver: vec![None; layout.owner.len()],
         };
         for node in layout.vnodes()..layout.owner.len() {
             let server = layout.owner[node] as usize;
-            if deal.need[server] > 0 {
-                deal.note_kin(node, server);
+            if deal.deficit[server] > 0 {
+                deal.note_receiver(node, server);
             }
         }
         deal
     }
 
-    fn note_kin(&mut self, node: usize, server: usize) {
+    fn note_receiver(&mut self, node: usize, server: usize) {
         let mut node = node;
-        while node > 0 && self.kin[node].is_none() {
-            self.kin[node] = Some(server);
+        while node > 0 && self.nearby_receiver[node].is_none() {
+            self.nearby_receiver[node] = Some(server);
             node /= 2;
         }
     }
 
-    /// The best block of that width to give, and to whom; none if nobody has one to spare, or nobody needs so much.
+    /// Returns the best block of that width to move and its receiver; `None` if no server can give or needs that many vnodes.
     ///
-    /// Best is what completes a larger block of the receiver; then what is near something it has; then what breaks no
-    /// larger block of the giver; then the first.
-    fn best(&self, layout: &Layout, width: usize) -> Option<(usize, usize)> {
+    /// Preference: a block that completes a larger one of the receiver; then one near the receiver's other vnodes;
+    /// then one that breaks no larger block of the giver; then the first.
+    fn best(&self, layout: &BlockLayout, width: usize) -> Option<(usize, usize)> {
         let (neediest, _) = self
-            .need
+            .deficit
             .iter()
             .enumerate()
             .filter(|(_, need)| **need >= width)
@@ -206,11 +206,11 @@ impl Deal {
         let blocks = layout.vnodes() / width;
         let gives = |node: &usize| {
             let owner = layout.owner[*node];
-            owner != MIXED && self.spare[owner as usize] >= width
+            owner != MIXED && self.surplus[owner as usize] >= width
         };
         let choices = (blocks..2 * blocks).filter(gives).map(|node| {
             let sibling = layout.owner[node ^ 1];
-            let completes = node > 1 && sibling != MIXED && self.wants(sibling as usize, width);
+            let completes = node > 1 && sibling != MIXED && self.needs(sibling as usize, width);
             let breaks = node > 1 && sibling == layout.owner[node];
             let (near, to) = self.nearest(node, width).unwrap_or((0, neediest));
             let to = if completes { sibling as usize } else { to };
@@ -221,17 +221,17 @@ impl Deal {
             .map(|((_, _, _, std::cmp::Reverse(node)), to)| (node, to))
     }
 
-    fn wants(&self, server: usize, width: usize) -> bool {
-        self.need[server] >= width
+    fn needs(&self, server: usize, width: usize) -> bool {
+        self.deficit[server] >= width
     }
 
-    /// The smallest block around a node in which a server that wants so much has something: the block's node, which is the
-    /// larger the nearer, and the server.
+    /// Finds the smallest enclosing block in which a server that needs `width` vnodes has some. Returns the level of
+    /// the block (larger is nearer) and the server.
     fn nearest(&self, node: usize, width: usize) -> Option<(u32, usize)> {
         let mut node = node;
         while node > 1 {
-            if let Some(kin) = self.kin[node ^ 1]
-                && self.wants(kin, width)
+            if let Some(kin) = self.nearby_receiver[node ^ 1]
+                && self.needs(kin, width)
             {
                 return Some((node.ilog2(), kin));
             }
@@ -241,7 +241,7 @@ impl Deal {
     }
 }
 
-/// A number below `count`, a power of two, with its bits in the opposite order.
+/// Reverses the bits of a number below `count`, which must be a power of two.
 fn reversed(number: usize, count: usize) -> usize {
     match count.ilog2() {
         0 => 0,

@@ -1,4 +1,4 @@
-//! Laws of placement: what holds for every tree, every history and every map. What servers say about objects.
+//! Invariants of placement for every tree, history and map, and codecs of messages about objects.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

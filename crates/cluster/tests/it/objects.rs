@@ -1,10 +1,10 @@
-//! Questions and answers about objects come back from their bytes, and bytes that mean nothing are refused.
+//! Encoding of messages about objects: requests and responses are decoded unchanged, and invalid bytes are refused.
 
 use esker_cluster::ServerId;
 use esker_cluster::peer::{FindId, FindPage, ObjectAt, ObjectCall, ObjectReply};
 use esker_model::filter::Expr;
 use esker_model::object::{
-    Asker, Find, FindReport, Found, Identity, ObjectId, ObjectKey, PlanStep, Share, TagChange,
+    Find, FindReport, Found, Identity, ObjectId, ObjectKey, PlanStep, Principal, Share, TagChange,
     TagInfo, TagReport, TagWhere,
 };
 use esker_model::{Properties, Value, Version};
@@ -20,8 +20,8 @@ fn object() -> impl Strategy<Value = ObjectId> {
     (0..1_u64 << 63).prop_map(ObjectId)
 }
 
-fn asker() -> impl Strategy<Value = Asker> {
-    (any::<i64>(), vec(any::<i64>(), 0..3)).prop_map(|(uid, gids)| Asker { uid, gids })
+fn principal() -> impl Strategy<Value = Principal> {
+    (any::<i64>(), vec(any::<i64>(), 0..3)).prop_map(|(uid, gids)| Principal { uid, gids })
 }
 
 fn properties() -> impl Strategy<Value = Properties> {
@@ -78,18 +78,18 @@ fn find() -> impl Strategy<Value = Find> {
         option::of(vec(".{0,5}", 0..3)),
         any::<Option<u64>>(),
         any::<(bool, bool)>(),
-        option::of(asker()),
+        option::of(principal()),
         option::of(share),
         option::of(object()),
     );
     (filter(), rest).prop_map(
-        |(filter, (select, limit, (count, explain), asker, share, after))| Find {
+        |(filter, (select, limit, (count, explain), principal, share, after))| Find {
             filter,
             select,
             limit,
             count,
             explain,
-            asker,
+            principal,
             share,
             after,
         },
@@ -100,24 +100,37 @@ fn tag_where() -> impl Strategy<Value = TagWhere> {
     let change = (properties(), any::<bool>(), vec(".{1,5}", 0..3));
     let change = change.prop_map(|(set, keep, remove)| TagChange { set, keep, remove });
     let marker = option::of(vec(any::<u8>(), 0..9));
-    (filter(), change, option::of(asker()), any::<bool>(), marker).prop_map(
-        |(filter, change, asker, dry_run, once)| TagWhere {
-            filter,
-            change,
-            asker,
-            dry_run,
-            once,
-        },
+    (
+        filter(),
+        change,
+        option::of(principal()),
+        any::<bool>(),
+        marker,
     )
+        .prop_map(
+            |(filter, change, principal, dry_run, idempotency_key)| TagWhere {
+                filter,
+                change,
+                principal,
+                dry_run,
+                idempotency_key,
+            },
+        )
 }
 
 fn call() -> impl Strategy<Value = ObjectCall> {
     prop_oneof![
-        (vec(key(), 0..4), option::of(asker()), version())
-            .prop_map(|(keys, asker, at)| ObjectCall::Read { keys, asker, at }),
+        (vec(key(), 0..4), option::of(principal()), version()).prop_map(|(keys, principal, at)| {
+            ObjectCall::Read {
+                keys,
+                principal,
+                at,
+            }
+        }),
         (find_id(), find(), version()).prop_map(|(id, find, at)| ObjectCall::Find { id, find, at }),
         find_id().prop_map(|id| ObjectCall::Stop { id }),
-        (option::of(asker()), version()).prop_map(|(asker, at)| ObjectCall::Tags { asker, at }),
+        (option::of(principal()), version())
+            .prop_map(|(principal, at)| ObjectCall::Tags { principal, at }),
         (tag_where(), version()).prop_map(|(change, at)| ObjectCall::Tag { change, at }),
         (".{0,6}", any::<bool>()).prop_map(|(name, on)| ObjectCall::Index { name, on }),
     ]
@@ -220,7 +233,7 @@ proptest! {
         prop_assert_eq!(ObjectReply::decode(&reply.encode()).unwrap(), reply);
     }
 
-    /// Whatever is cut off is refused; whatever is changed is refused or is something else.
+    /// Truncated bytes are refused; changed bytes are refused or decode as something else.
     #[test]
     fn bytes_that_mean_nothing_are_refused(
         call in call(), reply in reply(), at: prop::sample::Index, byte: u8,

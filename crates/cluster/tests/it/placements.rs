@@ -1,18 +1,18 @@
-//! Each edge exactly once under any history; old bitmaps lead to ancestors; bytes are read back or refused.
+//! Placement under random histories: each edge exactly once; old bitmaps lead to ancestors; bytes are decoded or refused.
 
 use esker_cluster::Placement;
 use esker_cluster::placement::{
-    End, Growth, Kind, Order, Partition, Place, Split, SplitState, Splits, Tree,
+    End, Growth, Kind, Order, Partition, Shard, Split, SplitState, Splits, Tree,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// A vertex whose partitions are lists of edges: what servers would hold, the slow way.
+/// Reference implementation: a vertex whose partitions are lists of edges.
 struct Vertex {
     placement: Box<dyn Placement>,
     source: End,
     growth: Growth,
-    /// Destinations by partition, in the order of their arrival.
+    /// Destinations by partition, in order of arrival.
     held: BTreeMap<Partition, Vec<End>>,
     /// Splits that are due and not done.
     waiting: Vec<Split>,
@@ -20,7 +20,7 @@ struct Vertex {
 
 impl Vertex {
     fn new(placement: Box<dyn Placement>, home: u32, threshold: u64) -> Self {
-        let source = End::numbered(u64::MAX, Place(home % placement.places()));
+        let source = End::numbered(u64::MAX, Shard(home % placement.shards()));
         Self {
             placement,
             source,
@@ -36,8 +36,8 @@ impl Vertex {
             .locate(self.growth.splits(), self.source, destination);
         self.held.entry(at).or_default().push(destination);
         if let Some(tree) = self.placement.tree() {
-            let goal = self.placement.goal(self.source, destination);
-            let due = self.growth.insert(tree, goal);
+            let target = self.placement.target(self.source, destination);
+            let due = self.growth.insert(tree, target);
             self.wait(due);
         }
     }
@@ -50,11 +50,11 @@ impl Vertex {
         }
     }
 
-    /// Does the waiting split of that position, as a server would: copies what moves, then commits.
+    /// Does the pending split at `position` as a server would: copies what moves, then commits.
     fn split(&mut self, position: usize) {
         let split = self.waiting.remove(position);
         let tree = self.placement.tree().unwrap();
-        let moves = |end: &End| split.moves(tree, self.placement.goal(self.source, *end));
+        let moves = |end: &End| split.moves(tree, self.placement.target(self.source, *end));
         let from = self.held.remove(&split.from).unwrap();
         let (moved, left): (Vec<End>, Vec<End>) = from.into_iter().partition(moves);
         self.growth.commit(&split, moved.len() as u64);
@@ -66,7 +66,7 @@ impl Vertex {
         }
     }
 
-    /// All that must hold at any moment.
+    /// Checks all invariants.
     fn check(&self, inserted: usize) {
         let splits = self.growth.splits();
         assert_eq!(self.held.values().map(Vec::len).sum::<usize>(), inserted);
@@ -85,7 +85,7 @@ impl Vertex {
             }
         }
         if let Some(tree) = self.placement.tree() {
-            assert_eq!(splits.impossible(tree), None);
+            assert_eq!(splits.first_invalid(tree), None);
             let state = SplitState::new(self.placement.kind(), tree, splits.clone()).unwrap();
             assert_eq!(SplitState::decode(&state.encode()), Ok(state));
         }
@@ -98,10 +98,10 @@ fn placement() -> impl Strategy<Value = (Kind, Order, u32)> {
     (kinds, order, prop_oneof![1_u32..=70, Just(256), Just(1000)])
 }
 
-/// Destinations that are spread out, or all of a few homes.
-fn ends(places: u32) -> impl Strategy<Value = Vec<End>> {
+/// Destinations that are distributed evenly, or all of a few home shards.
+fn ends(shards: u32) -> impl Strategy<Value = Vec<End>> {
     let end = move |span: u32| {
-        (any::<u64>(), 0..span.min(places)).prop_map(|(n, home)| End::numbered(n, Place(home)))
+        (any::<u64>(), 0..span.min(shards)).prop_map(|(n, home)| End::numbered(n, Shard(home)))
     };
     prop_oneof![
         prop::collection::vec(end(u32::MAX), 0..200),
@@ -113,13 +113,13 @@ proptest! {
     /// Splits may come at once or much later, and in any order.
     #[test]
     fn each_edge_is_found_exactly_once(
-        ((kind, order, places), ends, when) in placement().prop_flat_map(|p| {
+        ((kind, order, shards), ends, when) in placement().prop_flat_map(|p| {
             (Just(p), ends(p.2), prop::collection::vec(any::<u16>(), 200))
         }),
         home: u32,
         threshold in 1_u64..9,
     ) {
-        let mut vertex = Vertex::new(kind.over(places, order).unwrap(), home, threshold);
+        let mut vertex = Vertex::new(kind.over(shards, order).unwrap(), home, threshold);
         let mut old = Vec::new();
         for (i, (end, when)) in ends.iter().zip(when).enumerate() {
             vertex.insert(*end);
@@ -135,24 +135,24 @@ proptest! {
         vertex.check(ends.len());
 
         let Some(tree) = vertex.placement.tree() else { return Ok(()) };
-        // Nothing that can split is over the threshold.
+        // No partition that can split is over the threshold.
         for (partition, held) in &vertex.held {
             let splits = vertex.growth.splits();
             prop_assert!(
                 held.len() as u64 <= threshold || tree.next_child(splits, *partition).is_none()
             );
         }
-        // The same edges without a history.
-        let mut goals = vec![0; places as usize];
+        // A vertex with the same edges and no history.
+        let mut targets = vec![0; shards as usize];
         for end in &ends {
-            goals[vertex.placement.goal(vertex.source, *end).0 as usize] += 1;
+            targets[vertex.placement.target(vertex.source, *end).0 as usize] += 1;
         }
-        let settled = Growth::settled(tree, threshold, &mut goals);
+        let settled = Growth::from_edge_counts(tree, threshold, &mut targets);
         prop_assert_eq!(settled.splits(), vertex.growth.splits());
         for partition in settled.splits().iter() {
             prop_assert_eq!(settled.edges(partition), vertex.growth.edges(partition));
         }
-        // A client that has not heard of some splits asks an ancestor, and what it is told mends its bitmap.
+        // A client with an outdated bitmap asks an ancestor, and the response corrects the bitmap.
         for (end, stale) in ends.iter().zip(&old) {
             let now = vertex.growth.splits();
             let right = vertex.placement.locate(now, vertex.source, *end);
@@ -165,31 +165,31 @@ proptest! {
         }
     }
 
-    /// What two servers know of a vertex, put together, is a state that could be.
+    /// The merged bitmaps of two servers are a possible state.
     #[test]
-    fn bitmaps_merge_into_bitmaps(places in 1_u32..200, order in prop_oneof![Just(Order::Nodes), Just(Order::Numbers)], a in any::<u64>(), b in any::<u64>()) {
-        let tree = Tree::new(places, order).unwrap();
+    fn bitmaps_merge_into_bitmaps(shards in 1_u32..200, order in prop_oneof![Just(Order::Nodes), Just(Order::Numbers)], a in any::<u64>(), b in any::<u64>()) {
+        let tree = Tree::new(shards, order).unwrap();
         let (a, b) = (walk(tree, a), walk(tree, b));
         let mut merged = a.clone();
         merged.merge(&b);
-        prop_assert_eq!(merged.impossible(tree), None);
+        prop_assert_eq!(merged.first_invalid(tree), None);
         prop_assert!(merged.covers(&a) && merged.covers(&b));
         for p in merged.iter() {
             prop_assert!(a.contains(p) || b.contains(p));
         }
     }
 
-    /// A DIDO edge that has moved as far as it can is with its destination, for any number of servers.
+    /// After all splits a DIDO edge is with its destination, for any number of servers.
     #[test]
-    fn dido_brings_edges_to_their_destinations((_, order, places) in placement(), home: u32, destination: u32) {
-        let dido = Kind::Dido.over(places, order).unwrap();
+    fn dido_brings_edges_to_their_destinations((_, order, shards) in placement(), home: u32, destination: u32) {
+        let dido = Kind::Dido.over(shards, order).unwrap();
         let tree = dido.tree().unwrap();
-        let source = End::numbered(1, Place(home % places));
-        let destination = End::numbered(2, Place(destination % places));
+        let source = End::numbered(1, Shard(home % shards));
+        let destination = End::numbered(2, Shard(destination % shards));
         let full = Splits::full(tree);
         let at = dido.locate(&full, source, destination);
-        prop_assert_eq!(dido.place(source.home, at), destination.home);
-        // And on the way there, each split leaves it on a place under which its destination lies.
+        prop_assert_eq!(dido.shard_of(source.home, at), destination.home);
+        // On the way there, each split leaves the edge on a shard whose subtree contains its destination.
         let mut splits = Splits::default();
         for partition in full.iter() {
             splits.insert(partition);
@@ -198,11 +198,11 @@ proptest! {
         }
     }
 
-    /// Without a tree nothing depends on the bitmap, and every partition found is one of those listed.
+    /// Without a tree the result does not depend on the bitmap, and every located partition is listed.
     #[test]
-    fn what_is_found_is_listed((kind, order, places) in placement(), seed: u64, home: u32, ends in ends(1)) {
-        let placement = kind.over(places, order).unwrap();
-        let source = End::numbered(seed, Place(home % places));
+    fn what_is_found_is_listed((kind, order, shards) in placement(), seed: u64, home: u32, ends in ends(1)) {
+        let placement = kind.over(shards, order).unwrap();
+        let source = End::numbered(seed, Shard(home % shards));
         let splits = placement.tree().map_or_else(Splits::default, |tree| walk(tree, seed));
         let listed = placement.partitions(&splits);
         let mut found = vec![Partition(u32::MAX)];
@@ -210,21 +210,21 @@ proptest! {
         prop_assert_eq!(found.len(), ends.len());
         for partition in found {
             prop_assert!(listed.contains(&partition));
-            prop_assert!(placement.place(source.home, partition).0 < places);
+            prop_assert!(placement.shard_of(source.home, partition).0 < shards);
         }
     }
 
-    /// Any bytes are refused, or are the one encoding of a state that could be.
+    /// Arbitrary bytes are refused, or are the one encoding of a possible state.
     #[test]
     fn bytes_are_read_back_or_refused(bytes in prop_oneof![
         prop::collection::vec(any::<u8>(), 0..40),
-        (1_u8..4, 0_u8..64, prop::collection::vec(any::<u8>(), 0..8)).prop_map(|(scheme, places, bitmap)| {
-            [vec![1, scheme, 0, places], bitmap].concat()
+        (1_u8..4, 0_u8..64, prop::collection::vec(any::<u8>(), 0..8)).prop_map(|(scheme, shards, bitmap)| {
+            [vec![1, scheme, 0, shards], bitmap].concat()
         }),
     ]) {
         match SplitState::decode(&bytes) {
             Ok(state) => {
-                prop_assert_eq!(state.splits().impossible(state.tree()), None);
+                prop_assert_eq!(state.splits().first_invalid(state.tree()), None);
                 prop_assert_eq!(state.encode(), bytes);
             }
             Err(error) => prop_assert!(error.at <= bytes.len()),
@@ -232,7 +232,7 @@ proptest! {
     }
 }
 
-/// Some bitmap that splits could have made.
+/// A random bitmap that splits could have made.
 fn walk(tree: Tree, seed: u64) -> Splits {
     let mut splits = Splits::default();
     let mut random = seed;
@@ -249,19 +249,19 @@ fn walk(tree: Tree, seed: u64) -> Splits {
     splits
 }
 
-/// Vertex-cut and GIGA+ spread evenly; a hash that did not would pass everything above.
+/// Vertex-cut and GIGA+ distribute evenly; a hash that did not would pass all tests above.
 #[test]
-fn hashes_spread_edges_evenly() {
+fn hashes_distribute_edges_evenly() {
     for kind in [Kind::VertexCut, Kind::GigaPlus] {
         let placement = kind.over(32, Order::Nodes).unwrap();
-        let source = End::numbered(7, Place(3));
+        let source = End::numbered(7, Shard(3));
         let mut counts = [0_u32; 32];
         for n in 0..32_000 {
-            let end = End::numbered(n, Place(0));
-            let at = placement.place(source.home, placement.goal(source, end));
+            let end = End::numbered(n, Shard(0));
+            let at = placement.shard_of(source.home, placement.target(source, end));
             counts[at.0 as usize] += 1;
         }
-        // 1,000 each; six standard deviations are 190.
+        // Expected are 1,000 each; six standard deviations are 190.
         assert!(
             counts.iter().all(|c| (810..1190).contains(c)),
             "{kind}: {counts:?}"
@@ -272,10 +272,10 @@ fn hashes_spread_edges_evenly() {
 #[test]
 fn places_are_counted_from_home_round_robin() {
     let dido = Kind::Dido.over(8, Order::Nodes).unwrap();
-    assert_eq!(dido.place(Place(6), Partition(3)), Place(1));
-    let ends = |home| End::numbered(0, Place(home));
-    assert_eq!(dido.goal(ends(6), ends(1)), Partition(3));
-    assert_eq!(dido.goal(ends(6), ends(6)), Partition(0));
+    assert_eq!(dido.shard_of(Shard(6), Partition(3)), Shard(1));
+    let ends = |home| End::numbered(0, Shard(home));
+    assert_eq!(dido.target(ends(6), ends(1)), Partition(3));
+    assert_eq!(dido.target(ends(6), ends(6)), Partition(0));
 }
 
 #[test]
@@ -286,11 +286,11 @@ fn names_are_read_and_others_refused() {
     let error = "GIGA".parse::<Kind>().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`GIGA` is no placement; expected dido, giga+, edge-cut or vertex-cut"
+        "`GIGA` is not a placement; expected dido, giga+, edge-cut or vertex-cut"
     );
     let error = Kind::Dido.over(0, Order::Nodes).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "edges cannot be spread over 0 places; expected 1 to 65536"
+        "edges cannot be distributed over 0 shards; expected 1 to 65536"
     );
 }

@@ -1,6 +1,6 @@
 //! Vnodes and their map: balance, fewest moves, epochs, and locality for any number of servers.
 
-use esker_cluster::placement::{Order, Partition, Place, Tree};
+use esker_cluster::placement::{Order, Partition, Shard, Tree};
 use esker_cluster::vnode::{BadVnodes, MapError, ServerId, VnodeMap, Vnodes};
 use esker_model::VertexId;
 use proptest::prelude::*;
@@ -14,8 +14,8 @@ fn first(vnodes: u32, count: u32) -> VnodeMap {
     VnodeMap::first(Vnodes::new(vnodes).unwrap(), &servers(0..count)).unwrap()
 }
 
-/// Vnodes by server.
-fn held(map: &VnodeMap) -> BTreeMap<ServerId, usize> {
+/// Number of vnodes by server.
+fn vnode_counts(map: &VnodeMap) -> BTreeMap<ServerId, usize> {
     map.servers()
         .iter()
         .map(|server| (*server, map.vnodes_of(*server).count()))
@@ -23,7 +23,7 @@ fn held(map: &VnodeMap) -> BTreeMap<ServerId, usize> {
 }
 
 fn check_balance(map: &VnodeMap) {
-    let held = held(map);
+    let held = vnode_counts(map);
     let (least, most) = (held.values().min().unwrap(), held.values().max().unwrap());
     assert!(most - least <= 1, "{held:?}");
     assert_eq!(
@@ -46,7 +46,7 @@ fn moves_min(before: &VnodeMap, servers: &[ServerId]) -> usize {
     total - have.iter().enumerate().map(kept).sum::<usize>()
 }
 
-/// A change with all that must hold of it.
+/// Changes a map and checks all invariants of the change.
 fn change(map: &VnodeMap, to: &[ServerId]) -> VnodeMap {
     let (next, moves) = map.change(to).unwrap();
     check_balance(&next);
@@ -56,7 +56,7 @@ fn change(map: &VnodeMap, to: &[ServerId]) -> VnodeMap {
         assert_eq!(next.server(m.vnode), Some(m.to));
         assert_eq!(next.epoch_of(m.vnode), Some(next.epoch()));
     }
-    for vnode in (0..map.vnodes().count()).map(Place) {
+    for vnode in (0..map.vnodes().count()).map(Shard) {
         if moves.iter().all(|m| m.vnode != vnode) {
             assert_eq!(next.server(vnode), map.server(vnode));
             assert_eq!(next.epoch_of(vnode), map.epoch_of(vnode));
@@ -72,7 +72,7 @@ fn a_vnode_is_a_range_of_ids() {
         let mut after = None;
         // The first bit of an id is the lowest of its vnode's number.
         let bits = count.ilog2();
-        let in_order = |n: u32| Place(n.reverse_bits().checked_shr(32 - bits).unwrap_or(0));
+        let in_order = |n: u32| Shard(n.reverse_bits().checked_shr(32 - bits).unwrap_or(0));
         for vnode in (0..count).map(in_order) {
             let (low, high) = vnodes.range(vnode);
             assert_eq!((vnodes.of(low), vnodes.of(high)), (vnode, vnode));
@@ -93,8 +93,8 @@ fn a_vnode_is_a_range_of_ids() {
     assert_eq!(Vnodes::new(1 << 17), Err(BadVnodes(1 << 17)));
 }
 
-/// What the tree and the map are for: with a power of two of servers, after as many levels as that takes, all vnodes
-/// under a node are on one server, from whatever vnode the tree begins.
+/// Purpose of the tree and the map: with a power of two of servers, after the corresponding number of levels all
+/// vnodes below a node are on one server, whatever the root is.
 #[test]
 fn the_first_levels_separate_servers() {
     let vnodes = 256;
@@ -102,7 +102,7 @@ fn the_first_levels_separate_servers() {
     for levels in 0..=8 {
         let map = first(vnodes, 1 << levels);
         for root in (0..vnodes).step_by(37) {
-            let at = |p: Partition| map.server(Place((root + p.0) % vnodes)).unwrap();
+            let at = |p: Partition| map.server(Shard((root + p.0) % vnodes)).unwrap();
             for node in (0..1 << levels).map(Partition) {
                 let class = (node.0..vnodes).step_by(1 << levels).map(Partition);
                 for under in class {
@@ -115,7 +115,7 @@ fn the_first_levels_separate_servers() {
     }
 }
 
-/// The paper's tree over vnodes does not do that, whichever map of two servers it is given: why the order differs.
+/// The paper's tree over vnodes does not achieve this with any map of two servers, which is why the order differs.
 #[test]
 fn the_papers_tree_over_vnodes_separates_no_servers() {
     let tree = Tree::new(8, Order::Nodes).unwrap();
@@ -139,16 +139,16 @@ fn with_a_power_of_two_of_servers_vnodes_are_dealt_in_turn() {
     for levels in 0..=10 {
         let count = 1 << levels;
         let map = first(1024, count);
-        assert_eq!((map.epoch(), map.epoch_of(Place(5))), (1, Some(1)));
+        assert_eq!((map.epoch(), map.epoch_of(Shard(5))), (1, Some(1)));
         for vnode in 0..1024 {
-            assert_eq!(map.server(Place(vnode)), Some(ServerId(vnode % count)));
+            assert_eq!(map.server(Shard(vnode)), Some(ServerId(vnode % count)));
         }
     }
-    assert_eq!(first(1024, 4).server(Place(1024)), None);
+    assert_eq!(first(1024, 4).server(Shard(1024)), None);
 }
 
-/// A server's vnodes are mostly one whole class of the first level with as many nodes as there are servers. Chance would
-/// give one part in so many servers.
+/// A server's vnodes are mostly one whole class of the first level with as many nodes as there are servers. Chance
+/// would give one part in the number of servers.
 #[test]
 fn any_number_of_servers_keeps_most_of_the_locality() {
     for count in 1..=64 {
@@ -180,17 +180,17 @@ fn tidying_mends_what_many_changes_broke() {
     for count in 2..=32 {
         map = change(&map, &servers(0..count));
     }
-    // Each change alone is dealt out well, and prefers neighbours: without that it would be 0.29.
+    // Each change balances well and prefers neighbours; otherwise the value would be 0.29.
     assert!(
         (0.32..0.6).contains(&map.locality(5)),
         "{}",
         map.locality(5)
     );
-    let (tidy, moves) = map.tidied();
+    let (tidy, moves) = map.with_best_locality();
     check_balance(&tidy);
     assert!((tidy.locality(5) - 1.0).abs() < 1e-9);
     assert!(moves.len() < 1024 && tidy.epoch() == map.epoch() + 1);
-    assert_eq!(tidy.tidied(), (tidy.clone(), Vec::new()));
+    assert_eq!(tidy.with_best_locality(), (tidy.clone(), Vec::new()));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn maps_that_cannot_be_are_refused() {
     let vnodes = Vnodes::new(4).unwrap();
     let map = |ids: &[u32]| VnodeMap::first(vnodes, &servers(ids.iter().copied()));
     assert_eq!(map(&[]), Err(MapError::NoServers));
-    assert_eq!(map(&[3, 1, 3]), Err(MapError::Twice(ServerId(3))));
+    assert_eq!(map(&[3, 1, 3]), Err(MapError::DuplicateServer(ServerId(3))));
     let many = MapError::TooManyServers {
         servers: 5,
         vnodes: 4,
@@ -217,14 +217,15 @@ fn maps_that_cannot_be_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Servers come and go, several at once: always balanced, always the fewest moves, and the tidy map is as good as new.
+    /// Servers come and go, several at once: always balanced, always the fewest moves, and the compacted map is as
+    /// good as a new one.
     #[test]
     fn changes_keep_the_balance(changes in prop::collection::vec(prop::collection::btree_set(0_u32..40, 1..30), 1..8)) {
         let mut map = first(128, 5);
         for ids in changes {
             map = change(&map, &servers(ids));
         }
-        let (tidy, _) = map.tidied();
+        let (tidy, _) = map.with_best_locality();
         check_balance(&tidy);
         let fresh = VnodeMap::first(map.vnodes(), map.servers()).unwrap();
         let sum = |map: &VnodeMap| -> f64 {

@@ -1,15 +1,15 @@
-//! Which column a box stands in.
+//! Assignment of boxes to columns.
 
-/// A column for each box, and which lines were turned round for it.
+/// Column of each box, and whether each line was reversed.
 #[derive(Debug, Clone)]
 pub(super) struct Layered {
     pub(super) layer: Vec<usize>,
     pub(super) back: Vec<bool>,
 }
 
-/// Assigns columns so that each line that is not turned round leads to the right.
+/// Assigns columns such that each line that is not reversed leads to the right.
 pub(super) fn layers(boxes: usize, lines: &[(usize, usize)]) -> Layered {
-    let back = turned(boxes, lines);
+    let back = reversed_lines(boxes, lines);
     let mut out = vec![Vec::new(); boxes];
     let mut into = vec![0_usize; boxes];
     for ((from, to), back) in lines.iter().zip(&back) {
@@ -19,7 +19,7 @@ pub(super) fn layers(boxes: usize, lines: &[(usize, usize)]) -> Layered {
             into[to] += 1;
         }
     }
-    // In an order in which lines lead on.
+    // Topological order.
     let mut order: Vec<usize> = (0..boxes).filter(|n| into[*n] == 0).collect();
     let (mut left, mut next) = (into.clone(), 0);
     while let Some(from) = order.get(next).copied() {
@@ -37,7 +37,7 @@ pub(super) fn layers(boxes: usize, lines: &[(usize, usize)]) -> Layered {
             layer[*to] = layer[*to].max(layer[*from] + 1);
         }
     }
-    // What nothing, or less, leads to stands beside what it leads to: its lines are short then.
+    // Boxes with fewer incoming than outgoing lines move next to their successors: their lines are short then.
     for from in order.iter().rev() {
         let nearest = out[*from].iter().map(|to| layer[*to] - 1).min();
         if let Some(nearest) = nearest
@@ -53,8 +53,8 @@ pub(super) fn layers(boxes: usize, lines: &[(usize, usize)]) -> Layered {
     Layered { layer, back }
 }
 
-/// Lines that lead back to where a walk from the sources came from.
-fn turned(boxes: usize, lines: &[(usize, usize)]) -> Vec<bool> {
+/// Determines the lines that close a cycle in a depth-first search from the sources.
+fn reversed_lines(boxes: usize, lines: &[(usize, usize)]) -> Vec<bool> {
     let mut out = vec![Vec::new(); boxes];
     let mut into = vec![0_usize; boxes];
     for (number, (from, to)) in lines.iter().enumerate() {
@@ -64,7 +64,7 @@ fn turned(boxes: usize, lines: &[(usize, usize)]) -> Vec<bool> {
         }
     }
     let mut back = vec![false; lines.len()];
-    // 0: not seen, 1: on the way, 2: done.
+    // State of a box: 0 unvisited, 1 on the current path, 2 done.
     let mut state = vec![0_u8; boxes];
     let mut starts: Vec<usize> = (0..boxes).collect();
     starts.sort_by_key(|n| into[*n] > 0);

@@ -1,34 +1,34 @@
 //! Layered drawings: boxes in columns, lines from left to right, after Sugiyama, Tagawa and Toda (1981).
 //!
 //! ```text
-//!  layers.rs   which column: lines turned round until there is no cycle, longest paths, sources drawn near what they feed
-//!  order.rs    which place in the column: medians and exchanges of neighbours, the order with the fewest crossings is kept
-//!  place.rs    how high: each column moved to where its neighbours are, exactly (isotonic regression), keeping order and distance
+//!  layers.rs   columns: lines reversed until there is no cycle, longest paths, sources moved next to their successors
+//!  order.rs    order in the column: medians and exchanges of neighbours, the order with the fewest crossings is kept
+//!  place.rs    heights: each column moved close to its neighbours by isotonic regression, keeping order and distance
 //! ```
 //!
-//! The same boxes and lines give the same drawing, whatever came before.
+//! The layout is deterministic.
 
 mod layers;
 mod order;
-mod place;
+mod position;
 
-/// How large a box is.
+/// Size of a box.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Size {
-    /// From left to right.
+    /// Horizontal extent of the box.
     pub width: f64,
-    /// From top to bottom.
+    /// Vertical extent of the box.
     pub height: f64,
 }
 
-/// How far things are apart.
+/// Distances between boxes and lines.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gaps {
-    /// Between columns.
+    /// Distance between adjacent columns.
     pub columns: f64,
-    /// Between boxes of a column.
+    /// Distance between boxes of a column.
     pub rows: f64,
-    /// Between lines that pass through a column.
+    /// Distance between lines that pass through a column.
     pub lines: f64,
 }
 
@@ -42,72 +42,72 @@ impl Default for Gaps {
     }
 }
 
-/// Where a box is: its upper left corner.
+/// Position of a box: its upper left corner.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Placed {
-    /// From the left.
+pub struct BoxPosition {
+    /// Distance from the left border.
     pub x: f64,
-    /// From the top.
+    /// Distance from the top border.
     pub y: f64,
-    /// Its column, from 0.
+    /// Column of the box, from 0.
     pub layer: u32,
 }
 
-/// A line: points from the right side of one box to the left side of the other.
+/// Route of a line, from the right side of one box to the left side of another.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Drawn {
-    /// `[x, y]` of each bend, ends included; none if it leads from a box to itself.
+pub struct LineRoute {
+    /// `[x, y]` of each bend, ends included; empty if it leads from a box to itself.
     pub points: Vec<[f64; 2]>,
     /// Whether it leads from right to left: it closes a cycle.
     pub back: bool,
 }
 
-/// Boxes and lines in their places.
+/// Layout of boxes and lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drawing {
-    /// In the order given.
-    pub boxes: Vec<Placed>,
-    /// In the order given.
-    pub lines: Vec<Drawn>,
-    /// Of all.
+    /// Positions of the boxes, in input order.
+    pub boxes: Vec<BoxPosition>,
+    /// Routes of the lines, in input order.
+    pub lines: Vec<LineRoute>,
+    /// Total width of the drawing.
     pub width: f64,
-    /// Of all.
+    /// Total height of the drawing.
     pub height: f64,
 }
 
-/// A box, or where a long line passes through a column.
+/// A box, or a bend where a long line passes through a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Item {
+pub(crate) enum LayoutItem {
     Box(usize),
-    /// Of that line.
+    /// Bend of the line with this number.
     Bend(usize),
 }
 
-/// Columns of items, and lines between items of columns that lie side by side.
+/// Columns of items, and lines between items of adjacent columns.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Columns {
-    pub(crate) items: Vec<Item>,
+    pub(crate) items: Vec<LayoutItem>,
     /// Items of each column, in order.
     pub(crate) stacks: Vec<Vec<usize>>,
-    /// Items to the left of each item.
+    /// Left neighbours of each item.
     pub(crate) left: Vec<Vec<usize>>,
-    /// Items to the right of each item.
+    /// Right neighbours of each item.
     pub(crate) right: Vec<Vec<usize>>,
 }
 
-/// Draws boxes and lines between them (from, to).
+/// Lays out boxes and the lines (from, to) between them.
 ///
 /// # Panics
-/// If a line names a box that is not there.
+/// Panics if a line names a box that does not exist.
 pub fn draw(sizes: &[Size], lines: &[(usize, usize)], gaps: Gaps) -> Drawing {
     let layered = layers::layers(sizes.len(), lines);
     let (mut columns, ways) = columns(sizes.len(), lines, &layered);
     order::order(&mut columns);
-    let middles = place::place(&columns, sizes, gaps);
-    put_together(sizes, lines, &layered, &columns, &ways, &middles, gaps)
+    let middles = position::positions(&columns, sizes, gaps);
+    assemble(sizes, lines, &layered, &columns, &ways, &middles, gaps)
 }
 
-/// The columns, and through which items each line goes, from left to right.
+/// Returns the columns, and the items through which each line passes, from left to right.
 fn columns(
     boxes: usize,
     lines: &[(usize, usize)],
@@ -115,7 +115,7 @@ fn columns(
 ) -> (Columns, Vec<Vec<usize>>) {
     let count = layered.layer.iter().max().map_or(0, |last| last + 1);
     let mut out = Columns {
-        items: (0..boxes).map(Item::Box).collect(),
+        items: (0..boxes).map(LayoutItem::Box).collect(),
         stacks: vec![Vec::new(); count],
         left: vec![Vec::new(); boxes],
         right: vec![Vec::new(); boxes],
@@ -134,7 +134,7 @@ fn columns(
         if from != to {
             for layer in layered.layer[from] + 1..layered.layer[to] {
                 let bend = out.items.len();
-                out.items.push(Item::Bend(number));
+                out.items.push(LayoutItem::Bend(number));
                 out.left.push(Vec::new());
                 out.right.push(Vec::new());
                 out.stacks[layer].push(bend);
@@ -153,8 +153,8 @@ fn columns(
     (out, ways)
 }
 
-/// From columns and heights to a drawing that begins at 0, 0.
-fn put_together(
+/// Converts columns and heights to a drawing with its origin at 0, 0.
+fn assemble(
     sizes: &[Size],
     lines: &[(usize, usize)],
     layered: &layers::Layered,
@@ -173,31 +173,31 @@ fn put_together(
         widths.push(width);
         x += width + gaps.columns;
     }
-    let mut boxes: Vec<Placed> = sizes
+    let mut boxes: Vec<BoxPosition> = sizes
         .iter()
         .enumerate()
         .map(|(number, size)| {
             let layer = layered.layer[number];
-            Placed {
+            BoxPosition {
                 x: left[layer],
                 y: middles[number] - size.height / 2.0,
                 layer: u32::try_from(layer).unwrap_or(u32::MAX),
             }
         })
         .collect();
-    let mut drawn: Vec<Drawn> = ways
+    let mut drawn: Vec<LineRoute> = ways
         .iter()
         .enumerate()
         .map(|(number, way)| {
             let (mut points, back) = (Vec::new(), layered.back[number]);
             if lines[number].0 == lines[number].1 {
-                return Drawn { points, back };
+                return LineRoute { points, back };
             }
             for (place, item) in way.iter().enumerate() {
                 let y = middles[*item];
                 let layer = match columns.items[*item] {
-                    Item::Box(number) => layered.layer[number],
-                    Item::Bend(_) => layered.layer[way[0]] + place,
+                    LayoutItem::Box(number) => layered.layer[number],
+                    LayoutItem::Bend(_) => layered.layer[way[0]] + place,
                 };
                 let (near, far) = match sizes.get(*item) {
                     Some(size) => (left[layer], left[layer] + size.width),
@@ -213,7 +213,7 @@ fn put_together(
             if back {
                 points.reverse();
             }
-            Drawn { points, back }
+            LineRoute { points, back }
         })
         .collect();
     let tops = boxes.iter().map(|b| b.y);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_stands_beside_what_it_feeds() {
+    fn a_source_is_next_to_its_successor() {
         // 0 → 1 → 2, and 3 → 2.
         let drawing = draw(&[SIZE; 4], &[(0, 1), (1, 2), (3, 2)], Gaps::default());
         assert_eq!(drawing.boxes[3].layer, 1);
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn lines_that_need_not_cross_do_not() {
-        // Two trees, their leaves given in turns.
+        // Two trees, their leaves given alternately.
         let lines: Vec<(usize, usize)> = (2..12).map(|leaf| (leaf % 2, leaf)).collect();
         let drawing = draw(&[SIZE; 12], &lines, Gaps::default());
         let mut leaves: Vec<(f64, usize)> = (2..12).map(|n| (drawing.boxes[n].y, n % 2)).collect();

@@ -1,13 +1,13 @@
-//! Which place in its column an item has.
+//! Order of items within their columns.
 
 use super::Columns;
 
-/// Sweeps over the columns, there and back.
+/// Maximum number of sweeps over the columns, in alternating directions.
 const SWEEPS: usize = 12;
-/// Sweeps without fewer crossings after which no more are tried.
+/// Number of sweeps without improvement after which the search ends.
 const PATIENCE: usize = 4;
 
-/// Orders the columns so that few lines cross: the best of what some sweeps give.
+/// Orders the columns so that few lines cross: keeps the best result of several sweeps.
 pub(super) fn order(columns: &mut Columns) {
     let mut place = vec![0; columns.items.len()];
     note(columns, &mut place);
@@ -43,7 +43,7 @@ fn note(columns: &Columns, place: &mut [usize]) {
     }
 }
 
-/// Puts the items of a column by the middle of their neighbours; those without one stay where they are.
+/// Orders the items of a column by the median of their neighbours; items without neighbours keep their position.
 fn by_medians(columns: &mut Columns, number: usize, to_right: bool, place: &mut [usize]) {
     let beside = if to_right {
         &columns.left
@@ -77,7 +77,7 @@ fn by_medians(columns: &mut Columns, number: usize, to_right: bool, place: &mut 
     columns.stacks[number] = ordered;
 }
 
-/// The middle; of an even number of places nearer to where they lie close together (Gansner and others, 1993, section 3).
+/// Returns the median; for an even number, weighted towards the denser side (Gansner and others, 1993, section 3).
 fn median(places: &[usize]) -> f64 {
     let (half, last) = (places.len() / 2, places.len() - 1);
     let at = |n: usize| places[n] as f64;
@@ -95,7 +95,7 @@ fn median(places: &[usize]) -> f64 {
     }
 }
 
-/// Exchanges neighbours in a column as long as fewer lines cross then.
+/// Exchanges neighbours in a column as long as that reduces crossings.
 fn exchange(columns: &mut Columns, place: &mut [usize]) {
     for number in 0..columns.stacks.len() {
         for _ in 0..4 {
@@ -122,9 +122,9 @@ fn exchange(columns: &mut Columns, place: &mut [usize]) {
     }
 }
 
-/// Crossings between the lines of two neighbours: with the first above the second, and the other way round.
+/// Counts crossings between the lines of two neighbours: with the first above the second, and the reverse.
 fn pair(a: &[usize], b: &[usize], place: &[usize]) -> (u64, u64) {
-    // Hubs would cost their lines squared; sorted, they cost no more than their lines.
+    // Sorting makes this linear in the number of lines, instead of quadratic for hubs.
     let sorted = |items: &[usize]| {
         let mut places: Vec<usize> = items.iter().map(|n| place[*n]).collect();
         places.sort_unstable();
@@ -155,11 +155,11 @@ fn total(columns: &Columns, place: &[usize]) -> u64 {
     pairs.sum()
 }
 
-/// How often lines between two columns cross, by where they begin and end.
+/// Counts the crossings of lines between two columns, given by the positions of their ends.
 fn crossings(ends: &mut [(usize, usize)]) -> u64 {
     ends.sort_unstable();
     let size = ends.iter().map(|(_, to)| to + 1).max().unwrap_or(0);
-    // How many lines so far end at or above each place: a tree of partial sums (Fenwick).
+    // Number of lines so far that end at or above each position, as a Fenwick tree.
     let mut tree = vec![0_u64; size + 1];
     let (mut sum, mut seen) = (0, 0);
     for (_, to) in ends.iter() {

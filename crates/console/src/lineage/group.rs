@@ -1,24 +1,24 @@
-//! Boxes that hang together with just the same others, in the same way, become one box with a count: no line of it is untrue. So do
-//! those that hang together with groups in the same way (`refine`): the parts that the tasks of an array wrote, and the tasks.
+//! Merges boxes with equal lines to the same other boxes into one box with a count, so that every line remains correct. Then merges boxes
+//! with equal lines to groups (`refine`): the parts that the tasks of an array wrote, and the tasks.
 
-use super::shown::{One, Seen};
-use super::{Ask, SPLIT_MAX, Shown, refine};
+use super::selection::{SelectedVertex, Selection};
+use super::{PictureBox, PictureRequest, SPLIT_MAX, refine};
 use crate::label::{directory, last_part, pattern};
 use esker_model::{EdgeTypeId, Version, VertexId, VertexTypeId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// So many alike become a group.
+/// Minimum number of members of a group.
 const ALIKE_MIN: usize = 8;
-/// Groups that one kind of boxes is divided into, at most; else it is divided more roughly.
+/// Maximum number of groups into which boxes of one kind are divided; beyond it, a coarser criterion is used.
 const PARTS_MAX: usize = 8;
 
-/// A line between boxes by their numbers.
+/// Boxes and lines after grouping; lines refer to boxes by index.
 pub(super) struct Grouped {
-    pub(super) boxes: Vec<Shown>,
-    pub(super) lines: Vec<Between>,
+    pub(super) boxes: Vec<PictureBox>,
+    pub(super) lines: Vec<GroupedLine>,
 }
 
-pub(super) struct Between {
+pub(super) struct GroupedLine {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) edge_type: EdgeTypeId,
@@ -27,10 +27,10 @@ pub(super) struct Between {
     pub(super) concurrent: bool,
 }
 
-/// How a vertex hangs together with others: to whom, by which type of edge, and whether it is the one that data comes from.
+/// Relations of a vertex: neighbour, edge type, and whether the vertex is the one that data comes from.
 type Ties = BTreeSet<(VertexId, EdgeTypeId, bool)>;
 
-/// What members of a group have in common.
+/// Members of a group with their common properties.
 pub(super) struct Part {
     pub(super) by: &'static str,
     pub(super) label: String,
@@ -38,9 +38,9 @@ pub(super) struct Part {
     pub(super) members: Vec<VertexId>,
 }
 
-pub(super) fn group(seen: &Seen, ask: &Ask) -> Grouped {
+pub(super) fn group(selection: &Selection, request: &PictureRequest) -> Grouped {
     let mut ties: HashMap<VertexId, Ties> = HashMap::new();
-    for (from, to, edge_type) in seen.lines.keys() {
+    for (from, to, edge_type) in selection.lines.keys() {
         ties.entry(*from)
             .or_default()
             .insert((*to, *edge_type, true));
@@ -52,24 +52,24 @@ pub(super) fn group(seen: &Seen, ask: &Ask) -> Grouped {
         (Vec<(VertexId, EdgeTypeId, bool)>, Option<VertexTypeId>),
         Vec<VertexId>,
     > = BTreeMap::new();
-    for id in &seen.order {
-        if *id == ask.focus || ask.open.contains_key(id) {
+    for id in &selection.order {
+        if *id == request.focus || request.open.contains_key(id) {
             continue;
         }
-        if let (Some(ties), Some(one)) = (ties.get(id), seen.all.get(id)) {
+        if let (Some(ties), Some(one)) = (ties.get(id), selection.all.get(id)) {
             let ties = ties.iter().copied().collect();
             alike.entry((ties, one.type_id)).or_default().push(*id);
         }
     }
     let mut box_of: HashMap<VertexId, usize> = HashMap::new();
-    let mut boxes: Vec<Shown> = Vec::new();
+    let mut boxes: Vec<PictureBox> = Vec::new();
     let mut groups: Vec<(String, Part)> = Vec::new();
     for ((ties, type_id), members) in &alike {
         if members.len() < ALIKE_MIN {
             continue;
         }
         let root = digest(&format!("{ties:?}{type_id:?}"));
-        for part in parts(seen, members) {
+        for part in parts(selection, members) {
             let id = format!(
                 "group:{}",
                 digest(&format!("{root}{}{}", part.by, part.label))
@@ -84,17 +84,17 @@ pub(super) fn group(seen: &Seen, ask: &Ask) -> Grouped {
         .enumerate()
         .flat_map(|(n, (_, part))| part.members.iter().map(move |m| (*m, n)))
         .collect();
-    for part in refine::alike(seen, ask, &taken, ALIKE_MIN) {
-        let name = |m: &VertexId| seen.all.get(m).map(|one| one.key.as_str());
+    for part in refine::alike(selection, request, &taken, ALIKE_MIN) {
+        let name = |m: &VertexId| selection.all.get(m).map(|one| one.key.as_str());
         let least = part.members.iter().filter_map(name).min();
         let id = digest(&format!("{}{}{least:?}", part.label, part.detail));
         groups.push((format!("group:{id}"), part));
     }
     let mut in_group: HashMap<VertexId, usize> = HashMap::new();
     for (number, (id, part)) in groups.iter_mut().enumerate() {
-        if ask.split.contains(id) {
+        if request.split.contains(id) {
             part.members
-                .sort_by_key(|m| seen.all.get(m).map(|one| one.key.clone()));
+                .sort_by_key(|m| selection.all.get(m).map(|one| one.key.clone()));
             if part.members.len() <= SPLIT_MAX {
                 part.members.clear();
             } else {
@@ -106,36 +106,38 @@ pub(super) fn group(seen: &Seen, ask: &Ask) -> Grouped {
         }
     }
     let mut box_of_group: HashMap<usize, usize> = HashMap::new();
-    for id in &seen.order {
-        let Some(one) = seen.all.get(id) else {
+    for id in &selection.order {
+        let Some(one) = selection.all.get(id) else {
             continue;
         };
         let number = match in_group.get(id) {
             None => {
-                boxes.push(single(*id, one, ask));
+                boxes.push(vertex_box(*id, one, request));
                 boxes.len() - 1
             }
             Some(group) => *box_of_group.entry(*group).or_insert_with(|| {
                 let (id, part) = &groups[*group];
-                boxes.push(many(id, part, seen));
+                boxes.push(group_box(id, part, selection));
                 boxes.len() - 1
             }),
         };
         box_of.insert(*id, number);
     }
-    let mut lines: BTreeMap<(usize, usize, EdgeTypeId), Between> = BTreeMap::new();
-    for ((from, to, edge_type), flow) in &seen.lines {
+    let mut lines: BTreeMap<(usize, usize, EdgeTypeId), GroupedLine> = BTreeMap::new();
+    for ((from, to, edge_type), flow) in &selection.lines {
         let (Some(from), Some(to)) = (box_of.get(from), box_of.get(to)) else {
             continue;
         };
-        let line = lines.entry((*from, *to, *edge_type)).or_insert(Between {
-            from: *from,
-            to: *to,
-            edge_type: *edge_type,
-            version: flow.version,
-            count: 0,
-            concurrent: true,
-        });
+        let line = lines
+            .entry((*from, *to, *edge_type))
+            .or_insert(GroupedLine {
+                from: *from,
+                to: *to,
+                edge_type: *edge_type,
+                version: flow.version,
+                count: 0,
+                concurrent: true,
+            });
         line.count += 1;
         line.version = line.version.max(flow.version);
         line.concurrent &= flow.concurrent;
@@ -146,18 +148,18 @@ pub(super) fn group(seen: &Seen, ask: &Ask) -> Grouped {
     }
 }
 
-/// A text that stands for another one in an address.
+/// Returns a short hash of a text for use in a URL.
 fn digest(text: &str) -> String {
-    // FNV-1a: it need not be more than unlikely to be the same.
+    // FNV-1a: collisions only have to be unlikely.
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     format!("{hash:016x}")
 }
 
-/// Divides what is alike: by directory and pattern of the name, if that gives few parts; else by directory; else not.
-fn parts(seen: &Seen, members: &[VertexId]) -> Vec<Part> {
-    let key = |id: &VertexId| seen.all.get(id).map_or("", |one| one.key.as_str());
+/// Divides similar vertices: by directory and name pattern, if that gives few parts; else by directory; else not at all.
+fn parts(selection: &Selection, members: &[VertexId]) -> Vec<Part> {
+    let key = |id: &VertexId| selection.all.get(id).map_or("", |one| one.key.as_str());
     let divided = |by: &dyn Fn(&str) -> (String, String)| {
         let mut parts: BTreeMap<(String, String), Vec<VertexId>> = BTreeMap::new();
         for member in members {
@@ -168,11 +170,11 @@ fn parts(seen: &Seen, members: &[VertexId]) -> Vec<Part> {
     let by_pattern = divided(&|key| {
         (
             directory(key).to_owned(),
-            // What is no path is known by what it is called before its numbers: tasks of an array.
+            // A name without a path is matched by its pattern: tasks of an array.
             pattern(last_part(key)),
         )
     });
-    // A part of one is no pattern.
+    // A part with a single member has no pattern.
     let large = by_pattern.values().filter(|m| m.len() >= ALIKE_MIN);
     if by_pattern.len() <= PARTS_MAX && large.count() > 0 {
         return named(by_pattern, "pattern");
@@ -187,7 +189,7 @@ fn parts(seen: &Seen, members: &[VertexId]) -> Vec<Part> {
         .fold(None, |common: Option<&str>, key| {
             Some(common.map_or(directory(key), |common| shared(common, key)))
         });
-    let type_name = members.first().and_then(|m| seen.all.get(m));
+    let type_name = members.first().and_then(|m| selection.all.get(m));
     let type_name = type_name.map_or("", |one| one.label.type_name.as_str());
     vec![Part {
         by: "type",
@@ -217,7 +219,7 @@ fn named(parts: BTreeMap<(String, String), Vec<VertexId>>, by: &'static str) -> 
     parts.collect()
 }
 
-/// The directory that a directory and a path have in common.
+/// Returns the common ancestor of a directory and a path.
 fn shared<'a>(directory: &'a str, path: &str) -> &'a str {
     let (mut end, mut at) = (0, 0);
     for (a, b) in directory.split('/').zip(path.split('/')) {
@@ -230,8 +232,8 @@ fn shared<'a>(directory: &'a str, path: &str) -> &'a str {
     directory.get(..end).unwrap_or("")
 }
 
-fn single(id: VertexId, one: &One, ask: &Ask) -> Shown {
-    Shown {
+fn vertex_box(id: VertexId, one: &SelectedVertex, request: &PictureRequest) -> PictureBox {
+    PictureBox {
         id: one.label.name.clone(),
         kind: "vertex",
         type_name: one.label.type_name.clone(),
@@ -243,7 +245,7 @@ fn single(id: VertexId, one: &One, ask: &Ask) -> Shown {
         w: 0.0,
         h: 0.0,
         layer: 0,
-        focus: id == ask.focus,
+        focus: id == request.focus,
         version: one.version.map(|v| v.to_string()),
         deleted: one.deleted,
         up: one.up,
@@ -253,10 +255,10 @@ fn single(id: VertexId, one: &One, ask: &Ask) -> Shown {
     }
 }
 
-fn many(id: &str, part: &Part, seen: &Seen) -> Shown {
-    let members = part.members.iter().filter_map(|m| seen.all.get(m));
+fn group_box(id: &str, part: &Part, selection: &Selection) -> PictureBox {
+    let members = part.members.iter().filter_map(|m| selection.all.get(m));
     let first = members.clone().next();
-    Shown {
+    PictureBox {
         id: id.to_owned(),
         kind: "group",
         type_name: first.map_or_else(String::new, |one| one.label.type_name.clone()),

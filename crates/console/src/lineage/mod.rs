@@ -1,18 +1,18 @@
-//! Where data came from and what became of it, as a picture: inputs on the left, what was made from them on the right.
+//! Lineage and impact of a vertex as a picture: inputs on the left, derived data on the right.
 //!
 //! ```text
-//!  shown.rs    which boxes and lines: the focus, a level up and down, what was opened; by the engine's walks, version by version
-//!  group.rs    boxes that hang together with just the same others become one with a count
-//!  refine.rs   so do those whose neighbours are alike: tasks of an array, and what each wrote
-//!  versions.rs when something of the picture changed: where the slider of times has marks
-//!  layout      where everything is
+//!  shown.rs    boxes and lines: the focus, levels up and down, opened vertices; by the engine's traversals, version by version
+//!  group.rs    merges boxes with lines to the same others into one with a count
+//!  refine.rs   merges boxes whose neighbours are alike: tasks of an array, and what each wrote
+//!  versions.rs times of changes in the picture: the marks of the time slider
+//!  layout      positions of boxes and lines
 //! ```
 //!
 //! A level is one execution with the data beyond it.
 
 mod group;
 mod refine;
-mod shown;
+mod selection;
 mod versions;
 
 #[cfg(test)]
@@ -24,129 +24,129 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-/// Levels that are shown on one side of the focus, at most.
+/// Maximum number of levels on one side of the focus.
 pub const LEVELS_MAX: u32 = 16;
-/// Vertices that may be opened, and groups that may be shown one by one.
+/// Maximum number of opened vertices, and of split groups.
 pub const OPEN_MAX: usize = 256;
-/// Members of a group that is shown one by one; the others stay a group.
+/// Maximum number of members of a split group shown as boxes; the rest stays a group.
 pub const SPLIT_MAX: usize = 50;
-/// Vertices that the walks look at.
+/// Maximum number of vertices that the traversals visit.
 const VERTICES_MAX: u64 = 20_000;
-/// Edges that the walks look at.
+/// Maximum number of edges that the traversals visit.
 const EDGES_MAX: u64 = 200_000;
 
-/// Which sides of a vertex are shown.
+/// Sides of a vertex that are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sides {
-    /// What it was made from.
+pub struct OpenSides {
+    /// Whether its inputs are shown.
     pub up: bool,
-    /// What was made from it.
+    /// Whether data derived from it is shown.
     pub down: bool,
 }
 
-/// Which picture.
+/// Request for a picture.
 #[derive(Debug, Clone)]
-pub struct Ask {
-    /// What it is of: data, an execution, an executable or a user.
+pub struct PictureRequest {
+    /// Vertex at the centre: data, an execution, an executable or a user.
     pub focus: VertexId,
-    /// As it was then.
+    /// Version as of which the picture is drawn.
     pub as_of: Version,
-    /// Levels to the left of the focus.
+    /// Number of levels to the left of the focus.
     pub up: u32,
-    /// Levels to the right of it.
+    /// Number of levels to the right of the focus.
     pub down: u32,
-    /// What else is opened.
-    pub open: BTreeMap<VertexId, Sides>,
-    /// Groups, by their ids, that are shown one by one.
+    /// Further opened vertices, with their sides.
+    pub open: BTreeMap<VertexId, OpenSides>,
+    /// Ids of groups whose members are shown as boxes.
     pub split: BTreeSet<String>,
 }
 
-/// The picture.
+/// Picture of a lineage.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Picture {
-    /// The name of the vertex that it is of.
+    /// Name of the vertex at the centre.
     pub focus: String,
-    /// As of when; nothing means now.
+    /// Version as of which it is drawn; `None` for now.
     pub as_of: Option<String>,
-    /// Of all.
+    /// Total width of the picture.
     pub width: f64,
-    /// Of all.
+    /// Total height of the picture.
     pub height: f64,
     /// Vertices and groups of them.
-    pub boxes: Vec<Shown>,
-    /// How they hang together.
+    pub boxes: Vec<PictureBox>,
+    /// Lines between the boxes.
     pub lines: Vec<Line>,
-    /// Where walks stopped before everything asked for was found.
+    /// Traversals that stopped before they found everything requested.
     pub stopped: Vec<StoppedAt>,
-    /// Always 0: what whoever asks may not see is not there. Pages of earlier releases look for it.
+    /// Always 0: vertices that the principal may not see are omitted. Pages of earlier releases read this field.
     pub left_out: u64,
-    /// When something of the picture changed, oldest first.
+    /// Times of changes in the picture, oldest first.
     pub versions: Vec<Tick>,
-    /// Whether there were more such times than `versions` has.
+    /// Whether `versions` was truncated.
     pub versions_cut: bool,
-    /// What working out places took, in microseconds.
+    /// Time of the layout, in microseconds.
     pub layout_micros: u64,
-    /// What all took.
+    /// Total time, in microseconds.
     pub micros: u64,
 }
 
-/// A box.
+/// A box of the picture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Shown {
-    /// The vertex's name; a group's own id.
+pub struct PictureBox {
+    /// Name of the vertex, or id of the group.
     pub id: String,
-    /// `vertex` or `group`.
+    /// Either `vertex` or `group`.
     pub kind: &'static str,
-    /// The name of the type.
+    /// Name of the type.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Whether it is something that ran.
+    /// Whether it is an execution.
     pub execution: bool,
-    /// Short.
+    /// Short label for display.
     pub label: String,
-    /// A few words more.
+    /// Short description for display.
     pub detail: String,
-    /// The left side.
+    /// Left side of the box.
     pub x: f64,
-    /// The upper side.
+    /// Upper side of the box.
     pub y: f64,
-    /// From left to right.
+    /// Width of the box.
     pub w: f64,
-    /// From top to bottom.
+    /// Height of the box.
     pub h: f64,
-    /// Its column.
+    /// Column of the box.
     pub layer: u32,
-    /// Whether the picture is of it.
+    /// Whether it is the focus of the picture.
     pub focus: bool,
-    /// The version of it that is shown: which write of data; when an execution was changed last.
+    /// Shown version: the write of data, or the last change of an execution.
     pub version: Option<String>,
-    /// Whether it is deleted by then.
+    /// Whether it is deleted as of then.
     pub deleted: bool,
-    /// Neighbours on the left that are not shown.
+    /// Number of left neighbours that are not shown.
     pub up: u64,
-    /// Neighbours on the right that are not shown.
+    /// Number of right neighbours that are not shown.
     pub down: u64,
-    /// How many vertices a group stands for.
+    /// Number of vertices in the group.
     pub members: u64,
-    /// What the members have in common: `array`, `directory`, `pattern`, `type`.
+    /// Common property of the members: `array`, `directory`, `pattern`, `type`.
     pub by: Option<&'static str>,
 }
 
 /// A line from one box to another.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
-    /// The box on the left.
+    /// Id of the box on the left.
     pub from: String,
-    /// The box on the right.
+    /// Id of the box on the right.
     pub to: String,
-    /// `read`, `write`, `exe`, …: the edge's type as the schema defines it.
+    /// Edge type as defined by the schema: `read`, `write`, `exe` and others.
     #[serde(rename = "type")]
     pub edge_type: String,
-    /// Its bends.
+    /// Bends of the line.
     pub points: Vec<[f64; 2]>,
-    /// The newest version of the edges that it stands for.
+    /// Newest version of its edges.
     pub version: String,
-    /// How many edges it stands for.
+    /// Number of its edges.
     pub count: u64,
     /// Whether the edge only overlapped in time: it may be involved.
     pub concurrent: bool,
@@ -154,48 +154,52 @@ pub struct Line {
     pub back: bool,
 }
 
-/// Where a walk stopped.
+/// Vertices at which a traversal stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StoppedAt {
     /// Names of vertices that were not followed, as far as they were kept.
     pub vertices: Vec<String>,
-    /// How many there were.
+    /// Number of such vertices.
     pub vertices_left: u64,
-    /// Why.
+    /// Reason why it stopped.
     pub reason: String,
 }
 
-/// A time at which something changed.
+/// Time of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Tick {
-    /// Which version.
+    /// Version of the change.
     pub version: String,
-    /// What happened: `written`, `read`, `changed`, `deleted`, …
+    /// Kind of change: `written`, `read`, `changed`, `deleted` and others.
     pub what: &'static str,
 }
 
-/// How large boxes are: room for some thirty letters, and a second line of them.
+/// Size of a box: room for about thirty characters, in two lines.
 const BOX: Size = Size {
     width: 216.0,
     height: 48.0,
 };
 
-/// Works a picture out.
+/// Computes a picture.
 ///
 /// # Errors
-/// If the focus is not there, or is nothing that data comes from or goes to; or as reading fails.
-pub fn picture(graph: &dyn GraphRead, ask: &Ask, cancel: &dyn Cancel) -> Result<Picture> {
+/// Fails if the focus does not exist, or takes no part in lineage; passes on read errors.
+pub fn picture(
+    graph: &dyn GraphRead,
+    request: &PictureRequest,
+    cancel: &dyn Cancel,
+) -> Result<Picture> {
     let begun = Instant::now();
     let schema = graph.schema()?;
-    let seen = shown::look(graph, &schema, ask, cancel)?;
-    let grouped = group::group(&seen, ask);
+    let selection = selection::select(graph, &schema, request, cancel)?;
+    let grouped = group::group(&selection, request);
     let before = Instant::now();
     let sizes = vec![BOX; grouped.boxes.len()];
     let ends: Vec<(usize, usize)> = grouped.lines.iter().map(|l| (l.from, l.to)).collect();
     let drawing = draw(&sizes, &ends, Gaps::default());
     let layout_micros = micros(before);
     let shown = grouped.lines.iter().map(|l| (l.edge_type, l.version));
-    let (versions, versions_cut) = versions::ticks(graph, seen.roles, ask, shown)?;
+    let (versions, versions_cut) = versions::ticks(graph, selection.roles, request, shown)?;
 
     let boxes = grouped
         .boxes
@@ -207,7 +211,7 @@ pub fn picture(graph: &dyn GraphRead, ask: &Ask, cancel: &dyn Cancel) -> Result<
             one.layer = place.layer;
             one
         });
-    let boxes: Vec<Shown> = boxes.collect();
+    let boxes: Vec<PictureBox> = boxes.collect();
     let id = |number: usize| boxes.get(number).map_or("", |b| b.id.as_str()).to_owned();
     let lines = grouped
         .lines
@@ -226,13 +230,13 @@ pub fn picture(graph: &dyn GraphRead, ask: &Ask, cancel: &dyn Cancel) -> Result<
             back: drawn.back,
         });
     Ok(Picture {
-        focus: seen.focus_name.clone(),
-        as_of: (ask.as_of != Version::MAX).then(|| ask.as_of.to_string()),
+        focus: selection.focus_name.clone(),
+        as_of: (request.as_of != Version::MAX).then(|| request.as_of.to_string()),
         width: drawing.width,
         height: drawing.height,
         lines: lines.collect(),
         boxes,
-        stopped: seen.stopped,
+        stopped: selection.stopped,
         left_out: 0,
         versions,
         versions_cut,

@@ -1,29 +1,29 @@
-//! Which boxes are alike although their neighbours are not the same but only alike, too: by partition refinement (Paige and Tarjan, "Three
-//! Partition Refinement Algorithms", 1987), here round by round, for pictures are small.
+//! Groups boxes whose neighbours are not equal but similar, by partition refinement (Paige and Tarjan, "Three Partition Refinement
+//! Algorithms", 1987), here in rounds, because pictures are small.
 //!
-//! It begins with what boxes are called (the directory and the pattern of a path, the array of a task, the name of a run), and divides what
-//! is called alike by what it hangs together with, until each member of a class has lines to the same classes.
+//! The initial classes are determined by names (the directory and the pattern of a path, the array of a task, the name of a run); they are
+//! divided by their lines until all members of a class have lines to the same classes.
 
-use super::Ask;
+use super::PictureRequest;
 use super::group::Part;
-use super::shown::{One, Seen};
+use super::selection::{SelectedVertex, Selection};
 use crate::label::{directory, last_part, pattern};
 use esker_model::VertexId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// What a class is called: how, by what, and a few words more.
+/// Name of a class: criterion, label and detail.
 type Name = (&'static str, String, String);
-/// Rounds, at most: a chain of so many levels is told apart from its ends.
+/// Maximum number of rounds: chains of up to this many levels are distinguished from their ends.
 const ROUNDS_MAX: usize = 64;
 
-/// `4100_17` is a task of the array 4100.
+/// Returns the array of a task: 4100 of `4100_17`.
 fn array(key: &str) -> Option<&str> {
     let (job, task) = key.rsplit_once('_')?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     (digits(job) && digits(task)).then_some(job)
 }
 
-fn name(one: &One) -> Name {
+fn name(one: &SelectedVertex) -> Name {
     if one.key.contains('/') {
         let directory = directory(&one.key).to_owned();
         return ("pattern", pattern(last_part(&one.key)), directory);
@@ -36,26 +36,26 @@ fn name(one: &One) -> Name {
     ("pattern", pattern(&one.label.label), String::new())
 }
 
-/// Classes with so many members at least, of boxes that are in no group yet. `taken`: the group of each that is in one.
+/// Returns classes with at least `least` members, of boxes in no group yet. `taken` has the group of each box that is in one.
 pub(super) fn alike(
-    seen: &Seen,
-    ask: &Ask,
+    selection: &Selection,
+    request: &PictureRequest,
     taken: &HashMap<VertexId, usize>,
     least: usize,
 ) -> Vec<Part> {
     let mut beside: HashMap<VertexId, Vec<(VertexId, u32, bool)>> = HashMap::new();
-    for (from, to, edge_type) in seen.lines.keys() {
+    for (from, to, edge_type) in selection.lines.keys() {
         let number = u32::from(edge_type.0);
         beside.entry(*from).or_default().push((*to, number, true));
         beside.entry(*to).or_default().push((*from, number, false));
     }
-    // The focus, what was opened, and whatever is in a class too small for a group stands for itself.
-    let mut alone: BTreeSet<VertexId> = ask.open.keys().copied().collect();
-    alone.insert(ask.focus);
+    // The focus, opened vertices, and members of classes too small for a group remain single.
+    let mut alone: BTreeSet<VertexId> = request.open.keys().copied().collect();
+    alone.insert(request.focus);
     loop {
-        let classes = stable(seen, &beside, taken, &alone);
+        let classes = stable(selection, &beside, taken, &alone);
         let mut members: BTreeMap<u32, Vec<VertexId>> = BTreeMap::new();
-        for id in &seen.order {
+        for id in &selection.order {
             if !alone.contains(id)
                 && !taken.contains_key(id)
                 && let Some(class) = classes.get(id)
@@ -74,7 +74,7 @@ pub(super) fn alike(
             continue;
         }
         let parts = members.into_values().filter_map(|members| {
-            let (by, label, detail) = name(seen.all.get(members.first()?)?);
+            let (by, label, detail) = name(selection.all.get(members.first()?)?);
             Some(Part {
                 by,
                 label,
@@ -86,9 +86,9 @@ pub(super) fn alike(
     }
 }
 
-/// The coarsest classes in which all members have lines to the same classes.
+/// Returns the coarsest classes in which all members have lines to the same classes.
 fn stable(
-    seen: &Seen,
+    selection: &Selection,
     beside: &HashMap<VertexId, Vec<(VertexId, u32, bool)>>,
     taken: &HashMap<VertexId, usize>,
     alone: &BTreeSet<VertexId>,
@@ -99,7 +99,7 @@ fn stable(
         Group(usize),
         Called(u32, Name),
     }
-    let seeds = seen.all.iter().map(|(id, one)| {
+    let seeds = selection.all.iter().map(|(id, one)| {
         let seed = match taken.get(id) {
             _ if alone.contains(id) => Seed::Alone(*id),
             Some(group) => Seed::Group(*group),
@@ -116,7 +116,7 @@ fn stable(
                 .iter()
                 .filter_map(|(other, edge, out)| Some((*classes.get(other)?, *edge, *out)))
                 .collect();
-            // What is one box already is divided no further.
+            // A group is not divided further.
             let ties = if taken.contains_key(id) {
                 BTreeSet::new()
             } else {
@@ -133,7 +133,7 @@ fn stable(
     classes
 }
 
-/// A number for each that is different, in their order.
+/// Numbers the distinct values in their order.
 fn numbered<T: Ord>(all: &[(VertexId, T)]) -> HashMap<VertexId, u32> {
     let different: BTreeSet<&T> = all.iter().map(|(_, one)| one).collect();
     let numbers: BTreeMap<&T, u32> = different.into_iter().zip(0..).collect();

@@ -1,6 +1,6 @@
-//! Pictures of small labs.
+//! Pictures of small graphs.
 
-use super::{Ask, Picture, Shown, Sides, picture};
+use super::{OpenSides, Picture, PictureBox, PictureRequest, picture};
 use esker::OpenOptions;
 use esker_model::{
     Batch, Commit, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, Version, VertexId,
@@ -31,7 +31,7 @@ impl Lab {
         VertexName::parse(name).unwrap().resolve(&schema).unwrap()
     }
 
-    /// Edges `job read file`, in one commit.
+    /// Inserts edges `job read file`, in one commit.
     fn link(&self, edges: &[(&str, &str, &str)]) -> Commit {
         let schema = self.db.schema().unwrap();
         let mut batch = Batch::new();
@@ -52,8 +52,8 @@ impl Lab {
         self.db.apply(batch).unwrap()
     }
 
-    fn ask(&self, focus: &str) -> Ask {
-        Ask {
+    fn request(&self, focus: &str) -> PictureRequest {
+        PictureRequest {
             focus: self.vertex(focus).id,
             as_of: Version::MAX,
             up: 1,
@@ -63,8 +63,8 @@ impl Lab {
         }
     }
 
-    fn picture(&self, ask: &Ask) -> Picture {
-        picture(&self.db, ask, &NeverCancel).unwrap()
+    fn picture(&self, request: &PictureRequest) -> Picture {
+        picture(&self.db, request, &NeverCancel).unwrap()
     }
 
     fn id(&self, name: &str) -> VertexId {
@@ -86,19 +86,19 @@ fn chain() -> Lab {
 }
 
 fn names(picture: &Picture) -> Vec<&str> {
-    let mut boxes: Vec<&Shown> = picture.boxes.iter().collect();
+    let mut boxes: Vec<&PictureBox> = picture.boxes.iter().collect();
     boxes.sort_by(|a, b| a.layer.cmp(&b.layer).then(a.id.cmp(&b.id)));
     boxes.iter().map(|b| b.id.as_str()).collect()
 }
 
-fn shown<'a>(picture: &'a Picture, id: &str) -> &'a Shown {
+fn shown<'a>(picture: &'a Picture, id: &str) -> &'a PictureBox {
     picture.boxes.iter().find(|b| b.id == id).unwrap()
 }
 
 #[test]
 fn a_level_up_and_down_from_left_to_right() {
     let lab = chain();
-    let picture = lab.picture(&lab.ask("file:/c"));
+    let picture = lab.picture(&lab.request("file:/c"));
     assert_eq!(
         names(&picture),
         ["file:/b", "job:2", "file:/c", "job:3", "file:/d"]
@@ -112,7 +112,7 @@ fn a_level_up_and_down_from_left_to_right() {
     assert_eq!(line("job:2", "file:/c"), Some(("write", 1, false)));
     assert_eq!(line("file:/c", "job:3"), Some(("read", 1, false)));
     assert_eq!(picture.lines.len(), 4);
-    // What is beside b: the job that wrote it, and job 4.
+    // Neighbours of b: the job that wrote it, and job 4.
     let b = shown(&picture, "file:/b");
     assert_eq!((b.up, b.down), (1, 1));
     assert!(shown(&picture, "file:/c").focus);
@@ -129,13 +129,13 @@ fn a_level_up_and_down_from_left_to_right() {
 #[test]
 fn what_is_opened_shows_one_level_more() {
     let lab = chain();
-    let mut ask = lab.ask("file:/c");
-    let up = Sides {
+    let mut request = lab.request("file:/c");
+    let up = OpenSides {
         up: true,
         down: false,
     };
-    ask.open.insert(lab.id("file:/b"), up);
-    let picture = lab.picture(&ask);
+    request.open.insert(lab.id("file:/b"), up);
+    let picture = lab.picture(&request);
     assert_eq!(
         names(&picture),
         [
@@ -148,13 +148,13 @@ fn what_is_opened_shows_one_level_more() {
             "file:/d"
         ]
     );
-    // The other side of an input is no part of the way to the focus: it is walked by itself.
-    let both = Sides {
+    // The far side of an input is not on the way to the focus: it needs a traversal of its own.
+    let both = OpenSides {
         up: true,
         down: true,
     };
-    ask.open.insert(lab.id("file:/b"), both);
-    let picture = lab.picture(&ask);
+    request.open.insert(lab.id("file:/b"), both);
+    let picture = lab.picture(&request);
     assert!(
         names(&picture).contains(&"file:/e"),
         "{:?}",
@@ -167,10 +167,10 @@ fn what_is_opened_shows_one_level_more() {
 #[test]
 fn levels_are_as_many_as_asked_for() {
     let lab = chain();
-    let mut ask = lab.ask("file:/d");
-    (ask.up, ask.down) = (3, 0);
+    let mut request = lab.request("file:/d");
+    (request.up, request.down) = (3, 0);
     assert_eq!(
-        names(&lab.picture(&ask)),
+        names(&lab.picture(&request)),
         [
             "file:/in/a",
             "job:1",
@@ -181,14 +181,14 @@ fn levels_are_as_many_as_asked_for() {
             "file:/d"
         ]
     );
-    (ask.up, ask.down) = (0, 0);
-    assert_eq!(names(&lab.picture(&ask)), ["file:/d"]);
+    (request.up, request.down) = (0, 0);
+    assert_eq!(names(&lab.picture(&request)), ["file:/d"]);
 }
 
 #[test]
 fn of_an_execution_its_inputs_and_outputs() {
     let lab = chain();
-    let picture = lab.picture(&lab.ask("job:2"));
+    let picture = lab.picture(&lab.request("job:2"));
     assert_eq!(names(&picture), ["file:/b", "job:2", "file:/c"]);
     assert!(shown(&picture, "job:2").execution);
 }
@@ -197,10 +197,10 @@ fn of_an_execution_its_inputs_and_outputs() {
 fn of_a_user_what_they_ran() {
     let lab = chain();
     lab.link(&[("user:7", "run", "job:2")]);
-    let picture = lab.picture(&lab.ask("user:7"));
+    let picture = lab.picture(&lab.request("user:7"));
     assert_eq!(names(&picture), ["user:7", "job:2", "file:/c"]);
-    // And the other way round it is said of the job.
-    let picture = lab.picture(&lab.ask("file:/c"));
+    // The job shows the user in turn.
+    let picture = lab.picture(&lab.request("file:/c"));
     assert!(
         shown(&picture, "job:2").detail.starts_with("user 7"),
         "{picture:?}"
@@ -212,15 +212,15 @@ fn as_of_a_time_only_what_was_there() {
     let lab = Lab::new();
     let first = lab.link(&[("job:1", "write", "file:/x")]);
     let second = lab.link(&[("job:2", "write", "file:/x")]);
-    let now = lab.picture(&lab.ask("file:/x"));
+    let now = lab.picture(&lab.request("file:/x"));
     assert_eq!(
         names(&now),
         ["job:2", "file:/x"],
         "its newest version is by job 2"
     );
-    let mut ask = lab.ask("file:/x");
-    ask.as_of = first.version;
-    let then = lab.picture(&ask);
+    let mut request = lab.request("file:/x");
+    request.as_of = first.version;
+    let then = lab.picture(&request);
     assert_eq!(names(&then), ["job:1", "file:/x"]);
     let ticks: Vec<&str> = now.versions.iter().map(|t| t.version.as_str()).collect();
     for version in [first.version, second.version] {
@@ -242,8 +242,8 @@ fn many_alike_are_one_box_with_a_count() {
     edges.push(("job:1", "read", "file:/scratch/namelist"));
     edges.push(("job:1", "write", "file:/sum"));
     lab.link(&edges);
-    let mut ask = lab.ask("file:/sum");
-    let picture = lab.picture(&ask);
+    let mut request = lab.request("file:/sum");
+    let picture = lab.picture(&request);
     let group = picture.boxes.iter().find(|b| b.kind == "group").unwrap();
     assert_eq!((group.members, group.by), (312, Some("pattern")));
     assert_eq!(
@@ -258,23 +258,23 @@ fn many_alike_are_one_box_with_a_count() {
     let line = picture.lines.iter().find(|l| l.from == group.id).unwrap();
     assert_eq!((line.to.as_str(), line.count), ("job:1", 312));
 
-    ask.split.insert(group.id.clone());
-    let split = lab.picture(&ask);
+    request.split.insert(group.id.clone());
+    let split = lab.picture(&request);
     let rest = shown(&split, &group.id);
     assert_eq!(rest.members, 262);
     assert_eq!(split.boxes.len(), 4 + 50);
     assert!(split.boxes.iter().any(|b| b.id == members[0]));
 
-    // What is opened stands by itself.
-    ask.split.clear();
-    ask.open.insert(
+    // Opened vertices are shown alone.
+    request.split.clear();
+    request.open.insert(
         lab.id(&members[7]),
-        Sides {
+        OpenSides {
             up: true,
             down: false,
         },
     );
-    let opened = lab.picture(&ask);
+    let opened = lab.picture(&request);
     assert!(opened.boxes.iter().any(|b| b.id == members[7]));
     assert_eq!(
         shown(
@@ -302,7 +302,7 @@ fn every_vertex_is_in_one_box_and_every_line_between_boxes() {
         .map(|(a, t, b)| (a.as_str(), *t, b.as_str()))
         .collect();
     lab.link(&edges);
-    let picture = lab.picture(&lab.ask("file:/common"));
+    let picture = lab.picture(&lab.request("file:/common"));
     let ids: BTreeSet<&str> = picture.boxes.iter().map(|b| b.id.as_str()).collect();
     assert_eq!(ids.len(), picture.boxes.len(), "no box twice");
     for line in &picture.lines {
@@ -327,12 +327,12 @@ fn every_vertex_is_in_one_box_and_every_line_between_boxes() {
 #[test]
 fn what_is_not_there_is_said() {
     let lab = chain();
-    let ask = lab.ask("file:/nowhere");
-    let refused = picture(&lab.db, &ask, &NeverCancel).unwrap_err();
+    let request = lab.request("file:/nowhere");
+    let refused = picture(&lab.db, &request, &NeverCancel).unwrap_err();
     assert!(refused.to_string().contains("no vertex"), "{refused}");
 }
 
-/// Each part has a task of its own: parts and tasks are a group each.
+/// Each part has its own task: the parts are one group, and the tasks another.
 #[test]
 fn tasks_of_an_array_and_their_parts_are_two_boxes() {
     let lab = Lab::new();
@@ -344,7 +344,7 @@ fn tasks_of_an_array_and_their_parts_are_two_boxes() {
         edges.push(("job:4200".into(), "read", format!("file:/out/part_{n}.h5")));
     }
     edges.push(("job:4200".into(), "write", "file:/out/merged.h5".into()));
-    // One of another name, and one that nobody merges, are no part of it.
+    // Parts with another name or without a merge are not in the group.
     edges.push(("job:7".into(), "write", "file:/out/odd.txt".into()));
     edges.push(("job:4200".into(), "read", "file:/out/odd.txt".into()));
     let edges: Vec<(&str, &str, &str)> = edges
@@ -352,9 +352,9 @@ fn tasks_of_an_array_and_their_parts_are_two_boxes() {
         .map(|(a, b, c)| (a.as_str(), *b, c.as_str()))
         .collect();
     lab.link(&edges);
-    let mut ask = lab.ask("file:/out/merged.h5");
-    ask.up = 3;
-    let picture = lab.picture(&ask);
+    let mut request = lab.request("file:/out/merged.h5");
+    request.up = 3;
+    let picture = lab.picture(&request);
     let groups: Vec<(&str, u64, Option<&str>)> = picture
         .boxes
         .iter()
@@ -380,10 +380,10 @@ fn tasks_of_an_array_and_their_parts_are_two_boxes() {
         .map(|l| l.count)
         .sum();
     assert_eq!(between, 40);
-    // One part by itself has a task by itself.
-    ask.focus = lab.id("file:/out/part_3.h5");
-    ask.down = 0;
-    let one = lab.picture(&ask);
+    // A part shown alone has its task alone.
+    request.focus = lab.id("file:/out/part_3.h5");
+    request.down = 0;
+    let one = lab.picture(&request);
     assert!(
         one.boxes.iter().all(|b| b.kind == "vertex"),
         "{:?}",

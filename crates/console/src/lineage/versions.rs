@@ -1,24 +1,24 @@
-//! When something of a picture changed.
+//! Times of changes in a picture.
 
-use super::shown::Roles;
-use super::{Ask, Tick};
+use super::selection::Roles;
+use super::{PictureRequest, Tick};
 use esker_model::{
     EdgeSelect, EdgeTypeId, GraphRead, Result, Version, VersionRange, Versions, VertexChange,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// Marks, at most: the newest.
+/// Maximum number of marks: the newest are kept.
 const TICKS_MAX: usize = 200;
-/// Versions of edges that are looked at.
+/// Maximum number of edge versions examined.
 const EDGES_MAX: usize = 5_000;
 
-/// The times at which the focus changed, or was read or written, and those of the lines that are shown, oldest first; and whether there
+/// Returns the times at which the focus was changed, read or written, and those of the shown lines, oldest first; and whether there
 /// were more.
 pub(super) fn ticks(
     graph: &dyn GraphRead,
     roles: Roles,
-    ask: &Ask,
+    request: &PictureRequest,
     lines: impl Iterator<Item = (EdgeTypeId, Version)>,
 ) -> Result<(Vec<Tick>, bool)> {
     let all = VersionRange {
@@ -26,7 +26,7 @@ pub(super) fn ticks(
         until: Version::MAX,
     };
     let mut ticks: BTreeMap<Version, &'static str> = BTreeMap::new();
-    for event in graph.vertex_history(ask.focus, all)? {
+    for event in graph.vertex_history(request.focus, all)? {
         let what = match event.change {
             VertexChange::Deleted => "deleted",
             VertexChange::Set(..) | VertexChange::Removed(_) => "tagged",
@@ -56,13 +56,13 @@ pub(super) fn ticks(
             properties: false,
         };
         let mut looked_at = 0;
-        graph.scan_edges(&[ask.focus], &select, &mut |_, edge| {
+        graph.scan_edges(&[request.focus], &select, &mut |_, edge| {
             looked_at += 1;
             if looked_at > EDGES_MAX {
                 cut = true;
                 return ControlFlow::Break(());
             }
-            // A write says more than the change of attributes that came with it.
+            // A write is more informative than the attribute change of its commit.
             ticks.insert(edge.version, if edge.deleted { "taken back" } else { what });
             ControlFlow::Continue(())
         })?;

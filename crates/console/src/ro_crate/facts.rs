@@ -1,4 +1,4 @@
-//! What a lineage knows, by what a crate says of it.
+//! Facts of a lineage, arranged for a crate.
 
 use super::Profile;
 use crate::label;
@@ -6,46 +6,46 @@ use esker::lineage::Provenance;
 use esker_model::{Schema, Value, Vertex, VertexId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Edges of an execution by what they say.
+/// Neighbours of an execution by role.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Uses {
     pub(super) objects: BTreeSet<VertexId>,
     pub(super) results: BTreeSet<VertexId>,
     pub(super) instruments: BTreeSet<VertexId>,
     pub(super) agents: BTreeSet<VertexId>,
-    /// The runs that it is a part of.
+    /// Runs of which it is a part.
     pub(super) parents: BTreeSet<VertexId>,
 }
 
-/// A run that has others in it, and whose program is known.
+/// A run that contains others and whose program is known.
 #[derive(Debug, Clone)]
 pub struct Workflow {
-    /// The run.
+    /// Vertex of the run.
     pub run: VertexId,
-    /// Its program.
+    /// Program of the run.
     pub program: VertexId,
-    /// What the program is written in.
+    /// Programming language of the program.
     pub language: &'static str,
-    /// The programs of the runs in it.
+    /// Programs of the runs in it.
     pub tools: BTreeSet<VertexId>,
-    /// What runs in it have read that none of them has written.
+    /// Data that its runs have read and none of them has written.
     pub inputs: BTreeSet<VertexId>,
-    /// What they have written that none of them has read, and what was asked for.
+    /// Data that its runs have written and none of them has read, and the requested target.
     pub outputs: BTreeSet<VertexId>,
 }
 
-/// What a lineage knows.
+/// Facts of a lineage.
 #[derive(Debug)]
 pub struct Facts<'a> {
     pub(super) found: &'a Provenance,
     pub(super) schema: &'a Schema,
     pub(super) known: BTreeMap<VertexId, &'a Vertex>,
     pub(super) uses: BTreeMap<VertexId, Uses>,
-    /// The run that all else is a part of, if there is one.
+    /// The run that contains the most others, if there is one.
     pub workflow: Option<Workflow>,
 }
 
-/// What a program is written in, where its name says so.
+/// Returns the programming language of a program by its extension.
 fn language(path: &str) -> Option<&'static str> {
     let ending = path.rsplit('/').next()?.rsplit_once('.')?.1;
     Some(match ending {
@@ -65,7 +65,7 @@ fn language(path: &str) -> Option<&'static str> {
 }
 
 impl<'a> Facts<'a> {
-    /// Looks through a lineage.
+    /// Collects the facts of a lineage.
     pub fn new(found: &'a Provenance, schema: &'a Schema) -> Self {
         let known: BTreeMap<VertexId, &Vertex> = found
             .vertices
@@ -127,7 +127,7 @@ impl<'a> Facts<'a> {
         label::of(vertex.id, Some(vertex), self.schema).type_name
     }
 
-    /// The runs in a run, however deep.
+    /// Returns all runs below a run, at any depth.
     fn within(&self, run: VertexId) -> BTreeSet<VertexId> {
         let mut inside = BTreeSet::new();
         let mut more = vec![run];
@@ -141,7 +141,7 @@ impl<'a> Facts<'a> {
         inside
     }
 
-    /// The run that has the most others in it and is in no other.
+    /// Returns the run that contains the most others and is in no other.
     fn find_workflow(&self) -> Option<Workflow> {
         let tops = self.known.keys().filter(|id| {
             self.is_run(**id)
@@ -155,11 +155,11 @@ impl<'a> Facts<'a> {
             .filter(|(_, inside)| !inside.is_empty())
             .max_by_key(|(id, inside)| (inside.len(), std::cmp::Reverse(*id)))?;
         let own = self.uses.get(&run)?;
-        let told = own.instruments.iter().find_map(|id| {
+        let label = own.instruments.iter().find_map(|id| {
             let vertex = self.known.get(id)?;
             Some((*id, language(&vertex.key)?))
         });
-        let (program, language) = told?;
+        let (program, language) = label?;
         let (mut tools, mut read, mut written) =
             (BTreeSet::new(), own.objects.clone(), own.results.clone());
         for child in &inside {
@@ -185,7 +185,7 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// The most that the facts give.
+    /// Returns the most detailed profile that the facts support.
     pub fn profile(&self) -> Profile {
         match &self.workflow {
             None => Profile::Process,
@@ -194,7 +194,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Files of the lineage, by their whole paths; the program of the workflow among them.
+    /// Iterates over the files of the lineage with their absolute paths, including the workflow's program.
     pub fn files(&self) -> impl Iterator<Item = (VertexId, &str)> {
         let program = self.workflow.as_ref().map(|w| w.program);
         self.known.iter().filter_map(move |(id, vertex)| {
@@ -203,7 +203,7 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// How large a file was when it was last seen: by its vertex, or by what the runs say that used it.
+    /// Returns the size of a file when it was last observed: from its vertex, or from the runs that used it.
     pub fn size(&self, id: VertexId) -> Option<i64> {
         if let Some(size) = label::number(self.known.get(&id)?, "size") {
             return Some(size);

@@ -1,8 +1,8 @@
-//! A lineage as an RO-Crate: what ran, what it used and made, who ran it with which program, for whoever reads research objects
+//! Lineage as an RO-Crate: executions, their inputs and outputs, users and programs, in the standard for research objects
 //! (RO-Crate Metadata Specification 1.1; Workflow Run RO-Crate 0.5: process, workflow and provenance).
 //!
-//! Only what is known is said: an execution without an end has no `endTime`, one whose end says nothing of success no `actionStatus`; a workflow is
-//! told of only where a run has others in it and its program is known ([`Facts::workflow`]).
+//! Only known facts are written: an execution without an end has no `endTime`, one whose success is unknown no `actionStatus`; a workflow
+//! is described only if a run contains others and its program is known ([`Facts::workflow`]).
 
 mod facts;
 mod write;
@@ -10,22 +10,22 @@ mod write;
 pub use facts::Facts;
 pub use write::{Settings, describe};
 
-/// How much of a run is told, each with all that the one before it has.
+/// Level of detail; each level includes the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Profile {
     /// Executions with inputs and outputs.
     Process,
-    /// One of them is the run of a workflow.
+    /// In addition, one execution is the run of a workflow.
     Workflow,
-    /// With the tools that the workflow has run, and their runs.
+    /// In addition, the tools that the workflow ran, and their runs.
     Provenance,
 }
 
 impl Profile {
-    /// All, the least first.
+    /// All profiles, the least detailed first.
     pub const ALL: [Self; 3] = [Self::Process, Self::Workflow, Self::Provenance];
 
-    /// Its name.
+    /// Returns the name of the profile.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Process => "process",
@@ -101,8 +101,8 @@ mod tests {
         database.apply(batch).unwrap();
         let target = VertexId::of("File", "/out");
         let found = lineage(&database, target, &LineageOptions::default(), &NeverCancel).unwrap();
-        let told = describe(&Facts::new(&found, &schema), &Settings::default());
-        let all = told["@graph"].as_array().unwrap();
+        let label = describe(&Facts::new(&found, &schema), &Settings::default());
+        let all = label["@graph"].as_array().unwrap();
         let of = |id: &str| all.iter().find(|e| e["@id"] == id).unwrap();
         let job = of("#job/1");
         assert_eq!(job["@type"], "Action", "a CreateAction names its program");
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(ids.len(), all.len(), "each entity once");
         assert_eq!(Facts::new(&found, &schema).profile(), Profile::Process);
 
-        // The run of a workflow has it in it, and programs are known.
+        // The run of a workflow contains it, and programs are known.
         let mut batch = Batch::new();
         let list = |item: &str| Value::List(vec![Value::String(item.into())]);
         batch.push(Op::ChangeVertex {
@@ -146,8 +146,8 @@ mod tests {
         let found = lineage(&database, target, &LineageOptions::default(), &NeverCancel).unwrap();
         let facts = Facts::new(&found, &schema);
         assert_eq!(facts.profile(), Profile::Provenance);
-        let told = describe(&facts, &Settings::default());
-        let all = told["@graph"].as_array().unwrap();
+        let label = describe(&facts, &Settings::default());
+        let all = label["@graph"].as_array().unwrap();
         let of = |id: &str| all.iter().find(|e| e["@id"] == id).unwrap();
         let flow = of("file:///bin/flow.sh");
         assert_eq!(
@@ -175,8 +175,8 @@ mod tests {
             environment: true,
             ..Settings::default()
         };
-        let told = describe(&facts, &more);
-        let all = told["@graph"].as_array().unwrap();
+        let label = describe(&facts, &more);
+        let all = label["@graph"].as_array().unwrap();
         let of = |id: &str| all.iter().find(|e| e["@id"] == id).unwrap();
         assert_eq!(
             of("#job/1")["environment"],
@@ -187,7 +187,7 @@ mod tests {
             profile: Some(Profile::Process),
             ..Settings::default()
         };
-        let told = describe(&facts, &less);
-        assert_eq!(told["@graph"][1].get("mainEntity"), None);
+        let label = describe(&facts, &less);
+        assert_eq!(label["@graph"][1].get("mainEntity"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The metadata document of a crate.
+//! Metadata document of a crate.
 
 use super::Profile;
 use super::facts::{Facts, Uses, Workflow};
@@ -10,28 +10,28 @@ use std::fmt::Write as _;
 
 const CONTEXT: &str = "https://w3id.org/ro/crate/1.1/context";
 const SPECIFICATION: &str = "https://w3id.org/ro/crate/1.1";
-/// The namespace of the terms that Workflow Run RO-Crate adds.
+/// Namespace of the terms that Workflow Run RO-Crate adds.
 const RUN_TERMS: &str = "https://w3id.org/ro/terms/workflow-run#";
 const WORKFLOW_CRATE: &str = "https://w3id.org/workflowhub/workflow-ro-crate/1.0";
 
-/// What a crate says that is no fact of the lineage.
+/// Settings of a crate that are not facts of the lineage.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// When it was made, in nanoseconds since 1970.
+    /// Creation time, in nanoseconds since 1970.
     pub made: i64,
-    /// No more than that; the most that the facts give, if it is not said.
+    /// Maximum level of detail; `None` for the most that the facts support.
     pub profile: Option<Profile>,
-    /// Its name.
+    /// Name of the crate.
     pub name: Option<String>,
-    /// Its licence: an address.
+    /// URL of the licence.
     pub license: Option<String>,
-    /// Files that lie in the crate: where, by vertex.
+    /// Paths of files contained in the crate, by vertex.
     pub inside: BTreeMap<VertexId, String>,
-    /// Whether it tells the environment variables of executions.
+    /// Whether it includes the environment variables of executions.
     pub environment: bool,
 }
 
-/// A path or a key as a part of a URI.
+/// Percent-encodes a path or a key for a URI.
 fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -51,7 +51,7 @@ fn reference(id: &str) -> Json {
     json!({ "@id": id })
 }
 
-/// One as itself, many as a list, as JSON-LD of RO-Crate has it.
+/// Returns one reference as an object, several as a list, as in RO-Crate's JSON-LD.
 fn references<'a>(ids: impl IntoIterator<Item = &'a String>) -> Json {
     let mut all: Vec<Json> = ids.into_iter().map(|id| reference(id)).collect();
     match all.len() {
@@ -60,7 +60,7 @@ fn references<'a>(ids: impl IntoIterator<Item = &'a String>) -> Json {
     }
 }
 
-/// A time as the profiles want it: to the millisecond, with the offset in numbers.
+/// Formats a time as the profiles require: in milliseconds, with a numeric offset.
 fn time(nanos: i64) -> Json {
     let whole = value::time(nanos);
     let whole = whole.trim_end_matches('Z');
@@ -69,7 +69,7 @@ fn time(nanos: i64) -> Json {
     format!("{seconds}.{millis}+00:00").into()
 }
 
-/// A crate while it is written.
+/// A crate being written.
 struct Writer<'a> {
     facts: &'a Facts<'a>,
     settings: &'a Settings,
@@ -82,7 +82,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// What a vertex is called in the crate: a file by its place, everything else within the document.
+    /// Returns a vertex's id in the crate: a contained file's path, otherwise an identifier within the document.
     fn id_of(&self, id: VertexId, vertex: &Vertex) -> String {
         if let Some(place) = self.settings.inside.get(&id) {
             return encoded(place);
@@ -109,8 +109,8 @@ impl Writer<'_> {
         };
         let mut entity = Map::new();
         entity.insert("@id".into(), name.as_str().into());
-        let told = label::of(id, Some(vertex), self.facts.schema);
-        entity.insert("name".into(), told.label.into());
+        let label = label::of(id, Some(vertex), self.facts.schema);
+        entity.insert("name".into(), label.label.into());
         let key = vertex.key.as_str();
         if let Some(workflow) = self.workflow.filter(|w| w.program == id) {
             self.program(&mut entity, workflow);
@@ -118,14 +118,14 @@ impl Writer<'_> {
         } else if self.facts.is_run(id) {
             self.mentions.insert(name);
             self.action(&mut entity, id, vertex);
-        } else if told.type_name == "User" {
+        } else if label.type_name == "User" {
             entity.insert("@type".into(), "Person".into());
             entity.insert("identifier".into(), key.into());
-        } else if matches!(told.type_name.as_str(), "Executable" | "Plan") {
+        } else if matches!(label.type_name.as_str(), "Executable" | "Plan") {
             entity.insert("@type".into(), "SoftwareApplication".into());
             entity.insert("identifier".into(), key.into());
         } else if name.starts_with("file://") || self.settings.inside.contains_key(&id) {
-            let kind = match told.type_name.as_str() {
+            let kind = match label.type_name.as_str() {
                 "Directory" => "Dataset",
                 _ => "File",
             };
@@ -148,7 +148,7 @@ impl Writer<'_> {
         self.graph.push(Json::Object(entity));
     }
 
-    /// The program of the workflow.
+    /// Describes the program of the workflow.
     fn program(&mut self, entity: &mut Map<String, Json>, workflow: &Workflow) {
         let kinds = ["File", "SoftwareSourceCode", "ComputationalWorkflow"];
         entity.insert("@type".into(), json!(kinds));
@@ -162,7 +162,7 @@ impl Writer<'_> {
             .push(json!({"@id": language, "@type": "ComputerLanguage", "name": workflow.language}));
     }
 
-    /// An execution is an action with its inputs and outputs.
+    /// Describes an execution as an action with its inputs and outputs.
     fn action(&mut self, entity: &mut Map<String, Json>, id: VertexId, vertex: &Vertex) {
         let nothing = Uses::default();
         let mut uses = self.facts.uses.get(&id).unwrap_or(&nothing).clone();
@@ -170,7 +170,7 @@ impl Writer<'_> {
             uses.objects.clone_from(&workflow.inputs);
             uses.results.clone_from(&workflow.outputs);
         }
-        // A `CreateAction` names its program and what it made.
+        // A `CreateAction` names its program and its results.
         let kind = if uses.results.is_empty() || uses.instruments.is_empty() {
             "Action"
         } else {
@@ -221,7 +221,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The elements `NAME=VALUE` of an attribute of an execution, each as a value of its own; what they are called.
+    /// Adds the elements `NAME=VALUE` of an execution's attribute as property values; returns their ids.
     fn values(
         &mut self,
         id: VertexId,
@@ -234,16 +234,16 @@ impl Writer<'_> {
         else {
             return Vec::new();
         };
-        let mut told: BTreeMap<String, Json> = BTreeMap::new();
+        let mut label: BTreeMap<String, Json> = BTreeMap::new();
         for item in items {
             let Value::String(text) = item else { continue };
             let (name, value) = text.split_once('=').unwrap_or((text, ""));
             let at = format!("{run}/{kind}/{}", encoded(name));
             let one = json!({"@id": at, "@type": "PropertyValue", "name": name, "value": value});
-            told.insert(at, one);
+            label.insert(at, one);
         }
-        let ids = told.keys().cloned().collect();
-        self.graph.extend(told.into_values());
+        let ids = label.keys().cloned().collect();
+        self.graph.extend(label.into_values());
         ids
     }
 
@@ -256,7 +256,7 @@ impl Writer<'_> {
         let complete = if found.complete {
             ""
         } else {
-            " It is not whole: not everything was followed."
+            " It is incomplete: not everything was followed."
         };
         let name = self.settings.name.clone();
         let license = self.settings.license.as_deref().unwrap_or("#license");
@@ -332,7 +332,7 @@ impl Writer<'_> {
                 "@id": "#license",
                 "@type": "CreativeWork",
                 "name": "Not stated",
-                "description": "Esker knows of no licence: whoever publishes this crate states one.",
+                "description": "Esker knows no licence for this crate: its publisher must state one.",
             }),
         });
         all.append(&mut self.graph);
@@ -345,7 +345,7 @@ impl Writer<'_> {
     }
 }
 
-/// The metadata document of a crate that says how something came to be.
+/// Returns the metadata document of a crate that describes a lineage.
 pub fn describe(facts: &Facts<'_>, settings: &Settings) -> Json {
     let profile = settings.profile.unwrap_or(Profile::Provenance);
     let profile = profile.min(facts.profile());

@@ -1,11 +1,11 @@
-//! The namespace: every entry is in a directory, every directory under its parent, and the sums are those of the files.
+//! Check of the namespace: every entry is in a directory, every directory under its parent, and the sums match the files.
 
 use super::Check;
-use crate::names::{Committed, corrupt_names, file_kind, find, space, whereabouts};
+use crate::names::{CommittedRows, corrupt_names, file_kind, find, location_record, space};
 use crate::read::FirstError;
 use esker_model::key::Counter;
 use esker_model::namespace::record::{
-    Dentry, DentryInode, Past, Whereabouts, decode_child_key, decode_dentry_key,
+    Dentry, DentryInode, InodeHistory, LocationRecord, decode_child_key, decode_dentry_key,
 };
 use esker_model::namespace::{Inode, display, hash_of, root};
 use esker_model::{Flow, Result, VertexId, VertexTypeId};
@@ -13,7 +13,7 @@ use esker_store::{KeyRange, Table};
 use std::collections::BTreeMap;
 
 impl Check<'_> {
-    /// Reads all of table `names`; adds the sums that the files give.
+    /// Reads all of table `names`, and computes the sums of the files.
     pub(super) fn names(&mut self) -> Result<bool> {
         self.each(Table::Names, &mut |check, key, value| {
             let rest: [u8; 16] = key
@@ -23,8 +23,8 @@ impl Check<'_> {
             let id = VertexId(rest);
             let problem = match key.first() {
                 Some(1) => check.dentry(key, value)?,
-                Some(2) => check.whereabouts(id, value)?,
-                Some(3) => Past::decode(id, value)
+                Some(2) => check.location_record(id, value)?,
+                Some(3) => InodeHistory::decode(id, value)
                     .err()
                     .map(|e| format!("a past state of inode {id} does not decode: {e}")),
                 Some(4) => {
@@ -49,11 +49,11 @@ impl Check<'_> {
         file_kind(self.schema, type_id).is_some()
     }
 
-    /// Whether a vertex is a file that got its id otherwise than from the path that it was first known by.
+    /// Whether a vertex is a file whose id is not derived from the path that it was created under.
     pub(super) fn is_moved_file(&self, id: VertexId, type_id: VertexTypeId) -> Result<bool> {
-        let moved = |p: Whereabouts| !p.names.is_empty();
+        let moved = |p: LocationRecord| !p.names.is_empty();
         Ok(file_kind(self.schema, type_id).is_some()
-            && whereabouts(&Committed(self.read), id)?.is_some_and(moved))
+            && location_record(&CommittedRows(self.read), id)?.is_some_and(moved))
     }
 
     fn dentry(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>> {
@@ -67,29 +67,31 @@ impl Check<'_> {
             }
         };
         if directory == VertexId::default() {
-            // The root's own row.
+            // The row of the root directory.
             return Ok(
                 (dentry.id != root()).then(|| "the root directory has another id".to_owned())
             );
         }
         let called = format!("entry `{}` of directory {directory}", dentry.name);
         if hash_of(&dentry.name) != hash {
-            return Ok(Some(format!("{called} lies under another name's hash")));
+            return Ok(Some(format!(
+                "{called} is stored under another name's hash"
+            )));
         }
-        let rows = Committed(self.read);
+        let rows = CommittedRows(self.read);
         let found = find(&rows, directory, &dentry.name)?;
         if found.is_err() || found.is_ok_and(|f| f.n != n) {
-            return Ok(Some(format!("{called} is there twice, or behind a gap")));
+            return Ok(Some(format!("{called} is there twice, or after a gap")));
         }
         if self.part {
             return Ok(None);
         }
-        if directory != root() && whereabouts(&rows, directory)?.is_none_or(|p| p.gone) {
+        if directory != root() && location_record(&rows, directory)?.is_none_or(|p| p.gone) {
             return Ok(Some(format!("{called}: there is no such directory")));
         }
         match dentry.inode {
-            DentryInode::Elsewhere(_) => {
-                let place = whereabouts(&rows, dentry.id)?;
+            DentryInode::Linked(_) => {
+                let place = location_record(&rows, dentry.id)?;
                 let listed = place.as_ref().is_some_and(|p| {
                     p.names
                         .iter()
@@ -101,8 +103,8 @@ impl Check<'_> {
                     )));
                 }
             }
-            DentryInode::Here(inode) => {
-                let place = whereabouts(&rows, dentry.id)?;
+            DentryInode::Inline(inode) => {
+                let place = location_record(&rows, dentry.id)?;
                 let here = place
                     .as_ref()
                     .is_none_or(|p| !p.gone && p.names == [(directory, dentry.name.clone())]);
@@ -113,26 +115,26 @@ impl Check<'_> {
                     )));
                 }
                 let mut add = |counter, n| self.add_space(counter, n);
-                space::of_inode(&inode, &dentry.name, 1, &mut add);
-                space::of_name(directory, &inode, true, 1, &mut add);
+                space::count_inode(&inode, &dentry.name, 1, &mut add);
+                space::count_name(directory, &inode, true, 1, &mut add);
             }
         }
         Ok(None)
     }
 
-    fn whereabouts(&mut self, id: VertexId, value: &[u8]) -> Result<Option<String>> {
-        let place = match Whereabouts::decode(id, value) {
+    fn location_record(&mut self, id: VertexId, value: &[u8]) -> Result<Option<String>> {
+        let place = match LocationRecord::decode(id, value) {
             Ok(place) => place,
             Err(e) => {
                 return Ok(Some(format!(
-                    "the place of inode {id} does not decode: {e}"
+                    "the location record of inode {id} does not decode: {e}"
                 )));
             }
         };
         if place.gone || id == root() || self.part {
             return Ok(None);
         }
-        let rows = Committed(self.read);
+        let rows = CommittedRows(self.read);
         for (directory, name) in &place.names {
             if find(&rows, *directory, name)?.is_err() {
                 return Ok(Some(format!(
@@ -146,13 +148,13 @@ impl Check<'_> {
         Ok(None)
     }
 
-    fn linked(&mut self, place: &Whereabouts, inode: &Inode) {
+    fn linked(&mut self, place: &LocationRecord, inode: &Inode) {
         for (i, (directory, name)) in place.names.iter().enumerate() {
             let mut add = |counter, n| self.add_space(counter, n);
             if i == 0 {
-                space::of_inode(inode, name, 1, &mut add);
+                space::count_inode(inode, name, 1, &mut add);
             }
-            space::of_name(*directory, inode, i == 0, 1, &mut add);
+            space::count_name(*directory, inode, i == 0, 1, &mut add);
         }
     }
 
@@ -161,7 +163,7 @@ impl Check<'_> {
         if self.part {
             return Ok(None);
         }
-        let place = whereabouts(&Committed(self.read), child)?;
+        let place = location_record(&CommittedRows(self.read), child)?;
         let there = place.is_some_and(|p| {
             !p.gone
                 && p.names
@@ -181,10 +183,10 @@ impl Check<'_> {
     }
 }
 
-/// Sums that the rows give.
+/// Sums computed from the rows.
 pub(super) type Sums = BTreeMap<Counter, i64>;
 
-/// Directories that no way leads to from the root: they are in each other.
+/// Number of directories that are unreachable from the root, because they contain each other.
 pub(super) fn loops(read: &dyn esker_store::Snapshot) -> Result<u64> {
     let mut error = FirstError::default();
     let (mut all, mut reached) = (0_u64, 0_u64);

@@ -1,4 +1,4 @@
-//! GraphMeta's rule: vertices of users' own types must be connected with the rest, or nobody finds them.
+//! GraphMeta's rule: vertices of user-defined types must be connected with built-in ones, or no traversal finds them.
 
 use crate::read::{FirstError, corrupt, vertex_record};
 use esker_model::key::{decode_type_index, type_index_prefix};
@@ -6,13 +6,13 @@ use esker_model::{Flow, Result, Schema, VertexId};
 use esker_store::{KeyRange, Snapshot, Table};
 use std::collections::HashMap;
 
-/// Union-find over the vertices of users' own types; all others are one set, the anchored one.
+/// Union-find over the vertices of user-defined types; all other vertices are one set, the anchor.
 pub(super) struct Reachable {
     numbers: HashMap<VertexId, usize>,
     parents: Vec<usize>,
 }
 
-/// The set of all that is of a built-in type.
+/// Number of the set of all vertices of built-in types.
 const ANCHOR: usize = 0;
 
 impl Reachable {
@@ -48,7 +48,7 @@ impl Reachable {
         at
     }
 
-    /// Takes note of an edge.
+    /// Adds an edge: joins the sets of its ends.
     pub(super) fn edge(&mut self, a: VertexId, b: VertexId) {
         if self.numbers.is_empty() {
             return;
@@ -56,11 +56,11 @@ impl Reachable {
         let a = self.numbers.get(&a).copied().unwrap_or(ANCHOR);
         let b = self.numbers.get(&b).copied().unwrap_or(ANCHOR);
         let (a, b) = (self.root(a), self.root(b));
-        // The smaller number stays the root, so the anchor always does.
+        // The smaller number remains the root, so the anchor always does.
         self.parents[a.max(b)] = a.min(b);
     }
 
-    /// Names of the vertices that exist and cannot be reached.
+    /// Returns the names of existing vertices that are unreachable.
     pub(super) fn unreachable(
         &mut self,
         read: &dyn Snapshot,
@@ -78,7 +78,7 @@ impl Reachable {
     }
 }
 
-/// `type:key`, or the id where nothing is stored that knows the key.
+/// Returns `type:key`, or the id if no stored row has the key.
 pub(super) fn name_of(read: &dyn Snapshot, schema: &Schema, id: VertexId) -> String {
     match vertex_record(read, id) {
         Ok(Some(record)) => format!("{}:{}", schema.prefix(record.type_id), record.key),

@@ -1,20 +1,20 @@
-//! Changes of counters on their way into a row.
+//! Counter changes before they are written to a pending row.
 
 use esker_model::key::{Counter, Measure, SpaceKey};
 use esker_model::{EdgeTypeId, VertexId};
 
-/// Changes of counters, noted as they come; [`Changes::settle`] leaves one entry for each.
+/// Counter changes in the order of arrival; [`Changes::settle`] combines them to one entry per counter.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     degrees: Vec<(VertexId, EdgeTypeId, i64)>,
-    /// Few: one for each type.
+    /// Totals; one for each type, so there are few.
     totals: Vec<(Counter, i64)>,
-    /// What files take.
+    /// Space used by files.
     space: Vec<(Counter, i64)>,
 }
 
 impl Changes {
-    /// Adds to a counter's change.
+    /// Adds a change of a counter.
     pub(crate) fn add(&mut self, counter: Counter, change: i64) {
         match counter {
             Counter::Degree(id, t) => self.degrees.push((id, t, change)),
@@ -26,7 +26,7 @@ impl Changes {
         }
     }
 
-    /// Adds all of another's.
+    /// Adds all changes of another set.
     pub(crate) fn extend(&mut self, other: &Self) {
         self.degrees.extend_from_slice(&other.degrees);
         self.space.extend_from_slice(&other.space);
@@ -35,12 +35,12 @@ impl Changes {
         }
     }
 
-    /// Takes out those of files.
+    /// Removes and returns the changes of space counters.
     pub(crate) fn take_space(&mut self) -> impl Iterator<Item = (Counter, i64)> {
         self.space.drain(..)
     }
 
-    /// Directories in which something came or went: so their own times, or numbers of links, are others.
+    /// Directories in which an entry was added or removed, so that their times or link counts changed.
     pub(crate) fn directories(&self) -> impl Iterator<Item = VertexId> {
         self.space.iter().filter_map(|(counter, _)| match counter {
             Counter::Space(SpaceKey::Directory(id), Measure::Changed | Measure::Directories) => {
@@ -50,7 +50,7 @@ impl Changes {
         })
     }
 
-    /// Makes room for that many more degrees.
+    /// Reserves capacity for more degree changes.
     pub(crate) fn reserve(&mut self, degrees: usize) {
         self.degrees.reserve(degrees);
     }
@@ -61,17 +61,17 @@ impl Changes {
         self.space.clear();
     }
 
-    /// How many entries there are: once settled, how many counters changed.
+    /// Number of entries; after `settle`, the number of changed counters.
     pub(crate) fn len(&self) -> usize {
         self.degrees.len() + self.totals.len() + self.space.len()
     }
 
-    /// Whether nothing was noted.
+    /// Whether there are no entries.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Sorts, with one entry for each counter and none for those that did not change.
+    /// Sorts and combines the entries to one per counter, without zero changes.
     pub(crate) fn settle(&mut self) {
         self.degrees.sort_unstable_by_key(|(id, t, _)| (*id, *t));
         self.degrees.dedup_by(|next, kept| {
@@ -95,8 +95,8 @@ impl Changes {
         self.totals.sort_unstable_by_key(|(counter, _)| *counter);
     }
 
-    /// All entries as they are. Settled, they are in the order of the counters' keys: totals lie under sixteen zero bytes,
-    /// which no vertex's id is.
+    /// All entries in their present order. After `settle`, the order of the counters' keys: totals have sixteen zero bytes as prefix,
+    /// which no vertex id equals.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Counter, i64)> {
         let degrees = self.degrees.iter();
         let degrees = degrees.map(|(id, t, change)| (Counter::Degree(*id, *t), *change));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is added in whatever order, the sums are those of a map, in the order of its keys.
+        /// The sums equal those of a map in the order of its keys, in whatever order changes are added.
         #[test]
         fn sums_are_those_of_a_map(added in prop::collection::vec((counter(), -2_i64..3, any::<bool>()), 0..60)) {
             let (mut changes, mut model) = (Changes::default(), BTreeMap::new());

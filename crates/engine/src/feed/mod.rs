@@ -1,10 +1,10 @@
-//! The change feed: which vertices and edges commits have touched, for those who keep something derived from them.
+//! The change feed: vertices and edges touched by commits, for consumers that maintain derived data.
 //!
-//! It is kept in memory, from when somebody first follows it, and says *what* to read again, not what it became. Who was away
-//! for too long, or whose derived data a change touched as a whole, is told so and reads everything. [`kept`] has it on disk too, where
-//! somebody wants that.
+//! The feed is in memory, from the time of the first follower, and lists *what* to read again, not the new values. A follower
+//! that is too far behind, or whose derived data is affected by an unlisted change, is told to read everything. [`persist`] optionally
+//! stores the feed on disk.
 
-mod kept;
+mod persist;
 
 use crate::Engine;
 use crate::object::object_of;
@@ -17,41 +17,40 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kept::Kept;
-pub use kept::Mark;
+pub use persist::FeedMark;
+use persist::Persistence;
 
-/// Keys that are remembered; whoever is further behind reads everything.
+/// Maximum number of keys in memory; followers that are further behind read everything.
 const KEYS_MAX: usize = 1 << 20;
-/// Where a row of the namespace says where an inode is.
-const WHEREABOUTS: u8 = 2;
-/// What stands behind the id in a row of an edge.
+/// First byte of the keys of location records.
+const LOCATION_RECORD: u8 = 2;
+/// Byte after the id in the key of an edge's row.
 const EDGE: u8 = 3;
 
-/// What a commit touched.
+/// An item touched by a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Touched {
-    /// A vertex: what is said of it, or its name.
+    /// A vertex whose attributes or name changed.
     Vertex(VertexId),
     /// An edge, in the direction of one of its rows.
     Edge(EdgeKey),
 }
 
-/// What was touched since a place of the feed.
+/// Changes since a position of the feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct News {
-    /// The place up to which this tells.
+pub struct FeedChanges {
+    /// Position up to which the changes are listed.
     pub until: u64,
-    /// What, in the order of the commits; things may stand there several times.
+    /// Touched items in the order of the commits, with duplicates.
     pub touched: Vec<Touched>,
-    /// The oldest version that was written to with a version of its own: what was as of then or later may have become
-    /// something else.
+    /// The oldest explicit version of a change: reads as of this version or later may have changed.
     pub late: Version,
     /// Whether names of files changed.
     pub names: bool,
 }
 
-impl News {
-    /// Each vertex and each edge once, in the order in which it first stands there; edges in their defined direction.
+impl FeedChanges {
+    /// Returns each vertex and each edge once, in the order of first occurrence; edges in their defined direction.
     pub fn distinct(&self, schema: &Schema) -> (Vec<VertexId>, Vec<EdgeKey>) {
         let (mut vertices, mut edges) = (Vec::new(), Vec::new());
         let mut seen = HashSet::new();
@@ -79,39 +78,39 @@ impl News {
     }
 }
 
-/// What commits touched, newest last.
+/// Items touched by commits, the newest last.
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
     followed: AtomicBool,
-    inner: Mutex<Inner>,
+    inner: Mutex<FeedState>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    /// The place after the newest entry.
+struct FeedState {
+    /// Position after the newest entry.
     until: u64,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<FeedEntry>,
     keys: usize,
-    kept: Kept,
+    persistence: Persistence,
 }
 
-/// What one commit touched.
+/// Items touched by one commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct FeedEntry {
     pub(crate) touched: Vec<Touched>,
     pub(crate) late: Version,
     pub(crate) names: bool,
 }
 
-impl Entry {
-    /// Whether it tells nothing.
-    pub(crate) fn is_nothing(&self) -> bool {
+impl FeedEntry {
+    /// Whether the entry lists no change.
+    pub(crate) fn is_empty(&self) -> bool {
         self.touched.is_empty() && self.late == Version::MAX
     }
 }
 
-impl News {
-    fn add(&mut self, entry: &Entry) {
+impl FeedChanges {
+    fn add(&mut self, entry: &FeedEntry) {
         self.touched.extend(&entry.touched);
         self.late = self.late.min(entry.late);
         self.names |= entry.names;
@@ -119,19 +118,19 @@ impl News {
 }
 
 impl Feed {
-    /// What a commit is about to touch, if anybody follows.
-    pub(crate) fn gather<'w>(
+    /// Collects the items that a commit is about to touch, if the feed is followed.
+    pub(crate) fn collect<'w>(
         &self,
         batches: impl Iterator<Item = &'w WriteBatch>,
-        fresh: impl Iterator<Item = VertexId>,
+        new_objects: impl Iterator<Item = VertexId>,
         late: Version,
         is_vertex: impl Fn(VertexId) -> bool,
-    ) -> Option<Entry> {
+    ) -> Option<FeedEntry> {
         if !self.followed.load(Ordering::Acquire) {
             return None;
         }
         let mut names = false;
-        let mut touched: Vec<Touched> = fresh.map(Touched::Vertex).collect();
+        let mut touched: Vec<Touched> = new_objects.map(Touched::Vertex).collect();
         for write in batches.flat_map(WriteBatch::iter) {
             match write.table {
                 Table::Rows => match object_of(write.key) {
@@ -141,17 +140,17 @@ impl Feed {
                         RowKey::Edge(edge) => Touched::Edge(edge),
                     })),
                 },
-                // What came late changed only what was.
+                // Changes with older versions touch only rows of `history`.
                 Table::History => match past_of(write.key) {
                     Some(of) if touched.last() != Some(&of) => touched.push(of),
                     _ => {}
                 },
-                Table::Names if write.key.first() == Some(&WHEREABOUTS) => {
+                Table::Names if write.key.first() == Some(&LOCATION_RECORD) => {
                     names = true;
                     let id = write.key.get(1..17).and_then(|id| id.try_into().ok());
                     touched.extend(id.map(|id| Touched::Vertex(VertexId(id))));
                 }
-                // What a file is stands beside its name, where it has only one.
+                // The attributes of a file with one name are in its entry.
                 Table::Names if is_dentry(write.key) => {
                     let dentry = write.value.and_then(|row| Dentry::decode(row).ok());
                     let id = dentry.map(|d| d.id).filter(|id| is_vertex(*id));
@@ -162,15 +161,15 @@ impl Feed {
         }
         touched.sort_unstable();
         touched.dedup();
-        Some(Entry {
+        Some(FeedEntry {
             touched,
             late,
             names,
         })
     }
 
-    /// A commit is there, or may be.
-    pub(crate) fn note(&self, entry: Entry) {
+    /// Appends the entry of a commit that succeeded, or may have.
+    pub(crate) fn append(&self, entry: FeedEntry) {
         let mut inner = lock(&self.inner);
         inner.until += 1;
         inner.keys += entry.touched.len() + 1;
@@ -183,8 +182,8 @@ impl Feed {
         }
     }
 
-    /// Something changed that cannot be listed: all who follow read everything.
-    pub(crate) fn lose(&self) {
+    /// Records a change that cannot be listed: all followers must read everything.
+    pub(crate) fn invalidate(&self) {
         let mut inner = lock(&self.inner);
         inner.until += 1;
         inner.entries.clear();
@@ -192,7 +191,7 @@ impl Feed {
     }
 }
 
-/// What a row of `history` is of.
+/// Returns the item that a row of `history` belongs to.
 fn past_of(key: &[u8]) -> Option<Touched> {
     if key.get(16) == Some(&EDGE) {
         let key = key.get(..EDGE_KEY_BYTES)?;
@@ -202,24 +201,24 @@ fn past_of(key: &[u8]) -> Option<Touched> {
 }
 
 impl Engine {
-    /// Begins to follow: the feed's present place. What is read from now on has all that was before.
+    /// Starts following; returns the present position of the feed. Reads from now on include everything before it.
     pub fn follow(&self) -> u64 {
         self.feed.followed.store(true, Ordering::Release);
-        // A commit that is under way did not look yet, or is over once this lock is had.
+        // A commit in progress has not collected its items yet, or has ended once this lock is taken.
         drop(lock(&self.writer));
         lock(&self.feed.inner).until
     }
 
-    /// The feed's present place.
-    pub fn place(&self) -> u64 {
+    /// The present position of the feed.
+    pub fn feed_position(&self) -> u64 {
         lock(&self.feed.inner).until
     }
 
-    /// What was touched since a place; `None` if that cannot be told.
-    pub fn news_since(&self, place: u64) -> Option<News> {
+    /// Returns the changes since a position; `None` if they are not available any more.
+    pub fn changes_since(&self, position: u64) -> Option<FeedChanges> {
         let inner = lock(&self.feed.inner);
-        let behind = usize::try_from(inner.until.checked_sub(place)?).ok()?;
-        let mut news = News {
+        let behind = usize::try_from(inner.until.checked_sub(position)?).ok()?;
+        let mut news = FeedChanges {
             until: inner.until,
             touched: Vec::new(),
             late: Version::MAX,
@@ -228,11 +227,11 @@ impl Engine {
         let first = if let Some(first) = inner.entries.len().checked_sub(behind) {
             first
         } else {
-            let Kept::Since(head) = &inner.kept else {
+            let Persistence::On(head) = &inner.persistence else {
                 return None;
             };
-            let places = place + 1..=inner.until - inner.entries.len() as u64;
-            if !Feed::read(head, &*self.store, places, &mut news) {
+            let positions = position + 1..=inner.until - inner.entries.len() as u64;
+            if !Feed::read(head, &*self.store, positions, &mut news) {
                 return None;
             }
             0
@@ -243,8 +242,8 @@ impl Engine {
         Some(news)
     }
 
-    /// Vertices and edges of which the live store has rows of the past: what was superseded, or came late.
-    pub fn with_past(&self) -> Result<Vec<Touched>> {
+    /// Returns the vertices and edges with superseded versions in the live store.
+    pub fn with_history(&self) -> Result<Vec<Touched>> {
         let mut all: Vec<Touched> = Vec::new();
         self.store
             .scan(Table::History, &KeyRange::ALL, &mut |key, _| {
@@ -258,8 +257,8 @@ impl Engine {
         Ok(all)
     }
 
-    /// Reads while nobody writes.
-    pub fn while_nobody_writes<T>(&self, read: impl FnOnce() -> T) -> T {
+    /// Runs `read` while writers are blocked.
+    pub fn with_writers_blocked<T>(&self, read: impl FnOnce() -> T) -> T {
         let _writer = lock(&self.writer);
         read()
     }
@@ -277,18 +276,18 @@ mod tests {
     fn it_tells_what_came_since_or_that_it_cannot() {
         let feed = Feed::default();
         assert!(
-            feed.gather(std::iter::empty(), std::iter::empty(), Version::MAX, |_| {
+            feed.collect(std::iter::empty(), std::iter::empty(), Version::MAX, |_| {
                 true
             })
             .is_none(),
             "nobody follows"
         );
-        let since = |feed: &Feed, place: u64| {
+        let since = |feed: &Feed, position: u64| {
             let inner = lock(&feed.inner);
-            inner.until - place <= inner.entries.len() as u64
+            inner.until - position <= inner.entries.len() as u64
         };
         let note = |touched| {
-            feed.note(Entry {
+            feed.append(FeedEntry {
                 touched,
                 late: Version::MAX,
                 names: false,
@@ -299,7 +298,7 @@ mod tests {
         assert!(since(&feed, 0) && since(&feed, 2));
         note(vec![vertex(3); KEYS_MAX - 2]);
         assert!(!since(&feed, 1) && since(&feed, 2), "the oldest went");
-        feed.lose();
+        feed.invalidate();
         assert!(!since(&feed, 3) && since(&feed, 4));
     }
 }

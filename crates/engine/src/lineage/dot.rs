@@ -1,4 +1,4 @@
-//! Graphviz: versions of data as boxes with a folded corner, executions as ellipses, users as houses.
+//! Rendering in Graphviz: versions of data as boxes with a folded corner, executions as ellipses, users as houses.
 
 use super::json::edge_type_name;
 use super::result::{Node, Provenance};
@@ -7,7 +7,7 @@ use esker_model::Schema;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 
-/// What was found, in the DOT language. Arrows point the way that the walk went; dashed ones may be involved, need not.
+/// Renders the result in the DOT language. Arrows point in the direction followed; dashed ones are only possibly involved.
 pub fn render_dot(found: &Provenance, schema: &Schema) -> String {
     let mut out =
         String::from("digraph provenance {\n  rankdir=LR;\n  node [fontname=\"sans-serif\"];\n");
@@ -71,7 +71,7 @@ fn write_node(out: &mut String, found: &Provenance, schema: &Schema, i: usize, n
     let _ = writeln!(out, "  n{i} [label=\"{label}\", shape={shape}{bold}];");
 }
 
-/// Users, executables, surrounding executions: one shape for each vertex, whatever it is joined to.
+/// Writes users, executables and enclosing executions: one shape for each vertex, regardless of its number of edges.
 fn write_facts(out: &mut String, found: &Provenance, schema: &Schema, drawn: &HashMap<u32, usize>) {
     let index: HashMap<_, u32> = (0..).zip(&found.vertices).map(|(i, v)| (v.id, i)).collect();
     let id = |vertex: u32| {
@@ -116,7 +116,7 @@ fn write_facts(out: &mut String, found: &Provenance, schema: &Schema, drawn: &Ha
     }
 }
 
-/// For a string in quotes: DOT knows `\n` and friends in labels, so backslashes are doubled.
+/// Escapes text for a quoted string: DOT interprets `\n` and others in labels, so backslashes are doubled.
 fn escape(text: &str) -> String {
     printable(text).replace('\\', "\\\\").replace('"', "\\\"")
 }

@@ -1,24 +1,24 @@
-//! When executions wrote and read data, and which writes a read can have seen.
+//! Times at which executions wrote and read data, and the writes that a read can have seen.
 //!
-//! Every version of a `write` or `read` edge is one event. It lasts from its `start` to its `end` property where
-//! they are timestamps, as importers of I/O logs know them; an edge without them is a point at its version.
+//! Every version of a `write` or `read` edge is one event. It lasts from its `start` to its `end` property if
+//! they are timestamps, as importers of I/O logs set them; an edge without them is a point at its version.
 //! A read sees what a *regular register* may return (Lamport, 1986): the newest write that had ended, and every
-//! write that neither ended before a later one began nor began after the read was over.
+//! write that neither ended before a later one began nor began after the read ended.
 //!
-//! Clocks of some sources are coarse: an edge with `time_resolution_ms` happened up to so much later than it says, all
-//! edges of one execution by the same amount. Between executions "before" then means before in any case.
+//! Clocks of some sources are coarse: an edge with `time_resolution_ms` may have happened later than it says by up to that amount,
+//! all edges of one execution by the same amount. Between executions "before" then means before in any case.
 
 use esker_model::{Edge, Value, Version, VertexId};
 
-/// A point in time: nanoseconds since 1970, then the order within one millisecond that versions keep.
+/// A point in time: nanoseconds since 1970, then the order within one millisecond that versions have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Moment {
+pub(super) struct TimePoint {
     nanos: i64,
     logical: u16,
 }
 
-impl Moment {
-    /// After everything.
+impl TimePoint {
+    /// Later than all other times.
     pub(super) const MAX: Self = Self {
         nanos: i64::MAX,
         logical: u16::MAX,
@@ -43,37 +43,37 @@ impl Moment {
     }
 }
 
-/// How long an event lasted.
+/// Time span of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
-    /// When it began.
-    pub(super) start: Moment,
-    /// When it was over.
-    pub(super) end: Moment,
-    /// When it was over at the latest, by the clocks of others: later than `end` if its own clock was coarse.
-    pub(super) late: Moment,
-    /// Whether the edge says both; otherwise nothing is known about what came first inside one execution.
+    /// Start of the event.
+    pub(super) start: TimePoint,
+    /// End of the event.
+    pub(super) end: TimePoint,
+    /// Latest possible end by the clocks of others: later than `end` if the event's own clock was coarse.
+    pub(super) late: TimePoint,
+    /// Whether the edge has both times; otherwise the order inside one execution is unknown.
     pub(super) explicit: bool,
 }
 
 impl Span {
-    /// The span of a question about what is there in the end.
+    /// A span after all events: for the final state.
     pub(super) const LAST: Self = Self {
-        start: Moment::MAX,
-        end: Moment::MAX,
-        late: Moment::MAX,
+        start: TimePoint::MAX,
+        end: TimePoint::MAX,
+        late: TimePoint::MAX,
         explicit: false,
     };
 
-    /// The span of the event that this version of an edge records.
+    /// Returns the span of the event that this version of an edge records.
     pub(super) fn of(edge: &Edge) -> Self {
         let timestamp = |name| match edge.properties.get(name) {
-            Some(Value::Timestamp(nanos)) => Some(Moment::of_nanos(*nanos)),
+            Some(Value::Timestamp(nanos)) => Some(TimePoint::of_nanos(*nanos)),
             _ => None,
         };
         let (start, end) = (timestamp("start"), timestamp("end"));
         let explicit = start.is_some() && end.is_some();
-        let end = end.unwrap_or_else(|| Moment::of_version(edge.version));
+        let end = end.unwrap_or_else(|| TimePoint::of_version(edge.version));
         let start = if explicit {
             start.unwrap_or(end).min(end)
         } else {
@@ -91,13 +91,13 @@ impl Span {
         }
     }
 
-    /// Whether it may have lasted to that version or beyond.
+    /// Whether the event may have lasted to that version or beyond.
     pub(super) fn reaches(&self, version: Version) -> bool {
-        self.late >= Moment::of_version(version)
+        self.late >= TimePoint::of_version(version)
     }
 
-    /// Whether a write with this span can depend on a read by the same execution: not if the read began after the
-    /// write was over. Only edges that carry both times can tell.
+    /// Whether a write with this span can depend on a read by the same execution: false if the read began after the
+    /// write ended. Only edges with both times can tell.
     pub(super) fn may_depend_on(&self, read: &Self) -> bool {
         !(self.explicit && read.explicit) || read.start <= self.end
     }
@@ -106,59 +106,59 @@ impl Span {
 /// One write or read of a data object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Event {
-    /// The execution that did it.
+    /// The execution that wrote or read.
     pub(super) execution: VertexId,
-    /// When.
+    /// Time of the event.
     pub(super) span: Span,
     /// The version of the edge that records it.
     pub(super) version: Version,
-    /// Where that edge lies among the edges of the walk.
+    /// Index of that edge among the loaded edges.
     pub(super) edge: u32,
 }
 
-/// All writes of one data object, by when they ended.
+/// All writes of one data object, by their ends.
 #[derive(Debug, Default)]
 pub(super) struct Writes {
-    /// By (end, version, edge).
+    /// Sorted by (end, version, edge).
     events: Vec<Event>,
     /// `ahead[i]`: the earliest start of `events[i..]`.
-    ahead: Vec<Moment>,
-    /// By when they were over at the latest.
-    over: Vec<Over>,
-    /// The coarsest clock: at the latest so long after its end each event was over.
+    ahead: Vec<TimePoint>,
+    /// Sorted by the latest possible end.
+    over: Vec<EndedWrite>,
+    /// Coarsest clock resolution of all events: the latest possible end minus the end.
     coarse_millis: i64,
 }
 
-/// A write that was over at the latest by then.
+/// A write with its latest possible end.
 #[derive(Debug, Clone, Copy)]
-struct Over {
-    late: Moment,
+struct EndedWrite {
+    late: TimePoint,
     /// Index into [`Writes::events`].
     write: usize,
     /// The latest start, and the latest end among those, of this one and all before it.
-    begun: (Moment, Moment),
+    begun: (TimePoint, TimePoint),
 }
 
 /// A write that a read can have seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct VisibleWrite {
     /// Index into [`Writes::events`].
     pub(super) write: usize,
-    /// False for the newest write that had ended when the read was over; true for one that overlapped it or the read.
+    /// False for the newest write that had ended when the read ended; true for one that overlapped it or the read.
     pub(super) concurrent: bool,
 }
 
 impl Writes {
     pub(super) fn new(mut events: Vec<Event>) -> Self {
         events.sort_by_key(|e| (e.span.end, e.version, e.edge));
-        let mut ahead = vec![Moment::MAX; events.len()];
-        let mut earliest = Moment::MAX;
+        let mut ahead = vec![TimePoint::MAX; events.len()];
+        let mut earliest = TimePoint::MAX;
         for (slot, e) in ahead.iter_mut().zip(&events).rev() {
             earliest = earliest.min(e.span.start);
             *slot = earliest;
         }
-        let mut over: Vec<Over> = (events.iter().enumerate())
-            .map(|(write, e)| Over {
+        let mut over: Vec<EndedWrite> = (events.iter().enumerate())
+            .map(|(write, e)| EndedWrite {
                 late: e.span.late,
                 write,
                 begun: (e.span.start, e.span.end),
@@ -177,25 +177,25 @@ impl Writes {
         }
     }
 
-    /// In the order of their ends.
+    /// The writes in the order of their ends.
     pub(super) fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// The writes that a read over that span can have seen, newest first. The reader's own are left out; those that
-    /// were over before the read began hide what was there before them all the same.
+    /// Returns the writes that a read over that span can have seen, newest first. The reader's own are excluded, but those that
+    /// ended before the read began still hide older writes.
     ///
-    /// Costs two binary searches and the writes returned, but for writes that lie between overlapping ones.
-    pub(super) fn seen(&self, read: Span, reader: Option<VertexId>) -> Vec<Seen> {
+    /// Costs two binary searches and the writes returned, except for writes that lie between overlapping ones.
+    pub(super) fn visible_to(&self, read: Span, reader: Option<VertexId>) -> Vec<VisibleWrite> {
         let own = |e: &Event| Some(e.execution) == reader;
         let mut seen = Vec::new();
 
-        // Ended after the read was over: seen if they may have begun by then.
+        // Ended after the read: seen if they may have begun before its end.
         let ended = self.events.partition_point(|e| e.span.end <= read.end);
         let mut later = ended;
         while later < self.events.len() && self.ahead[later] <= read.late {
             if self.events[later].span.start <= read.late && !own(&self.events[later]) {
-                seen.push(Seen {
+                seen.push(VisibleWrite {
                     write: later,
                     concurrent: true,
                 });
@@ -219,7 +219,7 @@ impl Writes {
                 continue;
             }
             let newest = *newest.get_or_insert(e.span.end);
-            seen.push(Seen {
+            seen.push(VisibleWrite {
                 write: i,
                 concurrent: e.span.end < newest,
             });
@@ -227,9 +227,9 @@ impl Writes {
         seen
     }
 
-    /// The latest start (and end) of a write that was over before a read began: it hides all that was over before it
-    /// began itself. The reader's own writes, by the same clock as the read, hide what they precede for certain.
-    fn hides(&self, read: Span, reader: Option<VertexId>) -> Option<(Moment, Moment)> {
+    /// Returns the latest start (and end) of a write that ended before a read began: it hides all writes that ended before it
+    /// began. The reader's own writes use the same clock as the read, so they hide what precedes them for certain.
+    fn hides(&self, read: Span, reader: Option<VertexId>) -> Option<(TimePoint, TimePoint)> {
         let own = |e: &Event| Some(e.execution) == reader;
         let before = self.over.partition_point(|o| o.late < read.start);
         let mut hides = before.checked_sub(1).map(|i| self.over[i].begun);

@@ -1,4 +1,4 @@
-//! JSON, written by hand: the engine needs no more of it than strings, numbers and nesting.
+//! JSON output, written by hand: the engine needs only strings, numbers and nesting.
 
 use super::result::{FoundEdge, FoundVertex, Provenance, Stopped, names_of_stopped};
 use esker_model::{EdgeTypeId, Properties, Schema, Value, VertexId};
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// What `lineage` or `impact` found, as [`graph_json`] writes it.
+/// Renders the result of `lineage` or `impact` in the format of [`graph_json`].
 pub fn render_json(found: &Provenance, schema: &Schema) -> String {
     let target = found
         .vertices
@@ -22,7 +22,7 @@ pub fn render_json(found: &Provenance, schema: &Schema) -> String {
     )
 }
 
-/// A graph that somebody asked for, as one line of JSON:
+/// Renders a graph as one line of JSON:
 ///
 /// ```text
 /// {"target":"file:/C","complete":false,
@@ -31,10 +31,10 @@ pub fn render_json(found: &Provenance, schema: &Schema) -> String {
 ///  "edges":[{"src":"file:/C","type":"wasWrittenBy","dst":"job:1","version":"…","properties":{"bytes":4096}}]}
 /// ```
 ///
-/// Attributes are the predefined and the user-defined ones together (of two with one name the predefined one).
-/// A deleted vertex says `"deleted":true`, one that was inserted only after the time asked for `"later":true`; an
-/// edge that may but need not be involved says `"concurrent":true` among its properties. Of a vertex that
-/// edges name but nobody inserted, `type` and `version` are null. Values: see [`write_json_value`].
+/// Attributes combine the predefined and the user-defined ones (of two with one name, the predefined one).
+/// A deleted vertex has `"deleted":true`, one that was inserted only after the requested version `"later":true`; an
+/// edge that is only possibly involved has `"concurrent":true` among its properties. A vertex that
+/// edges lead to but that was never inserted has null as `type` and `version`. Values: see [`write_json_value`].
 pub fn graph_json(
     target: &str,
     complete: bool,
@@ -158,14 +158,14 @@ pub(super) fn edge_type_name(schema: &Schema, id: EdgeTypeId) -> String {
         .map_or_else(|| format!("#{}", id.0), |t| t.name.clone())
 }
 
-/// A timestamp as RFC 3339, to the nanosecond where it has a fraction.
+/// Formats a timestamp as RFC 3339, to the nanosecond if it has a fraction.
 pub(super) fn timestamp(nanos: i64) -> String {
     Timestamp::from_nanosecond(i128::from(nanos))
         .map_or_else(|_| format!("@{nanos}ns"), |t| t.to_string())
 }
 
-/// A value as people and most tools want it: numbers, strings, arrays; timestamps as RFC 3339, bytes as base64, and,
-/// because JSON has no others, the doubles that are no numbers as `"NaN"`, `"inf"` and `"-inf"`.
+/// Writes a value: numbers, strings, arrays; timestamps as RFC 3339, bytes as base64, and, because JSON lacks them, doubles
+/// that are not finite as `"NaN"`, `"inf"` and `"-inf"`.
 pub fn write_json_value(out: &mut String, value: &Value) {
     match value {
         Value::Null => out.push_str("null"),
@@ -202,7 +202,7 @@ pub fn write_json_value(out: &mut String, value: &Value) {
     }
 }
 
-/// A string in quotes, with what JSON wants escaped escaped, and control characters that terminals obey as well.
+/// Writes a quoted string with the escapes that JSON requires, and with control characters escaped for terminals.
 pub fn write_json_string(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {
@@ -223,7 +223,7 @@ pub fn write_json_string(out: &mut String, text: &str) {
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// RFC 4648, with padding.
+/// Encodes base64 as in RFC 4648, with padding.
 fn base64(out: &mut String, bytes: &[u8]) {
     for chunk in bytes.chunks(3) {
         let group = (0..3).fold(0_u32, |g, i| {

@@ -1,4 +1,4 @@
-//! The graph that the paths of a traversal run through, in the form that lineage has, so that both print alike.
+//! The graph covered by the paths of a traversal, in the form of a lineage result, so that both print alike.
 
 use super::result::{FoundEdge, FoundVertex};
 use esker_model::traversal::Paths;
@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashSet};
 /// Vertices or edges read in one call.
 const READ_A_CALL: usize = 8_192;
 
-/// Every vertex and every edge that a path goes through, once, in the order reached: vertices as of `as_of`, edges
-/// at the version that the traversal saw.
+/// Returns every vertex and every edge on a path once, in the order reached: vertices as of `as_of`, edges at the version that
+/// the traversal saw.
 pub fn graph_of_paths(
     graph: &dyn GraphRead,
     paths: &Paths,
@@ -42,7 +42,7 @@ pub fn graph_of_paths(
         .collect();
     let mut edges = Vec::with_capacity(steps.len());
     for steps in steps.chunks(READ_A_CALL) {
-        // Mostly the newest version as of then is the one that was seen, and one call brings them all.
+        // Usually the newest version as of then is the one that was seen, so one call returns most edges.
         let keys: Vec<EdgeKey> = steps.iter().map(|s| s.0).collect();
         let mut read: BTreeMap<usize, Edge> = graph
             .read_edges(&keys, as_of)?

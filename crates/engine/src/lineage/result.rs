@@ -1,4 +1,4 @@
-//! What a walk found: a graph of vertices and edges, and over it the tree-like structure of versions.
+//! Result of lineage and impact: a graph of vertices and edges, and over it the tree-like structure of versions.
 
 use super::Direction;
 use super::event::Span;
@@ -6,62 +6,62 @@ use esker_model::traversal::{Stop, StopReason};
 use esker_model::{Edge, EdgeTypeId, Schema, Value, Version, Vertex, VertexId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Most names of vertices not followed that one [`Stopped`] lists.
+/// Maximum number of vertices that one [`Stopped`] lists.
 pub const STOPPED_NAMES_MAX: usize = 100;
 
-/// The answer of `lineage` and `impact`.
+/// The result of `lineage` and `impact`.
 #[derive(Debug, Clone)]
 pub struct Provenance {
-    /// Which way the walk went.
+    /// Direction that was followed.
     pub direction: Direction,
-    /// Where it began.
+    /// The vertex from which it started.
     pub target: VertexId,
-    /// What everything was read as of.
+    /// Version that everything was read as of.
     pub as_of: Version,
     /// Whether everything was followed to its end.
     pub complete: bool,
-    /// Where not.
+    /// Stops by reason, if the result is partial.
     pub stopped: Vec<Stopped>,
     /// Each vertex once, in the order found; the target first.
     pub vertices: Vec<FoundVertex>,
     /// Each version of an edge once, in the order found, directed as followed.
     pub edges: Vec<FoundEdge>,
-    /// Versions of data objects, and executions, as they hang together.
+    /// Versions of data objects, and executions, as a graph.
     pub nodes: Vec<Node>,
-    /// Where the nodes begin: the version (or versions, if written concurrently) of a data object, an
+    /// Start nodes: the version (or versions, if written concurrently) of a data object, an
     /// execution, or the executions that a user ran.
     pub roots: Vec<Child>,
-    /// Users, executables and surrounding executions of each execution: vertex (an index into `vertices`) to
+    /// Users, executables and enclosing executions of each execution: vertex (an index into `vertices`) to
     /// edges (indices into `edges`).
     pub facts: BTreeMap<u32, Vec<u32>>,
-    /// The edge types that lead to users, to executables, and to surrounding executions.
+    /// The edge types that lead to users, to executables, and to enclosing executions.
     pub fact_types: FactTypes,
 }
 
-/// Which edges among [`Provenance::facts`] say what.
+/// Meaning of the edges in [`Provenance::facts`], by type.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FactTypes {
-    /// Who ran it.
+    /// Edge types to the user.
     pub run_by: Vec<EdgeTypeId>,
-    /// What was run.
+    /// Edge types to the executable.
     pub executable: Vec<EdgeTypeId>,
-    /// What it was part of.
+    /// Edge types to the enclosing execution.
     pub part_of: Vec<EdgeTypeId>,
 }
 
-/// A vertex of the answer.
+/// A vertex of the result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundVertex {
-    /// Its id.
+    /// Id of the vertex.
     pub id: VertexId,
-    /// What is known of it; `None` if an edge leads to a vertex that was never inserted.
+    /// The vertex itself; `None` if an edge leads to a vertex that was never inserted.
     pub vertex: Option<Vertex>,
-    /// True if it was inserted only after the time asked for: `vertex` then is as it is now.
+    /// True if it was inserted only after the requested version: `vertex` then is its present state.
     pub later: bool,
 }
 
 impl FoundVertex {
-    /// `type:key`; the bare id if it was never inserted.
+    /// Returns `type:key`, or the bare id if it was never inserted.
     pub fn name(&self, schema: &Schema) -> String {
         match &self.vertex {
             Some(v) => v.name(schema),
@@ -70,12 +70,12 @@ impl FoundVertex {
     }
 }
 
-/// An edge of the answer.
+/// An edge of the result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundEdge {
     /// The edge, at the version followed.
     pub edge: Edge,
-    /// True if what it leads to (lineage) or comes from (impact) only overlapped in time: it may be involved.
+    /// True if its target (lineage) or source (impact) only overlapped in time, so that it is only possibly involved.
     pub concurrent: bool,
 }
 
@@ -86,33 +86,33 @@ pub struct Node {
     pub vertex: u32,
     /// Data: the version written; `None` if no write of it is known. Executions: `None`.
     pub version: Option<Version>,
-    /// Whether it is an execution.
+    /// Whether the node is an execution.
     pub execution: bool,
-    /// Executions between it and the target.
+    /// Executions between the node and the target.
     pub level: u32,
     /// Lineage: writers of a version, inputs of an execution. Impact: readers of a version, outputs of an execution.
     pub children: Vec<Child>,
-    /// Why it was not followed, or not to the end.
+    /// Reason why the node was not followed, or not to the end.
     pub stopped: Option<StopReason>,
 }
 
-/// How one node leads to the next.
+/// A link from one node to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Child {
     /// Index into [`Provenance::nodes`].
     pub node: u32,
-    /// Index into [`Provenance::edges`]; `None` where the walk begins.
+    /// Index into [`Provenance::edges`]; `None` for a root.
     pub edge: Option<u32>,
-    /// True if it only overlapped in time: it may be involved.
+    /// True if it only overlapped in time, so that it is only possibly involved.
     pub concurrent: bool,
 }
 
-/// Why the walk stopped somewhere, and at which vertices.
+/// A reason for stopping, with the vertices concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stopped {
-    /// Why.
+    /// Reason for the stop.
     pub reason: StopReason,
-    /// The level (executions from the target) that was under way.
+    /// The level (executions from the target) that was in progress.
     pub level: u32,
     /// Distinct vertices that were not followed, or not to the end.
     pub vertices_left: u64,
@@ -120,7 +120,7 @@ pub struct Stopped {
     pub vertices: Vec<VertexId>,
 }
 
-/// A traversal counts the vertices that it left and names none.
+/// A traversal counts the vertices that it left, without naming them.
 impl From<&Stop> for Stopped {
     fn from(stop: &Stop) -> Self {
         Self {
@@ -132,7 +132,7 @@ impl From<&Stop> for Stopped {
     }
 }
 
-/// Names of the vertices that a walk did not follow, for messages and JSON.
+/// Returns the names of the vertices that were not followed, for messages and JSON.
 pub fn names_of_stopped(
     stopped: &Stopped,
     vertices: &[FoundVertex],
@@ -151,20 +151,20 @@ pub fn names_of_stopped(
         .collect()
 }
 
-/// What came of the target, for one user.
+/// Impact of the target on one user.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UserImpact {
-    /// Index into [`Provenance::vertices`]; `None` for executions of which nobody knows who ran them.
+    /// Index into [`Provenance::vertices`]; `None` for executions whose user is unknown.
     pub user: Option<u32>,
     /// Executions that the user ran, each once (indices into `vertices`).
     pub executions: Vec<u32>,
     /// Data objects that those wrote, each once (indices into `vertices`).
     pub files: Vec<u32>,
-    /// Bytes that they wrote, as far as edges say.
+    /// Bytes written, as far as edges record them.
     pub bytes: u64,
 }
 
-/// Bytes moved, as far as the edge says: its property `bytes`, or `bytes_written` or `bytes_read`.
+/// Bytes transferred, as far as the edge records them: its property `bytes`, or `bytes_written` or `bytes_read`.
 pub(super) fn bytes_of(edge: &Edge) -> Option<u64> {
     ["bytes", "bytes_written", "bytes_read"]
         .iter()
@@ -175,22 +175,22 @@ pub(super) fn bytes_of(edge: &Edge) -> Option<u64> {
 }
 
 impl Provenance {
-    /// The vertex with that index.
+    /// Returns the vertex with that index.
     pub fn vertex(&self, index: u32) -> Option<&FoundVertex> {
         self.vertices.get(index as usize)
     }
 
-    /// The edge with that index.
+    /// Returns the edge with that index.
     pub fn edge(&self, index: u32) -> Option<&FoundEdge> {
         self.edges.get(index as usize)
     }
 
-    /// The node with that index.
+    /// Returns the node with that index.
     pub fn node(&self, index: u32) -> Option<&Node> {
         self.nodes.get(index as usize)
     }
 
-    /// Edges of a kind that tell something about an execution (an index into `vertices`).
+    /// Returns edges of the given types that describe an execution (an index into `vertices`).
     pub fn facts_of<'a>(
         &'a self,
         vertex: u32,
@@ -204,7 +204,7 @@ impl Provenance {
             .filter(|e| types.contains(&e.edge.key.edge_type))
     }
 
-    /// The children of a node that belong to the way it was reached by: of an execution reached through one
+    /// Returns the children of a node that are relevant for the edge it was reached by: for an execution reached through one
     /// write (lineage), only reads that this write can depend on; through one read (impact), only writes that
     /// can depend on it.
     pub fn children_through(
@@ -231,8 +231,8 @@ impl Provenance {
         })
     }
 
-    /// Executions, files and bytes of an impact by the user who ran them: most files first, then by user. An
-    /// execution that names no user counts for the user of what it is part of.
+    /// Returns executions, files and bytes of an impact by the user who ran them: most files first, then by user. An
+    /// execution without a user counts for the user of the enclosing execution.
     pub fn by_user(&self) -> Vec<UserImpact> {
         /// Executions, files, and edges of writes.
         type Group = [BTreeSet<u32>; 3];
@@ -271,7 +271,7 @@ impl Provenance {
         out
     }
 
-    /// Users of an execution, or else of the nearest execution that it is part of.
+    /// Returns the users of an execution, or else of the nearest enclosing execution.
     fn users_of(&self, vertex: u32, index: &HashMap<VertexId, u32>) -> Vec<Option<u32>> {
         let mut level = vec![vertex];
         let mut seen: BTreeSet<u32> = level.iter().copied().collect();

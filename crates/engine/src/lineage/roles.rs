@@ -1,10 +1,10 @@
-//! Which edge types play which part in a walk, resolved against the schema.
+//! Edge types by their role in lineage, resolved against the schema.
 
 use super::result::FactTypes;
 use super::{Direction, LineageOptions};
 use esker_model::{EdgeTypeId, Error, Result, Schema, VertexTypeId};
 
-/// What a walk can begin at.
+/// Kind of start vertex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Start {
     Data,
@@ -12,20 +12,20 @@ pub(super) enum Start {
     User,
 }
 
-/// Edge types by the part they play.
+/// Edge types by role.
 #[derive(Debug, Clone)]
 pub(super) struct Roles {
-    /// Data object to the execution that made it.
+    /// From a data object to the execution that made it.
     pub(super) made_by: Vec<EdgeTypeId>,
-    /// Execution to the data that it made: the inverses.
+    /// From an execution to the data that it made: the inverses.
     pub(super) made: Vec<EdgeTypeId>,
-    /// Execution to the data that it used.
+    /// From an execution to the data that it used.
     pub(super) used: Vec<EdgeTypeId>,
-    /// Data to the executions that used it: the inverses.
+    /// From data to the executions that used it: the inverses.
     pub(super) used_by: Vec<EdgeTypeId>,
-    /// User to executions: the inverses of [`FactTypes::run_by`].
+    /// From a user to executions: the inverses of [`FactTypes::run_by`].
     pub(super) ran: Vec<EdgeTypeId>,
-    /// What is shown of an execution and not followed.
+    /// Types of edges that describe an execution and are not followed.
     pub(super) facts: FactTypes,
 }
 
@@ -83,7 +83,7 @@ impl Roles {
         })
     }
 
-    /// What the walk does with a target of that type.
+    /// Determines the kind of start for a target of that type.
     pub(super) fn start(
         &self,
         schema: &Schema,
@@ -112,16 +112,16 @@ impl Roles {
             .map_or_else(|| schema.prefix(type_id), |t| t.name.clone());
         Err(Error::Invalid(match direction {
             Direction::Lineage => format!(
-                "`{name}` is a {type_name}: lineage is asked of a data object or an execution; \
-                 `impact` tells what came of a user's runs"
+                "`{name}` is a {type_name}: lineage starts from a data object or an execution; \
+                 `impact` shows what came of a user's runs"
             ),
             Direction::Impact => format!(
-                "`{name}` is a {type_name}: impact is asked of a data object, an execution or a user"
+                "`{name}` is a {type_name}: impact starts from a data object, an execution or a user"
             ),
         }))
     }
 
-    /// All types of edges that say something about an execution without being followed.
+    /// All types of edges that describe an execution without being followed.
     pub(super) fn fact_types(&self) -> Vec<EdgeTypeId> {
         let f = &self.facts;
         let mut all: Vec<_> = [&f.run_by, &f.executable, &f.part_of]

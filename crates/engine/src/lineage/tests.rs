@@ -1,4 +1,4 @@
-//! Lineage and impact against a list of events in memory.
+//! Lineage and impact, tested against a list of events in memory.
 
 mod cases;
 mod oracle;

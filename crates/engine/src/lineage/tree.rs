@@ -1,7 +1,7 @@
-//! The tree that terminals show.
+//! Rendering as a tree for terminals.
 //!
-//! Each version and each execution is written out once; where the walk comes by again the line says `above`. An
-//! execution met again through a write that admits more of its reads shows only the further ones there.
+//! Each version and each execution is written out once; at repetitions the line says `above`. An
+//! execution reached again through a write that admits more of its reads shows only the additional ones there.
 
 use super::Direction;
 use super::event::Span;
@@ -11,20 +11,20 @@ use esker_model::{Schema, Value};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// How to draw a tree.
+/// Options of the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TreeStyle {
-    /// Columns; longer lines are cut, in the middle of names first. `None` cuts nothing.
+    /// Width in columns; longer lines are cut, names first and in the middle. `None` cuts nothing.
     pub width: Option<usize>,
-    /// Draw with `|`, `+` and `-` for terminals and files without Unicode.
+    /// Whether to draw with `|`, `+` and `-` for terminals and files without Unicode.
     pub ascii: bool,
-    /// Show every attribute of each execution, not only its command.
+    /// Whether to show every attribute of each execution, not only its command.
     pub attributes: bool,
 }
 
 /// Levels drawn as lines; deeper ones are drawn as a number and the last of them.
 const LEVELS_DRAWN: usize = 20;
-/// Names that a message about a stop lists.
+/// Maximum number of names in a message about a stop.
 const NAMES_SHOWN: usize = 5;
 
 struct Glyphs {
@@ -54,7 +54,7 @@ const ASCII: Glyphs = Glyphs {
     cut: "...",
 };
 
-/// What was found as a tree, with a last line that says whether that is all; an impact also tells executions,
+/// Renders the result as a tree, with a last line that tells whether it is complete; an impact also lists executions,
 /// files and bytes by user.
 pub fn render_tree(found: &Provenance, schema: &Schema, style: &TreeStyle) -> String {
     let mut tree = Tree {
@@ -89,20 +89,20 @@ struct Tree<'a> {
     glyphs: &'static Glyphs,
     index: HashMap<esker_model::VertexId, u32>,
     spans: Vec<Span>,
-    /// By node: what of it has been drawn. Data: `All`; executions: through which span.
-    shown: Vec<Option<Shown>>,
+    /// By node: the part drawn so far. Data: `All`; executions: the span through which they were reached.
+    shown: Vec<Option<Drawn>>,
     out: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum Drawn {
     All,
     Through(Span),
 }
 
 impl Tree<'_> {
     fn draw(&mut self) {
-        // From a user, or where writers overlapped, there are several roots: the target is their heading.
+        // From a user, or if writers overlapped, there are several roots, and the target is their heading.
         let users_runs = self.found.roots.iter().any(|r| r.edge.is_some());
         let mut stack: Vec<Item> = Vec::new();
         if users_runs || self.found.roots.is_empty() {
@@ -138,7 +138,7 @@ impl Tree<'_> {
         }
     }
 
-    /// What to draw under a node, and whether (some of) it has been drawn above.
+    /// Returns the children to draw under a node, and whether (some of) them have been drawn above.
     fn children(&mut self, item: &Item) -> (Vec<Child>, bool) {
         let found = self.found;
         let Some(node) = found.node(item.child.node) else {
@@ -162,10 +162,10 @@ impl Tree<'_> {
         };
         let drawn = |child: &Child| match before {
             None => false,
-            Some(Shown::All) => true,
-            Some(Shown::Through(span)) => admits(Some(span), child),
+            Some(Drawn::All) => true,
+            Some(Drawn::Through(span)) => admits(Some(span), child),
         };
-        let children: Vec<Child> = if before == Some(Shown::All) {
+        let children: Vec<Child> = if before == Some(Drawn::All) {
             Vec::new()
         } else {
             node.children
@@ -175,14 +175,14 @@ impl Tree<'_> {
                 .collect()
         };
         let more = match (before, through, found.direction) {
-            (Some(Shown::All), _, _) | (_, None, _) => Shown::All,
-            (_, Some(span), _) if !span.explicit => Shown::All,
-            (None, Some(span), _) => Shown::Through(span),
-            (Some(Shown::Through(b)), Some(span), Direction::Lineage) => {
-                Shown::Through(if b.end >= span.end { b } else { span })
+            (Some(Drawn::All), _, _) | (_, None, _) => Drawn::All,
+            (_, Some(span), _) if !span.explicit => Drawn::All,
+            (None, Some(span), _) => Drawn::Through(span),
+            (Some(Drawn::Through(b)), Some(span), Direction::Lineage) => {
+                Drawn::Through(if b.end >= span.end { b } else { span })
             }
-            (Some(Shown::Through(b)), Some(span), Direction::Impact) => {
-                Shown::Through(if b.start <= span.start { b } else { span })
+            (Some(Drawn::Through(b)), Some(span), Direction::Impact) => {
+                Drawn::Through(if b.start <= span.start { b } else { span })
             }
         };
         if let Some(slot) = self.shown.get_mut(item.child.node as usize) {
@@ -191,7 +191,7 @@ impl Tree<'_> {
         (children, before.is_some() && !node.children.is_empty())
     }
 
-    /// The lines to the left of a node: `last` for its own connector, `None` for a line under it.
+    /// Returns the lines to the left of a node: `last` for its own connector, `None` for a line under it.
     fn lead(&self, open: &[bool], last: Option<bool>) -> String {
         let g = self.glyphs;
         let mut lead = String::new();
@@ -263,7 +263,7 @@ impl Tree<'_> {
         self.line(lead, &name, &notes);
     }
 
-    /// When it ran, who ran it, what, and as part of what.
+    /// Notes on an execution: times, user, executable, enclosing execution.
     fn execution_notes(&self, vertex: u32) -> Vec<String> {
         let mut notes = Vec::new();
         let name = self
@@ -422,7 +422,7 @@ impl Tree<'_> {
             .unwrap_or_default()
     }
 
-    /// Writes a line. Where it is too long, the name loses its middle before the notes lose their end.
+    /// Writes a line. If it is too long, the middle of the name is cut before the end of the notes.
     fn line(&mut self, lead: &str, name: &str, notes: &str) {
         let chars = |s: &str| s.chars().count();
         self.out.push_str(lead);
@@ -451,7 +451,7 @@ impl Tree<'_> {
     }
 }
 
-/// Words for the relations of Table 1; others speak for themselves.
+/// Phrases for the relations of Table 1; other types are printed as they are.
 fn phrase(edge_type: &str) -> &str {
     match edge_type {
         "wasWrittenBy" => "written by",
@@ -467,7 +467,7 @@ fn count(n: usize, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 
-/// Bytes for people: exact below 1,024, else three digits and a binary unit.
+/// Formats bytes: exact below 1,024, else three digits and a binary unit.
 fn bytes(n: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if n < 1024 {
@@ -485,7 +485,7 @@ fn bytes(n: u64) -> String {
     format!("{value:.1} {unit}")
 }
 
-/// Text that a terminal shows and does not obey: control characters are written as escapes.
+/// Escapes control characters, so that a terminal displays the text and does not interpret it.
 pub(super) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,13 +1,13 @@
-//! The walk itself, the same in both directions.
+//! The algorithm, the same in both directions.
 //!
 //! A round has two halves, each one batch call. First the data objects that executions touched are loaded, and each
-//! touch becomes versions: for lineage those that a read can have seen, for impact the one written. A version
-//! that is new leads to executions: its writers, or its readers. Then those executions are loaded, and what they
+//! touch becomes versions: for lineage those that a read can have seen, for impact the one written. A new
+//! version leads to executions: its writers, or its readers. Then those executions are loaded, and the data that they
 //! touched is the next round's work.
 //!
-//! An execution is *admitted* to a point: through a write that was over at noon only what it began to read before
-//! noon counts. Coming again through a later write admits more, and only the rest is followed then, so each event is
-//! followed once however the walk meets it.
+//! An execution is *admitted* up to a point in time: through a write that ended at noon only reads that began before
+//! noon count. Reaching the execution again through a later write admits more, and only the rest is followed then, so each
+//! event is followed once.
 
 mod arena;
 mod begin;
@@ -15,11 +15,11 @@ mod data;
 mod facts;
 mod finish;
 
-use super::event::{Event, Moment, Span, Writes};
+use super::event::{Event, Span, TimePoint, Writes};
 use super::result::{Child, Node, Provenance};
 use super::roles::{Roles, Start};
 use super::{Direction, LineageOptions};
-use data::{Data, groups};
+use data::{DataEvents, groups};
 use esker_model::traversal::StopReason;
 use esker_model::{
     Cancel, Edge, EdgeKey, EdgeSelect, EdgeTypeId, Error, Flow, GraphRead, Result, Schema, Value,
@@ -28,9 +28,9 @@ use esker_model::{
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Edges between two looks at whether the caller wants to stop.
+/// Edges between two checks for cancellation.
 const CANCEL_EVERY: u64 = 256;
-/// Vertices read in one call once the walk is over.
+/// Vertices read in one call at the end.
 const VERTICES_A_CALL: usize = 8_192;
 
 pub(super) fn run(
@@ -102,7 +102,7 @@ fn start(
     })
 }
 
-/// Something that an execution did to a data object: a read (lineage) or a write (impact).
+/// An operation of an execution on a data object: a read (lineage) or a write (impact).
 #[derive(Debug, Clone, Copy)]
 struct Touch {
     data: VertexId,
@@ -111,21 +111,21 @@ struct Touch {
     edge: u32,
 }
 
-/// Up to where an execution is admitted.
+/// Point in time up to which an execution is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Admitted {
-    UpTo(Moment),
+    UpTo(TimePoint),
     All,
 }
 
 #[derive(Debug)]
 struct Execution {
     node: u32,
-    /// `None` until loaded. First those that tell no times, then the others in the order of admission.
+    /// `None` until loaded. Touches without times first, then the others in the order of admission.
     touches: Option<Vec<Touch>>,
-    /// How many of them tell no times.
+    /// Number of touches without times.
     untimed: usize,
-    /// How many have been followed.
+    /// Number of touches that have been followed.
     followed: usize,
     admitted: Admitted,
 }
@@ -145,36 +145,36 @@ struct Walk<'a> {
     direction: Direction,
     schema: Arc<Schema>,
     roles: Roles,
-    /// Set once the whole walk has to end.
+    /// Set once the run must end.
     stop: Option<StopReason>,
     edges_seen: u64,
     bytes: u64,
     vertices: Vec<VertexId>,
     vertex_index: HashMap<VertexId, u32>,
-    /// Edges that may become part of the answer.
+    /// Edges that may become part of the result.
     loaded: Vec<Edge>,
-    /// Those that did: indices into `loaded`.
+    /// Edges in the result: indices into `loaded`.
     edges: Vec<u32>,
     edge_index: HashMap<(EdgeKey, Version), u32>,
     nodes: Vec<Node>,
-    /// Executions between the target and those under way.
+    /// Executions between the target and those of the present round.
     round: u32,
-    /// Nodes of data by the writes (indices into [`Data::writes`]) that they stand for.
+    /// Nodes of data objects by the writes (indices into [`DataEvents::writes`]) that made their versions.
     versions: HashMap<(VertexId, Vec<u32>), u32>,
-    data: HashMap<VertexId, Data>,
+    data: HashMap<VertexId, DataEvents>,
     executions: HashMap<VertexId, Execution>,
     roots: Vec<Child>,
     facts: BTreeMap<u32, Vec<u32>>,
 }
 
-/// What a scan brought: events by frontier vertex, of which the first `complete` have all of theirs.
+/// Result of a scan: events by frontier vertex; the first `complete` vertices have all of theirs.
 struct Scanned {
     events: Vec<Vec<Edge>>,
     complete: usize,
 }
 
 impl Walk<'_> {
-    /// Goes on from executions until nothing new is reached or the walk has to end.
+    /// Continues from executions until nothing new is reached or the run must end.
     fn follow(&mut self, mut executions: Vec<VertexId>) -> Result<()> {
         while !executions.is_empty() {
             self.load_executions(&executions)?;
@@ -195,7 +195,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What has been admitted of these executions and not been followed yet.
+    /// Returns the touches of these executions that are admitted and not followed yet.
     fn pending(&mut self, executions: &[VertexId]) -> Vec<Pending> {
         let mut pending = Vec::new();
         for id in executions {
@@ -230,7 +230,7 @@ impl Walk<'_> {
         pending
     }
 
-    /// Turns what an execution touched into versions, and new versions into executions to go on from.
+    /// Turns a touch of an execution into versions, and new versions into executions to continue from.
     fn resolve(&mut self, p: &Pending, next: &mut Vec<VertexId>) {
         let id = p.touch.data;
         let Some(vertex) = self.vertex(id) else {
@@ -251,7 +251,7 @@ impl Walk<'_> {
         };
         let found = match self.direction {
             Direction::Lineage => {
-                let seen = data.writes.seen(p.touch.span, Some(p.execution));
+                let seen = data.writes.visible_to(p.touch.span, Some(p.execution));
                 groups(&data.writes, &seen)
             }
             Direction::Impact => {
@@ -267,14 +267,14 @@ impl Walk<'_> {
             let (node, new) = self.version_node(vertex, id, writes.clone(), version, level);
             self.link(p.node, node, edge, concurrent);
             if new {
-                let led_to = self.led_to(id, &writes);
-                self.expand(node, led_to, next);
+                let executions_of = self.executions_of(id, &writes);
+                self.expand(node, executions_of, next);
             }
         }
     }
 
-    /// The writers (lineage) or readers (impact) of a version, made by those writes.
-    fn led_to(&self, id: VertexId, writes: &[u32]) -> Vec<(Event, bool)> {
+    /// Returns the writers (lineage) or readers (impact) of a version, made by those writes.
+    fn executions_of(&self, id: VertexId, writes: &[u32]) -> Vec<(Event, bool)> {
         let Some(data) = self.data.get(&id) else {
             return Vec::new();
         };
@@ -292,19 +292,19 @@ impl Walk<'_> {
         }
     }
 
-    /// From a version to the executions that it leads to.
-    fn expand(&mut self, node: u32, led_to: Vec<(Event, bool)>, next: &mut Vec<VertexId>) {
+    /// Adds the executions that a version leads to.
+    fn expand(&mut self, node: u32, executions_of: Vec<(Event, bool)>, next: &mut Vec<VertexId>) {
         let level = self.level(node);
         let stopped = self
             .stop
             .or((Some(level) == self.options.depth).then_some(StopReason::Depth));
-        if let (Some(reason), false) = (stopped, led_to.is_empty()) {
+        if let (Some(reason), false) = (stopped, executions_of.is_empty()) {
             if let Some(n) = self.nodes.get_mut(node as usize) {
                 n.stopped = Some(reason);
             }
             return;
         }
-        for (event, concurrent) in led_to {
+        for (event, concurrent) in executions_of {
             let Some(vertex) = self.vertex(event.execution) else {
                 self.mark(node);
                 return;
@@ -337,7 +337,7 @@ impl Walk<'_> {
         };
     }
 
-    /// Loads what those executions touched, if that has not been done.
+    /// Loads the touches of these executions, except those already loaded.
     fn load_executions(&mut self, ids: &[VertexId]) -> Result<()> {
         let ids: Vec<VertexId> = ids
             .iter()
@@ -380,7 +380,7 @@ impl Walk<'_> {
             };
             let node = e.node;
             e.untimed = touches.partition_point(|t| !t.span.explicit);
-            // What was read of a vertex before the walk had to end is true all the same.
+            // Touches read before the run had to end are valid nevertheless.
             if i < scanned.complete || !touches.is_empty() {
                 e.touches = Some(touches);
             }
@@ -391,8 +391,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Loads the writes (and for impact the reads) of data objects. One that could not be loaded whole stays out:
-    /// with some of its writes unknown, nobody can say which one a read saw.
+    /// Loads the writes (and for impact the reads) of data objects. An object that could not be loaded completely is left out:
+    /// without all writes it is unknown which one a read saw.
     fn load_data(&mut self, ids: &[VertexId]) -> Result<()> {
         let mut types = self.roles.made_by.clone();
         if self.direction == Direction::Impact {
@@ -401,7 +401,7 @@ impl Walk<'_> {
         let scanned = self.scan(ids, &types, self.range(), false)?;
         let complete = scanned.complete;
         for (id, events) in ids.iter().zip(scanned.events).take(complete) {
-            let mut data = Data::default();
+            let mut data = DataEvents::default();
             let mut writes = Vec::new();
             let mut kinds = Vec::new();
             for edge in events {
@@ -441,7 +441,7 @@ impl Walk<'_> {
         })
     }
 
-    /// One batch call. Ends early, and sets `stop`, where a budget runs out or the caller wants no more.
+    /// Scans edges in one batch call. Ends early, and sets `stop`, if a budget is exhausted or the caller cancels.
     fn scan(
         &mut self,
         frontier: &[VertexId],
@@ -482,7 +482,7 @@ impl Walk<'_> {
             if stop.is_some() {
                 return Flow::Break(());
             }
-            // Newest first: what comes after a deletion was taken back by it.
+            // Newest first: versions after a deletion are retracted by it.
             if edge.deleted {
                 retracted = Some(edge.key);
             } else if retracted != Some(edge.key)
@@ -504,7 +504,7 @@ impl Walk<'_> {
     }
 }
 
-/// Roughly what an edge takes in memory, in bytes.
+/// Approximate memory of an edge, in bytes.
 fn weight(edge: &Edge) -> u64 {
     fn value(v: &Value) -> u64 {
         match v {
@@ -522,7 +522,7 @@ fn weight(edge: &Edge) -> u64 {
     256 + properties
 }
 
-/// Arenas are indexed by 32 bits; memory ends long before.
+/// Converts an index to 32 bits; memory is exhausted long before the limit.
 fn index(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }

@@ -1,19 +1,19 @@
-//! Attributes of files change.
+//! Changes of the attributes and inline content of files.
 
-use super::open::Held;
+use super::open::OpenLocation;
 use super::read::changed_by_entries;
 use super::resolve::Reached;
 use super::rows::Found;
 use super::{NamesTxn, open, rows, space};
 use crate::txn::Txn;
 use esker_model::key::{Counter, Measure, SpaceKey};
-use esker_model::namespace::record::{Dentry, DentryInode, Whereabouts};
+use esker_model::namespace::record::{Dentry, DentryInode, LocationRecord};
 use esker_model::namespace::tags::TAG_PREFIX;
 use esker_model::namespace::{
     Content, Errno, Handle, INLINE_BYTES_MAX, Inode, Kind, Name, NamePath, SetAttributes,
     XATTR_BYTES_MAX, XATTRS_BYTES_MAX, XattrMode, check_object, check_xattr_name, is_superuser,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Result, VertexId};
 
 const SETUID: u32 = 0o4000;
@@ -21,38 +21,38 @@ const SETGID: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
 const GROUP_EXECUTES: u32 = 0o0010;
 
-/// Where an inode's attributes are written to.
-pub(super) struct At {
-    /// The directory whose sums have its size, if one has, and the name whose ending counts.
+/// Location at which an inode's attributes are stored.
+pub(super) struct InodeLocation {
+    /// The directory whose sums count the size, if any, and the name whose extension counts.
     sized: Option<(VertexId, Name)>,
     directory: VertexId,
     place: (u64, u8),
     name: Name,
     linked: bool,
-    /// It was removed, and somebody has it open.
+    /// Whether the file was removed while a process has it open.
     gone: bool,
 }
 
-impl At {
-    /// Whether it was removed.
+impl InodeLocation {
+    /// Whether the file was removed.
     pub(super) fn is_gone(&self) -> bool {
         self.gone
     }
 }
 
 impl Txn<'_, '_> {
-    /// An inode, the root's too, and where it is written.
+    /// Returns an inode, possibly that of the root, and where it is stored.
     pub(super) fn inode_at(
         &self,
         names: &NamesTxn<'_>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         follow: bool,
-    ) -> Result<(Inode, At)> {
+    ) -> Result<(Inode, InodeLocation)> {
         if let Some(handle) = path.handle() {
-            return self.held_at(names, &handle);
+            return self.open_at(names, &handle);
         }
-        let (parent, name, found) = match self.reach(names, asker, path, follow)? {
+        let (parent, name, found) = match self.reach(names, principal, path, follow)? {
             Reached::Directory(directory) => {
                 let Some(parent) = directory.parent.clone() else {
                     return self.root_at();
@@ -71,8 +71,8 @@ impl Txn<'_, '_> {
         self.named_at(parent.id, name, &found)
     }
 
-    fn root_at(&self) -> Result<(Inode, At)> {
-        let at = At {
+    fn root_at(&self) -> Result<(Inode, InodeLocation)> {
+        let at = InodeLocation {
             sized: None,
             directory: VertexId::default(),
             place: (0, 0),
@@ -83,13 +83,13 @@ impl Txn<'_, '_> {
         Ok((rows::root_inode(&*self.overlay)?, at))
     }
 
-    /// An open file's.
-    fn held_at(&self, names: &NamesTxn<'_>, handle: &Handle) -> Result<(Inode, At)> {
-        match self.way(names, None).held(handle)? {
-            Held::Root => self.root_at(),
-            Held::Named(directory, name, found) => self.named_at(directory, name, &found),
-            Held::Gone(inode) => {
-                let at = At {
+    /// Returns the inode of an open file and where it is stored.
+    fn open_at(&self, names: &NamesTxn<'_>, handle: &Handle) -> Result<(Inode, InodeLocation)> {
+        match self.resolver(names, None).locate_open(handle)? {
+            OpenLocation::Root => self.root_at(),
+            OpenLocation::Entry(directory, name, found) => self.named_at(directory, name, &found),
+            OpenLocation::Gone(inode) => {
+                let at = InodeLocation {
                     sized: None,
                     directory: handle.directory,
                     place: (0, 0),
@@ -102,11 +102,16 @@ impl Txn<'_, '_> {
         }
     }
 
-    fn named_at(&self, directory: VertexId, name: Name, found: &Found) -> Result<(Inode, At)> {
+    fn named_at(
+        &self,
+        directory: VertexId,
+        name: Name,
+        found: &Found,
+    ) -> Result<(Inode, InodeLocation)> {
         let inode = rows::inode(&*self.overlay, found.dentry.clone())?;
-        let linked = matches!(found.dentry.inode, DentryInode::Elsewhere(_));
+        let linked = matches!(found.dentry.inode, DentryInode::Linked(_));
         let first = if linked {
-            rows::whereabouts(&*self.overlay, inode.id)?
+            rows::location_record(&*self.overlay, inode.id)?
         } else {
             None
         };
@@ -116,7 +121,7 @@ impl Txn<'_, '_> {
             (Some(first), _) => first,
             (None, _) => (directory, name.clone()),
         };
-        let at = At {
+        let at = InodeLocation {
             sized: Some(sized),
             directory,
             place: (found.hash, found.n),
@@ -127,7 +132,7 @@ impl Txn<'_, '_> {
         Ok((inode, at))
     }
 
-    /// A directory with the times that its entries give it: what is written keeps them.
+    /// Sets the times of a directory that are derived from its entries, so that a write keeps them.
     pub(super) fn with_entries(&self, names: &NamesTxn<'_>, inode: Inode) -> Result<Inode> {
         if !inode.is_directory() {
             return Ok(inode);
@@ -139,7 +144,7 @@ impl Txn<'_, '_> {
     pub(super) fn put_inode(
         &mut self,
         names: &mut NamesTxn<'_>,
-        at: At,
+        at: InodeLocation,
         before: &Inode,
         mut inode: Inode,
     ) -> Result<VertexId> {
@@ -151,43 +156,43 @@ impl Txn<'_, '_> {
         if let Some((directory, name)) = &at.sized {
             let mut add = |counter: Counter, n: i64| names.note(counter, n);
             for (inode, sign) in [(before, -1), (&inode, 1)] {
-                space::of_inode(inode, name, sign, &mut add);
-                space::of_size(SpaceKey::Directory(*directory), inode, sign, &mut add);
+                space::count_inode(inode, name, sign, &mut add);
+                space::count_size(SpaceKey::Directory(*directory), inode, sign, &mut add);
             }
         }
         if before.is_directory()
             && (before.mode, before.uid, before.gid) != (inode.mode, inode.uid, inode.gid)
         {
-            names.restructure();
+            names.invalidate_cache();
         }
         let id = inode.id;
         if at.linked {
-            let mut place = rows::whereabouts(&*self.overlay, id)?.unwrap_or_default();
+            let mut place = rows::location_record(&*self.overlay, id)?.unwrap_or_default();
             place.inode = Some(inode);
-            self.put_whereabouts(id, &place);
+            self.put_location_record(id, &place);
             return Ok(id);
         }
         let dentry = Dentry {
             name: at.name,
             id,
-            inode: DentryInode::Here(inode),
+            inode: DentryInode::Inline(inode),
         };
         self.put_dentry(names, at.directory, at.place, &dentry);
         Ok(id)
     }
 
-    /// What is left of a file that was removed. When that was stays what it was, and no states are kept behind it.
-    fn put_gone(&mut self, at: At, inode: Inode) -> Result<VertexId> {
+    /// Stores the state of a removed file that is still open. Its time of removal stays, and no past states are stored.
+    fn put_gone(&mut self, at: InodeLocation, inode: Inode) -> Result<VertexId> {
         let id = inode.id;
-        let place = rows::whereabouts(&*self.overlay, id)?;
-        let place = place.unwrap_or_else(|| Whereabouts {
+        let place = rows::location_record(&*self.overlay, id)?;
+        let place = place.unwrap_or_else(|| LocationRecord {
             gone: true,
             departed: true,
-            ..Whereabouts::at(at.directory, at.name)
+            ..LocationRecord::at(at.directory, at.name)
         });
-        self.put_whereabouts(
+        self.put_location_record(
             id,
-            &Whereabouts {
+            &LocationRecord {
                 inode: Some(inode),
                 ..place
             },
@@ -195,18 +200,18 @@ impl Txn<'_, '_> {
         Ok(id)
     }
 
-    /// Bytes are written into content that is here.
+    /// Writes bytes into inline content.
     pub(super) fn write_inode(
         &mut self,
         names: &mut NamesTxn<'_>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         (offset, data): (Option<u64>, &[u8]),
     ) -> Result<VertexId> {
         if path.handle().is_some_and(|h| !h.write) {
             return Err(Errno::BadHandle.at(path).into());
         }
-        let (before, at) = self.inode_at(names, asker, path, true)?;
+        let (before, at) = self.inode_at(names, principal, path, true)?;
         let mut inode = before.clone();
         if inode.is_directory() {
             return Err(Errno::IsDirectory.at(path).into());
@@ -214,7 +219,7 @@ impl Txn<'_, '_> {
         if inode.kind() != Kind::File {
             return Err(Errno::Invalid.at(path).into());
         }
-        open::demand_write(&inode, asker, path)?;
+        open::demand_write(&inode, principal, path)?;
         if data.is_empty() {
             return Ok(inode.id);
         }
@@ -229,7 +234,7 @@ impl Txn<'_, '_> {
         }
         inode.size = content.len() as u64;
         inode.content = Content::Inline(content);
-        drop_privileges(&mut inode, asker);
+        drop_privileges(&mut inode, principal);
         let now = self.now_nanos();
         inode.mtime = now;
         inode.touch_change(now);
@@ -239,15 +244,15 @@ impl Txn<'_, '_> {
     pub(super) fn set_inode(
         &mut self,
         names: &mut NamesTxn<'_>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         (path, follow): (&NamePath, bool),
         set: &SetAttributes,
     ) -> Result<VertexId> {
-        let (before, at) = self.inode_at(names, asker, path, follow)?;
+        let (before, at) = self.inode_at(names, principal, path, follow)?;
         let present = self.with_entries(names, before.clone())?;
         let mut inode = present.clone();
         let now = self.now_nanos();
-        let owner = asker.is_none_or(|a| a.uid == 0 || a.uid == i64::from(before.uid));
+        let owner = principal.is_none_or(|a| a.uid == 0 || a.uid == i64::from(before.uid));
         let mut changed = false;
         if let Some(size) = set.size {
             if path.handle().is_some_and(|h| !h.write) {
@@ -259,26 +264,26 @@ impl Txn<'_, '_> {
             if inode.kind() != Kind::File {
                 return Err(Errno::Invalid.at(path).into());
             }
-            open::demand_write(&inode, asker, path)?;
+            open::demand_write(&inode, principal, path)?;
             resize(&mut inode, size, path)?;
-            drop_privileges(&mut inode, asker);
+            drop_privileges(&mut inode, principal);
             inode.mtime = now;
             changed = true;
         }
         if let Some(content) = &set.content {
-            open::demand_write(&inode, asker, path)?;
-            check_object(asker, &inode.content, content, &|| path.to_string())?;
+            open::demand_write(&inode, principal, path)?;
+            check_object(principal, &inode.content, content, &|| path.to_string())?;
             Self::set_content(&mut inode, content, path)?;
-            drop_privileges(&mut inode, asker);
+            drop_privileges(&mut inode, principal);
             inode.mtime = now;
             changed = true;
         }
         if let Some(blocks) = set.blocks {
-            open::demand_write(&inode, asker, path)?;
+            open::demand_write(&inode, principal, path)?;
             inode.blocks = blocks;
         }
         if set.uid.is_some() || set.gid.is_some() {
-            change_owner(&mut inode, asker, set, owner, path)?;
+            change_owner(&mut inode, principal, set, owner, path)?;
             changed = true;
         }
         if let Some(mode) = set.mode {
@@ -287,7 +292,7 @@ impl Txn<'_, '_> {
             }
             inode.mode = inode.mode & Kind::MASK | mode & 0o7777;
             let stranger =
-                asker.is_some_and(|a| a.uid != 0 && !a.gids.contains(&i64::from(inode.gid)));
+                principal.is_some_and(|a| a.uid != 0 && !a.gids.contains(&i64::from(inode.gid)));
             if stranger {
                 inode.mode &= !SETGID;
             }
@@ -330,17 +335,17 @@ impl Txn<'_, '_> {
     pub(super) fn set_xattr(
         &mut self,
         names: &mut NamesTxn<'_>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         name: &[u8],
         value: Option<&[u8]>,
         mode: XattrMode,
     ) -> Result<VertexId> {
         if name.starts_with(TAG_PREFIX) {
-            return self.set_tag(names, asker, (path, true), name, value, mode);
+            return self.set_tag(names, principal, (path, true), name, value, mode);
         }
-        let (before, at) = self.inode_at(names, asker, path, true)?;
-        check_xattr(&before, asker, name, path)?;
+        let (before, at) = self.inode_at(names, principal, path, true)?;
+        check_xattr(&before, principal, name, path)?;
         let mut inode = self.with_entries(names, before.clone())?;
         let found = inode
             .xattrs
@@ -372,11 +377,11 @@ impl Txn<'_, '_> {
     }
 }
 
-/// Content that is here is cut, or filled with zero bytes; where it would not fit, it is refused: whoever keeps content
-/// elsewhere says where first.
+/// Truncates inline content or extends it with zero bytes; refuses sizes beyond the limit: a client that stores content elsewhere
+/// must first set its location.
 fn resize(inode: &mut Inode, size: u64, path: &NamePath) -> Result<()> {
     if path.is_handle() && inode.content == Content::None && inode.size == 0 {
-        // Whoever has it open is making its content.
+        // A process that has the file open creates its content.
         inode.content = Content::Inline(Vec::new());
     }
     match &mut inode.content {
@@ -392,21 +397,21 @@ fn resize(inode: &mut Inode, size: u64, path: &NamePath) -> Result<()> {
     Ok(())
 }
 
-/// Only the superuser gives files away; an owner may give one to a group that they are in (POSIX `chown`). Programs that run
-/// as their owner do not go on doing so under another one.
+/// Only the superuser may change the owner; an owner may set a group of which they are a member (POSIX `chown`). The setuid and
+/// setgid bits are cleared.
 fn change_owner(
     inode: &mut Inode,
-    asker: Option<&Asker>,
+    principal: Option<&Principal>,
     set: &SetAttributes,
     owner: bool,
     path: &NamePath,
 ) -> Result<()> {
     let (uid, gid) = (set.uid.unwrap_or(inode.uid), set.gid.unwrap_or(inode.gid));
-    if let Some(asker) = asker.filter(|a| a.uid != 0) {
+    if let Some(principal) = principal.filter(|a| a.uid != 0) {
         let gives = set.uid.is_some_and(|uid| uid != inode.uid);
         let joins = set
             .gid
-            .is_some_and(|gid| gid != inode.gid && !asker.gids.contains(&i64::from(gid)));
+            .is_some_and(|gid| gid != inode.gid && !principal.gids.contains(&i64::from(gid)));
         if !owner || gives || joins {
             return Err(Errno::NotPermitted.at(path).into());
         }
@@ -416,9 +421,9 @@ fn change_owner(
     Ok(())
 }
 
-/// Programs that others have changed do not run as their owner any more; the superuser's changes are trusted.
-fn drop_privileges(inode: &mut Inode, asker: Option<&Asker>) {
-    let trusted = asker.is_some_and(|a| a.uid == 0);
+/// Clears setuid and setgid bits after a change of content, except for changes by the superuser.
+fn drop_privileges(inode: &mut Inode, principal: Option<&Principal>) {
+    let trusted = principal.is_some_and(|a| a.uid == 0);
     if inode.is_directory() || trusted {
         return;
     }
@@ -428,22 +433,22 @@ fn drop_privileges(inode: &mut Inode, asker: Option<&Asker>) {
     }
 }
 
-/// `user.…` is for files and directories of those who may write them, `trusted.…` and `security.…` for the superuser
-/// (`xattr(7)`); those of a directory with the sticky bit are its owner's. `user.esker.…` are tags ([`super::vertices`]).
+/// Checks that the principal may set an attribute: `user.…` requires write permission on a file or directory, `trusted.…` and
+/// `security.…` the superuser (`xattr(7)`); on a directory with the sticky bit, the owner. `user.esker.…` are tags ([`super::vertices`]).
 pub(super) fn check_xattr(
     inode: &Inode,
-    asker: Option<&Asker>,
+    principal: Option<&Principal>,
     name: &[u8],
     path: &NamePath,
 ) -> Result<()> {
-    check_xattr_name(inode.kind(), asker, name, &|| path.to_string())?;
+    check_xattr_name(inode.kind(), principal, name, &|| path.to_string())?;
     if !name.starts_with(b"user.") {
         return Ok(());
     }
-    let owner = is_superuser(asker) || asker.is_some_and(|a| a.uid == i64::from(inode.uid));
+    let owner = is_superuser(principal) || principal.is_some_and(|a| a.uid == i64::from(inode.uid));
     let sticky = inode.is_directory() && inode.mode & STICKY != 0;
     if sticky && !owner {
         return Err(Errno::NotPermitted.at(path).into());
     }
-    Ok(inode.demand(asker, 2, path.as_bytes())?)
+    Ok(inode.demand(principal, 2, path.as_bytes())?)
 }

@@ -1,46 +1,46 @@
-//! Changes of the namespace inside a commit: files are made here; the neighbours remove, rename and change them.
+//! Changes of the namespace inside a commit: this module creates files; its sibling modules remove, rename and change them.
 
 use super::NamesTxn;
-use super::apart::Apart;
 use super::directory::{Directory, Naming};
-use super::resolve::{Reached, Way};
+use super::remote_rows::PartialStore;
+use super::resolve::{Reached, Resolver};
 use super::rows::{self, Found};
 use crate::txn::{Overlay, Txn};
 use esker_model::namespace::record::{
-    Dentry, DentryInode, Past, Whereabouts, child_key, claim_key, dentry_key, left_key, past_key,
-    whereabouts_key,
+    Dentry, DentryInode, InodeHistory, LocationRecord, child_key, dentry_key, inode_history_key,
+    location_key, path_named_key, removed_entry_key,
 };
 use esker_model::namespace::{
-    Change, Content, Done, Errno, INLINE_BYTES_MAX, Inode, Kind, Make, Name, NamePath,
-    PATH_BYTES_MAX, check_made, id_at, id_within,
+    AppliedChange, Change, Content, Errno, INLINE_BYTES_MAX, Inode, Kind, Name, NamePath, NewFile,
+    PATH_BYTES_MAX, check_new_file, id_at, id_within,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, Result, Version, VertexId};
 use esker_store::Table;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Permission bits and the three above them.
+/// Permission bits, and the setuid, setgid and sticky bits.
 const MODE_BITS: u32 = 0o7777;
 const SETGID: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
 
-/// Something with a name, as a change finds it.
-pub(super) struct Named {
+/// An entry as a change finds it.
+pub(super) struct NamedEntry {
     pub(super) parent: Arc<Directory>,
     pub(super) name: Name,
     pub(super) found: Box<Found>,
     pub(super) inode: Inode,
 }
 
-impl Named {
-    /// Whether the inode's attributes lie in its place: it has, or had, several names.
+impl NamedEntry {
+    /// Whether the inode's attributes are in its location record: it has, or had, several names.
     pub(super) fn linked(&self) -> bool {
-        matches!(self.found.dentry.inode, DentryInode::Elsewhere(_))
+        matches!(self.found.dentry.inode, DentryInode::Linked(_))
     }
 }
 
-/// A version's time, in nanoseconds since 1970: no two are the same.
+/// The time of a version, in nanoseconds since 1970; unique for each version.
 pub(super) fn nanos(version: Version) -> i64 {
     let millis = version.millis().cast_signed();
     let logical = i64::from((version.0 & 0xFFFF) as u16);
@@ -51,34 +51,34 @@ impl Txn<'_, '_> {
     pub(super) fn change_name(
         &mut self,
         names: &mut NamesTxn<'_>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         change: &Change,
-    ) -> Result<Done> {
+    ) -> Result<AppliedChange> {
         let id = match change {
-            Change::Make(path, make) => self.make(names, asker, path, make)?,
-            Change::Unlink(path) => self.unlink(names, asker, path)?,
-            Change::Rmdir(path) => self.rmdir(names, asker, path)?,
+            Change::Create(path, make) => self.make(names, principal, path, make)?,
+            Change::Unlink(path) => self.unlink(names, principal, path)?,
+            Change::Rmdir(path) => self.rmdir(names, principal, path)?,
             Change::Rename {
                 from,
                 to,
                 no_replace,
-            } => self.rename(names, asker, from, to, *no_replace)?,
-            Change::Link { from, to } => self.link(names, asker, from, to)?,
+            } => self.rename(names, principal, from, to, *no_replace)?,
+            Change::Link { from, to } => self.link(names, principal, from, to)?,
             Change::Set { path, follow, set } => {
-                self.set_inode(names, asker, (path, *follow), set)?
+                self.set_inode(names, principal, (path, *follow), set)?
             }
             Change::Xattr {
                 path,
                 name,
                 value,
                 mode,
-            } => self.set_xattr(names, asker, path, name, value.as_deref(), *mode)?,
+            } => self.set_xattr(names, principal, path, name, value.as_deref(), *mode)?,
             Change::Write { path, at, data } => {
-                self.write_inode(names, asker, path, (*at, data))?
+                self.write_inode(names, principal, path, (*at, data))?
             }
-            Change::Merge(subtree) => self.merge(names, asker, subtree)?,
+            Change::Merge(subtree) => self.merge(names, principal, subtree)?,
         };
-        Ok(Done {
+        Ok(AppliedChange {
             id,
             version: self.version,
         })
@@ -88,45 +88,45 @@ impl Txn<'_, '_> {
         nanos(self.version)
     }
 
-    pub(super) fn way<'w>(
+    pub(super) fn resolver<'w>(
         &'w self,
         names: &'w NamesTxn<'_>,
-        asker: Option<&'w Asker>,
-    ) -> Way<'w, Overlay<'w>> {
-        Way {
+        principal: Option<&'w Principal>,
+    ) -> Resolver<'w, Overlay<'w>> {
+        Resolver {
             rows: &*self.overlay,
-            asker,
-            known: names.known(),
+            principal,
+            cached: names.cached_directories(),
             local: &names.local,
             filters: Some(&*names.filters),
-            epoch: names.apart.and_then(Apart::epoch),
+            epoch: names.partial.and_then(PartialStore::epoch),
         }
     }
 
     pub(super) fn reach(
         &self,
         names: &NamesTxn<'_>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         follow: bool,
     ) -> Result<Reached> {
-        self.way(names, asker).reach(path, follow)
+        self.resolver(names, principal).reach(path, follow)
     }
 
-    /// What is at a path, which is not the root.
+    /// Returns the entry at a path, which must not be the root.
     pub(super) fn named(
         &self,
         names: &NamesTxn<'_>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         follow: bool,
-    ) -> Result<Named> {
-        match self.reach(names, asker, path, follow)? {
+    ) -> Result<NamedEntry> {
+        match self.reach(names, principal, path, follow)? {
             Reached::Directory(_) => Err(Errno::Busy.at(path).into()),
             Reached::Entry(_, _, Err(_)) => Err(Errno::NotFound.at(path).into()),
             Reached::Entry(parent, name, Ok(found)) => {
                 let inode = rows::inode(&*self.overlay, found.dentry.clone())?;
-                Ok(Named {
+                Ok(NamedEntry {
                     parent,
                     name,
                     found,
@@ -136,17 +136,17 @@ impl Txn<'_, '_> {
         }
     }
 
-    /// Whether someone may take an entry out of a directory: they may write and search it and, where its sticky bit is set,
-    /// own it or the entry (POSIX.1-2017, `unlink`).
+    /// Whether the principal may remove an entry from a directory: write and search permission and, if its sticky bit is set,
+    /// ownership of the directory or the entry (POSIX.1-2017, `unlink`).
     pub(super) fn demand_removal(
         parent: &Directory,
         inode: &Inode,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
     ) -> Result<()> {
-        parent.inode.demand(asker, 3, path.as_bytes())?;
+        parent.inode.demand(principal, 3, path.as_bytes())?;
         let sticky = parent.inode.mode & STICKY != 0;
-        let owns = |uid: u32| asker.is_none_or(|a| a.uid == 0 || a.uid == i64::from(uid));
+        let owns = |uid: u32| principal.is_none_or(|a| a.uid == 0 || a.uid == i64::from(uid));
         if sticky && !owns(inode.uid) && !owns(parent.inode.uid) {
             return Err(Errno::NotPermitted.at(path).into());
         }
@@ -161,8 +161,8 @@ impl Txn<'_, '_> {
         dentry: &Dentry,
     ) {
         names.filters.add(parent, hash);
-        if let Some(apart) = names.apart {
-            apart.note_put(parent, hash);
+        if let Some(partial) = names.partial {
+            partial.note_put(parent, hash);
         }
         self.scratch.clear();
         dentry.encode(&mut self.scratch);
@@ -170,7 +170,7 @@ impl Txn<'_, '_> {
             .put(Table::Names, dentry_key(parent, hash, n), &self.scratch);
     }
 
-    /// Takes an entry out. Names of the same hash stay without gaps.
+    /// Removes an entry. The numbers of names with the same hash stay contiguous.
     pub(super) fn remove_dentry(&mut self, parent: VertexId, found: &Found) -> Result<()> {
         let mut last = found.n;
         let mut moved = None;
@@ -190,20 +190,20 @@ impl Txn<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn put_whereabouts(&mut self, id: VertexId, place: &Whereabouts) {
+    pub(super) fn put_location_record(&mut self, id: VertexId, place: &LocationRecord) {
         self.scratch.clear();
         place.encode(&mut self.scratch);
         self.overlay
-            .put(Table::Names, whereabouts_key(id), &self.scratch);
+            .put(Table::Names, location_key(id), &self.scratch);
     }
 
-    /// Keeps what an inode was, unless this very commit made it so.
+    /// Stores the previous state of an inode, unless this commit wrote that state itself.
     pub(super) fn supersede(&mut self, directory: VertexId, name: &Name, inode: &Inode) {
         if inode.version == self.version || inode.version == Version::ZERO {
             return;
         }
         self.scratch.clear();
-        let past = Past {
+        let past = InodeHistory {
             directory,
             name: name.clone(),
             inode: inode.clone(),
@@ -211,52 +211,52 @@ impl Txn<'_, '_> {
         past.encode(&mut self.scratch);
         self.overlay.put(
             Table::Names,
-            past_key(inode.id, inode.version),
+            inode_history_key(inode.id, inode.version),
             &self.scratch,
         );
     }
 
-    /// Something leaves a directory: from now on an id made from a path in it may be taken.
-    pub(super) fn depart(
+    /// Records that an entry leaves a directory: from now on an id derived from a path in it may be taken.
+    pub(super) fn record_departure(
         &mut self,
         names: &NamesTxn<'_>,
         directory: &Directory,
         hash: u64,
     ) -> Result<()> {
-        if names.apart.is_some() {
-            // The directory's own row is elsewhere.
+        if names.partial.is_some() {
+            // Another engine may have the directory's own row.
             self.overlay
-                .put(Table::Names, left_key(directory.id, hash), []);
+                .put(Table::Names, removed_entry_key(directory.id, hash), []);
             return Ok(());
         }
         if directory.departed.load(Ordering::Acquire) {
             return Ok(());
         }
-        let place = rows::whereabouts(&*self.overlay, directory.id)?.unwrap_or_default();
+        let place = rows::location_record(&*self.overlay, directory.id)?.unwrap_or_default();
         if !place.departed {
-            let place = Whereabouts {
+            let place = LocationRecord {
                 departed: true,
                 ..place
             };
-            self.put_whereabouts(directory.id, &place);
+            self.put_location_record(directory.id, &place);
         }
         directory.departed.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// How files in a directory get their ids.
+    /// Decides how files in a directory get their ids.
     pub(super) fn naming(&mut self, names: &NamesTxn<'_>, directory: &Directory) -> Result<Naming> {
         if let Some(naming) = directory.naming.get() {
             return Ok(*naming);
         }
-        if names.apart.is_some() {
-            return self.naming_apart(directory);
+        if names.partial.is_some() {
+            return self.naming_distributed(directory);
         }
-        let place = rows::whereabouts(&*self.overlay, directory.id)?;
+        let place = rows::location_record(&*self.overlay, directory.id)?;
         if place.is_some_and(|p| p.departed) {
             directory.departed.store(true, Ordering::Release);
         }
-        let key = claim_key(id_at(Kind::Directory, &directory.path));
+        let key = path_named_key(id_at(Kind::Directory, &directory.path));
         let mut owner = None;
         self.overlay
             .get_with(Table::Names, &key, &mut |row| owner = Some(row.to_vec()))?;
@@ -264,11 +264,11 @@ impl Txn<'_, '_> {
             Some(owner) if owner == directory.id.0 => Naming::Path,
             Some(owner) => {
                 let owner = VertexId(owner.as_slice().try_into().unwrap_or_default());
-                let gone = rows::whereabouts(&*self.overlay, owner)?.is_none_or(|p| p.gone);
+                let gone = rows::location_record(&*self.overlay, owner)?.is_none_or(|p| p.gone);
                 if gone {
-                    // All that was in it has left it, and each such file has a place.
+                    // All files that were in it have left it, and each of them has a location record.
                     self.overlay.put(Table::Names, key, directory.id.0);
-                    self.depart(names, directory, 0)?;
+                    self.record_departure(names, directory, 0)?;
                     Naming::Path
                 } else {
                     Naming::Within
@@ -283,14 +283,14 @@ impl Txn<'_, '_> {
         Ok(naming)
     }
 
-    /// The same where a directory's rows are spread: who finds its path claimed names files within itself.
-    fn naming_apart(&mut self, directory: &Directory) -> Result<Naming> {
-        let key = claim_key(id_at(Kind::Directory, &directory.path));
+    /// Decides the same in a distributed namespace: if another directory owns the path, files get ids within this one.
+    fn naming_distributed(&mut self, directory: &Directory) -> Result<Naming> {
+        let key = path_named_key(id_at(Kind::Directory, &directory.path));
         let mut owner = None;
         self.overlay
             .get_with(Table::Names, &key, &mut |row| owner = Some(row.to_vec()))?;
         let Some(owner) = owner else {
-            // It counts once it is committed.
+            // The ownership takes effect with the commit.
             self.overlay.put(Table::Names, key, directory.id.0);
             return Ok(Naming::Path);
         };
@@ -305,13 +305,16 @@ impl Txn<'_, '_> {
         Ok(naming)
     }
 
-    /// Whether an entry of that hash has left a directory, where rows are spread.
+    /// Whether an entry of that hash has left a directory of a distributed namespace.
     pub(super) fn has_left(&self, directory: VertexId, hash: u64) -> Result<bool> {
-        self.overlay
-            .get_with(Table::Names, &left_key(directory, hash), &mut |_| {})
+        self.overlay.get_with(
+            Table::Names,
+            &removed_entry_key(directory, hash),
+            &mut |_| {},
+        )
     }
 
-    /// The id of a file that is made.
+    /// Returns the id of a new file.
     fn new_id(
         &mut self,
         names: &NamesTxn<'_>,
@@ -320,7 +323,7 @@ impl Txn<'_, '_> {
         (name, hash): (&Name, u64),
     ) -> Result<VertexId> {
         let within = |version: Version| {
-            // Of what one commit makes, the number of the change tells.
+            // The number of the change distinguishes files made in one commit.
             id_within(
                 kind,
                 parent.id,
@@ -332,38 +335,41 @@ impl Txn<'_, '_> {
             return Ok(within(self.version));
         }
         let id = parent.id_at(kind, name, hash);
-        if names.apart.is_some() && self.has_left(parent.id, hash)? {
+        if names.partial.is_some() && self.has_left(parent.id, hash)? {
             return Ok(within(self.version));
         }
         let may_be_taken = kind == Kind::Directory || parent.departed.load(Ordering::Acquire);
-        let taken = may_be_taken && rows::whereabouts(&*self.overlay, id)?.is_some();
+        let taken = may_be_taken && rows::location_record(&*self.overlay, id)?.is_some();
         Ok(if taken { within(self.version) } else { id })
     }
 
     pub(super) fn make(
         &mut self,
         names: &mut NamesTxn<'_>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
-        make: &Make,
+        make: &NewFile,
     ) -> Result<VertexId> {
         let Some(kind) = Kind::of_mode(make.mode) else {
             return Err(Errno::Invalid
-                .at(format!("{path}: mode {:o} says no kind of file", make.mode))
+                .at(format!(
+                    "{path}: mode {:o} does not say what kind of file it is",
+                    make.mode
+                ))
                 .into());
         };
-        let (parent, name, place) = match self.reach(names, asker, path, false)? {
+        let (parent, name, place) = match self.reach(names, principal, path, false)? {
             Reached::Directory(_) | Reached::Entry(_, _, Ok(_)) => {
                 return Err(Errno::Exists.at(path).into());
             }
             Reached::Entry(parent, name, Err(place)) => (parent, name, place),
         };
-        parent.inode.demand(asker, 3, path.as_bytes())?;
+        parent.inode.demand(principal, 3, path.as_bytes())?;
         let shown = || path.to_string();
         let size = check_content(kind, &make.content, &shown)?;
         let inherits = parent.inode.mode & SETGID != 0;
-        check_owner(asker, make, inherits, &shown)?;
-        check_made(asker, kind, make, &shown)?;
+        check_owner(principal, make, inherits, &shown)?;
+        check_new_file(principal, kind, make, &shown)?;
         let now = self.now_nanos();
         let id = self.new_id(names, kind, &parent, (&name, place.0))?;
         let mut inode = new_inode(id, kind, make, size, (self.version, now));
@@ -375,30 +381,30 @@ impl Txn<'_, '_> {
         }
         names.note_file(parent.id, &name, &inode, 1);
         if make.times[2].is_none() {
-            // Else it has been there before, elsewhere: nothing changes now.
+            // An explicit time means that the file existed elsewhere before: its directory does not change now.
             names.note_changed(parent.id, now);
         }
         if kind == Kind::Directory {
             names.filters.begin(id);
-            self.put_whereabouts(id, &Whereabouts::at(parent.id, name.clone()));
+            self.put_location_record(id, &LocationRecord::at(parent.id, name.clone()));
             self.overlay
                 .put(Table::Names, child_key(parent.id, id), name.as_bytes());
         }
         let dentry = Dentry {
             name,
             id,
-            inode: DentryInode::Here(inode),
+            inode: DentryInode::Inline(inode),
         };
         self.put_dentry(names, parent.id, place, &dentry);
         Ok(id)
     }
 }
 
-/// What a new file is, with the size of its content if that says it.
+/// Builds the inode of a new file; `size` is that of its content if the content determines it.
 pub(super) fn new_inode(
     id: VertexId,
     kind: Kind,
-    make: &Make,
+    make: &NewFile,
     size: Option<u64>,
     (version, now): (Version, i64),
 ) -> Inode {
@@ -423,7 +429,7 @@ pub(super) fn new_inode(
     }
 }
 
-/// Refuses content that a file of that kind does not have; its size, if it has any.
+/// Refuses content that a file of that kind cannot have; returns the size of the content, if it has any.
 pub(super) fn check_content(
     kind: Kind,
     content: &Content,
@@ -457,17 +463,17 @@ pub(super) fn check_content(
     }
 }
 
-/// Who owns what someone makes: they themselves; its group is one of theirs, or the directory's where it is inherited.
+/// Checks the owner of a new file: the principal; its group must be one of the principal's, or the directory's if inherited.
 pub(super) fn check_owner(
-    asker: Option<&Asker>,
-    make: &Make,
+    principal: Option<&Principal>,
+    make: &NewFile,
     inherited: bool,
     path: &dyn Fn() -> String,
 ) -> Result<()> {
-    if let Some(asker) = asker
-        && asker.uid != 0
-        && (i64::from(make.uid) != asker.uid
-            || !inherited && !asker.gids.contains(&i64::from(make.gid)))
+    if let Some(principal) = principal
+        && principal.uid != 0
+        && (i64::from(make.uid) != principal.uid
+            || !inherited && !principal.gids.contains(&i64::from(make.gid)))
     {
         return Err(Errno::NotPermitted.at(path()).into());
     }

@@ -1,11 +1,11 @@
-//! Directories in memory: where a path leads, without reading each row on the way again.
+//! The directory cache: resolves paths without reading each row again.
 
-use esker_model::lanes::Lanes;
 use esker_model::namespace::{
-    Errno, FileError, Inode, Kind, Name, display, hash_of, id_at_place, root,
+    Errno, FileError, Inode, Kind, Name, display, hash_of, id_with_home, root,
 };
-use esker_model::object::Asker;
-use esker_model::{Result, VertexId, place};
+use esker_model::object::Principal;
+use esker_model::sharded_lock::ShardedLock;
+use esker_model::{Result, VertexId, file_home};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -13,31 +13,31 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-/// So many directories are kept.
-const KEPT_MAX: usize = 1 << 16;
+/// Maximum number of cached directories.
+const DIRECTORIES_MAX: usize = 1 << 16;
 
-/// How a directory's files get their ids.
+/// Derivation of the ids of a directory's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Naming {
-    /// From their paths: what others have said of a file at that path is said of it.
+    /// From their paths: vertices recorded earlier for these paths become those of the files.
     Path,
-    /// From the directory's id and their names: others may be known by those paths.
+    /// From the directory's id and their names: other files may be known by these paths.
     Within,
 }
 
-/// A directory on the way to something.
+/// A directory with its ancestors.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) id: VertexId,
-    /// Without symbolic links.
+    /// Path without symbolic links.
     pub(crate) path: Box<[u8]>,
-    /// The place of that path: ids of what is in it are made from it.
-    place: u16,
+    /// Hash of the path, from which the ids of its entries are derived.
+    home: u16,
     pub(crate) inode: Inode,
     pub(crate) parent: Option<Arc<Self>>,
-    /// For those who make files.
+    /// Set when a file is first created in the directory.
     pub(crate) naming: OnceLock<Naming>,
-    /// Something left it: an id made from a path may be taken.
+    /// Whether an entry has left the directory, so that an id derived from a path may be taken.
     pub(crate) departed: AtomicBool,
 }
 
@@ -46,7 +46,7 @@ impl Directory {
         Self {
             id: root(),
             path: (*b"/").into(),
-            place: 0,
+            home: 0,
             inode,
             parent: None,
             naming: OnceLock::new(),
@@ -54,7 +54,7 @@ impl Directory {
         }
     }
 
-    /// One of which nothing but itself is asked: an open one.
+    /// Creates a directory without path and ancestors, for an open directory.
     pub(crate) fn detached(inode: Inode) -> Self {
         Self {
             id: inode.id,
@@ -66,7 +66,7 @@ impl Directory {
         Self {
             id: inode.id,
             path: self.path_of(name).into(),
-            place: place::within(self.place, hash_of(name)),
+            home: file_home::in_directory(self.home, hash_of(name)),
             inode,
             parent: Some(Arc::clone(self)),
             naming: OnceLock::new(),
@@ -74,7 +74,7 @@ impl Directory {
         }
     }
 
-    /// The path of an entry.
+    /// Returns the path of an entry.
     pub(crate) fn path_of(&self, name: &Name) -> Vec<u8> {
         let mut path = Vec::with_capacity(self.path.len() + 1 + name.as_bytes().len());
         if self.parent.is_some() {
@@ -85,48 +85,49 @@ impl Directory {
         path
     }
 
-    /// The id of what has that name, with that hash, in it, if it has its path's.
+    /// Returns the id of an entry with that name and hash, if ids are derived from paths.
     pub(crate) fn id_at(&self, kind: Kind, name: &Name, hash: u64) -> VertexId {
-        let place = place::within(self.place, hash);
-        id_at_place(kind, &self.path_of(name), place)
+        let home = file_home::in_directory(self.home, hash);
+        id_with_home(kind, &self.path_of(name), home)
     }
 
-    /// Itself, and the directories above it.
-    pub(crate) fn upwards(&self) -> impl Iterator<Item = &Self> {
+    /// This directory and its ancestors.
+    pub(crate) fn with_ancestors(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |d| d.parent.as_deref())
     }
 
-    /// Whether someone gets here and may look names up.
-    pub(crate) fn may_search(&self, asker: Option<&Asker>) -> bool {
-        asker.is_none_or(|a| a.uid == 0) || self.upwards().all(|d| d.inode.allows(asker, 1))
+    /// Whether the principal may search this directory and all its ancestors.
+    pub(crate) fn may_search(&self, principal: Option<&Principal>) -> bool {
+        principal.is_none_or(|a| a.uid == 0)
+            || self.with_ancestors().all(|d| d.inode.allows(principal, 1))
     }
 
-    /// The same, as a refusal.
-    pub(crate) fn demand_search(&self, asker: Option<&Asker>) -> Result<(), FileError> {
-        if self.may_search(asker) {
+    /// Fails unless [`Self::may_search`].
+    pub(crate) fn demand_search(&self, principal: Option<&Principal>) -> Result<(), FileError> {
+        if self.may_search(principal) {
             return Ok(());
         }
         Err(Errno::Access.at(display(&self.path)))
     }
 }
 
-/// Directories by their paths. Dropped, all of them, when one is moved or removed or gets another mode: that is rare.
+/// Cached directories by path. The whole cache is cleared when one is moved, removed or given other permissions, which is rare.
 #[derive(Debug, Default)]
 pub(crate) struct Directories {
-    known: RwLock<Known>,
-    /// Those of `known` that threads of a lane have asked for.
-    asked: Lanes<Known>,
+    shared: RwLock<DirectoryTable>,
+    /// Copies of the entries of `known` that threads of a lane have read.
+    per_thread: ShardedLock<DirectoryTable>,
     epoch: AtomicU64,
 }
 
-/// Directories by their paths, not too many.
+/// Directories by path, bounded in number.
 #[derive(Debug, Default)]
-struct Known {
+struct DirectoryTable {
     table: HashTable<Arc<Directory>>,
     hasher: FixedState,
 }
 
-impl Known {
+impl DirectoryTable {
     fn get(&self, path: &[u8]) -> Option<&Arc<Directory>> {
         let hash = self.hasher.hash_one(path);
         self.table.find(hash, |d| &*d.path == path)
@@ -134,7 +135,7 @@ impl Known {
 
     fn keep(&mut self, directory: &Arc<Directory>) {
         let Self { table, hasher } = self;
-        if table.len() >= KEPT_MAX {
+        if table.len() >= DIRECTORIES_MAX {
             table.clear();
         }
         let hash = |d: &Arc<Directory>| hasher.hash_one(&*d.path);
@@ -153,20 +154,23 @@ impl Directories {
     }
 
     pub(crate) fn get(&self, path: &[u8]) -> Option<Arc<Directory>> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.shared.read().unwrap_or_else(PoisonError::into_inner);
         known.get(path).cloned()
     }
 
-    /// Shows the directory of that path to `look`, if it is known: nothing is written that other processors read, not even a count of who has
-    /// it, but for the first time.
+    /// Passes the cached directory at a path to `look`. Except at the first call it writes no memory that other processors read, not even a
+    /// reference count.
     pub(crate) fn look<T>(&self, path: &[u8], look: impl Fn(&Directory) -> T) -> Option<T> {
-        if let Some(seen) = self.asked.read(|known| known.get(path).map(|d| look(d))) {
+        if let Some(seen) = self
+            .per_thread
+            .read(|known| known.get(path).map(|d| look(d)))
+        {
             return Some(seen);
         }
         let epoch = self.epoch();
         let directory = self.get(path)?;
-        self.asked.write_own(|known| {
-            // Who forgets counts first, and comes through all lanes after that.
+        self.per_thread.write_shard(|known| {
+            // `clear` first advances the epoch, and then clears all lanes.
             if self.epoch() == epoch {
                 known.keep(&directory);
             }
@@ -174,21 +178,21 @@ impl Directories {
         Some(look(&directory))
     }
 
-    /// Keeps what was read since that epoch began.
+    /// Adds a directory that was read in that epoch.
     pub(crate) fn keep(&self, directory: &Arc<Directory>, epoch: u64) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.shared.write().unwrap_or_else(PoisonError::into_inner);
         if self.epoch() == epoch {
             known.keep(directory);
         }
     }
 
-    /// Forgets all. To be called once what changes is committed.
+    /// Clears the cache. Must be called after the change is committed.
     pub(crate) fn clear(&self) {
         {
-            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.shared.write().unwrap_or_else(PoisonError::into_inner);
             self.epoch.fetch_add(1, Ordering::AcqRel);
             known.table.clear();
         }
-        self.asked.write(|known| known.table.clear());
+        self.per_thread.write(|known| known.table.clear());
     }
 }

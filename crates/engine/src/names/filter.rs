@@ -1,20 +1,20 @@
-//! Which names a directory surely lacks: in memory, of directories that were made since the database was opened.
+//! In-memory filters of the names in directories that were made since the database was opened: they tell which names are absent.
 //!
-//! A new file costs a look-up of its name, which is nearly always not there. In a log-structured store that is a search in each
-//! memtable and a filter of each table, as much as the insert itself. Here it is one line of the processor's cache for each
-//! generation of the filter (blocked Bloom filters: Putze, Sanders, Singler 2007), so the cost does not grow with the directory.
+//! Creating a file looks up its name, which is nearly always absent. In a log-structured store that searches each memtable and a
+//! filter of each table, which costs as much as the insert itself. Here it costs one line of the processor's cache for each
+//! generation of the filter (blocked Bloom filters: Putze, Sanders, Singler 2007), independently of the size of the directory.
 
 use esker_model::VertexId;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
-/// All filters together take at most so many bytes; the largest goes first.
+/// Maximum size of all filters in bytes; the largest is evicted first.
 const BYTES_MAX: usize = 64 << 20;
 /// Names in the first generation; each next one has four times as many.
 const FIRST_NAMES: usize = 1 << 12;
-/// Bits of a block: a line of the processor's cache.
+/// Bits of a block: one line of the processor's cache.
 const BLOCK_BITS: usize = 512;
-/// Names in a block, so that fifteen bits or so are spent on each.
+/// Names in a block, about fifteen bits each.
 const BLOCK_NAMES: usize = 32;
 
 type Block = [u64; BLOCK_BITS / 64];
@@ -22,23 +22,23 @@ type Block = [u64; BLOCK_BITS / 64];
 /// The names that a directory may have, by their hashes.
 #[derive(Debug, Default)]
 struct Filter {
-    generations: Vec<Generation>,
+    generations: Vec<FilterGeneration>,
 }
 
 #[derive(Debug)]
-struct Generation {
+struct FilterGeneration {
     blocks: Vec<Block>,
     left: usize,
 }
 
 /// The bits of a hash in its block: five, each from nine bits of the hash.
 fn bits(hash: u64) -> [usize; 5] {
-    // The hash orders the directory, so its high bits choose the block, and what is mixed from all of it the bits.
+    // The hash orders the directory: its high bits choose the block, and a mix of all its bits chooses the bits.
     let mixed = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     [0, 9, 18, 27, 36].map(|shift| (mixed >> (shift + 10)) as usize % BLOCK_BITS)
 }
 
-impl Generation {
+impl FilterGeneration {
     fn new(names: usize) -> Self {
         Self {
             blocks: vec![[0; BLOCK_BITS / 64]; names / BLOCK_NAMES],
@@ -47,7 +47,7 @@ impl Generation {
     }
 
     fn block(&self, hash: u64) -> usize {
-        // Lemire's reduction: as good as a remainder, without dividing.
+        // Lemire's reduction: equivalent to a remainder, without a division.
         ((u128::from(hash) * self.blocks.len() as u128) >> 64) as usize
     }
 
@@ -79,12 +79,12 @@ impl Filter {
         self.generations.iter().rev().any(|g| g.has(hash))
     }
 
-    /// Adds a name; the bytes that this took.
+    /// Adds a name; returns the bytes newly allocated.
     fn add(&mut self, hash: u64) -> usize {
         let full = self.generations.last().is_none_or(|g| g.left == 0);
         if full {
             let names = FIRST_NAMES << (2 * self.generations.len());
-            self.generations.push(Generation::new(names));
+            self.generations.push(FilterGeneration::new(names));
         }
         if let Some(last) = self.generations.last_mut() {
             last.add(hash);
@@ -106,7 +106,7 @@ impl Filter {
     }
 }
 
-/// Filters of directories. The holder of the write lock has them.
+/// Filters of directories, used by the holder of the write lock.
 #[derive(Debug)]
 pub(crate) struct Filters {
     of: HashMap<VertexId, Filter, FixedState>,
@@ -125,18 +125,18 @@ impl Default for Filters {
 }
 
 impl Filters {
-    /// A directory is made: it has no names.
+    /// Starts the filter of a new directory, which has no names.
     pub(super) fn begin(&mut self, directory: VertexId) {
         let before = self.of.insert(directory, Filter::default());
         self.bytes -= before.map_or(0, |f| f.bytes());
     }
 
-    /// Whether a directory surely has no name of that hash.
+    /// Whether a directory certainly has no name of that hash.
     pub(super) fn lacks(&self, directory: VertexId, hash: u64) -> bool {
         self.of.get(&directory).is_some_and(|f| !f.has(hash))
     }
 
-    /// A directory gets a name.
+    /// Adds a name of a directory.
     pub(super) fn add(&mut self, directory: VertexId, hash: u64) {
         let Some(filter) = self.of.get_mut(&directory) else {
             return;
@@ -152,13 +152,13 @@ impl Filters {
         }
     }
 
-    /// A directory goes, or its filter has to.
+    /// Drops the filter of a directory.
     pub(super) fn forget(&mut self, directory: Option<VertexId>) {
         let filter = directory.and_then(|id| self.of.remove(&id));
         self.bytes -= filter.map_or(0, |f| f.bytes());
     }
 
-    /// Nothing is sure any more.
+    /// Drops the filters of all directories.
     pub(super) fn clear(&mut self) {
         self.of.clear();
         self.bytes = 0;
@@ -210,7 +210,7 @@ mod tests {
         filters.begin(large);
         filters.begin(small);
         filters.add(small, 1);
-        // Three generations of 4,096 to 65,536 names are more than may be.
+        // Three generations of 4,096 to 65,536 names exceed the limit.
         for n in 0..50_000 {
             filters.add(large, hash(n));
         }

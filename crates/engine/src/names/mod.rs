@@ -1,90 +1,90 @@
 //! The namespace: files by path (GIGA+ and TableFS; `docs/internals/namespace.md`).
 //!
-//! [`directory`] is what is kept in memory, [`rows`] reads single rows, [`resolve`] goes from a path to a row, [`change`]
-//! and its neighbours write, [`space`] sums up, [`read`] answers.
+//! [`directory`] has the directory cache, [`rows`] reads single rows, [`resolve`] finds the row at a path, [`change`] and its
+//! sibling modules write, [`space`] maintains sums, [`read`] answers requests.
 
-mod again;
-mod apart;
-mod arrive;
-mod ask;
 mod attributes;
+mod batching;
 mod change;
+mod dedup;
 mod directory;
+mod distributed_read;
+mod distributed_write;
+mod file_visibility;
 mod filter;
+mod ingest;
+mod lease;
 mod open;
-pub(crate) mod places;
-mod promise;
 mod read;
+mod remote_rows;
 mod remove;
 mod rename;
 mod resolve;
 mod retain;
 mod rows;
-mod shown;
 pub(crate) mod space;
-mod spread;
 mod subtree;
-mod together;
+pub(crate) mod vertex_paths;
 mod vertices;
 mod watch;
 
-pub(crate) use rows::{Committed, corrupt as corrupt_names, find, whereabouts};
+pub(crate) use rows::{CommittedRows, corrupt as corrupt_names, find, location_record};
 pub(crate) use vertices::file_kind;
 pub use vertices::show_tags;
 
 use crate::Engine;
 use crate::counts::PendingCounters;
-use crate::txn::{Effects, Overlay, Txn, Writer, repeat};
-use apart::Apart;
-pub use apart::{DirectorySums, Fetched, Need, Placed, Ran, RowPlace};
-pub use arrive::Arriving;
-pub use ask::{RawEntry, path_of};
+use crate::txn::{Effects, Overlay, Txn, Writer, clone_error};
+use batching::{ChangeSet, Outcomes, SetStatus};
 use directory::{Directories, Directory};
+pub use distributed_read::{RawEntry, path_of};
+pub use distributed_write::{ChangePlan, LocalOutcome, LocalStop, PlannedRow};
 use esker_model::{Error, Result};
+pub use file_visibility::{FileVisibility, MaybeFile};
 pub(crate) use filter::Filters;
 use foldhash::fast::FixedState;
-pub use promise::PROMISE_MAX;
-pub(crate) use promise::Promises;
+pub use ingest::IngestedRows;
+pub use lease::LEASE_MAX;
+pub(crate) use lease::Leases;
 pub use read::sums_of;
-pub use shown::{MaybeFile, Shown};
-pub use spread::{Here, Plan, PlannedRow, Stopped};
+use remote_rows::PartialStore;
+pub use remote_rows::{DirectorySums, Need, RemoteData, RowLocation, RowPlacement, RunResult};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use subtree::{NewRows, unmark};
-use together::{Admitted, Outcomes, Set};
-use watch::Watch;
-pub use watch::{NameNow, NamesEar, NamesNews};
+use subtree::{SubtreeRows, unmark};
+use watch::NameWatches;
+pub use watch::{EntryChange, NamesChange, NamesListener};
 
-/// What the engine keeps of the namespace in memory.
+/// In-memory state of the namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     pub(crate) directories: Directories,
-    /// Rows lie on other engines, too: what this one has says little by itself, and is not to be remembered.
-    spread: AtomicBool,
-    /// There are rows: until then, nobody asks where a vertex is.
+    /// Rows are distributed over several engines: local reads alone are incomplete, and their results must not be cached.
+    distributed: AtomicBool,
+    /// Whether there are any rows; without them, no vertex is looked up in the namespace.
     any: AtomicBool,
-    /// The graph has, or had, vertices of files: until then, nobody asks for their tags.
+    /// Whether the graph has, or had, vertices of files; without them, no file has tags.
     vertices: AtomicBool,
-    /// What somebody was told will stay so.
-    pub(crate) promises: Promises,
-    /// Who is told of changes.
-    pub(crate) watch: Watch,
+    /// Leases granted on files' states.
+    pub(crate) leases: Leases,
+    /// Subscriptions to changes of the namespace.
+    pub(crate) watch: NameWatches,
 }
 
 impl Names {
-    /// Whether rows lie on other engines, too.
-    pub(crate) fn is_spread(&self) -> bool {
-        self.spread.load(Ordering::Acquire)
+    /// Whether rows are distributed over several engines.
+    pub(crate) fn is_distributed(&self) -> bool {
+        self.distributed.load(Ordering::Acquire)
     }
 
-    /// Whether there is a namespace at all.
+    /// Whether the namespace has any rows.
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
-    /// From now on there is one. To be called before the first rows of it can be read.
+    /// Notes that the namespace has rows. Must be called before the first of them can be read.
     pub(crate) fn note_any(&self) {
         if !self.any() {
             self.any.store(true, Ordering::Release);
@@ -96,7 +96,7 @@ impl Names {
         self.vertices.load(Ordering::Acquire)
     }
 
-    /// From now on they may. To be called before the first one is committed.
+    /// Notes that files may have vertices. Must be called before the first such vertex is committed.
     pub(crate) fn note_vertices(&self) {
         if !self.has_vertices() {
             self.vertices.store(true, Ordering::Release);
@@ -104,11 +104,11 @@ impl Names {
     }
 }
 
-/// Directories that only the present commit knows.
+/// Directories read or made by the present commit only.
 #[derive(Debug, Default)]
-pub(crate) struct Local(RefCell<HashMap<Box<[u8]>, Arc<Directory>, FixedState>>);
+pub(crate) struct LocalDirectories(RefCell<HashMap<Box<[u8]>, Arc<Directory>, FixedState>>);
 
-impl Local {
+impl LocalDirectories {
     fn get(&self, path: &[u8]) -> Option<Arc<Directory>> {
         self.0.borrow().get(path).cloned()
     }
@@ -123,47 +123,47 @@ impl Local {
     }
 }
 
-/// Changes of the namespace on their way into one commit.
+/// Changes of the namespace that go into one commit.
 pub(crate) struct NamesTxn<'n> {
     names: &'n Names,
     pending: &'n Mutex<PendingCounters>,
     filters: &'n mut Filters,
-    /// Where the namespace is spread over many engines: how the rest of it is seen.
-    apart: Option<&'n Apart<'n>>,
-    local: Local,
-    /// Directories in memory may be wrong once this is committed: one was moved or removed, or has another mode.
+    /// Access to rows of other engines, if the namespace is distributed.
+    partial: Option<&'n PartialStore<'n>>,
+    local: LocalDirectories,
+    /// The directory cache is invalid once this is committed: a directory was moved or removed, or its permissions changed.
     structural: bool,
-    /// What files took before this commit and take after it: differences, by counter.
+    /// Changes of the space used by files in this commit, by counter.
     space: space::Differences,
-    /// Those of the change that is being applied.
-    present: Vec<(esker_model::key::Counter, i64)>,
-    /// How many changes there were: tells files of one name made in one commit apart.
+    /// Changes of space counters by the change that is being applied.
+    current: Vec<(esker_model::key::Counter, i64)>,
+    /// Number of changes so far: distinguishes files of one name made in one commit.
     salt: u64,
-    /// Rows of a subtree that are to be in the table before this is committed.
-    fresh: NewRows,
-    /// From how many on: else the commit brings them.
-    sorted_least: usize,
+    /// Rows of a subtree, to be bulk-loaded before the commit.
+    subtree_rows: SubtreeRows,
+    /// Row count from which a subtree is bulk-loaded; below it, its rows go into the commit batch.
+    bulk_load_rows_min: usize,
 }
 
 impl NamesTxn<'_> {
-    /// Directories known before this commit, if they are still as they were.
-    fn known(&self) -> Option<&Directories> {
+    /// The directory cache, unless this commit invalidates it.
+    fn cached_directories(&self) -> Option<&Directories> {
         (!self.structural).then_some(&self.names.directories)
     }
 
-    /// From here on only what this commit has read or written counts.
-    fn restructure(&mut self) {
+    /// Stops using the directory cache: from now on only rows that this commit read or wrote count.
+    fn invalidate_cache(&mut self) {
         self.structural = true;
         self.local.clear();
     }
 }
 
 impl Engine {
-    /// Applies changes of several callers one after the other, each whole or not at all; those that succeed are one commit.
-    pub(crate) fn change_holding(
+    /// Applies changes of several callers in order, each atomically; those that succeed form one commit. Caller holds the write lock.
+    pub(crate) fn change_names_locked(
         &self,
         writer: &mut Writer,
-        sets: &[Set<'_>],
+        sets: &[ChangeSet<'_>],
     ) -> Result<Vec<Result<Outcomes>>> {
         let schema = self.schema_now();
         let mut overlay = Overlay::new(&*self.store);
@@ -177,22 +177,22 @@ impl Engine {
             names: &self.names,
             pending: &self.counters,
             filters: &mut writer.filters,
-            apart: None,
-            local: Local::default(),
+            partial: None,
+            local: LocalDirectories::default(),
             structural: false,
             space: space::Differences::default(),
-            present: Vec::new(),
+            current: Vec::new(),
             salt: 0,
-            fresh: NewRows::default(),
-            sorted_least: self.settings.sorted_least,
+            subtree_rows: SubtreeRows::default(),
+            bulk_load_rows_min: self.settings.bulk_load_rows_min,
         };
-        writer.senders.begin();
+        writer.producers.begin();
         let mut total = Effects::default();
         let mut answers = Vec::with_capacity(sets.len());
         for set in sets {
-            let numbered = match self.admit_set(set, &mut writer.senders, now_millis) {
-                Ok(Admitted::Now(numbered)) => numbered,
-                Ok(Admitted::Before(outcomes)) => {
+            let numbered = match self.admit_set(set, &mut writer.producers, now_millis) {
+                Ok(SetStatus::New(numbered)) => numbered,
+                Ok(SetStatus::Applied(outcomes)) => {
                     answers.push(Ok(outcomes));
                     continue;
                 }
@@ -208,11 +208,11 @@ impl Engine {
                     self,
                     &mut overlay,
                     &schema,
-                    &mut writer.senders,
+                    &mut writer.producers,
                     version,
                     now_millis,
                 );
-                let outcome = txn.change_name(&mut names, set.asker, change);
+                let outcome = txn.change_name(&mut names, set.principal, change);
                 let effects = txn.effects;
                 names.salt += 1;
                 match &outcome {
@@ -222,22 +222,22 @@ impl Engine {
                     }
                     Err(e) => {
                         overlay.undo();
-                        names.present.clear();
+                        names.current.clear();
                         names.local.clear();
                         if !matches!(e, Error::File(_)) {
-                            names.restructure();
+                            names.invalidate_cache();
                             names.filters.clear();
                         }
                     }
                 }
                 outcomes.push(outcome);
             }
-            // What changed nothing may be decided anew.
+            // A set that changed nothing is not recorded; a repetition may be decided differently.
             if let Some(numbered) = numbered
                 && outcomes.iter().any(Result::is_ok)
             {
-                let answer = again::encode(version, &outcomes);
-                writer.senders.answered(&numbered, now_millis, answer);
+                let answer = dedup::encode(version, &outcomes);
+                writer.producers.answered(&numbered, now_millis, answer);
             }
             answers.push(Ok(outcomes));
         }
@@ -246,26 +246,26 @@ impl Engine {
         }
         self.names.note_any();
         let structural = names.structural;
-        let mut fresh = std::mem::take(&mut names.fresh);
-        // Paths of all that is below them may have changed; rows of a table are in no commit.
-        let untold = structural || !fresh.is_empty() && self.names.has_vertices();
+        let mut subtree_rows = std::mem::take(&mut names.subtree_rows);
+        // Paths of all descendants may have changed, and bulk-loaded rows bypass the commit: the feed cannot report either.
+        let untold = structural || !subtree_rows.is_empty() && self.names.has_vertices();
         let writing = self.begin_changes(&overlay, structural);
         let ended = match (&writing, untold) {
-            (Ok(_), true) => self.end_feed(),
+            (Ok(_), true) => self.end_persistent_feed(),
             _ => Ok(()),
         };
         let committed = match (&writing, ended) {
-            (Err(e), _) => Err(repeat(e)),
+            (Err(e), _) => Err(clone_error(e)),
             (_, Err(e)) => Err(e),
-            _ if fresh.is_empty() => self.commit_group(writer, overlay, &mut total),
-            _ => self.commit_subtree(writer, overlay, &mut total, &mut fresh),
+            _ if subtree_rows.is_empty() => self.commit_group(writer, overlay, &mut total),
+            _ => self.commit_subtree(writer, overlay, &mut total, &mut subtree_rows),
         };
-        writer.senders.end(committed.is_ok());
+        writer.producers.end(committed.is_ok());
         if structural || committed.is_err() {
             self.names.directories.clear();
         }
         if untold || committed.is_err() {
-            self.feed.lose();
+            self.feed.invalidate();
         }
         if committed.is_err() {
             writer.filters.clear();
@@ -274,22 +274,22 @@ impl Engine {
         Ok(answers)
     }
 
-    /// Commits a subtree whose rows become a table first; whatever fails, nothing of it stays.
+    /// Commits a subtree after bulk-loading its rows; on any failure, all its rows are removed.
     fn commit_subtree(
         &self,
         writer: &mut Writer,
         mut overlay: Overlay<'_>,
         total: &mut Effects,
-        fresh: &mut NewRows,
+        subtree_rows: &mut SubtreeRows,
     ) -> Result<()> {
-        // One that failed, and could not be taken out.
+        // Rows of an earlier subtree that failed and could not be removed.
         self.recover_subtree()?;
         unmark(&mut overlay);
         let committed = self
-            .write_subtree(writer, fresh)
+            .write_subtree(writer, subtree_rows)
             .and_then(|()| self.commit_group(writer, overlay, total));
         if committed.is_err() {
-            // Else it is done when the database is opened.
+            // If this fails, the rows are removed when the database is opened.
             let _ = self.recover_subtree();
         }
         committed

@@ -1,128 +1,133 @@
-//! Open files: from what stands for one to its rows, wherever it is now and if it has no name any more.
+//! Open files: from a handle to the file's rows, wherever the file is now and even if it has no name any more.
 //!
-//! A handle says where the file was when it was opened. If the entry there is still its own, that is it: two ids are compared. If
-//! not, it was moved or removed, and then it has whereabouts. A file that is gone is what they say it was last: whoever has it
-//! open changes that, and nothing else.
+//! A handle contains the file's location at the time of opening. If the entry there still has the file's id, no more is needed.
+//! Otherwise the file was moved or removed, and then it has a location record. For a removed file the record has its last state;
+//! processes that have the file open change that record only.
 
 use super::directory::Directory;
 use super::read::present;
-use super::resolve::{Reached, Way};
-use super::rows::{self, Found, Rows, corrupt};
-use esker_model::namespace::record::{DentryInode, Past, past_prefix};
+use super::resolve::{Reached, Resolver};
+use super::rows::{self, Found, NameRows, corrupt};
+use esker_model::namespace::record::{DentryInode, InodeHistory, inode_history_prefix};
 use esker_model::namespace::{
-    Content, Errno, Handle, Inode, Kind, Looked, Name, NamePath, Open, SEAL_BYTES, root,
+    Content, Errno, Handle, Inode, Kind, Name, NamePath, Open, OpenLookup, SEAL_BYTES, root,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, Result, VertexId};
 use std::sync::Arc;
 
 const READ: u32 = 4;
 const WRITE: u32 = 2;
-/// How often a file is looked for that moves meanwhile.
+/// Maximum number of attempts to find a file that is being moved.
 const TRIES: u32 = 64;
-/// What is said of one that was not found: whoever reads rows of several moments looks again.
+/// Message of the error for a file that was not found; reads of several snapshots try again.
 const MOVES: &str = "an open file was moved while it was looked for; try again";
 
-/// Where an open file is.
-pub(super) enum Held {
-    /// It is the root directory.
+/// Location of an open file.
+pub(super) enum OpenLocation {
+    /// The root directory itself.
     Root,
     /// The entry of that name in a directory.
-    Named(VertexId, Name, Box<Found>),
-    /// Nowhere: it was removed, and this is what it was last.
+    Entry(VertexId, Name, Box<Found>),
+    /// The file was removed; this is its last state.
     Gone(Box<Inode>),
 }
 
-/// Whether a search ended because the file was moved meanwhile.
-pub(super) fn moves(e: &Error) -> bool {
+/// Whether a search failed because the file was being moved.
+pub(super) fn is_moved(e: &Error) -> bool {
     matches!(e, Error::Unavailable(text) if text == MOVES)
 }
 
-/// Whether a file's content may be read: its handle says so, or its mode.
-pub(super) fn readable(inode: &Inode, asker: Option<&Asker>, path: &NamePath) -> bool {
+/// Whether a file's content may be read, according to its handle or else to its mode.
+pub(super) fn readable(inode: &Inode, principal: Option<&Principal>, path: &NamePath) -> bool {
     let granted = path.handle().map(|h| h.read);
-    granted.unwrap_or_else(|| inode.allows(asker, READ))
+    granted.unwrap_or_else(|| inode.allows(principal, READ))
 }
 
-/// Refuses to change content where the handle does not let, or the mode.
-pub(super) fn demand_write(inode: &Inode, asker: Option<&Asker>, path: &NamePath) -> Result<()> {
+/// Refuses to change content unless the handle, or else the mode, allows it.
+pub(super) fn demand_write(
+    inode: &Inode,
+    principal: Option<&Principal>,
+    path: &NamePath,
+) -> Result<()> {
     match path.handle() {
         Some(handle) if handle.write => Ok(()),
         Some(_) => Err(Errno::BadHandle.at(path).into()),
-        None => Ok(inode.demand(asker, WRITE, path.as_bytes())?),
+        None => Ok(inode.demand(principal, WRITE, path.as_bytes())?),
     }
 }
 
-impl<R: Rows + ?Sized> Way<'_, R> {
-    /// Where an open file is now.
-    pub(super) fn held(&self, handle: &Handle) -> Result<Held> {
+impl<R: NameRows + ?Sized> Resolver<'_, R> {
+    /// Finds the present location of an open file.
+    pub(super) fn locate_open(&self, handle: &Handle) -> Result<OpenLocation> {
         if handle.id == root() {
-            return Ok(Held::Root);
+            return Ok(OpenLocation::Root);
         }
-        let entry = |directory, name: &Name| -> Result<Option<Held>> {
+        let entry = |directory, name: &Name| -> Result<Option<OpenLocation>> {
             let found = rows::find(self.rows, directory, name)?;
-            let found = found.ok().filter(|f| is_it(handle, f));
-            Ok(found.map(|f| Held::Named(directory, name.clone(), Box::new(f))))
+            let found = found.ok().filter(|f| is_open_file(handle, f));
+            Ok(found.map(|f| OpenLocation::Entry(directory, name.clone(), Box::new(f))))
         };
         for _ in 0..TRIES {
-            if let Some(held) = entry(handle.directory, &handle.name)? {
-                return Ok(held);
+            if let Some(location) = entry(handle.directory, &handle.name)? {
+                return Ok(location);
             }
-            let place = rows::whereabouts(self.rows, handle.id)?;
+            let place = rows::location_record(self.rows, handle.id)?;
             let Some(place) = place.filter(|p| p.gone || !p.names.is_empty()) else {
-                return self.forgotten(handle);
+                return self.last_state(handle);
             };
             if place.gone {
-                let inode = place.inode.filter(|i| is_of_then(handle, i));
+                let inode = place.inode.filter(|i| has_birth_time_of(handle, i));
                 let inode = inode.ok_or_else(|| stale(handle))?;
-                return Ok(Held::Gone(Box::new(inode)));
+                return Ok(OpenLocation::Gone(Box::new(inode)));
             }
             for (directory, name) in &place.names {
-                if let Some(held) = entry(*directory, name)? {
-                    return Ok(held);
+                if let Some(location) = entry(*directory, name)? {
+                    return Ok(location);
                 }
             }
         }
         Err(Error::Unavailable(MOVES.into()))
     }
 
-    /// A file of which no row says where it is: on a cluster nothing is written of many that are removed, but what they were.
-    fn forgotten(&self, handle: &Handle) -> Result<Held> {
+    /// Returns the last state of a file without a location record: on a cluster, removal of many files writes only their past states.
+    fn last_state(&self, handle: &Handle) -> Result<OpenLocation> {
         let mut last = None;
-        self.rows.row(&past_prefix(handle.id), &mut |row| {
-            last = Some(Past::decode(handle.id, row).map_err(corrupt));
-        })?;
+        self.rows
+            .row(&inode_history_prefix(handle.id), &mut |row| {
+                last = Some(InodeHistory::decode(handle.id, row).map_err(corrupt));
+            })?;
         let last = last.transpose()?.map(|past| past.inode);
-        let inode = last.filter(|i| is_of_then(handle, i));
+        let inode = last.filter(|i| has_birth_time_of(handle, i));
         let inode = inode.ok_or_else(|| stale(handle))?;
-        Ok(Held::Gone(Box::new(Inode { links: 0, ..inode })))
+        Ok(OpenLocation::Gone(Box::new(Inode { links: 0, ..inode })))
     }
 
-    /// What an open file is, and whether it has a name.
-    pub(super) fn held_inode(&self, handle: &Handle) -> Result<(Inode, bool)> {
-        Ok(match self.held(handle)? {
-            Held::Root => (rows::root_inode(self.rows)?, true),
-            Held::Named(_, _, found) => (rows::inode(self.rows, found.dentry)?, true),
-            Held::Gone(inode) => (*inode, false),
+    /// Returns the inode of an open file, and whether the file has a name.
+    pub(super) fn open_inode(&self, handle: &Handle) -> Result<(Inode, bool)> {
+        Ok(match self.locate_open(handle)? {
+            OpenLocation::Root => (rows::root_inode(self.rows)?, true),
+            OpenLocation::Entry(_, _, found) => (rows::inode(self.rows, found.dentry)?, true),
+            OpenLocation::Gone(inode) => (*inode, false),
         })
     }
 
-    /// An open directory. One that is gone has no entries, and gets none.
-    pub(super) fn held_directory(
+    /// Returns an open directory. A removed one has no entries, and gets none.
+    pub(super) fn open_directory(
         &self,
         handle: &Handle,
         path: &NamePath,
     ) -> Result<Arc<Directory>> {
-        let inode = match self.held(handle)? {
-            Held::Root => rows::root_inode(self.rows)?,
-            Held::Named(_, _, found) => match found.dentry.inode {
-                DentryInode::Here(inode) => inode,
-                DentryInode::Elsewhere(_) => return Err(Errno::NotDirectory.at(path).into()),
+        let inode = match self.locate_open(handle)? {
+            OpenLocation::Root => rows::root_inode(self.rows)?,
+            OpenLocation::Entry(_, _, found) => match found.dentry.inode {
+                DentryInode::Inline(inode) => inode,
+                DentryInode::Linked(_) => return Err(Errno::NotDirectory.at(path).into()),
             },
-            Held::Gone(inode) if inode.is_directory() => {
+            OpenLocation::Gone(inode) if inode.is_directory() => {
                 return Err(Errno::NotFound.at(path).into());
             }
-            Held::Gone(inode) => *inode,
+            OpenLocation::Gone(inode) => *inode,
         };
         if !inode.is_directory() {
             return Err(Errno::NotDirectory.at(path).into());
@@ -132,16 +137,16 @@ impl<R: Rows + ?Sized> Way<'_, R> {
 }
 
 /// Whether an entry is that of the open file.
-fn is_it(handle: &Handle, found: &Found) -> bool {
+fn is_open_file(handle: &Handle, found: &Found) -> bool {
     let then = match &found.dentry.inode {
-        DentryInode::Here(inode) => is_of_then(handle, inode),
-        DentryInode::Elsewhere(_) => true,
+        DentryInode::Inline(inode) => has_birth_time_of(handle, inode),
+        DentryInode::Linked(_) => true,
     };
     then && found.dentry.id == handle.id
 }
 
-/// Once nothing is known any more of a file that was removed, another may get its id: it was made later.
-fn is_of_then(handle: &Handle, inode: &Inode) -> bool {
+/// Whether an inode is that of the open file. After a removed file is forgotten, a later file may get its id.
+fn has_birth_time_of(handle: &Handle, inode: &Inode) -> bool {
     handle.born == 0 || inode.btime == handle.born
 }
 
@@ -149,15 +154,19 @@ fn stale(handle: &Handle) -> Error {
     Errno::Stale.at(handle.path()).into()
 }
 
-/// What is found where someone opens a path: as Linux does it (`do_open`, `may_open`), also as to what is refused first.
-pub(super) fn look<R: Rows>(way: &Way<'_, R>, path: &NamePath, how: Open) -> Result<Looked> {
+/// Opens a path with the checks of Linux (`do_open`, `may_open`), in the same order.
+pub(super) fn look<R: NameRows>(
+    resolver: &Resolver<'_, R>,
+    path: &NamePath,
+    how: Open,
+) -> Result<OpenLookup> {
     how.check(path)?;
     if let Some(handle) = path.handle() {
-        return again(way, path, &handle, how);
+        return reopen(resolver, path, &handle, how);
     }
-    let (directory, name, inode) = match way.reach(path, how.follows())? {
+    let (directory, name, inode) = match resolver.reach(path, how.follows())? {
         Reached::Directory(directory) => {
-            let inode = present(way.rows, &directory)?;
+            let inode = present(resolver.rows, &directory)?;
             let above = directory.parent.as_ref().map(|p| p.id);
             let name = match NamePath::parse(&directory.path)?.split() {
                 Some((_, name)) => name,
@@ -168,12 +177,14 @@ pub(super) fn look<R: Rows>(way: &Way<'_, R>, path: &NamePath, how: Open) -> Res
         Reached::Entry(directory, name, Err(_)) if how.create => {
             let path = NamePath::parse(&directory.path_of(&name))?;
             let directory = directory.id;
-            return Ok(Looked::Missing { directory, path });
+            return Ok(OpenLookup::Missing { directory, path });
         }
         Reached::Entry(_, _, Err(_)) => return Err(Errno::NotFound.at(path).into()),
-        Reached::Entry(directory, name, Ok(found)) => {
-            (directory.id, name, rows::inode(way.rows, found.dentry)?)
-        }
+        Reached::Entry(directory, name, Ok(found)) => (
+            directory.id,
+            name,
+            rows::inode(resolver.rows, found.dentry)?,
+        ),
     };
     let kind = inode.kind();
     let writes = how.write || how.truncate;
@@ -190,7 +201,7 @@ pub(super) fn look<R: Rows>(way: &Way<'_, R>, path: &NamePath, how: Open) -> Res
         return Err(Errno::IsDirectory.at(path).into());
     }
     let needs = if how.read { READ } else { 0 } | if writes { WRITE } else { 0 };
-    inode.demand(way.asker, needs, path.as_bytes())?;
+    inode.demand(resolver.principal, needs, path.as_bytes())?;
     if !matches!(kind, Kind::File | Kind::Directory) {
         return Err(Errno::NoDevice.at(path).into());
     }
@@ -203,15 +214,20 @@ pub(super) fn look<R: Rows>(way: &Way<'_, R>, path: &NamePath, how: Open) -> Res
         write: how.write,
         seal: [0; SEAL_BYTES],
     };
-    Ok(found(way, &handle, inode))
+    Ok(found(resolver, &handle, inode))
 }
 
-/// A file that is known by its id, opened by whoever owns it: they could change its mode. So who has just made it opens it, whatever
-/// its mode says and wherever it is by now.
-fn again<R: Rows>(way: &Way<'_, R>, path: &NamePath, handle: &Handle, how: Open) -> Result<Looked> {
-    let (inode, _) = way.held_inode(handle)?;
-    let owner = way
-        .asker
+/// Opens a file by its id on behalf of the owner, who could change its mode anyway. So the creator of a file can open it,
+/// regardless of its mode and its present location.
+fn reopen<R: NameRows>(
+    resolver: &Resolver<'_, R>,
+    path: &NamePath,
+    handle: &Handle,
+    how: Open,
+) -> Result<OpenLookup> {
+    let (inode, _) = resolver.open_inode(handle)?;
+    let owner = resolver
+        .principal
         .is_none_or(|a| a.uid == 0 || a.uid == i64::from(inode.uid));
     if how.create || how.truncate {
         return Err(Errno::Invalid.at(path).into());
@@ -229,20 +245,20 @@ fn again<R: Rows>(way: &Way<'_, R>, path: &NamePath, handle: &Handle, how: Open)
         seal: [0; SEAL_BYTES],
         ..handle.clone()
     };
-    Ok(found(way, &handle, inode))
+    Ok(found(resolver, &handle, inode))
 }
 
-fn found<R>(way: &Way<'_, R>, handle: &Handle, inode: Inode) -> Looked {
+fn found<R>(resolver: &Resolver<'_, R>, handle: &Handle, inode: Inode) -> OpenLookup {
     let path = handle.path();
-    let inode = super::read::hidden(way.asker, &path, inode);
-    Looked::Found(path, Box::new(inode))
+    let inode = super::read::hide_unreadable(resolver.principal, &path, inode);
+    OpenLookup::Found(path, Box::new(inode))
 }
 
-/// Content that bytes can be written into; what there is of it.
+/// Takes the inline content of a file that bytes can be written into.
 pub(super) fn written(inode: &mut Inode, path: &NamePath) -> Result<Vec<u8>> {
     match std::mem::take(&mut inode.content) {
         Content::Inline(data) => Ok(data),
         Content::None if inode.size == 0 => Ok(Vec::new()),
-        content => Err(esker_model::namespace::elsewhere(path, &content).into()),
+        content => Err(esker_model::namespace::external_content_error(path, &content).into()),
     }
 }

@@ -1,10 +1,10 @@
-//! Answers: what is at a path, in a directory, below it; and how much.
+//! Reads: the file at a path, the entries of a directory, the tree below it, and sums.
 
 use super::change::nanos;
 use super::directory::Directory;
-use super::resolve::{Reached, Way};
-use super::rows::{self, Committed, Rows};
-use super::{Local, open, space};
+use super::resolve::{Reached, Resolver};
+use super::rows::{self, CommittedRows, NameRows};
+use super::{LocalDirectories, open, space};
 use crate::Engine;
 use crate::read::FirstError;
 use esker_model::key::{Counter, Measure, SpaceKey};
@@ -12,40 +12,45 @@ use esker_model::namespace::record::{
     Dentry, children_prefix, decode_child_key, decode_dentry_key, dentries_prefix, dentry_key,
 };
 use esker_model::namespace::{
-    Change, Content, Cookie, Done, Entry, Errno, Handle, Inode, Kind, Looked, Name, NamePath,
-    Namespace, Open, Partition, Space, SpaceBy, Usage,
+    AppliedChange, Change, Content, Cookie, Entry, Errno, Handle, Inode, Kind, Name, NamePath,
+    Namespace, Open, OpenLookup, Partition, Space, SpaceBy, Usage,
 };
-use esker_model::object::Asker;
-use esker_model::{Cancel, Error, Flow, Result, VertexId, place};
+use esker_model::object::Principal;
+use esker_model::{Cancel, Error, Flow, Result, VertexId, file_home};
 use esker_store::{KeyRange, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What may be read of a directory by those who list it, and by those who look at what they know is there.
+/// Permission to list a directory, and to look up a known name in it.
 const READ: u32 = 4;
 const SEARCH: u32 = 1;
 
 impl Engine {
     pub(super) fn reach<T>(
         &self,
-        asker: Option<&Asker>,
-        call: impl FnOnce(&Way<'_, Committed<'_, dyn esker_store::Store>>) -> Result<T>,
+        principal: Option<&Principal>,
+        call: impl FnOnce(&Resolver<'_, CommittedRows<'_, dyn esker_store::Store>>) -> Result<T>,
     ) -> Result<T> {
-        let rows = Committed(&*self.store);
-        call(&Way {
+        let rows = CommittedRows(&*self.store);
+        call(&Resolver {
             rows: &rows,
-            asker,
-            known: (!self.names.is_spread()).then_some(&self.names.directories),
-            local: &Local::default(),
+            principal,
+            cached: (!self.names.is_distributed()).then_some(&self.names.directories),
+            local: &LocalDirectories::default(),
             filters: None,
             epoch: None,
         })
     }
 
-    /// What those who ask see of a file: content and attributes only if they may read it; a directory has the names and
-    /// times that its entries give it.
-    fn seen(&self, asker: Option<&Asker>, path: &NamePath, inode: Inode) -> Result<Inode> {
-        let inode = hidden(asker, path, inode);
+    /// Returns an inode as the principal sees it: content and attributes only with read permission; a directory with the link
+    /// count and times that are derived from its entries.
+    fn visible_inode(
+        &self,
+        principal: Option<&Principal>,
+        path: &NamePath,
+        inode: Inode,
+    ) -> Result<Inode> {
+        let inode = hide_unreadable(principal, path, inode);
         if !inode.is_directory() {
             return Ok(inode);
         }
@@ -58,72 +63,86 @@ impl Engine {
         ))
     }
 
-    /// What is asked most, with nothing in between and nothing written: a file whose row is in memory, in a directory that
-    /// is known. `None` says nothing.
-    fn stat_lately(&self, asker: Option<&Asker>, path: &NamePath) -> Result<Option<Inode>> {
-        let Some((parent, name)) = path.split_bytes().filter(|_| !self.names.is_spread()) else {
+    /// Serves the most frequent read without path resolution: a file whose row is in memory, in a cached directory. `None` if
+    /// that is not possible.
+    fn stat_cached(&self, principal: Option<&Principal>, path: &NamePath) -> Result<Option<Inode>> {
+        let Some((parent, name)) = path.split_bytes().filter(|_| !self.names.is_distributed())
+        else {
             return Ok(None);
         };
-        let open = |d: &Directory| d.may_search(asker).then_some(d.id);
+        let open = |d: &Directory| d.may_search(principal).then_some(d.id);
         let Some(directory) = self.names.directories.look(parent, open).flatten() else {
             return Ok(None);
         };
-        let key = dentry_key(directory, place::hash(name), 0);
+        let key = dentry_key(directory, file_home::name_hash(name), 0);
         let look = |row: &[u8]| Dentry::inode_of(row, name).map_err(rows::corrupt);
-        let found = self.staged.look_lately(&key, look).transpose()?.flatten();
+        let found = self.memtable.look_cached(&key, look).transpose()?.flatten();
         let plain = |inode: &Inode| !matches!(inode.kind(), Kind::Directory | Kind::Symlink);
         let Some(inode) = found.filter(plain) else {
             return Ok(None);
         };
-        let mut inode = hidden(asker, path, inode);
-        if inode.allows(asker, READ) {
+        let mut inode = hide_unreadable(principal, path, inode);
+        if inode.allows(principal, READ) {
             self.add_tags(&mut inode)?;
         }
         Ok(Some(inode))
     }
 
-    /// What an open file is.
-    fn stat_held(&self, asker: Option<&Asker>, path: &NamePath, handle: &Handle) -> Result<Inode> {
-        let (inode, named) = self.reach(asker, |way| way.held_inode(handle))?;
+    /// Returns the inode of an open file.
+    fn stat_open(
+        &self,
+        principal: Option<&Principal>,
+        path: &NamePath,
+        handle: &Handle,
+    ) -> Result<Inode> {
+        let (inode, named) = self.reach(principal, |resolver| resolver.open_inode(handle))?;
         if !named {
-            return Ok(hidden(asker, path, inode));
+            return Ok(hide_unreadable(principal, path, inode));
         }
-        let mut inode = self.seen(asker, path, inode)?;
-        if inode.allows(asker, READ) {
+        let mut inode = self.visible_inode(principal, path, inode)?;
+        if inode.allows(principal, READ) {
             self.add_tags(&mut inode)?;
         }
         Ok(inode)
     }
 
-    /// With what sums and the graph say of it.
-    fn tagged(&self, asker: Option<&Asker>, looked: Looked) -> Result<Looked> {
-        let Looked::Found(path, inode) = looked else {
+    /// Adds sums and tags to the inode of an opened file.
+    fn with_sums_and_tags(
+        &self,
+        principal: Option<&Principal>,
+        looked: OpenLookup,
+    ) -> Result<OpenLookup> {
+        let OpenLookup::Found(path, inode) = looked else {
             return Ok(looked);
         };
         if inode.links == 0 {
-            return Ok(Looked::Found(path, inode));
+            return Ok(OpenLookup::Found(path, inode));
         }
-        let mut inode = self.seen(asker, &path, *inode)?;
-        if inode.allows(asker, READ) {
+        let mut inode = self.visible_inode(principal, &path, *inode)?;
+        if inode.allows(principal, READ) {
             self.add_tags(&mut inode)?;
         }
-        Ok(Looked::Found(path, Box::new(inode)))
+        Ok(OpenLookup::Found(path, Box::new(inode)))
     }
 
-    /// The id of what is at a path, if there is something.
+    /// Returns the id of the file at a path, if there is one.
     pub(super) fn id_now(&self, path: &NamePath) -> Option<VertexId> {
         self.stat(None, path, false).ok().map(|inode| inode.id)
     }
 
-    /// The directory at a path, whose entries someone may list and look at: without the second nobody sees what they are.
-    fn listed(&self, asker: Option<&Asker>, path: &NamePath) -> Result<Arc<Directory>> {
-        let directory = self.reach(asker, |way| way.directory(path))?;
-        demand_listing(&directory, asker, path)?;
-        directory.demand_search(asker)?;
+    /// Returns the directory at a path if the principal may list and search it; without search permission entries have no attributes.
+    fn listable_directory(
+        &self,
+        principal: Option<&Principal>,
+        path: &NamePath,
+    ) -> Result<Arc<Directory>> {
+        let directory = self.reach(principal, |resolver| resolver.directory(path))?;
+        demand_listing(&directory, principal, path)?;
+        directory.demand_search(principal)?;
         Ok(directory)
     }
 
-    /// The directories in a directory.
+    /// Returns the subdirectories of a directory.
     pub(super) fn children(&self, directory: VertexId) -> Result<Vec<(VertexId, Name)>> {
         let mut error = FirstError::default();
         let mut children = Vec::new();
@@ -138,21 +157,21 @@ impl Engine {
         Ok(children)
     }
 
-    /// The directories in a directory that someone may go into.
+    /// Returns the subdirectories of a directory that the principal may list and search.
     fn open_children(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         directory: &Arc<Directory>,
     ) -> Result<Vec<Arc<Directory>>> {
-        let rows = Committed(&*self.store);
+        let rows = CommittedRows(&*self.store);
         let mut open = Vec::new();
         for (_, name) in self.children(directory.id)? {
-            // It may have gone, or something else may have its name by now.
+            // The name may have been removed or given to another file meanwhile.
             let Ok(found) = rows::find(&rows, directory.id, &name)? else {
                 continue;
             };
             let inode = rows::inode(&rows, found.dentry)?;
-            if inode.is_directory() && inode.allows(asker, READ | SEARCH) {
+            if inode.is_directory() && inode.allows(principal, READ | SEARCH) {
                 open.push(Arc::new(directory.child(&name, inode)));
             }
         }
@@ -160,29 +179,33 @@ impl Engine {
     }
 }
 
-/// Whether someone may list a directory: its handle says so, or its mode.
+/// Checks that the principal may list a directory, according to its handle or else to its mode.
 pub(super) fn demand_listing(
     directory: &Directory,
-    asker: Option<&Asker>,
+    principal: Option<&Principal>,
     path: &NamePath,
 ) -> Result<()> {
     match path.handle() {
         Some(handle) if handle.read => Ok(()),
         Some(_) => Err(Errno::BadHandle.at(path).into()),
-        None => Ok(directory.inode.demand(asker, READ, path.as_bytes())?),
+        None => Ok(directory.inode.demand(principal, READ, path.as_bytes())?),
     }
 }
 
-/// What someone may not read is left out. Content shows by what they opened it for, if that is how they ask; attributes by what they
-/// may do now, as the kernel has it.
-pub(super) fn hidden(asker: Option<&Asker>, path: &NamePath, mut inode: Inode) -> Inode {
-    if !inode.allows(asker, READ) {
+/// Removes what the principal may not read. Access to content depends on the mode of opening, if the path is a handle; access to
+/// attributes depends on present permissions, as in the kernel.
+pub(super) fn hide_unreadable(
+    principal: Option<&Principal>,
+    path: &NamePath,
+    mut inode: Inode,
+) -> Inode {
+    if !inode.allows(principal, READ) {
         inode.xattrs.clear();
     }
-    if inode.kind() != Kind::Symlink && !open::readable(&inode, asker, path) {
+    if inode.kind() != Kind::Symlink && !open::readable(&inode, principal, path) {
         inode.content = Content::None;
     }
-    if asker.is_some_and(|a| a.uid != 0) {
+    if principal.is_some_and(|a| a.uid != 0) {
         inode
             .xattrs
             .retain(|(name, _)| !name.starts_with(b"trusted."));
@@ -190,14 +213,14 @@ pub(super) fn hidden(asker: Option<&Asker>, path: &NamePath, mut inode: Inode) -
     inode
 }
 
-/// A directory with its number of links and its times, which its entries give it.
+/// Sets a directory's link count and times, which are derived from its entries.
 pub(super) fn with_sums(mut inode: Inode, directories: u64, changed: u64) -> Inode {
     inode.links = u32::try_from(directories.saturating_add(2)).unwrap_or(u32::MAX);
     changed_by_entries(inode, changed)
 }
 
-/// A key of the sums of one kind.
-pub(super) fn example(by: SpaceBy) -> SpaceKey {
+/// Returns a sample key of the sums of one kind.
+pub(super) fn sample_key(by: SpaceBy) -> SpaceKey {
     match by {
         SpaceBy::User => SpaceKey::User(0),
         SpaceBy::Group => SpaceKey::Group(0),
@@ -207,7 +230,7 @@ pub(super) fn example(by: SpaceBy) -> SpaceKey {
     }
 }
 
-/// A directory's times: those that were set, unless something came or went since.
+/// Sets a directory's times to that of its last change of entries, if it is newer than its inode.
 pub(super) fn changed_by_entries(mut inode: Inode, changed: u64) -> Inode {
     let changed = changed.cast_signed();
     if changed > nanos(inode.version) {
@@ -218,7 +241,7 @@ pub(super) fn changed_by_entries(mut inode: Inode, changed: u64) -> Inode {
 }
 
 /// Decodes one row of a listing.
-fn entry(rows: &(impl Rows + ?Sized), key: &[u8], value: &[u8]) -> Result<(Cookie, Entry)> {
+fn entry(rows: &(impl NameRows + ?Sized), key: &[u8], value: &[u8]) -> Result<(Cookie, Entry)> {
     let (_, hash, n) = decode_dentry_key(key).map_err(rows::corrupt)?;
     let dentry = Dentry::decode(value).map_err(rows::corrupt)?;
     let name = dentry.name.clone();
@@ -226,8 +249,8 @@ fn entry(rows: &(impl Rows + ?Sized), key: &[u8], value: &[u8]) -> Result<(Cooki
     Ok((Cookie { hash, n }, Entry { name, inode }))
 }
 
-/// What a directory is now: of one in memory only what lets people through is sure.
-pub(super) fn present(rows: &dyn Rows, directory: &Directory) -> Result<Inode> {
+/// Returns the present inode of a directory; the cache is accurate in permissions only.
+pub(super) fn present(rows: &dyn NameRows, directory: &Directory) -> Result<Inode> {
     let Some(parent) = &directory.parent else {
         return rows::root_inode(rows);
     };
@@ -241,21 +264,23 @@ pub(super) fn present(rows: &dyn Rows, directory: &Directory) -> Result<Inode> {
 }
 
 impl Namespace for Engine {
-    fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
-        if let Some(inode) = self.stat_lately(asker, path)? {
+    fn stat(&self, principal: Option<&Principal>, path: &NamePath, follow: bool) -> Result<Inode> {
+        if let Some(inode) = self.stat_cached(principal, path)? {
             return Ok(inode);
         }
         if let Some(handle) = path.handle() {
-            return self.stat_held(asker, path, &handle);
+            return self.stat_open(principal, path, &handle);
         }
-        let reached = self.reach(asker, |way| way.reach(path, follow))?;
+        let reached = self.reach(principal, |resolver| resolver.reach(path, follow))?;
         let inode = match reached {
-            Reached::Directory(directory) => present(&Committed(&*self.store), &directory)?,
+            Reached::Directory(directory) => present(&CommittedRows(&*self.store), &directory)?,
             Reached::Entry(_, _, Err(_)) => return Err(Errno::NotFound.at(path).into()),
-            Reached::Entry(_, _, Ok(found)) => rows::inode(&Committed(&*self.store), found.dentry)?,
+            Reached::Entry(_, _, Ok(found)) => {
+                rows::inode(&CommittedRows(&*self.store), found.dentry)?
+            }
         };
-        let mut inode = self.seen(asker, path, inode)?;
-        if inode.allows(asker, READ) {
+        let mut inode = self.visible_inode(principal, path, inode)?;
+        if inode.allows(principal, READ) {
             self.add_tags(&mut inode)?;
         }
         Ok(inode)
@@ -263,25 +288,25 @@ impl Namespace for Engine {
 
     fn list(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         after: Option<Cookie>,
         sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
     ) -> Result<()> {
-        let directory = self.listed(asker, path)?;
+        let directory = self.listable_directory(principal, path)?;
         let prefix = dentries_prefix(directory.id);
         let range = match after {
             Some(c) => KeyRange::prefix_after(&prefix, &dentry_key(directory.id, c.hash, c.n)),
             None => KeyRange::prefix(&prefix),
         };
         let snapshot = self.store.snapshot()?;
-        let rows = Committed(&*snapshot);
+        let rows = CommittedRows(&*snapshot);
         let mut error = FirstError::default();
-        // What is in it is looked at by itself, however the directory was opened.
+        // Each entry is checked by its own mode, regardless of how the directory was opened.
         let any = NamePath::root();
         snapshot.scan(Table::Names, &range, &mut |key, value| {
             let (cookie, mut entry) = error.keep(entry(&rows, key, value))?;
-            entry.inode = error.keep(self.seen(asker, &any, entry.inode))?;
+            entry.inode = error.keep(self.visible_inode(principal, &any, entry.inode))?;
             sink(cookie, entry)
         })?;
         error.into_result()
@@ -289,20 +314,20 @@ impl Namespace for Engine {
 
     fn walk(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Inode) -> Flow,
     ) -> Result<()> {
         path.demand_path()?;
-        let inode = self.stat(asker, path, false)?;
+        let inode = self.stat(principal, path, false)?;
         if sink(path, &inode).is_break() || !inode.is_directory() {
             return Ok(());
         }
         let snapshot = self.store.snapshot()?;
-        let rows = Committed(&*snapshot);
+        let rows = CommittedRows(&*snapshot);
         let mut left = vec![(path.clone(), inode.id)];
-        if !inode.allows(asker, READ | SEARCH) {
+        if !inode.allows(principal, READ | SEARCH) {
             return Err(Errno::Access.at(path).into());
         }
         while let Some((path, id)) = left.pop() {
@@ -319,8 +344,8 @@ impl Namespace for Engine {
                     }
                     let (_, entry) = error.keep(entry(&rows, key, value))?;
                     let path = path.join(&entry.name);
-                    let inode = error.keep(self.seen(asker, &path, entry.inode))?;
-                    if inode.is_directory() && inode.allows(asker, READ | SEARCH) {
+                    let inode = error.keep(self.visible_inode(principal, &path, entry.inode))?;
+                    if inode.is_directory() && inode.allows(principal, READ | SEARCH) {
                         below.push((path.clone(), inode.id));
                     }
                     let flow = sink(&path, &inode);
@@ -337,12 +362,16 @@ impl Namespace for Engine {
         Ok(())
     }
 
-    fn change(&self, asker: Option<&Asker>, changes: &[Change]) -> Result<Vec<Result<Done>>> {
-        self.change_names(asker, changes)
+    fn change(
+        &self,
+        principal: Option<&Principal>,
+        changes: &[Change],
+    ) -> Result<Vec<Result<AppliedChange>>> {
+        self.change_names(principal, changes)
     }
 
-    fn usage(&self, asker: Option<&Asker>, path: &NamePath, below: bool) -> Result<Usage> {
-        let inode = self.stat(asker, path, false)?;
+    fn usage(&self, principal: Option<&Principal>, path: &NamePath, below: bool) -> Result<Usage> {
+        let inode = self.stat(principal, path, false)?;
         if !inode.is_directory() {
             return Ok(Usage {
                 files: 1,
@@ -355,12 +384,12 @@ impl Namespace for Engine {
             directories: u64::from(below),
             ..Usage::default()
         };
-        let mut left = vec![self.listed(asker, path)?];
+        let mut left = vec![self.listable_directory(principal, path)?];
         while let Some(directory) = left.pop() {
             let key = SpaceKey::Directory(directory.id);
             sum += space::usage(&*self.store, &self.counters, key)?;
             if below {
-                left.extend(self.open_children(asker, &directory)?);
+                left.extend(self.open_children(principal, &directory)?);
             }
         }
         Ok(sum)
@@ -368,25 +397,29 @@ impl Namespace for Engine {
 
     fn usages(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
     ) -> Result<()> {
         path.demand_path()?;
-        // Each with the place of the one that it is in; those come before.
+        // Each directory with the index of its parent; parents come first.
         let mut all: Vec<(NamePath, Usage, Option<usize>)> = Vec::new();
-        let mut left = vec![(self.listed(asker, path)?, path.clone(), None)];
+        let mut left = vec![(
+            self.listable_directory(principal, path)?,
+            path.clone(),
+            None,
+        )];
         while let Some((directory, path, parent)) = left.pop() {
             if cancel.cancelled() {
                 return Err(Error::Interrupted);
             }
             let key = SpaceKey::Directory(directory.id);
             let mut own = space::usage(&*self.store, &self.counters, key)?;
-            // It counts itself; those in it do the same.
+            // A directory counts itself; its subdirectories do the same.
             own.directories = 1;
             let place = all.len();
-            for child in self.open_children(asker, &directory)? {
+            for child in self.open_children(principal, &directory)? {
                 let name = child.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
                 let path = path.join(&Name::new(name)?);
                 left.push((child, path, Some(place)));
@@ -412,17 +445,20 @@ impl Namespace for Engine {
 
     fn ids(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         paths: &[NamePath],
     ) -> Result<Vec<Option<(VertexId, Kind)>>> {
         if !self.names.any() {
             return Ok(vec![None; paths.len()]);
         }
-        paths.iter().map(|path| self.id_at(asker, path)).collect()
+        paths
+            .iter()
+            .map(|path| self.id_at(principal, path))
+            .collect()
     }
 
     fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>> {
-        self.reach(None, |way| way.directory(path))?;
+        self.reach(None, |resolver| resolver.directory(path))?;
         let own = self.usage(None, path, false)?;
         Ok(vec![Partition {
             index: 0,
@@ -432,9 +468,14 @@ impl Namespace for Engine {
         }])
     }
 
-    fn look(&self, asker: Option<&Asker>, path: &NamePath, how: Open) -> Result<Looked> {
-        let looked = self.reach(asker, |way| open::look(way, path, how))?;
-        self.tagged(asker, looked)
+    fn look(
+        &self,
+        principal: Option<&Principal>,
+        path: &NamePath,
+        how: Open,
+    ) -> Result<OpenLookup> {
+        let looked = self.reach(principal, |resolver| open::look(resolver, path, how))?;
+        self.with_sums_and_tags(principal, looked)
     }
 
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {
@@ -442,7 +483,7 @@ impl Namespace for Engine {
     }
 }
 
-/// Sums by key, of changes of counters that belong to one kind of key.
+/// Combines counters of one kind of key into sums by key.
 pub fn sums_of(values: impl IntoIterator<Item = (Counter, i64)>) -> Vec<Space> {
     let mut sums: BTreeMap<SpaceKey, Usage> = BTreeMap::new();
     for (counter, n) in values {

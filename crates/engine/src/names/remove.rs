@@ -1,16 +1,16 @@
-//! Files and directories go, and get further names.
+//! Removal of files and directories, and additional names of files.
 
 use super::NamesTxn;
-use super::change::Named;
+use super::change::NamedEntry;
 use super::directory::Naming;
 use super::resolve::Reached;
 use super::rows;
 use super::space;
 use crate::txn::Txn;
 use esker_model::key::SpaceKey;
-use esker_model::namespace::record::{Dentry, DentryInode, Whereabouts, child_key};
+use esker_model::namespace::record::{Dentry, DentryInode, LocationRecord, child_key};
 use esker_model::namespace::{Errno, Inode, Kind, LINKS_MAX, NamePath};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, Op, Result, VertexId, VertexRef};
 use esker_store::Table;
 
@@ -18,16 +18,16 @@ impl Txn<'_, '_> {
     pub(super) fn unlink(
         &mut self,
         names: &mut NamesTxn<'_>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
     ) -> Result<VertexId> {
-        let named = match self.named(names, asker, path, false) {
+        let named = match self.named(names, principal, path, false) {
             Err(Error::File(e)) if e.errno == Errno::Busy => {
                 return Err(Errno::IsDirectory.at(path).into());
             }
             named => named?,
         };
-        Self::demand_removal(&named.parent, &named.inode, asker, path)?;
+        Self::demand_removal(&named.parent, &named.inode, principal, path)?;
         if named.inode.is_directory() {
             return Err(Errno::IsDirectory.at(path).into());
         }
@@ -39,11 +39,11 @@ impl Txn<'_, '_> {
     pub(super) fn rmdir(
         &mut self,
         names: &mut NamesTxn<'_>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
     ) -> Result<VertexId> {
-        let named = self.named(names, asker, path, false)?;
-        Self::demand_removal(&named.parent, &named.inode, asker, path)?;
+        let named = self.named(names, principal, path, false)?;
+        Self::demand_removal(&named.parent, &named.inode, principal, path)?;
         if !named.inode.is_directory() {
             return Err(Errno::NotDirectory.at(path).into());
         }
@@ -55,29 +55,33 @@ impl Txn<'_, '_> {
         Ok(id)
     }
 
-    /// Takes a name away; the file goes with its last one. Its past stays.
-    pub(super) fn remove_name(&mut self, names: &mut NamesTxn<'_>, named: Named) -> Result<()> {
+    /// Removes a name; the last name of a file removes the file, whose past states stay.
+    pub(super) fn remove_name(
+        &mut self,
+        names: &mut NamesTxn<'_>,
+        named: NamedEntry,
+    ) -> Result<()> {
         let now = self.now_nanos();
         let linked = named.linked();
-        let Named {
+        let NamedEntry {
             parent,
             name,
             found,
             mut inode,
         } = named;
         self.remove_dentry(parent.id, &found)?;
-        // Nothing says where a file is that never was elsewhere: its id is made of its path, by the only directory that does
-        // that with this path, and nothing of its name has left it.
-        let plain = names.apart.is_some()
+        // A file that was never elsewhere needs no location record: its id is derived from its path, in the only directory that
+        // derives ids from this path, and no entry of its hash has left that directory.
+        let plain = names.partial.is_some()
             && !linked
             && !inode.is_directory()
             && inode.id == parent.id_at(inode.kind(), &name, found.hash)
             && !self.has_left(parent.id, found.hash)?
             && self.naming(names, &parent)? == Naming::Path;
-        self.depart(names, &parent, found.hash)?;
+        self.record_departure(names, &parent, found.hash)?;
         names.note_changed(parent.id, now);
         if linked {
-            let mut place = rows::whereabouts(&*self.overlay, inode.id)?.unwrap_or_default();
+            let mut place = rows::location_record(&*self.overlay, inode.id)?.unwrap_or_default();
             let index = place
                 .names
                 .iter()
@@ -87,12 +91,12 @@ impl Txn<'_, '_> {
                 self.supersede(parent.id, &name, &inode);
                 place.names.remove(index);
                 let sign = |names: &mut NamesTxn<'_>, directory, sized, sign| {
-                    space::of_name(directory, &inode, sized, sign, &mut |c, n| names.note(c, n));
+                    space::count_name(directory, &inode, sized, sign, &mut |c, n| names.note(c, n));
                 };
                 sign(names, parent.id, index == 0, -1);
                 if let (0, Some((next, next_name))) = (index, place.names.first()) {
-                    // Its size is where its first name is, and so is its ending.
-                    space::of_size(SpaceKey::Directory(*next), &inode, 1, &mut |c, n| {
+                    // The directory and the extension of the first name count the size.
+                    space::count_size(SpaceKey::Directory(*next), &inode, 1, &mut |c, n| {
                         names.note(c, n);
                     });
                     Self::move_ending(names, &inode, &name, next_name);
@@ -102,7 +106,7 @@ impl Txn<'_, '_> {
                 inode.touch_change(now);
                 let id = inode.id;
                 place.inode = Some(inode);
-                self.put_whereabouts(id, &place);
+                self.put_location_record(id, &place);
                 return Ok(());
             }
         }
@@ -110,13 +114,13 @@ impl Txn<'_, '_> {
         if inode.is_directory() {
             self.overlay
                 .remove(Table::Names, child_key(parent.id, inode.id));
-            names.restructure();
+            names.invalidate_cache();
             names.filters.forget(Some(inode.id));
         } else if rows::kind(&found.dentry) == Kind::Symlink {
-            names.restructure();
+            names.invalidate_cache();
         }
         self.supersede(parent.id, &name, &inode);
-        // What the graph says of it stays, and who may see that is decided by what the file was.
+        // The graph keeps the vertex's history; its visibility depends on the last state of the file.
         let known = self.forget_vertex(names, &inode)?;
         if plain && !known {
             return Ok(());
@@ -124,17 +128,17 @@ impl Txn<'_, '_> {
         inode.version = self.version;
         inode.links = 0;
         let id = inode.id;
-        let place = Whereabouts {
+        let place = LocationRecord {
             gone: true,
             departed: true,
             names: vec![(parent.id, name)],
             inode: Some(inode),
         };
-        self.put_whereabouts(id, &place);
+        self.put_location_record(id, &place);
         Ok(())
     }
 
-    /// The vertex of a file that goes is deleted, too, if the graph knows of it: whether it did.
+    /// Deletes the vertex of a removed file, if the graph has one; returns whether it had.
     fn forget_vertex(&mut self, names: &NamesTxn<'_>, inode: &Inode) -> Result<bool> {
         if !self.names.has_vertices() {
             return Ok(false);
@@ -143,14 +147,14 @@ impl Txn<'_, '_> {
             id: inode.id,
             type_id: self.schema.vertex_type_id(inode.kind().type_name())?,
         };
-        if let Some(apart) = names.apart {
-            let is_home = apart.is_home(inode.id);
+        if let Some(partial) = names.partial {
+            let is_home = partial.is_home(inode.id);
             if is_home && self.current_vertex(inode.id)?.is_none_or(|r| r.gone) {
                 return Ok(false);
             }
-            let known = apart.vertex(inode.id)?.is_some();
+            let known = partial.vertex(inode.id)?.is_some();
             if known {
-                apart.change_vertex(Op::DeleteVertex { vertex });
+                partial.change_vertex(Op::DeleteVertex { vertex });
             }
             return Ok(known);
         }
@@ -163,26 +167,26 @@ impl Txn<'_, '_> {
     pub(super) fn link(
         &mut self,
         names: &mut NamesTxn<'_>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         from: &NamePath,
         to: &NamePath,
     ) -> Result<VertexId> {
-        let named = match self.named(names, asker, from, false) {
+        let named = match self.named(names, principal, from, false) {
             Err(Error::File(e)) if e.errno == Errno::Busy => {
                 return Err(Errno::NotPermitted.at(from).into());
             }
             named => named?,
         };
-        let (parent, name, at) = match self.reach(names, asker, to, false)? {
+        let (parent, name, at) = match self.reach(names, principal, to, false)? {
             Reached::Directory(_) | Reached::Entry(_, _, Ok(_)) => {
                 return Err(Errno::Exists.at(to).into());
             }
             Reached::Entry(parent, name, Err(at)) => (parent, name, at),
         };
-        if !may_link(&named.inode, asker) {
+        if !may_link(&named.inode, principal) {
             return Err(Errno::NotPermitted.at(from).into());
         }
-        parent.inode.demand(asker, 3, to.as_bytes())?;
+        parent.inode.demand(principal, 3, to.as_bytes())?;
         if named.inode.is_directory() {
             return Err(Errno::NotPermitted.at(from).into());
         }
@@ -194,23 +198,23 @@ impl Txn<'_, '_> {
         let mut inode = named.inode;
         self.supersede(named.parent.id, &named.name, &inode);
         let mut place = if linked {
-            rows::whereabouts(&*self.overlay, inode.id)?.unwrap_or_default()
+            rows::location_record(&*self.overlay, inode.id)?.unwrap_or_default()
         } else {
-            Whereabouts::at(named.parent.id, named.name.clone())
+            LocationRecord::at(named.parent.id, named.name.clone())
         };
         place.names.push((parent.id, name.clone()));
         inode.links = place.names.len() as u32;
         inode.version = self.version;
         inode.touch_change(now);
         let (id, kind) = (inode.id, inode.kind());
-        space::of_name(parent.id, &inode, false, 1, &mut |c, n| names.note(c, n));
+        space::count_name(parent.id, &inode, false, 1, &mut |c, n| names.note(c, n));
         names.note_changed(parent.id, now);
         place.inode = Some(inode);
-        self.put_whereabouts(id, &place);
+        self.put_location_record(id, &place);
         let dentry = |name| Dentry {
             name,
             id,
-            inode: DentryInode::Elsewhere(kind),
+            inode: DentryInode::Linked(kind),
         };
         if !linked {
             let old = (named.found.hash, named.found.n);
@@ -221,10 +225,10 @@ impl Txn<'_, '_> {
     }
 }
 
-/// Whether someone may give a file another name: those who own it or could write it (`fs.protected_hardlinks`, which all
-/// distributions set: with a name of one's own one keeps a file that its owner has removed).
-fn may_link(inode: &Inode, asker: Option<&Asker>) -> bool {
-    let owns = asker.is_none_or(|a| a.uid == 0 || a.uid == i64::from(inode.uid));
+/// Whether the principal may give a file another name: its owner, or a user who may write the file (`fs.protected_hardlinks`,
+/// which all distributions set: another name keeps a file that its owner has removed).
+fn may_link(inode: &Inode, principal: Option<&Principal>) -> bool {
+    let owns = principal.is_none_or(|a| a.uid == 0 || a.uid == i64::from(inode.uid));
     let setuid = inode.mode & 0o4000 != 0 || inode.mode & 0o2010 == 0o2010;
-    owns || inode.kind() == Kind::File && !setuid && inode.allows(asker, 6)
+    owns || inode.kind() == Kind::File && !setuid && inode.allows(principal, 6)
 }

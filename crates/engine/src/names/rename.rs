@@ -1,33 +1,33 @@
 //! Renaming: a file keeps its id, and with it its tags, its edges and its past.
 
 use super::NamesTxn;
-use super::change::Named;
+use super::change::NamedEntry;
 use super::directory::Directory;
 use super::resolve::Reached;
 use super::{rows, space};
 use crate::txn::Txn;
 use esker_model::key::{Counter, Measure, SpaceKey};
-use esker_model::namespace::record::{Dentry, DentryInode, Whereabouts, child_key};
+use esker_model::namespace::record::{Dentry, DentryInode, LocationRecord, child_key};
 use esker_model::namespace::{Errno, Inode, Kind, Name, NamePath};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, Result, VertexId};
 use esker_store::Table;
 use std::sync::Arc;
 
 impl Txn<'_, '_> {
-    /// The checks come in the order in which Linux makes them (`do_renameat2`, `vfs_rename`): whoever gets two things wrong is
-    /// told the same one.
+    /// Checks are made in the order of Linux (`do_renameat2`, `vfs_rename`), so that a call with two errors fails with the same
+    /// one.
     pub(super) fn rename(
         &mut self,
         names: &mut NamesTxn<'_>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         from: &NamePath,
         to: &NamePath,
         no_replace: bool,
     ) -> Result<VertexId> {
         let (source_parent, source_name, source) =
-            entry(self.reach(names, asker, from, false)?, from)?;
-        let (target_parent, target_name, target) = match self.reach(names, asker, to, false)? {
+            entry(self.reach(names, principal, from, false)?, from)?;
+        let (target_parent, target_name, target) = match self.reach(names, principal, to, false)? {
             Reached::Directory(_) if no_replace => return Err(Errno::Exists.at(to).into()),
             reached => entry(reached, to)?,
         };
@@ -35,7 +35,7 @@ impl Txn<'_, '_> {
             return Err(Errno::NotFound.at(from).into());
         };
         let inode = rows::inode(&*self.overlay, found.dentry.clone())?;
-        let source = Named {
+        let source = NamedEntry {
             parent: source_parent,
             name: source_name,
             found,
@@ -49,7 +49,7 @@ impl Txn<'_, '_> {
                 let parent = Arc::clone(&target_parent);
                 let name = target_name.clone();
                 (
-                    Some(Named {
+                    Some(NamedEntry {
                         parent,
                         name,
                         found,
@@ -60,22 +60,30 @@ impl Txn<'_, '_> {
             }
             Err(place) => (None, place),
         };
-        if source.inode.is_directory() && target_parent.upwards().any(|d| d.id == source.inode.id) {
-            return Err(Errno::Invalid.at(format!("{to} lies within {from}")).into());
+        if source.inode.is_directory()
+            && target_parent
+                .with_ancestors()
+                .any(|d| d.id == source.inode.id)
+        {
+            return Err(Errno::Invalid.at(format!("{to} is inside {from}")).into());
         }
         if let Some(target) = &target {
-            if source.parent.upwards().any(|d| d.id == target.inode.id) {
+            if source
+                .parent
+                .with_ancestors()
+                .any(|d| d.id == target.inode.id)
+            {
                 return Err(Errno::NotEmpty.at(to).into());
             }
             if target.inode.id == source.inode.id {
                 return Ok(source.inode.id);
             }
         }
-        Self::demand_removal(&source.parent, &source.inode, asker, from)?;
+        Self::demand_removal(&source.parent, &source.inode, principal, from)?;
         match &target {
-            None => target_parent.inode.demand(asker, 3, to.as_bytes())?,
+            None => target_parent.inode.demand(principal, 3, to.as_bytes())?,
             Some(target) => {
-                Self::demand_removal(&target_parent, &target.inode, asker, to)?;
+                Self::demand_removal(&target_parent, &target.inode, principal, to)?;
                 match (source.inode.is_directory(), target.inode.is_directory()) {
                     (true, false) => return Err(Errno::NotDirectory.at(to).into()),
                     (false, true) => return Err(Errno::IsDirectory.at(to).into()),
@@ -84,8 +92,8 @@ impl Txn<'_, '_> {
             }
         }
         if source.inode.is_directory() && source.parent.id != target_parent.id {
-            // Its `..` changes.
-            source.inode.demand(asker, 2, from.as_bytes())?;
+            // The entry `..` of the directory changes.
+            source.inode.demand(principal, 2, from.as_bytes())?;
         }
         if let Some(target) = target {
             if target.inode.is_directory()
@@ -95,8 +103,8 @@ impl Txn<'_, '_> {
             }
             self.remove_name(names, target)?;
         }
-        // Removing may have moved an entry of the same hash into a gap.
-        let source = self.again(source)?;
+        // The removal may have changed the number of an entry with the same hash.
+        let source = self.reload_entry(source)?;
         let place = match rows::find(&*self.overlay, target_parent.id, &target_name)? {
             Err(free) => free,
             Ok(_) => place,
@@ -104,11 +112,11 @@ impl Txn<'_, '_> {
         self.move_entry(names, source, &target_parent, target_name, place)
     }
 
-    fn again(&self, named: Named) -> Result<Named> {
+    fn reload_entry(&self, named: NamedEntry) -> Result<NamedEntry> {
         let found = rows::find(&*self.overlay, named.parent.id, &named.name)?;
         let found = found.map_err(|_| Error::from(Errno::NotFound.at(&named.name)))?;
         let inode = rows::inode(&*self.overlay, found.dentry.clone())?;
-        Ok(Named {
+        Ok(NamedEntry {
             found: Box::new(found),
             inode,
             ..named
@@ -118,14 +126,14 @@ impl Txn<'_, '_> {
     fn move_entry(
         &mut self,
         names: &mut NamesTxn<'_>,
-        source: Named,
+        source: NamedEntry,
         target: &Arc<Directory>,
         name: Name,
         mut place: (u64, u8),
     ) -> Result<VertexId> {
         let now = self.now_nanos();
         let linked = source.linked();
-        let Named {
+        let NamedEntry {
             parent,
             name: old_name,
             found,
@@ -135,28 +143,28 @@ impl Txn<'_, '_> {
         self.supersede(parent.id, &old_name, &inode);
         self.remove_dentry(parent.id, &found)?;
         if parent.id == target.id && found.hash == place.0 && found.n < place.1 {
-            // One of the same hash filled the gap.
+            // An entry with the same hash was moved into the gap.
             place.1 -= 1;
         }
-        self.depart(names, &parent, found.hash)?;
+        self.record_departure(names, &parent, found.hash)?;
         for directory in [parent.id, target.id] {
             names.note_changed(directory, now);
         }
         let kind = inode.kind();
         if kind == Kind::Directory {
-            // What its entries say of its times counts only where it is newer than its version.
+            // Times derived from entries count only where they are newer than the inode's version.
             let present = self.with_entries(names, inode.clone())?;
             for (inode, sign) in [(&inode, -1), (&present, 1)] {
-                space::of_inode(inode, &old_name, sign, &mut |c, n| names.note(c, n));
+                space::count_inode(inode, &old_name, sign, &mut |c, n| names.note(c, n));
             }
             inode = present;
         }
         inode.version = self.version;
         inode.touch_change(now);
         let mut at = if linked || kind == Kind::Directory {
-            rows::whereabouts(&*self.overlay, id)?.unwrap_or_default()
+            rows::location_record(&*self.overlay, id)?.unwrap_or_default()
         } else {
-            Whereabouts::default()
+            LocationRecord::default()
         };
         let index = at
             .names
@@ -168,7 +176,7 @@ impl Txn<'_, '_> {
             None => at.names.push((target.id, name.clone())),
         }
         if index == 0 {
-            // The ending that counts is that of the first name.
+            // Sums by extension use the first name.
             Self::move_ending(names, &inode, &old_name, &name);
         }
         if parent.id != target.id {
@@ -181,11 +189,11 @@ impl Txn<'_, '_> {
         }
         let state = if linked {
             at.inode = Some(inode);
-            DentryInode::Elsewhere(kind)
+            DentryInode::Linked(kind)
         } else {
-            DentryInode::Here(inode)
+            DentryInode::Inline(inode)
         };
-        self.put_whereabouts(id, &at);
+        self.put_location_record(id, &at);
         self.put_dentry(
             names,
             target.id,
@@ -197,12 +205,12 @@ impl Txn<'_, '_> {
             },
         );
         if matches!(kind, Kind::Directory | Kind::Symlink) {
-            names.restructure();
+            names.invalidate_cache();
         }
         Ok(id)
     }
 
-    /// A file's size is in another directory now.
+    /// Moves a file's space from one directory's sums to another's.
     fn move_space(
         names: &mut NamesTxn<'_>,
         inode: &Inode,
@@ -211,7 +219,7 @@ impl Txn<'_, '_> {
     ) {
         let mut add = |counter, n| names.note(counter, n);
         if inode.is_directory() {
-            // What it takes itself is its own.
+            // A directory's own content stays in its own sums.
             for (directory, n) in [(from, -1), (to, 1)] {
                 add(
                     Counter::Space(SpaceKey::Directory(directory), Measure::Directories),
@@ -220,11 +228,11 @@ impl Txn<'_, '_> {
             }
             return;
         }
-        space::of_name(from, inode, sized, -1, &mut add);
-        space::of_name(to, inode, sized, 1, &mut add);
+        space::count_name(from, inode, sized, -1, &mut add);
+        space::count_name(to, inode, sized, 1, &mut add);
     }
 
-    /// A file is summed up under the ending of another name now.
+    /// Moves a file's space to the sums of another name's extension.
     pub(super) fn move_ending(names: &mut NamesTxn<'_>, inode: &Inode, from: &Name, to: &Name) {
         let (old, new) = (space::ending(from), space::ending(to));
         if inode.kind() != Kind::File || old == new {
@@ -233,14 +241,14 @@ impl Txn<'_, '_> {
         for (ending, sign) in [(old, -1), (new, 1)] {
             let key = SpaceKey::Ending(ending);
             names.note(Counter::Space(key, Measure::Files), sign);
-            space::of_size(key, inode, sign, &mut |c, n| names.note(c, n));
+            space::count_size(key, inode, sign, &mut |c, n| names.note(c, n));
         }
     }
 }
 
-type Reach = (Arc<Directory>, Name, Result<Box<rows::Found>, (u64, u8)>);
+type ResolvedEntry = (Arc<Directory>, Name, Result<Box<rows::Found>, (u64, u8)>);
 
-fn entry(reached: Reached, path: &NamePath) -> Result<Reach> {
+fn entry(reached: Reached, path: &NamePath) -> Result<ResolvedEntry> {
     match reached {
         Reached::Directory(_) => Err(Errno::Busy.at(path).into()),
         Reached::Entry(parent, name, found) => Ok((parent, name, found)),

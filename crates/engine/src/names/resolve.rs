@@ -1,64 +1,64 @@
-//! From a path to a row: symbolic links are followed, search permission is asked for in each directory on the way.
+//! Path resolution: follows symbolic links and checks search permission on each directory of the path.
 
 use super::directory::{Directories, Directory};
-use super::rows::{self, Found, Rows};
+use super::rows::{self, Found, NameRows};
 use esker_model::namespace::record::DentryInode;
 use esker_model::namespace::{
     Content, Errno, FileError, Inode, Name, NamePath, SYMLINKS_MAX, display, hash_of,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What a resolution may use.
-pub(crate) struct Way<'a, R: ?Sized> {
+/// Context of a path resolution.
+pub(crate) struct Resolver<'a, R: ?Sized> {
     pub(crate) rows: &'a R,
-    pub(crate) asker: Option<&'a Asker>,
-    /// Directories that are known; none where they would be of another moment.
-    pub(crate) known: Option<&'a Directories>,
-    /// Directories that only this change knows.
-    pub(crate) local: &'a super::Local,
-    /// Which names directories lack, for who holds the write lock.
+    pub(crate) principal: Option<&'a Principal>,
+    /// The directory cache; `None` if it belongs to another state than `rows`.
+    pub(crate) cached: Option<&'a Directories>,
+    /// Directories read or made by this change only.
+    pub(crate) local: &'a super::LocalDirectories,
+    /// Filters of absent names, for the holder of the write lock.
     pub(crate) filters: Option<&'a super::Filters>,
-    /// Of which epoch rows are that were read before this resolution, if some were.
+    /// Epoch of rows that were read before this resolution, if any.
     pub(crate) epoch: Option<u64>,
 }
 
-/// Where a path leads.
+/// Result of resolving a path.
 pub(crate) enum Reached {
-    /// A directory that the path gives no name of its own: the root, or what `..` in a symbolic link leads to.
+    /// A directory without a name in the path: the root, or the target of `..` in a symbolic link.
     Directory(Arc<Directory>),
-    /// A name in a directory: an entry, or where one would lie.
+    /// A name in a directory: its entry, or the hash and number that a new entry would get.
     Entry(Arc<Directory>, Name, Result<Box<Found>, (u64, u8)>),
 }
 
-enum Part {
+enum PathPart {
     Name(Name),
     Up,
 }
 
-/// The parts of a symbolic link's target, or of a path.
-fn parts(bytes: &[u8]) -> Result<VecDeque<Part>, FileError> {
+/// Splits a path or the target of a symbolic link into its parts.
+fn parts(bytes: &[u8]) -> Result<VecDeque<PathPart>, FileError> {
     let mut parts = VecDeque::new();
     for part in bytes.split(|b| *b == b'/') {
         match part {
             b"" | b"." => {}
-            b".." => parts.push_back(Part::Up),
-            name => parts.push_back(Part::Name(Name::new(name)?)),
+            b".." => parts.push_back(PathPart::Up),
+            name => parts.push_back(PathPart::Name(Name::new(name)?)),
         }
     }
     Ok(parts)
 }
 
-impl<R: Rows + ?Sized> Way<'_, R> {
-    /// The directory that a path leads to, by what is known.
-    fn known(&self, path: &[u8]) -> Option<Arc<Directory>> {
+impl<R: NameRows + ?Sized> Resolver<'_, R> {
+    /// Returns the cached directory at a path.
+    fn cached(&self, path: &[u8]) -> Option<Arc<Directory>> {
         let local = self.local.get(path);
-        local.or_else(|| self.known.and_then(|known| known.get(path)))
+        local.or_else(|| self.cached.and_then(|cached| cached.get(path)))
     }
 
-    /// The entry of a name, or where one would lie.
+    /// Looks up a name; returns its entry, or the hash and number that a new entry would get.
     fn find(&self, directory: &Directory, name: &Name) -> Result<Result<Box<Found>, (u64, u8)>> {
         let hash = hash_of(name);
         if self.filters.is_some_and(|f| f.lacks(directory.id, hash)) {
@@ -68,11 +68,11 @@ impl<R: Rows + ?Sized> Way<'_, R> {
     }
 
     fn epoch(&self) -> Option<u64> {
-        self.epoch.or_else(|| self.known.map(Directories::epoch))
+        self.epoch.or_else(|| self.cached.map(Directories::epoch))
     }
 
     fn root(&self) -> Result<Arc<Directory>> {
-        if let Some(root) = self.known(b"/") {
+        if let Some(root) = self.cached(b"/") {
             return Ok(root);
         }
         let epoch = self.epoch();
@@ -82,17 +82,17 @@ impl<R: Rows + ?Sized> Way<'_, R> {
     }
 
     fn keep(&self, directory: &Arc<Directory>, epoch: Option<u64>) {
-        match (self.known, epoch) {
-            (Some(known), Some(epoch)) => known.keep(directory, epoch),
+        match (self.cached, epoch) {
+            (Some(cached), Some(epoch)) => cached.keep(directory, epoch),
             _ => self.local.keep(directory),
         }
     }
 
-    /// Where a path leads. With `follow`, its last name is followed if it is a symbolic link.
+    /// Resolves a path. With `follow`, a symbolic link at its end is followed.
     pub(crate) fn reach(&self, path: &NamePath, follow: bool) -> Result<Reached> {
         let Some((parent, name)) = path.split() else {
             if path.is_handle() {
-                // It may have several names, or none: [`Way::held`].
+                // An open file may have several names, or none: see [`Resolver::held`].
                 return Err(Errno::Invalid.at(path).into());
             }
             return Ok(Reached::Directory(self.root()?));
@@ -101,9 +101,9 @@ impl<R: Rows + ?Sized> Way<'_, R> {
             Error::File(e) => Error::File(e.errno.at(path)),
             e => e,
         };
-        if let Some(directory) = self.known(parent) {
+        if let Some(directory) = self.cached(parent) {
             directory
-                .demand_search(self.asker)
+                .demand_search(self.principal)
                 .map_err(|e| refused(e.into()))?;
             let found = self.find(&directory, &name)?;
             let link = follow && found.as_ref().is_ok_and(|f| is_link(f));
@@ -120,16 +120,16 @@ impl<R: Rows + ?Sized> Way<'_, R> {
         let mut links = 0;
         while let Some(part) = left.pop_front() {
             let name = match part {
-                Part::Up => {
-                    directory.demand_search(self.asker)?;
+                PathPart::Up => {
+                    directory.demand_search(self.principal)?;
                     directory = directory.parent.clone().unwrap_or(directory);
                     continue;
                 }
-                Part::Name(name) => name,
+                PathPart::Name(name) => name,
             };
-            directory.demand_search(self.asker)?;
+            directory.demand_search(self.principal)?;
             let last = left.is_empty();
-            if !last && let Some(next) = self.known(&directory.path_of(&name)) {
+            if !last && let Some(next) = self.cached(&directory.path_of(&name)) {
                 directory = next;
                 continue;
             }
@@ -155,7 +155,7 @@ impl<R: Rows + ?Sized> Way<'_, R> {
                 Err(_) => return Err(Errno::NotFound.at(path).into()),
             };
             match entry.dentry.inode {
-                DentryInode::Here(inode) if inode.is_directory() => {
+                DentryInode::Inline(inode) if inode.is_directory() => {
                     directory = Arc::new(directory.child(&name, inode));
                     self.keep(&directory, epoch);
                 }
@@ -165,22 +165,22 @@ impl<R: Rows + ?Sized> Way<'_, R> {
         Ok(Reached::Directory(directory))
     }
 
-    /// The directory that a path names; symbolic links are followed.
+    /// Returns the directory at a path; symbolic links are followed.
     pub(crate) fn directory(&self, path: &NamePath) -> Result<Arc<Directory>> {
-        if let Some(directory) = self.known(path.as_bytes()) {
+        if let Some(directory) = self.cached(path.as_bytes()) {
             if let Some(parent) = &directory.parent {
-                parent.demand_search(self.asker)?;
+                parent.demand_search(self.principal)?;
             }
             return Ok(directory);
         }
         if let Some(handle) = path.handle() {
-            return self.held_directory(&handle, path);
+            return self.open_directory(&handle, path);
         }
         let epoch = self.epoch();
         match self.reach(path, true)? {
             Reached::Directory(directory) => Ok(directory),
             Reached::Entry(parent, name, Ok(found)) => match found.dentry.inode {
-                DentryInode::Here(inode) if inode.is_directory() => {
+                DentryInode::Inline(inode) if inode.is_directory() => {
                     let directory = Arc::new(parent.child(&name, inode));
                     self.keep(&directory, epoch);
                     Ok(directory)

@@ -1,9 +1,9 @@
-//! Retention of what files were: states that were superseded long enough ago go, and so do files that were removed by then,
-//! unless the graph knows of them.
+//! Retention of past states of files: removes states that were superseded before a version, and records of files removed by then,
+//! unless the graph has their vertices.
 //!
-//! Of each file's past states the newest stays while it is not known what superseded it: a file's present state may lie in
-//! any directory. Removed directories stay, for they say where was what was in them. An id may come again once nothing is
-//! known of the file that had it.
+//! The newest past state of a file stays while its successor is unknown: the present state may be in any directory. Records of
+//! removed directories stay, because they locate the past states of their entries. An id may be reused once nothing is stored
+//! about its file any more.
 
 use super::rows::corrupt;
 use crate::Engine;
@@ -11,23 +11,23 @@ use crate::read::{FirstError, vertex_record};
 use crate::settings::CompactReport;
 use crate::txn::{Effects, Overlay, lock};
 use esker_model::codec::Reader;
-use esker_model::namespace::record::Whereabouts;
+use esker_model::namespace::record::LocationRecord;
 use esker_model::{Cancel, Error, Flow, Result, Version, VertexId};
 use esker_store::{KeyRange, Snapshot, Table};
 
 /// Rows removed at a time, under the write lock.
 const ROWS_AT_ONCE: usize = 1 << 14;
-const WHEREABOUTS: u8 = 2;
+const LOCATION_RECORD: u8 = 2;
 const PAST: u8 = 3;
 
-/// The rows that may go, of a portion of the table, and where to go on.
-struct Portion {
+/// Removable rows of a part of the table, and the key to continue from.
+struct RemovableRows {
     rows: Vec<Vec<u8>>,
     next: Option<Vec<u8>>,
 }
 
 impl Engine {
-    /// Drops what was superseded at or before `since`.
+    /// Drops states that were superseded at or before `since`.
     pub(crate) fn retain_names(
         &self,
         since: Version,
@@ -37,8 +37,8 @@ impl Engine {
         if !self.names.any() {
             return Ok(());
         }
-        // First the past, by what removed files say of themselves; then those files.
-        for kind in [PAST, WHEREABOUTS] {
+        // Past states first, because the records of removed files date their end; then those records.
+        for kind in [PAST, LOCATION_RECORD] {
             let mut next = Some(vec![kind]);
             while let Some(from) = next.take() {
                 if cancel.cancelled() {
@@ -57,9 +57,9 @@ impl Engine {
                     for key in portion.rows {
                         overlay.remove(Table::Names, key);
                     }
-                    writer.senders.begin();
+                    writer.producers.begin();
                     let done = self.commit_group(&mut writer, overlay, &mut Effects::default());
-                    writer.senders.end(done.is_ok());
+                    writer.producers.end(done.is_ok());
                     done?;
                 }
                 next = portion.next;
@@ -69,12 +69,12 @@ impl Engine {
     }
 }
 
-/// Goes through rows of a kind until there are enough to remove.
+/// Scans rows of a kind until there are enough to remove.
 fn portion(
     snapshot: &dyn Snapshot,
     from: Vec<u8>,
     look: &mut dyn FnMut(VertexId, &[u8], &[u8]) -> Result<bool>,
-) -> Result<Portion> {
+) -> Result<RemovableRows> {
     let kind = from.first().copied().unwrap_or_default();
     let until = Some(vec![kind + 1]);
     let (mut rows, mut next, mut seen) = (Vec::new(), None, 0_usize);
@@ -87,7 +87,7 @@ fn portion(
             let id = key.get(1..17).and_then(|id| id.try_into().ok());
             let id = VertexId(id.unwrap_or_default());
             seen += 1;
-            // Not among the past states of one file: each is told by the one before it what superseded it.
+            // Stops only between files: each past state is superseded by the one before it in key order.
             let full = rows.len() >= ROWS_AT_ONCE || seen > 16 * ROWS_AT_ONCE;
             if full && last != Some(id) {
                 next = Some(key.to_vec());
@@ -101,7 +101,7 @@ fn portion(
         },
     )?;
     error.into_result()?;
-    Ok(Portion { rows, next })
+    Ok(RemovableRows { rows, next })
 }
 
 fn past(
@@ -109,7 +109,7 @@ fn past(
     from: Vec<u8>,
     since: Version,
     report: &mut CompactReport,
-) -> Result<Portion> {
+) -> Result<RemovableRows> {
     let mut newer: Option<(VertexId, Version)> = None;
     portion(snapshot, from, &mut |id, key, _| {
         let mut r = Reader::new(key.get(17..).unwrap_or_default());
@@ -130,9 +130,9 @@ fn removed(
     from: Vec<u8>,
     since: Version,
     report: &mut CompactReport,
-) -> Result<Portion> {
+) -> Result<RemovableRows> {
     portion(snapshot, from, &mut |id, _, value| {
-        let place = Whereabouts::decode(id, value).map_err(corrupt)?;
+        let place = LocationRecord::decode(id, value).map_err(corrupt)?;
         let Some(inode) = place.inode.filter(|i| place.gone && !i.is_directory()) else {
             return Ok(false);
         };
@@ -142,9 +142,9 @@ fn removed(
     })
 }
 
-/// When a file was removed, if it was.
+/// Returns the version at which a file was removed, if it was.
 fn removed_at(snapshot: &dyn Snapshot, id: VertexId) -> Result<Option<Version>> {
-    let place = super::rows::whereabouts(&super::Committed(snapshot), id)?;
+    let place = super::rows::location_record(&super::CommittedRows(snapshot), id)?;
     Ok(place
         .filter(|p| p.gone)
         .and_then(|p| Some(p.inode?.version)))

@@ -1,35 +1,35 @@
-//! Rows of table `names`, whoever is asked for them.
+//! Access to rows of table `names`, from the store or an overlay.
 
 use crate::txn::Overlay;
 use esker_model::namespace::record::{
-    Dentry, DentryInode, Whereabouts, dentry_key, whereabouts_key,
+    Dentry, DentryInode, LocationRecord, dentry_key, location_key,
 };
 use esker_model::namespace::{Content, Errno, Inode, Kind, Name, display, hash_of, root};
 use esker_model::{Error, Result, Version, VertexId};
 use esker_store::{Read, Table};
 
-/// A row by its key.
-pub(crate) trait Rows {
-    /// Calls `sink` with the value; whether there is one.
+/// Rows of table `names` by key.
+pub(crate) trait NameRows {
+    /// Calls `sink` with the value; returns whether there is one.
     fn row(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool>;
 }
 
-impl Rows for Overlay<'_> {
+impl NameRows for Overlay<'_> {
     fn row(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.get_with(Table::Names, key, sink)
     }
 }
 
-/// What is committed.
-pub(crate) struct Committed<'r, R: ?Sized>(pub(crate) &'r R);
+/// Committed rows of a store or snapshot.
+pub(crate) struct CommittedRows<'r, R: ?Sized>(pub(crate) &'r R);
 
-impl<R: Read + ?Sized> Rows for Committed<'_, R> {
+impl<R: Read + ?Sized> NameRows for CommittedRows<'_, R> {
     fn row(&self, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.0.get_with(Table::Names, key, sink)
     }
 }
 
-/// A dentry, and the key where it lies.
+/// A dentry, and the variable parts of its key.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) hash: u64,
@@ -41,18 +41,18 @@ pub(crate) fn corrupt(e: esker_model::codec::DecodeError) -> Error {
     Error::corrupt("a row of table `names`", e)
 }
 
-/// The entry of that name, or where one would lie.
+/// Looks up a name; returns its entry, or the hash and number that a new entry would get.
 pub(crate) fn find(
-    rows: &(impl Rows + ?Sized),
+    rows: &(impl NameRows + ?Sized),
     directory: VertexId,
     name: &Name,
 ) -> Result<Result<Found, (u64, u8)>> {
     find_hashed(rows, directory, name, hash_of(name))
 }
 
-/// The same for a name whose hash is known.
+/// Looks up a name whose hash is known.
 pub(crate) fn find_hashed(
-    rows: &(impl Rows + ?Sized),
+    rows: &(impl NameRows + ?Sized),
     directory: VertexId,
     name: &Name,
     hash: u64,
@@ -77,24 +77,24 @@ pub(crate) fn find_hashed(
         .into())
 }
 
-/// Where an inode is, if there is a row that says so.
-pub(crate) fn whereabouts(
-    rows: &(impl Rows + ?Sized),
+/// Returns the location record of an inode, if there is one.
+pub(crate) fn location_record(
+    rows: &(impl NameRows + ?Sized),
     id: VertexId,
-) -> Result<Option<Whereabouts>> {
+) -> Result<Option<LocationRecord>> {
     let mut place = None;
-    rows.row(&whereabouts_key(id), &mut |row| {
-        place = Some(Whereabouts::decode(id, row).map_err(corrupt));
+    rows.row(&location_key(id), &mut |row| {
+        place = Some(LocationRecord::decode(id, row).map_err(corrupt));
     })?;
     place.transpose()
 }
 
-/// The attributes of what an entry names.
-pub(crate) fn inode(rows: &(impl Rows + ?Sized), dentry: Dentry) -> Result<Inode> {
+/// Returns the inode of an entry.
+pub(crate) fn inode(rows: &(impl NameRows + ?Sized), dentry: Dentry) -> Result<Inode> {
     match dentry.inode {
-        DentryInode::Here(inode) => Ok(inode),
-        DentryInode::Elsewhere(_) => {
-            let place = whereabouts(rows, dentry.id)?;
+        DentryInode::Inline(inode) => Ok(inode),
+        DentryInode::Linked(_) => {
+            let place = location_record(rows, dentry.id)?;
             place.and_then(|p| p.inode).ok_or_else(|| Error::Store {
                 engine: "namespace",
                 message: format!(
@@ -106,21 +106,21 @@ pub(crate) fn inode(rows: &(impl Rows + ?Sized), dentry: Dentry) -> Result<Inode
     }
 }
 
-/// The kind of what an entry names.
+/// Returns the kind of file of an entry.
 pub(crate) fn kind(dentry: &Dentry) -> Kind {
     match &dentry.inode {
-        DentryInode::Here(inode) => inode.kind(),
-        DentryInode::Elsewhere(kind) => *kind,
+        DentryInode::Inline(inode) => inode.kind(),
+        DentryInode::Linked(kind) => *kind,
     }
 }
 
-/// The root directory's own row: an entry of nothing.
+/// Key of the root directory's row: an entry in no directory.
 pub(crate) fn root_key() -> [u8; 26] {
     dentry_key(VertexId::default(), 0, 0)
 }
 
-/// The root directory; as everybody would have it where nobody has said anything.
-pub(crate) fn root_inode(rows: &(impl Rows + ?Sized)) -> Result<Inode> {
+/// Returns the inode of the root directory; the default one if it was never changed.
+pub(crate) fn root_inode(rows: &(impl NameRows + ?Sized)) -> Result<Inode> {
     let mut found = None;
     rows.row(&root_key(), &mut |row| {
         found = Some(Dentry::decode(row).map_err(corrupt));
@@ -148,7 +148,7 @@ pub(crate) fn root_inode(rows: &(impl Rows + ?Sized)) -> Result<Inode> {
     }
 }
 
-/// The name that the root's row has: names cannot be empty.
+/// Name in the root's row, since names cannot be empty.
 pub(crate) fn root_name() -> Result<Name> {
     Ok(Name::new(b"root")?)
 }

@@ -1,7 +1,7 @@
-//! What files take: sums by directory, owner, group, kind, ending and age, kept with each change.
+//! Space used by files: sums by directory, owner, group, kind, extension and age, updated with each change.
 //!
-//! They are counters like all others ([`crate::counts`]), so a commit writes one row for all of them and each is exact. A
-//! directory's are those of its own entries; what is below it is summed up when it is asked for, over directories alone.
+//! They are ordinary counters ([`crate::counts`]), so a commit writes one row for all of them and each is exact. A
+//! directory's sums cover its own entries; a tree is summed on request, over directories only.
 
 use super::NamesTxn;
 use crate::counts::{self, PendingCounters};
@@ -16,7 +16,7 @@ use std::sync::Mutex;
 
 const DAY_NANOS: i64 = 86_400 * 1_000_000_000;
 
-/// Differences by counter.
+/// Changes of sums by counter.
 #[derive(Debug, Default)]
 pub(crate) struct Differences(HashMap<Counter, i64, FixedState>);
 
@@ -35,8 +35,8 @@ impl Differences {
     }
 }
 
-/// The ending of a name: what is behind its last dot, if that is one to eight bytes, not digits alone, and not all of the name.
-/// Digits number files (`out.00017`): each would be a kind of its own, with a counter of its own.
+/// Returns the extension of a name: the text after its last dot, if that is one to eight bytes, not all digits, and not the full name.
+/// Digits number files (`out.00017`): each number would be a kind with a counter of its own.
 pub(crate) fn ending(name: &Name) -> [u8; 8] {
     let mut out = [0; 8];
     let bytes = name.as_bytes();
@@ -57,8 +57,13 @@ pub(crate) fn day(time: i64) -> i32 {
     i32::try_from(time.div_euclid(DAY_NANOS)).unwrap_or(0)
 }
 
-/// What one file adds to its owner's, group's, kind's, ending's and day's sums.
-pub(crate) fn of_inode(inode: &Inode, name: &Name, sign: i64, add: &mut dyn FnMut(Counter, i64)) {
+/// Adds one file to the sums of its owner, group, kind, extension and day.
+pub(crate) fn count_inode(
+    inode: &Inode,
+    name: &Name,
+    sign: i64,
+    add: &mut dyn FnMut(Counter, i64),
+) {
     let directory = inode.is_directory();
     let count = if directory {
         Measure::Directories
@@ -67,11 +72,11 @@ pub(crate) fn of_inode(inode: &Inode, name: &Name, sign: i64, add: &mut dyn FnMu
     };
     for key in keys(inode, name) {
         add(Counter::Space(key, count), sign);
-        of_size(key, inode, sign, add);
+        count_size(key, inode, sign, add);
     }
 }
 
-/// The sums that one file is a part of, whatever directory it is in.
+/// The sums that include a file independently of its directory.
 pub(crate) fn keys(inode: &Inode, name: &Name) -> impl Iterator<Item = SpaceKey> {
     let keys = [
         SpaceKey::User(inode.uid),
@@ -84,8 +89,13 @@ pub(crate) fn keys(inode: &Inode, name: &Name) -> impl Iterator<Item = SpaceKey>
         .take(if inode.kind() == Kind::File { 5 } else { 4 })
 }
 
-/// Its bytes and blocks, if it has any.
-pub(crate) fn of_size(key: SpaceKey, inode: &Inode, sign: i64, add: &mut dyn FnMut(Counter, i64)) {
+/// Adds a file's bytes and blocks, if it has any.
+pub(crate) fn count_size(
+    key: SpaceKey,
+    inode: &Inode,
+    sign: i64,
+    add: &mut dyn FnMut(Counter, i64),
+) {
     for (measure, n) in [
         (Measure::Bytes, inode.size),
         (Measure::Blocks, inode.blocks),
@@ -99,9 +109,9 @@ pub(crate) fn of_size(key: SpaceKey, inode: &Inode, sign: i64, add: &mut dyn FnM
     }
 }
 
-/// What one name adds to its directory's sums: it is counted, and its size where `sized` (a file with several names has its
-/// size where its first name is).
-pub(crate) fn of_name(
+/// Adds one name to its directory's sums: its count, and its size if `sized` (a file with several names counts its size in the
+/// directory of the first name).
+pub(crate) fn count_name(
     directory: VertexId,
     inode: &Inode,
     sized: bool,
@@ -111,29 +121,29 @@ pub(crate) fn of_name(
     let key = SpaceKey::Directory(directory);
     if inode.is_directory() {
         add(Counter::Space(key, Measure::Directories), sign);
-        // What a directory takes itself is part of what is below it.
-        of_size(SpaceKey::Directory(inode.id), inode, sign, add);
+        // The content of a directory itself counts in its own sums.
+        count_size(SpaceKey::Directory(inode.id), inode, sign, add);
         return;
     }
     add(Counter::Space(key, Measure::Files), sign);
     if sized {
-        of_size(key, inode, sign, add);
+        count_size(key, inode, sign, add);
     }
 }
 
 impl NamesTxn<'_> {
     pub(super) fn note(&mut self, counter: Counter, change: i64) {
-        self.present.push((counter, change));
+        self.current.push((counter, change));
     }
 
-    /// The change that was being applied holds.
+    /// Keeps the differences of the change that was being applied.
     pub(super) fn keep_differences(&mut self) {
-        for (counter, change) in self.present.drain(..) {
+        for (counter, change) in self.current.drain(..) {
             self.space.add(counter, change);
         }
     }
 
-    /// Something came into a directory or went from it.
+    /// Records that an entry of a directory was added or removed.
     pub(super) fn note_changed(&mut self, directory: VertexId, now: i64) {
         self.note(
             Counter::Space(SpaceKey::Directory(directory), Measure::Changed),
@@ -141,15 +151,15 @@ impl NamesTxn<'_> {
         );
     }
 
-    /// A file with one name comes (1) or goes (-1).
+    /// Adds (1) or removes (-1) a file with one name.
     pub(super) fn note_file(&mut self, directory: VertexId, name: &Name, inode: &Inode, sign: i64) {
-        let present = &mut self.present;
-        let mut add = |counter, change| present.push((counter, change));
-        of_inode(inode, name, sign, &mut add);
-        of_name(directory, inode, true, sign, &mut add);
+        let current = &mut self.current;
+        let mut add = |counter, change| current.push((counter, change));
+        count_inode(inode, name, sign, &mut add);
+        count_name(directory, inode, true, sign, &mut add);
     }
 
-    /// A sum of a directory, as this commit has it.
+    /// Returns a sum of a directory, including the changes of this commit.
     pub(super) fn sum(
         &self,
         store: &dyn Store,
@@ -157,8 +167,8 @@ impl NamesTxn<'_> {
         measure: Measure,
     ) -> Result<u64> {
         let counter = Counter::Space(SpaceKey::Directory(directory), measure);
-        if let Some(apart) = self.apart {
-            let sum = apart.sum(directory, measure)?.cast_signed();
+        if let Some(partial) = self.partial {
+            let sum = partial.sum(directory, measure)?.cast_signed();
             let sum = counter.combine(sum, self.space.of(&counter));
             return Ok(sum.max(0).cast_unsigned());
         }
@@ -167,24 +177,24 @@ impl NamesTxn<'_> {
         counts::apply(&counter, counts::read(store, &counter.encode())?, change)
     }
 
-    /// How many entries a directory has, as this commit has it.
+    /// Returns the number of entries of a directory, including the changes of this commit.
     pub(super) fn entries(&self, store: &dyn Store, directory: VertexId) -> Result<u64> {
-        if let Some(apart) = self.apart {
-            // Whoever has entries of it looks again.
-            apart.empty(directory);
+        if let Some(partial) = self.partial {
+            // Engines that have entries of the directory check again at commit.
+            partial.empty(directory);
         }
         let files = self.sum(store, directory, Measure::Files)?;
         Ok(files + self.sum(store, directory, Measure::Directories)?)
     }
 }
 
-/// A counter's value as it is committed.
+/// Returns the committed value of a counter.
 pub(crate) fn value(
     store: &dyn Store,
     pending: &Mutex<PendingCounters>,
     counter: Counter,
 ) -> Result<u64> {
-    // Merging needs the same lock, so a change is either in the row or pending.
+    // Merging takes the same lock, so a change is either in the row or pending.
     let mut pending = lock(pending);
     counts::apply(
         &counter,
@@ -193,7 +203,7 @@ pub(crate) fn value(
     )
 }
 
-/// The sums of one key.
+/// Returns the sums of one key.
 pub(crate) fn usage(
     store: &dyn Store,
     pending: &Mutex<PendingCounters>,

@@ -1,23 +1,23 @@
-//! Files as vertices of the graph: which one a path names, what may be said of it, and its tags as extended attributes.
+//! Files as vertices of the graph: the vertex at a path, the check of vertex names, and tags as extended attributes.
 
 use super::NamesTxn;
 use super::attributes::check_xattr;
-use super::open::Held;
-use super::places::{Places, key_of};
-use super::resolve::{Reached, Way};
-use super::rows::Rows;
-use super::{Local, rows};
+use super::open::OpenLocation;
+use super::resolve::{Reached, Resolver};
+use super::rows::NameRows;
+use super::vertex_paths::{VertexPaths, key_of};
+use super::{LocalDirectories, rows};
 use crate::Engine;
 use crate::read::vertex_record;
 use crate::txn::{Txn, check_vertex};
-use esker_model::namespace::record::Whereabouts;
+use esker_model::namespace::record::LocationRecord;
 use esker_model::namespace::tags::{TAG_PREFIX, text_of, value_of};
 use esker_model::namespace::{Errno, Handle, Inode, Kind, NamePath, XattrMode, display};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::record::UserAttribute;
 use esker_model::{Error, Op, Properties, Result, Schema, VertexId, VertexRef, VertexTypeId};
 
-/// The kind of file that vertices of a type are: `File` stands for all but directories.
+/// The kind of file that vertices of a type represent: `File` includes all kinds but directories.
 pub(crate) fn file_kind(schema: &Schema, type_id: VertexTypeId) -> Option<Kind> {
     let name = &schema.vertex_type(type_id)?.name;
     [Kind::File, Kind::Directory]
@@ -25,7 +25,7 @@ pub(crate) fn file_kind(schema: &Schema, type_id: VertexTypeId) -> Option<Kind> 
         .find(|kind| kind.type_name() == name)
 }
 
-/// Shows the tags of a file's vertex as extended attributes.
+/// Adds the tags of a file's vertex as extended attributes.
 pub fn show_tags(inode: &mut Inode, user: &[UserAttribute]) {
     inode.tracked = true;
     inode.xattrs.extend(user.iter().map(|tag| {
@@ -35,12 +35,12 @@ pub fn show_tags(inode: &mut Inode, user: &[UserAttribute]) {
     inode.xattrs.sort();
 }
 
-/// What is at a path, if there is something that the asker gets at.
-pub(super) fn what_is_at<R: Rows + ?Sized>(
-    way: &Way<'_, R>,
+/// Returns id and kind of the file at a path, if the principal can reach one.
+pub(super) fn file_at<R: NameRows + ?Sized>(
+    resolver: &Resolver<'_, R>,
     path: &NamePath,
 ) -> Result<Option<(VertexId, Kind)>> {
-    Ok(match way.reach(path, false) {
+    Ok(match resolver.reach(path, false) {
         Ok(Reached::Directory(directory)) => Some((directory.id, Kind::Directory)),
         Ok(Reached::Entry(_, _, Ok(found))) => Some((found.dentry.id, rows::kind(&found.dentry))),
         Ok(Reached::Entry(_, _, Err(_))) | Err(Error::File(_)) => None,
@@ -48,35 +48,35 @@ pub(super) fn what_is_at<R: Rows + ?Sized>(
     })
 }
 
-/// Whether a vertex is a file which got its id otherwise than from the path that it is named by.
+/// Result of checking whether a vertex is a file whose id is not derived from the path in its name.
 pub(super) enum IsFile {
-    /// It is not.
+    /// The vertex is no file.
     No,
-    /// It is, and has whereabouts.
-    Known,
-    /// It is, and is to get these.
-    At(Whereabouts),
+    /// The vertex is a file with a location record.
+    Recorded,
+    /// The vertex is a file that needs this location record.
+    At(LocationRecord),
 }
 
-/// Looks for a vertex as a file.
-pub(super) fn is_file<R: Rows + ?Sized>(
-    way: &Way<'_, R>,
+/// Looks up a vertex as a file.
+pub(super) fn is_file<R: NameRows + ?Sized>(
+    resolver: &Resolver<'_, R>,
     id: VertexId,
     kind: Kind,
     key: &str,
 ) -> Result<IsFile> {
-    if rows::whereabouts(way.rows, id)?.is_some_and(|p| !p.names.is_empty()) {
-        return Ok(IsFile::Known);
+    if rows::location_record(resolver.rows, id)?.is_some_and(|p| !p.names.is_empty()) {
+        return Ok(IsFile::Recorded);
     }
     let Ok(path) = NamePath::parse(key.as_bytes()) else {
         return Ok(IsFile::No);
     };
-    Ok(match way.reach(&path, false) {
+    Ok(match resolver.reach(&path, false) {
         Ok(Reached::Entry(directory, name, Ok(found)))
             if found.dentry.id == id
                 && rows::kind(&found.dentry).type_name() == kind.type_name() =>
         {
-            IsFile::At(Whereabouts::at(directory.id, name))
+            IsFile::At(LocationRecord::at(directory.id, name))
         }
         Ok(_) | Err(Error::File(_)) => IsFile::No,
         Err(e) => return Err(e),
@@ -84,16 +84,16 @@ pub(super) fn is_file<R: Rows + ?Sized>(
 }
 
 impl Engine {
-    /// What is at a path now.
+    /// Returns id and kind of the file now at a path.
     pub(super) fn id_at(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
     ) -> Result<Option<(VertexId, Kind)>> {
-        self.reach(asker, |way| what_is_at(way, path))
+        self.reach(principal, |resolver| file_at(resolver, path))
     }
 
-    /// Tags of a file, as extended attributes.
+    /// Adds the tags of a file as extended attributes.
     pub(super) fn add_tags(&self, inode: &mut Inode) -> Result<()> {
         if !self.names.has_vertices() {
             return Ok(());
@@ -107,14 +107,14 @@ impl Engine {
 }
 
 impl Txn<'_, '_> {
-    /// Refuses a vertex whose key cannot be one, or whose id is not that of its name; a file may be named by any path that
-    /// it has, or had.
+    /// Refuses a vertex whose key is invalid, or whose id is not that of its name; a file may be named by any of its present or
+    /// past paths.
     pub(crate) fn check_name(&mut self, vertex: VertexRef, key: &str) -> Result<()> {
         let Err(refused) = check_vertex(self.schema, vertex, key) else {
             return Ok(());
         };
-        if self.names.is_spread() && file_kind(self.schema, vertex.type_id).is_some() {
-            // Whoever coordinates the batch has looked: [`Engine::named_spread`].
+        if self.names.is_distributed() && file_kind(self.schema, vertex.type_id).is_some() {
+            // The coordinator of the batch has checked this: [`Engine::named_distributed`].
             return esker_model::id::check_key(key).map_err(|_| refused);
         }
         let kind = file_kind(self.schema, vertex.type_id).filter(|_| self.names.any());
@@ -127,52 +127,54 @@ impl Txn<'_, '_> {
         Err(refused)
     }
 
-    /// Whether a vertex is a file that got its id otherwise than from the path that it is named by. It has whereabouts then:
-    /// the path alone would not lead back to it once something above it is renamed.
+    /// Whether a vertex is a file whose id is not derived from the path in its name. Writes its location record, because the path
+    /// becomes useless when a directory above is renamed.
     fn is_file(&mut self, id: VertexId, kind: Kind, key: &str) -> Result<bool> {
-        let way = Way {
+        let resolver = Resolver {
             rows: &*self.overlay,
-            asker: None,
-            known: None,
+            principal: None,
+            cached: None,
             epoch: None,
-            local: &Local::default(),
+            local: &LocalDirectories::default(),
             filters: None,
         };
-        match is_file(&way, id, kind, key)? {
+        match is_file(&resolver, id, kind, key)? {
             IsFile::No => return Ok(false),
-            IsFile::Known => {}
-            IsFile::At(place) => self.put_whereabouts(id, &place),
+            IsFile::Recorded => {}
+            IsFile::At(place) => self.put_location_record(id, &place),
         }
         Ok(true)
     }
 
-    /// An open file by its present path.
-    fn reach_held(&self, names: &NamesTxn<'_>, handle: &Handle) -> Result<Reached> {
-        let (directory, name) = match self.way(names, None).held(handle)? {
-            Held::Named(directory, name, _) => (directory, name),
-            Held::Root | Held::Gone(_) => return self.reach(names, None, &NamePath::root(), false),
+    /// Resolves an open file by its present path.
+    fn reach_open(&self, names: &NamesTxn<'_>, handle: &Handle) -> Result<Reached> {
+        let (directory, name) = match self.resolver(names, None).locate_open(handle)? {
+            OpenLocation::Entry(directory, name, _) => (directory, name),
+            OpenLocation::Root | OpenLocation::Gone(_) => {
+                return self.reach(names, None, &NamePath::root(), false);
+            }
         };
-        let place = Places::new(&*self.overlay).directory(directory)?;
+        let place = VertexPaths::new(&*self.overlay).directory(directory)?;
         let path = place.ok_or_else(|| Errno::NotFound.at(handle.path()))?;
         self.reach(names, None, &NamePath::parse(&path)?.join(&name), false)
     }
 
-    /// Sets the tag that an extended attribute `user.esker.NAME` is, or removes it.
+    /// Sets or removes the tag named by an extended attribute `user.esker.NAME`.
     pub(super) fn set_tag(
         &mut self,
         names: &mut NamesTxn<'_>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         (path, follow): (&NamePath, bool),
         name: &[u8],
         value: Option<&[u8]>,
         mode: XattrMode,
     ) -> Result<VertexId> {
-        let (before, at) = self.inode_at(names, asker, path, follow)?;
+        let (before, at) = self.inode_at(names, principal, path, follow)?;
         if at.is_gone() {
-            // Its vertex went with its last name.
+            // The vertex was deleted with the last name.
             return Err(Errno::NotFound.at(path).into());
         }
-        check_xattr(&before, asker, name, path)?;
+        check_xattr(&before, principal, name, path)?;
         let tag = name.strip_prefix(TAG_PREFIX).unwrap_or_default();
         let refused = |e: Error| match e {
             e @ (Error::File(_) | Error::Store { .. } | Error::Corrupt { .. }) => e,
@@ -183,9 +185,9 @@ impl Txn<'_, '_> {
         let tag = std::str::from_utf8(tag)
             .map_err(|_| refused(Error::Invalid("tags are named in UTF-8".into())))?;
         let id = before.id;
-        // The attributes that the vertex has, if there is one.
-        let user = match names.apart {
-            Some(apart) => apart.vertex(id)?.map(|v| v.user),
+        // Attributes of the vertex, if it exists.
+        let user = match names.partial {
+            Some(partial) => partial.vertex(id)?.map(|v| v.user),
             None => self.current_vertex(id)?.filter(|r| !r.gone).map(|r| r.user),
         };
         let there = user
@@ -212,8 +214,8 @@ impl Txn<'_, '_> {
             .map_err(refused)?;
         if user.is_none() {
             let reached = match path.handle() {
-                Some(handle) => self.reach_held(names, &handle)?,
-                None => self.reach(names, asker, path, follow)?,
+                Some(handle) => self.reach_open(names, &handle)?,
+                None => self.reach(names, principal, path, follow)?,
             };
             let key = match reached {
                 Reached::Directory(directory) => directory.path.to_vec(),
@@ -221,20 +223,20 @@ impl Txn<'_, '_> {
                     let path = directory.path_of(&name);
                     let plain = std::str::from_utf8(&path)
                         .is_ok_and(|p| VertexId::of(before.kind().type_name(), p) == id);
-                    if !plain && rows::whereabouts(&*self.overlay, id)?.is_none() {
-                        self.put_whereabouts(id, &Whereabouts::at(directory.id, name));
+                    if !plain && rows::location_record(&*self.overlay, id)?.is_none() {
+                        self.put_location_record(id, &LocationRecord::at(directory.id, name));
                     }
                     path
                 }
             };
             let key = key_of(key);
-            match names.apart {
-                Some(apart) => apart.change_vertex(Op::EnsureVertex { vertex, key }),
+            match names.partial {
+                Some(partial) => partial.change_vertex(Op::EnsureVertex { vertex, key }),
                 None => self.ensure_vertex(vertex, key, None).map_err(refused)?,
             }
         }
-        match names.apart {
-            Some(apart) => apart.change_vertex(Op::SetAttributes {
+        match names.partial {
+            Some(partial) => partial.change_vertex(Op::SetAttributes {
                 vertex,
                 set,
                 remove,

@@ -1,12 +1,13 @@
-//! Changes of names as they are committed, for those who keep answers elsewhere: who watches a directory is told which of its
-//! entries came, changed or went.
+//! Notifications of committed changes of the namespace, for caches elsewhere: a listener learns which entries of watched directories
+//! were created, changed or removed.
 //!
-//! Nothing is remembered here but which directories are watched, by how many. A host has one ear ([`Engine::hear_names`]), is
-//! called with what a commit changed once it is there, and shares it out. It must not be long: the writer waits.
+//! Only the watched directories and their numbers of watches are stored here. The host sets one listener
+//! ([`Engine::set_names_listener`]), which is called after each commit with its changes and distributes them. It must return quickly:
+//! the writer waits.
 
 use super::file_kind;
-use super::places::{Known, Places};
-use super::rows::Committed;
+use super::rows::CommittedRows;
+use super::vertex_paths::{FileState, VertexPaths};
 use crate::Engine;
 use crate::counts::Changes;
 use crate::txn::lock;
@@ -19,55 +20,55 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Where a row of the namespace says where an inode is.
-const WHEREABOUTS: u8 = 2;
+/// First byte of the keys of location records.
+const LOCATION_RECORD: u8 = 2;
 
-/// What a commit did.
+/// A change of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NamesNews {
-    /// An entry of a watched directory.
+pub enum NamesChange {
+    /// A change of an entry of a watched directory.
     Entry {
-        /// The directory.
+        /// The watched directory.
         directory: VertexId,
-        /// The entry's name.
+        /// Name of the entry.
         name: Name,
-        /// What became of it.
-        now: NameNow,
+        /// Kind of the change.
+        now: EntryChange,
     },
-    /// Something came or went in a watched directory: its own times are others.
+    /// An entry of a watched directory was added or removed: the directory's own times changed.
     Times(VertexId),
-    /// Something is said anew of a vertex, or of an inode that has, or had, several names: [`Engine::paths_of`] tells which.
+    /// A vertex, or an inode that has or had several names, changed: [`Engine::paths_of`] returns its paths.
     Touched(VertexId),
-    /// Nobody knows what: anything may have changed.
+    /// Anything may have changed: the extent is unknown.
     Anything,
 }
 
-/// What an entry is after a commit.
+/// Change of an entry by a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameNow {
-    /// It was not there before, or is another one.
+pub enum EntryChange {
+    /// The entry is new, or is a different file.
     Made,
-    /// The same, and a directory or a symbolic link is or was there: paths through it lead elsewhere now.
+    /// The entry is new or a different file, and one of both is a directory or a symbolic link: paths through it changed.
     Remade,
-    /// It is what it was, with other attributes.
+    /// The entry is the same file with other attributes.
     Changed,
-    /// It is gone.
+    /// The entry was removed.
     Gone,
 }
 
-/// Whoever is told.
-pub type NamesEar = Arc<dyn Fn(&[NamesNews]) + Send + Sync>;
+/// Callback that receives changes.
+pub type NamesListener = Arc<dyn Fn(&[NamesChange]) + Send + Sync>;
 
-/// Who watches what.
+/// Watched directories, and the listener.
 #[derive(Default)]
-pub(crate) struct Watch {
-    /// Directories that are watched: while there are none, commits look no further.
+pub(crate) struct NameWatches {
+    /// Number of watched directories; while it is zero, commits skip all work here.
     count: AtomicUsize,
     directories: RwLock<HashMap<VertexId, usize>>,
-    ear: Mutex<Option<NamesEar>>,
+    ear: Mutex<Option<NamesListener>>,
 }
 
-impl std::fmt::Debug for Watch {
+impl std::fmt::Debug for NameWatches {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Watch")
             .field("count", &self.count)
@@ -77,17 +78,17 @@ impl std::fmt::Debug for Watch {
 
 /// An entry before and after a commit.
 #[derive(Default)]
-struct Entry {
+struct EntryStates {
     before: Option<(VertexId, Kind)>,
     after: Option<(VertexId, Kind)>,
 }
 
-/// Whether paths go on behind it.
+/// Whether paths may continue through a file of this kind.
 fn leads(kind: Kind) -> bool {
     matches!(kind, Kind::Directory | Kind::Symlink)
 }
 
-impl Watch {
+impl NameWatches {
     fn watches(&self, directory: VertexId) -> bool {
         let directories = self
             .directories
@@ -96,31 +97,31 @@ impl Watch {
         directories.contains_key(&directory)
     }
 
-    /// What a commit is about to change that somebody watches; `files` are its rows of the namespace.
+    /// Collects the changes of watched directories in a commit before it happens; `files` are its rows of the namespace.
     pub(crate) fn gather(
         &self,
         files: Option<&WriteBatch>,
         (rest, tags): (&WriteBatch, bool),
         changes: &Changes,
         store: &dyn Read,
-    ) -> Vec<NamesNews> {
+    ) -> Vec<NamesChange> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
-        let mut entries = BTreeMap::<(VertexId, Name), Entry>::new();
+        let mut entries = BTreeMap::<(VertexId, Name), EntryStates>::new();
         let mut news = Vec::new();
         let of = |row: &[u8]| {
             let dentry = Dentry::decode(row).ok()?;
             let kind = match &dentry.inode {
-                DentryInode::Here(inode) => inode.kind(),
-                DentryInode::Elsewhere(kind) => *kind,
+                DentryInode::Inline(inode) => inode.kind(),
+                DentryInode::Linked(kind) => *kind,
             };
             Some((dentry.name, (dentry.id, kind)))
         };
         for write in files.into_iter().flat_map(WriteBatch::iter) {
-            if write.key.first() == Some(&WHEREABOUTS) {
+            if write.key.first() == Some(&LOCATION_RECORD) {
                 let id = write.key.get(1..17).and_then(|id| id.try_into().ok());
-                news.extend(id.map(|id| NamesNews::Touched(VertexId(id))));
+                news.extend(id.map(|id| NamesChange::Touched(VertexId(id))));
             }
             if !is_dentry(write.key) {
                 continue;
@@ -131,14 +132,14 @@ impl Watch {
             if !self.watches(directory) {
                 continue;
             }
-            // An entry may come to lie under another number of the same hash: so it is by names.
+            // An entry may get another number of the same hash, so entries are compared by name.
             match store.get(Table::Names, write.key) {
                 Ok(row) => {
                     if let Some((name, was)) = row.as_deref().and_then(of) {
                         entries.entry((directory, name)).or_default().before = Some(was);
                     }
                 }
-                Err(_) => news.push(NamesNews::Anything),
+                Err(_) => news.push(NamesChange::Anything),
             }
             if let Some((name, is)) = write.value.and_then(of) {
                 entries.entry((directory, name)).or_default().after = Some(is);
@@ -147,7 +148,7 @@ impl Watch {
         if tags {
             let rows = rest.iter().filter(|w| w.table == Table::Rows);
             let ids = rows.filter_map(|w| match RowKey::decode(w.key) {
-                Ok(RowKey::Vertex(id)) => Some(NamesNews::Touched(id)),
+                Ok(RowKey::Vertex(id)) => Some(NamesChange::Touched(id)),
                 _ => None,
             });
             news.extend(ids);
@@ -155,19 +156,19 @@ impl Watch {
         }
         let directories: BTreeSet<VertexId> = changes.directories().collect();
         let watched = directories.into_iter().filter(|d| self.watches(*d));
-        news.extend(watched.map(NamesNews::Times));
+        news.extend(watched.map(NamesChange::Times));
         news.extend(entries.into_iter().map(|((directory, name), e)| {
             let now = match (e.before, e.after) {
-                (Some((was, _)), Some((is, _))) if was == is => NameNow::Changed,
+                (Some((was, _)), Some((is, _))) if was == is => EntryChange::Changed,
                 (was, Some((_, kind)))
                     if leads(kind) || was.is_some_and(|(_, kind)| leads(kind)) =>
                 {
-                    NameNow::Remade
+                    EntryChange::Remade
                 }
-                (_, Some(_)) => NameNow::Made,
-                (_, None) => NameNow::Gone,
+                (_, Some(_)) => EntryChange::Made,
+                (_, None) => EntryChange::Gone,
             };
-            NamesNews::Entry {
+            NamesChange::Entry {
                 directory,
                 name,
                 now,
@@ -176,13 +177,13 @@ impl Watch {
         news
     }
 
-    /// The commit is there, or nobody knows.
-    pub(crate) fn tell(&self, mut news: Vec<NamesNews>, committed: bool) {
+    /// Notifies the listener after the commit, or after one of unknown outcome.
+    pub(crate) fn notify(&self, mut news: Vec<NamesChange>, committed: bool) {
         if news.is_empty() {
             return;
         }
         if !committed {
-            news = vec![NamesNews::Anything];
+            news = vec![NamesChange::Anything];
         }
         let ear = lock(&self.ear).clone();
         if let Some(ear) = ear {
@@ -192,12 +193,12 @@ impl Watch {
 }
 
 impl Engine {
-    /// From now on that one is told of changes in watched directories. There is one ear.
-    pub fn hear_names(&self, ear: NamesEar) {
+    /// Sets the listener for changes of watched directories, replacing the previous one.
+    pub fn set_names_listener(&self, ear: NamesListener) {
         *lock(&self.names.watch.ear) = Some(ear);
     }
 
-    /// Watches directories: what is read after this returns changes no more without its being told.
+    /// Watches directories: all changes after this returns are notified.
     pub fn watch_directories(&self, directories: &[VertexId]) {
         let watch = &self.names.watch;
         {
@@ -210,11 +211,11 @@ impl Engine {
             }
             watch.count.store(all.len(), Ordering::Release);
         }
-        // A commit that is under way did not look yet, or is over once this lock is had.
+        // A commit in progress has not collected its changes yet, or has ended once this lock is taken.
         drop(lock(&self.writer));
     }
 
-    /// Takes back as many watches of directories.
+    /// Removes one watch of each directory.
     pub fn unwatch_directories(&self, directories: &[VertexId]) {
         let watch = &self.names.watch;
         let mut all = watch
@@ -232,23 +233,25 @@ impl Engine {
         watch.count.store(all.len(), Ordering::Release);
     }
 
-    /// Under which paths the files are now that these are: none of what is no file, or gone.
+    /// Returns the present paths of those vertices that are live files.
     pub fn paths_of(&self, ids: &[VertexId]) -> Result<Vec<Vec<u8>>> {
         let vertices = self.read_vertices(ids, Version::MAX)?;
         let schema = self.schema_now();
         let snapshot = self.store.snapshot()?;
-        let rows = Committed(&*snapshot);
-        let places = Places::new(&rows);
+        let rows = CommittedRows(&*snapshot);
+        let locations = VertexPaths::new(&rows);
         let mut paths = Vec::new();
         for (id, vertex) in ids.iter().zip(vertices) {
             let known = match vertex {
                 Some(vertex) => match file_kind(&schema, vertex.type_id) {
-                    Some(kind) => places.of(*id, kind, &vertex.key)?,
+                    Some(kind) => locations.of(*id, kind, &vertex.key)?,
                     None => continue,
                 },
-                None => places.by_whereabouts(*id)?.unwrap_or(Known::Nothing),
+                None => locations
+                    .by_location_record(*id)?
+                    .unwrap_or(FileState::Unknown),
             };
-            if let Known::Here(place) = known {
+            if let FileState::Live(place) = known {
                 paths.extend(place.paths());
             }
         }

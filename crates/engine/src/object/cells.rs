@@ -1,19 +1,19 @@
-//! Values of one kind, by slot: a table where many slots have one, a map where few do.
+//! Values of one kind by slot: an array if many slots have a value, else a map.
 
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
-/// With so many values at least, and one in so many slots, they lie in a table.
+/// Minimum number of values, and density (one in this many slots), for an array.
 const DENSE_LEAST: usize = 64;
 const DENSE_ONE_IN: usize = 6;
 
-/// Values of one kind, by slot.
+/// Values of one kind by slot.
 #[derive(Debug)]
 pub(super) enum Cells<T> {
     Sparse(HashMap<u32, T, FixedState>),
     Dense {
         values: Vec<T>,
-        /// A bit for each slot.
+        /// A bit for each slot with a value.
         present: Vec<u64>,
         count: usize,
     },
@@ -37,13 +37,13 @@ impl<T: Copy + Default> Cells<T> {
         }
     }
 
-    /// Sets one; `slots` is how many there are in all.
+    /// Sets a value; `slots` is the total number of slots.
     pub(super) fn set(&mut self, slot: u32, value: T, slots: usize) {
         match self {
             Self::Sparse(map) => {
                 map.insert(slot, value);
                 if map.len() >= DENSE_LEAST && map.len() * DENSE_ONE_IN > slots {
-                    self.spread();
+                    self.make_dense();
                 }
             }
             Self::Dense {
@@ -64,7 +64,7 @@ impl<T: Copy + Default> Cells<T> {
         }
     }
 
-    /// Sets those of slots in a row that have none.
+    /// Sets the values of consecutive slots that have none.
     pub(super) fn fill(&mut self, from: u32, all: impl Iterator<Item = T>, slots: usize) {
         let mut all = (from..).zip(all);
         while matches!(self, Self::Sparse(_)) {
@@ -97,7 +97,7 @@ impl<T: Copy + Default> Cells<T> {
         }
     }
 
-    /// Takes one out; whether there was one.
+    /// Removes a value; returns whether there was one.
     pub(super) fn remove(&mut self, slot: u32) -> bool {
         match self {
             Self::Sparse(map) => map.remove(&slot).is_some(),
@@ -151,12 +151,12 @@ impl<T: Copy + Default> Cells<T> {
         }
     }
 
-    /// Whether [`Self::for_each`] goes by slot.
+    /// Whether [`Self::for_each`] visits slots in order.
     pub(super) fn in_order(&self) -> bool {
         matches!(self, Self::Dense { .. })
     }
 
-    fn spread(&mut self) {
+    fn make_dense(&mut self) {
         let Self::Sparse(map) = self else { return };
         let top = map.keys().max().map_or(0, |slot| *slot as usize);
         let mut values = vec![T::default(); top + 1];
@@ -174,10 +174,10 @@ impl<T: Copy + Default> Cells<T> {
         };
     }
 
-    /// Bytes of memory.
+    /// Memory used, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = match self {
-            // A map keeps one byte more for each, and an eighth of it is empty at least.
+            // A map stores one more byte per entry, and at least an eighth of it is empty.
             Self::Sparse(map) => map.capacity() * (size_of::<(u32, T)>() + 1) * 8 / 7,
             Self::Dense {
                 values, present, ..

@@ -1,5 +1,5 @@
-//! A chunk of a checkpoint: the objects of 4,096 slots, in columns as they are in memory, so that a database opens as fast as
-//! its columns can be filled.
+//! A chunk of a checkpoint: the objects of 4,096 slots, in columns as in memory, so that opening a database takes only the time
+//! to fill its columns.
 //!
 //! ```text
 //!  [count 4]
@@ -10,10 +10,10 @@
 //!  [shapes]   ([columns]([column])*)*  [shape of each 4 × n]   the columns that an object is in, in its own order
 //! ```
 //!
-//! Numbers that are written side by side are big-endian and of fixed size; the store below compresses them.
+//! Arrays of numbers are big-endian and of fixed size; the store below compresses them.
 
 use super::log::CHUNK;
-use super::table::{Part, Table};
+use super::table::{ObjectField, Table};
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u32, put_u64, put_varint};
 use esker_model::value::ValueView;
 use esker_model::{Value, Version};
@@ -27,7 +27,7 @@ const NULLS: u8 = 16;
 const OTHERS: u8 = 32;
 const VERSIONS: u8 = 64;
 
-/// Writes what a table has in a chunk.
+/// Encodes a chunk of a table.
 pub(super) fn write(table: &Table, chunk: u32) -> Vec<u8> {
     let from = (chunk * CHUNK) as usize;
     let until = (from + CHUNK as usize).min(table.slots());
@@ -36,18 +36,18 @@ pub(super) fn write(table: &Table, chunk: u32) -> Vec<u8> {
     put_u32(&mut out, slots.len() as u32);
     slots.clone().for_each(|s| put_u64(&mut out, table.id(s).0));
     for part in [
-        Part::HashHigh,
-        Part::HashLow,
-        Part::First,
-        Part::Latest,
-        Part::Static,
+        ObjectField::HashHigh,
+        ObjectField::HashLow,
+        ObjectField::First,
+        ObjectField::Latest,
+        ObjectField::Static,
     ] {
         slots
             .clone()
             .for_each(|s| put_u64(&mut out, table.part(part, s)));
     }
     put_bits(&mut out, slots.clone().map(|s| !table.live.contains(s)));
-    // Columns and shapes are numbered anew: those that are here.
+    // Columns and shapes are renumbered to those in this chunk.
     let mut shapes: Vec<u32> = slots.clone().map(|s| table.shape_of_slot(s)).collect();
     let mut numbers = HashMap::<u32, u32>::new();
     let mut known = Vec::new();
@@ -147,7 +147,7 @@ fn put_column(out: &mut Vec<u8>, column: &super::column::Column, slots: std::ops
         });
     }
     if !column.texts.is_empty() || column.any_group(|v| matches!(v, Value::String(_))) {
-        // Each different text once, by a number that is good here.
+        // Each distinct text once, with a number local to the chunk.
         let mut numbers = HashMap::<u32, u32>::new();
         let mut texts = Vec::new();
         let mut codes = Vec::new();
@@ -157,7 +157,7 @@ fn put_column(out: &mut Vec<u8>, column: &super::column::Column, slots: std::ops
                 return false;
             };
             let code = *numbers.entry(word).or_insert_with(|| {
-                put_bytes(&mut texts, column.words.get(word).as_bytes());
+                put_bytes(&mut texts, column.dictionary.get(word).as_bytes());
                 count += 1;
                 count - 1
             });
@@ -191,7 +191,7 @@ fn put_column(out: &mut Vec<u8>, column: &super::column::Column, slots: std::ops
     }
 }
 
-/// Whether all of so many bits are set, which are passed over then.
+/// Whether the next `count` bits are all set; consumes them if so.
 fn all_set(r: &mut Reader<'_>, count: u32) -> bool {
     let mut ahead = r.clone();
     let Ok(bytes) = ahead.take(count.div_ceil(8) as usize, "bits of slots") else {
@@ -206,7 +206,7 @@ fn all_set(r: &mut Reader<'_>, count: u32) -> bool {
     all
 }
 
-/// The places of bits that are set.
+/// Decodes the positions of set bits.
 fn set_bits<'a>(
     r: &mut Reader<'a>,
     count: u32,
@@ -225,7 +225,7 @@ fn set_bits<'a>(
         .filter(move |b| *b < count))
 }
 
-/// Fills a table with a chunk, behind what is in it.
+/// Decodes a chunk and appends its objects to a table.
 pub(super) fn read(table: &mut Table, bytes: &[u8]) -> Result<(), DecodeError> {
     let mut r = Reader::new(bytes);
     let count = r.u32("a number of objects")?;
@@ -324,7 +324,7 @@ fn read_column(
         let texts = r.count(1, "a number of texts")?;
         let mut words = Vec::with_capacity(texts);
         for _ in 0..texts {
-            words.push(column.words.number(r.str("a text")?));
+            words.push(column.dictionary.number(r.str("a text")?));
         }
         let word = |code: u32| words.get(code as usize).copied();
         if all_set(r, count) {

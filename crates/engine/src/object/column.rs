@@ -1,9 +1,9 @@
-//! One column: what the objects have under one name, by slot. Values of different kinds lie apart, so that each kind is an
-//! array of its own.
+//! A column: the values of all objects under one name, by slot. Values of different kinds are stored separately, each kind in
+//! an array of its own.
 
 use super::cells::Cells;
+use super::dictionary::{Dictionary, TextOrder, TrigramIndex};
 use super::sorted::Sorted;
-use super::words::{Grams, Order, Words};
 use esker_model::value::ValueView;
 use esker_model::{Value, Version};
 use foldhash::fast::FixedState;
@@ -11,61 +11,61 @@ use roaring::RoaringBitmap;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What objects have under one name.
+/// The values of all objects under one name.
 #[derive(Debug)]
 pub(super) struct Column {
     pub(super) name: Box<str>,
     pub(super) predefined: bool,
     pub(super) ints: Cells<i64>,
-    /// Bits, as [`float_key`] orders them.
+    /// Bits of the values; [`float_key`] orders them.
     pub(super) floats: Cells<u64>,
     pub(super) times: Cells<i64>,
-    /// Numbers of `words`.
+    /// Numbers of texts in `dictionary`.
     pub(super) texts: Cells<u32>,
-    pub(super) words: Words,
-    /// Tags without a value.
+    pub(super) dictionary: Dictionary,
+    /// Slots of tags without a value.
     pub(super) nulls: RoaringBitmap,
-    /// Truth values, bytes, lists.
+    /// Booleans, bytes and lists.
     pub(super) others: HashMap<u32, Value, FixedState>,
-    /// Values that many objects got at once.
-    pub(super) groups: Vec<Group>,
-    /// When a value was set, where that is not when the object was created.
+    /// Values that many objects received at once.
+    pub(super) groups: Vec<ValueGroup>,
+    /// Version of a value, where it is not that of the object's creation.
     versions: Cells<u64>,
     /// Whether searches may build an index.
     pub(super) indexed: bool,
-    /// With fewer values it is always read; four times as many changes are always looked at one by one.
+    /// Number of values from which an index is built; up to four times as many changed slots are always tested individually.
     least: u64,
     index: Mutex<Index>,
 }
 
-/// A value that many objects have: a set of slots, whatever the value.
+/// A value shared by many objects, with the set of their slots.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ValueGroup {
     pub(super) value: Value,
-    /// Of text, its number.
+    /// Number of the text, if the value is text.
     pub(super) word: u32,
     version: Version,
     pub(super) slots: RoaringBitmap,
 }
 
-/// So many groups a column has at most: each is asked for each value.
+/// Maximum number of groups of a column: each look-up of a value searches all of them.
 const GROUPS_MAX: usize = 8;
 
-/// What finds slots by value, once searches want it.
+/// Index from values to slots, built on demand.
 #[derive(Debug, Default)]
 struct Index {
-    /// Whether a search has wanted it.
+    /// Whether a search has needed it.
     wanted: bool,
-    built: Option<Arc<Built>>,
-    /// Slots whose value may have changed since.
+    built: Option<Arc<ValueIndex>>,
+    /// Slots whose value may have changed since it was built.
     changed: RoaringBitmap,
-    order: Option<Arc<Order>>,
-    grams: Option<Arc<Grams>>,
+    order: Option<Arc<TextOrder>>,
+    grams: Option<Arc<TrigramIndex>>,
 }
 
 impl Index {
-    fn view(&self) -> Option<View> {
-        Some(View {
+    fn view(&self) -> Option<IndexView> {
+        Some(IndexView {
             built: Arc::clone(self.built.as_ref()?),
             changed: self.changed.clone(),
             order: self.order.clone(),
@@ -74,37 +74,37 @@ impl Index {
     }
 }
 
-/// What a search wants of an index.
+/// Parts of an index that a search needs.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Wants {
-    /// Texts in their order.
+pub(super) struct IndexNeeds {
+    /// Whether the order of texts is needed.
     pub(super) order: bool,
-    /// Texts by three bytes in them.
+    /// Whether trigrams of texts are needed.
     pub(super) grams: bool,
-    /// Even if nobody has wanted it before.
+    /// Whether to build the index even if no search has needed it before.
     pub(super) now: bool,
 }
 
-/// What a search sees of a column's index.
+/// A search's view of a column's index.
 #[derive(Debug, Clone)]
-pub(super) struct View {
-    pub(super) built: Arc<Built>,
-    /// Slots that it no longer knows.
+pub(super) struct IndexView {
+    pub(super) built: Arc<ValueIndex>,
+    /// Slots that the index does not cover any more.
     pub(super) changed: RoaringBitmap,
-    pub(super) order: Option<Arc<Order>>,
-    pub(super) grams: Option<Arc<Grams>>,
+    pub(super) order: Option<Arc<TextOrder>>,
+    pub(super) grams: Option<Arc<TrigramIndex>>,
 }
 
-/// Slots by value, as they were when it was built.
+/// Slots by value, at the time of building.
 #[derive(Debug, Default)]
-pub(super) struct Built {
+pub(super) struct ValueIndex {
     pub(super) ints: Sorted<i64>,
     pub(super) floats: Sorted<u64>,
     pub(super) times: Sorted<i64>,
     pub(super) texts: Sorted<u32>,
 }
 
-impl Built {
+impl ValueIndex {
     fn bytes(&self) -> u64 {
         self.ints.bytes() + self.floats.bytes() + self.times.bytes() + self.texts.bytes()
     }
@@ -118,8 +118,8 @@ impl Built {
     }
 }
 
-/// Bits of a double in an order that is that of numbers: negative ones are complemented. Zeros are one, and so is what is
-/// no number, behind all.
+/// Maps the bits of a double to an integer of the same order: those of negative numbers are complemented. Both zeros map to
+/// one key, and NaN to the largest.
 pub(super) fn float_key(value: f64) -> u64 {
     if value.is_nan() {
         return u64::MAX;
@@ -132,7 +132,7 @@ pub(super) fn float_key(value: f64) -> u64 {
     }
 }
 
-/// The double of [`float_key`]. The sign of zero is lost, so values are also kept as they are.
+/// Inverse of [`float_key`]. The sign of zero is lost, so the column also stores the original bits.
 pub(super) fn float_of(key: u64) -> f64 {
     if key == u64::MAX {
         return f64::NAN;
@@ -153,7 +153,7 @@ impl Column {
             floats: Cells::default(),
             times: Cells::default(),
             texts: Cells::default(),
-            words: Words::default(),
+            dictionary: Dictionary::default(),
             nulls: RoaringBitmap::new(),
             others: HashMap::default(),
             groups: Vec::new(),
@@ -164,7 +164,7 @@ impl Column {
         }
     }
 
-    /// Objects that have it.
+    /// Number of objects with a value.
     pub(super) fn count(&self) -> u64 {
         let values = self.ints.len()
             + self.floats.len()
@@ -175,18 +175,18 @@ impl Column {
         values as u64 + self.nulls.len() + groups
     }
 
-    fn group(&self, slot: u32) -> Option<&Group> {
+    fn group(&self, slot: u32) -> Option<&ValueGroup> {
         self.groups.iter().find(|g| g.slots.contains(slot))
     }
 
-    /// Whether some group's value is of that form.
+    /// Whether the value of any group satisfies `form`.
     pub(super) fn any_group(&self, form: impl Fn(&Value) -> bool) -> bool {
         self.groups.iter().any(|g| form(&g.value))
     }
 
     pub(super) fn get(&self, slot: u32) -> Option<ValueView<'_>> {
         if let Some(word) = self.texts.get(slot) {
-            return Some(ValueView::Text(self.words.get(word)));
+            return Some(ValueView::Text(self.dictionary.get(word)));
         }
         if let Some(v) = self.ints.get(slot) {
             return Some(ValueView::I64(v));
@@ -206,15 +206,15 @@ impl Column {
         self.group(slot).map(|g| ValueView::from(&g.value))
     }
 
-    /// The number of a slot's text.
+    /// Returns the number of a slot's text.
     pub(super) fn word(&self, slot: u32) -> Option<u32> {
-        let text = |g: &&Group| matches!(g.value, Value::String(_));
+        let text = |g: &&ValueGroup| matches!(g.value, Value::String(_));
         self.texts
             .get(slot)
             .or_else(|| self.group(slot).filter(text).map(|g| g.word))
     }
 
-    /// When the value was set; `None` if it was when the object was created.
+    /// Version at which the value was set; `None` if it is that of the object's creation.
     pub(super) fn version(&self, slot: u32) -> Option<Version> {
         if let Some(version) = self
             .versions
@@ -226,12 +226,12 @@ impl Column {
         self.group(slot).map(|g| g.version)
     }
 
-    /// Sets when a value was set.
+    /// Sets the version of a value.
     pub(super) fn set_version(&mut self, slot: u32, version: Version, slots: usize) {
         self.versions.set(slot, version.0, slots);
     }
 
-    /// Sets a value of a slot that has none.
+    /// Sets the value of a slot that has none.
     pub(super) fn set_new(
         &mut self,
         slot: u32,
@@ -255,7 +255,7 @@ impl Column {
             ValueView::F64(v) => self.floats.set(slot, v.to_bits(), slots),
             ValueView::Timestamp(v) => self.times.set(slot, *v, slots),
             ValueView::Text(text) => {
-                let word = self.words.number(text);
+                let word = self.dictionary.number(text);
                 self.texts.set(slot, word, slots);
             }
             ValueView::Other(v) => {
@@ -264,7 +264,7 @@ impl Column {
         }
     }
 
-    /// Sets a value of many at once, which takes that version.
+    /// Sets one value of many slots at a version.
     pub(super) fn set_all(
         &mut self,
         slots: &RoaringBitmap,
@@ -273,7 +273,7 @@ impl Column {
         all: usize,
     ) {
         let value = value.to_value();
-        let same = |g: &Group| g.version == version && g.value == value;
+        let same = |g: &ValueGroup| g.version == version && g.value == value;
         if value == Value::Null
             || (self.groups.len() >= GROUPS_MAX && !self.groups.iter().any(same))
         {
@@ -297,10 +297,10 @@ impl Column {
             return;
         }
         let word = match &value {
-            Value::String(text) => self.words.number(text),
+            Value::String(text) => self.dictionary.number(text),
             _ => 0,
         };
-        self.groups.push(Group {
+        self.groups.push(ValueGroup {
             value,
             word,
             version,
@@ -308,7 +308,7 @@ impl Column {
         });
     }
 
-    /// Sets a value; whether there was one. `version` is `None` where it is that at which the object was created.
+    /// Sets a value; returns whether there was one. `version` is `None` if it is that of the object's creation.
     pub(super) fn set(
         &mut self,
         slot: u32,
@@ -329,7 +329,7 @@ impl Column {
         there
     }
 
-    /// Takes a value out; whether there was one.
+    /// Removes a value; returns whether there was one.
     pub(super) fn remove(&mut self, slot: u32) -> bool {
         let there = self.take_out(slot, &ValueView::Other(Value::Null));
         if there {
@@ -341,7 +341,7 @@ impl Column {
         there
     }
 
-    /// Takes out what a slot has, but for cells that a value of that kind replaces anyway.
+    /// Removes the value of a slot, except from the cells that the next value will overwrite.
     fn take_out(&mut self, slot: u32, next: &ValueView<'_>) -> bool {
         let mut there = false;
         let mut take = |cells: &mut dyn Slots, stays: bool| {
@@ -363,7 +363,7 @@ impl Column {
         there
     }
 
-    /// An index no longer knows that slot.
+    /// Marks a slot as not covered by the index.
     fn note(&mut self, slot: u32) {
         let index = self.index.get_mut().unwrap_or_else(PoisonError::into_inner);
         if index.built.is_some() {
@@ -371,17 +371,17 @@ impl Column {
         }
     }
 
-    /// The index, where there is one that is of use.
-    pub(super) fn index_if_built(&self) -> Option<View> {
+    /// Returns the index if it is built and has not too many changed slots.
+    pub(super) fn index_if_built(&self) -> Option<IndexView> {
         let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.is_worn(&index) {
+        if self.is_outdated(&index) {
             return None;
         }
         index.view().filter(|_| self.indexed)
     }
 
-    /// The index for a search that wants it: built by the second one that does, since reading the column once costs less.
-    pub(super) fn index_wanted(&self, wants: Wants) -> Option<View> {
+    /// Returns the index for a search. It is built for the second search that needs it, since scanning the column once is cheaper.
+    pub(super) fn index_for(&self, wants: IndexNeeds) -> Option<IndexView> {
         if !self.is_worth_an_index() {
             return None;
         }
@@ -390,21 +390,21 @@ impl Column {
         if first && !wants.now {
             return None;
         }
-        if index.built.is_none() || self.is_worn(&index) {
+        if index.built.is_none() || self.is_outdated(&index) {
             index.built = Some(Arc::new(self.build()));
             index.changed.clear();
         }
         if wants.order {
-            let known = index.order.as_ref().map_or(0, |o| o.known());
-            // Those behind it are asked one by one.
-            if known == 0 || self.words.len() > known + known / 4 + 1_024 {
-                index.order = Some(Arc::new(Order::new(&self.words)));
+            let known = index.order.as_ref().map_or(0, |o| o.covered());
+            // Texts that the order does not cover are tested individually.
+            if known == 0 || self.dictionary.len() > known + known / 4 + 1_024 {
+                index.order = Some(Arc::new(TextOrder::new(&self.dictionary)));
             }
         }
         if wants.grams {
             let grams = index.grams.get_or_insert_default();
-            if grams.known() < self.words.len() {
-                Arc::make_mut(grams).extend(&self.words);
+            if grams.covered() < self.dictionary.len() {
+                Arc::make_mut(grams).extend(&self.dictionary);
             }
         }
         index.view()
@@ -415,11 +415,11 @@ impl Column {
         self.indexed && self.count() >= self.least
     }
 
-    fn is_worn(&self, index: &Index) -> bool {
+    fn is_outdated(&self, index: &Index) -> bool {
         index.changed.len() > 4 * self.least && index.changed.len() * 8 > self.count()
     }
 
-    fn build(&self) -> Built {
+    fn build(&self) -> ValueIndex {
         fn pairs<T: Copy + Default, V>(cells: &Cells<T>, key: impl Fn(T) -> V) -> Vec<(V, u32)> {
             let mut pairs = Vec::with_capacity(cells.len());
             cells.for_each(|slot, value| pairs.push((key(value), slot)));
@@ -438,7 +438,7 @@ impl Column {
                 _ => {}
             }
         }
-        Built {
+        ValueIndex {
             ints: Sorted::build(ints),
             floats: Sorted::build(floats),
             times: Sorted::build(times),
@@ -446,18 +446,18 @@ impl Column {
         }
     }
 
-    /// Forgets the index.
+    /// Drops the index of the column.
     pub(super) fn drop_index(&mut self) {
         self.index = Mutex::default();
     }
 
-    /// Bytes of the values and of the index.
+    /// Memory of the values and of the index, in bytes.
     pub(super) fn bytes(&self) -> (u64, u64) {
         let values = self.ints.bytes()
             + self.floats.bytes()
             + self.times.bytes()
             + self.texts.bytes()
-            + self.words.bytes()
+            + self.dictionary.bytes()
             + self.versions.bytes()
             + self.nulls.serialized_size() as u64
             + self.others.len() as u64 * 64
@@ -473,13 +473,13 @@ impl Column {
         (values, built + order + grams)
     }
 
-    /// Different values, if an index knows.
+    /// Number of distinct values, if the index is built.
     pub(super) fn distinct(&self) -> Option<u64> {
         let index = self.index.lock().unwrap_or_else(PoisonError::into_inner);
         index.built.as_ref().map(|b| b.distinct())
     }
 
-    /// Those of some slots that have a value.
+    /// Returns those of some slots that have a value.
     pub(super) fn slots_among(&self, some: &RoaringBitmap) -> RoaringBitmap {
         if self.count() == 0 {
             return RoaringBitmap::new();
@@ -493,7 +493,7 @@ impl Column {
         self.slots() & some
     }
 
-    /// All slots that have a value.
+    /// Returns all slots that have a value.
     pub(super) fn slots(&self) -> RoaringBitmap {
         fn add<T: Copy + Default>(cells: &Cells<T>, all: &mut RoaringBitmap) {
             if cells.is_empty() {
@@ -517,7 +517,7 @@ impl Column {
     }
 }
 
-/// Cells of any kind.
+/// Cells of any kind of value.
 trait Slots {
     fn has(&self, slot: u32) -> bool;
     fn take(&mut self, slot: u32) -> bool;

@@ -1,14 +1,14 @@
-//! Searching: by number and identity (E-search), by a filter (P-search); what an asker may see.
+//! Searches: by number and identity (E-search), by a filter (P-search), restricted to what a principal may read.
 
 use super::alias_key;
 use super::column::Column;
-use super::layer::{State, Watch};
-use super::select::{Node, Select, alike, column_of, unknown_names};
+use super::layer::{ObjectState, ObjectsGuard};
+use super::select::{FilterNode, Select, alike, column_of, unknown_names};
 use super::table::Table as Columns;
 use crate::Engine;
 use esker_model::filter::Expr;
 use esker_model::object::{
-    Asker, Find, FindReport, Found, Identity, ObjectId, ObjectKey, ObjectRead, Share, TagInfo,
+    Find, FindReport, Found, Identity, ObjectId, ObjectKey, ObjectRead, Principal, Share, TagInfo,
 };
 use esker_model::record::VertexRecord;
 use esker_model::visibility::{Access, READ};
@@ -16,18 +16,18 @@ use esker_model::{Cancel, Error, Flow, Properties, Result, Value};
 use esker_store::Table;
 use roaring::RoaringBitmap;
 
-/// So many objects are put together at a time: what writers wait for at most.
+/// Objects assembled per lock of the columns; bounds the time that writers wait.
 const PIECE: usize = 512;
 
 impl Engine {
-    /// Writes what changed of the objects since the last checkpoint, and forgets the log of it; returns the bytes written.
-    /// Commits do so by themselves when the log has grown enough.
+    /// Writes the objects that changed since the last checkpoint, and drops their log; returns the bytes written.
+    /// Commits do this themselves when the log has grown enough.
     pub fn checkpoint_objects(&self) -> Result<u64> {
         let _writer = crate::txn::lock(&self.writer);
         self.objects.checkpoint()
     }
 
-    /// The object that an identity which belongs here names, if it lies elsewhere: see `Op::MoveObject`.
+    /// Returns the object with an identity that belongs to this engine, if the object is stored elsewhere: see `Op::MoveObject`.
     pub fn object_alias(&self, identity: &Identity) -> Result<Option<ObjectId>> {
         let mut id = None;
         let key = alias_key(&identity.hash());
@@ -37,33 +37,32 @@ impl Engine {
         id.transpose()
     }
 
-    /// What a filter holds of, for those who hold a lock on the columns: who may be seen is decided here. How it was found is in the
-    /// report only if nothing is hidden: the order of the terms and what each leaves come from all objects.
+    /// Returns the slots that match `filter` and that the principal may read. Caller holds the column lock. The plan is reported only
+    /// if nothing is hidden: the order and the results of the terms depend on all objects.
     pub(super) fn matching(
         &self,
         columns: &Columns,
         filter: &Expr,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         report: &mut FindReport,
     ) -> RoaringBitmap {
         let clock = || self.clock.monotonic_micros();
-        let node = Node::new(columns, filter);
+        let node = FilterNode::new(columns, filter);
         let mut select = Select {
             table: columns,
             clock: &clock,
             plan: Vec::new(),
         };
         let slots = select.eval(&node, None);
-        if Asker::limited(asker).is_none() {
+        if Principal::limited(principal).is_none() {
             report.plan = select.plan;
         }
-        allowed(columns, slots, asker, READ)
+        allowed(columns, slots, principal, READ)
     }
 
-    /// Whether a search touches a few objects only, by indexes that are there, and waits for nobody: as far as can be told
-    /// without doing it.
+    /// Whether a search is expected to touch only a few objects through existing indexes, without waiting for a lock.
     pub fn finds_few(&self, find: &Find) -> bool {
-        let everybody = Asker::limited(find.asker.as_ref()).is_none();
+        let everybody = Principal::limited(find.principal.as_ref()).is_none();
         if !everybody || find.explain || find.share.is_some() || find.after.is_some() {
             return false;
         }
@@ -75,15 +74,15 @@ impl Engine {
             clock: &|| 0,
             plan: Vec::new(),
         }
-        .is_short(&Node::new(&state.columns, &find.filter))
+        .is_short(&FilterNode::new(&state.columns, &find.filter))
     }
 
-    /// What a search finds, of this moment; `None` if the report is all.
-    pub(super) fn chosen(
+    /// Returns the present result of a search; `None` if the report is complete without it.
+    pub(super) fn evaluate(
         &self,
         find: &Find,
         report: &mut FindReport,
-    ) -> Result<Option<(RoaringBitmap, Watch<'_>)>> {
+    ) -> Result<Option<(RoaringBitmap, ObjectsGuard<'_>)>> {
         let typed;
         let filter = if find.filter.names().contains(&"type") {
             typed = find.filter.clone().with_vertex_types(&self.schema_now())?;
@@ -93,13 +92,13 @@ impl Engine {
         };
         let state = self.objects.state();
         let columns = &state.columns;
-        report.unknown = Self::unknown(columns, filter, find.asker.as_ref());
+        report.unknown = Self::unknown(columns, filter, find.principal.as_ref());
         if find.explain {
-            if Asker::limited(find.asker.as_ref()).is_some() {
-                // What there is decides how it would be done, and some of that may be hidden.
+            if Principal::limited(find.principal.as_ref()).is_some() {
+                // The plan depends on all objects, some of which may be hidden.
                 return Ok(None);
             }
-            let node = Node::new(columns, filter);
+            let node = FilterNode::new(columns, filter);
             let mut select = Select {
                 table: columns,
                 clock: &|| 0,
@@ -109,34 +108,34 @@ impl Engine {
             report.plan = select.plan;
             return Ok(None);
         }
-        let slots = self.matching(columns, filter, find.asker.as_ref(), report);
+        let slots = self.matching(columns, filter, find.principal.as_ref(), report);
         let mut slots = share_of(columns, slots, find.share)?;
         if let Some(after) = find.after {
-            // Whether there is an object that the asker may not read is not said.
+            // Whether there is an object that the principal may not read must not be revealed.
             let seen = |slot: &u32| {
                 let one = RoaringBitmap::from_iter([*slot]);
                 !columns.live.contains(*slot)
-                    || !allowed(columns, one, find.asker.as_ref(), READ).is_empty()
+                    || !allowed(columns, one, find.principal.as_ref(), READ).is_empty()
             };
             let Some(slot) = columns.slot_of(after).filter(seen) else {
                 return Err(Error::Invalid(format!(
-                    "there is no object {after} behind which to go on"
+                    "there is no object {after} after which to continue"
                 )));
             };
             slots.remove_range(0..=slot);
         }
-        Ok(Some((slots, self.objects.watch(&state))))
+        Ok(Some((slots, self.objects.register_snapshot(&state))))
     }
 
     fn unknown(
         columns: &Columns,
         filter: &Expr,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
     ) -> Vec<(String, Option<(String, u64)>)> {
-        let seen = Seen::new(columns, asker);
+        let seen = VisibleSlots::new(columns, principal);
         let mut unknown: Vec<&str> = unknown_names(columns, filter);
-        // A name that only others' objects have is unknown, too.
-        if asker.is_some() {
+        // A name that only hidden objects have counts as unknown.
+        if principal.is_some() {
             let hidden = filter.names().into_iter().filter(|name| {
                 let here = |column: &Column| seen.count(column) > 0;
                 column_of(columns, name).is_some_and(|c| !here(c))
@@ -150,7 +149,7 @@ impl Engine {
         let mut known: Vec<&Column> = columns.columns.iter().collect();
         known.retain(|column| seen.count(column) > 0);
         if seen.slots.is_some() {
-            // Columns lie in the order in which any object, hidden or not, had a name first.
+            // The order of columns reveals which object, possibly a hidden one, had a name first.
             known.sort_by(|a, b| a.name.cmp(&b.name));
         }
         let suggest = |name: &str| {
@@ -167,21 +166,21 @@ impl Engine {
     }
 }
 
-/// Who can be seen.
-struct Seen {
-    /// `None`: all.
+/// The objects that a principal may read.
+struct VisibleSlots {
+    /// `None` for all objects.
     slots: Option<RoaringBitmap>,
 }
 
-impl Seen {
-    fn new(columns: &Columns, asker: Option<&Asker>) -> Self {
-        let all = || allowed(columns, columns.live.clone(), asker, READ);
+impl VisibleSlots {
+    fn new(columns: &Columns, principal: Option<&Principal>) -> Self {
+        let all = || allowed(columns, columns.live.clone(), principal, READ);
         Self {
-            slots: Asker::limited(asker).map(|_| all()),
+            slots: Principal::limited(principal).map(|_| all()),
         }
     }
 
-    /// How many of them have a name.
+    /// Number of these objects with a value in a column.
     fn count(&self, column: &Column) -> u64 {
         match &self.slots {
             None => column.count(),
@@ -190,7 +189,7 @@ impl Seen {
     }
 }
 
-/// Who may do what with an object, as its columns say it.
+/// Returns a function from slots to access rights, based on the columns.
 pub(super) fn access(columns: &Columns) -> impl Fn(u32) -> Access + '_ {
     let (owner, gid, mode) = (
         columns.column("owner"),
@@ -201,29 +200,29 @@ pub(super) fn access(columns: &Columns) -> impl Fn(u32) -> Access + '_ {
     move |slot| Access::new(int(owner, slot), int(gid, slot), int(mode, slot))
 }
 
-/// Those that an asker may do with what the bits say.
+/// Filters slots by the permission bits of the principal.
 pub(super) fn allowed(
     columns: &Columns,
     slots: RoaringBitmap,
-    asker: Option<&Asker>,
+    principal: Option<&Principal>,
     bits: i64,
 ) -> RoaringBitmap {
-    let Some(asker) = Asker::limited(asker) else {
+    let Some(principal) = Principal::limited(principal) else {
         return slots;
     };
     let access = access(columns);
-    let may = |slot: &u32| access(*slot).lets(Some(asker), bits);
+    let may = |slot: &u32| access(*slot).allows(Some(principal), bits);
     slots.iter().filter(may).collect()
 }
 
-/// Which names of an object are given.
-struct Wanted<'q> {
+/// Names of attributes and tags that a search returns.
+struct SelectedNames<'q> {
     names: Option<&'q [String]>,
-    /// The columns of those names, in the order in which an object gives them.
+    /// Columns of these names, in the order in which an object lists them.
     columns: Vec<u32>,
 }
 
-impl<'q> Wanted<'q> {
+impl<'q> SelectedNames<'q> {
     fn new(columns: &Columns, names: Option<&'q [String]>) -> Self {
         let mut wanted = Self {
             names,
@@ -246,7 +245,7 @@ impl<'q> Wanted<'q> {
     }
 }
 
-fn found(columns: &Columns, slot: u32, wanted: &Wanted<'_>) -> Found {
+fn found(columns: &Columns, slot: u32, wanted: &SelectedNames<'_>) -> Found {
     let shape;
     let numbers = match wanted.names {
         None => {
@@ -282,8 +281,8 @@ fn found(columns: &Columns, slot: u32, wanted: &Wanted<'_>) -> Found {
     }
 }
 
-/// An object as it was, out of its row.
-fn found_then(id: ObjectId, row: &[u8], wanted: &Wanted<'_>) -> Result<Option<Found>> {
+/// Decodes an older version of an object from its row.
+fn found_then(id: ObjectId, row: &[u8], wanted: &SelectedNames<'_>) -> Result<Option<Found>> {
     let record = VertexRecord::decode(row).map_err(|e| Error::corrupt("an object kept", e))?;
     if record.gone {
         return Ok(None);
@@ -301,17 +300,17 @@ fn found_then(id: ObjectId, row: &[u8], wanted: &Wanted<'_>) -> Result<Option<Fo
     }))
 }
 
-/// Puts together some of what was found, as of the moment at which it was.
+/// Assembles some results of a search, as of its snapshot.
 fn piece(
-    state: &State,
-    watch: &Watch<'_>,
+    state: &ObjectState,
+    watch: &ObjectsGuard<'_>,
     slots: &[u32],
     names: Option<&[String]>,
 ) -> Result<Vec<Found>> {
-    let wanted = &Wanted::new(&state.columns, names);
+    let wanted = &SelectedNames::new(&state.columns, names);
     let mut piece = Vec::with_capacity(slots.len());
     for slot in slots {
-        match state.before(*slot, watch.moment) {
+        match state.before(*slot, watch.point) {
             None => piece.push(found(&state.columns, *slot, wanted)),
             Some(row) => {
                 piece.extend(found_then(state.columns.id(*slot), row, wanted)?);
@@ -331,7 +330,7 @@ fn share_of(
     };
     if share.rank >= share.of {
         return Err(Error::Invalid(format!(
-            "share {} of {}: expected a number from 0 to one less than how many there are",
+            "share {} of {}: expected a number from 0 to one less than the number of shares",
             share.rank, share.of
         )));
     }
@@ -345,7 +344,7 @@ impl ObjectRead for Engine {
     fn read_objects(
         &self,
         keys: &[ObjectKey],
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
     ) -> Result<Vec<Option<Found>>> {
         let state = self.objects.state();
         let columns = &state.columns;
@@ -354,8 +353,9 @@ impl ObjectRead for Engine {
             ObjectKey::Id(id) => columns.slot_of(*id),
             ObjectKey::Identity(identity) => columns.with_identity(&identity.hash()),
         };
-        let may = |slot: &u32| columns.live.contains(*slot) && access(*slot).lets(asker, READ);
-        let all = Wanted::new(columns, None);
+        let may =
+            |slot: &u32| columns.live.contains(*slot) && access(*slot).allows(principal, READ);
+        let all = SelectedNames::new(columns, None);
         let one = |key: &ObjectKey| {
             let slot = slot_of(key).filter(may)?;
             Some(found(columns, slot, &all))
@@ -373,7 +373,7 @@ impl ObjectRead for Engine {
             complete: true,
             ..FindReport::default()
         };
-        let Some((slots, watch)) = self.chosen(find, &mut report)? else {
+        let Some((slots, watch)) = self.evaluate(find, &mut report)? else {
             return Ok(report);
         };
         let most = find.limit.unwrap_or(u64::MAX);
@@ -408,15 +408,15 @@ impl ObjectRead for Engine {
         Ok(report)
     }
 
-    fn tags(&self, asker: Option<&Asker>) -> Result<Vec<TagInfo>> {
+    fn tags(&self, principal: Option<&Principal>) -> Result<Vec<TagInfo>> {
         let state = self.objects.state();
-        let seen = Seen::new(&state.columns, asker);
+        let seen = VisibleSlots::new(&state.columns, principal);
         let all = seen.slots.is_none();
         let info = |column: &Column| TagInfo {
             name: String::from(&*column.name),
             predefined: column.predefined,
             objects: seen.count(column),
-            // How many values others' objects have is nobody's business.
+            // The number of distinct values of hidden objects must not be revealed.
             distinct: column.distinct().filter(|_| all),
             indexed: column.indexed,
             bytes: if all { column.bytes() } else { (0, 0) },

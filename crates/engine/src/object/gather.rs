@@ -1,7 +1,7 @@
-//! What a search finds as columns: straight from those that the objects lie in.
+//! Search results as columns, copied directly from the object columns.
 
 use super::column::Column;
-use super::layer::{State, Watch};
+use super::layer::{ObjectState, ObjectsGuard};
 use super::select::column_of;
 use crate::Engine;
 use esker_model::object::{Find, FindReport, FoundColumns, Values};
@@ -9,12 +9,12 @@ use esker_model::record::VertexRecord;
 use esker_model::value::ValueView;
 use esker_model::{Cancel, Error, Result};
 
-/// So many objects are gathered at a time: what writers wait for at most.
+/// Objects copied per lock of the columns; bounds the time that writers wait.
 const PIECE: usize = 1 << 14;
 
 impl Engine {
-    /// Searches for objects and gives what was found as columns: those of the names that the search selects, none without.
-    /// A name stands for what it stands for in filters.
+    /// Searches for objects and returns the result as columns: one for each selected name, none if none is selected.
+    /// Names have the same meaning as in filters.
     pub fn find_columns(&self, find: &Find, cancel: &dyn Cancel) -> Result<FoundColumns> {
         let names = find.select.as_deref().unwrap_or_default();
         let named = |name: &String| (name.clone(), Values::default());
@@ -26,7 +26,7 @@ impl Engine {
                 ..FindReport::default()
             },
         };
-        let Some((slots, watch)) = self.chosen(find, &mut out.report)? else {
+        let Some((slots, watch)) = self.evaluate(find, &mut out.report)? else {
             return Ok(out);
         };
         let most = find.limit.unwrap_or(u64::MAX);
@@ -54,17 +54,22 @@ impl Engine {
     }
 }
 
-/// Adds some of what was found, as of the moment at which it was.
-fn gather(state: &State, watch: &Watch<'_>, slots: &[u32], out: &mut FoundColumns) -> Result<()> {
+/// Adds some results of a search, as of its snapshot.
+fn gather(
+    state: &ObjectState,
+    watch: &ObjectsGuard<'_>,
+    slots: &[u32],
+    out: &mut FoundColumns,
+) -> Result<()> {
     let columns = &state.columns;
     out.ids.extend(slots.iter().map(|slot| columns.id(*slot)));
     if out.columns.is_empty() {
         return Ok(());
     }
-    // Objects that have changed since.
+    // Rows of objects that have changed since the snapshot.
     let mut before: Vec<Option<VertexRecord>> = Vec::new();
     for (at, slot) in slots.iter().enumerate() {
-        if let Some(row) = state.before(*slot, watch.moment) {
+        if let Some(row) = state.before(*slot, watch.point) {
             let record =
                 VertexRecord::decode(row).map_err(|e| Error::corrupt("an object kept", e))?;
             before.resize(at, None);
@@ -93,7 +98,7 @@ fn gather(state: &State, watch: &Watch<'_>, slots: &[u32], out: &mut FoundColumn
     Ok(())
 }
 
-/// Adds the values that slots have in a column.
+/// Adds the values of slots in a column.
 fn fill(column: &Column, slots: &[u32], values: &mut Values) {
     let mut rest = slots;
     let one = |values: &mut Values, rest: &mut &[u32]| {
@@ -102,7 +107,7 @@ fn fill(column: &Column, slots: &[u32], values: &mut Values) {
             *rest = more;
         }
     };
-    // The first says which kind it is.
+    // The first value determines the kind of the result column.
     if values.is_empty() {
         one(values, &mut rest);
     }
@@ -117,7 +122,7 @@ fn fill(column: &Column, slots: &[u32], values: &mut Values) {
         Values::Text(all) => take(
             &mut rest,
             |s| column.texts.get(s),
-            |word| all.push(column.words.get(word)),
+            |word| all.push(column.dictionary.get(word)),
         ),
         Values::Mixed(_) => {}
     }
@@ -126,7 +131,7 @@ fn fill(column: &Column, slots: &[u32], values: &mut Values) {
     }
 }
 
-/// Takes slots as long as they have a value of the kind.
+/// Copies values until a slot has none of the kind.
 fn take<T>(slots: &mut &[u32], get: impl Fn(u32) -> Option<T>, mut put: impl FnMut(T)) {
     while let Some((slot, rest)) = slots.split_first() {
         let Some(value) = get(*slot) else { return };
@@ -135,7 +140,7 @@ fn take<T>(slots: &mut &[u32], get: impl Fn(u32) -> Option<T>, mut put: impl FnM
     }
 }
 
-/// What an object had under a name.
+/// Returns the value of an older version of an object under a name.
 fn value_of<'r>(record: &'r VertexRecord, name: &str) -> Option<ValueView<'r>> {
     let tag = || {
         record

@@ -1,15 +1,15 @@
-//! Grouping objects by a tag (SoMeta, section III-F): all that a filter holds of, in one commit. Where an object has no such
-//! tag yet, there is nothing to supersede, and the objects together are one entry of the log and one set in a column.
+//! Tagging all objects that match a filter, in one commit (SoMeta, section III-F). Objects that lack the tag have nothing to
+//! supersede; together they take one entry of the log and one set in a column.
 
 use super::find::allowed;
 use super::layer::ObjectStore;
 use super::log::BulkTag;
 use crate::Engine;
 use crate::read::vertex_record;
-use crate::txn::{Beside, check_properties, check_tag_name, lock};
+use crate::txn::{SideWrites, check_properties, check_tag_name, lock};
 use esker_model::limits::PROPERTIES_MAX;
 use esker_model::object::{
-    Asker, FindReport, ObjectWrite, TagChange, TagReport, TagWhere, object_type,
+    FindReport, ObjectWrite, Principal, TagChange, TagReport, TagWhere, object_type,
 };
 use esker_model::schema::check_attribute_name;
 use esker_model::visibility::WRITE;
@@ -17,19 +17,19 @@ use esker_model::{Cancel, Error, Op, Properties, Result, Schema, Version, Vertex
 use esker_store::Table;
 use roaring::RoaringBitmap;
 
-/// Keys of `meta` that say which names searches must not index.
+/// Prefix of the keys of `meta` for names that searches must not index.
 pub(crate) const UNINDEXED: &[u8] = b"objects/unindexed/";
 
 impl Engine {
-    /// The same at a version that the host gives, with its own rows and marker, as a part of what several engines do.
+    /// Tags objects at a version that the host specifies, with its own rows and idempotency key, as a part of a distributed operation.
     pub fn tag_where_at(
         &self,
         change: &TagWhere,
         version: Version,
         cancel: &dyn Cancel,
-        beside: Beside,
+        side_writes: SideWrites,
     ) -> Result<TagReport> {
-        self.tag_objects(change, Some(version), cancel, beside)
+        self.tag_objects(change, Some(version), cancel, side_writes)
     }
 
     fn tag_objects(
@@ -37,12 +37,12 @@ impl Engine {
         asked: &TagWhere,
         version: Option<Version>,
         cancel: &dyn Cancel,
-        beside: Beside,
+        side_writes: SideWrites,
     ) -> Result<TagReport> {
         let schema = self.schema_now();
         check_change(&schema, &asked.change)?;
         let mut writer = lock(&self.writer);
-        // Nothing changes objects while the write lock is held.
+        // Objects do not change while the write lock is held.
         let group = self.group(asked)?;
         let mut report = TagReport {
             matches: group.matches,
@@ -52,8 +52,8 @@ impl Engine {
             applied: false,
         };
         if asked.dry_run {
-            if Asker::limited(asked.asker.as_ref()).is_some() {
-                // The newest version may be that of something hidden.
+            if Principal::limited(asked.principal.as_ref()).is_some() {
+                // The newest version may be that of a hidden object.
                 report.version = Version::ZERO;
             }
             return Ok(report);
@@ -66,31 +66,31 @@ impl Engine {
             None => writer.clock.tick(self.clock.now_millis()),
         };
         let group = self.without_later(group, now);
-        let done = self.tag_holding(&mut writer, &schema, asked, group, Some(now), beside)?;
+        let done = self.tag_locked(&mut writer, &schema, asked, group, Some(now), side_writes)?;
         if let Some(version) = done {
             report.version = version;
             report.applied = true;
         } else {
-            // The marker says that it was done before.
+            // The operation was applied before.
             (report.matches, report.changed, report.refused) = (0, 0, 0);
         }
         Ok(report)
     }
 
-    /// Which objects are meant, and what becomes of them.
-    fn group(&self, asked: &TagWhere) -> Result<Group> {
+    /// Determines the objects to be tagged and their changes.
+    fn group(&self, asked: &TagWhere) -> Result<TagPlan> {
         let state = self.objects.state();
         let columns = &state.columns;
         let mut plan = FindReport::default();
         let filter = asked.filter.clone().with_vertex_types(&self.schema_now())?;
-        let mut slots = self.matching(columns, &filter, asked.asker.as_ref(), &mut plan);
+        let mut slots = self.matching(columns, &filter, asked.principal.as_ref(), &mut plan);
         let matches = slots.len();
-        slots = allowed(columns, slots, asked.asker.as_ref(), WRITE);
+        slots = allowed(columns, slots, asked.principal.as_ref(), WRITE);
         let refused = matches - slots.len();
-        let mut group = Group {
+        let mut group = TagPlan {
             matches,
             refused,
-            ..Group::default()
+            ..TagPlan::default()
         };
         let mut touched = RoaringBitmap::new();
         for (name, value) in asked.change.set.iter() {
@@ -112,7 +112,7 @@ impl Engine {
             group.other |= column.map(|c| c.slots_among(&slots)).unwrap_or_default();
         }
         group.changed = (&touched | &group.other).len();
-        // An object whose row changes anyway is changed there.
+        // An object whose row is rewritten anyway gets the tag there.
         for (_, _, new) in &mut group.new {
             *new -= &group.other;
             new.iter()
@@ -123,9 +123,9 @@ impl Engine {
         Ok(group)
     }
 
-    /// Objects of which something is later than the version (their data came from a machine whose clock runs ahead) are
-    /// changed one by one.
-    fn without_later(&self, mut group: Group, version: Version) -> Group {
+    /// Moves objects with a later version than `version` (their data came from a machine whose clock is fast) to the ones that
+    /// are changed individually.
+    fn without_later(&self, mut group: TagPlan, version: Version) -> TagPlan {
         let state = self.objects.state();
         let columns = &state.columns;
         let mut later = RoaringBitmap::new();
@@ -141,14 +141,14 @@ impl Engine {
         group
     }
 
-    fn tag_holding(
+    fn tag_locked(
         &self,
         writer: &mut crate::txn::Writer,
         schema: &Schema,
         asked: &TagWhere,
-        group: Group,
+        group: TagPlan,
         version: Option<Version>,
-        beside: Beside,
+        side_writes: SideWrites,
     ) -> Result<Option<Version>> {
         if group.crowded {
             return Err(Error::Limit {
@@ -179,10 +179,10 @@ impl Engine {
             .into_iter()
             .filter(|(.., slots)| !slots.is_empty());
         let tags = tags.map(|(name, value, slots)| (name, Some(value), slots));
-        self.apply_group_tags(writer, ops, tags.collect(), version, beside)
+        self.apply_group_tags(writer, ops, tags.collect(), version, side_writes)
     }
 
-    /// What `tag add` sets of an object that has some of it.
+    /// Returns the tags that `tag add` sets on an object that has some of them.
     fn lacking(&self, vertex: VertexRef, change: &TagChange) -> Result<Properties> {
         if !change.keep {
             return Ok(change.set.clone());
@@ -197,7 +197,7 @@ impl Engine {
         Ok(set.map(|(n, v)| (n.to_owned(), v.clone())).collect())
     }
 
-    /// Names that are not to be indexed.
+    /// Loads the names that are not indexed.
     pub(crate) fn load_unindexed(&self) -> Result<()> {
         let mut names = Vec::new();
         let all = esker_store::KeyRange::prefix(UNINDEXED);
@@ -215,22 +215,22 @@ impl Engine {
     }
 }
 
-/// What tagging is about to do.
+/// Planned changes of a tagging operation.
 #[derive(Debug, Default)]
-struct Group {
+struct TagPlan {
     matches: u64,
     changed: u64,
     refused: u64,
-    /// Tags that objects lack.
+    /// Tags to add to objects that lack them.
     new: Vec<(String, esker_model::Value, RoaringBitmap)>,
-    /// Objects of which something is superseded.
+    /// Objects with values that are superseded.
     other: RoaringBitmap,
     ids: Vec<esker_model::object::ObjectId>,
-    /// Whether an object would have too many tags.
+    /// Whether an object would exceed the maximum number of tags.
     crowded: bool,
 }
 
-/// One tag for many: name, value, slots.
+/// A tag for many objects: name, value, slots.
 pub(crate) type GroupTag = (String, Option<esker_model::Value>, RoaringBitmap);
 
 impl BulkTag {
@@ -263,7 +263,7 @@ fn check_change(schema: &Schema, change: &TagChange) -> Result<()> {
         .find(|n| change.remove.iter().any(|r| r == n))
     {
         return Err(Error::Invalid(format!(
-            "`{name}` is to be set and to be removed: expected one of them"
+            "`{name}` is both set and removed: expected one of them"
         )));
     }
     Ok(())
@@ -271,11 +271,11 @@ fn check_change(schema: &Schema, change: &TagChange) -> Result<()> {
 
 impl ObjectWrite for Engine {
     fn tag_where(&self, change: &TagWhere, cancel: &dyn Cancel) -> Result<TagReport> {
-        let beside = Beside {
-            once: change.once.clone(),
-            ..Beside::default()
+        let side_writes = SideWrites {
+            idempotency_key: change.idempotency_key.clone(),
+            ..SideWrites::default()
         };
-        self.tag_objects(change, None, cancel, beside)
+        self.tag_objects(change, None, cancel, side_writes)
     }
 
     fn set_index(&self, name: &str, on: bool) -> Result<bool> {

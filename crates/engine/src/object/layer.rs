@@ -1,25 +1,25 @@
-//! The store as the engine sees it: objects' rows are rows like all others, and lie in columns.
+//! The object layer of the store: presents objects, which are stored in columns, as ordinary rows.
 //!
-//! Below is any [`Store`]. This one answers for three kinds of rows, which are not there:
+//! It is built over any [`Store`]. It answers for three kinds of rows, which the store below does not have:
 //!
 //! ```text
-//!  rows   [object's vertex id][01]        what the object is now (VertexRecord)
-//!  index  [01][type Object][vertex id]    that there is an object of that id
+//!  rows   [object's vertex id][01]        the present state of the object (VertexRecord)
+//!  index  [01][type Object][vertex id]    existence of an object with that id
 //!  index  [03][hash of an identity 16]    the object (its number, 8 bytes) that has it now
 //! ```
 //!
-//! The first is read and written; the others are made from it, and writing them says nothing. All else passes through. So
-//! transactions, reads, traversals, checks and differences know nothing of columns, and whatever is true of vertices is
-//! true of objects. A commit that changes objects writes what becomes of them into the log (`log`), in the same batch as
-//! all else it does, and then changes the columns.
+//! The first is read and written; the others are derived from it, and writes to them are ignored. All other rows pass through. So
+//! transactions, reads, traversals, checks and differences are independent of columns, and all rules for vertices apply to
+//! objects. A commit that changes objects writes their new states into the log (`log`), in the same batch as all its other
+//! rows, and then updates the columns.
 //!
-//! A snapshot sees objects as they were: while there are snapshots, what a commit replaces is kept for them.
+//! A snapshot sees objects as they were: while there are snapshots, replaced states are kept for them.
 
 use super::chunk;
-use super::column::Wants;
-use super::fresh::Fresh;
-use super::log::{self, BulkTag, Entries};
-use super::merge::{Mixed, key_of, objects_within};
+use super::column::IndexNeeds;
+use super::log::{self, BulkTag, LogEntries};
+use super::merge::{ObjectMergeCursor, key_of, objects_within};
+use super::new_objects::NewObjects;
 use super::table::Table as Columns;
 use esker_model::codec::Reader;
 use esker_model::object::{ObjectId, object_type};
@@ -33,32 +33,32 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The mark of identities in table `index`.
+/// First byte of the keys of identities in table `index`.
 pub(crate) const IDENTITY: u8 = 3;
-/// The log is folded into chunks when it is larger than they are, and than this.
+/// Minimum size of the log for a checkpoint; it must also exceed the size of the chunks.
 const LOG_BYTES_LEAST: u64 = 64 << 20;
-/// When a database is closed, a log of this many bytes is.
+/// Minimum size of the log for a checkpoint at closing.
 const LOG_BYTES_CLOSING: u64 = 4 << 20;
-/// Bytes of chunks that are written at once.
+/// Bytes of chunks per commit of a checkpoint.
 const CHUNK_BYTES_AT_ONCE: usize = 8 << 20;
 
-/// A store whose objects lie in columns.
+/// A store whose objects are in columns.
 pub(crate) struct ObjectStore {
     inner: Arc<dyn Store>,
-    /// Held while a commit that changes objects becomes visible, and, shared, while a snapshot is taken.
+    /// Locked while a commit that changes objects becomes visible; shared while a snapshot is taken.
     gate: RwLock<()>,
-    state: RwLock<State>,
-    /// How many snapshots see which commit as the last.
-    moments: Mutex<BTreeMap<u64, usize>>,
+    state: RwLock<ObjectState>,
+    /// Number of snapshots by the last commit that they see.
+    open_snapshots: Mutex<BTreeMap<u64, usize>>,
 }
 
-/// Objects, and what becomes of them.
+/// The objects and the state of their log.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct ObjectState {
     pub(super) columns: Columns,
     /// The last commit that changed objects.
     commit: u64,
-    /// What an object was before that commit, for snapshots that are older. One that was not yet has a slot that they lack.
+    /// States before a commit, for older snapshots. An object that was new then has a slot beyond theirs.
     before: BTreeMap<(u32, u64), Vec<u8>>,
     /// Chunks that changed since the last checkpoint.
     dirty: RoaringBitmap,
@@ -66,14 +66,14 @@ pub(super) struct State {
     chunk_bytes: u64,
 }
 
-/// What a snapshot sees of the objects.
+/// The objects that a snapshot sees.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Moment {
+pub(super) struct SnapshotPoint {
     commit: u64,
     slots: u32,
 }
 
-/// The key in `index` of the object with an identity of that hash.
+/// Returns the key in `index` of the object with an identity of that hash.
 pub(crate) fn identity_key(hash: &[u8; 16]) -> [u8; 17] {
     let mut key = [IDENTITY; 17];
     if let Some(tail) = key.last_chunk_mut() {
@@ -82,7 +82,7 @@ pub(crate) fn identity_key(hash: &[u8; 16]) -> [u8; 17] {
     key
 }
 
-/// The hash of [`identity_key`].
+/// Returns the hash in an [`identity_key`].
 pub(crate) fn identity_of_key(key: &[u8]) -> Option<&[u8; 16]> {
     match key.split_first() {
         Some((&IDENTITY, hash)) => hash.try_into().ok(),
@@ -90,7 +90,7 @@ pub(crate) fn identity_of_key(key: &[u8]) -> Option<&[u8; 16]> {
     }
 }
 
-/// The object of a key of `rows`, if it is an object's own row.
+/// Returns the object of a key of `rows`, if it is an object's own row.
 pub(crate) fn object_of(key: &[u8]) -> Option<ObjectId> {
     if key.len() != 17 || key.last() != Some(&1) {
         return None;
@@ -106,11 +106,11 @@ impl std::fmt::Debug for ObjectStore {
 }
 
 impl ObjectStore {
-    /// Reads the objects of a store.
+    /// Loads the objects of a store.
     pub(crate) fn open(inner: Arc<dyn Store>, schema: &Schema, index_least: u64) -> Result<Self> {
-        // Where there is no such type, there are no objects.
+        // Without the type there are no objects.
         let type_id = object_type(schema).unwrap_or(VertexTypeId(u16::MAX));
-        let mut state = State {
+        let mut state = ObjectState {
             columns: Columns::new(type_id, index_least),
             commit: 0,
             before: BTreeMap::new(),
@@ -133,7 +133,7 @@ impl ObjectStore {
         inner.scan(Table::Objects, &all, &mut |key, value| {
             state.chunk_bytes += value.len() as u64;
             let what = || format!("chunk {key:02x?} of table `objects`");
-            // A chunk's objects have the slots that its number says.
+            // The number of a chunk determines the slots of its objects.
             let begins = log::chunk_key(state.columns.slots() as u32 / log::CHUNK);
             let whole = state.columns.slots().is_multiple_of(log::CHUNK as usize) && key == begins;
             let read = if whole {
@@ -148,7 +148,7 @@ impl ObjectStore {
             state.log_bytes += value.len() as u64;
             let played = log::commit_of(key).and_then(|commit| {
                 state.commit = commit;
-                log::play(&mut state.columns, value)
+                log::replay(&mut state.columns, value)
             });
             keep(format!("commit {key:02x?} of table `objects`"), played)
         })?;
@@ -156,7 +156,7 @@ impl ObjectStore {
             return Err(e);
         }
         if state.log_bytes > 0 {
-            // Which chunks the log has changed is not known any more.
+            // The log does not tell cheaply which chunks it changed: all count as dirty.
             let chunks = (state.columns.slots() as u32).div_ceil(log::CHUNK);
             state.dirty.insert_range(0..chunks);
         }
@@ -164,24 +164,24 @@ impl ObjectStore {
             inner,
             gate: RwLock::default(),
             state: RwLock::new(state),
-            moments: Mutex::default(),
+            open_snapshots: Mutex::default(),
         })
     }
 
-    pub(super) fn state(&self) -> RwLockReadGuard<'_, State> {
+    pub(super) fn state(&self) -> RwLockReadGuard<'_, ObjectState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same, if nobody changes it just now.
-    pub(super) fn state_if_free(&self) -> Option<RwLockReadGuard<'_, State>> {
+    /// Locks the state for reading, unless a writer has it.
+    pub(super) fn state_if_free(&self) -> Option<RwLockReadGuard<'_, ObjectState>> {
         self.state.try_read().ok()
     }
 
-    fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
+    fn state_mut(&self) -> RwLockWriteGuard<'_, ObjectState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All objects in the order of their slots, and since when each is known.
+    /// Returns all objects in the order of their slots, with the versions of their creation.
     pub(crate) fn in_order(&self) -> Vec<(ObjectId, Version)> {
         let state = self.state();
         let slots = 0..state.columns.slots() as u32;
@@ -190,55 +190,54 @@ impl ObjectStore {
             .collect()
     }
 
-    /// The hash of an object's identity.
+    /// Returns the hash of an object's identity.
     pub(crate) fn hash_of(&self, id: ObjectId) -> u128 {
         self.state().columns.hash_of(id)
     }
 
-    /// Builds the index of a name now, rather than when a search wants it.
+    /// Builds the index of a name now, before a search needs it.
     pub(super) fn build_index(&self, name: &str) {
-        let now = Wants {
+        let now = IndexNeeds {
             now: true,
-            ..Wants::default()
+            ..IndexNeeds::default()
         };
         let state = self.state();
         for column in state.columns.columns.iter().filter(|c| *c.name == *name) {
-            column.index_wanted(now);
+            column.index_for(now);
         }
     }
 
-    /// Changes what is not on disk: which names are indexed.
+    /// Changes state that is not on disk: which names are indexed.
     pub(super) fn with_columns<T>(&self, change: impl FnOnce(&mut Columns) -> T) -> T {
         change(&mut self.state_mut().columns)
     }
 
-    /// Takes a snapshot and notes what it sees of the objects.
-    pub(super) fn look(&self) -> Result<ObjectSnapshot<'_>> {
+    /// Takes a snapshot and records the objects that it sees.
+    pub(super) fn take_snapshot(&self) -> Result<ObjectSnapshot<'_>> {
         let _gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
         let inner = self.inner.snapshot()?;
-        let watch = self.watch(&self.state());
+        let watch = self.register_snapshot(&self.state());
         Ok(ObjectSnapshot { inner, watch })
     }
 
-    /// Has what commits replace kept from now on.
-    pub(super) fn watch(&self, state: &State) -> Watch<'_> {
-        let moment = Moment {
+    /// Registers a snapshot, so that states replaced from now on are kept for it.
+    pub(super) fn register_snapshot(&self, state: &ObjectState) -> ObjectsGuard<'_> {
+        let point = SnapshotPoint {
             commit: state.commit,
             slots: state.columns.slots() as u32,
         };
-        *self.moments().entry(moment.commit).or_default() += 1;
-        Watch {
-            store: self,
-            moment,
-        }
+        *self.open_snapshots().entry(point.commit).or_default() += 1;
+        ObjectsGuard { store: self, point }
     }
 
-    fn moments(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, usize>> {
-        self.moments.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open_snapshots(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, usize>> {
+        self.open_snapshots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a new object with an identity of that hash, not before that time; or, with `check`, of the
-    /// object that has it.
+    /// Returns the number of a new object with an identity of that hash, created at that time or later; with `check`, fails with the
+    /// number of the object that already has the identity.
     pub(crate) fn new_id_of(
         &self,
         hash: &[u8; 16],
@@ -252,11 +251,11 @@ impl ObjectStore {
         }
     }
 
-    /// Commits a batch, and with it objects that are new, and tags of many.
+    /// Commits a batch together with new objects and tags of many objects.
     pub(crate) fn commit_with(
         &self,
         batch: WriteBatch,
-        fresh: &Fresh,
+        new_objects: &NewObjects,
         tags: &[BulkTag],
         durability: Durability,
     ) -> Result<()> {
@@ -270,11 +269,11 @@ impl ObjectStore {
             Table::Index => derived(table, key),
             _ => false,
         };
-        if tags.is_empty() && fresh.is_empty() && !batch.iter().any(|w| own(w.table, w.key)) {
+        if tags.is_empty() && new_objects.is_empty() && !batch.iter().any(|w| own(w.table, w.key)) {
             return self.inner.commit(batch, durability);
         }
         let mut rest = WriteBatch::default();
-        let mut entries = Entries::default();
+        let mut entries = LogEntries::default();
         let mut records = Vec::new();
         let mut hashes = HashMap::<u64, u128, foldhash::fast::FixedState>::default();
         for write in batch.iter() {
@@ -301,7 +300,7 @@ impl ObjectStore {
             for (id, row, hash) in &mut records {
                 *hash = match hashes.get(&id.0) {
                     Some(hash) => *hash,
-                    None => match fresh.hash_of(*id) {
+                    None => match new_objects.hash_of(*id) {
                         Some(hash) => hash,
                         None => state.columns.hash_of(*id),
                     },
@@ -315,14 +314,14 @@ impl ObjectStore {
         let _gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         let commit = self.state().commit + 1;
         let mut bytes = 0;
-        for (part, value) in (0..).zip(fresh.parts().chain(entries.parts())) {
+        for (part, value) in (0..).zip(new_objects.parts().chain(entries.parts())) {
             bytes += value.len();
             rest.put(Table::Objects, log::log_key(commit, part), value);
         }
         self.inner.commit(rest, durability)?;
         let mut state = self.state_mut();
-        // Whoever begins to watch holds a lock on the state meanwhile.
-        let oldest = self.moments().keys().next().copied();
+        // New snapshots are registered under a lock on the state, so none can appear here.
+        let oldest = self.open_snapshots().keys().next().copied();
         let watched = oldest.is_some();
         match oldest {
             None => state.before.clear(),
@@ -333,7 +332,7 @@ impl ObjectStore {
         }
         state.commit = commit;
         state.log_bytes += bytes as u64;
-        state.create(fresh)?;
+        state.create(new_objects)?;
         for (id, row, hash) in records {
             if watched && let Some(slot) = state.columns.slot_of(id) {
                 state.keep(slot, commit);
@@ -365,7 +364,7 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Folds the log into chunks if it has grown enough.
+    /// Writes a checkpoint if the log has grown enough.
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
         let due = {
             let state = self.state();
@@ -378,7 +377,7 @@ impl ObjectStore {
         }
     }
 
-    /// The same before the database is closed.
+    /// Writes a checkpoint before the database is closed, if the log is large.
     pub(crate) fn checkpoint_closing(&self) -> Result<()> {
         if self.state().log_bytes > LOG_BYTES_CLOSING {
             self.checkpoint()?;
@@ -386,7 +385,7 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// Folds the log into chunks; returns the bytes written. Only the holder of the engine's write lock may.
+    /// Writes the changed chunks and drops the log; returns the bytes written. Must be called by the holder of the engine's write lock.
     pub(crate) fn checkpoint(&self) -> Result<u64> {
         let (commit, dirty) = {
             let state = self.state();
@@ -428,7 +427,7 @@ impl ObjectStore {
     fn get(
         &self,
         below: &dyn Read,
-        moment: Option<Moment>,
+        point: Option<SnapshotPoint>,
         (table, key): (Table, &[u8]),
         sink: &mut dyn FnMut(&[u8]),
     ) -> Result<bool> {
@@ -438,7 +437,7 @@ impl ObjectStore {
                     return below.get_with(table, key, sink);
                 };
                 let mut row = Vec::with_capacity(256);
-                let there = self.state().row(id, moment, &mut row);
+                let there = self.state().row(id, point, &mut row);
                 if there {
                     sink(&row);
                 }
@@ -462,7 +461,7 @@ impl ObjectStore {
                         .ok()
                         .and_then(|id| ObjectId::of_vertex(VertexId(id)));
                     let slot = id.and_then(|id| state.columns.slot_of(id));
-                    let there = slot.is_some_and(|s| moment.is_none_or(|m| s < m.slots));
+                    let there = slot.is_some_and(|s| point.is_none_or(|m| s < m.slots));
                     if there {
                         sink(&[]);
                     }
@@ -475,17 +474,22 @@ impl ObjectStore {
         }
     }
 
-    /// The objects whose derived rows lie in a range, in the order of their ids.
-    fn within(&self, table: Table, range: &KeyRange, moment: Option<Moment>) -> Vec<ObjectId> {
+    /// Returns the objects with derived rows in a range, in the order of their ids.
+    fn within(
+        &self,
+        table: Table,
+        range: &KeyRange,
+        point: Option<SnapshotPoint>,
+    ) -> Vec<ObjectId> {
         let state = self.state();
-        let slots = moment.map_or(u32::MAX, |m| m.slots);
+        let slots = point.map_or(u32::MAX, |m| m.slots);
         objects_within(&state.columns, table, range, slots)
     }
 
     fn cursor_over<'s>(
         &'s self,
         below: Box<dyn Cursor + 's>,
-        moment: Option<Moment>,
+        point: Option<SnapshotPoint>,
         table: Table,
         ids: Vec<ObjectId>,
     ) -> Box<dyn Cursor + 's> {
@@ -496,23 +500,23 @@ impl ObjectStore {
         let row = move |id: ObjectId, key: &mut Vec<u8>, value: &mut Vec<u8>| {
             key_of(table, type_id, id, key);
             value.clear();
-            table != Table::Rows || self.state().row(id, moment, value)
+            table != Table::Rows || self.state().row(id, point, value)
         };
-        Box::new(Mixed::new(below, ids, Box::new(row)))
+        Box::new(ObjectMergeCursor::new(below, ids, Box::new(row)))
     }
 
     fn scan_over(
         &self,
         below: &dyn Read,
-        moment: Option<Moment>,
+        point: Option<SnapshotPoint>,
         (table, range): (Table, &KeyRange),
         sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<()> {
-        let ids = self.within(table, range, moment);
+        let ids = self.within(table, range, point);
         if ids.is_empty() {
             return below.scan(table, range, sink);
         }
-        let mut cursor = self.cursor_over(below.cursor(table, range)?, moment, table, ids);
+        let mut cursor = self.cursor_over(below.cursor(table, range)?, point, table, ids);
         while cursor.advance()? {
             if sink(cursor.key(), cursor.value()).is_break() {
                 break;
@@ -521,23 +525,23 @@ impl ObjectStore {
         Ok(())
     }
 
-    /// What the objects take: bytes of memory without indexes, those of indexes, bytes of log and chunks on disk.
-    pub(crate) fn figures(&self) -> (u64, u64, u64) {
+    /// Memory of the objects without indexes, memory of the indexes, and size of log and chunks on disk, in bytes.
+    pub(crate) fn sizes(&self) -> (u64, u64, u64) {
         let state = self.state();
         let (values, indexes) = state.columns.bytes();
         (values, indexes, state.log_bytes + state.chunk_bytes)
     }
 }
 
-impl State {
-    /// Takes in objects that are new.
-    fn create(&mut self, fresh: &Fresh) -> Result<()> {
-        if fresh.is_empty() {
+impl ObjectState {
+    /// Adds new objects.
+    fn create(&mut self, new_objects: &NewObjects) -> Result<()> {
+        if new_objects.is_empty() {
             return Ok(());
         }
         let from = self.columns.slots() as u32;
-        self.columns.reserve(fresh.len());
-        for (id, hash, row) in fresh.iter() {
+        self.columns.reserve(new_objects.len());
+        for (id, hash, row) in new_objects.iter() {
             self.columns
                 .apply_new(id, row, hash)
                 .map_err(|e| Error::corrupt("an object's row just written", e))?;
@@ -548,20 +552,25 @@ impl State {
         Ok(())
     }
 
-    /// Appends what an object was at a moment, or is now; whether it was there.
-    fn row(&self, id: ObjectId, moment: Option<Moment>, out: &mut Vec<u8>) -> bool {
+    /// Appends the row of an object, now or as a snapshot sees it; returns whether it exists.
+    fn row(&self, id: ObjectId, point: Option<SnapshotPoint>, out: &mut Vec<u8>) -> bool {
         let Some(slot) = self.columns.slot_of(id) else {
             return false;
         };
-        self.slot_row(slot, moment, out)
+        self.slot_row(slot, point, out)
     }
 
-    pub(super) fn slot_row(&self, slot: u32, moment: Option<Moment>, out: &mut Vec<u8>) -> bool {
-        if let Some(moment) = moment {
-            if slot >= moment.slots {
+    pub(super) fn slot_row(
+        &self,
+        slot: u32,
+        point: Option<SnapshotPoint>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        if let Some(point) = point {
+            if slot >= point.slots {
                 return false;
             }
-            if let Some(row) = self.before(slot, moment) {
+            if let Some(row) = self.before(slot, point) {
                 out.extend_from_slice(row);
                 return true;
             }
@@ -570,17 +579,17 @@ impl State {
         true
     }
 
-    /// What a slot was at a moment, if it has changed since.
-    pub(super) fn before(&self, slot: u32, moment: Moment) -> Option<&[u8]> {
+    /// Returns the state of a slot that a snapshot sees, if it has changed since.
+    pub(super) fn before(&self, slot: u32, point: SnapshotPoint) -> Option<&[u8]> {
         if self.before.is_empty() {
             return None;
         }
-        let later = (slot, moment.commit + 1)..=(slot, u64::MAX);
+        let later = (slot, point.commit + 1)..=(slot, u64::MAX);
         let (_, row) = self.before.range(later).next()?;
         Some(row)
     }
 
-    /// Keeps what an object is for snapshots, before a commit changes it.
+    /// Keeps the present state of an object for snapshots, before a commit changes it.
     fn keep(&mut self, slot: u32, commit: u64) {
         let mut row = Vec::new();
         self.columns.encode(slot, &mut row);
@@ -611,11 +620,11 @@ impl Read for ObjectStore {
 
 impl Store for ObjectStore {
     fn snapshot(&self) -> Result<Box<dyn Snapshot + '_>> {
-        Ok(Box::new(self.look()?))
+        Ok(Box::new(self.take_snapshot()?))
     }
 
     fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
-        self.commit_with(batch, &Fresh::default(), &[], durability)
+        self.commit_with(batch, &NewObjects::default(), &[], durability)
     }
 
     fn persist(&self) -> Result<()> {
@@ -639,25 +648,25 @@ impl Store for ObjectStore {
     }
 }
 
-/// A moment that somebody reads as of.
-pub(super) struct Watch<'s> {
+/// Registration of a snapshot: keeps the states that it sees.
+pub(super) struct ObjectsGuard<'s> {
     store: &'s ObjectStore,
-    pub(super) moment: Moment,
+    pub(super) point: SnapshotPoint,
 }
 
-/// One moment of the store and of the objects.
+/// A consistent snapshot of the store and the objects.
 pub(crate) struct ObjectSnapshot<'s> {
     inner: Box<dyn Snapshot + 's>,
-    watch: Watch<'s>,
+    watch: ObjectsGuard<'s>,
 }
 
-impl Drop for Watch<'_> {
+impl Drop for ObjectsGuard<'_> {
     fn drop(&mut self) {
-        let mut moments = self.store.moments();
-        if let Some(count) = moments.get_mut(&self.moment.commit) {
+        let mut open_snapshots = self.store.open_snapshots();
+        if let Some(count) = open_snapshots.get_mut(&self.point.commit) {
             *count -= 1;
             if *count == 0 {
-                moments.remove(&self.moment.commit);
+                open_snapshots.remove(&self.point.commit);
             }
         }
     }
@@ -665,8 +674,8 @@ impl Drop for Watch<'_> {
 
 impl Read for ObjectSnapshot<'_> {
     fn get_with(&self, table: Table, key: &[u8], sink: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let Watch { store, moment } = &self.watch;
-        store.get(&*self.inner, Some(*moment), (table, key), sink)
+        let ObjectsGuard { store, point } = &self.watch;
+        store.get(&*self.inner, Some(*point), (table, key), sink)
     }
 
     fn scan(
@@ -675,21 +684,21 @@ impl Read for ObjectSnapshot<'_> {
         range: &KeyRange,
         sink: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<()> {
-        let Watch { store, moment } = &self.watch;
-        store.scan_over(&*self.inner, Some(*moment), (table, range), sink)
+        let ObjectsGuard { store, point } = &self.watch;
+        store.scan_over(&*self.inner, Some(*point), (table, range), sink)
     }
 
     fn cursor(&self, table: Table, range: &KeyRange) -> Result<Box<dyn Cursor + '_>> {
         let below = self.inner.cursor(table, range)?;
-        let Watch { store, moment } = &self.watch;
-        let ids = store.within(table, range, Some(*moment));
-        Ok(store.cursor_over(below, Some(*moment), table, ids))
+        let ObjectsGuard { store, point } = &self.watch;
+        let ids = store.within(table, range, Some(*point));
+        Ok(store.cursor_over(below, Some(*point), table, ids))
     }
 }
 
 impl Snapshot for ObjectSnapshot<'_> {}
 
-/// The object of a value of `index`, as an identity's row has it.
+/// Decodes the object in a value of an identity's row in `index`.
 pub(crate) fn identity_value(value: &[u8]) -> Result<ObjectId> {
     let number = Reader::new(value).u64("an object's number");
     number

@@ -1,20 +1,20 @@
 //! Objects on disk, in table `objects` of the store.
 //!
 //! ```text
-//!  [01][commit 8][part 4]   what one commit did, in parts of some 1 MiB: entries
-//!  [02][chunk 4]            the objects in 4,096 slots as they were at a checkpoint: see `chunk`
-//!  [03]                     how many objects and texts there were at the last checkpoint: room to be made, and no more
+//!  [01][commit 8][part 4]   changes of one commit, in parts of some 1 MiB: entries
+//!  [02][chunk 4]            the objects in 4,096 slots at a checkpoint: see `chunk`
+//!  [03]                     numbers of objects and texts at the last checkpoint: a hint for reserving memory
 //!
-//!  entry   [01][length][object id 8][hash 16][row, as VertexRecord encodes it]   the object becomes this; the hash is its
+//!  entry   [01][length][object id 8][hash 16][row, as VertexRecord encodes it]   new state of the object; the hash is its
 //!                                                                                identity's
-//!          [02][name][version 8][00, or 01 and a value][length][slots]      a tag of many is set or removed (a roaring
+//!          [02][name][version 8][00, or 01 and a value][length][slots]      sets or removes a tag of many (a roaring
 //!                                                                           bitmap in its portable format)
 //! ```
 //!
-//! To open is to read all chunks and then all commits, in order. A checkpoint writes the chunks that changed since the last
-//! one, in ascending order, and then removes the commits that it began behind. If it is cut short, commits are played over
-//! chunks that know of them already: each entry says what becomes, not what changes, so that does no harm, and because all
-//! commits since are played, what comes out is the last state.
+//! Opening reads all chunks and then all commits, in order. A checkpoint writes the chunks that changed since the last
+//! one, in ascending order, and then removes the commits up to its start. If it is interrupted, commits are replayed over
+//! chunks that already include them: each entry is a state, not a difference, so replaying it again is harmless, and since all
+//! later commits are replayed, the result is the last state.
 
 use super::table::Table;
 use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
@@ -25,7 +25,7 @@ use roaring::RoaringBitmap;
 
 /// Slots of a chunk.
 pub(super) const CHUNK: u32 = 4_096;
-/// Bytes of a row of the log, more or less.
+/// Approximate size of a row of the log, in bytes.
 const PART_BYTES: usize = 1 << 20;
 
 pub(super) const LOG: u8 = 1;
@@ -36,11 +36,11 @@ pub(super) const SIZES: [u8; 1] = [3];
 const RECORD: u8 = 1;
 const TAG: u8 = 2;
 
-/// A tag that many objects are given, or lose, in one commit.
+/// A tag set or removed on many objects in one commit.
 #[derive(Debug)]
 pub(crate) struct BulkTag {
     pub(crate) name: String,
-    /// `None` removes it.
+    /// The value; `None` removes the tag.
     pub(crate) value: Option<esker_model::Value>,
     pub(crate) version: Version,
     pub(crate) slots: RoaringBitmap,
@@ -53,7 +53,7 @@ pub(super) fn log_key(commit: u64, part: u32) -> Vec<u8> {
     key
 }
 
-/// The commit of a key of the log.
+/// Decodes the commit number of a key of the log.
 pub(super) fn commit_of(key: &[u8]) -> Result<u64, DecodeError> {
     let mut r = Reader::new(key);
     r.u8("a marker")?;
@@ -66,23 +66,23 @@ pub(super) fn chunk_key(chunk: u32) -> Vec<u8> {
     key
 }
 
-/// Entries, gathered into parts.
+/// Log entries, collected into parts.
 #[derive(Debug, Default)]
-pub(super) struct Entries {
+pub(super) struct LogEntries {
     parts: Vec<Vec<u8>>,
     current: Vec<u8>,
 }
 
-/// A place among entries.
+/// A position among log entries.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct EntryPosition {
     part: usize,
     at: usize,
 }
 
-impl Entries {
-    /// An object becomes this; gives the place of its row.
-    pub(super) fn record(&mut self, id: ObjectId, hash: u128, row: &[u8]) -> Mark {
+impl LogEntries {
+    /// Adds the new state of an object; returns the position of its row.
+    pub(super) fn record(&mut self, id: ObjectId, hash: u128, row: &[u8]) -> EntryPosition {
         self.current.push(RECORD);
         put_varint(&mut self.current, row.len() as u64);
         put_u64(&mut self.current, id.0);
@@ -93,16 +93,16 @@ impl Entries {
         place
     }
 
-    /// Where the next entry will be.
-    pub(super) fn mark(&self) -> Mark {
-        Mark {
+    /// Position of the next entry.
+    pub(super) fn mark(&self) -> EntryPosition {
+        EntryPosition {
             part: self.parts.len(),
             at: self.current.len(),
         }
     }
 
-    /// Forgets what came behind a place.
-    pub(super) fn cut_back(&mut self, to: Mark) {
+    /// Removes all entries after a position.
+    pub(super) fn cut_back(&mut self, to: EntryPosition) {
         if to.part < self.parts.len() {
             self.current = std::mem::take(&mut self.parts[to.part]);
             self.parts.truncate(to.part);
@@ -110,13 +110,13 @@ impl Entries {
         self.current.truncate(to.at);
     }
 
-    /// So many bytes at a place.
-    pub(super) fn slice(&self, from: Mark, len: usize) -> Option<&[u8]> {
+    /// Returns `len` bytes at a position.
+    pub(super) fn slice(&self, from: EntryPosition, len: usize) -> Option<&[u8]> {
         let part = self.parts.get(from.part).unwrap_or(&self.current);
         part.get(from.at..from.at + len)
     }
 
-    /// The parts so far, none of them empty.
+    /// The parts so far; none is empty.
     pub(super) fn parts(&self) -> impl Iterator<Item = &[u8]> {
         let parts = self.parts.iter().chain([&self.current]);
         parts.map(Vec::as_slice).filter(|part| !part.is_empty())
@@ -149,8 +149,8 @@ impl Entries {
     }
 }
 
-/// Plays entries into a table.
-pub(super) fn play(table: &mut Table, entries: &[u8]) -> Result<(), DecodeError> {
+/// Applies entries to a table.
+pub(super) fn replay(table: &mut Table, entries: &[u8]) -> Result<(), DecodeError> {
     let mut r = Reader::new(entries);
     while r.remaining() > 0 {
         match r.u8("a kind of entry")? {

@@ -1,6 +1,6 @@
-//! The slots of one column that a term holds of: by its index, or by reading it.
+//! The slots of one column that satisfy a term: through its index, or by scanning the column.
 
-use super::column::{Column, View, Wants, float_key};
+use super::column::{Column, IndexNeeds, IndexView, float_key};
 use super::select::Leaf;
 use super::sorted::{Sorted, add_ascending};
 use super::spans;
@@ -11,7 +11,7 @@ use std::ops::Bound;
 
 pub(super) fn access_of(column: &Column, test: &Test) -> &'static str {
     match test {
-        _ if column.words.len() == 0 => "index",
+        _ if column.dictionary.len() == 0 => "index",
         Test::Like(p) => match p.kind() {
             PatternKind::Exact(_) | PatternKind::Prefix(_) => "index",
             _ => "text index",
@@ -21,7 +21,7 @@ pub(super) fn access_of(column: &Column, test: &Test) -> &'static str {
     }
 }
 
-pub(super) fn estimate_by_index(column: &Column, index: &View, test: &Test) -> u64 {
+pub(super) fn estimate_by_index(column: &Column, index: &IndexView, test: &Test) -> u64 {
     let inside = |spans: Option<Vec<(i64, i64)>>, sorted: &Sorted<i64>, all: usize| match spans {
         Some(spans) => {
             let count = |(a, b)| sorted.count(Bound::Included(a), Bound::Included(b));
@@ -53,20 +53,22 @@ pub(super) fn estimate_by_index(column: &Column, index: &View, test: &Test) -> u
         objects += match exact_texts(test) {
             Some(texts) => {
                 let count = |text: &str| {
-                    let word = column.words.find(text)?;
+                    let word = column.dictionary.find(text)?;
                     let sorted = &index.built.texts;
                     Some(sorted.count(Bound::Included(word), Bound::Included(word)))
                 };
                 texts.into_iter().filter_map(count).sum()
             }
-            // A tenth of the texts is a guess; a text index tells more only by doing the work.
+            // A tenth of the texts is a guess; a better estimate would need the text index's full work.
             None => all / 10 + 1,
         };
     }
-    objects + column.nulls.len() * u64::from(test.holds(&Value::Null)) + column.others.len() as u64
+    objects
+        + column.nulls.len() * u64::from(test.matches(&Value::Null))
+        + column.others.len() as u64
 }
 
-/// The texts that alone fulfil a test, if it is such a test.
+/// Returns the texts that a test accepts, if it is a finite list.
 fn exact_texts(test: &Test) -> Option<Vec<&str>> {
     fn text(x: &Value) -> Option<&str> {
         match x {
@@ -85,8 +87,8 @@ fn exact_texts(test: &Test) -> Option<Vec<&str>> {
     }
 }
 
-/// All slots of a column that a term holds of, by its index.
-pub(super) fn by_index(column: &Column, index: &View, leaf: &Leaf<'_>) -> RoaringBitmap {
+/// Returns all slots of a column that satisfy a term, through its index.
+pub(super) fn by_index(column: &Column, index: &IndexView, leaf: &Leaf<'_>) -> RoaringBitmap {
     let (test, built) = (leaf.test, &index.built);
     let mut out = RoaringBitmap::new();
     match spans::ints(test) {
@@ -99,7 +101,7 @@ pub(super) fn by_index(column: &Column, index: &View, leaf: &Leaf<'_>) -> Roarin
         }
         None => built
             .ints
-            .collect_where(|v| leaf.prepared.holds(ValueRef::I64(v)), &mut out),
+            .collect_where(|v| leaf.prepared.matches(ValueRef::I64(v)), &mut out),
     }
     match spans::floats(test) {
         Some(spans) => {
@@ -112,7 +114,7 @@ pub(super) fn by_index(column: &Column, index: &View, leaf: &Leaf<'_>) -> Roarin
         None => built.floats.collect_where(
             |key| {
                 leaf.prepared
-                    .holds(ValueRef::F64(super::column::float_of(key)))
+                    .matches(ValueRef::F64(super::column::float_of(key)))
             },
             &mut out,
         ),
@@ -128,7 +130,7 @@ pub(super) fn by_index(column: &Column, index: &View, leaf: &Leaf<'_>) -> Roarin
     out -= &index.changed;
     let mut changed: Vec<u32> = Vec::new();
     for slot in &index.changed {
-        let holds = |v: esker_model::value::ValueView<'_>| leaf.prepared.holds(v.as_ref());
+        let holds = |v: esker_model::value::ValueView<'_>| leaf.prepared.matches(v.as_ref());
         if column.get(slot).is_some_and(holds) {
             changed.push(slot);
         }
@@ -138,13 +140,13 @@ pub(super) fn by_index(column: &Column, index: &View, leaf: &Leaf<'_>) -> Roarin
     out
 }
 
-/// Slots with values that are in no index: few, or decided at once.
+/// Adds slots with values that are in no index: few, or decided as a group.
 fn odd_kinds(column: &Column, leaf: &Leaf<'_>, by_index: bool, out: &mut RoaringBitmap) {
-    if !column.nulls.is_empty() && leaf.prepared.holds(ValueRef::Null) {
+    if !column.nulls.is_empty() && leaf.prepared.matches(ValueRef::Null) {
         *out |= &column.nulls;
     }
     for (slot, value) in &column.others {
-        if leaf.prepared.holds(ValueRef::from(value)) {
+        if leaf.prepared.matches(ValueRef::from(value)) {
             out.insert(*slot);
         }
     }
@@ -153,17 +155,20 @@ fn odd_kinds(column: &Column, leaf: &Leaf<'_>, by_index: bool, out: &mut Roaring
             group.value,
             Value::I64(_) | Value::F64(_) | Value::Timestamp(_) | Value::String(_)
         );
-        if !(indexed && by_index) && leaf.prepared.holds(ValueRef::from(&group.value)) {
+        if !(indexed && by_index) && leaf.prepared.matches(ValueRef::from(&group.value)) {
             *out |= &group.slots;
         }
     }
 }
 
-fn texts_by_index(column: &Column, index: &View, leaf: &Leaf<'_>, out: &mut RoaringBitmap) {
+fn texts_by_index(column: &Column, index: &IndexView, leaf: &Leaf<'_>, out: &mut RoaringBitmap) {
     let sorted = &index.built.texts;
     let mut add = |word: u32| sorted.collect(Bound::Included(word), Bound::Included(word), out);
     if let Some(texts) = exact_texts(leaf.test) {
-        let mut words: Vec<u32> = texts.iter().filter_map(|t| column.words.find(t)).collect();
+        let mut words: Vec<u32> = texts
+            .iter()
+            .filter_map(|t| column.dictionary.find(t))
+            .collect();
         words.sort_unstable();
         words.dedup();
         words.into_iter().for_each(add);
@@ -171,21 +176,21 @@ fn texts_by_index(column: &Column, index: &View, leaf: &Leaf<'_>, out: &mut Roar
     }
     let holds = |word: u32| {
         leaf.prepared
-            .holds(ValueRef::String(column.words.get(word)))
+            .matches(ValueRef::String(column.dictionary.get(word)))
     };
     if let (Some(ends), Some(order)) = (text_span(leaf.test), &index.order) {
         let inside = order.between(
-            &column.words,
-            |text| ends.below(text),
+            &column.dictionary,
+            |text| ends.precedes(text),
             |text| ends.inside(text),
         );
-        // What is asked may be narrower than the span that it lies in.
+        // The test may be narrower than its span.
         inside
             .iter()
             .copied()
             .filter(|w| holds(*w))
             .for_each(&mut add);
-        let new = order.known() as u32..column.words.len() as u32;
+        let new = order.covered() as u32..column.dictionary.len() as u32;
         new.filter(|w| holds(*w)).for_each(add);
         return;
     }
@@ -193,24 +198,24 @@ fn texts_by_index(column: &Column, index: &View, leaf: &Leaf<'_>, out: &mut Roar
         && let Some(candidates) = grams.candidates(infix)
     {
         candidates.iter().filter(|w| holds(*w)).for_each(&mut add);
-        let new = grams.known() as u32..column.words.len() as u32;
+        let new = grams.covered() as u32..column.dictionary.len() as u32;
         new.filter(|w| holds(*w)).for_each(add);
         return;
     }
-    (0..column.words.len() as u32)
+    (0..column.dictionary.len() as u32)
         .filter(|w| holds(*w))
         .for_each(add);
 }
 
-pub(super) fn wants_of(test: &Test) -> Wants {
-    Wants {
+pub(super) fn wants_of(test: &Test) -> IndexNeeds {
+    IndexNeeds {
         order: text_span(test).is_some(),
         grams: infix_of(test).is_some_and(|infix| infix.len() >= 3),
         now: false,
     }
 }
 
-/// Text that is in each text that fulfils the test, where case counts.
+/// Returns a text that every accepted text contains, if the test is case-sensitive.
 fn infix_of(test: &Test) -> Option<&str> {
     let literal = |p: &'_ Pattern| (!p.ignores_case()).then_some(());
     match test {
@@ -223,22 +228,22 @@ fn infix_of(test: &Test) -> Option<&str> {
     }
 }
 
-/// A run of texts in their order.
+/// A contiguous range in the order of texts.
 struct TextSpan<'x> {
     low: Bound<&'x str>,
-    high: High<'x>,
+    high: UpperBound<'x>,
 }
 
-enum High<'x> {
+enum UpperBound<'x> {
     None,
     Before(&'x str),
     Until(&'x str),
-    /// All that begins so.
+    /// All texts with this prefix.
     Prefix(&'x str),
 }
 
 impl TextSpan<'_> {
-    fn below(&self, text: &str) -> bool {
+    fn precedes(&self, text: &str) -> bool {
         match self.low {
             Bound::Unbounded => false,
             Bound::Included(low) => text < low,
@@ -248,10 +253,10 @@ impl TextSpan<'_> {
 
     fn inside(&self, text: &str) -> bool {
         match self.high {
-            High::None => true,
-            High::Before(high) => text < high,
-            High::Until(high) => text <= high,
-            High::Prefix(prefix) => text.starts_with(prefix),
+            UpperBound::None => true,
+            UpperBound::Before(high) => text < high,
+            UpperBound::Until(high) => text <= high,
+            UpperBound::Prefix(prefix) => text.starts_with(prefix),
         }
     }
 }
@@ -260,24 +265,26 @@ fn text_span(test: &Test) -> Option<TextSpan<'_>> {
     let span = |low, high| Some(TextSpan { low, high });
     match test {
         Test::Like(p) if !p.ignores_case() => match p.kind() {
-            PatternKind::Prefix(s) if !s.is_empty() => span(Bound::Included(s), High::Prefix(s)),
+            PatternKind::Prefix(s) if !s.is_empty() => {
+                span(Bound::Included(s), UpperBound::Prefix(s))
+            }
             _ => None,
         },
         Test::Compare(comparison, Value::String(s)) => match comparison {
-            Comparison::Lt => span(Bound::Unbounded, High::Before(s)),
-            Comparison::Le => span(Bound::Unbounded, High::Until(s)),
-            Comparison::Gt => span(Bound::Excluded(s), High::None),
-            Comparison::Ge => span(Bound::Included(s), High::None),
+            Comparison::Lt => span(Bound::Unbounded, UpperBound::Before(s)),
+            Comparison::Le => span(Bound::Unbounded, UpperBound::Until(s)),
+            Comparison::Gt => span(Bound::Excluded(s), UpperBound::None),
+            Comparison::Ge => span(Bound::Included(s), UpperBound::None),
             _ => None,
         },
         Test::Between(Value::String(low), Value::String(high)) => {
-            span(Bound::Included(low), High::Until(high))
+            span(Bound::Included(low), UpperBound::Until(high))
         }
         _ => None,
     }
 }
 
-/// All slots of a column that a term holds of, by reading it.
+/// Returns all slots of a column that satisfy a term, by scanning it.
 pub(super) fn by_column(column: &Column, leaf: &Leaf<'_>) -> RoaringBitmap {
     let mut out = RoaringBitmap::new();
     let mut slots = Vec::new();
@@ -289,7 +296,7 @@ pub(super) fn by_column(column: &Column, leaf: &Leaf<'_>) -> RoaringBitmap {
         slots.clear();
     };
     match spans::ints(leaf.test).as_deref() {
-        // Most filters ask for one stretch.
+        // Most filters have a single span.
         Some([(low, high)]) => {
             let (low, high) = (*low, *high);
             column.ints.for_each(|slot, v| {
@@ -299,7 +306,7 @@ pub(super) fn by_column(column: &Column, leaf: &Leaf<'_>) -> RoaringBitmap {
             });
         }
         _ => column.ints.for_each(|slot, v| {
-            if leaf.prepared.holds(ValueRef::I64(v)) {
+            if leaf.prepared.matches(ValueRef::I64(v)) {
                 slots.push(slot);
             }
         }),
@@ -316,7 +323,7 @@ pub(super) fn by_column(column: &Column, leaf: &Leaf<'_>) -> RoaringBitmap {
             });
         }
         _ => column.floats.for_each(|slot, bits| {
-            if leaf.prepared.holds(ValueRef::F64(f64::from_bits(bits))) {
+            if leaf.prepared.matches(ValueRef::F64(f64::from_bits(bits))) {
                 slots.push(slot);
             }
         }),
@@ -332,10 +339,13 @@ pub(super) fn by_column(column: &Column, leaf: &Leaf<'_>) -> RoaringBitmap {
         take(&mut slots, column.times.in_order());
     }
     if !column.texts.is_empty() {
-        // Each different text is asked once.
-        let holds = |w: u32| leaf.prepared.holds(ValueRef::String(column.words.get(w)));
+        // Each distinct text is tested once.
+        let holds = |w: u32| {
+            leaf.prepared
+                .matches(ValueRef::String(column.dictionary.get(w)))
+        };
         if let Some([one]) = exact_texts(leaf.test).as_deref() {
-            if let Some(wanted) = column.words.find(one) {
+            if let Some(wanted) = column.dictionary.find(one) {
                 column.texts.for_each(|slot, word| {
                     if word == wanted {
                         slots.push(slot);
@@ -343,7 +353,7 @@ pub(super) fn by_column(column: &Column, leaf: &Leaf<'_>) -> RoaringBitmap {
                 });
             }
         } else {
-            let said: Vec<bool> = (0..column.words.len() as u32).map(holds).collect();
+            let said: Vec<bool> = (0..column.dictionary.len() as u32).map(holds).collect();
             column.texts.for_each(|slot, word| {
                 if said.get(word as usize) == Some(&true) {
                     slots.push(slot);

@@ -1,4 +1,4 @@
-//! Objects' rows among others, in the order of their keys.
+//! Merges the rows of objects with other rows in key order.
 
 use super::table::Table as Columns;
 use esker_model::key::{type_index, type_index_prefix, vertex as vertex_key};
@@ -6,7 +6,7 @@ use esker_model::object::ObjectId;
 use esker_model::{Result, VertexId, VertexTypeId};
 use esker_store::{Cursor, KeyRange, Table};
 
-/// The key of an object's row in a table.
+/// Appends the key of an object's row in a table.
 pub(super) fn key_of(table: Table, type_id: VertexTypeId, id: ObjectId, key: &mut Vec<u8>) {
     key.clear();
     match table {
@@ -15,14 +15,14 @@ pub(super) fn key_of(table: Table, type_id: VertexTypeId, id: ObjectId, key: &mu
     }
 }
 
-/// The objects with a slot below `slots` that have a row in a range of a table, in the order of their ids.
+/// Returns the objects with a slot below `slots` that have a row in a range of a table, in the order of their ids.
 pub(super) fn objects_within(
     columns: &Columns,
     table: Table,
     range: &KeyRange,
     slots: u32,
 ) -> Vec<ObjectId> {
-    if columns.slots() == 0 || !may_lie_within(columns, table, range) {
+    if columns.slots() == 0 || !may_overlap(columns, table, range) {
         return Vec::new();
     }
     let mut key = Vec::new();
@@ -31,7 +31,7 @@ pub(super) fn objects_within(
         key >= range.from && range.until.as_ref().is_none_or(|until| key < *until)
     };
     if table == Table::Rows
-        && let Some((from, until)) = few(range)
+        && let Some((from, until)) = narrow_range(range)
     {
         let near = (from..=until).map(|head| ObjectId(head >> 1));
         let there = |id: &ObjectId| columns.slot_of(*id).is_some_and(|slot| slot < slots);
@@ -45,15 +45,15 @@ pub(super) fn objects_within(
     ids
 }
 
-/// The first halves of the ids that a narrow range of rows can hold.
-fn few(range: &KeyRange) -> Option<(u64, u64)> {
+/// Returns the first halves of the ids in a narrow range of rows.
+fn narrow_range(range: &KeyRange) -> Option<(u64, u64)> {
     let head = |key: &[u8]| key.first_chunk().map(|head| u64::from_be_bytes(*head));
     let (from, until) = (head(&range.from)?, head(range.until.as_ref()?)?);
     (until.checked_sub(from)? < 64).then_some((from, until))
 }
 
-/// Decides at a glance for nearly all ranges that are read: the edges of one vertex.
-fn may_lie_within(columns: &Columns, table: Table, range: &KeyRange) -> bool {
+/// Excludes cheaply nearly all ranges that are read: the edges of one vertex.
+fn may_overlap(columns: &Columns, table: Table, range: &KeyRange) -> bool {
     match table {
         Table::Rows => {
             let (Some(from), Some(marker)) = (range.from.get(..16), range.from.get(16)) else {
@@ -77,26 +77,30 @@ fn may_lie_within(columns: &Columns, table: Table, range: &KeyRange) -> bool {
     }
 }
 
-/// Makes an object's key and value; false if it has none at that moment.
-pub(super) type Row<'s> = Box<dyn Fn(ObjectId, &mut Vec<u8>, &mut Vec<u8>) -> bool + 's>;
+/// Encodes an object's key and value; returns false if the snapshot does not have the object.
+pub(super) type RowEncoder<'s> = Box<dyn Fn(ObjectId, &mut Vec<u8>, &mut Vec<u8>) -> bool + 's>;
 
-/// A cursor over the rows below and those of objects.
-pub(super) struct Mixed<'s> {
+/// A cursor that merges rows of the store with those of objects.
+pub(super) struct ObjectMergeCursor<'s> {
     below: Box<dyn Cursor + 's>,
-    /// Whether there is a row below that was not given yet; `None` before it was asked.
+    /// Whether `below` is at a row that was not returned yet; `None` before it was advanced.
     more: Option<bool>,
     ids: std::vec::IntoIter<ObjectId>,
-    row: Row<'s>,
+    row: RowEncoder<'s>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// Whether `key` and `value` are an object's row that was not given yet.
+    /// Whether `key` and `value` are an object's row that was not returned yet.
     ready: bool,
     /// Whether the present row is an object's.
     own: bool,
 }
 
-impl<'s> Mixed<'s> {
-    pub(super) fn new(below: Box<dyn Cursor + 's>, ids: Vec<ObjectId>, row: Row<'s>) -> Self {
+impl<'s> ObjectMergeCursor<'s> {
+    pub(super) fn new(
+        below: Box<dyn Cursor + 's>,
+        ids: Vec<ObjectId>,
+        row: RowEncoder<'s>,
+    ) -> Self {
         Self {
             below,
             more: None,
@@ -110,9 +114,9 @@ impl<'s> Mixed<'s> {
     }
 }
 
-impl Cursor for Mixed<'_> {
+impl Cursor for ObjectMergeCursor<'_> {
     fn advance(&mut self) -> Result<bool> {
-        // What was given last is done with.
+        // Consume the row returned last.
         if self.own {
             self.ready = false;
         } else if self.more == Some(true) {

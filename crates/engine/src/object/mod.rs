@@ -1,39 +1,39 @@
-//! Objects: SoMeta's flat namespace. They are vertices, and lie in columns in memory, so that a search reads what it asks
-//! about and nothing else.
+//! Objects: SoMeta's flat namespace. They are vertices, stored in columns in memory, so that a search reads only the columns
+//! that it names.
 //!
-//! `cells`, `words`, `sorted` ← `column`, `shapes` ← `table` (all objects) ← `log` (on disk), `layer` (as rows of the
-//! store) ← `lookup` (a term), `select` (a filter), `find` (what a search gives), `group` (tags of many).
+//! `cells`, `dictionary`, `sorted` ← `column`, `shapes` ← `table` (all objects) ← `log` (on disk), `layer` (as rows of the
+//! store) ← `lookup` (a term), `select` (a filter), `find` (results of a search), `group` (tags of many).
 
 mod cells;
 mod chunk;
 mod column;
+mod dictionary;
 mod find;
-mod fresh;
 mod gather;
 mod group;
 mod layer;
 mod log;
 mod lookup;
 mod merge;
+mod new_objects;
 mod select;
 mod shapes;
 mod sorted;
 mod spans;
 mod table;
-mod words;
 
-pub(crate) use fresh::Fresh;
 pub(crate) use group::{GroupTag, UNINDEXED};
 pub(crate) use layer::{
     IDENTITY, ObjectStore, identity_key, identity_of_key, identity_value, object_of,
 };
 pub(crate) use log::BulkTag;
+pub(crate) use new_objects::NewObjects;
 pub(crate) use table::decimal;
 
-/// The mark, in table `index`, of identities of objects that lie where another one would belong.
+/// First byte of the keys in `index` for identities of objects that are stored elsewhere than the identity belongs.
 pub(crate) const ALIAS: u8 = 4;
 
-/// The key in `index` that says which object has an identity of that hash, where it belongs elsewhere.
+/// Returns the key in `index` that maps an identity, by its hash, to an object stored elsewhere.
 pub(crate) fn alias_key(hash: &[u8; 16]) -> [u8; 17] {
     let mut key = [ALIAS; 17];
     if let Some(tail) = key.last_chunk_mut() {

@@ -1,7 +1,7 @@
-//! What a filter holds of: sets of slots, made by indexes where they help and by reading columns where not.
+//! Evaluation of filters to sets of slots: through indexes where they help, otherwise by scanning columns.
 //!
-//! Of terms that must all hold, the one that is expected to leave the fewest objects goes first, whatever order they are
-//! written in; each next one is looked up in its index, or, once few objects are left, asked of each of them.
+//! Of several terms in a conjunction, the one with the lowest estimate is evaluated first, regardless of their order in the
+//! filter; each next one is looked up in its index or, once few objects are left, tested on each of them.
 
 use super::column::Column;
 use super::lookup::{access_of, by_column, by_index, estimate_by_index, wants_of};
@@ -12,17 +12,17 @@ use esker_model::filter::{Comparison, Expr, PreparedTest, Term, Test, ValueRef};
 use esker_model::object::{OBJECT_TYPE, ObjectId, PlanStep};
 use roaring::RoaringBitmap;
 
-/// A filter, with its names looked up.
+/// A filter with resolved names.
 #[derive(Debug)]
-pub(super) enum Node<'t> {
+pub(super) enum FilterNode<'t> {
     All,
-    And(Vec<Node<'t>>),
-    Or(Vec<Node<'t>>),
-    Not(Box<Node<'t>>),
+    And(Vec<FilterNode<'t>>),
+    Or(Vec<FilterNode<'t>>),
+    Not(Box<FilterNode<'t>>),
     Term(Box<Leaf<'t>>),
 }
 
-/// A term.
+/// A term of a filter.
 #[derive(Debug)]
 pub(super) struct Leaf<'t> {
     field: Field<'t>,
@@ -31,7 +31,7 @@ pub(super) struct Leaf<'t> {
     text: String,
 }
 
-/// What a name means.
+/// Meaning of a name in a filter.
 #[derive(Debug, Clone, Copy)]
 enum Field<'t> {
     Column(&'t Column),
@@ -40,12 +40,12 @@ enum Field<'t> {
     Type,
     Created,
     Modified,
-    /// No object has it.
+    /// A name that no object has.
     Unknown,
 }
 
-/// What stands under a name: what it means of itself, else the column of exactly that name, else the predefined attribute
-/// whose name differs in case only, as `filter::Fields` has it for one object.
+/// Resolves a name: a special name, else the column of exactly that name, else the predefined attribute whose name differs
+/// only in case, as `filter::Fields` does for one object.
 fn field<'t>(table: &'t Table, name: &str) -> Field<'t> {
     match name {
         "id" => return Field::Id,
@@ -61,13 +61,13 @@ fn field<'t>(table: &'t Table, name: &str) -> Field<'t> {
         .map_or(Field::Unknown, Field::Column)
 }
 
-/// The predefined attribute whose name differs in case only.
+/// Returns the predefined attribute whose name differs only in case.
 pub(super) fn alike<'t>(table: &'t Table, name: &str) -> Option<&'t Column> {
     let mut columns = table.columns.iter();
     columns.find(|c| c.predefined && c.name.eq_ignore_ascii_case(name) && c.count() > 0)
 }
 
-/// Names of a filter that say nothing of any object.
+/// Returns the names in a filter that no object has.
 pub(super) fn unknown_names<'e>(table: &Table, expr: &'e Expr) -> Vec<&'e str> {
     let names = expr.names().into_iter();
     names
@@ -75,7 +75,7 @@ pub(super) fn unknown_names<'e>(table: &Table, expr: &'e Expr) -> Vec<&'e str> {
         .collect()
 }
 
-/// The column that a name stands for, if it is one.
+/// Returns the column that a name refers to, if any.
 pub(super) fn column_of<'t>(table: &'t Table, name: &str) -> Option<&'t Column> {
     match field(table, name) {
         Field::Column(column) => Some(column),
@@ -83,7 +83,7 @@ pub(super) fn column_of<'t>(table: &'t Table, name: &str) -> Option<&'t Column> 
     }
 }
 
-impl<'t> Node<'t> {
+impl<'t> FilterNode<'t> {
     pub(super) fn new(table: &'t Table, expr: &'t Expr) -> Self {
         let all = |parts: &'t [Expr]| parts.iter().map(|p| Self::new(table, p)).collect();
         match expr {
@@ -96,7 +96,7 @@ impl<'t> Node<'t> {
                 let leaf = |field| Self::Term(Box::new(Leaf::new(field, term)));
                 let tag = matches!(field, Field::Column(tag) if !tag.predefined);
                 match (field, tag.then(|| alike(table, &term.name)).flatten()) {
-                    // `Name` is a tag of some objects: of others it is still their `name`.
+                    // If `Name` is a tag of some objects, it still means `name` for the others.
                     (Field::Column(_), Some(alike)) => {
                         let lacking = Leaf {
                             test: &Test::Exists,
@@ -125,43 +125,43 @@ impl<'t> Leaf<'t> {
     }
 }
 
-/// What a term will cost and leave.
+/// Estimated result size and access method of a term.
 #[derive(Debug, Clone, Copy)]
 struct Estimate {
-    /// Objects that it leaves, by what is known.
+    /// Estimated number of matching objects.
     objects: u64,
-    /// By what.
+    /// Access method: an index, a column scan, or other.
     access: &'static str,
 }
 
-/// One evaluation.
+/// One evaluation of a filter.
 pub(super) struct Select<'t, 'c> {
     pub(super) table: &'t Table,
-    /// Microseconds, for the plan.
+    /// Clock in microseconds, for the plan.
     pub(super) clock: &'c dyn Fn() -> u64,
     pub(super) plan: Vec<PlanStep>,
 }
 
-/// A search that touches no more objects than this is a short one.
+/// Maximum number of objects touched by a short search.
 const SHORT: u64 = 1_024;
-/// To ask one object costs as much as so many that an index gives.
+/// Cost of testing one object, in objects returned by an index.
 const ASKING_COSTS: u64 = 6;
-/// To look into an index costs as much as so many that it gives, however few they are.
+/// Fixed cost of an index look-up, in objects returned by it.
 const LOOKING_UP_COSTS: u64 = 256;
-/// To ask one object costs as much as so many values that are read in a row.
+/// Cost of testing one object, in values scanned sequentially.
 const ASKING_COSTS_OF_READING: u64 = 24;
 
 impl<'t> Select<'t, '_> {
-    /// The slots of those among `within` (of all, without it) that the filter holds of.
+    /// Returns the slots in `within` (in all objects if `None`) that match the filter.
     pub(super) fn eval(
         &mut self,
-        node: &Node<'t>,
+        node: &FilterNode<'t>,
         within: Option<&RoaringBitmap>,
     ) -> RoaringBitmap {
         match node {
-            Node::All => within.unwrap_or(&self.table.live).clone(),
-            Node::And(parts) => self.all_of(parts, within),
-            Node::Or(parts) => {
+            FilterNode::All => within.unwrap_or(&self.table.live).clone(),
+            FilterNode::And(parts) => self.all_of(parts, within),
+            FilterNode::Or(parts) => {
                 let mut any = RoaringBitmap::new();
                 for part in parts {
                     any |= match within {
@@ -171,15 +171,19 @@ impl<'t> Select<'t, '_> {
                 }
                 any
             }
-            Node::Not(inner) => {
+            FilterNode::Not(inner) => {
                 let base = within.unwrap_or(&self.table.live);
                 base - self.eval(inner, Some(base))
             }
-            Node::Term(leaf) => self.term(leaf, within),
+            FilterNode::Term(leaf) => self.term(leaf, within),
         }
     }
 
-    fn all_of(&mut self, parts: &[Node<'t>], within: Option<&RoaringBitmap>) -> RoaringBitmap {
+    fn all_of(
+        &mut self,
+        parts: &[FilterNode<'t>],
+        within: Option<&RoaringBitmap>,
+    ) -> RoaringBitmap {
         let mut order: Vec<_> = parts.iter().map(|p| (self.estimate(p), p)).collect();
         order.sort_by_key(|(objects, _)| *objects);
         let mut left: Option<RoaringBitmap> = within.cloned();
@@ -192,30 +196,30 @@ impl<'t> Select<'t, '_> {
         left.unwrap_or_else(|| self.table.live.clone())
     }
 
-    /// How many objects a filter is expected to hold of.
-    fn estimate(&self, node: &Node<'t>) -> u64 {
+    /// Estimates the number of objects that match a filter.
+    fn estimate(&self, node: &FilterNode<'t>) -> u64 {
         let all = self.table.live.len();
         match node {
-            Node::All => all,
-            Node::And(parts) => parts.iter().map(|p| self.estimate(p)).min().unwrap_or(all),
-            Node::Or(parts) => {
+            FilterNode::All => all,
+            FilterNode::And(parts) => parts.iter().map(|p| self.estimate(p)).min().unwrap_or(all),
+            FilterNode::Or(parts) => {
                 let sum: u64 = parts.iter().map(|p| self.estimate(p)).sum();
                 sum.min(all)
             }
-            Node::Not(inner) => all.saturating_sub(self.estimate(inner)),
-            Node::Term(leaf) => self.estimate_term(leaf).objects,
+            FilterNode::Not(inner) => all.saturating_sub(self.estimate(inner)),
+            FilterNode::Term(leaf) => self.estimate_term(leaf).objects,
         }
     }
 
-    /// Whether a filter is terms of which one leaves few objects by an index that is there.
-    pub(super) fn is_short(&self, node: &Node<'t>) -> bool {
+    /// Whether the filter has a term that leaves few objects through an existing index.
+    pub(super) fn is_short(&self, node: &FilterNode<'t>) -> bool {
         match node {
-            Node::And(parts) => parts.iter().any(|p| self.is_short(p)),
-            Node::Term(leaf) => {
+            FilterNode::And(parts) => parts.iter().any(|p| self.is_short(p)),
+            FilterNode::Term(leaf) => {
                 let estimate = self.estimate_term(leaf);
                 matches!(estimate.access, "index" | "number") && estimate.objects <= SHORT
             }
-            Node::All | Node::Or(_) | Node::Not(_) => false,
+            FilterNode::All | FilterNode::Or(_) | FilterNode::Not(_) => false,
         }
     }
 
@@ -247,10 +251,10 @@ impl<'t> Select<'t, '_> {
         }
     }
 
-    /// How it would go about a filter.
-    pub(super) fn explain(&mut self, node: &Node<'t>) {
+    /// Adds the plan of a filter without evaluating it.
+    pub(super) fn explain(&mut self, node: &FilterNode<'t>) {
         match node {
-            Node::All => self.plan.push(PlanStep {
+            FilterNode::All => self.plan.push(PlanStep {
                 server: 0,
                 term: "(everything)".into(),
                 access: "all".into(),
@@ -258,16 +262,16 @@ impl<'t> Select<'t, '_> {
                 left: None,
                 micros: None,
             }),
-            Node::And(parts) => {
+            FilterNode::And(parts) => {
                 let mut order: Vec<_> = parts.iter().map(|p| (self.estimate(p), p)).collect();
                 order.sort_by_key(|(objects, _)| *objects);
                 for (_, part) in order {
                     self.explain(part);
                 }
             }
-            Node::Or(parts) => parts.iter().for_each(|p| self.explain(p)),
-            Node::Not(inner) => self.explain(inner),
-            Node::Term(leaf) => {
+            FilterNode::Or(parts) => parts.iter().for_each(|p| self.explain(p)),
+            FilterNode::Not(inner) => self.explain(inner),
+            FilterNode::Term(leaf) => {
                 let estimate = self.estimate_term(leaf);
                 self.plan.push(PlanStep {
                     server: 0,
@@ -285,7 +289,7 @@ impl<'t> Select<'t, '_> {
         let began = (self.clock)();
         let estimate = self.estimate_term(leaf);
         let few = within.is_some_and(|w| match leaf.field {
-            // To read a column costs by its values, to look into its index by what that gives.
+            // The cost of scanning a column depends on its number of values, that of an index look-up on the size of the result.
             Field::Column(column) if estimate.access.starts_with("column") => {
                 w.len() * ASKING_COSTS_OF_READING < column.count()
             }
@@ -309,11 +313,11 @@ impl<'t> Select<'t, '_> {
         slots
     }
 
-    /// Those of a few that a term holds of.
+    /// Tests a term on each of a few objects.
     fn ask_each(&self, leaf: &Leaf<'t>, within: &RoaringBitmap) -> RoaringBitmap {
         let mut slots = Vec::new();
         for slot in within {
-            if self.holds(leaf, slot) {
+            if self.matches(leaf, slot) {
                 slots.push(slot);
             }
         }
@@ -322,16 +326,16 @@ impl<'t> Select<'t, '_> {
         out
     }
 
-    /// Whether a term holds of one object.
-    fn holds(&self, leaf: &Leaf<'t>, slot: u32) -> bool {
+    /// Whether one object satisfies a term.
+    fn matches(&self, leaf: &Leaf<'t>, slot: u32) -> bool {
         let test = &leaf.prepared;
         match leaf.field {
-            Field::Column(column) => column.get(slot).is_some_and(|v| test.holds(v.as_ref())),
-            Field::Id => test.holds(ValueRef::I64(self.table.id(slot).0 as i64)),
-            Field::Key => test.holds(ValueRef::String(&self.table.id(slot).to_string())),
-            Field::Type => test.holds(ValueRef::String(OBJECT_TYPE)),
-            Field::Created => test.holds(ValueRef::Timestamp(self.table.first(slot).nanos())),
-            Field::Modified => test.holds(ValueRef::Timestamp(self.table.latest(slot).nanos())),
+            Field::Column(column) => column.get(slot).is_some_and(|v| test.matches(v.as_ref())),
+            Field::Id => test.matches(ValueRef::I64(self.table.id(slot).0 as i64)),
+            Field::Key => test.matches(ValueRef::String(&self.table.id(slot).to_string())),
+            Field::Type => test.matches(ValueRef::String(OBJECT_TYPE)),
+            Field::Created => test.matches(ValueRef::Timestamp(self.table.first(slot).nanos())),
+            Field::Modified => test.matches(ValueRef::Timestamp(self.table.latest(slot).nanos())),
             Field::Unknown => false,
         }
     }
@@ -343,7 +347,7 @@ impl<'t> Select<'t, '_> {
                 if matches!(leaf.test, Test::Exists) {
                     return (column.slots(), "presence");
                 }
-                match column.index_wanted(wants_of(leaf.test)) {
+                match column.index_for(wants_of(leaf.test)) {
                     Some(index) => (by_index(column, &index, leaf), access_of(column, leaf.test)),
                     None => (by_column(column, leaf), "column"),
                 }
@@ -367,7 +371,7 @@ impl<'t> Select<'t, '_> {
                 out.extend(self.odd_ids(leaf));
                 (out, access)
             }
-            Field::Type if leaf.prepared.holds(ValueRef::String(OBJECT_TYPE)) => {
+            Field::Type if leaf.prepared.matches(ValueRef::String(OBJECT_TYPE)) => {
                 (self.table.live.clone(), "all")
             }
             Field::Type => (RoaringBitmap::new(), "all"),
@@ -375,7 +379,7 @@ impl<'t> Select<'t, '_> {
         }
     }
 
-    /// Objects that a comparison of their number with something else than an integer holds of.
+    /// Returns the objects whose number satisfies a comparison with a value that is not an integer.
     fn odd_ids(&self, leaf: &Leaf<'t>) -> RoaringBitmap {
         let odd = |x: &Value| matches!(x, Value::F64(_));
         let any = match leaf.test {

@@ -1,20 +1,20 @@
-//! Shapes: which columns an object has values in. Objects that have the same ones share a shape, so that an object is put
-//! together, or taken apart, without asking columns that it is not in, however many there are.
+//! Shapes: the sets of columns in which objects have values. Objects with the same columns share a shape, so that assembling
+//! or removing an object touches only its own columns, however many there are.
 
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The number of a shape.
+/// Number of a shape.
 pub(super) type ShapeId = u32;
 
-/// All shapes. 0 has no columns.
+/// All shapes; number 0 has no columns.
 #[derive(Debug)]
 pub(super) struct Shapes {
-    /// Columns by number, in the order in which an object gives them.
+    /// Columns by shape number, in the order in which an object lists them.
     all: Vec<Arc<[u32]>>,
     numbers: HashMap<Arc<[u32]>, ShapeId, FixedState>,
-    /// What a shape becomes with a column more (true) or less.
+    /// Shape that results from adding (true) or removing (false) a column.
     steps: HashMap<(ShapeId, u32, bool), ShapeId, FixedState>,
 }
 
@@ -34,7 +34,7 @@ impl Shapes {
         self.all.get(shape as usize).unwrap_or(&self.all[0])
     }
 
-    /// The shape with these columns, in the order in which an object gives them.
+    /// Returns the shape with these columns, in the order in which an object lists them.
     pub(super) fn of(&mut self, columns: &[u32]) -> ShapeId {
         if let Some(shape) = self.numbers.get(columns) {
             return *shape;
@@ -46,7 +46,7 @@ impl Shapes {
         shape
     }
 
-    /// The shape with one column more; `before` says whether a column comes before it.
+    /// Returns the shape with an additional column; `before` tells whether a column precedes it.
     pub(super) fn with(
         &mut self,
         shape: ShapeId,
@@ -66,7 +66,7 @@ impl Shapes {
         next
     }
 
-    /// The shape without a column.
+    /// Returns the shape without a column.
     pub(super) fn without(&mut self, shape: ShapeId, column: u32) -> ShapeId {
         if let Some(next) = self.steps.get(&(shape, column, false)) {
             return *next;

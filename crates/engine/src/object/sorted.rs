@@ -1,16 +1,16 @@
-//! Slots by value: the index of a column. The different values in order, behind each the slots that have it.
+//! Index of a column: its distinct values in order, each with the slots that have it.
 
 use roaring::RoaringBitmap;
 use std::ops::Bound;
 
-/// Slots by value, as they were when it was built.
+/// Slots by value, at the time of building.
 #[derive(Debug)]
 pub(super) struct Sorted<T> {
-    /// Each once, ascending.
+    /// Distinct values, ascending.
     values: Vec<T>,
-    /// Where the slots of each begin; one more at the end.
+    /// Start of each value's slots; one more at the end.
     starts: Vec<u32>,
-    /// Ascending for each value.
+    /// Slots, ascending for each value.
     slots: Vec<u32>,
 }
 
@@ -49,13 +49,13 @@ impl<T: Ord + Copy> Sorted<T> {
         self.slots.is_empty()
     }
 
-    /// Different values.
+    /// Number of distinct values.
     pub(super) fn distinct(&self) -> usize {
         self.values.len()
     }
 
-    /// Which values lie between two, as a range of their places.
-    fn places(&self, low: Bound<T>, high: Bound<T>) -> std::ops::Range<usize> {
+    /// Returns the range of positions of the values between two bounds.
+    fn positions(&self, low: Bound<T>, high: Bound<T>) -> std::ops::Range<usize> {
         let from = match low {
             Bound::Unbounded => 0,
             Bound::Included(low) => self.values.partition_point(|v| *v < low),
@@ -69,35 +69,35 @@ impl<T: Ord + Copy> Sorted<T> {
         from..until.max(from)
     }
 
-    fn slots_at(&self, places: &std::ops::Range<usize>) -> &[u32] {
+    fn slots_at(&self, positions: &std::ops::Range<usize>) -> &[u32] {
         let at = |place: usize| self.starts.get(place).map_or(0, |s| *s as usize);
         self.slots
-            .get(at(places.start)..at(places.end))
+            .get(at(positions.start)..at(positions.end))
             .unwrap_or_default()
     }
 
-    /// How many slots have a value between two.
+    /// Number of slots with a value between two bounds.
     pub(super) fn count(&self, low: Bound<T>, high: Bound<T>) -> u64 {
-        self.slots_at(&self.places(low, high)).len() as u64
+        self.slots_at(&self.positions(low, high)).len() as u64
     }
 
-    /// Adds the slots that have a value between two.
+    /// Adds the slots with a value between two bounds.
     pub(super) fn collect(&self, low: Bound<T>, high: Bound<T>, out: &mut RoaringBitmap) {
-        let places = self.places(low, high);
-        let slots = self.slots_at(&places);
-        if places.len() == 1 {
+        let positions = self.positions(low, high);
+        let slots = self.slots_at(&positions);
+        if positions.len() == 1 {
             add_ascending(slots, out);
         } else if slots.len() < 256 {
             out.extend(slots.iter().copied());
         } else {
-            // In order they go into the bitmap some ten times faster.
+            // Inserting sorted slots into the bitmap is some ten times faster.
             let mut slots = slots.to_vec();
             slots.sort_unstable();
             add_ascending(&slots, out);
         }
     }
 
-    /// Adds the slots of those values that `holds` says yes to.
+    /// Adds the slots of the values for which `holds` returns true.
     pub(super) fn collect_where(&self, mut holds: impl FnMut(T) -> bool, out: &mut RoaringBitmap) {
         for (place, value) in self.values.iter().enumerate() {
             if holds(*value) {
@@ -121,7 +121,7 @@ pub(super) fn add_ascending(slots: &[u32], out: &mut RoaringBitmap) {
     match RoaringBitmap::from_sorted_iter(slots.iter().copied()) {
         Ok(more) if out.is_empty() => *out = more,
         Ok(more) => *out |= more,
-        // They are sorted; but nothing is lost if not.
+        // The slots are sorted; if not, the result is still correct.
         Err(_) => out.extend(slots.iter().copied()),
     }
 }

@@ -1,10 +1,10 @@
-//! What a test asks of numbers, as spans of them: an index gives those between two ends without looking at each.
+//! Numeric tests as spans of values: an index returns the slots between two bounds without testing each value.
 
 use super::column::float_key;
 use esker_model::Value;
 use esker_model::filter::{Comparison, Test};
 
-/// Spans of `i64`, both ends inside, that fulfil a test; `None` where the test has to be asked.
+/// Returns the spans of `i64`, bounds included, that satisfy a test; `None` if each value must be tested.
 pub(super) fn ints(test: &Test) -> Option<Vec<(i64, i64)>> {
     const ALL: (i64, i64) = (i64::MIN, i64::MAX);
     Some(match test {
@@ -40,7 +40,7 @@ fn equal_ints(x: &Value) -> Vec<(i64, i64)> {
         .collect()
 }
 
-/// The least integer that is greater than a number, or equal to it where that is meant.
+/// The smallest integer greater than `x`, or equal to it if `equal`.
 fn int_from(x: &Value, equal: bool) -> Option<i64> {
     match x {
         Value::I64(n) if equal => Some(*n),
@@ -51,7 +51,7 @@ fn int_from(x: &Value, equal: bool) -> Option<i64> {
             let whole = x.ceil();
             let first = whole as i64;
             if whole > *x || equal {
-                // 2^63 itself, for a number just below it, is no integer of 64 bits; but doubles there are whole.
+                // The ceiling of a number below 2^63 cannot be 2^63 itself, because doubles of that size are integers.
                 Some(first)
             } else {
                 first.checked_add(1)
@@ -61,7 +61,7 @@ fn int_from(x: &Value, equal: bool) -> Option<i64> {
     }
 }
 
-/// The greatest integer that is less than a number, or equal to it where that is meant.
+/// The largest integer less than `x`, or equal to it if `equal`.
 fn int_until(x: &Value, equal: bool) -> Option<i64> {
     match x {
         Value::I64(n) if equal => Some(*n),
@@ -89,7 +89,7 @@ fn joined_ints(mut spans: Vec<(i64, i64)>) -> Vec<(i64, i64)> {
     spans
 }
 
-/// What lies outside spans that are in order and apart.
+/// Returns the complement of ordered, disjoint spans.
 fn outside_ints(spans: &[(i64, i64)]) -> Vec<(i64, i64)> {
     let mut out = Vec::new();
     let mut from = Some(i64::MIN);
@@ -105,7 +105,7 @@ fn outside_ints(spans: &[(i64, i64)]) -> Vec<(i64, i64)> {
     out
 }
 
-/// Spans of [`float_key`]s, both ends inside, that fulfil a test.
+/// Returns the spans of [`float_key`]s, bounds included, that satisfy a test.
 pub(super) fn floats(test: &Test) -> Option<Vec<(u64, u64)>> {
     Some(match test {
         Test::Exists => vec![(0, u64::MAX)],
@@ -142,7 +142,7 @@ fn equal_floats(x: &Value) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// The key of the least double that is greater than a number, or equal to it where that is meant.
+/// The key of the smallest double greater than `x`, or equal to it if `equal`.
 fn float_from(x: &Value, equal: bool) -> Option<u64> {
     let (key, exactly) = nearest(x)?;
     match exactly {
@@ -165,7 +165,7 @@ fn float_until(x: &Value, equal: bool) -> Option<u64> {
     }
 }
 
-/// The key of the double nearest to a number, and how that double compares with it.
+/// The key of the double nearest to a number, and how that double compares with the number.
 fn nearest(x: &Value) -> Option<(u64, std::cmp::Ordering)> {
     match x {
         Value::F64(x) if x.is_nan() => None,
@@ -253,7 +253,7 @@ mod tests {
 
         #[test]
         fn spans_say_what_the_test_says(test in test(), value in number()) {
-            let holds = test.holds(&value);
+            let holds = test.matches(&value);
             match &value {
                 Value::I64(n) => {
                     let spans = ints(&test).unwrap();

@@ -1,5 +1,5 @@
-//! All objects of a database in columns, in memory: what they are now. Objects have slots, given in the order of their
-//! creation and never again; a slot is a row of the columns.
+//! All objects of a database in columns in memory, in their present state. Slots are assigned in the order of creation and
+//! never reused; a slot is a row of the columns.
 
 mod fill;
 
@@ -16,18 +16,18 @@ use roaring::RoaringBitmap;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// All objects.
+/// All objects in columns.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) type_id: VertexTypeId,
     pub(super) ids: Vec<ObjectId>,
-    /// The hash of each one's identity.
+    /// Hash of each object's identity.
     hashes: Vec<u128>,
     first: Vec<Version>,
     latest: Vec<Version>,
     statics: Vec<Version>,
     shapes_of: Vec<ShapeId>,
-    /// Those that are not deleted.
+    /// Slots of objects that are not deleted.
     pub(super) live: RoaringBitmap,
     by_id: HashTable<u32>,
     by_identity: HashTable<u32>,
@@ -35,40 +35,40 @@ pub(super) struct Table {
     predefined: HashMap<Box<str>, u32, FixedState>,
     tags: HashMap<Box<str>, u32, FixedState>,
     shapes: Shapes,
-    /// Numbers that were given in the newest window of time to objects that are not in the table yet.
-    given: HashSet<ObjectId, FixedState>,
-    /// That window.
+    /// Numbers assigned in the newest time window to objects that are not in the table yet.
+    reserved: HashSet<ObjectId, FixedState>,
+    /// The newest time window.
     window: u64,
-    /// Names that searches must not build an index on.
+    /// Names that searches must not index.
     pub(super) unindexed: HashSet<Box<str>, FixedState>,
-    /// So many values are worth an index.
+    /// Number of values from which an index is built.
     index_least: u64,
-    /// Room for a shape that is being made.
+    /// Buffer for a shape that is being determined.
     scratch: Vec<u32>,
 }
 
-/// A number that each object has.
+/// A numeric field that each object has.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Part {
-    /// The first half of the hash of its identity.
+pub(super) enum ObjectField {
+    /// The first half of the hash of the identity.
     HashHigh,
-    /// The other half.
+    /// The second half of the hash of the identity.
     HashLow,
-    /// When it was created.
+    /// Version of the creation.
     First,
-    /// When anything about it changed last.
+    /// Version of the last change.
     Latest,
-    /// When its predefined attributes changed last.
+    /// Version of the last change of predefined attributes.
     Static,
 }
 
-/// The hash of an object's number.
+/// Hashes an object's number.
 pub(super) fn mix(id: ObjectId) -> u64 {
-    // Both the prefix, in the high bits, and the sequence, in the low ones, tell objects apart.
+    // Both the prefix, in the high bits, and the sequence, in the low ones, distinguish objects.
     id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26)
 }
 
-/// The number that is looked for in a hash table.
+/// The part of an identity's hash that is used as the key of a hash table.
 fn low(hash: u128) -> u64 {
     hash as u64
 }
@@ -90,7 +90,7 @@ impl Table {
             predefined: HashMap::default(),
             tags: HashMap::default(),
             shapes: Shapes::default(),
-            given: HashSet::default(),
+            reserved: HashSet::default(),
             window: 0,
             unindexed: HashSet::default(),
             index_least,
@@ -125,26 +125,26 @@ impl Table {
             .unwrap_or(Version::ZERO)
     }
 
-    /// The object with an identity of that hash.
+    /// Returns the slot of the object with an identity of that hash.
     pub(super) fn with_identity(&self, hash: &[u8; 16]) -> Option<u32> {
         let hash = u128::from_be_bytes(*hash);
         let same = |s: &u32| self.hashes.get(*s as usize) == Some(&hash);
         self.by_identity.find(low(hash), same).copied()
     }
 
-    /// The column of a name: a predefined attribute's before a tag's.
+    /// Returns the column of a name: a predefined attribute takes precedence over a tag.
     pub(super) fn column(&self, name: &str) -> Option<&Column> {
         let number = self.predefined.get(name).or_else(|| self.tags.get(name));
         number.and_then(|n| self.columns.get(*n as usize))
     }
 
-    /// The column of a tag.
+    /// Returns the column of a tag.
     pub(super) fn tag_column(&self, name: &str) -> Option<&Column> {
         let number = self.tags.get(name)?;
         self.columns.get(*number as usize)
     }
 
-    /// How many tags an object has.
+    /// Number of tags of an object.
     pub(super) fn tags_of(&self, slot: u32) -> usize {
         let shape = self.shapes_of.get(slot as usize).copied().unwrap_or(0);
         let tag = |c: &&u32| {
@@ -155,7 +155,7 @@ impl Table {
         self.shapes.get(shape).iter().filter(tag).count()
     }
 
-    /// Lets searches index a name, or not; whether that is new.
+    /// Enables or disables the index of a name; returns whether that is a change.
     pub(super) fn set_indexed(&mut self, name: &str, on: bool) -> bool {
         let changed = if on {
             self.unindexed.remove(name)
@@ -171,27 +171,27 @@ impl Table {
         changed
     }
 
-    /// The number of a new object with an identity of that hash, not before that time. It follows from the time and the hash
-    /// alone, so that it does not tell how many objects there are that its reader may not see. Only where 35 bits of the hash
-    /// and the window of time are those of another object, it is the next one that is free.
+    /// Returns the number of a new object with an identity of that hash, created at that time or later. It is derived from the time and
+    /// the hash alone, so that it does not reveal how many hidden objects there are. Only if 35 bits of the hash and the time window
+    /// equal those of another object, the next free number is taken.
     pub(super) fn new_id(&mut self, hash: &[u8; 16], millis: u64) -> ObjectId {
         let window = millis.saturating_sub(EPOCH_MILLIS) / WINDOW_MILLIS;
         if window > self.window {
             self.window = window;
-            self.given.clear();
+            self.reserved.clear();
         }
         let from_hash = u64::from(u32::from_be_bytes([0, hash[2], hash[3], hash[4]])) >> 4;
         let mut sequence = self.window << WINDOW_BITS | from_hash;
         loop {
             let id = ObjectId::new(prefix_of(hash), sequence);
-            if self.slot_of(id).is_none() && self.given.insert(id) {
+            if self.slot_of(id).is_none() && self.reserved.insert(id) {
                 return id;
             }
             sequence += 1;
         }
     }
 
-    /// What an object is now, as a row of `rows`: appends what `VertexRecord::encode` would.
+    /// Appends the row of an object, as `VertexRecord::encode` would write it.
     pub(super) fn encode(&self, slot: u32, out: &mut Vec<u8>) {
         let at = slot as usize;
         let gone = !self.live.contains(slot);
@@ -221,8 +221,7 @@ impl Table {
         }
     }
 
-    /// Puts an object, as a row of `rows` describes it, in the place of what it was. `hash` is that of its identity;
-    /// nothing is made of it where the object is deleted.
+    /// Replaces an object by the state in its row. `hash` is that of its identity, and unused if the object is deleted.
     pub(super) fn apply(
         &mut self,
         id: ObjectId,
@@ -278,23 +277,23 @@ impl Table {
         }
     }
 
-    /// The hash of an object's identity.
+    /// Returns the hash of an object's identity.
     pub(super) fn hash_of(&self, id: ObjectId) -> u128 {
         let slot = self.slot_of(id);
         slot.and_then(|s| self.hashes.get(s as usize).copied())
             .unwrap_or(0)
     }
 
-    /// One of the numbers that an object has.
-    pub(super) fn part(&self, part: Part, slot: u32) -> u64 {
+    /// Returns a numeric field of an object.
+    pub(super) fn part(&self, part: ObjectField, slot: u32) -> u64 {
         let at = slot as usize;
         let version = |all: &[Version]| all.get(at).map_or(0, |v| v.0);
         match part {
-            Part::HashHigh => (self.hashes.get(at).copied().unwrap_or(0) >> 64) as u64,
-            Part::HashLow => low(self.hashes.get(at).copied().unwrap_or(0)),
-            Part::First => version(&self.first),
-            Part::Latest => version(&self.latest),
-            Part::Static => version(&self.statics),
+            ObjectField::HashHigh => (self.hashes.get(at).copied().unwrap_or(0) >> 64) as u64,
+            ObjectField::HashLow => low(self.hashes.get(at).copied().unwrap_or(0)),
+            ObjectField::First => version(&self.first),
+            ObjectField::Latest => version(&self.latest),
+            ObjectField::Static => version(&self.statics),
         }
     }
 
@@ -327,12 +326,12 @@ impl Table {
         let ids = &self.ids;
         self.by_id
             .insert_unique(mix(id), slot, |s| mix(ids[*s as usize]));
-        self.given.remove(&id);
+        self.reserved.remove(&id);
         slot
     }
 
     fn shape_of(&mut self, view: &VertexView<'_>, hint: ShapeId) -> ShapeId {
-        // Objects that come one after the other mostly have the same names.
+        // Consecutive objects usually have the same names.
         for guess in [
             hint,
             self.shapes_of.iter().rev().nth(1).copied().unwrap_or(0),
@@ -387,7 +386,7 @@ impl Table {
         self.put_identity(slot, hash);
     }
 
-    /// Enters the identity of a slot that has none yet, and whose hash is in its place.
+    /// Adds the identity of a slot, whose hash is already stored, to the hash table.
     fn put_identity(&mut self, slot: u32, hash: u128) {
         let hashes = &self.hashes;
         self.by_identity
@@ -405,7 +404,7 @@ impl Table {
         }
     }
 
-    /// Sets (or, with `None`, removes) a tag of many objects at once, which takes that version.
+    /// Sets (or, with `None`, removes) a tag of many objects at a version.
     pub(super) fn tag(
         &mut self,
         slots: &RoaringBitmap,
@@ -461,11 +460,11 @@ impl Table {
         }
     }
 
-    /// Bytes of memory, without those of indexes; and theirs.
+    /// Memory without indexes, and memory of the indexes, in bytes.
     pub(super) fn bytes(&self) -> (u64, u64) {
         let slots = self.ids.capacity() * (8 + 16 + 8 + 8 + 8 + 4);
         let maps = (self.by_id.capacity() + self.by_identity.capacity()) * 5 * 8 / 7;
-        let own = (slots + maps + self.given.capacity() * 8) as u64
+        let own = (slots + maps + self.reserved.capacity() * 8) as u64
             + self.shapes.bytes()
             + self.live.serialized_size() as u64;
         let columns = self.columns.iter().map(Column::bytes);
@@ -475,15 +474,15 @@ impl Table {
     }
 }
 
-/// A tag that so many objects get at once is kept as one value and a set of slots.
+/// Number of objects from which a tag set at once is stored as one value with a set of slots.
 const GROUP_LEAST: u64 = 64;
 
-/// 2026-01-01T00:00:00Z: windows of time are counted from there.
+/// 2026-01-01T00:00:00Z: the start of the first time window.
 const EPOCH_MILLIS: u64 = 1_767_225_600_000;
-/// How long a window of time is. Its number is the upper part of an object's sequence number, so what was given after a backup
-/// was taken is not given again after it is restored, unless that is in the same window and to the same identity.
+/// Length of a time window. Its number is the upper part of an object's sequence number, so numbers assigned after a backup
+/// was taken are not reused after it is restored, except in the same window for the same identity.
 const WINDOW_MILLIS: u64 = 1 << 15;
-/// Bits of a sequence number below the window: of the identity's hash.
+/// Bits of a sequence number below the window; taken from the identity's hash.
 const WINDOW_BITS: u32 = 20;
 
 fn names<'v>(view: &'v VertexView<'_>) -> impl Iterator<Item = (&'v str, bool)> {
@@ -492,7 +491,7 @@ fn names<'v>(view: &'v VertexView<'_>) -> impl Iterator<Item = (&'v str, bool)> 
     predefined.chain(tags)
 }
 
-/// Decimal digits, without an allocation.
+/// Formats decimal digits without an allocation.
 pub(crate) fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     loop {

@@ -1,4 +1,4 @@
-//! What differs between two times: one pass over `rows`, looking into `history` only where something changed since.
+//! Differences between two versions: one pass over `rows`, with look-ups in `history` only where something changed since.
 
 use super::edges::{read_edge, versions_until};
 use super::vertices::{past_of_vertex, read_vertex};
@@ -8,7 +8,7 @@ use esker_model::record::{EdgeRecord, VertexRecord};
 use esker_model::{Difference, Flow, Result, Schema, Version};
 use esker_store::{KeyRange, Read as _, Table};
 
-/// Calls `sink` with each vertex and each edge (in its defined direction) that is not the same at both times.
+/// Calls `sink` with each vertex and each edge (in its defined direction) that differs between the versions.
 pub(crate) fn diff(
     source: &Source<'_>,
     schema: &Schema,
@@ -52,11 +52,11 @@ pub(crate) fn diff(
         flow
     })?;
     error.into_result()?;
-    // Where the sink had enough, none are left.
+    // Empty if the sink broke.
     give(&changed).map(|_| ())
 }
 
-/// Whether something may have happened to what lies under that key between two times.
+/// Whether the vertex or edge under a key may have changed between two versions.
 fn may_differ(
     key: &RowKey,
     value: &[u8],
@@ -68,7 +68,7 @@ fn may_differ(
     match key {
         RowKey::Vertex(_) => {
             let record = VertexRecord::decode(value).map_err(bad)?;
-            // Nothing newer than the first time, or nothing by the last: the same at both.
+            // Unchanged if nothing is newer than the first version, or the vertex appeared after the last.
             Ok(record.latest > first && record.first <= last)
         }
         RowKey::Edge(edge) => {
@@ -81,7 +81,7 @@ fn may_differ(
     }
 }
 
-/// What something was at both times, if that is not the same.
+/// Returns the states at both versions, if they differ.
 fn at_both(
     source: &Source<'_>,
     key: &RowKey,

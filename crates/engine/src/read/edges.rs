@@ -9,7 +9,7 @@ use esker_model::{
 };
 use esker_store::{Cursor, KeyRange, Read, Table};
 
-/// Edges as of a version, in the order asked for.
+/// Returns edges as of a version, in the order of `keys`.
 pub(crate) fn read_edges(
     source: &Source<'_>,
     keys: &[EdgeKey],
@@ -26,7 +26,7 @@ pub(crate) fn read_edges(
     Ok(found)
 }
 
-/// Where an edge's superseded versions lie, from that one back.
+/// Key range of an edge's superseded versions, from `as_of` back.
 pub(super) fn versions_until(key: &EdgeKey, as_of: Version) -> KeyRange {
     KeyRange {
         from: key.history(as_of),
@@ -34,7 +34,7 @@ pub(super) fn versions_until(key: &EdgeKey, as_of: Version) -> KeyRange {
     }
 }
 
-/// One edge as of a version.
+/// Returns one edge as of a version.
 pub(crate) fn read_edge(
     read: &(impl Read + ?Sized),
     key: EdgeKey,
@@ -103,7 +103,7 @@ fn decode_past(key: &[u8], value: &[u8], properties: bool) -> Result<Edge> {
     Ok(edge)
 }
 
-/// All selected edges that leave a frontier, in the frontier's order.
+/// Passes all selected edges that leave a frontier to `sink`, in the order of the frontier.
 pub(crate) fn scan_edges(
     source: &Source<'_>,
     frontier: &[VertexId],
@@ -113,7 +113,7 @@ pub(crate) fn scan_edges(
     let mut select = select.clone();
     select.types.sort_unstable();
     select.types.dedup();
-    let past = |id: &VertexId, ranges: &mut Vec<_>| ranges_ahead(*id, &select.types, ranges);
+    let past = |id: &VertexId, ranges: &mut Vec<_>| prefetch_ranges(*id, &select.types, ranges);
     source.in_pieces(frontier, past, |before, piece| {
         for (i, id) in piece.iter().enumerate() {
             let mut sink = |edge| sink(before + i, edge);
@@ -125,12 +125,12 @@ pub(crate) fn scan_edges(
     })
 }
 
-/// With more edge types than this, what is archived of a vertex's edges is read ahead in one range.
-const RANGES_AHEAD_MAX: usize = 4;
+/// Number of edge types above which all archived edges of a vertex are prefetched in one range.
+const PREFETCH_RANGES_MAX: usize = 4;
 
-/// Where in `history` the edges of those types (sorted; none: all) lie that leave a vertex.
-pub(crate) fn ranges_ahead(id: VertexId, types: &[EdgeTypeId], ranges: &mut Vec<KeyRange>) {
-    if types.is_empty() || types.len() > RANGES_AHEAD_MAX {
+/// Adds the key ranges in `history` of the edges of these types (sorted; empty: all) that leave a vertex.
+pub(crate) fn prefetch_ranges(id: VertexId, types: &[EdgeTypeId], ranges: &mut Vec<KeyRange>) {
+    if types.is_empty() || types.len() > PREFETCH_RANGES_MAX {
         ranges.push(KeyRange::prefix(&edges_prefix(id)));
     } else {
         let of_type = |t: &EdgeTypeId| KeyRange::prefix(&edges_of_type_prefix(id, *t));
@@ -138,7 +138,7 @@ pub(crate) fn ranges_ahead(id: VertexId, types: &[EdgeTypeId], ranges: &mut Vec<
     }
 }
 
-/// The selected edges that leave one vertex. Types must be sorted, each there once.
+/// Passes the selected edges that leave one vertex to `sink`. Types must be sorted and unique.
 pub(crate) fn scan_one(
     read: &(impl Read + ?Sized),
     id: VertexId,
@@ -163,7 +163,7 @@ fn scan_range(
     select: &EdgeSelect,
     sink: &mut dyn FnMut(Edge) -> Flow,
 ) -> Result<Flow> {
-    let mut past = Past {
+    let mut past = HistoryCursor {
         read,
         range,
         cursor: None,
@@ -195,15 +195,15 @@ fn scan_range(
     error.into_result().map(|()| flow)
 }
 
-/// A cursor over `history` that follows a scan of `rows`: both are in the order of edges. Opened at the first edge
-/// that needs it, which for reads of what is now is never.
-struct Past<'r, R: ?Sized> {
+/// A cursor over `history` that follows a scan of `rows`: both are in the order of edges. It is opened at the first edge
+/// that needs it, which reads of the present never do.
+struct HistoryCursor<'r, R: ?Sized> {
     read: &'r R,
     range: &'r KeyRange,
     cursor: Option<(Box<dyn Cursor + 'r>, bool)>,
 }
 
-impl<R: Read + ?Sized> Past<'_, R> {
+impl<R: Read + ?Sized> HistoryCursor<'_, R> {
     /// Moves to the first row at or after `key` and returns whether there is one. Keys must ascend.
     fn seek(&mut self, key: &[u8]) -> Result<bool> {
         let (cursor, more) = match &mut self.cursor {
@@ -224,7 +224,7 @@ impl<R: Read + ?Sized> Past<'_, R> {
         Ok(*more)
     }
 
-    /// The row under the cursor, if it belongs to the edge whose key in `rows` this is.
+    /// The row at the cursor, if it belongs to the edge with this key in `rows`.
     fn row(&self, edge_key: &[u8]) -> Option<(&[u8], &[u8])> {
         let (cursor, more) = self.cursor.as_ref()?;
         (*more && cursor.key().starts_with(edge_key)).then(|| (cursor.key(), cursor.value()))

@@ -1,4 +1,4 @@
-//! Histories: everything that happened to a vertex or an edge, from the live store and the archive.
+//! Histories: all events of a vertex or an edge, from the live store and the archive.
 
 use super::vertices::{put_or_deleted, static_part, vertex_record};
 use super::{FirstError, corrupt};
@@ -11,7 +11,7 @@ use esker_model::{
 use esker_store::{KeyRange, Read, Table};
 use std::collections::BTreeSet;
 
-/// All that happened to a vertex in a range of versions, newest first.
+/// Returns all events of a vertex in a range of versions, newest first.
 pub(crate) fn vertex_history(
     read: &(impl Read + ?Sized),
     archive: &dyn Archive,
@@ -68,7 +68,7 @@ pub(crate) fn vertex_history(
         },
     )?;
     events.retain(|e| versions.contains(e.version));
-    // Within one version: the vertex itself before its attributes.
+    // Within one version, the vertex itself precedes its attributes.
     events.sort_by(|a, b| {
         b.version
             .cmp(&a.version)
@@ -84,7 +84,7 @@ fn order(event: &VertexEvent) -> (u8, &str) {
     }
 }
 
-/// All versions of one edge in a range of versions, newest first.
+/// Returns all versions of one edge in a range of versions, newest first.
 pub(crate) fn edge_history(
     read: &(impl Read + ?Sized),
     archive: &dyn Archive,
@@ -132,7 +132,7 @@ pub(crate) fn edge_history(
     Ok(events)
 }
 
-/// Rows of a range of `history` from the store, then those that only the archive has.
+/// Passes the rows of a range of `history` in the store to `sink`, then those that only the archive has.
 fn both(
     read: &(impl Read + ?Sized),
     archive: &dyn Archive,

@@ -1,4 +1,4 @@
-//! Reading one consistent moment of the store: vertices, edges, histories, differences.
+//! Reads from one consistent snapshot: vertices, edges, histories, differences.
 
 mod diff;
 mod edges;
@@ -7,7 +7,7 @@ mod source;
 mod vertices;
 
 pub(crate) use diff::diff;
-pub(crate) use edges::{ranges_ahead, read_edges, scan_edges, scan_one};
+pub(crate) use edges::{prefetch_ranges, read_edges, scan_edges, scan_one};
 pub(crate) use history::{edge_history, vertex_history};
 pub(crate) use source::Source;
 pub(crate) use vertices::{
@@ -18,17 +18,17 @@ pub(crate) use vertices::{
 use esker_model::codec::DecodeError;
 use esker_model::{Error, Result};
 
-/// A row of that table that does not decode.
+/// Error for a row of `table` that cannot be decoded.
 pub(crate) fn corrupt(table: &str, e: DecodeError) -> Error {
     Error::corrupt(format!("a row of table `{table}`"), e)
 }
 
-/// Keeps the first error of a sink that can only break.
+/// Keeps the first error in a sink, which can only break.
 #[derive(Debug, Default)]
 pub(crate) struct FirstError(Option<Error>);
 
 impl FirstError {
-    /// The value, or a break with the error kept.
+    /// Returns the value, or stores the error and breaks.
     pub(crate) fn keep<T>(&mut self, result: Result<T>) -> std::ops::ControlFlow<(), T> {
         match result {
             Ok(value) => std::ops::ControlFlow::Continue(value),
@@ -39,7 +39,7 @@ impl FirstError {
         }
     }
 
-    /// The error, if there was one.
+    /// Returns the stored error, if any.
     pub(crate) fn into_result(self) -> Result<()> {
         self.0.map_or(Ok(()), Err)
     }

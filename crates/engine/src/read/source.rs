@@ -1,10 +1,10 @@
-//! What a read looks at: one moment of the live store and, where what it asks for may have been archived, the archive
-//! below it.
+//! The source of a read: a snapshot of the live store and, if the requested versions may have been archived, a view of the
+//! archive.
 //!
-//! A [`Source`] is read like a snapshot: its `history` is that of the live store and of the archive in one, as if nothing
-//! had ever been moved. A row that lies in both (see `compact`) shows once, as the live store has it. Whoever reads the
-//! past of many things asks through [`Source::in_pieces`]: it reads the archive once for all of them, in key order, so
-//! that the order in which they are asked for costs nothing. What it did not read ahead is looked up where it is needed.
+//! A [`Source`] is read like a snapshot: its `history` combines the live store and the archive, as if no row had ever been
+//! moved. A row in both (see `compact`) appears once, as in the live store. Reads of the past of many vertices or edges go
+//! through [`Source::in_pieces`]: it reads the archive once for all of them, in key order, so that their order in the request
+//! costs nothing. Rows that were not prefetched are looked up individually.
 
 use super::FirstError;
 use crate::archive::{ArchiveCursor, ArchiveView};
@@ -15,18 +15,18 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;
 
-/// So many things are read ahead for at once.
+/// Items for which archived rows are prefetched at a time.
 const PIECE: usize = 1 << 10;
-/// Bytes of archived rows that are held for a piece. If there are more, the piece is halved.
-const AHEAD_BYTES_MAX: usize = 64 << 20;
-/// Bytes of archived rows that are held for one range. A hub with more is read as a stream.
+/// Maximum bytes of archived rows prefetched for a piece. A larger piece is halved.
+const PREFETCH_BYTES_MAX: usize = 64 << 20;
+/// Maximum bytes of archived rows prefetched for one range. A hub with more is read as a stream.
 const RANGE_BYTES_MAX: usize = 8 << 20;
-/// What a row held in memory takes beyond its bytes.
+/// Overhead of a row in memory, in bytes.
 const ROW_BYTES: usize = 2 * size_of::<Vec<u8>>();
 
-type Row = (Vec<u8>, Vec<u8>);
+type KeyValue = (Vec<u8>, Vec<u8>);
 
-/// One moment to read in.
+/// A consistent source to read from.
 pub(crate) struct Source<'e> {
     live: Box<dyn Snapshot + 'e>,
     archived: Option<Archived<'e>>,
@@ -34,22 +34,22 @@ pub(crate) struct Source<'e> {
 
 struct Archived<'e> {
     view: Box<dyn ArchiveView + 'e>,
-    /// Versions that the read can want.
+    /// Versions that the read may need.
     versions: VersionRange,
-    ahead: RefCell<Ahead>,
+    prefetched: RefCell<Prefetched>,
 }
 
-/// Archived rows that were read ahead: whole ranges, by where they begin.
+/// Prefetched archived rows: complete ranges, by their start.
 #[derive(Default)]
-struct Ahead(BTreeMap<Vec<u8>, Loaded>);
+struct Prefetched(BTreeMap<Vec<u8>, PrefetchedRange>);
 
-struct Loaded {
+struct PrefetchedRange {
     until: Option<Vec<u8>>,
-    rows: Rc<[Row]>,
+    rows: Rc<[KeyValue]>,
 }
 
 impl<'e> Source<'e> {
-    /// The live store alone.
+    /// Creates a source over the live store alone.
     pub(crate) fn live(live: Box<dyn Snapshot + 'e>) -> Self {
         Self {
             live,
@@ -57,7 +57,7 @@ impl<'e> Source<'e> {
         }
     }
 
-    /// The live store with the archive below it, of which rows outside `versions` need not show.
+    /// Creates a source over the live store and the archive; archived rows outside `versions` may be omitted.
     pub(crate) fn with_archive(
         live: Box<dyn Snapshot + 'e>,
         view: Box<dyn ArchiveView + 'e>,
@@ -68,18 +68,18 @@ impl<'e> Source<'e> {
             archived: Some(Archived {
                 view,
                 versions,
-                ahead: RefCell::default(),
+                prefetched: RefCell::default(),
             }),
         }
     }
 
-    /// How many things are best read at once.
+    /// Number of items that are best read at once.
     pub(crate) fn piece(&self) -> usize {
         if self.archived.is_some() { PIECE } else { 1 }
     }
 
-    /// Hands `items` to `work`, in order, in pieces of which the archived rows are in memory by then; with each piece the
-    /// number of items before it. `ranges` says what of `history` belongs to an item.
+    /// Passes `items` to `work`, in order, in pieces whose archived rows are prefetched; with each piece, the number of items
+    /// before it. `ranges` returns the key ranges in `history` that belong to an item.
     pub(crate) fn in_pieces<T>(
         &self,
         items: &[T],
@@ -94,7 +94,7 @@ impl<'e> Source<'e> {
             let piece = rest.get(..size).unwrap_or(rest);
             let mut wanted = Vec::new();
             piece.iter().for_each(|item| ranges(item, &mut wanted));
-            if !archived.read_ahead(wanted)? && piece.len() > 1 {
+            if !archived.prefetch(wanted)? && piece.len() > 1 {
                 size = piece.len() / 2;
                 continue;
             }
@@ -103,21 +103,21 @@ impl<'e> Source<'e> {
             }
             done += piece.len();
         }
-        archived.ahead.take();
+        archived.prefetched.take();
         Ok(())
     }
 }
 
 impl Archived<'_> {
-    /// Reads the archived rows of these ranges in one pass; false if they were too many and some are missing.
-    fn read_ahead(&self, mut ranges: Vec<KeyRange>) -> Result<bool> {
+    /// Prefetches the archived rows of these ranges in one pass; returns false if they exceed the limit and some are missing.
+    fn prefetch(&self, mut ranges: Vec<KeyRange>) -> Result<bool> {
         ranges.retain(|range| !range.is_empty());
         ranges.sort_unstable_by(|a, b| a.from.cmp(&b.from));
-        let mut ahead = Ahead::default();
+        let mut prefetched = Prefetched::default();
         let mut held = 0;
         let mut cursor = self.view.cursor(self.versions)?;
         for range in ranges {
-            if ahead.get(&range).is_some() {
+            if prefetched.get(&range).is_some() {
                 continue;
             }
             cursor.seek(&range);
@@ -131,25 +131,25 @@ impl Archived<'_> {
                 continue;
             }
             held += bytes;
-            if held > AHEAD_BYTES_MAX {
+            if held > PREFETCH_BYTES_MAX {
                 return Ok(false);
             }
             let KeyRange { from, until } = range;
             let rows = rows.into();
-            ahead.0.insert(from, Loaded { until, rows });
+            prefetched.0.insert(from, PrefetchedRange { until, rows });
         }
-        *self.ahead.borrow_mut() = ahead;
+        *self.prefetched.borrow_mut() = prefetched;
         Ok(true)
     }
 
-    /// The archived rows of a range: from memory if it was read ahead, else from the archive.
-    fn rows(&self, range: &KeyRange) -> Result<Below<'_>> {
-        if let Some(rows) = self.ahead.borrow().get(range) {
+    /// Returns the archived rows of a range: from memory if they were prefetched, else from the archive.
+    fn rows(&self, range: &KeyRange) -> Result<ArchivedCursor<'_>> {
+        if let Some(rows) = self.prefetched.borrow().get(range) {
             let at = rows.partition_point(|(key, _)| *key < range.from);
             let until = range.until.as_ref();
             let end = until.map_or(rows.len(), |u| rows.partition_point(|(key, _)| key < u));
             let next = at;
-            return Ok(Below::Ahead {
+            return Ok(ArchivedCursor::Prefetched {
                 rows,
                 at,
                 next,
@@ -158,13 +158,13 @@ impl Archived<'_> {
         }
         let mut cursor = self.view.cursor(self.versions)?;
         cursor.seek(range);
-        Ok(Below::Stream(cursor))
+        Ok(ArchivedCursor::Stream(cursor))
     }
 }
 
-impl Ahead {
-    /// The rows among which those of a range are, if it lies inside one that was read.
-    fn get(&self, range: &KeyRange) -> Option<Rc<[Row]>> {
+impl Prefetched {
+    /// Returns the prefetched rows that include those of a range, if the range is inside one that was prefetched.
+    fn get(&self, range: &KeyRange) -> Option<Rc<[KeyValue]>> {
         let up_to = (Bound::Unbounded, Bound::Included(range.from.as_slice()));
         let (_, loaded) = self.0.range::<[u8], _>(up_to).next_back()?;
         let inside = match (&loaded.until, &range.until) {
@@ -177,9 +177,9 @@ impl Ahead {
 }
 
 /// Archived rows of one range.
-enum Below<'s> {
-    Ahead {
-        rows: Rc<[Row]>,
+enum ArchivedCursor<'s> {
+    Prefetched {
+        rows: Rc<[KeyValue]>,
         at: usize,
         next: usize,
         end: usize,
@@ -187,10 +187,10 @@ enum Below<'s> {
     Stream(Box<dyn ArchiveCursor + 's>),
 }
 
-impl Cursor for Below<'_> {
+impl Cursor for ArchivedCursor<'_> {
     fn advance(&mut self) -> Result<bool> {
         match self {
-            Self::Ahead { at, next, end, .. } => {
+            Self::Prefetched { at, next, end, .. } => {
                 *at = *next;
                 *next += 1;
                 Ok(*at < *end)
@@ -201,14 +201,14 @@ impl Cursor for Below<'_> {
 
     fn key(&self) -> &[u8] {
         match self {
-            Self::Ahead { rows, at, .. } => rows.get(*at).map_or(&[], |(key, _)| key),
+            Self::Prefetched { rows, at, .. } => rows.get(*at).map_or(&[], |(key, _)| key),
             Self::Stream(cursor) => cursor.key(),
         }
     }
 
     fn value(&self) -> &[u8] {
         match self {
-            Self::Ahead { rows, at, .. } => rows.get(*at).map_or(&[], |(_, value)| value),
+            Self::Prefetched { rows, at, .. } => rows.get(*at).map_or(&[], |(_, value)| value),
             Self::Stream(cursor) => cursor.value(),
         }
     }
@@ -270,7 +270,7 @@ impl Read for Source<'_> {
             return Ok(live);
         };
         let below = archived.rows(range)?;
-        Ok(Box::new(Merged {
+        Ok(Box::new(MergedHistory {
             live: Side::new(live),
             below: Side::new(Box::new(below)),
             from_below: false,
@@ -281,7 +281,7 @@ impl Read for Source<'_> {
 /// One of two cursors that are merged.
 struct Side<'s> {
     cursor: Box<dyn Cursor + 's>,
-    /// Whether it has to be moved before it is looked at.
+    /// Whether the cursor must advance before its row is read.
     stale: bool,
     more: bool,
 }
@@ -304,22 +304,22 @@ impl<'s> Side<'s> {
     }
 }
 
-/// A cursor over `history`: live rows and archived ones in one order.
-struct Merged<'s> {
+/// A cursor over `history` that merges live and archived rows.
+struct MergedHistory<'s> {
     live: Side<'s>,
     below: Side<'s>,
-    /// Which of them the present row is of.
+    /// Whether the present row is from the archive.
     from_below: bool,
 }
 
-impl Cursor for Merged<'_> {
+impl Cursor for MergedHistory<'_> {
     fn advance(&mut self) -> Result<bool> {
         let (live, below) = (self.live.key()?, self.below.key()?);
         let (from_live, from_below) = match (live, below) {
             (None, None) => return Ok(false),
             (Some(_), None) => (true, false),
             (None, Some(_)) => (false, true),
-            // In both: as the live store has it.
+            // A row in both counts as one, with the value of the live store.
             (Some(live), Some(below)) => (live <= below, below <= live),
         };
         self.live.stale = from_live;

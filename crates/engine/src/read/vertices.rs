@@ -1,4 +1,4 @@
-//! Vertices as of a version: the current row where it is old enough, else its parts from `history`.
+//! Vertices as of a version: the current row if it is old enough, else its parts from `history`.
 
 use super::{FirstError, Source, corrupt};
 use esker_model::key::{
@@ -12,7 +12,7 @@ use esker_model::{
 use esker_store::{KeyRange, Read, Table};
 use std::ops::ControlFlow;
 
-/// The current row of a vertex.
+/// Returns the current row of a vertex.
 pub(crate) fn vertex_record(
     read: &(impl Read + ?Sized),
     id: VertexId,
@@ -24,7 +24,7 @@ pub(crate) fn vertex_record(
     record.transpose().map_err(|e| corrupt("rows", e))
 }
 
-/// Vertices as of a version, in the order asked for.
+/// Returns vertices as of a version, in the order of `ids`.
 pub(crate) fn read_vertices(
     source: &Source<'_>,
     ids: &[VertexId],
@@ -40,13 +40,13 @@ pub(crate) fn read_vertices(
     Ok(found)
 }
 
-/// Where in `history` a vertex and its attributes lie.
+/// Adds the key range in `history` of a vertex and its attributes.
 pub(crate) fn past_of_vertex(id: &VertexId, ranges: &mut Vec<KeyRange>) {
     let (from, until) = vertex_history_range(*id);
     ranges.push(KeyRange::between(&from, &until));
 }
 
-/// A vertex as of a version: `None` if it had never existed by then, marked if it was deleted.
+/// Returns a vertex as of a version: `None` if it did not exist yet, marked if it was deleted.
 pub(crate) fn read_vertex(
     read: &(impl Read + ?Sized),
     id: VertexId,
@@ -132,7 +132,7 @@ fn past(
     Ok(Some(vertex))
 }
 
-/// The newest static record in `history` at or before a version.
+/// Returns the newest static record in `history` at or before a version.
 fn static_as_of(
     read: &(impl Read + ?Sized),
     id: VertexId,
@@ -161,7 +161,7 @@ fn decode_static(key: &[u8], value: &[u8]) -> Result<(Version, StaticRecord)> {
     }
 }
 
-/// Superseded values and removals of all user-defined attributes of a vertex: by name, newest first.
+/// Returns superseded values and removals of all user-defined attributes of a vertex: by name, newest first.
 fn attribute_events(
     read: &(impl Read + ?Sized),
     id: VertexId,
@@ -184,7 +184,7 @@ fn attribute_events(
     error.into_result().map(|()| events)
 }
 
-/// Name, version and value (`None`: removed) of a row of `history` about an attribute.
+/// Decodes name, version and value (`None`: removed) of an attribute's row in `history`.
 pub(crate) fn decode_attribute_event(
     key: &[u8],
     value: &[u8],
@@ -202,7 +202,7 @@ pub(crate) fn decode_attribute_event(
     }
 }
 
-/// From events by name, newest first: the attributes that had a value at a version, sorted by name.
+/// Returns the attributes that had a value at a version, sorted by name; `events` are by name, newest first.
 pub(crate) fn attributes_as_of(
     events: &[(String, Version, Option<Value>)],
     as_of: Version,
@@ -225,8 +225,8 @@ pub(crate) fn attributes_as_of(
     alive
 }
 
-/// Whether a vertex can be visited as of a version: it is not deleted by then. One that nobody ever inserted but that
-/// edges lead to can be; one inserted only later cannot.
+/// Whether a traversal can visit a vertex as of a version: false if it is deleted by then, or inserted only later. A vertex
+/// that edges lead to, but that was never inserted, can be visited.
 pub(crate) fn exists(read: &(impl Read + ?Sized), id: VertexId, as_of: Version) -> Result<bool> {
     let Some(record) = vertex_record(read, id)? else {
         return Ok(true);
@@ -240,7 +240,7 @@ pub(crate) fn exists(read: &(impl Read + ?Sized), id: VertexId, as_of: Version) 
     Ok(static_as_of(read, id, as_of)?.is_some_and(|(_, s)| !s.gone))
 }
 
-/// The selected vertices, by (type, id).
+/// Passes the selected vertices to `sink`, by (type, id).
 pub(crate) fn scan_vertices(
     source: &Source<'_>,
     schema: &Schema,
@@ -275,11 +275,11 @@ pub(crate) fn scan_vertices(
         flow
     })?;
     error.into_result()?;
-    // Where the sink had enough, none are left.
+    // Empty if the sink broke.
     give(&ids).map(|_| ())
 }
 
-/// Ids of all vertices of a type and its specialisations, deleted ones among them, by (type, id).
+/// Passes the ids of all vertices of a type and its subtypes, including deleted ones, to `sink`, by (type, id).
 pub(crate) fn scan_type_index(
     read: &(impl Read + ?Sized),
     schema: &Schema,
@@ -310,7 +310,7 @@ pub(crate) fn scan_type_index(
     Ok(())
 }
 
-/// What a vertex was given when it was put: for histories.
+/// The event of a static record, for histories.
 pub(super) fn put_or_deleted(statics: StaticRecord) -> esker_model::VertexChange {
     let StaticRecord {
         gone, attributes, ..

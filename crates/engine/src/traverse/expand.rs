@@ -1,8 +1,8 @@
-//! Expanding a frontier: the neighbours of many vertices, from the adjacency cache or the store.
+//! Expansion of a frontier: the neighbours of many vertices, from the adjacency cache or the store.
 
 use super::plan::PlanHop;
 use super::stop::Stopper;
-use crate::adjacency::{Adjacency, Inner, List, ListVersions, Loaded, View};
+use crate::adjacency::{Adjacency, CacheView, Inner, List, ListVersions, LoadedList};
 use crate::read::{self, FirstError, Source, corrupt};
 use esker_model::codec::Reader;
 use esker_model::key::{EDGE_KEY_BYTES, edges_of_type_prefix};
@@ -14,15 +14,15 @@ use esker_model::{
 use esker_store::{Cursor, KeyRange, Read as _, Table, prefix_end};
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
-/// How many vertices are expanded between looks at the budget, and loaded in one pass over the store.
+/// Vertices expanded between two budget checks, and loaded in one pass over the store.
 pub(crate) const CHUNK_VERTICES: usize = 1 << 12;
-/// The same where there is no budget to overdraw. The more vertices in one pass, the nearer each lies to the next.
+/// Chunk size without a budget that could be exceeded. Larger passes read vertices that are closer together.
 pub(crate) const CHUNK_VERTICES_UNBOUNDED: usize = 1 << 16;
 
-/// A moment of the database to expand in: what is read then, and the cache as far as it agrees with it.
-pub(crate) struct Moment<'e> {
+/// Context of an expansion: a consistent source, and the cache as far as it agrees with the source.
+pub(crate) struct ReadContext<'e> {
     pub(crate) adjacency: &'e Adjacency,
-    pub(crate) view: View,
+    pub(crate) view: CacheView,
     pub(crate) source: Source<'e>,
     pub(crate) versions: Versions,
     pub(crate) stopper: Stopper<'e>,
@@ -30,26 +30,26 @@ pub(crate) struct Moment<'e> {
 
 /// The neighbours of one vertex of a chunk over one edge type.
 pub(crate) struct Neighbours {
-    /// Place in the chunk.
+    /// Index in the chunk.
     pub(crate) source: usize,
     pub(crate) edge_type: EdgeTypeId,
     pub(crate) list: Arc<List>,
 }
 
-/// What expanding a chunk gave.
+/// Result of expanding a chunk.
 #[derive(Default)]
 pub(crate) struct Expansion {
-    /// In the order of the chunk, then of edge types.
+    /// Neighbours in the order of the chunk, then of edge types.
     pub(crate) neighbours: Vec<Neighbours>,
-    /// Edges looked at, those that filters dropped included.
+    /// Edges read, including those that filters dropped.
     pub(crate) edges: u64,
-    /// Vertices that needed nothing from the store.
+    /// Vertices served from the cache alone.
     pub(crate) cached: u64,
-    /// Why it had to stop in between, if it had to; some neighbours are missing then.
+    /// Reason why the expansion stopped early, if it did; some neighbours are missing then.
     pub(crate) stopped: Option<StopReason>,
 }
 
-impl Moment<'_> {
+impl ReadContext<'_> {
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Inner> {
         self.view
             .generation
@@ -66,7 +66,7 @@ impl Moment<'_> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The neighbours of a chunk of vertices, given by their dense numbers.
+    /// Returns the neighbours of a chunk of vertices, given by their dense numbers.
     pub(crate) fn expand(&self, hop: &PlanHop, chunk: &[u32]) -> Result<Expansion> {
         let mut expansion = Expansion::default();
         let mut found: Vec<Option<Arc<List>>> =
@@ -79,7 +79,7 @@ impl Moment<'_> {
                     continue;
                 };
                 let holds =
-                    hop.lists_suffice(self.versions) && self.adjacency.holds(&self.view, id);
+                    hop.lists_suffice(self.versions) && self.adjacency.is_valid(&self.view, id);
                 let mut whole = true;
                 for edge_type in &hop.edge_types {
                     let list = inner
@@ -117,7 +117,7 @@ impl Moment<'_> {
         Ok(expansion)
     }
 
-    /// Whether a list of what is now is also what this moment's version sees.
+    /// Whether a list of the present edges is also valid at this context's version.
     fn sees(&self, list: &List) -> bool {
         match self.versions {
             Versions::AsOf(as_of) => list.newest <= as_of,
@@ -125,7 +125,7 @@ impl Moment<'_> {
         }
     }
 
-    /// For a range, also what was put before it: it may have held in the range.
+    /// Versions to scan; for a range, also those before it, which may have been in force in the range.
     fn versions_to_scan(&self) -> Versions {
         match self.versions {
             Versions::AsOf(_) => self.versions,
@@ -136,7 +136,7 @@ impl Moment<'_> {
         }
     }
 
-    /// Loads what is missing, in key order; returns why it stopped before the end, if it did.
+    /// Loads the missing lists in key order; returns the reason why it stopped early, if it did.
     fn load(
         &self,
         hop: &PlanHop,
@@ -148,59 +148,59 @@ impl Moment<'_> {
         let mut past = Vec::new();
         let mut stopped = None;
         if hop.lists_suffice(self.versions) {
-            let mut rows = Rows {
-                moment: self,
+            let mut rows = ListReader {
+                context: self,
                 cursor: None,
                 density: Density::default(),
             };
             let mut raw = Vec::with_capacity(missing.len());
-            for (id, place) in missing {
-                let list = rows.list(*id, hop.edge_types[place % types])?;
+            for (id, slot) in missing {
+                let list = rows.list(*id, hop.edge_types[slot % types])?;
                 stopped = list.stopped;
-                raw.push((*id, *place, list));
+                raw.push((*id, *slot, list));
                 if stopped.is_some() {
                     break;
                 }
             }
             let mut loaded = Vec::with_capacity(raw.len());
             let mut inner = self.write();
-            for (id, place, raw) in raw {
+            for (id, slot, raw) in raw {
                 let whole = raw.stopped.is_none();
                 let list = Arc::new(raw.number(&mut inner));
                 if whole {
-                    let number = chunk[place / types];
-                    let edge_type = hop.edge_types[place % types];
-                    loaded.push(Loaded {
+                    let number = chunk[slot / types];
+                    let edge_type = hop.edge_types[slot % types];
+                    loaded.push(LoadedList {
                         number,
                         edge_type,
                         list: Arc::clone(&list),
                     });
                 }
                 if !self.sees(&list) {
-                    past.push((id, place));
+                    past.push((id, slot));
                 }
-                found[place] = Some(list);
+                found[slot] = Some(list);
             }
             drop(inner);
-            // Lists of what is now are worth keeping even where this moment is older and reads its own below.
+            // Lists of the present edges are cached even if this context reads an older version, which it loads below.
             self.adjacency.add(&self.view, &loaded);
         } else {
             past.extend_from_slice(missing);
         }
-        let edge_type = |place: usize| hop.edge_types[place % types];
-        let archived = |(id, place): &(VertexId, usize), ranges: &mut Vec<_>| {
-            read::ranges_ahead(*id, &[edge_type(*place)], ranges);
+        let edge_type = |slot: usize| hop.edge_types[slot % types];
+        let archived = |(id, slot): &(VertexId, usize), ranges: &mut Vec<_>| {
+            read::prefetch_ranges(*id, &[edge_type(*slot)], ranges);
         };
-        past.iter().for_each(|(_, place)| found[*place] = None);
+        past.iter().for_each(|(_, slot)| found[*slot] = None);
         if stopped.is_some() {
             return Ok(stopped);
         }
         self.source.in_pieces(&past, archived, |_, piece| {
-            for (id, place) in piece {
+            for (id, slot) in piece {
                 stopped = self.stopper.must_stop();
                 if stopped.is_none() {
-                    let (list, reason) = self.filtered(hop, *id, edge_type(*place))?;
-                    found[*place] = Some(Arc::new(list));
+                    let (list, reason) = self.filtered(hop, *id, edge_type(*slot))?;
+                    found[*slot] = Some(Arc::new(list));
                     stopped = reason;
                 }
                 if stopped.is_some() {
@@ -212,7 +212,7 @@ impl Moment<'_> {
         Ok(stopped)
     }
 
-    /// One vertex's edges of a type as this moment's versions and the hop's filters see them.
+    /// Reads one vertex's edges of a type with this context's versions and the hop's filters.
     fn filtered(
         &self,
         hop: &PlanHop,
@@ -225,26 +225,26 @@ impl Moment<'_> {
             properties: !hop.edge_filters.is_empty(),
         };
         let mut raw = RawList::default();
-        let mut held = Held::new(self.versions);
+        let mut tracker = RangeTracker::new(self.versions);
         let take = &mut |edge: Edge| {
-            let kept = held.in_range(&edge) && hop.edge_filters.iter().all(|f| f.holds(&edge));
+            let kept = tracker.in_range(&edge) && hop.edge_filters.iter().all(|f| f.matches(&edge));
             raw.take(self, kept.then_some(edge.key.destination), edge.version)
         };
-        // Whether it broke off is known from `raw`.
+        // An early stop is recorded in `raw`.
         let _: Flow = read::scan_one(&self.source, id, &select, take)?;
         let stopped = raw.stopped;
         Ok((raw.number(&mut self.write()), stopped))
     }
 }
 
-/// Tells, of an edge's versions (newest first), those that held at some version of a range.
-struct Held {
+/// Selects, of an edge's versions (newest first), those that were in force at some version of a range.
+struct RangeTracker {
     versions: Versions,
-    /// The edge whose version in force when the range begins has been met.
+    /// The edge whose version in force at the start of the range has been passed.
     begun: Option<EdgeKey>,
 }
 
-impl Held {
+impl RangeTracker {
     fn new(versions: Versions) -> Self {
         Self {
             versions,
@@ -286,21 +286,26 @@ impl Default for RawList {
     }
 }
 
-/// Within one vertex, the budget is looked at once in so many edges.
+/// Edges of one vertex between two budget checks.
 const EDGES_BETWEEN_LOOKS: u64 = 1 << 12;
 
 impl RawList {
-    /// Takes note of one edge, and keeps it if it has a destination. Breaks when the traversal has to stop.
-    fn take(&mut self, moment: &Moment<'_>, kept: Option<VertexId>, version: Version) -> Flow {
+    /// Counts one edge, and adds it if it has a destination. Breaks when the traversal must stop.
+    fn take(
+        &mut self,
+        context: &ReadContext<'_>,
+        kept: Option<VertexId>,
+        version: Version,
+    ) -> Flow {
         self.looked_at += 1;
         self.newest = self.newest.max(version);
         if let Some(destination) = kept {
             self.targets.push(destination);
             self.versions.push(version);
         }
-        moment.stopper.looked_at(1);
+        context.stopper.looked_at(1);
         if self.looked_at.is_multiple_of(EDGES_BETWEEN_LOOKS) {
-            self.stopped = moment.stopper.must_stop();
+            self.stopped = context.stopper.must_stop();
         }
         if self.stopped.is_some() {
             Flow::Break(())
@@ -320,17 +325,17 @@ impl RawList {
 }
 
 /// Reads adjacency lists in ascending key order. A seek costs as much as some thirty steps of a cursor, so it steps
-/// when the next list is likely to be near, and seeks when not.
-struct Rows<'s> {
-    moment: &'s Moment<'s>,
+/// when the next list is likely to be close, and seeks otherwise.
+struct ListReader<'s> {
+    context: &'s ReadContext<'s>,
     cursor: Option<Box<dyn Cursor + 's>>,
     density: Density,
 }
 
 const STEPS_BEFORE_SEEK: u64 = 24;
 
-/// How many rows lie between ids, learnt on the way: ids are hashes, so rows lie evenly but for vertices with very many
-/// edges.
+/// Estimate of the number of rows between ids, learnt while reading: ids are hashes, so rows are distributed evenly except for
+/// vertices with very many edges.
 #[derive(Default)]
 struct Density {
     steps: f64,
@@ -338,9 +343,9 @@ struct Density {
     seeks: u64,
 }
 
-/// Every so many seeks it steps all the same, to learn.
+/// Seeks between two probes, which step in any case to update the estimate.
 const SEEKS_BETWEEN_PROBES: u64 = 16;
-/// Steps after which what was learnt before counts half.
+/// Number of steps after which older observations are halved.
 const STEPS_REMEMBERED: f64 = 4096.0;
 
 impl Density {
@@ -369,11 +374,11 @@ impl Density {
     }
 }
 
-impl<'s> Rows<'s> {
+impl<'s> ListReader<'s> {
     fn list(&mut self, id: VertexId, edge_type: EdgeTypeId) -> Result<RawList> {
         let prefix = edges_of_type_prefix(id, edge_type);
         let mut list = RawList {
-            stopped: self.moment.stopper.must_stop(),
+            stopped: self.context.stopper.must_stop(),
             ..RawList::default()
         };
         if list.stopped.is_some() {
@@ -392,7 +397,7 @@ impl<'s> Rows<'s> {
             })?;
             let (gone, version) =
                 EdgeRecord::decode_head(cursor.value()).map_err(|e| corrupt("rows", e))?;
-            let flow = list.take(self.moment, (!gone).then_some(destination), version);
+            let flow = list.take(self.context, (!gone).then_some(destination), version);
             if flow.is_break() || !cursor.advance()? {
                 return Ok(list);
             }
@@ -401,7 +406,7 @@ impl<'s> Rows<'s> {
         Ok(list)
     }
 
-    /// A cursor at the first row at or after `key`; none if there is no such row.
+    /// Returns a cursor at the first row at or after `key`; `None` if there is no such row.
     fn at(&mut self, key: &[u8]) -> Result<Option<Box<dyn Cursor + 's>>> {
         if let Some(mut cursor) = self.cursor.take()
             && self.density.is_near(cursor.key(), key)
@@ -423,12 +428,12 @@ impl<'s> Rows<'s> {
             from: key.to_vec(),
             until: None,
         };
-        let mut cursor = self.moment.source.cursor(Table::Rows, &range)?;
+        let mut cursor = self.context.source.cursor(Table::Rows, &range)?;
         Ok(cursor.advance()?.then_some(cursor))
     }
 }
 
-/// The version that a vertex must exist at to be visited, and whether that has to be looked up at all.
+/// Whether a vertex existed at some of the versions, so that it can be visited.
 pub(crate) fn existed_in(source: &Source<'_>, id: VertexId, versions: Versions) -> Result<bool> {
     let range = match versions {
         Versions::AsOf(as_of) => return read::exists(source, id, as_of),

@@ -1,4 +1,4 @@
-//! Conditions on vertices and edges, with their names looked up once.
+//! Conditions on vertices and edges, with resolved names.
 
 use esker_model::filter::{EdgeFields, Expr, Prepared, PreparedTest, ValueRef, VertexFields};
 use esker_model::traversal::Filter;
@@ -6,7 +6,7 @@ use esker_model::{Edge, EdgeTypeId, Result, Schema, Vertex, VertexTypeId};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The name that conditions have for a vertex's key.
+/// The name of a vertex's key in conditions.
 const KEY: &str = "key";
 
 /// A condition on a vertex.
@@ -14,8 +14,8 @@ const KEY: &str = "key";
 pub(crate) struct VertexFilter {
     condition: Condition<VertexTypeId>,
     filter: Filter,
-    /// Whether the key counts: of a file that is its present path.
-    asks_key: bool,
+    /// Whether the condition uses the key, which for a file is its present path.
+    uses_key: bool,
 }
 
 /// A condition on an edge.
@@ -25,22 +25,22 @@ pub(crate) struct EdgeFilter {
     filter: Filter,
 }
 
-/// A condition on something whose type is a `T`.
+/// A condition on a vertex or an edge with type ids `T`.
 #[derive(Debug, Clone)]
 enum Condition<T> {
-    /// An attribute of exactly that name.
+    /// A test of the attribute with exactly that name.
     Attribute(String, PreparedTest),
-    /// What has a name with a meaning of its own, and what the filter language says.
+    /// A condition with special names or in the filter language.
     Where {
         condition: Prepared,
-        /// The names of all types, if the condition asks for them.
+        /// Names of all types, if the condition uses them.
         types: BTreeMap<T, String>,
     },
 }
 
 impl<T: Ord> Condition<T> {
-    /// `special`: names with a meaning of their own in `va(attribute, …)` and `ea(attribute, …)`. `bind`: what the schema
-    /// makes of a condition. `types`: all types and their names.
+    /// `special`: names with a special meaning in `va(attribute, …)` and `ea(attribute, …)`. `bind`: resolves a condition against
+    /// the schema. `types`: all types and their names.
     fn new(
         filter: &Filter,
         special: &[&str],
@@ -72,7 +72,7 @@ impl<T: Ord> Condition<T> {
 impl VertexFilter {
     pub(crate) fn new(schema: &Schema, filter: &Filter) -> Result<Self> {
         let bind = |expr: Expr| expr.with_vertex_types(schema);
-        let asks_key = match filter {
+        let uses_key = match filter {
             Filter::Attribute { attribute, .. } => attribute == KEY,
             Filter::Where(expr) => expr.names().contains(&KEY),
         };
@@ -80,23 +80,23 @@ impl VertexFilter {
         Ok(Self {
             condition: Condition::new(filter, &["type", KEY, "version"], bind, types)?,
             filter: filter.clone(),
-            asks_key,
+            uses_key,
         })
     }
 
-    /// Whether what it holds of depends on the vertex's key.
-    pub(crate) fn asks_key(&self) -> bool {
-        self.asks_key
+    /// Whether the filter uses the vertex's key.
+    pub(crate) fn uses_key(&self) -> bool {
+        self.uses_key
     }
 
-    pub(crate) fn holds(&self, vertex: &Vertex) -> bool {
+    pub(crate) fn matches(&self, vertex: &Vertex) -> bool {
         match &self.condition {
             Condition::Attribute(name, test) => vertex
                 .attribute(name)
-                .is_some_and(|value| test.holds(ValueRef::from(value))),
+                .is_some_and(|value| test.matches(ValueRef::from(value))),
             Condition::Where { condition, types } => {
                 let type_name = types.get(&vertex.type_id).map(String::as_str);
-                condition.holds(&VertexFields { vertex, type_name })
+                condition.matches(&VertexFields { vertex, type_name })
             }
         }
     }
@@ -112,28 +112,28 @@ impl EdgeFilter {
         })
     }
 
-    pub(crate) fn holds(&self, edge: &Edge) -> bool {
+    pub(crate) fn matches(&self, edge: &Edge) -> bool {
         match &self.condition {
             Condition::Attribute(name, test) => edge
                 .properties
                 .get(name)
-                .is_some_and(|value| test.holds(ValueRef::from(value))),
+                .is_some_and(|value| test.matches(ValueRef::from(value))),
             Condition::Where { condition, types } => {
                 let type_name = types.get(&edge.key.edge_type).map(String::as_str);
-                condition.holds(&EdgeFields { edge, type_name })
+                condition.matches(&EdgeFields { edge, type_name })
             }
         }
     }
 }
 
-/// As the chain writes it.
+/// Formats the filter as in a chain.
 impl fmt::Display for VertexFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "va({})", self.filter)
     }
 }
 
-/// As the chain writes it.
+/// Formats the filter as in a chain.
 impl fmt::Display for EdgeFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ea({})", self.filter)
@@ -161,7 +161,7 @@ mod tests {
                 panic!("{chain}")
             };
             let filter = VertexFilter::new(&schema, filter).unwrap();
-            assert_eq!(filter.asks_key(), asks, "{chain}");
+            assert_eq!(filter.uses_key(), asks, "{chain}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Traversals where the data is: a chain is planned against the schema, then run hop by hop over whole frontiers.
+//! Traversals on one engine: a chain is planned against the schema, then run hop by hop over whole frontiers.
 //!
 //! GraphMeta, section 5.3 (synchronous traversal) on one server: each hop expands its frontier once, in batches, and
 //! reaches each vertex once; a vertex may be visited again in another hop. Paths are parent pointers, one for each
-//! edge followed, so that they take the memory of the edges seen and not of the paths they make.
+//! edge followed, so that their memory is proportional to the edges and not to the number of paths.
 
 mod expand;
 mod filter;

@@ -1,8 +1,8 @@
-//! Traversals for the hosts of clusters: what one of several engines does of a step that all of them do together.
+//! Parts of distributed traversals: the work that one of several engines does in a step.
 //!
-//! A plan's positions are places where working sets form: 0 is the start, `n` what hop `n` of the chain leads to.
+//! The positions of a plan are where working sets form: 0 is the start, `n` the target of hop `n` of the chain.
 
-use super::expand::{CHUNK_VERTICES, Moment, existed_in};
+use super::expand::{CHUNK_VERTICES, ReadContext, existed_in};
 use super::filter::VertexFilter;
 use super::paths::PathRecorder;
 use super::plan::{Plan, PlanHop, PlanStart, plan};
@@ -18,7 +18,7 @@ use std::collections::HashMap;
 #[derive(Debug)]
 pub struct PartPlan {
     plan: Plan,
-    /// It asks for what is now, and this is when that is.
+    /// The version used as the present, if the traversal reads the present.
     now: Option<Version>,
     start_returned: bool,
 }
@@ -26,38 +26,38 @@ pub struct PartPlan {
 /// Hops that repeat together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedSegment {
-    /// In order.
+    /// Hops in the order of the chain.
     pub hops: Vec<PlannedHop>,
-    /// Whether, and how often.
+    /// Repetition of the hops, if any, and its limit.
     pub repeat: Option<Repeat>,
 }
 
-/// A hop.
+/// One hop of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedHop {
-    /// The position that it leads to.
+    /// The position that the hop leads to.
     pub place: u32,
-    /// Whether that working set is returned.
+    /// Whether the working set is returned.
     pub returned: bool,
-    /// In the chain's own words.
+    /// Text of the hop in the chain.
     pub text: String,
 }
 
-/// What expanding vertices took.
+/// Statistics of an expansion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PartExpansion {
-    /// Edges looked at.
+    /// Number of edges read.
     pub edges: u64,
     /// Edges that passed the filters.
     pub selected: u64,
-    /// Vertices that needed nothing from the store.
+    /// Vertices served from the cache alone.
     pub cached: u64,
-    /// Why it stopped before its end, if it did.
+    /// Reason why the expansion stopped early, if it did.
     pub stopped: Option<StopReason>,
 }
 
 impl PartPlan {
-    /// The chain's segments.
+    /// Returns the chain's segments.
     pub fn segments(&self) -> Vec<PlannedSegment> {
         let hop = |h: &PlanHop| PlannedHop {
             place: h.place,
@@ -78,7 +78,7 @@ impl PartPlan {
         self.start_returned
     }
 
-    /// The vertices it starts from, if they are named; else it starts from all of a type.
+    /// The named start vertices; `None` if the traversal starts from all vertices of a type.
     pub fn start_vertices(&self) -> Option<Vec<VertexId>> {
         match &self.plan.start {
             PlanStart::Vertices(v) => Some(v.iter().map(|v| v.id).collect()),
@@ -86,18 +86,18 @@ impl PartPlan {
         }
     }
 
-    /// What it reads as of: the end of the range if it reads one.
+    /// The version that the result is as of; for a range, its end.
     pub fn as_of(&self) -> Version {
         match self.plan.versions {
             Versions::AsOf(v) => v,
-            // It was of no one time.
+            // An unbounded range has no single version.
             Versions::Range(r) if r.until == Version::MAX => Version::MAX,
-            // What a range ends before is not in it: another server may have given that very version since.
+            // The end of a range is exclusive, and another server may have assigned that very version since.
             Versions::Range(_) => self.newest(),
         }
     }
 
-    /// The latest version that it can see.
+    /// The latest version that the traversal can see.
     pub fn newest(&self) -> Version {
         match self.plan.versions {
             Versions::AsOf(v) => v,
@@ -105,7 +105,7 @@ impl PartPlan {
         }
     }
 
-    /// Starts from these, which its names mean, in their order.
+    /// Sets the start vertices that its names refer to, in their order.
     pub fn start_at(&mut self, starts: &[VertexId]) {
         if let PlanStart::Vertices(vertices) = &mut self.plan.start {
             for (vertex, id) in vertices.iter_mut().zip(starts) {
@@ -114,10 +114,10 @@ impl PartPlan {
         }
     }
 
-    /// Whether what is admitted at a place may depend on keys.
-    pub fn asks_keys(&self, place: u32) -> bool {
+    /// Whether admission at a position may depend on keys.
+    pub fn uses_keys(&self, place: u32) -> bool {
         self.filters(place)
-            .is_ok_and(|filters| filters.iter().any(VertexFilter::asks_key))
+            .is_ok_and(|filters| filters.iter().any(VertexFilter::uses_key))
     }
 
     fn hop(&self, place: u32) -> Result<&PlanHop> {
@@ -136,13 +136,13 @@ impl PartPlan {
 }
 
 impl Engine {
-    /// Plans a traversal; where it asks for what is now, that is `now`.
+    /// Plans a traversal; if it reads the present, that is version `now`.
     pub fn plan_part(&self, traversal: &Traversal, now: Version) -> Result<PartPlan> {
         let mut plan = plan(&self.schema_now(), traversal)?;
         let asks_now = plan.versions == Versions::NOW;
         match &mut plan.versions {
             versions if asks_now => *versions = Versions::AsOf(now),
-            // What is open at its end ends now.
+            // A range that is open at its end ends now.
             Versions::Range(range) => range.until = range.until.min(now.next()),
             Versions::AsOf(_) => {}
         }
@@ -153,14 +153,14 @@ impl Engine {
         })
     }
 
-    /// The vertices of this engine that the traversal starts from, if [`Self::part_admit`] admits them at place 0.
+    /// Returns this engine's start vertices, which [`Self::part_admit`] must still admit at position 0.
     pub fn part_start(&self, plan: &PartPlan, cancel: &dyn Cancel) -> Result<Vec<VertexId>> {
-        let moment = self.part_moment(plan, &Budget::default(), cancel)?;
+        let context = self.part_context(plan, &Budget::default(), cancel)?;
         let mut ids = Vec::new();
         match &plan.plan.start {
             PlanStart::Vertices(vertices) => {
                 for v in vertices {
-                    let record = read::vertex_record(&moment.source, v.id)?;
+                    let record = read::vertex_record(&context.source, v.id)?;
                     if record.is_some() && !ids.contains(&v.id) {
                         ids.push(v.id);
                     }
@@ -170,19 +170,19 @@ impl Engine {
                 let sink = &mut |id| {
                     ids.push(id);
                     let look = ids.len().is_multiple_of(CHUNK_VERTICES);
-                    if look && moment.stopper.must_stop().is_some() {
+                    if look && context.stopper.must_stop().is_some() {
                         return Flow::Break(());
                     }
                     Flow::Continue(())
                 };
-                read::scan_type_index(&moment.source, &self.schema_now(), *t, None, sink)?;
+                read::scan_type_index(&context.source, &self.schema_now(), *t, None, sink)?;
             }
         }
         Ok(ids)
     }
 
-    /// The edges of these vertices, as far as this engine holds them, that the hop to `place` follows: the sink gets the
-    /// vertex's place among them, the edge and its version.
+    /// Passes this engine's edges of the vertices that the hop to `place` follows to `sink`: the index of the vertex, the edge and
+    /// its version.
     pub fn part_expand(
         &self,
         plan: &PartPlan,
@@ -193,21 +193,21 @@ impl Engine {
         sink: &mut dyn FnMut(usize, EdgeKey, Version),
     ) -> Result<PartExpansion> {
         let hop = plan.hop(place)?;
-        let moment = self.part_moment(plan, budget, cancel)?;
+        let context = self.part_context(plan, budget, cancel)?;
         let mut out = PartExpansion::default();
         for (chunk_number, chunk) in vertices.chunks(CHUNK_VERTICES).enumerate() {
-            out.stopped = moment.stopper.must_stop();
+            out.stopped = context.stopper.must_stop();
             if out.stopped.is_some() {
                 break;
             }
             let numbers: Vec<u32> = {
-                let mut inner = moment.write();
+                let mut inner = context.write();
                 chunk.iter().map(|id| inner.number(*id)).collect()
             };
-            let expansion = moment.expand(hop, &numbers)?;
+            let expansion = context.expand(hop, &numbers)?;
             out.edges += expansion.edges;
             out.cached += expansion.cached;
-            let inner = moment.read();
+            let inner = context.read();
             for n in &expansion.neighbours {
                 let Some(source) = chunk.get(n.source) else {
                     continue;
@@ -235,8 +235,8 @@ impl Engine {
         Ok(out)
     }
 
-    /// Which of these vertices, reached at that position, exist then and fulfil its filters. Those that are files are
-    /// called by their present paths there, if those are given.
+    /// Returns which of the vertices, reached at a position, exist at the version and satisfy its filters. Vertices of files are
+    /// keyed by their present paths in `paths`, if given.
     pub fn part_admit(
         &self,
         plan: &PartPlan,
@@ -245,18 +245,18 @@ impl Engine {
         cancel: &dyn Cancel,
     ) -> Result<Vec<bool>> {
         let filters = plan.filters(place)?;
-        if plan.now.is_some() && filters.is_empty() && self.deleted.none() {
+        if plan.now.is_some() && filters.is_empty() && self.deleted.is_empty() {
             return Ok(vec![true; vertices.len()]);
         }
-        let moment = self.part_moment(plan, &Budget::default(), cancel)?;
+        let context = self.part_context(plan, &Budget::default(), cancel)?;
         let mut admitted = Vec::with_capacity(vertices.len());
-        moment
+        context
             .source
             .in_pieces(vertices, read::past_of_vertex, |_, piece| {
                 for id in piece {
                     admitted.push(self.part_admits(
                         plan,
-                        &moment,
+                        &context,
                         (*id, paths.get(id)),
                         filters,
                     )?);
@@ -269,15 +269,15 @@ impl Engine {
     fn part_admits(
         &self,
         plan: &PartPlan,
-        moment: &Moment<'_>,
+        context: &ReadContext<'_>,
         (id, path): (VertexId, Option<&String>),
         filters: &[VertexFilter],
     ) -> Result<bool> {
-        let versions = moment.versions;
-        let look = plan.now.is_none() || self.deleted.maybe(id);
-        if look && !existed_in(&moment.source, id, versions)? {
-            // What is now is all but what is deleted: a vertex that was inserted only after that moment is no such one.
-            let record = read::vertex_record(&moment.source, id)?;
+        let versions = context.versions;
+        let look = plan.now.is_none() || self.deleted.may_contain(id);
+        if look && !existed_in(&context.source, id, versions)? {
+            // The present includes everything that is not deleted: a vertex inserted only after `now` still counts.
+            let record = read::vertex_record(&context.source, id)?;
             let later = |now| record.is_some_and(|r| r.first > now);
             if !plan.now.is_some_and(later) {
                 return Ok(false);
@@ -286,19 +286,19 @@ impl Engine {
         if filters.is_empty() {
             return Ok(true);
         }
-        let mut vertex = read::read_vertex(&moment.source, id, plan.newest())?;
+        let mut vertex = read::read_vertex(&context.source, id, plan.newest())?;
         if let (Some(vertex), Some(path)) = (&mut vertex, path) {
             vertex.key.clone_from(path);
         }
-        Ok(vertex.is_some_and(|v| filters.iter().all(|f| f.holds(&v))))
+        Ok(vertex.is_some_and(|v| filters.iter().all(|f| f.matches(&v))))
     }
 
-    fn part_moment<'e>(
+    fn part_context<'e>(
         &'e self,
         plan: &PartPlan,
         budget: &Budget,
         cancel: &'e dyn Cancel,
-    ) -> Result<Moment<'e>> {
+    ) -> Result<ReadContext<'e>> {
         let (oldest, until) = match plan.plan.versions {
             Versions::AsOf(v) => (v, v.next()),
             Versions::Range(r) => (r.from, r.until),
@@ -308,11 +308,11 @@ impl Engine {
             until,
         };
         let stopper = Stopper::new(budget, cancel, &*self.clock);
-        self.staged.fit();
-        // The view before the snapshot: see `adjacency`.
+        self.memtable.fit();
+        // The view must be taken before the snapshot: see `adjacency`.
         let view = self.adjacency.view();
         let source = self.source(oldest, versions)?;
-        Ok(Moment {
+        Ok(ReadContext {
             adjacency: &self.adjacency,
             view,
             source,
@@ -322,9 +322,9 @@ impl Engine {
     }
 }
 
-/// Whole paths from what was visited where: `(position, level, vertex, parents)`, each parent a position, an edge that
-/// starts at the parent, and its version. `last` is the position where paths end, unless they end wherever nothing is left
-/// to follow (`leaves`).
+/// Assembles paths from visits `(position, level, vertex, parents)`, each parent a position, an edge that starts at the
+/// parent, and its version. `last` is the position where paths end; with `leaves`, they end wherever there are no more edges
+/// to follow.
 pub fn assemble_paths(
     visited: Vec<(u32, u32, VertexId, Vec<(u32, EdgeKey, Version)>)>,
     last: u32,

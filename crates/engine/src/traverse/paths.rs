@@ -1,12 +1,12 @@
-//! Whole paths as parent pointers.
+//! Paths of a traversal as parent pointers.
 
 use esker_model::traversal::{PathNode, PathStep, Paths};
 use esker_model::{EdgeKey, Version, VertexId};
 
-/// Where a path stands: an index into the nodes, plus one; zero is nowhere.
-type Place = u32;
+/// Index of a node plus one; zero for none.
+type NodeIndex = u32;
 
-/// Records which edge led where.
+/// Records the edges over which vertices were reached.
 #[derive(Debug, Default)]
 pub(crate) struct PathRecorder {
     nodes: Vec<PathNode>,
@@ -16,12 +16,12 @@ pub(crate) struct PathRecorder {
 /// The nodes of one position of the chain, by the dense number of their vertex.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Position {
-    places: Vec<Place>,
+    nodes: Vec<NodeIndex>,
 }
 
 impl Position {
     fn get(&self, number: u32) -> Option<usize> {
-        self.places
+        self.nodes
             .get(number as usize)
             .and_then(|p| p.checked_sub(1))
             .map(|p| p as usize)
@@ -29,12 +29,12 @@ impl Position {
 }
 
 impl PathRecorder {
-    /// From nodes that were found elsewhere.
+    /// Creates a recorder from existing nodes.
     pub(crate) fn of(nodes: Vec<PathNode>) -> Self {
         Self { nodes, steps: 0 }
     }
 
-    /// Adds a vertex to a position, unless it is there.
+    /// Adds a vertex to a position if it is new there.
     pub(crate) fn node(
         &mut self,
         position: &mut Position,
@@ -43,21 +43,21 @@ impl PathRecorder {
         level: u32,
     ) {
         let i = number as usize;
-        if position.places.len() <= i {
-            position.places.resize((i + 1).next_power_of_two(), 0);
+        if position.nodes.len() <= i {
+            position.nodes.resize((i + 1).next_power_of_two(), 0);
         }
-        if position.places[i] == 0 {
+        if position.nodes[i] == 0 {
             self.nodes.push(PathNode {
                 level,
                 vertex,
                 end: false,
                 parents: Vec::new(),
             });
-            position.places[i] = self.nodes.len() as u32;
+            position.nodes[i] = self.nodes.len() as u32;
         }
     }
 
-    /// Adds the edge that led from a vertex at one position to a vertex at another; both are there.
+    /// Adds the edge from a vertex at one position to a vertex at another; both must have nodes.
     pub(crate) fn step(
         &mut self,
         from: (&Position, u32),
@@ -85,9 +85,8 @@ impl PathRecorder {
         }
     }
 
-    /// Marks every node that no path goes on from as an end: for chains that close with a repeat, where a path ends
-    /// wherever there is no more to follow. Where there are only cycles ahead, it ends at the nodes from which nothing new
-    /// was reached.
+    /// Marks every node without a child as an end: for chains that close with a repeat, where a path ends if there are no more
+    /// edges to follow. If only cycles remain, paths end at the nodes from which no new node was reached.
     pub(crate) fn end_at_leaves(&mut self) {
         let mut has_child = vec![false; self.nodes.len()];
         let mut discovers = vec![false; self.nodes.len()];
@@ -95,7 +94,7 @@ impl PathRecorder {
             for step in &node.parents {
                 has_child[step.parent as usize] = true;
             }
-            // It was first reached from an earlier hop. Steps that several servers recorded are in no order.
+            // The parent from the earliest hop discovered the node. Steps recorded by several servers are unordered.
             let level = |step: &&PathStep| self.nodes.get(step.parent as usize).map(|n| n.level);
             if let Some(first) = node.parents.iter().min_by_key(level) {
                 discovers[first.parent as usize] = true;
@@ -104,8 +103,8 @@ impl PathRecorder {
         for (node, has_child) in self.nodes.iter_mut().zip(&has_child) {
             node.end = !has_child && node.level > 0;
         }
-        // Nodes that lead to no end lead to each other. From each of them, following what it first reached comes to one
-        // that reached nothing new.
+        // Nodes that lead to no end lead to each other. From each of them, following the nodes that it discovered ends at one that
+        // discovered none.
         let leads_to_end = self.leading_to_ends();
         for ((node, leads), discovers) in self.nodes.iter_mut().zip(leads_to_end).zip(discovers) {
             node.end |= !leads && !discovers && node.level > 0;
@@ -125,13 +124,13 @@ impl PathRecorder {
         leads
     }
 
-    /// Memory held, in bytes.
+    /// Memory used, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.nodes.len() as u64 * size_of::<PathNode>() as u64
             + self.steps * size_of::<PathStep>() as u64
     }
 
-    /// The paths, without what leads to no end.
+    /// Returns the paths, without nodes that lead to no end.
     pub(crate) fn finish(self) -> Paths {
         let kept = self.leading_to_ends();
         let mut renumbered = vec![0_u32; self.nodes.len()];
@@ -159,7 +158,7 @@ mod tests {
     use super::*;
     use esker_model::EdgeTypeId;
 
-    /// `a` leads to `b`, `b` and `c` lead to each other; of `b`'s parents the one that came later is told first, as servers do.
+    /// `a` leads to `b`, `b` and `c` lead to each other; the later of `b`'s parents comes first, as servers may send it.
     #[test]
     fn a_cycle_without_a_way_out_is_on_a_path() {
         let id = |n: u8| VertexId([n; 16]);

@@ -1,4 +1,4 @@
-//! A chain's names looked up in the schema, and the plan in words.
+//! Resolution of a chain's names against the schema, and the plan as text.
 
 use super::filter::{EdgeFilter, VertexFilter};
 use esker_model::traversal::{Hop, Repeat, Start};
@@ -7,7 +7,7 @@ use esker_model::{
 };
 use std::fmt::Write as _;
 
-/// A chain ready to run.
+/// A chain with resolved names, ready to run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) start: PlanStart,
@@ -30,18 +30,18 @@ pub(crate) struct PlanSegment {
 
 #[derive(Debug)]
 pub(crate) struct PlanHop {
-    /// Sorted; all of the schema's for `e()`.
+    /// Edge types, sorted; all of the schema for `e()`.
     pub(crate) edge_types: Vec<EdgeTypeId>,
     pub(crate) edge_filters: Vec<EdgeFilter>,
     pub(crate) vertex_filters: Vec<VertexFilter>,
     pub(crate) returned: bool,
-    /// Place in the chain, from 1.
+    /// Position in the chain, from 1.
     pub(crate) place: u32,
     pub(crate) text: String,
 }
 
 impl PlanHop {
-    /// Whether whole adjacency lists will do: nothing of an edge but its ends and version is asked for.
+    /// Whether complete adjacency lists suffice, because only the ends and the version of an edge are needed.
     pub(crate) fn lists_suffice(&self, versions: Versions) -> bool {
         self.edge_filters.is_empty() && matches!(versions, Versions::AsOf(_))
     }
@@ -109,7 +109,7 @@ pub(crate) fn plan(schema: &Schema, traversal: &Traversal) -> Result<Plan> {
     })
 }
 
-/// The plan of a traversal in words, a line a step. Fails as running it would: on names that the schema lacks.
+/// Returns the plan of a traversal as text, one line per step. Fails like running it: on names that the schema lacks.
 pub fn explain(schema: &Schema, traversal: &Traversal) -> Result<String> {
     let plan = plan(schema, traversal)?;
     let mut out = String::new();

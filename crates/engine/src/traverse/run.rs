@@ -1,13 +1,13 @@
-//! Running a plan, hop by hop.
+//! Execution of a plan, hop by hop.
 
-use super::expand::{CHUNK_VERTICES, CHUNK_VERTICES_UNBOUNDED, Expansion, Moment, existed_in};
+use super::expand::{CHUNK_VERTICES, CHUNK_VERTICES_UNBOUNDED, Expansion, ReadContext, existed_in};
 use super::filter::VertexFilter;
 use super::paths::{PathRecorder, Position};
 use super::plan::{Plan, PlanHop, PlanSegment, PlanStart, plan};
 use super::stop::Stopper;
 use crate::Engine;
 use crate::read;
-use crate::sight::Sight;
+use crate::visibility::Visibility;
 use esker_model::namespace::resolve;
 use esker_model::traversal::{
     Budget, Repeat, Start, StepProfile, Stop, StopReason, TravelResult, WorkingSet,
@@ -16,20 +16,20 @@ use esker_model::{
     Cancel, EdgeKey, Flow, Result, Traversal, Version, VersionRange, Versions, VertexId,
 };
 
-/// Runs a traversal within a budget. What was found by the time it had to stop is returned, marked as partial.
+/// Runs a traversal within a budget. If it must stop early, the partial result is returned and marked as such.
 pub(crate) fn run(
     engine: &Engine,
     traversal: &Traversal,
     budget: &Budget,
     cancel: &dyn Cancel,
-    sight: Option<&Sight<'_>>,
+    visibility: Option<&Visibility<'_>>,
 ) -> Result<TravelResult> {
     let mut plan = plan(&engine.schema_now(), traversal)?;
-    if let Some(sight) = sight {
-        present_starts(engine, sight, traversal, &mut plan)?;
+    if let Some(visibility) = visibility {
+        present_starts(engine, visibility, traversal, &mut plan)?;
     }
-    // Edges to what is hidden are not there, so they count for no budget.
-    let limited = sight.is_some_and(Sight::hides);
+    // Edges to hidden vertices do not exist for the principal, so no budget counts them.
+    let limited = visibility.is_some_and(Visibility::hides);
     let edges_max = budget.edges.filter(|_| limited);
     let looked_at = Budget {
         edges: budget.edges.filter(|_| !limited),
@@ -39,21 +39,21 @@ pub(crate) fn run(
         Versions::AsOf(v) => (v, v.next()),
         Versions::Range(r) => (r.from, r.until),
     };
-    // What a range begins with may have been put before it.
+    // Versions in force at the start of a range may be older than it.
     let versions = VersionRange {
         from: Version::ZERO,
         until,
     };
     let stopper = Stopper::new(&looked_at, cancel, &*engine.clock);
-    engine.staged.fit();
-    // The view before the snapshot: see `adjacency`.
+    engine.memtable.fit();
+    // The view must be taken before the snapshot: see `adjacency`.
     let view = engine.adjacency.view();
     let source = engine.source(oldest, versions)?;
     let adjacency = &engine.adjacency;
     let mut run = Run {
         engine,
-        sight,
-        moment: Moment {
+        visibility,
+        context: ReadContext {
             adjacency,
             view,
             source,
@@ -86,45 +86,45 @@ pub(crate) fn run(
     })
 }
 
-/// Starts that are paths of files: the files that are there now.
+/// Resolves start vertices that are paths of files to the files that exist now.
 fn present_starts(
     engine: &Engine,
-    sight: &Sight<'_>,
+    visibility: &Visibility<'_>,
     traversal: &Traversal,
     plan: &mut Plan,
 ) -> Result<()> {
     if let (Start::Vertices(names), PlanStart::Vertices(vertices)) =
         (&traversal.start, &mut plan.start)
     {
-        *vertices = resolve(engine, sight.asker(), &engine.schema_now(), names)?;
+        *vertices = resolve(engine, visibility.principal(), &engine.schema_now(), names)?;
     }
     Ok(())
 }
 
 struct Run<'e> {
     engine: &'e Engine,
-    /// Names files by their present paths, and keeps what the asker may not see out.
-    sight: Option<&'e Sight<'e>>,
-    moment: Moment<'e>,
+    /// Names files by their present paths, and excludes vertices that the principal may not see.
+    visibility: Option<&'e Visibility<'e>>,
+    context: ReadContext<'e>,
     budget: &'e Budget,
     limit: Option<u64>,
     paths: Option<PathRecorder>,
-    /// Hops begun, through repeats.
+    /// Hops begun, including those of repeats.
     step: u32,
     set_bytes: u64,
-    /// How many edges may be followed, where only those that the asker sees count, and how many were.
+    /// Maximum number of edges to follow if only visible ones count, and the number followed.
     edges_max: Option<u64>,
     edges_seen: u64,
     stopped: Vec<Stop>,
     profile: Vec<StepProfile>,
 }
 
-/// What is known of vertices at one position of the chain.
+/// State of the vertices at one position of the chain.
 #[derive(Default)]
-struct Seen {
-    /// By dense number: 0 never met, 1 visited, 2 refused by a filter.
+struct VisitedSet {
+    /// By dense number: 0 not reached, 1 visited, 2 refused by a filter.
     state: Vec<u8>,
-    /// Those visited, in order.
+    /// Visited vertices in order.
     visited: Vec<u32>,
     nodes: Position,
 }
@@ -132,7 +132,7 @@ struct Seen {
 const VISITED: u8 = 1;
 const REFUSED: u8 = 2;
 
-impl Seen {
+impl VisitedSet {
     fn state(&mut self, number: u32) -> &mut u8 {
         let i = number as usize;
         if self.state.len() <= i {
@@ -142,9 +142,9 @@ impl Seen {
     }
 }
 
-/// Whether to go on with the chain.
+/// Whether to continue the chain.
 enum Next {
-    GoOn,
+    Continue,
     Stop,
 }
 
@@ -201,7 +201,7 @@ impl Run<'_> {
         Ok(sets)
     }
 
-    /// Empty working sets for the segments that were never begun, so that callers find each `rtn()`.
+    /// Adds empty working sets for the segments that were not begun, so that callers find each `rtn()`.
     fn rest_of_chain(plan: &Plan, first: usize, any_returned: bool, sets: &mut Vec<WorkingSet>) {
         let rest = plan.segments.iter().skip(first).flat_map(|s| &s.hops);
         let mut last = None;
@@ -223,14 +223,14 @@ impl Run<'_> {
     }
 
     fn working_set(&self, hop: u32, visited: &[u32]) -> WorkingSet {
-        let inner = self.moment.read();
+        let inner = self.context.read();
         WorkingSet {
             hop,
             vertices: visited.iter().map(|n| inner.ids[*n as usize]).collect(),
         }
     }
 
-    fn mark_ends(&mut self, end: &Seen, repeats: bool) {
+    fn mark_ends(&mut self, end: &VisitedSet, repeats: bool) {
         let Some(paths) = &mut self.paths else { return };
         if repeats {
             paths.end_at_leaves();
@@ -239,13 +239,13 @@ impl Run<'_> {
         }
     }
 
-    fn start(&mut self, plan: &Plan) -> Result<(Seen, Next)> {
+    fn start(&mut self, plan: &Plan) -> Result<(VisitedSet, Next)> {
         let ids: Vec<VertexId> = match &plan.start {
             PlanStart::Vertices(vertices) => {
                 let mut ids = Vec::new();
                 for v in vertices {
-                    // Asked for by name: only a vertex that was inserted can be meant.
-                    let record = read::vertex_record(&self.moment.source, v.id)?;
+                    // A vertex named as the start must have been inserted.
+                    let record = read::vertex_record(&self.context.source, v.id)?;
                     if record.is_some() && !ids.contains(&v.id) {
                         ids.push(v.id);
                     }
@@ -255,8 +255,8 @@ impl Run<'_> {
             PlanStart::Type(t) => {
                 let schema = self.engine.schema_now();
                 let mut ids = Vec::new();
-                let stopper = &self.moment.stopper;
-                // Which of them existed then is seen when they are visited.
+                let stopper = &self.context.stopper;
+                // Existence at the requested version is checked when they are visited.
                 let sink = &mut |id| {
                     ids.push(id);
                     if ids.len().is_multiple_of(CHUNK_VERTICES) && stopper.must_stop().is_some() {
@@ -264,13 +264,13 @@ impl Run<'_> {
                     }
                     Flow::Continue(())
                 };
-                read::scan_type_index(&self.moment.source, &schema, *t, None, sink)?;
+                read::scan_type_index(&self.context.source, &schema, *t, None, sink)?;
                 ids
             }
         };
-        let mut seen = Seen::default();
+        let mut seen = VisitedSet::default();
         let numbers: Vec<u32> = {
-            let mut inner = self.moment.write();
+            let mut inner = self.context.write();
             ids.iter().map(|id| inner.number(*id)).collect()
         };
         for chunk in numbers.chunks(CHUNK_VERTICES) {
@@ -280,17 +280,18 @@ impl Run<'_> {
             self.stop(reason, seen.visited.len());
             return Ok((seen, Next::Stop));
         }
-        Ok((seen, Next::GoOn))
+        Ok((seen, Next::Continue))
     }
 
-    /// Runs the hops of a segment, again and again if it repeats; returns what each position visited.
+    /// Runs the hops of a segment, repeatedly if it repeats; returns what each position visited.
     fn segment(
         &mut self,
         segment: &PlanSegment,
-        from: Seen,
+        from: VisitedSet,
         last: bool,
-    ) -> Result<(Vec<Seen>, Next)> {
-        let mut positions: Vec<Seen> = segment.hops.iter().map(|_| Seen::default()).collect();
+    ) -> Result<(Vec<VisitedSet>, Next)> {
+        let mut positions: Vec<VisitedSet> =
+            segment.hops.iter().map(|_| VisitedSet::default()).collect();
         let mut frontier = from.visited.clone();
         let mut first = Some(from);
         let mut rounds = 0;
@@ -298,7 +299,7 @@ impl Run<'_> {
             if let Some(Repeat { max: Some(max) }) = segment.repeat
                 && rounds >= max
             {
-                // The chain asked for it, so what comes behind the segment goes on from where this led.
+                // The chain requested the limit, so the next segment continues from here.
                 self.stopped.push(Stop {
                     reason: StopReason::Depth,
                     step: self.step + 1,
@@ -316,7 +317,7 @@ impl Run<'_> {
                 let (before, at) = positions.split_at_mut(i);
                 let Some(to) = at.first_mut() else { break };
                 let reached = to.visited.len();
-                // The first hop starts from the segment's start, and in later rounds from where the round before ended.
+                // The first hop starts from the segment's start, and in later rounds from the end of the previous round.
                 let next = match (&first, before.last()) {
                     (_, Some(source)) => self.hop(hop, &frontier, &source.nodes, to, limit)?,
                     (Some(start), None) => self.hop(hop, &frontier, &start.nodes, to, limit)?,
@@ -343,18 +344,18 @@ impl Run<'_> {
                 break;
             }
         }
-        Ok((positions, Next::GoOn))
+        Ok((positions, Next::Continue))
     }
 
-    /// A repeating hop that leads from a position to itself.
+    /// Runs a repeating hop that leads from a position to itself.
     fn hop_from_itself(
         &mut self,
         hop: &PlanHop,
         frontier: &[u32],
-        to: &mut Seen,
+        to: &mut VisitedSet,
         limit: Option<u64>,
     ) -> Result<Next> {
-        // Nodes are only ever added, so the nodes known now are the sources of this round.
+        // Nodes are only ever added, so the present ones are the sources of this round.
         let sources = std::mem::take(&mut to.nodes);
         let copy = sources.clone();
         to.nodes = sources;
@@ -366,7 +367,7 @@ impl Run<'_> {
         hop: &PlanHop,
         frontier: &[u32],
         sources: &Position,
-        to: &mut Seen,
+        to: &mut VisitedSet,
         limit: Option<u64>,
     ) -> Result<Next> {
         self.step += 1;
@@ -386,10 +387,10 @@ impl Run<'_> {
             micros: 0,
         };
         let before = to.visited.len();
-        let mut next = Next::GoOn;
+        let mut next = Next::Continue;
         let mut done = 0;
         let bounded = limit.is_some() || self.budget.edges.is_some() || self.budget.bytes.is_some();
-        let chunk_vertices = if bounded || !hop.lists_suffice(self.moment.versions) {
+        let chunk_vertices = if bounded || !hop.lists_suffice(self.context.versions) {
             CHUNK_VERTICES
         } else {
             CHUNK_VERTICES_UNBOUNDED
@@ -400,7 +401,7 @@ impl Run<'_> {
                 next = Next::Stop;
                 break;
             }
-            let expansion = self.moment.expand(hop, chunk)?;
+            let expansion = self.context.expand(hop, chunk)?;
             let selected = self.reach(hop, chunk, &expansion, sources, to)?;
             if let Some(seen) = self.edges_shown(&expansion)? {
                 profile.edges += seen;
@@ -413,7 +414,7 @@ impl Run<'_> {
             }
             done += chunk.len();
             if let Some(reason) = expansion.stopped {
-                // Of this chunk some were followed, some not, one perhaps in part.
+                // Some vertices of this chunk were expanded, some were not, and one may be partial.
                 self.stop(reason, frontier.len() - done + chunk.len());
                 next = Next::Stop;
                 break;
@@ -432,31 +433,31 @@ impl Run<'_> {
         Ok(next)
     }
 
-    /// How many of the edges lead to what the asker sees, if something may be hidden from them.
+    /// Counts the edges that lead to visible vertices, if any may be hidden from the principal.
     fn edges_shown(&self, expansion: &Expansion) -> Result<Option<u64>> {
-        let Some(sight) = self.sight.filter(|sight| sight.hides()) else {
+        let Some(visibility) = self.visibility.filter(|visibility| visibility.hides()) else {
             return Ok(None);
         };
         let mut shown = 0;
         for target in expansion.neighbours.iter().flat_map(|n| &n.list.targets) {
-            let id = self.moment.read().ids[*target as usize];
-            shown += u64::from(sight.sees_id(id)?);
+            let id = self.context.read().ids[*target as usize];
+            shown += u64::from(visibility.sees_id(id)?);
         }
         Ok(Some(shown))
     }
 
-    /// Visits what a chunk leads to; returns how many edges were selected.
+    /// Visits the neighbours of a chunk; returns the number of selected edges.
     fn reach(
         &mut self,
         hop: &PlanHop,
         chunk: &[u32],
         expansion: &Expansion,
         sources: &Position,
-        to: &mut Seen,
+        to: &mut VisitedSet,
     ) -> Result<u64> {
         let mut fresh = Vec::new();
         let mut selected = 0;
-        let known = self.moment.read().ids.len();
+        let known = self.context.read().ids.len();
         if known > to.state.len() {
             to.state.resize(known.next_power_of_two(), 0);
         }
@@ -481,10 +482,10 @@ impl Run<'_> {
         chunk: &[u32],
         expansion: &Expansion,
         sources: &Position,
-        to: &Seen,
+        to: &VisitedSet,
     ) {
         let Some(paths) = &mut self.paths else { return };
-        let inner = self.moment.read();
+        let inner = self.context.read();
         for n in &expansion.neighbours {
             let Some(source) = chunk.get(n.source) else {
                 continue;
@@ -504,10 +505,10 @@ impl Run<'_> {
         }
     }
 
-    /// Visits vertices that are new to a position, if they exist then and fulfil the filters.
+    /// Visits vertices that are new to a position, if they exist at the version and satisfy the filters.
     fn visit(
         &mut self,
-        seen: &mut Seen,
+        seen: &mut VisitedSet,
         numbers: &[u32],
         filters: &[VertexFilter],
         level: u32,
@@ -523,23 +524,23 @@ impl Run<'_> {
         self.visit_marked(seen, fresh, filters, level)
     }
 
-    /// The same for vertices that have been marked as visited: marks those refused, keeps the others.
+    /// Checks vertices that were marked as visited: marks the refused ones, keeps the others.
     fn visit_marked(
         &mut self,
-        seen: &mut Seen,
+        seen: &mut VisitedSet,
         fresh: Vec<u32>,
         filters: &[VertexFilter],
         level: u32,
     ) -> Result<()> {
-        let fresh = if self.needs_no_look(filters) {
+        let fresh = if self.needs_no_lookup(filters) {
             fresh
         } else {
             let ids: Vec<VertexId> = {
-                let inner = self.moment.read();
+                let inner = self.context.read();
                 fresh.iter().map(|n| inner.ids[*n as usize]).collect()
             };
             let mut kept = Vec::with_capacity(fresh.len());
-            self.moment
+            self.context
                 .source
                 .in_pieces(&ids, read::past_of_vertex, |before, piece| {
                     for (number, id) in fresh.iter().skip(before).zip(piece) {
@@ -555,7 +556,7 @@ impl Run<'_> {
         };
         let fresh = self.visible(seen, fresh)?;
         if let Some(paths) = &mut self.paths {
-            let inner = self.moment.read();
+            let inner = self.context.read();
             for n in &fresh {
                 paths.node(&mut seen.nodes, *n, inner.ids[*n as usize], level);
             }
@@ -565,15 +566,15 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Those of them that the asker sees; the others are marked as refused.
-    fn visible(&self, seen: &mut Seen, fresh: Vec<u32>) -> Result<Vec<u32>> {
-        let Some(sight) = self.sight else {
+    /// Returns the visible vertices; marks the others as refused.
+    fn visible(&self, seen: &mut VisitedSet, fresh: Vec<u32>) -> Result<Vec<u32>> {
+        let Some(visibility) = self.visibility else {
             return Ok(fresh);
         };
         let mut kept = Vec::with_capacity(fresh.len());
         for number in fresh {
-            let id = self.moment.read().ids[number as usize];
-            if sight.sees_id(id)? {
+            let id = self.context.read().ids[number as usize];
+            if visibility.sees_id(id)? {
                 kept.push(number);
             } else {
                 *seen.state(number) = REFUSED;
@@ -582,15 +583,17 @@ impl Run<'_> {
         Ok(kept)
     }
 
-    /// What is now, nothing ever deleted, nothing asked: every vertex reached may be visited unseen.
-    fn needs_no_look(&self, filters: &[VertexFilter]) -> bool {
-        filters.is_empty() && self.moment.versions == Versions::NOW && self.engine.deleted.none()
+    /// Whether reached vertices need no look-up: present versions, no deletions ever, and no filters.
+    fn needs_no_lookup(&self, filters: &[VertexFilter]) -> bool {
+        filters.is_empty()
+            && self.context.versions == Versions::NOW
+            && self.engine.deleted.is_empty()
     }
 
     fn admits(&self, id: VertexId, filters: &[VertexFilter]) -> Result<bool> {
-        let source = &self.moment.source;
-        let versions = self.moment.versions;
-        let look = versions != Versions::NOW || self.engine.deleted.maybe(id);
+        let source = &self.context.source;
+        let versions = self.context.versions;
+        let look = versions != Versions::NOW || self.engine.deleted.may_contain(id);
         if look && !existed_in(source, id, versions)? {
             return Ok(false);
         }
@@ -602,13 +605,13 @@ impl Run<'_> {
             Versions::Range(range) => Version(range.until.0.saturating_sub(1)),
         };
         let mut vertex = read::read_vertex(source, id, as_of)?;
-        if let (Some(sight), Some(vertex)) = (self.sight, &mut vertex) {
-            sight.name(vertex)?;
+        if let (Some(visibility), Some(vertex)) = (self.visibility, &mut vertex) {
+            visibility.name(vertex)?;
         }
-        Ok(vertex.is_some_and(|v| filters.iter().all(|f| f.holds(&v))))
+        Ok(vertex.is_some_and(|v| filters.iter().all(|f| f.matches(&v))))
     }
 
-    fn cut_to_limit(&mut self, seen: &mut Seen) {
+    fn cut_to_limit(&mut self, seen: &mut VisitedSet) {
         let Some(limit) = self.limit.and_then(|l| usize::try_from(l).ok()) else {
             return;
         };
@@ -625,7 +628,7 @@ impl Run<'_> {
         let bytes = self.set_bytes + self.paths.as_ref().map_or(0, PathRecorder::bytes);
         let over = self.budget.bytes.is_some_and(|max| bytes >= max);
         let many = self.edges_max.is_some_and(|max| self.edges_seen >= max);
-        self.moment
+        self.context
             .stopper
             .must_stop()
             .or(many.then_some(StopReason::Edges))

@@ -1,15 +1,15 @@
-//! When a traversal has to stop: asked between vertices, and within one that has very many edges.
+//! Budget checks of a traversal: between vertices, and within one that has very many edges.
 
 use crate::Clock;
 use esker_model::Cancel;
 use esker_model::traversal::{Budget, StopReason};
 use std::cell::Cell;
 
-/// A traversal's budget of time and edges, and its caller's wish.
+/// A traversal's budget of time and edges, and its cancellation.
 pub(crate) struct Stopper<'e> {
     cancel: &'e dyn Cancel,
     clock: &'e dyn Clock,
-    /// On the clock's own scale of microseconds.
+    /// Deadline in microseconds of the monotonic clock.
     deadline: Option<u64>,
     edges_max: Option<u64>,
     edges: Cell<u64>,
@@ -27,12 +27,12 @@ impl<'e> Stopper<'e> {
         }
     }
 
-    /// Takes note of edges that were looked at.
+    /// Counts edges that were read.
     pub(crate) fn looked_at(&self, edges: u64) {
         self.edges.set(self.edges.get() + edges);
     }
 
-    /// Why to stop now, if at all.
+    /// Returns the reason why the traversal must stop now, if any.
     pub(crate) fn must_stop(&self) -> Option<StopReason> {
         if self.cancel.cancelled() {
             return Some(self.cancel.reason());

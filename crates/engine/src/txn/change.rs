@@ -1,6 +1,6 @@
-//! Single predefined attributes: what a vertex has at a version, with some of it changed, is put at that version.
+//! Changes of single predefined attributes: reads the attributes as of a version, changes some, and stores them at that version.
 //!
-//! It is read under the write lock, so that two writers who change different attributes both keep what they wrote.
+//! They are read under the write lock, so that two writers who change different attributes both keep their changes.
 
 use super::{Txn, check_static};
 use esker_model::key::{static_history, vertex as vertex_key};
@@ -25,7 +25,7 @@ impl Txn<'_, '_> {
         {
             let vertex_type = self.schema.vertex_type(vertex.type_id);
             return Err(Error::Invalid(format!(
-                "`{name}` is no predefined attribute of {}",
+                "`{name}` is not a predefined attribute of {}",
                 vertex_type.map_or("its type", |t| t.name.as_str())
             )));
         }
@@ -59,7 +59,7 @@ impl Txn<'_, '_> {
             from: static_history(id, version),
             until: prefix_end(&vertex_key(id)),
         };
-        // Newest first.
+        // Rows are sorted newest first.
         let Some((_, value)) = self.history(&range, version)?.into_iter().next() else {
             return Ok(None);
         };

@@ -1,4 +1,4 @@
-//! What a mutation must satisfy whatever is stored: names, kinds, sizes.
+//! Checks of mutations that are independent of stored data: names, kinds, sizes.
 
 use esker_model::filter::SPECIAL_NAMES;
 use esker_model::id::check_key;
@@ -6,7 +6,7 @@ use esker_model::limits::{LIST_DEPTH_MAX, PROPERTIES_MAX, ROW_BYTES_MAX, VALUE_B
 use esker_model::schema::check_attribute_name;
 use esker_model::{Error, Properties, Result, Schema, SchemaError, Value, VertexId, VertexRef};
 
-/// Refuses a vertex whose key cannot be one, or whose id is not that of its name.
+/// Refuses a vertex whose key is invalid, or whose id is not that of its name.
 pub(crate) fn check_vertex(schema: &Schema, vertex: VertexRef, key: &str) -> Result<()> {
     if let Err(reason) = check_key(key) {
         let text = format!("{}:{}", schema.prefix(vertex.type_id), shorten(key));
@@ -28,7 +28,7 @@ pub(crate) fn check_vertex(schema: &Schema, vertex: VertexRef, key: &str) -> Res
     Ok(())
 }
 
-/// Refuses predefined attributes that the schema does not declare so.
+/// Refuses attributes that the schema does not declare as predefined.
 pub(crate) fn check_static(
     schema: &Schema,
     vertex: VertexRef,
@@ -67,9 +67,9 @@ pub(crate) fn check_static(
     Ok(())
 }
 
-/// Refuses properties over the limits, and names that cannot be.
+/// Refuses properties over the limits, and invalid names.
 pub(crate) fn check_properties(what: &str, properties: &Properties, max: usize) -> Result<()> {
-    // What a message says is put together only for one: each edge written comes by here.
+    // Messages are formatted only on failure: this runs for each edge written.
     let limit = |what: &dyn Fn() -> String, got: usize, limit: usize| {
         if got > limit {
             Err(Error::Limit {
@@ -108,7 +108,7 @@ pub(crate) fn check_properties(what: &str, properties: &Properties, max: usize) 
     Ok(())
 }
 
-/// Refuses a tag of an object under a name that filters give a meaning of its own: nobody could find it.
+/// Refuses an object's tag under a name that has a special meaning in filters: no filter could find it.
 pub(crate) fn check_tag_name(name: &str) -> Result<()> {
     check_attribute_name(name)?;
     if SPECIAL_NAMES.contains(&name) {
@@ -128,7 +128,7 @@ fn shorten(key: &str) -> String {
     }
 }
 
-/// Refuses a row that is too large once it is encoded.
+/// Refuses a row that is too large after encoding.
 pub(crate) fn check_row(what: &str, bytes: usize) -> Result<()> {
     if bytes > ROW_BYTES_MAX {
         return Err(Error::Limit {

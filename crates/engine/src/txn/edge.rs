@@ -1,4 +1,4 @@
-//! Edges: the current version under its key, superseded ones in `history`; the inverse beside it.
+//! Edges: the current version under its key, superseded ones in `history`; each with its inverse edge.
 
 use super::Txn;
 use super::checks::{check_properties, check_row};
@@ -63,7 +63,7 @@ impl Txn<'_, '_> {
         let current = self.current_edge(&key)?;
         let stored = current.as_ref().map(|c| (c.gone, c.version));
         let version = self.version_after(at, stored.map_or(Version::ZERO, |s| s.1));
-        // Deleting what was deleted at that very version is a repetition; anything else needs an edge to delete.
+        // Deleting an edge again at the version of its deletion is a repetition; otherwise the edge must exist.
         let deletable = stored.is_some_and(|(gone, v)| !gone || version <= v);
         if !deletable {
             return Err(self.no_edge(source, edge_type, destination));
@@ -95,7 +95,7 @@ impl Txn<'_, '_> {
             .map_err(|e| Error::corrupt("an edge in table `rows`", e))
     }
 
-    /// Writes one version of an edge and of its inverse where it belongs: as the current one, or into the past.
+    /// Writes one version of an edge and of its inverse: as the current one, or into the past.
     fn write_edge(
         &mut self,
         key: &EdgeKey,
@@ -115,20 +115,20 @@ impl Txn<'_, '_> {
         self.write_directions(both, current, version, gone, value)
     }
 
-    /// The same for one direction alone, where the other lies on another engine.
+    /// Writes one version of one direction of an edge, when another engine has the other direction.
     pub(super) fn direction(
         &mut self,
         key: &EdgeKey,
         gone: bool,
         properties: &Properties,
-        asked: bool,
+        requested: bool,
         at: Option<Version>,
     ) -> Result<()> {
         let current = self.current_edge(key)?;
         let stored = current.as_ref().map(|c| (c.gone, c.version));
         let version = self.version_after(at, stored.map_or(Version::ZERO, |s| s.1));
         let deletable = stored.is_some_and(|(gone, v)| !gone || version <= v);
-        if gone && asked && !deletable {
+        if gone && requested && !deletable {
             return Err(self.no_edge_of(key));
         }
         let mut value = std::mem::take(&mut self.scratch);
@@ -140,13 +140,13 @@ impl Txn<'_, '_> {
         let written = self.write_directions(&[*key], current, version, gone, &value);
         self.scratch = value;
         written?;
-        if !asked {
+        if !requested {
             (self.effects.edges_created, self.effects.unchanged) = before;
         }
         Ok(())
     }
 
-    /// Writes one version of an edge's directions where it belongs.
+    /// Writes one version of the given directions of an edge.
     fn write_directions(
         &mut self,
         both: &[EdgeKey],
@@ -225,7 +225,7 @@ impl Txn<'_, '_> {
         }
     }
 
-    /// `type:key`, or the id where nothing is stored that knows the key.
+    /// Returns `type:key`, or the id if no stored row has the key.
     pub(super) fn name_of(&self, vertex: VertexRef) -> String {
         let mut name = None;
         let key = esker_model::key::vertex(vertex.id);

@@ -1,41 +1,43 @@
-//! Writing: batches that arrive together are applied together (group commit), each whole or not at all.
+//! Writing: batches that arrive concurrently are applied as one group (group commit), each atomically.
 //!
-//! A writer puts its batch in a queue and takes the write lock. Whoever holds the lock takes everything that
-//! queued up meanwhile, applies batch after batch to an overlay over the store, and commits the overlay once:
-//! one log record and, in `sync` mode, one fsync for all. Those who then get the lock find their answer there.
-//! Where a commit does not wait for the disk, each commits its own batch instead: there is nothing to share that is worth
-//! waking another thread for ([`crate::Settings::group_commits`]).
+//! A writer puts its batch in a queue and takes the write lock. The holder of the lock takes all queued batches, applies
+//! them in order to an overlay over the store, and commits the overlay once: one log record and, in `sync` mode, one
+//! fsync for all. Writers that get the lock afterwards find their results in their tickets. Where a commit does not wait
+//! for the disk, each writer commits its own batch instead: the saving would not pay for waking another thread
+//! ([`crate::Settings::group_commits`]).
 
+mod batching;
 mod change;
 mod checks;
 mod edge;
+mod idempotency;
 mod object;
 mod overlay;
 mod part;
 mod past;
-mod senders;
-mod together;
 mod vertex;
 
 pub(crate) use checks::{check_properties, check_row, check_static, check_tag_name, check_vertex};
+pub(crate) use idempotency::{
+    ProducerRecord, Producers, applied as was_applied, parse as parse_idempotency_key,
+};
 pub(crate) use object::{check_identity, check_object};
 pub(crate) use overlay::Overlay;
-pub use part::{Absent, Beside, EdgeRow, PartChange, PartOp};
-pub(crate) use senders::{
-    Record as SenderRecord, Senders, applied as sender_applied, parse as parse_marker,
-};
+pub use part::{Absent, EdgeRow, PartChange, PartOp, SideWrites};
 
 use crate::Engine;
 use crate::archive::Archive;
-use crate::catalog::{NEWEST_KEY, SCHEMA_KEY, encode_schema, once_key, pending_key, version_value};
+use crate::catalog::{
+    NEWEST_KEY, SCHEMA_KEY, encode_schema, idempotency_row_key, pending_key, version_value,
+};
 use crate::clock::HybridClock;
 use crate::counts::{Changes, PendingCounters, encode_pending};
+use crate::memtable::MemtableStore;
 use crate::object::{BulkTag, ObjectStore};
-use crate::staged::StagedStore;
+use esker_model::idempotency::ProducerKey;
 use esker_model::key::vertex as vertex_key;
 use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::object::ObjectId;
-use esker_model::once::Numbered;
 use esker_model::{
     Batch, Commit, EdgeTypeId, Error, Mutation, Op, Result, Schema, SchemaChange, Version, VertexId,
 };
@@ -43,20 +45,20 @@ use esker_store::{Durability, Table, WriteBatch};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// What the holder of the write lock owns.
+/// State that belongs to the holder of the write lock.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) clock: HybridClock,
-    pub(crate) senders: Senders,
-    /// Which names directories lack.
+    pub(crate) producers: Producers,
+    /// Filters that tell which names directories lack.
     pub(crate) filters: crate::names::Filters,
 }
 
-/// A batch in the queue, and where its answer will be.
-type Ticket = Arc<Mutex<Slot>>;
+/// A batch in the queue, replaced by its result.
+type Ticket = Arc<Mutex<TicketState>>;
 
 #[derive(Debug)]
-enum Slot {
+enum TicketState {
     Waiting(Batch),
     Done(Result<Commit>),
     Taken,
@@ -66,19 +68,19 @@ enum Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Queue(Mutex<Vec<Ticket>>);
 
-/// A lock whose holder panicked is still consistent here: everything is changed by whole assignments after the
-/// store has accepted them.
+/// Locks a mutex and ignores poisoning. The data is consistent even if a holder panicked: it is changed only by
+/// complete assignments after the store has accepted the changes.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How often who wants a lock looks before they sleep: some ten microseconds, what a change of one file takes. To be woken takes
-/// longer than that.
-const LOOKS: u32 = 256;
+/// Attempts to get a lock before the thread sleeps: some ten microseconds, the time of one change of a file. Waking a thread
+/// takes longer.
+const SPINS: u32 = 256;
 
-/// The same for a lock that is held for short times.
-pub(crate) fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    for _ in 0..LOOKS {
+/// Locks a mutex that is held only for short times: spins before it sleeps.
+pub(crate) fn lock_spinning<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    for _ in 0..SPINS {
         match mutex.try_lock() {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(e)) => return e.into_inner(),
@@ -88,32 +90,32 @@ pub(crate) fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     lock(mutex)
 }
 
-/// What one batch does, apart from the rows in the overlay.
+/// Effects of one batch, apart from the rows in the overlay.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     pub(crate) changes: Changes,
-    /// Adjacency lists that are no longer true.
+    /// Adjacency lists that are no longer valid.
     pub(crate) touched: Vec<(VertexId, EdgeTypeId)>,
-    /// Vertices that were deleted.
+    /// Vertices that the batch deletes.
     pub(crate) deleted: Vec<VertexId>,
-    /// Tags of many objects at once.
+    /// Tags set on many objects at once.
     pub(crate) tags: Vec<BulkTag>,
     pub(crate) vertices_created: u64,
     pub(crate) edges_created: u64,
     pub(crate) unchanged: u64,
-    /// The newest version that any change took.
-    pub(crate) newest: Version0,
-    /// The newest version that a change without one of its own took.
-    pub(crate) own: Version0,
-    /// The oldest version that a change brought with it.
-    pub(crate) late: Option<Version>,
+    /// The newest version assigned to any change.
+    pub(crate) newest: MaxVersion,
+    /// The newest version assigned to a change that did not specify one.
+    pub(crate) max_assigned: MaxVersion,
+    /// The oldest version that a change specified.
+    pub(crate) min_explicit: Option<Version>,
 }
 
-/// A version that starts at zero.
+/// A maximum of versions; zero by default.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Version0(pub(crate) Version);
+pub(crate) struct MaxVersion(pub(crate) Version);
 
-impl Default for Version0 {
+impl Default for MaxVersion {
     fn default() -> Self {
         Self(Version::ZERO)
     }
@@ -124,17 +126,17 @@ pub(crate) struct Txn<'a, 's> {
     pub(crate) overlay: &'a mut Overlay<'s>,
     pub(crate) schema: &'a Schema,
     pub(crate) effects: Effects,
-    /// For changes without a version of their own.
+    /// Version of changes that do not specify one.
     pub(crate) version: Version,
-    /// Where older versions than `retained` may lie.
+    /// Archive that may have versions older than `retained`.
     pub(crate) archive: &'a dyn Archive,
     pub(crate) retained: Version,
-    /// Room for a row that is being made.
+    /// Buffer in which a row is encoded.
     pub(crate) scratch: Vec<u8>,
-    pub(crate) senders: &'a mut Senders,
-    /// Gives objects their numbers.
+    pub(crate) producers: &'a mut Producers,
+    /// Allocates the numbers of objects.
     pub(crate) objects: &'a ObjectStore,
-    /// What time it is.
+    /// Present time of the host's clock.
     pub(crate) now_millis: u64,
     pub(crate) names: &'a crate::names::Names,
 }
@@ -149,9 +151,9 @@ impl Engine {
             });
         }
         if !self.settings.group_commits {
-            return self.apply_holding(&mut lock(&self.writer), batch);
+            return self.apply_locked(&mut lock(&self.writer), batch);
         }
-        let ticket: Ticket = Arc::new(Mutex::new(Slot::Waiting(batch)));
+        let ticket: Ticket = Arc::new(Mutex::new(TicketState::Waiting(batch)));
         lock(&self.queue.0).push(Arc::clone(&ticket));
         let mut writer = lock(&self.writer);
         if let Some(answer) = take_answer(&ticket) {
@@ -160,19 +162,19 @@ impl Engine {
         let group = std::mem::take(&mut *lock(&self.queue.0));
         self.apply_group(&mut writer, &group);
         drop(writer);
-        take_answer(&ticket).unwrap_or_else(|| Err(lost()))
+        take_answer(&ticket).unwrap_or_else(|| Err(lost_write()))
     }
 
-    /// How many batches wait for the write lock: they will be committed together.
-    pub fn waiting(&self) -> usize {
+    /// Number of batches that wait for the write lock; the next holder commits them as one group.
+    pub fn queued_batches(&self) -> usize {
         lock(&self.queue.0).len()
     }
 
-    /// Applies one batch for a caller that holds the write lock already.
-    pub(crate) fn apply_holding(&self, writer: &mut Writer, batch: Batch) -> Result<Commit> {
-        let ticket: Ticket = Arc::new(Mutex::new(Slot::Waiting(batch)));
+    /// Applies one batch for a caller that already holds the write lock.
+    pub(crate) fn apply_locked(&self, writer: &mut Writer, batch: Batch) -> Result<Commit> {
+        let ticket: Ticket = Arc::new(Mutex::new(TicketState::Waiting(batch)));
         self.apply_group(writer, std::slice::from_ref(&ticket));
-        take_answer(&ticket).unwrap_or_else(|| Err(lost()))
+        take_answer(&ticket).unwrap_or_else(|| Err(lost_write()))
     }
 
     fn apply_group(&self, writer: &mut Writer, group: &[Ticket]) {
@@ -180,15 +182,17 @@ impl Engine {
         let mut overlay = Overlay::new(&*self.store);
         let mut total = Effects::default();
         let mut answers = Vec::with_capacity(group.len());
-        writer.senders.begin();
+        writer.producers.begin();
         for ticket in group {
-            let slot = std::mem::replace(&mut *lock(ticket), Slot::Taken);
-            let Slot::Waiting(batch) = slot else { continue };
+            let slot = std::mem::replace(&mut *lock(ticket), TicketState::Taken);
+            let TicketState::Waiting(batch) = slot else {
+                continue;
+            };
             let now_millis = self.clock.now_millis();
             let version = writer.clock.tick(now_millis);
             overlay.savepoint();
-            let senders = &mut writer.senders;
-            let mut txn = Txn::begin(self, &mut overlay, &schema, senders, version, now_millis);
+            let producers = &mut writer.producers;
+            let mut txn = Txn::begin(self, &mut overlay, &schema, producers, version, now_millis);
             let answer = txn.apply(batch);
             let effects = txn.effects;
             match &answer {
@@ -200,15 +204,15 @@ impl Engine {
         let writing = self.begin_changes(&overlay, false);
         let committed = match &writing {
             Ok(_) => self.commit_group(writer, overlay, &mut total),
-            Err(e) => Err(repeat(e)),
+            Err(e) => Err(clone_error(e)),
         };
-        writer.senders.end(committed.is_ok());
+        writer.producers.end(committed.is_ok());
         for (ticket, answer) in answers {
             let answer = match (&committed, answer) {
-                (Err(e), Ok(_)) => Err(repeat(e)),
+                (Err(e), Ok(_)) => Err(clone_error(e)),
                 (_, answer) => answer,
             };
-            *lock(ticket) = Slot::Done(answer);
+            *lock(ticket) = TicketState::Done(answer);
         }
     }
 
@@ -218,21 +222,21 @@ impl Engine {
         overlay: Overlay<'_>,
         total: &mut Effects,
     ) -> Result<()> {
-        let (mut batch, fresh) = overlay.into_batch();
+        let (mut batch, new_objects) = overlay.into_batch();
         let version = writer.clock.last();
-        writer.senders.put(version, &mut batch);
-        if batch.is_empty() && fresh.is_empty() && total.tags.is_empty() {
+        writer.producers.put(version, &mut batch);
+        if batch.is_empty() && new_objects.is_empty() && total.tags.is_empty() {
             return Ok(());
         }
         total.changes.settle();
-        // Rows of files go into the pending row and wait in memory: `staged`.
+        // Rows of `names` go into the pending row and into the memtable: see `memtable`.
         let named = batch.iter().any(|w| w.table == Table::Names);
         let files = named.then(|| {
             let rest = batch.without(Table::Names);
             Arc::new(std::mem::replace(&mut batch, rest))
         });
         if let Some(files) = &files {
-            StagedStore::check(files)?;
+            MemtableStore::check(files)?;
         }
         let counted = !total.changes.is_empty() || files.is_some();
         let slot = counted.then(|| lock(&self.counters).take_slot());
@@ -242,16 +246,16 @@ impl Engine {
                 pending = encode_pending(version, &total.changes, files.as_deref());
                 batch.put(Table::Meta, pending_key(slot), &pending);
                 if let Some(files) = &files {
-                    self.staged.expect(pending_key(slot), Arc::clone(files));
+                    self.memtable.announce(pending_key(slot), Arc::clone(files));
                 }
             }
             None => batch.put(Table::Meta, NEWEST_KEY, version_value(version)),
         }
         self.deleted.add(&total.deleted);
-        let touched = self.feed.gather(
+        let touched = self.feed.collect(
             files.as_deref().into_iter().chain([&batch]),
-            fresh.ids().map(ObjectId::vertex),
-            total.late.unwrap_or(Version::MAX),
+            new_objects.ids().map(ObjectId::vertex),
+            total.min_explicit.unwrap_or(Version::MAX),
             |id| {
                 self.names.has_vertices()
                     && self
@@ -260,12 +264,12 @@ impl Engine {
                         .unwrap_or(true)
             },
         );
-        // Files that the graph does not know are nothing to those who follow it.
-        let touched = touched.filter(|t| !t.is_nothing() || !total.tags.is_empty());
+        // Followers of the change feed ignore files without a vertex.
+        let touched = touched.filter(|t| !t.is_empty() || !total.tags.is_empty());
         let told = touched.is_some();
         match &touched {
-            Some(_) if !total.tags.is_empty() => self.feed.end(&mut batch),
-            Some(entry) => self.feed.keep(entry, version, &mut batch),
+            Some(_) if !total.tags.is_empty() => self.feed.end_persistence(&mut batch),
+            Some(entry) => self.feed.persist(entry, version, &mut batch),
             None => {}
         }
         let watched = self.names.watch.gather(
@@ -277,20 +281,20 @@ impl Engine {
         let dirty = self.adjacency.begin_write(&total.touched);
         let committed =
             self.objects
-                .commit_with(batch, &fresh, &total.tags, self.settings.durability);
+                .commit_with(batch, &new_objects, &total.tags, self.settings.durability);
         self.adjacency.end_write(dirty, &total.touched);
-        self.names.watch.tell(watched, committed.is_ok());
+        self.names.watch.notify(watched, committed.is_ok());
         match touched {
-            Some(_) if !total.tags.is_empty() => self.feed.lose(),
-            Some(entry) => self.feed.note(entry),
+            Some(_) if !total.tags.is_empty() => self.feed.invalidate(),
+            Some(entry) => self.feed.append(entry),
             None => {}
         }
         if told {
             self.feed.committed(committed.is_ok());
         }
         if let (Err(_), Some(slot)) = (&committed, slot) {
-            self.staged.expect_nothing();
-            // Rows of files that are there after all are there for everybody: later commits build on them.
+            self.memtable.withdraw();
+            // If the failed commit's rows are in the store nevertheless, they become visible: later commits build on them.
             let there = files.is_some()
                 && self
                     .store
@@ -298,18 +302,18 @@ impl Engine {
                     .is_ok_and(|row| row.is_some_and(|row| row == pending));
             match (&files, there) {
                 (Some(files), true) => {
-                    self.staged.add(files)?;
+                    self.memtable.add(files)?;
                     lock(&self.counters).add(&total.changes);
                 }
                 _ => lock(&self.counters).failed(slot),
             }
         }
         committed?;
-        // First: whoever sees the one sees the other.
+        // Updated first, so that a thread that reads `newest_seen` also finds `newest_commit`.
         self.newest_commit.fetch_max(version.0, Ordering::AcqRel);
         self.newest_seen
             .fetch_max(version.0.max(total.newest.0.0), Ordering::AcqRel);
-        // The batches are committed, whatever becomes of this: a later commit tries again.
+        // The batches are committed even if this fails: a later commit tries again.
         let _ = self.objects.checkpoint_if_due();
         if !counted {
             return Ok(());
@@ -319,26 +323,26 @@ impl Engine {
             pending.add(&total.changes);
             pending.len() >= self.settings.pending_counters_max
                 || pending.rows() >= PENDING_ROWS_MAX
-                || files.is_some() && self.staged.bytes() >= self.settings.staged_bytes
+                || files.is_some() && self.memtable.bytes() >= self.settings.memtable_bytes
         };
         if full {
-            // The batches are committed, whatever becomes of this: what stays pending is merged by a later attempt.
+            // The batches are committed even if this fails: a later attempt merges what is still pending.
             let _ = self.merge_counters(writer);
         }
         Ok(())
     }
 
-    /// Merges pending degree changes into their rows. Only the holder of the write lock may.
+    /// Merges pending counter changes into their rows. Must be called by the holder of the write lock.
     pub(crate) fn merge_counters(&self, writer: &Writer) -> Result<()> {
         self.merge_counters_and(writer.clock.last(), false)
     }
 
-    /// The same on the way to a commit that has its version already.
+    /// Merges pending counter changes during a commit that already has its version.
     pub(crate) fn merge_counters_before(&self, version: Version) -> Result<()> {
         self.merge_counters_and(Version(version.0.saturating_sub(1)), false)
     }
 
-    /// Merges pending degree changes and removes their rows, so that the next opening has none to read.
+    /// Merges pending counter changes and removes their rows, so that the next opening has none to read.
     pub(crate) fn tidy_counters(&self, writer: &Writer) -> Result<()> {
         self.merge_counters_and(writer.clock.last(), true)
     }
@@ -348,12 +352,12 @@ impl Engine {
         if !due(&lock(&self.counters)) {
             return Ok(());
         }
-        self.staged.write_out()?;
-        // Readers of counters wait here, so that they see each change once: in its row or pending.
+        self.memtable.write_out()?;
+        // Readers of counters wait for this lock, so that they see each change once: in its row or pending.
         let mut pending = lock(&self.counters);
         let mut batch = pending.merge(&*self.store, newest, tidy)?;
         batch.put(Table::Meta, NEWEST_KEY, version_value(newest));
-        // Nothing new is acknowledged here, so there is nothing to sync.
+        // This commit acknowledges nothing new, so it needs no sync.
         self.store.commit(batch, Durability::Relaxed)?;
         pending.clear(tidy);
         Ok(())
@@ -378,20 +382,20 @@ impl Engine {
     }
 }
 
-/// Up to so many mutations, room is made as it is needed.
+/// Number of mutations up to which capacity is not reserved in advance.
 const BATCH_SMALL: usize = 16;
 
-/// Pending rows are read back when a database is opened, so there are never many.
+/// Upper bound of pending rows; they are all read when a database is opened.
 const PENDING_ROWS_MAX: usize = 1 << 17;
 
-fn lost() -> Error {
+fn lost_write() -> Error {
     Error::Unavailable("the write was lost on its way to the store; try again".into())
 }
 
 fn take_answer(ticket: &Ticket) -> Option<Result<Commit>> {
     let mut slot = lock(ticket);
-    match std::mem::replace(&mut *slot, Slot::Taken) {
-        Slot::Done(answer) => Some(answer),
+    match std::mem::replace(&mut *slot, TicketState::Taken) {
+        TicketState::Done(answer) => Some(answer),
         other => {
             *slot = other;
             None
@@ -399,8 +403,8 @@ fn take_answer(ticket: &Ticket) -> Option<Result<Commit>> {
     }
 }
 
-/// The same failure for each batch of a group.
-pub(crate) fn repeat(e: &Error) -> Error {
+/// Copies an error, so that each batch of a group gets it.
+pub(crate) fn clone_error(e: &Error) -> Error {
     match e {
         Error::Io { context, source } => Error::io(
             context.clone(),
@@ -413,7 +417,7 @@ pub(crate) fn repeat(e: &Error) -> Error {
             engine,
             message: message.clone(),
         },
-        Error::Promised { millis } => Error::Promised { millis: *millis },
+        Error::Leased { millis } => Error::Leased { millis: *millis },
         other => Error::Store {
             engine: "store",
             message: other.to_string(),
@@ -430,28 +434,32 @@ impl Effects {
         }
         self.touched.extend(other.touched);
         self.deleted.extend(other.deleted);
-        self.newest = Version0(self.newest.0.max(other.newest.0));
-        self.late = self.late.into_iter().chain(other.late).min();
+        self.newest = MaxVersion(self.newest.0.max(other.newest.0));
+        self.min_explicit = self
+            .min_explicit
+            .into_iter()
+            .chain(other.min_explicit)
+            .min();
     }
 }
 
-/// What a batch's marker says.
-enum Mark {
-    /// It was applied before.
+/// Result of looking up a batch's idempotency key.
+enum BatchStatus {
+    /// The batch was applied before.
     Applied,
-    /// It was not, and its sender's row is to say that it is now.
-    Numbered(Numbered),
-    /// It was not; all that is to be noted is.
+    /// New batch of a producer; the producer's row must record it.
+    Numbered(ProducerKey),
+    /// New batch; its idempotency key, if any, is already in the overlay.
     None,
 }
 
 impl<'a, 's> Txn<'a, 's> {
-    /// A batch that is to be applied at a version.
+    /// Starts a batch that takes `version`.
     pub(crate) fn begin(
         engine: &'a Engine,
         overlay: &'a mut Overlay<'s>,
         schema: &'a Schema,
-        senders: &'a mut Senders,
+        producers: &'a mut Producers,
         version: Version,
         now_millis: u64,
     ) -> Self {
@@ -463,7 +471,7 @@ impl<'a, 's> Txn<'a, 's> {
             archive: &*engine.archive,
             retained: Version(engine.retained_since.load(Ordering::Acquire)),
             scratch: Vec::new(),
-            senders,
+            producers,
             objects: &engine.objects,
             now_millis,
             names: &engine.names,
@@ -473,18 +481,18 @@ impl<'a, 's> Txn<'a, 's> {
 
 impl Txn<'_, '_> {
     fn apply(&mut self, batch: Batch) -> Result<Commit> {
-        let mark = match &batch.once {
-            Some(marker) => self.admit(marker)?,
-            None => Mark::None,
+        let mark = match &batch.idempotency_key {
+            Some(idempotency_key) => self.admit(idempotency_key)?,
+            None => BatchStatus::None,
         };
-        let applied = !matches!(mark, Mark::Applied);
+        let applied = !matches!(mark, BatchStatus::Applied);
         if applied {
             if batch.len() > BATCH_SMALL {
                 let is_new = |m: &&Mutation| matches!(m.op, Op::CreateObject { .. });
                 let objects = batch.mutations.iter().filter(is_new).count();
                 let others = batch.len() - objects;
-                self.overlay.fresh().reserve(objects);
-                // At most: each mutation an edge and its inverse, of two vertices.
+                self.overlay.new_objects().reserve(objects);
+                // Upper bound: each mutation writes an edge and its inverse, of two vertices.
                 self.overlay.reserve(2 * others);
                 self.effects.changes.reserve(2 * others);
                 self.effects.touched.reserve(2 * others);
@@ -495,8 +503,8 @@ impl Txn<'_, '_> {
             self.note(&mark);
         }
         Ok(Commit {
-            // Whoever reads as of this version sees all that the batch did now.
-            version: self.version.max(self.effects.own.0),
+            // Reads as of this version see all that the batch changed at the present time.
+            version: self.version.max(self.effects.max_assigned.0),
             applied,
             vertices_created: self.effects.vertices_created,
             edges_created: self.effects.edges_created,
@@ -504,40 +512,43 @@ impl Txn<'_, '_> {
         })
     }
 
-    /// Whether a batch with this marker is to be applied.
-    fn admit(&mut self, marker: &[u8]) -> Result<Mark> {
-        if let Some(numbered) = parse_marker(marker)? {
+    /// Looks up an idempotency key; decides whether the batch must be applied.
+    fn admit(&mut self, idempotency_key: &[u8]) -> Result<BatchStatus> {
+        if let Some(numbered) = parse_idempotency_key(idempotency_key)? {
             let store = self.overlay.store();
-            return Ok(if self.senders.admit(store, &numbered, self.now_millis)? {
-                Mark::Numbered(numbered)
-            } else {
-                Mark::Applied
-            });
+            return Ok(
+                if self.producers.admit(store, &numbered, self.now_millis)? {
+                    BatchStatus::Numbered(numbered)
+                } else {
+                    BatchStatus::Applied
+                },
+            );
         }
-        let key = once_key(marker);
+        let key = idempotency_row_key(idempotency_key);
         if self.overlay.get_with(Table::Meta, &key, &mut |_| {})? {
-            return Ok(Mark::Applied);
+            return Ok(BatchStatus::Applied);
         }
         self.overlay
             .put(Table::Meta, key, version_value(self.version));
-        Ok(Mark::None)
+        Ok(BatchStatus::None)
     }
 
-    /// The batch with this marker is applied.
-    fn note(&mut self, mark: &Mark) {
-        if let Mark::Numbered(numbered) = mark {
-            self.senders.add(numbered, self.now_millis);
+    /// Records that the batch with this idempotency key was applied.
+    fn note(&mut self, mark: &BatchStatus) {
+        if let BatchStatus::Numbered(numbered) = mark {
+            self.producers.add(numbered, self.now_millis);
         }
     }
 
     fn apply_one(&mut self, mutation: Mutation) -> Result<()> {
         let at = mutation.version;
         if let Some(at) = at {
-            self.effects.late = Some(self.effects.late.map_or(at, |late| late.min(at)));
+            self.effects.min_explicit =
+                Some(self.effects.min_explicit.map_or(at, |late| late.min(at)));
         }
         if at == Some(Version::MAX) {
             return Err(Error::Invalid(
-                "a version must lie before the end of time".into(),
+                "a version must be below the largest possible one".into(),
             ));
         }
         match mutation.op {
@@ -582,8 +593,8 @@ impl Txn<'_, '_> {
         self.effects.changes.add(counter, change);
     }
 
-    /// The version a change takes: its own; else the commit's, or the one after what is stored if that is later
-    /// (an import may have come from a machine whose clock runs ahead), so that a writer sees its own write.
+    /// Returns the version of a change: its own if specified; else the commit's, or the one after the stored version if that is
+    /// later (an import may have come from a machine whose clock is fast), so that a writer sees its own write.
     pub(crate) fn version_after(&mut self, at: Option<Version>, stored: Version) -> Version {
         let version = at.unwrap_or_else(|| {
             let version = if stored > self.version {
@@ -591,10 +602,10 @@ impl Txn<'_, '_> {
             } else {
                 self.version
             };
-            self.effects.own = Version0(self.effects.own.0.max(version));
+            self.effects.max_assigned = MaxVersion(self.effects.max_assigned.0.max(version));
             version
         });
-        self.effects.newest = Version0(self.effects.newest.0.max(version));
+        self.effects.newest = MaxVersion(self.effects.newest.0.max(version));
         version
     }
 }

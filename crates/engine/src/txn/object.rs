@@ -1,7 +1,7 @@
-//! Objects: created and moved by their ID attributes, of which a database has each combination once (SoMeta, section II-C).
+//! Objects: created and moved by their ID attributes; each combination of these exists once in a database (SoMeta, section II-C).
 //!
-//! Whether an identity is taken is one look into the columns' hash table. An object keeps its number, and so its place, when
-//! its identity changes; where the new one would belong elsewhere, a row there says which object has it (an alias).
+//! Whether an identity is taken is one look-up in the columns' hash table. An object keeps its number, and so its location, when
+//! its identity changes; if the new identity belongs to another location, a row there names the object (an alias).
 
 use super::Txn;
 use super::checks::{check_properties, check_row, check_static, check_tag_name};
@@ -31,11 +31,11 @@ impl Txn<'_, '_> {
         };
         check_object(self.schema, identity, attributes, tags)?;
         let hash = identity.hash();
-        // Others may have been given, or have let go of, an identity in this group.
+        // Objects of this group may have taken or released an identity.
         let known = self.overlay.has_writes();
         if known {
             self.refuse_taken(identity, &hash, None)?;
-        } else if let Some(id) = self.overlay.fresh().with_identity(&hash) {
+        } else if let Some(id) = self.overlay.new_objects().with_identity(&hash) {
             return Err(taken_by(identity, id));
         }
         let version = self.version_after(at, Version::ZERO);
@@ -52,10 +52,10 @@ impl Txn<'_, '_> {
             (identity, attributes, tags),
         );
         check_row("an object with its tags", row.len())?;
-        self.overlay.fresh().add(id, &hash, &row);
+        self.overlay.new_objects().add(id, &hash, &row);
         let key = identity_key(&hash);
         if known && self.overlay.wrote(Table::Index, &key) {
-            // What was written last is what counts.
+            // The last write wins.
             self.overlay.put(Table::Index, key, id.0.to_be_bytes());
         }
         self.scratch = row;
@@ -64,7 +64,7 @@ impl Txn<'_, '_> {
         Ok(())
     }
 
-    /// Gives an object other ID attributes, all of it: for a database that stands alone.
+    /// Changes the ID attributes of an object, with all parts of the move: for a database that is not distributed.
     pub(super) fn move_object(
         &mut self,
         object: ObjectId,
@@ -80,7 +80,7 @@ impl Txn<'_, '_> {
         Ok(())
     }
 
-    /// The part of a move that is about the object's own row.
+    /// Applies the part of a move that changes the object's own row.
     pub(super) fn move_attributes(
         &mut self,
         object: ObjectId,
@@ -97,12 +97,12 @@ impl Txn<'_, '_> {
         if present.as_ref() != Some(from) {
             let present = present.map_or_else(|| "none".to_owned(), |i| i.to_string());
             return Err(Error::Invalid(format!(
-                "object {object} does not have the ID attributes that it is to be moved from ({from}); it has: {present}"
+                "object {object} does not have the ID attributes from which it was to be moved ({from}); it has: {present}"
             )));
         }
         let version = self.version_after(at, record.static_version);
         let attributes = with_identity(record.attributes, to);
-        // The old row in `index` goes by itself: it is made from what the object is.
+        // The previous row in `index` needs no removal: it is derived from the object.
         let old = from.hash();
         self.put_static(vertex, record.key, attributes, Some(version))?;
         if from != to {
@@ -113,7 +113,7 @@ impl Txn<'_, '_> {
         Ok(())
     }
 
-    /// Takes an identity for an object: refused if another one has it.
+    /// Reserves an identity for an object; refused if another object has it.
     pub(super) fn claim_identity(&mut self, identity: &Identity, object: ObjectId) -> Result<()> {
         check_identity(identity)?;
         let hash = identity.hash();
@@ -125,7 +125,7 @@ impl Txn<'_, '_> {
         Ok(())
     }
 
-    /// Lets go of an identity that belongs elsewhere than the object.
+    /// Releases an identity that belongs to another location than the object.
     pub(super) fn release_identity(&mut self, identity: &Identity, object: ObjectId) {
         let hash = identity.hash();
         if prefix_of(&hash) != object.prefix() {
@@ -149,7 +149,7 @@ impl Txn<'_, '_> {
         }
     }
 
-    /// An object is deleted: others may have its ID attributes.
+    /// Releases the ID attributes of a deleted object.
     pub(super) fn forget_object(&mut self, object: ObjectId, attributes: &Properties) {
         if let Some(identity) = identity_of(attributes) {
             let hash = identity.hash();
@@ -158,7 +158,7 @@ impl Txn<'_, '_> {
         }
     }
 
-    /// Refuses what would make, or change, an object other than by its own operations.
+    /// Refuses changes of an object that are reserved to the object operations.
     pub(super) fn refuse_object(&self, vertex: VertexRef, what: &str) -> Result<()> {
         if object_type(self.schema) == Some(vertex.type_id) {
             return Err(Error::Invalid(format!(
@@ -168,7 +168,7 @@ impl Txn<'_, '_> {
         Ok(())
     }
 
-    /// Refuses ID attributes among predefined attributes that are to be changed one by one.
+    /// Refuses ID attributes among predefined attributes to be changed individually.
     pub(super) fn refuse_id_attributes<'n>(
         &self,
         vertex: VertexRef,
@@ -204,7 +204,7 @@ fn encode_new(
     }
     put_u16(row, type_id.0);
     put_bytes(row, decimal(id.0, &mut [0; 20]));
-    // Those that all objects have, in the order of their names.
+    // Attributes that all objects have, in the order of their names.
     let owned = [
         ("app", ValueView::Text(&identity.app)),
         ("mode", ValueView::I64(MODE_DEFAULT)),
@@ -245,7 +245,7 @@ fn no_type() -> Error {
     ))
 }
 
-/// What an object must satisfy whatever is stored.
+/// Checks of a new object that are independent of stored data.
 pub(crate) fn check_object(
     schema: &esker_model::Schema,
     identity: &Identity,
@@ -255,7 +255,7 @@ pub(crate) fn check_object(
     let type_id = object_type(schema).ok_or_else(no_type)?;
     check_identity(identity)?;
     let vertex = VertexRef {
-        id: identity.prefix().place(),
+        id: identity.prefix().home_vertex(),
         type_id,
     };
     check_static(schema, vertex, attributes)?;
@@ -276,7 +276,7 @@ pub(crate) fn check_object(
     Ok(())
 }
 
-/// Refuses ID attributes that cannot be any object's.
+/// Refuses ID attributes that are invalid for every object.
 pub(crate) fn check_identity(identity: &Identity) -> Result<()> {
     if identity.name.is_empty() {
         return Err(Error::Invalid(
@@ -303,7 +303,7 @@ fn with_identity(mut attributes: Properties, identity: &Identity) -> Properties 
     attributes
 }
 
-/// The ID attributes among predefined ones.
+/// Returns the ID attributes among predefined ones.
 pub(crate) fn identity_of(attributes: &Properties) -> Option<Identity> {
     let text = |name| match attributes.get(name) {
         Some(Value::String(s)) => Some(s.clone()),

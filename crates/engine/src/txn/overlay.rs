@@ -1,9 +1,9 @@
-//! The writes of a group of batches before they are committed: later ones of the group read them, one that fails is
-//! undone alone.
+//! The writes of a group of batches before they are committed: later batches of the group read them, and a failed one is
+//! rolled back alone.
 
-use crate::object::{Fresh, identity_of_key, object_of};
+use crate::object::{NewObjects, identity_of_key, object_of};
 use esker_model::Result;
-use esker_store::{KeyRange, Store, Table, ValuePlace, WriteBatch};
+use esker_store::{KeyRange, Store, Table, ValueRange, WriteBatch};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::cell::OnceCell;
@@ -11,24 +11,24 @@ use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::ops::Bound;
 
-/// Room that a group of single changes needs.
+/// Writes reserved initially: enough for a group of single changes.
 const WRITES_USUAL: usize = 12;
 
-/// Final state of every key touched, over a store.
+/// Final state of every touched key, over a store.
 pub(crate) struct Overlay<'s> {
     store: &'s dyn Store,
-    /// Each key once, in the order of their first change.
+    /// Each key once, in the order of first change.
     writes: WriteBatch,
-    /// From a table and a key to its number in `writes`.
+    /// From a table and a key to the write's number in `writes`.
     numbers: HashTable<u32>,
     hasher: FixedState,
-    /// Numbers of the keys of `history` in their order, once anybody has asked for a range of them.
+    /// Numbers of the keys of `history` in key order; built at the first range read.
     history: OnceCell<BTreeMap<Vec<u8>, u32>>,
-    /// How many writes there were when the present batch began, and what it has changed of them since.
+    /// Number of writes when the present batch began.
     savepoint: usize,
-    /// Objects that are new.
-    fresh: Fresh,
-    undo: Vec<(u32, ValuePlace)>,
+    /// New objects, which are not in `writes`.
+    new_objects: NewObjects,
+    undo: Vec<(u32, ValueRange)>,
 }
 
 fn hash(hasher: &FixedState, table: Table, key: &[u8]) -> u64 {
@@ -46,19 +46,19 @@ impl<'s> Overlay<'s> {
             hasher: FixedState::default(),
             history: OnceCell::new(),
             savepoint: 0,
-            fresh: Fresh::default(),
+            new_objects: NewObjects::default(),
             undo: Vec::new(),
         }
     }
 
-    /// From here on [`Self::undo`] goes back to here.
+    /// Sets the state to which [`Self::undo`] returns.
     pub(crate) fn savepoint(&mut self) {
         self.savepoint = self.writes.len();
-        self.fresh.savepoint();
+        self.new_objects.savepoint();
         self.undo.clear();
     }
 
-    /// Takes back everything since the last [`Self::savepoint`].
+    /// Rolls back everything since the last [`Self::savepoint`].
     pub(crate) fn undo(&mut self) {
         for number in self.savepoint..self.writes.len() {
             let write = self.writes.get(number);
@@ -72,15 +72,15 @@ impl<'s> Overlay<'s> {
                 found.remove();
             }
         }
-        // The oldest change of a key was noted first, so it is taken back last.
+        // The oldest change of a key was recorded first, so it is restored last.
         while let Some((number, before)) = self.undo.pop() {
             self.writes.replace(number as usize, before);
         }
         self.writes.truncate(self.savepoint);
-        self.fresh.undo();
+        self.new_objects.undo();
     }
 
-    /// Makes room for that many more current rows of edges.
+    /// Reserves capacity for more current rows of edges.
     pub(crate) fn reserve(&mut self, rows: usize) {
         let Self {
             numbers,
@@ -115,9 +115,9 @@ impl<'s> Overlay<'s> {
                 let value = self.writes.get(number as usize).value;
                 Ok(value.map(sink).is_some())
             }
-            None if self.fresh.is_empty() => self.store.get_with(table, key, sink),
+            None if self.new_objects.is_empty() => self.store.get_with(table, key, sink),
             None => match table {
-                Table::Rows => match object_of(key).and_then(|id| self.fresh.row(id)) {
+                Table::Rows => match object_of(key).and_then(|id| self.new_objects.row(id)) {
                     Some(row) => {
                         sink(row);
                         Ok(true)
@@ -125,7 +125,7 @@ impl<'s> Overlay<'s> {
                     None => self.store.get_with(table, key, sink),
                 },
                 Table::Index => {
-                    match identity_of_key(key).and_then(|h| self.fresh.with_identity(h)) {
+                    match identity_of_key(key).and_then(|h| self.new_objects.with_identity(h)) {
                         Some(id) => {
                             sink(&id.0.to_be_bytes());
                             Ok(true)
@@ -145,23 +145,23 @@ impl<'s> Overlay<'s> {
         writes.filter(move |w| w.table == table).map(|w| w.key)
     }
 
-    /// All keys that were written.
+    /// All written keys with their tables.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (Table, &[u8])> {
         let writes = (0..self.writes.len()).map(|number| self.writes.get(number));
         writes.map(|w| (w.table, w.key))
     }
 
-    /// Objects that are new.
-    pub(crate) fn fresh(&mut self) -> &mut Fresh {
-        &mut self.fresh
+    /// New objects of the group.
+    pub(crate) fn new_objects(&mut self) -> &mut NewObjects {
+        &mut self.new_objects
     }
 
-    /// Whether that key was written.
+    /// Whether the key was written.
     pub(crate) fn wrote(&self, table: Table, key: &[u8]) -> bool {
         self.number(table, key).is_some()
     }
 
-    /// Whether anything was written but new objects.
+    /// Whether anything other than new objects was written.
     pub(crate) fn has_writes(&self) -> bool {
         !self.writes.is_empty()
     }
@@ -177,7 +177,7 @@ impl<'s> Overlay<'s> {
         self.set(table, key.as_ref(), value);
     }
 
-    /// Sets several keys of one table to one value, which is kept once.
+    /// Sets several keys of one table to the same value, which is stored once.
     pub(crate) fn put_all<K: AsRef<[u8]>>(
         &mut self,
         table: Table,
@@ -191,10 +191,10 @@ impl<'s> Overlay<'s> {
     }
 
     pub(crate) fn remove(&mut self, table: Table, key: impl AsRef<[u8]>) {
-        self.set(table, key.as_ref(), ValuePlace::REMOVED);
+        self.set(table, key.as_ref(), ValueRange::REMOVED);
     }
 
-    fn set(&mut self, table: Table, key: &[u8], value: ValuePlace) {
+    fn set(&mut self, table: Table, key: &[u8], value: ValueRange) {
         if let Some(number) = self.number(table, key) {
             let before = self.writes.replace(number as usize, value);
             if (number as usize) < self.savepoint {
@@ -220,7 +220,7 @@ impl<'s> Overlay<'s> {
         }
     }
 
-    /// Writes to `history` in a range, in key order, for the rare reads that need one.
+    /// Writes to `history` in a key range, in key order.
     pub(crate) fn pending_history(
         &self,
         range: &KeyRange,
@@ -232,7 +232,7 @@ impl<'s> Overlay<'s> {
                 .map(|(n, w)| (w.key.to_vec(), n))
                 .collect()
         });
-        // A map panics over a range that ends before it begins.
+        // `BTreeMap::range` panics if the range ends before it begins.
         let until = range.until.as_ref().map(|until| until.max(&range.from));
         let until = until.map_or(Bound::Unbounded, |until| Bound::Excluded(until.as_slice()));
         let within = history.range::<[u8], _>((Bound::Included(range.from.as_slice()), until));
@@ -243,12 +243,12 @@ impl<'s> Overlay<'s> {
         self.store
     }
 
-    /// Everything: one batch in key order, and new objects.
-    pub(crate) fn into_batch(mut self) -> (WriteBatch, Fresh) {
-        // The memtable is a skip list: neighbours inserted one after the other find their place faster.
-        // Objects lie in columns, in the order in which they were made.
+    /// Returns all writes as one batch in key order, and the new objects.
+    pub(crate) fn into_batch(mut self) -> (WriteBatch, NewObjects) {
+        // The key-value store's memtable is a skip list: inserting in key order is faster.
+        // Objects are stored in columns, in the order of creation.
         self.writes
-            .sort_but(|table, key| table == Table::Rows && object_of(key).is_some());
-        (self.writes, self.fresh)
+            .sort_except(|table, key| table == Table::Rows && object_of(key).is_some());
+        (self.writes, self.new_objects)
     }
 }

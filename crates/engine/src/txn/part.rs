@@ -1,12 +1,12 @@
-//! Parts of batches, for the hosts of clusters: what one of several engines is to do of a batch that all of them do
-//! together, at a version that the host gives.
+//! Parts of distributed batches: the changes that one of several engines applies of a batch that all of them apply, at a
+//! version that the host specifies.
 //!
-//! An edge's two directions may lie on two engines, so here each is written by itself.
+//! The two directions of an edge may belong to two engines, so each is written separately here.
 
 use super::checks::{check_properties, check_row};
-use super::{Effects, Mark, Overlay, Txn, Writer, lock};
+use super::{BatchStatus, Effects, Overlay, Txn, Writer, lock};
 use crate::Engine;
-use crate::names::Arriving;
+use crate::names::IngestedRows;
 use crate::object::{BulkTag, GroupTag};
 use esker_model::key::{Counter, EdgeKey};
 use esker_model::limits::PROPERTIES_MAX;
@@ -17,100 +17,100 @@ use esker_model::{
 use esker_store::Table;
 use std::sync::atomic::Ordering;
 
-/// One change of a part.
+/// One change of a part of a batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PartOp<'a> {
-    /// When it holds from: its own version, or the part's.
+    /// Version of the change; `None` takes the part's version.
     pub at: Option<Version>,
-    /// What.
+    /// The change to be applied.
     pub change: PartChange<'a>,
 }
 
-/// What can change on one engine of several.
+/// A change that one engine of several can apply.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum PartChange<'a> {
-    /// Anything about a vertex; never an edge.
+    /// A change of a vertex; never an edge.
     Vertex(&'a Op),
-    /// An object is to have an identity that belongs here, wherever the object is: refused if another object here has it.
+    /// Reserves an identity that this engine owns for an object of any engine; refused if another object has the identity.
     Claim {
-        /// Which identity.
+        /// The reserved identity.
         identity: &'a Identity,
-        /// Which object.
+        /// The object that gets it.
         object: ObjectId,
     },
-    /// An object no longer has an identity that belongs here.
+    /// Releases an identity that this engine owns.
     Release {
-        /// Which identity.
+        /// The released identity.
         identity: &'a Identity,
-        /// Which object.
+        /// The object that had it.
         object: ObjectId,
     },
     /// One direction of an edge.
     Edge {
-        /// In this direction.
+        /// Key of the edge in this direction.
         key: EdgeKey,
-        /// Whether it is deleted.
+        /// Whether the edge is deleted.
         gone: bool,
-        /// Exactly these.
+        /// All properties of the edge; they replace the previous ones.
         properties: &'a Properties,
-        /// Whether this is the direction that was asked for: the one that is counted, and must exist to be deleted.
-        asked: bool,
+        /// Whether this is the requested direction: the one that is counted, and must exist to be deleted.
+        requested: bool,
     },
 }
 
-/// Rows of the host's own, and rows that come from or go to another engine, committed with a part or not at all.
+/// Additional rows of the host, and rows moved between engines, committed atomically with a part.
 #[derive(Debug, Default)]
-pub struct Beside {
-    /// Rows as they lie in the store; `None` removes one.
+pub struct SideWrites {
+    /// Rows as they are stored; `None` removes one.
     pub rows: Vec<(Table, Vec<u8>, Option<Vec<u8>>)>,
-    /// What that changes of counters.
+    /// Changes of counters caused by the rows.
     pub counters: Vec<(Counter, i64)>,
-    /// Whose edges of which type it changes.
+    /// Adjacency lists that the rows change.
     pub touched: Vec<(VertexId, EdgeTypeId)>,
-    /// Rows of table `names` that come from another engine in large numbers, as a sorted table past the log.
-    pub arriving: Option<Arriving>,
-    /// The batch's marker ([`esker_model::Batch::once`]): if it was applied before, nothing is done.
-    pub once: Option<Vec<u8>>,
+    /// Rows of table `names` received from another engine in large numbers, as a sorted table that bypasses the log.
+    pub ingested: Option<IngestedRows>,
+    /// Idempotency key of the batch ([`esker_model::Batch::idempotency_key`]): if the batch was applied before, nothing is done.
+    pub idempotency_key: Option<Vec<u8>>,
 }
 
-/// What is to become of changes whose vertex or edge is not there.
+/// Treatment of changes whose vertex or edge does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absent {
-    /// The part is refused.
+    /// Refuses the part.
     Refuse,
-    /// They change nothing: it was decided that the part is done, and something else came between.
+    /// Skips the change: the transaction is already decided, and a concurrent change removed its target.
     PassOver,
 }
 
 impl Engine {
-    /// The newest version that this engine gave or was given for a commit, through all times it was opened.
-    pub fn newest_given(&self) -> Version {
+    /// The newest version that this engine assigned or received for a commit, over all times it was opened.
+    pub fn newest_assigned(&self) -> Version {
         lock(&self.writer).clock.last()
     }
 
-    /// The number of the newest commit. It may be later than all versions given outside: each commit has one of its own.
+    /// The number of the newest commit. It may exceed all versions returned to clients: each commit has its own number.
     pub fn newest_commit(&self) -> Version {
         Version(self.newest_commit.load(Ordering::Acquire))
     }
 
-    /// The newest version that any change took: later than the clock if data dated in the future is stored.
+    /// The newest version of any stored change: later than the clock if data dated in the future is stored.
     pub fn newest_stored(&self) -> Version {
         Version(self.newest_seen.load(Ordering::Acquire))
     }
 
-    /// Tries a part at a version without doing it. Fails as doing it would. Returns, by place, the changes that would
-    /// take a later version because what is stored is later.
+    /// Tries a part at a version without committing it; fails as `apply_part` would. Returns, by index, the changes that would
+    /// take a later version because the stored version is later.
     pub fn try_part(&self, version: Version, ops: &[PartOp<'_>]) -> Result<Vec<(usize, Version)>> {
         let schema = self.schema_now();
         let mut overlay = Overlay::new(&*self.store);
         overlay.savepoint();
-        let mut senders = super::Senders::default();
-        let mut txn = self.part_txn(&mut overlay, &schema, version, &mut senders);
+        let mut producers = super::Producers::default();
+        let mut txn = self.part_txn(&mut overlay, &schema, version, &mut producers);
         let mut later = Vec::new();
         for (i, op) in ops.iter().enumerate() {
-            txn.effects.own.0 = Version::ZERO;
+            txn.effects.max_assigned.0 = Version::ZERO;
             txn.part_op(*op)?;
-            let took = txn.effects.own.0;
+            let took = txn.effects.max_assigned.0;
             if took > version {
                 later.push((i, took));
             }
@@ -118,40 +118,40 @@ impl Engine {
         Ok(later)
     }
 
-    /// Does a part at a version, all or nothing, with rows of the host's own.
+    /// Applies a part at a version atomically, together with additional rows.
     pub fn apply_part(
         &self,
         version: Version,
         ops: &[PartOp<'_>],
         absent: Absent,
-        beside: Beside,
+        side_writes: SideWrites,
     ) -> Result<Commit> {
         let mut writer = lock(&self.writer);
-        self.apply_part_holding(&mut writer, version, ops, absent, beside)
+        self.apply_part_locked(&mut writer, version, ops, absent, side_writes)
     }
 
-    fn apply_part_holding(
+    fn apply_part_locked(
         &self,
         writer: &mut Writer,
         version: Version,
         ops: &[PartOp<'_>],
         absent: Absent,
-        beside: Beside,
+        side_writes: SideWrites,
     ) -> Result<Commit> {
-        // Each commit has a number of its own, later than all before: it says which counters' changes have been merged. The
+        // Each commit has its own number, later than all before, which says up to which commit counter changes are merged. The
         // part's version may be older.
         let next = writer.clock.last().next();
         writer.clock.witness(version.max(next));
         let schema = self.schema_now();
         let mut overlay = Overlay::new(&*self.store);
         overlay.savepoint();
-        writer.senders.begin();
-        let mut txn = self.part_txn(&mut overlay, &schema, version, &mut writer.senders);
-        let mark = match &beside.once {
-            Some(marker) => txn.admit(marker)?,
-            None => Mark::None,
+        writer.producers.begin();
+        let mut txn = self.part_txn(&mut overlay, &schema, version, &mut writer.producers);
+        let mark = match &side_writes.idempotency_key {
+            Some(idempotency_key) => txn.admit(idempotency_key)?,
+            None => BatchStatus::None,
         };
-        if matches!(mark, Mark::Applied) {
+        if matches!(mark, BatchStatus::Applied) {
             return Ok(Commit {
                 version,
                 applied: false,
@@ -170,42 +170,42 @@ impl Engine {
                 done => done?,
             }
         }
-        for (table, key, value) in beside.rows {
+        for (table, key, value) in side_writes.rows {
             match value {
                 Some(value) => txn.overlay.put(table, key, value),
                 None => txn.overlay.remove(table, key),
             }
         }
-        for (counter, change) in beside.counters {
+        for (counter, change) in side_writes.counters {
             txn.count(counter, change);
         }
-        txn.effects.touched.extend(beside.touched);
+        txn.effects.touched.extend(side_writes.touched);
         txn.note(&mark);
         let mut effects = txn.effects;
         let commit = Commit {
-            version: version.max(effects.own.0),
+            version: version.max(effects.max_assigned.0),
             applied: true,
             vertices_created: effects.vertices_created,
             edges_created: effects.edges_created,
             unchanged: effects.unchanged,
         };
-        let committed = match &beside.arriving {
-            Some(arriving) => self.commit_arriving(writer, overlay, &mut effects, arriving),
+        let committed = match &side_writes.ingested {
+            Some(ingested) => self.commit_ingest(writer, overlay, &mut effects, ingested),
             None => self.commit_group(writer, overlay, &mut effects),
         };
-        writer.senders.end(committed.is_ok());
+        writer.producers.end(committed.is_ok());
         committed.map(|()| commit)
     }
 
-    /// Tags of many objects, and changes of single ones, in one commit at a version (at a new one without it); the version
-    /// that what changed took, or `None` if the marker was there before.
+    /// Sets tags of many objects, and changes single ones, in one commit at `version` (a new one if `None`). Returns the version
+    /// of the changes, or `None` if the idempotency key was recorded before.
     pub(crate) fn apply_group_tags(
         &self,
         writer: &mut Writer,
         ops: Vec<Op>,
         tags: Vec<GroupTag>,
         version: Option<Version>,
-        beside: Beside,
+        side_writes: SideWrites,
     ) -> Result<Option<Version>> {
         let version = match version {
             Some(version) => {
@@ -218,19 +218,19 @@ impl Engine {
         let schema = self.schema_now();
         let mut overlay = Overlay::new(&*self.store);
         overlay.savepoint();
-        writer.senders.begin();
-        let mut txn = self.part_txn(&mut overlay, &schema, version, &mut writer.senders);
-        let mark = match &beside.once {
-            Some(marker) => txn.admit(marker)?,
-            None => Mark::None,
+        writer.producers.begin();
+        let mut txn = self.part_txn(&mut overlay, &schema, version, &mut writer.producers);
+        let mark = match &side_writes.idempotency_key {
+            Some(idempotency_key) => txn.admit(idempotency_key)?,
+            None => BatchStatus::None,
         };
-        if matches!(mark, Mark::Applied) {
+        if matches!(mark, BatchStatus::Applied) {
             return Ok(None);
         }
         for op in ops {
             txn.apply_one(Mutation { version: None, op })?;
         }
-        for (table, key, value) in beside.rows {
+        for (table, key, value) in side_writes.rows {
             match value {
                 Some(value) => txn.overlay.put(table, key, value),
                 None => txn.overlay.remove(table, key),
@@ -243,9 +243,9 @@ impl Engine {
             .into_iter()
             .map(|tag| BulkTag::at(version, tag))
             .collect();
-        let took = version.max(effects.own.0);
+        let took = version.max(effects.max_assigned.0);
         let committed = self.commit_group(writer, overlay, &mut effects);
-        writer.senders.end(committed.is_ok());
+        writer.producers.end(committed.is_ok());
         committed.map(|()| Some(took))
     }
 
@@ -254,7 +254,7 @@ impl Engine {
         overlay: &'a mut Overlay<'s>,
         schema: &'a Schema,
         version: Version,
-        senders: &'a mut super::Senders,
+        producers: &'a mut super::Producers,
     ) -> Txn<'a, 's>
     where
         's: 'a,
@@ -267,18 +267,18 @@ impl Engine {
             archive: &*self.archive,
             retained: Version(self.retained_since.load(Ordering::Acquire)),
             scratch: Vec::new(),
-            senders,
+            producers,
             objects: &self.objects,
             now_millis: self.clock.now_millis(),
             names: &self.names,
         }
     }
 
-    /// Refuses a change that no state of the database would take: names, kinds, sizes. `PutEdge`s that pass cannot fail.
+    /// Refuses a mutation that is invalid in every state of the database: names, kinds, sizes. A `PutEdge` that passes cannot fail.
     pub fn check_mutation(&self, mutation: &Mutation) -> Result<()> {
         if mutation.version == Some(Version::MAX) {
             return Err(Error::Invalid(
-                "a version must lie before the end of time".into(),
+                "a version must be below the largest possible one".into(),
             ));
         }
         let schema = self.schema_now();
@@ -307,7 +307,7 @@ impl Engine {
                 .map_err(Into::into),
             Op::EnsureVertex { vertex, key } | Op::PutVertex { vertex, key, .. } => {
                 match super::check_vertex(&schema, *vertex, key) {
-                    // Files may have other ids than their paths: that is looked up.
+                    // A file's id may differ from the hash of its path: look up the path.
                     Err(_) if crate::names::file_kind(&schema, vertex.type_id).is_some() => {
                         esker_model::id::check_key(key).or_else(|_| self.check_name(*vertex, key))
                     }
@@ -328,7 +328,7 @@ impl Engine {
 impl Txn<'_, '_> {
     fn part_op(&mut self, op: PartOp<'_>) -> Result<()> {
         match op.change {
-            // What else belongs to a move are parts of their own.
+            // Separate parts have the remaining changes of a move.
             PartChange::Vertex(Op::MoveObject { object, from, to }) => {
                 self.move_attributes(*object, from, to, op.at)
             }
@@ -345,18 +345,18 @@ impl Txn<'_, '_> {
                 key,
                 gone,
                 properties,
-                asked,
-            } => self.direction(&key, gone, properties, asked, op.at),
+                requested,
+            } => self.direction(&key, gone, properties, requested, op.at),
         }
     }
 }
 
-/// A row of an edge as it lies in the store: which edge, in which table, its key, its value; deletions say so.
+/// A row of an edge as it is stored: the edge, the table, the key and the value; tombstones included.
 pub type EdgeRow<'a> = (EdgeKey, Table, &'a [u8], &'a [u8]);
 
 impl Engine {
-    /// All rows of the edges that leave a vertex, current ones first, then superseded ones, in key order; archived ones
-    /// are not among them. The sink gets each and whether it is an edge that exists now.
+    /// Passes all rows of the edges that leave a vertex to `sink`: current ones first, then superseded ones, in key order, without
+    /// archived ones. The flag tells whether the row is an edge that exists now.
     pub fn edge_rows(
         &self,
         vertex: VertexId,

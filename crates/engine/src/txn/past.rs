@@ -1,4 +1,4 @@
-//! What had happened to a vertex by some version, as a batch being applied sees it: for changes that arrive late.
+//! The history of a vertex up to a version, as seen by a batch being applied: for changes with explicit, older versions.
 
 use super::Txn;
 use esker_model::key::{
@@ -33,7 +33,7 @@ impl Txn<'_, '_> {
                 .iter()
                 .map(|(k, v)| crate::read::decode_attribute_event(k, v))
                 .collect::<Result<Vec<_>>>()?;
-            // What is current by then is named already.
+            // Attributes that are still current are already in `names`.
             let current = |name: &str| {
                 let place = record.user.binary_search_by(|a| a.name.as_str().cmp(name));
                 place.is_ok_and(|i| record.user.get(i).is_some_and(|a| a.version <= version))
@@ -44,8 +44,7 @@ impl Txn<'_, '_> {
         Ok(names)
     }
 
-    /// Rows of `history` as this batch sees them; for what happened at `version`, the archive is asked as well if it may
-    /// hold some of them.
+    /// Rows of `history` as this batch sees them; includes archived rows if `version` is older than the retained ones.
     pub(super) fn history(
         &self,
         range: &KeyRange,
@@ -71,7 +70,7 @@ impl Txn<'_, '_> {
         Ok(rows)
     }
 
-    /// Insertions and deletions of a vertex (true: gone) up to its current record.
+    /// Insertions and deletions of a vertex (true: deleted) up to its current record.
     fn existence(
         &self,
         id: VertexId,
@@ -116,8 +115,8 @@ impl Txn<'_, '_> {
             .is_some_and(|(_, gone)| !gone))
     }
 
-    /// Where an attribute that was set at `version` ended because its vertex was deleted, if it did and had not changed
-    /// before: a deletion that is known already takes what only now turns out to have been there.
+    /// Returns the version at which an attribute set at `version` ended because its vertex was deleted, if that happened before
+    /// any other change of the attribute: an already recorded deletion also ends values that are added later.
     pub(super) fn ended_by_deletion(
         &self,
         id: VertexId,
@@ -167,7 +166,7 @@ impl Txn<'_, '_> {
         Ok(written.next().and_then(|(k, _)| version_of(k)).max(newest))
     }
 
-    /// The first insertion or deletion after `version` that is superseded itself, archived ones included: its key, and
+    /// Returns the first insertion or deletion after `version` that is itself superseded, including archived ones: its key, and
     /// whether it was only a mention.
     pub(super) fn successor_in_history(
         &self,
@@ -176,7 +175,7 @@ impl Txn<'_, '_> {
     ) -> Result<Option<(Vec<u8>, bool)>> {
         let until = static_history(id, version);
         let later = self.history(&KeyRange::between(&vertex_key(id), &until), version)?;
-        // Newest first: the last one is the next one.
+        // Newest first: the last row is the next version.
         let Some((key, value)) = later.into_iter().next_back() else {
             return Ok(None);
         };

@@ -1,7 +1,7 @@
-//! Vertices: one row for what is now, one row in `history` for each part that was superseded.
+//! Vertices: one row for the current state, one row in `history` for each superseded part.
 //!
-//! The parts of a vertex (its static attributes, each user-defined attribute) have timelines of their own, so that
-//! changes that arrive late go to their place in the past without touching what is newer.
+//! The parts of a vertex (its static attributes, each user-defined attribute) have separate timelines, so that changes
+//! with older versions are inserted into the past without touching what is newer.
 
 use super::Txn;
 use super::checks::{check_properties, check_row, check_static, check_tag_name};
@@ -29,7 +29,7 @@ impl Txn<'_, '_> {
         self.put_static(vertex, key, attributes, at)
     }
 
-    /// The same for all types.
+    /// Stores the predefined attributes of a vertex of any type.
     pub(super) fn put_static(
         &mut self,
         vertex: VertexRef,
@@ -150,7 +150,7 @@ impl Txn<'_, '_> {
         at: Option<Version>,
     ) -> Result<()> {
         self.check_attributes(vertex, &set, &remove)?;
-        // Of a deleted vertex, only what is known to have happened before it was deleted.
+        // On a deleted vertex, only changes dated before its deletion are allowed.
         let late = |r: &VertexRecord| at.is_some_and(|at| at < r.static_version);
         let record = self.current_vertex(vertex.id)?;
         let Some(mut record) = record.filter(|r| !r.gone || late(r)) else {
@@ -201,7 +201,7 @@ impl Txn<'_, '_> {
         if let Some(object) = ObjectId::of_vertex(vertex.id) {
             if version < record.latest {
                 return Err(Error::Invalid(
-                    "an object is deleted now, not at a time that has passed".into(),
+                    "an object can only be deleted now, not at a past time".into(),
                 ));
             }
             self.forget_object(object, &record.attributes);
@@ -258,7 +258,7 @@ impl Txn<'_, '_> {
         self.store_vertex(vertex.id, record, version)
     }
 
-    /// Sets (or, with `None`, removes) one attribute at a version: as the current value if nothing newer is known, else
+    /// Sets (or, with `None`, removes) one attribute at a version: as the current value if nothing newer is stored, else
     /// in the past. Returns whether anything changed.
     fn set_one(
         &mut self,
@@ -272,7 +272,7 @@ impl Txn<'_, '_> {
         let newest = match place {
             Ok(i) => record.user.get(i).map(|a| a.version),
             Err(_) if version > record.latest && value.is_some() => None,
-            // Removed before, perhaps later than this change.
+            // Removed before, possibly at a later version than this change.
             Err(_) => self.newest_in_history(id, &name)?,
         };
         if let Some(value) = &value
@@ -301,7 +301,7 @@ impl Txn<'_, '_> {
             }
         }
         if place.is_err() && value.is_some() && newest == Some(version) {
-            // It was removed at this very version; what came last counts.
+            // Removed at this very version; the last write wins.
             self.overlay
                 .remove(Table::History, attribute_history(id, &name, version));
         }
@@ -327,7 +327,7 @@ impl Txn<'_, '_> {
                 if let Ok(i) = place {
                     record.user.remove(i);
                 } else if newest.is_none() {
-                    return Ok(false); // there was nothing to remove
+                    return Ok(false); // the attribute had no value
                 }
                 let key = attribute_history(id, &name, version);
                 return self.put_past(key, |out| AttributeRecord(None).encode(out));
@@ -377,7 +377,7 @@ impl Txn<'_, '_> {
         self.store_vertex(id, record, Version::ZERO)
     }
 
-    /// What was only mentioned is known better now, from an earlier version on: that becomes what is current.
+    /// Replaces a current record that was only a mention by attributes known from an earlier version on.
     fn replace_mention(
         &mut self,
         id: VertexId,
@@ -385,7 +385,7 @@ impl Txn<'_, '_> {
         version: Version,
         known: StaticRecord,
     ) -> Result<()> {
-        // What stood at that version before (a deletion, in the same batch perhaps) is replaced.
+        // An event stored at that version (a deletion, possibly in the same batch) is replaced.
         let before = static_history(id, version);
         if self
             .overlay
@@ -405,7 +405,7 @@ impl Txn<'_, '_> {
         self.store_vertex(id, record, version)
     }
 
-    /// The insertion just made is no more than a mention.
+    /// Marks the insertion just made as a mere mention.
     fn mark_mentioned(&mut self, id: VertexId) -> Result<()> {
         match self.current_vertex(id)? {
             Some(mut record) => {
@@ -416,7 +416,7 @@ impl Txn<'_, '_> {
         }
     }
 
-    /// Puts a row into `history` unless it is there already, alike.
+    /// Puts a row into `history`; returns false if an equal row is already there.
     fn put_past(&mut self, key: Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) -> Result<bool> {
         let mut value = Vec::new();
         encode(&mut value);
@@ -471,7 +471,7 @@ impl Txn<'_, '_> {
         if same_type && record.key == key {
             return Ok(());
         }
-        // A file keeps the key that it was first known by.
+        // A file keeps the key under which its vertex was created.
         if same_type
             && let Some(kind) = file_kind(self.schema, vertex.type_id)
             && [&record.key, key]

@@ -1,4 +1,4 @@
-//! Traversals that have to stop: what they found is marked as partial, and is a part of the whole.
+//! Traversals that must stop: the result is marked as partial, and is a subset of the complete one.
 
 use crate::small::Small;
 use esker_model::traversal::{Budget, StopReason, TravelResult};
@@ -39,7 +39,7 @@ fn edges(result: &TravelResult) -> BTreeSet<(EdgeKey, Version)> {
         .collect()
 }
 
-/// Whether `part` is `whole`, or says that it is not and is a part of it. Returns whether it was cut.
+/// Asserts that `part` equals `whole`, or is marked as partial and is a subset of it. Returns whether it was cut.
 fn part_of(chain: &str, part: &TravelResult, whole: &TravelResult, reasons: &[StopReason]) -> bool {
     let cut = part.stopped.iter().any(|s| reasons.contains(&s.reason));
     assert_eq!(part.complete, part.stopped.is_empty(), "{chain}");
@@ -83,7 +83,7 @@ impl Cancel for After {
 
 #[test]
 fn whatever_stops_a_traversal_leaves_a_part_of_the_whole() {
-    // Each runs on a fresh database, whose cache is cold, and once more on one that is warm.
+    // Each runs on a new database with a cold cache, and once more on one with a warm cache.
     let warm = database();
     for chain in CHAINS {
         let traversal = Traversal::parse(chain).unwrap();
@@ -131,7 +131,7 @@ fn whatever_stops_a_traversal_leaves_a_part_of_the_whole() {
                 }
                 let part = run(db, &Budget::default(), &After(AtomicU64::new(n)));
                 cuts[3] += u32::from(part_of(chain, &part, &whole, &[StopReason::Interrupted]));
-                db.clock.each_look_takes(1000);
+                db.clock.set_micros_per_reading(1000);
                 let part = run(
                     db,
                     &Budget {
@@ -140,7 +140,7 @@ fn whatever_stops_a_traversal_leaves_a_part_of_the_whole() {
                     },
                     &NeverCancel,
                 );
-                db.clock.each_look_takes(0);
+                db.clock.set_micros_per_reading(0);
                 cuts[4] += u32::from(part_of(chain, &part, &whole, &[StopReason::TimeOut]));
             }
         }
@@ -180,7 +180,7 @@ fn a_limit_bounds_the_last_working_set() {
     }
 }
 
-/// Ctrl-C is asked for within the edges of one vertex, not only between vertices.
+/// Cancellation is checked within the edges of one vertex, not only between vertices.
 #[test]
 fn a_vertex_with_very_many_edges_is_no_single_step() {
     let db = Small::new();

@@ -1,4 +1,4 @@
-//! A store that fails at the n-th operation, for every n: what was acknowledged is there, the rest whole or not at all.
+//! A store that fails at the n-th operation, for every n: acknowledged batches are complete, others complete or absent.
 
 use crate::small::Small;
 use esker_engine::{CheckOptions, Settings};
@@ -9,7 +9,7 @@ use esker_testkit::graphs::{Lab, lab};
 use esker_testkit::history::{START_MILLIS, batch};
 use esker_testkit::rng::Rng;
 use esker_testkit::run::Run;
-use esker_testkit::world::World;
+use esker_testkit::test_graph::TestGraph;
 use std::sync::Arc;
 
 fn disk_full() -> Error {
@@ -18,8 +18,8 @@ fn disk_full() -> Error {
 
 const BATCHES: usize = 40;
 
-/// Plays batches on a store where an operation fails, once or for good; returns how many such operations there were.
-fn play(seed: u64, operation: Operation, fails_at: Option<(u64, bool)>) -> u64 {
+/// Runs batches on a store where an operation fails, once or permanently; returns the number of such operations.
+fn run_batches(seed: u64, operation: Operation, fails_at: Option<(u64, bool)>) -> u64 {
     let settings = Settings {
         pending_counters_max: 3,
         durability: Durability::Sync,
@@ -33,7 +33,7 @@ fn play(seed: u64, operation: Operation, fails_at: Option<(u64, bool)>) -> u64 {
         Some((n, false)) => faults.fail_once(operation, n, disk_full),
         None => {}
     }
-    let world = World::new();
+    let world = TestGraph::new();
     let mut rng = Rng::new(seed);
     let mut failed = 0;
     for i in 0..BATCHES {
@@ -61,21 +61,21 @@ fn play(seed: u64, operation: Operation, fails_at: Option<(u64, bool)>) -> u64 {
 #[test]
 fn every_commit_fails_once_and_for_good() {
     for seed in 0..3 {
-        let commits = play(seed, Operation::Commit, None);
+        let commits = run_batches(seed, Operation::Commit, None);
         assert!(commits > BATCHES as u64 / 3, "{commits}");
         for n in 0..commits - 1 {
-            play(seed, Operation::Commit, Some((n, false)));
-            play(seed, Operation::Commit, Some((n, true)));
+            run_batches(seed, Operation::Commit, Some((n, false)));
+            run_batches(seed, Operation::Commit, Some((n, true)));
         }
     }
 }
 
 #[test]
 fn every_read_of_a_writer_fails_once() {
-    let reads = play(7, Operation::Read, None);
+    let reads = run_batches(7, Operation::Read, None);
     assert!(reads > BATCHES as u64, "{reads}");
     for n in 0..reads {
-        play(7, Operation::Read, Some((n, false)));
+        run_batches(7, Operation::Read, Some((n, false)));
     }
 }
 
@@ -91,8 +91,8 @@ fn mutations() -> Vec<Mutation> {
     )
 }
 
-/// A bulk load is not one batch: it may be cut between its tables. Then the database opens, its counters are true, and
-/// loading again gives what one load gives.
+/// A bulk load is not atomic: it may be cut between its tables. Then the database opens, its counters are correct, and
+/// repeating the load gives the result of one load.
 #[test]
 fn every_commit_and_table_of_a_bulk_load_fails() {
     let whole = Small::new();
@@ -105,7 +105,7 @@ fn every_commit_and_table_of_a_bulk_load_fails() {
         let mut failures = 0;
         for n in 0.. {
             let db = Small::new();
-            // Some of it exists already, and takes the ordinary way.
+            // Some of it exists already, and is applied as ordinary batches.
             let some = mutations().into_iter().take(20).map(Ok);
             db.engine.bulk_load(&mut { some }, &mut |_| {}).unwrap();
             db.fault.fail_once(operation, n, disk_full);
@@ -130,7 +130,7 @@ fn every_commit_and_table_of_a_bulk_load_fails() {
                 "{operation:?} {n} failed, loaded again"
             );
             came_back.check_is_clean();
-            // In the process that met the failure, too.
+            // The process that met the failure recovers, too.
             db.engine
                 .bulk_load(&mut mutations().into_iter().map(Ok), &mut |_| {})
                 .unwrap();
@@ -149,7 +149,7 @@ fn every_commit_and_table_of_a_bulk_load_fails() {
     }
 }
 
-/// Compaction that fails in the middle loses no version: each is in the store or in the archive.
+/// Compaction that fails midway loses no version: each is in the store or in the archive.
 #[test]
 fn every_commit_of_a_compaction_fails() {
     let mut failures = 0;
@@ -207,13 +207,13 @@ fn every_commit_of_a_compaction_fails() {
     assert!(failures >= 1, "{failures}");
 }
 
-/// All batches of a group fail with their commit, and the next ones find nothing of them.
+/// All batches of a group fail with their commit, and later ones see nothing of them.
 #[test]
 fn a_group_fails_together() {
     let db = Arc::new(Small::new());
     db.clock.set(START_MILLIS);
     let before = db.fault.count(Operation::Commit);
-    db.clock.hold();
+    db.clock.block_next_reader();
     // The first commit succeeds, that of the others fails.
     db.fault.fail_once(Operation::Commit, 1, disk_full);
     let answers: Vec<bool> = std::thread::scope(|scope| {
@@ -225,13 +225,13 @@ fn a_group_fails_together() {
                     .is_ok()
             }));
             if n == 0 {
-                db.clock.held();
+                db.clock.wait_until_blocked();
             }
-            while db.engine.waiting() < n {
+            while db.engine.queued_batches() < n {
                 std::thread::yield_now();
             }
         }
-        db.clock.release();
+        db.clock.unblock();
         writers.into_iter().map(|w| w.join().unwrap()).collect()
     });
     assert_eq!(answers, [true, false, false, false, false]);

@@ -1,4 +1,4 @@
-//! The plan in words.
+//! Plans of traversals as text.
 
 use esker_engine::explain;
 use esker_model::{Schema, Traversal};

@@ -1,4 +1,4 @@
-//! Databases that earlier builds wrote.
+//! Databases written by earlier builds.
 
 use esker_engine::{Engine, FORMAT, Settings};
 use esker_model::{Batch, GraphRead, GraphWrite, Mutation, Op, Properties, Result, VertexName};
@@ -40,7 +40,7 @@ fn ids_of_files_were_others_before_format_4() {
     engine
         .apply(Batch {
             mutations: vec![Mutation { version: None, op }],
-            once: None,
+            idempotency_key: None,
         })
         .unwrap();
     drop(engine);

@@ -1,11 +1,11 @@
-//! Random histories: after each few steps every answer is compared with the model's.
+//! Random histories: after every few steps all reads are compared with the model's.
 //!
-//! `ESKER_SEEDS=5000` plays more of them, `ESKER_SEEDS=17..18` replays one.
+//! `ESKER_SEEDS=5000` runs more of them, `ESKER_SEEDS=17..18` replays one.
 
 use esker_engine::Settings;
 use esker_store::Durability;
 use esker_testkit::history::History;
-use esker_testkit::run::{Figures, Run, play_or_explain, seeds};
+use esker_testkit::run::{Run, RunStats, run_or_explain, seeds};
 use proptest::test_runner::{Config, TestRunner};
 
 const STEPS: usize = 60;
@@ -21,11 +21,11 @@ fn settings(adjacency_bytes: u64, pending_counters_max: usize, durability: Durab
     }
 }
 
-fn play(variable_default: u64, first: u64, settings: Settings) {
-    let mut total = Figures::default();
+fn run(variable_default: u64, first: u64, settings: Settings) {
+    let mut total = RunStats::default();
     let mut histories = 0;
     for seed in seeds("ESKER_SEEDS", variable_default) {
-        let figures = play_or_explain(first + seed, STEPS, &|| Run::in_memory(settings).unwrap());
+        let figures = run_or_explain(first + seed, STEPS, &|| Run::in_memory(settings).unwrap());
         histories += 1;
         total.applied += figures.applied;
         total.refused += figures.refused;
@@ -36,7 +36,7 @@ fn play(variable_default: u64, first: u64, settings: Settings) {
         total.compared += figures.compared;
     }
     println!("{histories} histories: {total:?}");
-    // A history that does nothing proves nothing.
+    // Guards against histories that change nothing.
     if histories >= 20 {
         assert!(total.applied > 10 * histories, "{total:?}");
         assert!(
@@ -48,20 +48,20 @@ fn play(variable_default: u64, first: u64, settings: Settings) {
 
 #[test]
 fn everything_fits_in_the_cache() {
-    play(100, 0, settings(64 << 20, 1 << 18, Durability::Relaxed));
+    run(100, 0, settings(64 << 20, 1 << 18, Durability::Relaxed));
 }
 
 #[test]
 fn nothing_fits_in_the_cache() {
-    play(60, 1_000_000, settings(0, 1, Durability::Relaxed));
+    run(60, 1_000_000, settings(0, 1, Durability::Relaxed));
 }
 
 #[test]
 fn the_cache_is_always_full() {
-    play(60, 2_000_000, settings(1500, 3, Durability::Sync));
+    run(60, 2_000_000, settings(1500, 3, Durability::Sync));
 }
 
-/// The same through proptest, which shortens what fails in its own way.
+/// Random histories through proptest, which shrinks failures in its own way.
 #[test]
 fn histories_of_proptest() {
     let config = Config {
@@ -77,7 +77,7 @@ fn histories_of_proptest() {
     );
     let outcome = runner.run(&History::strategy(50), |history| {
         let mut run = Run::in_memory(settings(1 << 20, 64, Durability::Sync)).unwrap();
-        run.play(&history)
+        run.run(&history)
             .map_err(proptest::test_runner::TestCaseError::fail)
     });
     outcome.unwrap_or_else(|e| panic!("{e}"));

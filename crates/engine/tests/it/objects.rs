@@ -1,12 +1,12 @@
 //! Objects against a simple model: random histories of creating, tagging, moving, deleting, searching, checkpoints and
-//! crashes; what a filter, an asker and a time see.
+//! crashes; results of filters, for principals and as of versions.
 
 use crate::small::Small;
 use esker_engine::Settings;
 use esker_model::filter::Expr;
 use esker_model::object::{
-    Asker, Find, Found, Identity, ObjectId, ObjectKey, ObjectRead, ObjectWrite, Share, TagChange,
-    TagWhere, object_ref,
+    Find, Found, Identity, ObjectId, ObjectKey, ObjectRead, ObjectWrite, Principal, Share,
+    TagChange, TagWhere, object_ref,
 };
 use esker_model::visibility::{Access, WRITE};
 use esker_model::{
@@ -15,18 +15,18 @@ use esker_model::{
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is known of an object.
+/// State of an object in the model.
 #[derive(Debug, Clone, PartialEq)]
-struct Known {
+struct ModelObject {
     created: Version,
     modified: Version,
     attributes: Properties,
     tags: Properties,
-    /// Names that it ever had a tag of: to remove one again is a change, as it is of any vertex.
+    /// Names of all tags that it ever had: removing one again is a change, as for any vertex.
     ever: BTreeSet<String>,
 }
 
-impl Known {
+impl ModelObject {
     fn found(&self, id: ObjectId) -> Found {
         Found {
             id,
@@ -48,8 +48,8 @@ impl Known {
         }
     }
 
-    fn readable(&self, asker: Option<&Asker>) -> bool {
-        asker.is_none_or(|a| {
+    fn readable(&self, principal: Option<&Principal>) -> bool {
+        principal.is_none_or(|a| {
             let owner = self.int("owner").unwrap();
             let class = if a.uid == owner {
                 6
@@ -65,14 +65,14 @@ impl Known {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Several in one batch.
+    /// Creates several objects in one batch.
     Create(Vec<(Identity, Properties, Properties)>),
     Tag(usize, Properties, Vec<String>),
     Change(usize, Properties),
     Move(usize, Identity),
     Delete(usize),
-    Group(String, TagChange, Option<Asker>),
-    Find(String, Option<Asker>, Option<u64>),
+    Group(String, TagChange, Option<Principal>),
+    Find(String, Option<Principal>, Option<u64>),
     Index(String, bool),
     Crash,
     Reopen,
@@ -132,10 +132,10 @@ fn attributes() -> impl Strategy<Value = Properties> {
         })
 }
 
-fn asker() -> impl Strategy<Value = Option<Asker>> {
+fn principal() -> impl Strategy<Value = Option<Principal>> {
     prop::option::of(
         (0_i64..4, prop::collection::vec(10_i64..12, 0..2))
-            .prop_map(|(uid, gids)| Asker { uid, gids }),
+            .prop_map(|(uid, gids)| Principal { uid, gids }),
     )
 }
 
@@ -206,8 +206,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (any::<usize>(), attributes()).prop_map(|(n, a)| Step::Change(n, a)),
         3 => (any::<usize>(), identity()).prop_map(|(n, i)| Step::Move(n, i)),
         2 => any::<usize>().prop_map(Step::Delete),
-        4 => (filter(), change, asker()).prop_map(|(f, c, a)| Step::Group(f, c, a)),
-        12 => (filter(), asker(), prop::option::of(0_u64..5)).prop_map(|(f, a, l)| Step::Find(f, a, l)),
+        4 => (filter(), change, principal()).prop_map(|(f, c, a)| Step::Group(f, c, a)),
+        12 => (filter(), principal(), prop::option::of(0_u64..5)).prop_map(|(f, a, l)| Step::Find(f, a, l)),
         1 => (tag_name(), any::<bool>()).prop_map(|(n, on)| Step::Index(n, on)),
         1 => Just(Step::Crash),
         1 => Just(Step::Reopen),
@@ -217,12 +217,12 @@ fn step() -> impl Strategy<Value = Step> {
 
 #[derive(Default)]
 struct Model {
-    objects: BTreeMap<ObjectId, Known>,
-    /// In the order of their creation, deleted ones too.
+    objects: BTreeMap<ObjectId, ModelObject>,
+    /// All objects in the order of creation, including deleted ones.
     order: Vec<ObjectId>,
     deleted: Vec<ObjectId>,
-    /// What was at some versions.
-    then: Vec<(Version, BTreeMap<ObjectId, Known>)>,
+    /// States at some versions.
+    then: Vec<(Version, BTreeMap<ObjectId, ModelObject>)>,
 }
 
 impl Model {
@@ -237,13 +237,13 @@ impl Model {
         (!ids.is_empty()).then(|| ids[n % ids.len()])
     }
 
-    fn matching(&self, filter: &Expr, asker: Option<&Asker>) -> Vec<ObjectId> {
+    fn matching(&self, filter: &Expr, principal: Option<&Principal>) -> Vec<ObjectId> {
         let live = self
             .order
             .iter()
             .filter_map(|id| Some((*id, self.objects.get(id)?)));
-        live.filter(|(_, k)| k.readable(asker))
-            .filter(|(id, k)| filter.holds(&k.found(*id)))
+        live.filter(|(_, k)| k.readable(principal))
+            .filter(|(id, k)| filter.matches(&k.found(*id)))
             .map(|(id, _)| id)
             .collect()
     }
@@ -272,12 +272,12 @@ fn all_found(small: &Small, find: &Find) -> Result<Vec<Found>> {
     Ok(all)
 }
 
-struct Play {
+struct Harness {
     small: Small,
     model: Model,
 }
 
-impl Play {
+impl Harness {
     fn vertex(&self, id: ObjectId) -> esker_model::VertexRef {
         object_ref(&self.small.engine.schema().unwrap(), id).unwrap()
     }
@@ -307,7 +307,7 @@ impl Play {
             if attributes.get("mode").is_none() {
                 attributes.set("mode", 0o644_i64);
             }
-            let known = Known {
+            let known = ModelObject {
                 created: commit.version,
                 modified: commit.version,
                 attributes: with_identity(attributes, &identity),
@@ -346,7 +346,7 @@ impl Play {
                 };
                 let commit = engine.apply(batch([op])).unwrap();
                 let known = self.model.objects.get_mut(&id).unwrap();
-                // What is set to what it is takes the new version all the same; removing nothing is nothing.
+                // Setting an equal value still takes the new version; removing an absent tag changes nothing.
                 let changes = !set.is_empty() || remove.iter().any(|n| known.ever.contains(n));
                 if changes {
                     known.modified = commit.version;
@@ -400,8 +400,8 @@ impl Play {
                 self.model.deleted.push(id);
                 assert_eq!(self.get(ObjectKey::Id(id)), None);
             }
-            Step::Group(text, change, asker) => self.group(&text, change, asker),
-            Step::Find(text, asker, limit) => self.find(&text, asker, limit),
+            Step::Group(text, change, principal) => self.group(&text, change, principal),
+            Step::Find(text, principal, limit) => self.find(&text, principal, limit),
             Step::Index(name, on) => drop(engine.set_index(&name, on).unwrap()),
             Step::Crash => self.small = self.small.after_crash(usize::MAX),
             Step::Reopen => {
@@ -416,15 +416,15 @@ impl Play {
         }
     }
 
-    fn group(&mut self, text: &str, change: TagChange, asker: Option<Asker>) {
+    fn group(&mut self, text: &str, change: TagChange, principal: Option<Principal>) {
         let filter = Expr::parse(text, Some(0)).unwrap();
-        let matching = self.model.matching(&filter, asker.as_ref());
+        let matching = self.model.matching(&filter, principal.as_ref());
         let mut asked = TagWhere {
             filter,
             change,
-            asker,
+            principal,
             dry_run: true,
-            once: None,
+            idempotency_key: None,
         };
         let planned = self.small.engine.tag_where(&asked, &NeverCancel).unwrap();
         asked.dry_run = false;
@@ -437,9 +437,9 @@ impl Play {
         let (mut changed, mut refused) = (0, 0);
         for id in matching {
             let known = self.model.objects.get_mut(&id).unwrap();
-            let may = asked.asker.as_ref().is_none_or(|a| {
+            let may = asked.principal.as_ref().is_none_or(|a| {
                 let owner = known.int("owner").unwrap();
-                Access::new(Some(owner), known.int("gid"), known.int("mode")).lets(Some(a), WRITE)
+                Access::new(Some(owner), known.int("gid"), known.int("mode")).allows(Some(a), WRITE)
             });
             if !may {
                 refused += 1;
@@ -470,11 +470,11 @@ impl Play {
         self.compare();
     }
 
-    fn find(&mut self, text: &str, asker: Option<Asker>, limit: Option<u64>) {
+    fn find(&mut self, text: &str, principal: Option<Principal>, limit: Option<u64>) {
         let filter = Expr::parse(text, Some(0)).unwrap();
-        let expected = self.model.matching(&filter, asker.as_ref());
+        let expected = self.model.matching(&filter, principal.as_ref());
         let find = Find {
-            asker,
+            principal,
             ..Find::all(filter)
         };
         let found = all_found(&self.small, &find).unwrap();
@@ -494,7 +494,7 @@ impl Play {
             .find(&count, &NeverCancel, &mut |_| unreachable!());
         assert_eq!(report.unwrap().matches, expected.len() as u64);
         if let Some(limit) = limit.filter(|l| *l > 0) {
-            // Page by page it is the same.
+            // Paging returns the same results.
             let mut paged = Vec::new();
             let mut page = Find {
                 limit: Some(limit),
@@ -530,7 +530,7 @@ impl Play {
         }
     }
 
-    /// What is found, as columns.
+    /// Compares the results as columns.
     fn columns(&self, find: &Find, expected: &[ObjectId]) {
         let names = ["Conf", "Conf_0", "name", "step", "energy", "gid", "none"];
         let find = Find {
@@ -551,7 +551,7 @@ impl Play {
         }
     }
 
-    /// Every object, through each door.
+    /// Compares every object through each read interface.
     fn compare(&self) {
         let engine = &self.small.engine;
         for (id, known) in &self.model.objects {
@@ -623,7 +623,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let settings = Settings { index_objects_least: least, ..Settings::default() };
-        let mut play = Play { small: Small::with(settings), model: Model::default() };
+        let mut play = Harness { small: Small::with(settings), model: Model::default() };
         for step in steps {
             play.step(step);
         }
@@ -656,9 +656,9 @@ fn a_checkpoint_that_is_cut_short_changes_nothing() {
             set: Properties::new().with(name, value),
             ..TagChange::default()
         },
-        asker: None,
+        principal: None,
         dry_run: false,
-        once: None,
+        idempotency_key: None,
     };
     small
         .engine
@@ -684,7 +684,7 @@ fn a_checkpoint_that_is_cut_short_changes_nothing() {
         .engine
         .apply(batch([Op::DeleteVertex { vertex }]))
         .unwrap();
-    // Its ID attributes are another's now.
+    // Another object has its ID attributes now.
     small.engine.apply(create(7, 8)).unwrap();
     small.engine.persist().unwrap();
     let everything = Find::all(Expr::All);

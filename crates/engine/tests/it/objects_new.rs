@@ -1,4 +1,4 @@
-//! Objects that are created together with what makes room for them, or takes it; what a search sees that others change.
+//! Objects created in one batch with changes that free or take their identities; searches during concurrent changes.
 
 use crate::small::Small;
 use esker_engine::Engine;
@@ -62,7 +62,7 @@ fn rename(engine: &Engine, from: i64, to: i64) -> Op {
     }
 }
 
-fn whole(small: &Small, expected: &[(i64, Option<i64>)]) {
+fn check_all(small: &Small, expected: &[(i64, Option<i64>)]) {
     let reopened = small.after_crash(usize::MAX);
     for engine in [&small.engine, &reopened.engine] {
         for (step, value) in expected {
@@ -105,7 +105,7 @@ fn what_a_batch_lets_go_of_it_may_give_anew_once() {
         .apply(batch([delete(engine, 1), create(1, 10), create(3, 3)]))
         .unwrap();
     assert_ne!(number(engine, 1), before);
-    // The place of the one that moves away is free, that of the one that it takes is not.
+    // The identity of the object that moves away is free, the one that it takes is not.
     let moved = batch([rename(engine, 2, 4), create(2, 20), create(4, 40)]);
     assert!(taken(&engine.apply(moved)));
     engine
@@ -113,7 +113,7 @@ fn what_a_batch_lets_go_of_it_may_give_anew_once() {
         .unwrap();
     let back = batch([create(5, 5), rename(engine, 3, 5)]);
     assert!(taken(&engine.apply(back)));
-    whole(
+    check_all(
         &small,
         &[
             (1, Some(10)),
@@ -129,10 +129,10 @@ fn what_a_batch_lets_go_of_it_may_give_anew_once() {
 fn a_batch_that_fails_leaves_nothing_to_those_of_its_group() {
     let small = Small::new();
     let engine = &small.engine;
-    // More than one part of the log, so that going back goes back over parts.
+    // More than one part of the log, so that the rollback spans parts.
     let many = |from: i64| (from..from + 9_000).map(|step| create(step, step));
     let fails = batch(many(10_000).chain([create(1, 1), create(1, 2)]));
-    let answers = engine.apply_together(vec![
+    let answers = engine.apply_all(vec![
         batch([create(1, 1), create(2, 2)]),
         fails,
         batch([create(1, 5)]),
@@ -144,12 +144,12 @@ fn a_batch_that_fails_leaves_nothing_to_those_of_its_group() {
     assert_eq!(bad, [false, true, true, false, true, false]);
     let mut expected = vec![(1, Some(1)), (2, Some(2)), (3, Some(3)), (4, None)];
     expected.extend((10_000..19_000).map(|step| (step, Some(step))));
-    whole(&small, &expected);
+    check_all(&small, &expected);
     engine.checkpoint_objects().unwrap();
-    whole(&small, &expected);
+    check_all(&small, &expected);
 }
 
-/// Changes objects while a search gathers columns.
+/// Changes objects while a search collects columns.
 struct Meddler<'e> {
     engine: &'e Engine,
     done: AtomicBool,

@@ -1,4 +1,4 @@
-//! Bugs that random histories found, each as the shortest story that shows it.
+//! Bugs found by random histories, each as the shortest case that shows it.
 
 use crate::small::Small;
 use esker_engine::{CheckOptions, Settings};
@@ -20,8 +20,8 @@ fn as_of(millis: u64) -> Version {
     Version::new(millis, 0)
 }
 
-/// A change without a version of its own lands after what it changes, which an import may have dated ahead of the
-/// clock. The commit said the clock's version, and whoever then read as of it did not see what he had written.
+/// A change without a version of its own takes a version after the one it changes, which an import may have dated ahead of the
+/// clock. The commit returned the clock's version, and a reader as of it did not see its own write.
 #[test]
 fn a_writer_reads_its_own_write_behind_a_clock_that_runs_ahead() {
     let db = Small::new();
@@ -31,8 +31,8 @@ fn a_writer_reads_its_own_write_behind_a_clock_that_runs_ahead() {
     assert_eq!(read.attribute("size"), Some(&Value::I64(2)));
 }
 
-/// `ensure` looked only at whether a vertex exists now. Deleted at 20 and inserted again at 30, it did not exist at 25,
-/// and an edge of 25 led to a vertex that reads as of 25 called deleted.
+/// `ensure` checked only whether a vertex exists now. Deleted at 20 and inserted again at 30, it did not exist at 25,
+/// and an edge of 25 led to a vertex that reads as of 25 reported as deleted.
 #[test]
 fn ensure_holds_at_its_version_between_deletion_and_insertion() {
     let db = Small::new();
@@ -45,7 +45,7 @@ fn ensure_holds_at_its_version_between_deletion_and_insertion() {
 }
 
 /// In one batch all changes have one version. A deletion followed by `ensure` left the vertex deleted, because `ensure`
-/// only inserted a vertex again that was deleted at an *earlier* version.
+/// inserted a vertex again only if it was deleted at an *earlier* version.
 #[test]
 fn ensure_after_a_deletion_in_the_same_batch() {
     let db = Small::new();
@@ -57,7 +57,7 @@ fn ensure_after_a_deletion_in_the_same_batch() {
 }
 
 /// Set at 15, deleted at 20, inserted again at 30. If the attribute arrived last it was taken for the newest value of a
-/// vertex that lives, and outlived the deletion. Order of arrival must not matter.
+/// live vertex, and outlived the deletion. The order of arrival must not matter.
 #[test]
 fn an_attribute_that_arrives_late_ends_where_its_vertex_was_deleted() {
     let db = Small::new();
@@ -74,8 +74,8 @@ fn an_attribute_that_arrives_late_ends_where_its_vertex_was_deleted() {
     );
 }
 
-/// The same while the vertex is still deleted: importing a log for the second time failed, because what it says about a
-/// file came after what it says about the file's end.
+/// An attribute arrives while the vertex is still deleted: importing a log for the second time failed, because its statements
+/// about a file came after the file's deletion.
 #[test]
 fn importing_twice_a_vertex_that_was_deleted() {
     let db = Small::new();
@@ -122,7 +122,7 @@ fn one_version_of_an_attribute_holds_one_event() {
 }
 
 /// Compaction archived the removal of an attribute with everything before it. The old value, imported again, then met
-/// nothing newer and came back to life.
+/// nothing newer and was restored.
 #[test]
 fn a_removed_attribute_stays_removed_after_compaction() {
     let db = Small::new();
@@ -135,8 +135,8 @@ fn a_removed_attribute_stays_removed_after_compaction() {
     assert_eq!(db.vertex("file:a").unwrap().attribute("tag"), None);
 }
 
-/// The counters of a commit are merged into their rows after it. When that failed, the batch was answered with an error
-/// although it was in the store for good.
+/// The counters of a commit are merged into their rows after it. If that failed, the batch was answered with an error
+/// although it was permanently in the store.
 #[test]
 fn a_batch_that_is_committed_is_acknowledged() {
     let db = Small::with(Settings {
@@ -152,8 +152,8 @@ fn a_batch_that_is_committed_is_acknowledged() {
     db.check_is_clean();
 }
 
-/// A bulk load gathered vertices of which it knew only the name, and wrote them before everything else: an `ensure` at
-/// 20 behind a `put` at 10 became the first version, and the attributes went into the past below an empty vertex.
+/// A bulk load collected vertices of which it knew only the name, and wrote them before everything else: an `ensure` at
+/// 20 after a `put` at 10 became the first version, and the attributes went into the past below an empty vertex.
 #[test]
 fn a_bulk_load_keeps_the_order_of_what_happens_to_one_vertex() {
     let db = Small::new();
@@ -166,7 +166,7 @@ fn a_bulk_load_keeps_the_order_of_what_happens_to_one_vertex() {
     );
 }
 
-/// `put` without attributes clears those there are. A bulk load made an `ensure` of it, which changes nothing.
+/// `put` without attributes clears the present ones. A bulk load turned it into an `ensure`, which changes nothing.
 #[test]
 fn a_bulk_load_can_clear_attributes() {
     let db = Small::new();
@@ -176,7 +176,7 @@ fn a_bulk_load_can_clear_attributes() {
     assert_eq!(db.vertex("file:a").unwrap().attribute("size"), None);
 }
 
-/// Put, deleted and put again at one version, a bulk load wrote the two puts first and the deletion last.
+/// Put, deleted and put again at one version: a bulk load wrote the two puts first and the deletion last.
 #[test]
 fn a_bulk_load_keeps_the_order_of_what_happens_to_one_edge() {
     let db = Small::new();
@@ -187,13 +187,13 @@ fn a_bulk_load_keeps_the_order_of_what_happens_to_one_edge() {
     assert_eq!(db.degree("job:1", "read"), 1);
 }
 
-/// A bulk load that failed left its mark, so that the next opening counts again; the next load that succeeded took the
-/// mark away with the counters still wrong.
+/// A failed bulk load left its marker, so that the next opening recomputes counters; the next successful load removed the
+/// marker while the counters were still wrong.
 #[test]
 fn a_bulk_load_after_one_that_failed_counts_again() {
     let db = Small::new();
     let edge = |file| db.edge("job:1", "read", file, &[]);
-    // The rows get in, the counters do not: index, rows, counts are finished in this order.
+    // The rows are loaded, the counters are not: index, rows, counts are finished in this order.
     db.fault.fail_once(Operation::Load, 2, || {
         std::io::Error::from_raw_os_error(28).into_error()
     });
@@ -202,7 +202,7 @@ fn a_bulk_load_after_one_that_failed_counts_again() {
     assert_eq!(db.degree("job:1", "read"), 2);
 }
 
-/// Stops once it has been asked so often.
+/// Cancels after a number of checks.
 struct After(AtomicU64);
 
 impl Cancel for After {
@@ -212,7 +212,7 @@ impl Cancel for After {
 }
 
 /// `check --repair`, interrupted within the edges of one vertex, compared the edges counted so far with the vertex's
-/// counter, found it too large and "mended" it.
+/// counter, found it too large and "repaired" it.
 #[test]
 fn an_interrupted_repair_leaves_good_counters_alone() {
     let db = Small::new();
@@ -230,8 +230,8 @@ fn an_interrupted_repair_leaves_good_counters_alone() {
     assert_eq!(db.degree("job:1", "read"), 20_000);
 }
 
-/// A missing inverse edge was mended in the same pass that compared the counters with the rows, so the right counter was
-/// "mended" to the wrong number.
+/// A missing inverse edge was repaired in the same pass that compared the counters with the rows, so the right counter was
+/// "repaired" to the wrong number.
 #[test]
 fn a_repair_counts_what_it_mended() {
     let db = Small::new();
@@ -274,7 +274,7 @@ fn travel(db: &Small, chain: &str) -> esker_model::traversal::TravelResult {
         .unwrap()
 }
 
-/// `repeat(max=n)` noted that there was more to follow, and everything behind it took that note for the end.
+/// `repeat(max=n)` recorded that there was more to follow, and later segments took that for the end.
 #[test]
 fn a_chain_goes_on_behind_a_repeat_with_a_bound() {
     let db = Small::new();
@@ -295,10 +295,10 @@ fn a_chain_goes_on_behind_a_repeat_with_a_bound() {
     );
 }
 
-/// A path ends where there is no more to follow. Nodes that lead into a cycle have always more, so they lay on no path,
+/// A path ends where there are no more edges to follow. Nodes that lead into a cycle always have more, so they were on no path,
 /// and vanished as soon as any other path had an end: job 1 reads and writes `b`, and only `a` was shown.
 #[test]
-fn paths_into_a_cycle_are_kept_beside_paths_that_end() {
+fn paths_into_a_cycle_are_kept_with_paths_that_end() {
     let db = Small::new();
     for name in ["job:1", "job:2", "file:a", "file:b", "file:c"] {
         db.ensure(None, name);
@@ -326,8 +326,8 @@ fn paths_into_a_cycle_are_kept_beside_paths_that_end() {
     }
 }
 
-/// `versions(t1, t2)` sees each edge that existed at some version in the range. Those put before it were missed, though
-/// they held all through it; and from all vertices of a type, those that were deleted since.
+/// `versions(t1, t2)` sees each edge that existed at some version in the range. Edges put earlier were missed, though
+/// they existed throughout; and from all vertices of a type, those that were deleted since.
 #[test]
 fn a_range_sees_what_held_when_it_began() {
     let db = Small::new();
@@ -356,7 +356,7 @@ fn a_range_sees_what_held_when_it_began() {
     }
 }
 
-/// An error of the system as the store reports it.
+/// A system error as the store reports it.
 trait IntoError {
     fn into_error(self) -> esker_model::Error;
 }
@@ -367,9 +367,9 @@ impl IntoError for std::io::Error {
     }
 }
 
-/// Job 2 read file A; its log came first and made sure that A is there at 200. Then came the log of the job that wrote A
-/// at 100: a change of the past, so A stayed a file without attributes, as of its reader. Had the logs come in the other
-/// order, A would have had them. A mention now gives way to an earlier insertion.
+/// Job 2 read file A; its log came first and ensured that A exists at 200. Then came the log of the job that wrote A
+/// at 100: a change of the past, so A stayed a file without attributes, as in the reader's log. With the logs in the other
+/// order, A would have had them. A mention is now replaced by an earlier insertion.
 #[test]
 fn a_file_that_was_read_before_its_writer_was_known_is_what_the_writer_says() {
     let (early, late) = (Small::new(), Small::new());
@@ -387,8 +387,8 @@ fn a_file_that_was_read_before_its_writer_was_known_is_what_the_writer_says() {
     assert_eq!(now.version, as_of(100));
 }
 
-/// Two processes changed one predefined attribute each: both had read the vertex, both put it whole, and one change was
-/// lost. A change of single attributes is made where nobody comes in between.
+/// Two processes changed one predefined attribute each: both had read the vertex, both put it completely, and one change was
+/// lost. A change of single attributes is now made under the write lock.
 #[test]
 fn changes_of_single_attributes_are_both_kept() {
     let db = Small::new();
@@ -429,11 +429,11 @@ fn changes_of_single_attributes_are_both_kept() {
     assert_eq!(seen(10), (false, [1, 0, 0]));
     assert_eq!(seen(20), (false, [1, 2, 0]));
     assert_eq!(seen(30), (false, [0, 2, 3]));
-    // Late: what it was then, with that change; what is known of later times stays.
+    // An older version: the state at that time, with the change; later states are unchanged.
     change(at(15), &[("links", 9)], &[]).unwrap();
     assert_eq!(seen(15), (false, [1, 0, 9]));
     assert_eq!(seen(20), (false, [1, 2, 0]));
-    // The same where what it was then is in the archive.
+    // The state at that time is in the archive.
     db.engine.compact(at(30), &NeverCancel).unwrap();
     change(at(17), &[("blocks", 7)], &[]).unwrap();
     assert_eq!(seen(17), (false, [1, 7, 9]));
@@ -452,14 +452,14 @@ fn changes_of_single_attributes_are_both_kept() {
     db.check_is_clean();
 }
 
-/// A part whose version is older than the engine's clock, done after counters were merged: its changes of counters are
+/// A part whose version is older than the engine's clock, applied after counters were merged: its changes of counters are
 /// found when the database is opened again.
 #[test]
 fn counters_of_parts_with_old_versions_survive() {
-    use esker_engine::{Absent, Beside, Engine, PartChange, PartOp};
+    use esker_engine::{Absent, Engine, PartChange, PartOp, SideWrites};
     use esker_model::{EdgeKey, EdgeTypeId, Properties, VertexId};
     let settings = Settings {
-        // The third edge makes four counters: merged.
+        // The third edge makes four counters, which triggers a merge.
         pending_counters_max: 4,
         ..Settings::default()
     };
@@ -476,11 +476,16 @@ fn counters_of_parts_with_old_versions_survive() {
                 key: key(n),
                 gone: false,
                 properties: &properties,
-                asked: true,
+                requested: true,
             },
         };
         engine
-            .apply_part(Version(version), &[op], Absent::Refuse, Beside::default())
+            .apply_part(
+                Version(version),
+                &[op],
+                Absent::Refuse,
+                SideWrites::default(),
+            )
             .unwrap();
     };
     let db = Small::with(settings);

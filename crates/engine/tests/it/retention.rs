@@ -1,4 +1,4 @@
-//! Retention: what was archived is read by whoever asks for so old a time, once for a whole frontier, and by nobody else.
+//! Retention: reads of archived times include the archive, once for an entire frontier; other reads do not.
 
 use crate::small::Small;
 use esker_model::traversal::Budget;
@@ -12,7 +12,7 @@ fn at(millis: u64) -> Version {
     Version::new(millis, 0)
 }
 
-/// Ten jobs write and rewrite twenty files between the milliseconds 1 and 40; some edges and files go and come back.
+/// Ten jobs write and rewrite twenty files between the milliseconds 1 and 40; some edges and files are removed and reinserted.
 fn history() -> Small {
     let db = Small::new();
     for millis in 1..40_u64 {
@@ -35,7 +35,7 @@ fn history() -> Small {
     db
 }
 
-/// All that can be asked as of a time, and in a range from it on.
+/// Results of all reads as of a time, and in a range from it.
 #[derive(Debug, PartialEq)]
 struct Answers {
     vertices: Vec<Option<Vertex>>,
@@ -62,8 +62,8 @@ fn scan(db: &Small, frontier: &[VertexId], versions: Versions) -> Vec<(usize, Ed
     found
 }
 
-fn ask(db: &Small, time: Version) -> Answers {
-    // In no order, one of them twice, one that never was.
+fn read_all(db: &Small, time: Version) -> Answers {
+    // Unordered, one of them twice, one that never existed.
     let mut ids: Vec<_> = (0..20).rev().map(|n| db.id(&format!("file:{n}"))).collect();
     ids.extend((0..10).map(|n| db.id(&format!("job:{n}"))));
     ids.extend([db.id("file:3"), db.id("file:never")]);
@@ -128,28 +128,36 @@ fn range_is_empty(range: VersionRange) -> bool {
     range.until <= range.from
 }
 
-/// Versions moved to the archive used to be missing from scans of a range, and with them from lineage; reads as of their
+/// Versions moved to the archive used to be missing from scans of a range, and thus from lineage; reads as of their
 /// time were refused. Now every read answers as if nothing had been moved.
 #[test]
 fn every_read_of_any_time_answers_as_before() {
     let db = history();
     let times: Vec<Version> = (0..42).map(at).collect();
-    let before: Vec<Answers> = times.iter().map(|t| ask(&db, *t)).collect();
+    let before: Vec<Answers> = times.iter().map(|t| read_all(&db, *t)).collect();
     for since in [3, 12, 12, 29] {
         db.engine.compact(Some(at(since)), &NeverCancel).unwrap();
         for (time, before) in times.iter().zip(&before) {
-            assert_eq!(ask(&db, *time), *before, "as of {time}, {since} compacted");
+            assert_eq!(
+                read_all(&db, *time),
+                *before,
+                "as of {time}, {since} compacted"
+            );
         }
     }
     assert!(db.archive.len() > 50, "{} archived", db.archive.len());
     let crashed = db.after_crash(0);
     for (time, before) in times.iter().zip(&before) {
-        assert_eq!(ask(&crashed, *time), *before, "as of {time}, opened again");
+        assert_eq!(
+            read_all(&crashed, *time),
+            *before,
+            "as of {time}, opened again"
+        );
     }
 }
 
-/// `compact --retain 90d` once made every read of an earlier time fail, though nothing was archived. What counts is what
-/// was: the archive is asked about times at which something in it was current, and never about later ones.
+/// `compact --retain 90d` once made every read of an earlier time fail, though nothing was archived. Now only the content
+/// counts: the archive is read for times at which something in it was current, and never for later ones.
 #[test]
 fn the_archive_is_asked_only_about_times_that_it_knows() {
     let db = Small::new();
@@ -200,7 +208,7 @@ fn the_archive_is_asked_only_about_times_that_it_knows() {
     assert_eq!(again.engine.stats().unwrap().retained_since, Some(at(70)));
 }
 
-/// A late change into a time that is archived: what it supersedes, and what supersedes it, are found.
+/// A change with an older version into an archived time: its predecessor and its successor are found.
 #[test]
 fn a_change_into_an_archived_time_takes_its_place() {
     let (db, plain) = (Small::new(), Small::new());
@@ -231,13 +239,13 @@ fn a_change_into_an_archived_time_takes_its_place() {
             db.engine.compact(Some(at(30)), &NeverCancel).unwrap();
         }
         for millis in 0..35 {
-            let (got, want) = (ask(&db, at(millis)), ask(&plain, at(millis)));
+            let (got, want) = (read_all(&db, at(millis)), read_all(&plain, at(millis)));
             assert_eq!(got, want, "as of {millis}");
         }
     }
 }
 
-/// The archive is read once for a frontier, whatever its order; not once a vertex or an edge.
+/// The archive is read once for a frontier, in any order; not once per vertex or edge.
 #[test]
 fn a_frontier_reads_the_archive_once() {
     let db = history();
@@ -250,7 +258,7 @@ fn a_frontier_reads_the_archive_once() {
         db.archive.passes() - before
     };
     let all = Versions::Range(VersionRange::ALL);
-    // One more where a scan merges both in a stream of its own: none here, for all of it was read ahead.
+    // A scan that merges both streams would read once more: none here, because all of it was prefetched.
     assert_eq!(passes(&|| drop(scan(&db, &ids, all))), 1);
     assert_eq!(passes(&|| drop(scan(&db, &ids, Versions::AsOf(at(12))))), 1);
     assert_eq!(passes(&|| drop(db.engine.read_vertices(&files, at(12)))), 1);
@@ -273,7 +281,7 @@ fn a_frontier_reads_the_archive_once() {
     assert_eq!(passes(&travel), 3, "the start, the edges, where they lead");
 }
 
-/// More archived versions of one edge, and of one frontier, than are held in memory: they are read all the same.
+/// More archived versions of one edge, and of one frontier, than are held in memory: all are read nevertheless.
 #[test]
 fn more_than_fits_in_memory_is_read_all_the_same() {
     let db = Small::new();

@@ -1,4 +1,4 @@
-//! A database in memory with words for the few things that tests do to it.
+//! A database in memory with helper methods for tests.
 
 use esker_engine::{CheckOptions, Engine, Settings};
 use esker_model::{
@@ -10,10 +10,10 @@ use esker_store::fault::FaultStore;
 use esker_store::memory::MemoryStore;
 use esker_testkit::archive::MemoryArchive;
 use esker_testkit::clock::SimClock;
-use esker_testkit::world::schema_changes;
+use esker_testkit::test_graph::schema_changes;
 use std::sync::Arc;
 
-/// An engine over a store that can be made to fail.
+/// An engine over a store with fault injection.
 pub(crate) struct Small {
     pub(crate) engine: Engine,
     pub(crate) fault: Arc<FaultStore<MemoryStore>>,
@@ -44,7 +44,7 @@ impl Small {
         }
     }
 
-    /// What comes back after a power failure, of the unsynced commits so many.
+    /// Returns the database after a power failure that kept `kept` unsynced commits.
     pub(crate) fn after_crash(&self, kept: usize) -> Self {
         let image = self.fault.crash_image(kept).unwrap();
         let fault = Arc::new(FaultStore::new(image).unwrap());
@@ -126,7 +126,7 @@ impl Small {
         let mutations = ops.into_iter().map(|op| Mutation { version, op }).collect();
         self.engine.apply(Batch {
             mutations,
-            once: None,
+            idempotency_key: None,
         })
     }
 

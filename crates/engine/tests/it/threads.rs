@@ -1,4 +1,4 @@
-//! Many threads at once: no reader sees half a batch, every writer reads what it wrote, counters stay exact.
+//! Concurrency: no reader sees half a batch, every writer reads its own writes, counters stay exact.
 
 use crate::small::Small;
 use esker_engine::Settings;
@@ -22,7 +22,7 @@ fn settings(adjacency_bytes: u64, pending_counters_max: usize) -> Settings {
 }
 
 /// A token (a `read` edge) is passed between two jobs, in one batch each time. Every traversal, scan and read sees it
-/// with exactly one of them: cold, warm, with a cache that is always too small, and in the past.
+/// with exactly one of them: with a cold, a warm, and an always overfull cache, and in the past.
 fn pass_the_token(settings: Settings) {
     let db = Small::with(settings);
     for name in ["job:1", "job:2", "file:token"] {
@@ -46,10 +46,12 @@ fn pass_the_token(settings: Settings) {
                 let mut looks = 0;
                 while !done.load(Ordering::Relaxed) || looks < 200 {
                     looks += 1;
-                    let mut traversal = Traversal::parse(chains[rng.below(chains.len())]).unwrap();
+                    let mut traversal =
+                        Traversal::parse(chains[rng.number_below(chains.len())]).unwrap();
                     if rng.percent(30) {
                         let newest = db.engine.stats().unwrap().newest.unwrap();
-                        let age = rng.below(1 + (newest.0 - first.version.0) as usize) as u64;
+                        let age =
+                            rng.number_below(1 + (newest.0 - first.version.0) as usize) as u64;
                         traversal.as_of = Some(Version(newest.0 - age));
                     }
                     let result = db
@@ -116,7 +118,7 @@ fn a_token_is_seen_once_with_a_small_cache() {
 }
 
 /// Four writers put and delete single edges of few vertices; each sees its own at once in every kind of read. In the end
-/// degrees are what a scan counts, and every edge has its inverse.
+/// degrees equal those of a scan, and every edge has its inverse.
 #[test]
 fn writers_read_their_writes_and_counters_stay_exact() {
     for pending in [1, 5, 1 << 18] {
@@ -131,7 +133,7 @@ fn writers_read_their_writes_and_counters_stay_exact() {
                         let mut versions = Vec::new();
                         let mut mine = BTreeSet::new();
                         for _ in 0..250 {
-                            let file = format!("file:{writer}-{}", rng.below(20));
+                            let file = format!("file:{writer}-{}", rng.number_below(20));
                             let ops = if mine.remove(&file) {
                                 vec![db.edge_deletion("job:hot", "write", &file)]
                             } else {

@@ -1,4 +1,4 @@
-//! Going through the archive: from any key on, through all files at once.
+//! Cursors over the archive: rows in key order from all files at once.
 
 use super::file::{ArchiveFile, Row};
 use crate::engine::{ArchiveCursor, ArchiveView};
@@ -6,20 +6,20 @@ use esker_model::{Result, VersionRange};
 use esker_store::{Cursor, KeyRange};
 use std::sync::Arc;
 
-/// The files that there were at a moment. One that is merged away meanwhile stays readable: it is open.
+/// The files of the archive at one time. A file that is merged away later stays readable, because it is open.
 #[derive(Debug, Clone)]
 pub(super) struct View(pub(super) Arc<[Numbered]>);
 
-/// A file and its number.
+/// An archive file with its number.
 pub(super) type Numbered = (u64, Arc<ArchiveFile>);
 
 impl View {
-    /// The number of the next file.
+    /// Number for the next file.
     pub(super) fn next_number(&self) -> u64 {
         self.0.last().map_or(0, |(number, _)| *number) + 1
     }
 
-    /// A cursor over all files; over nothing before it is told where.
+    /// A cursor over all files; empty until the first `seek`.
     pub(super) fn rows(&self, versions: VersionRange) -> Merge<'_> {
         let files = self
             .0
@@ -40,9 +40,9 @@ impl ArchiveView for View {
 
 /// Rows of several files in key order, each key once.
 pub(super) struct Merge<'a> {
-    /// Oldest first.
+    /// Cursors by age of the file, oldest first.
     files: Vec<FileCursor<'a>>,
-    /// The file that the present row is of.
+    /// Index of the file with the current row.
     current: Option<usize>,
 }
 
@@ -64,7 +64,7 @@ impl Cursor for Merge<'_> {
             }
             match self.current {
                 Some(least) if self.key_of(least) < self.key_of(i) => {}
-                // In both files, after a crash: as the later one has it.
+                // In both files after a crash: the newer file counts.
                 Some(least) if self.key_of(least) == self.key_of(i) => {
                     self.skip(least);
                     self.current = Some(i);
@@ -98,17 +98,17 @@ impl Merge<'_> {
     }
 }
 
-/// Rows of one file, a row group at a time.
+/// Rows of one file, read one row group at a time.
 struct FileCursor<'a> {
     file: &'a ArchiveFile,
     versions: VersionRange,
     range: KeyRange,
-    /// The row group that the present row is in, or may be in.
+    /// Row group of the current row, or of the next candidate.
     group: usize,
-    /// Whether the place in that row group is known: then it is the one that was read.
-    placed: bool,
+    /// Whether `at` is valid for row group `group`, which is then the one in `read`.
+    at_is_valid: bool,
     at: usize,
-    /// The row group that was read last, kept for the next range.
+    /// The last row group read, kept for the next range.
     read: Option<(usize, Vec<Row>)>,
 }
 
@@ -119,7 +119,7 @@ impl<'a> FileCursor<'a> {
             versions,
             range: KeyRange::ALL,
             group: file.groups(),
-            placed: false,
+            at_is_valid: false,
             at: 0,
             read: None,
         }
@@ -128,22 +128,22 @@ impl<'a> FileCursor<'a> {
     fn seek(&mut self, range: &KeyRange) {
         self.range.clone_from(range);
         self.group = self.file.first_group(&range.from);
-        self.placed = false;
+        self.at_is_valid = false;
     }
 
     fn row(&self) -> Option<&Row> {
         self.read.as_ref()?.1.get(self.at)
     }
 
-    /// Goes on to the next row of the range, unless it is at one; false if there are no more.
+    /// Moves to the next row of the range unless already at one; false at the end.
     fn find(&mut self) -> Result<bool> {
         loop {
-            if self.placed {
+            if self.at_is_valid {
                 if let Some((key, _)) = self.row() {
                     return Ok(self.range.until.as_ref().is_none_or(|until| key < until));
                 }
                 self.group += 1;
-                self.placed = false;
+                self.at_is_valid = false;
             }
             if self.group >= self.file.groups() || self.file.is_behind(self.group, &self.range) {
                 return Ok(false);
@@ -157,7 +157,7 @@ impl<'a> FileCursor<'a> {
                 _ => self.file.read_group(self.group)?,
             };
             self.at = rows.partition_point(|(key, _)| *key < self.range.from);
-            self.placed = true;
+            self.at_is_valid = true;
             self.read = Some((self.group, rows));
         }
     }

@@ -1,18 +1,18 @@
 //! One Parquet file of the archive.
 //!
 //! ```text
-//!  vertex       16 bytes     the vertex, or the source of the edge
-//!  kind         int32        1 static attributes, 2 a user-defined attribute, 3 an edge
-//!  edge_type    int32        of an edge
-//!  destination  16 bytes     of an edge
-//!  name         text         of a user-defined attribute
-//!  version      uint64       when it took this value
-//!  gone         boolean      deleted or removed from then on
-//!  value        bytes        the row's value, as model::record writes it
+//!  vertex       16 bytes   the vertex, or the source of the edge
+//!  kind         int32      1 static attributes, 2 a user-defined attribute, 3 an edge
+//!  edge_type    int32      edges only
+//!  destination  16 bytes   edges only
+//!  name         text       user-defined attributes only
+//!  version      uint64     version of the value
+//!  gone         boolean    whether this version deletes or removes the item
+//!  value        bytes      the row's value, as model::record encodes it
 //! ```
 //!
-//! Rows lie in the order of their keys in `history`. A row group holds some thousand rows; the
-//! least and greatest values of its columns, which Parquet keeps in the footer, say whether a range of keys can lie in it.
+//! Rows are in the order of their keys in `history`. A row group has some thousand rows; the minimum and maximum of each
+//! column, which Parquet keeps in the footer, decide whether a range of keys can be in it.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -57,20 +57,20 @@ const STATIC: i32 = 1;
 const ATTRIBUTE: i32 = 2;
 const EDGE: i32 = 3;
 
-/// A row group ends at this many bytes of values, however few rows that are.
+/// Bytes of values at which a row group ends, however few rows it has.
 const GROUP_BYTES_MAX: usize = 4 << 20;
 
-/// The columns of one row group.
+/// Columns of a row group under construction.
 #[derive(Debug, Default)]
 struct Columns {
     vertex: Vec<FixedLenByteArray>,
     kind: Vec<i32>,
     edge_type: Vec<i32>,
-    edge_type_given: Vec<i16>,
+    edge_type_levels: Vec<i16>,
     destination: Vec<FixedLenByteArray>,
-    destination_given: Vec<i16>,
+    destination_levels: Vec<i16>,
     name: Vec<ByteArray>,
-    name_given: Vec<i16>,
+    name_levels: Vec<i16>,
     version: Vec<i64>,
     gone: Vec<bool>,
     value: Vec<ByteArray>,
@@ -96,13 +96,13 @@ impl Columns {
         };
         self.vertex.push(fixed(vertex));
         self.kind.push(kind);
-        self.edge_type_given.push(i16::from(edge.is_some()));
-        self.destination_given.push(i16::from(edge.is_some()));
+        self.edge_type_levels.push(i16::from(edge.is_some()));
+        self.destination_levels.push(i16::from(edge.is_some()));
         if let Some((edge_type, destination)) = edge {
             self.edge_type.push(i32::from(edge_type.0));
             self.destination.push(fixed(destination));
         }
-        self.name_given.push(i16::from(name.is_some()));
+        self.name_levels.push(i16::from(name.is_some()));
         self.name
             .extend(name.map(|n| ByteArray::from(n.into_bytes())));
         self.version.push(version.0.cast_signed());
@@ -119,9 +119,13 @@ impl Columns {
     fn write(&self, mut group: SerializedRowGroupWriter<'_, File>) -> Result<(), ParquetError> {
         put::<FixedLenByteArrayType>(&mut group, &self.vertex, None)?;
         put::<Int32Type>(&mut group, &self.kind, None)?;
-        put::<Int32Type>(&mut group, &self.edge_type, Some(&self.edge_type_given))?;
-        put::<FixedLenByteArrayType>(&mut group, &self.destination, Some(&self.destination_given))?;
-        put::<ByteArrayType>(&mut group, &self.name, Some(&self.name_given))?;
+        put::<Int32Type>(&mut group, &self.edge_type, Some(&self.edge_type_levels))?;
+        put::<FixedLenByteArrayType>(
+            &mut group,
+            &self.destination,
+            Some(&self.destination_levels),
+        )?;
+        put::<ByteArrayType>(&mut group, &self.name, Some(&self.name_levels))?;
         put::<Int64Type>(&mut group, &self.version, None)?;
         put::<BoolType>(&mut group, &self.gone, None)?;
         put::<ByteArrayType>(&mut group, &self.value, None)?;
@@ -132,18 +136,18 @@ impl Columns {
 fn put<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     values: &[T::T],
-    given: Option<&[i16]>,
+    levels: Option<&[i16]>,
 ) -> Result<(), ParquetError> {
     let Some(mut column) = group.next_column()? else {
         return Err(ParquetError::General(
             "one column fewer than the schema has".into(),
         ));
     };
-    column.typed::<T>().write_batch(values, given, None)?;
+    column.typed::<T>().write_batch(values, levels, None)?;
     column.close()
 }
 
-/// Writes rows, in ascending key order, to a new file, and syncs it. Returns how many.
+/// Writes rows, in ascending key order, to a new file, and syncs it. Returns the number of rows.
 pub(super) fn write(path: &Path, rows: &mut HistoryRows<'_>) -> Result<u64> {
     let failed = |e: ParquetError| failure("writing", path, e);
     let file =
@@ -202,20 +206,20 @@ fn failure(doing: &str, path: &Path, e: ParquetError) -> Error {
     }
 }
 
-/// A file read at given places, so that several readers do not move each other's position.
+/// A file read at explicit offsets, so that several readers do not share a position.
 #[derive(Debug)]
-struct Positioned {
+struct PositionedFile {
     file: Arc<File>,
     bytes: u64,
 }
 
-/// Reads from a position on.
-struct From {
+/// A reader from one offset on.
+struct OffsetReader {
     file: Arc<File>,
     at: u64,
 }
 
-impl Read for From {
+impl Read for OffsetReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let n = self.file.read_at(buffer, self.at)?;
         self.at += n as u64;
@@ -223,17 +227,17 @@ impl Read for From {
     }
 }
 
-impl Length for Positioned {
+impl Length for PositionedFile {
     fn len(&self) -> u64 {
         self.bytes
     }
 }
 
-impl ChunkReader for Positioned {
-    type T = From;
+impl ChunkReader for PositionedFile {
+    type T = OffsetReader;
 
-    fn get_read(&self, start: u64) -> Result<From, ParquetError> {
-        Ok(From {
+    fn get_read(&self, start: u64) -> Result<OffsetReader, ParquetError> {
+        Ok(OffsetReader {
             file: Arc::clone(&self.file),
             at: start,
         })
@@ -252,14 +256,14 @@ impl ChunkReader for Positioned {
     }
 }
 
-/// An open file: its footer is in memory, its rows are not.
+/// An open archive file: the footer is in memory, the rows are read on demand.
 pub(super) struct ArchiveFile {
     path: PathBuf,
-    reader: SerializedFileReader<Positioned>,
-    groups: Vec<Group>,
+    reader: SerializedFileReader<PositionedFile>,
+    groups: Vec<GroupBounds>,
 }
 
-/// A key and a value of `history`.
+/// Key and value of a row of `history`.
 pub(super) type Row = (Vec<u8>, Vec<u8>);
 
 impl std::fmt::Debug for ArchiveFile {
@@ -273,12 +277,12 @@ impl ArchiveFile {
         let failed = |e| Error::io(format!("opening the archive `{}`", path.display()), e);
         let file = File::open(path).map_err(failed)?;
         let bytes = file.metadata().map_err(failed)?.len();
-        let reader = SerializedFileReader::new(Positioned {
+        let reader = SerializedFileReader::new(PositionedFile {
             file: Arc::new(file),
             bytes,
         });
         let reader = reader.map_err(|e| failure("opening", path, e))?;
-        let groups = reader.metadata().row_groups().iter().map(Group::of);
+        let groups = reader.metadata().row_groups().iter().map(GroupBounds::of);
         Ok(Self {
             path: path.to_path_buf(),
             groups: groups.collect(),
@@ -290,19 +294,20 @@ impl ArchiveFile {
         &self.path
     }
 
-    /// How many row groups it has.
+    /// Number of row groups in the file.
     pub(super) fn groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// A row group before which none holds anything at or after a key. Row groups are in key order; where the figures of
-    /// one tell less than its neighbours' it may look as if it reached further than they do, and then this is too early,
-    /// never too late: a search that goes right only where nothing is reached passes no group that does reach.
+    /// First row group that can contain a key greater than or equal to `key`. Row groups are in key order. A group whose
+    /// statistics are less precise than its neighbours' can appear to reach further than they do, and the result is
+    /// then too
+    /// early, never too late: the binary search moves right only past groups that do not reach the key.
     pub(super) fn first_group(&self, key: &[u8]) -> usize {
         self.groups.partition_point(|g| !g.reaches(key))
     }
 
-    /// Whether a row group can hold a key of the range with a version that is wanted.
+    /// Whether a row group can contain a key of the range with a version in `versions`.
     pub(super) fn may_hold(&self, group: usize, range: &KeyRange, versions: VersionRange) -> bool {
         self.groups.get(group).is_some_and(|g| {
             g.reaches(&range.from)
@@ -311,14 +316,14 @@ impl ArchiveFile {
         })
     }
 
-    /// Whether a row group, and so each behind it, begins behind the range.
+    /// Whether a row group, and so each later one, begins after the end of the range.
     pub(super) fn is_behind(&self, group: usize, range: &KeyRange) -> bool {
         let until = range.until.as_ref();
         let group = self.groups.get(group);
         until.is_some_and(|until| group.is_some_and(|g| !g.begins_by(until)))
     }
 
-    /// The rows of a row group, in key order.
+    /// Reads the rows of a row group, in key order.
     pub(super) fn read_group(&self, index: usize) -> Result<Vec<Row>> {
         let failed = |e| failure("reading", &self.path, e);
         let group = self.reader.get_row_group(index).map_err(failed)?;
@@ -385,15 +390,15 @@ fn id(bytes: &[u8]) -> Option<VertexId> {
     bytes.try_into().ok().map(VertexId)
 }
 
-/// All values of a column that are given.
+/// Reads all values of a column that are not null, and the number of rows.
 fn take<T: DataType>(
     mut reader: ColumnReaderImpl<T>,
     rows: usize,
 ) -> Result<(Vec<T::T>, usize), ParquetError> {
-    let (mut values, mut given, mut read) = (Vec::with_capacity(rows), Vec::new(), 0);
+    let (mut values, mut levels, mut read) = (Vec::with_capacity(rows), Vec::new(), 0);
     while read < rows {
         let (records, ..) =
-            reader.read_records(rows - read, Some(&mut given), None, &mut values)?;
+            reader.read_records(rows - read, Some(&mut levels), None, &mut values)?;
         if records == 0 {
             return Err(ParquetError::EOF(format!(
                 "{read} rows of {rows} in a column"
@@ -404,17 +409,17 @@ fn take<T: DataType>(
     Ok((values, read))
 }
 
-/// What the footer tells of a row group. Without figures it may hold anything.
+/// Bounds of a row group from the footer. Without statistics the group may contain any key.
 #[derive(Debug, Default)]
-struct Group {
-    /// What its keys begin with at least, and at most.
+struct GroupBounds {
+    /// Prefixes of the smallest and of the largest key.
     least: Vec<u8>,
     greatest: Vec<u8>,
-    /// Its oldest and its newest version.
+    /// Oldest and newest version in the row group.
     versions: Option<(Version, Version)>,
 }
 
-impl Group {
+impl GroupBounds {
     fn of(metadata: &RowGroupMetaData) -> Self {
         let (least, greatest) = bounds(metadata).unwrap_or_default();
         Self {
@@ -424,12 +429,12 @@ impl Group {
         }
     }
 
-    /// Whether a key at or after that one can lie in it.
+    /// Whether the row group can contain a key at or after `key`.
     fn reaches(&self, key: &[u8]) -> bool {
         head(&self.greatest, key.len()) >= head(key, self.greatest.len())
     }
 
-    /// Whether a key before that one can lie in it.
+    /// Whether the row group can contain a key before `key`.
     fn begins_by(&self, key: &[u8]) -> bool {
         head(&self.least, key.len()) <= head(key, self.least.len())
     }
@@ -445,7 +450,7 @@ fn head(key: &[u8], of: usize) -> &[u8] {
     key.get(..of).unwrap_or(key)
 }
 
-/// The oldest and the newest version in a row group.
+/// Oldest and newest version in a row group.
 fn versions(group: &RowGroupMetaData) -> Option<(Version, Version)> {
     let statistics = group.columns().get(5)?.statistics()?;
     let version = |bytes: &[u8]| Some(Version(u64::from_le_bytes(*bytes.first_chunk()?)));
@@ -454,15 +459,16 @@ fn versions(group: &RowGroupMetaData) -> Option<(Version, Version)> {
     (oldest <= newest).then_some((oldest, newest))
 }
 
-/// What the keys of a row group begin with at least and at most, as far as the columns' figures tell: as long as all
-/// rows agree in one part of the key, the next part's figures count too. So one edge of a vertex with millions of them
-/// is found without reading them all.
+/// Prefixes of the smallest and the largest key of a row group, from the column statistics. While all rows agree in one
+/// part of the key, the statistics of the next part extend the prefixes. A single edge of a vertex with millions of
+/// edges is
+/// then found without reading all of them.
 fn bounds(group: &RowGroupMetaData) -> Option<(Vec<u8>, Vec<u8>)> {
     let figures = |column: usize| {
         let statistics = group.columns().get(column)?.statistics()?;
         Some((statistics.min_bytes_opt()?, statistics.max_bytes_opt()?))
     };
-    // Parquet keeps integers little-endian; those here fit into two bytes.
+    // Parquet stores integers little-endian; those here fit into two bytes.
     let small = |bytes: &[u8]| match bytes {
         [low, high, 0, 0] => Some([*high, *low]),
         _ => None,

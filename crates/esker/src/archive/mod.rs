@@ -1,10 +1,11 @@
-//! Superseded versions past the retention policy, as Parquet files that any tool reads. The engine reads them too, for
-//! what is asked about their time.
+//! Superseded versions past the retention policy, as Parquet files that any tool can read. The engine reads them for
+//! queries
+//! about their time.
 //!
-//! `archive/0000000000000001.parquet` and so on: each holds rows in key order, each with the parts of its key as
-//! columns ([`file`]); [`cursor`] goes through all of them at once. A file is written under another name, synced, and renamed, so it is there whole or not at all;
-//! only then does the engine remove the rows from the live store. A crash in between leaves rows in both, and a crash
-//! in the middle of a merge leaves them in two files: reading gives each key once.
+//! Files are named `archive/0000000000000001.parquet` and so on. Each has rows in key order, with the parts of the key as
+//! columns ([`file`]); [`cursor`] reads all files at once. A file is written under a temporary name, synced and renamed, so
+//! it is complete or absent; only then does the engine remove the rows from the live store. A crash in between leaves rows
+//! in both, and a crash during a merge leaves rows in two files: readers return each key once.
 
 mod cursor;
 mod file;
@@ -27,14 +28,14 @@ const NEW: &str = "new.parquet.part";
 #[derive(Debug)]
 pub(crate) struct ParquetArchive {
     folder: PathBuf,
-    /// Oldest first, by number. Readers take what is there and let go at once.
+    /// Archive files by number, oldest first. Readers clone the list and release the lock.
     files: RwLock<View>,
-    /// Held by whoever adds files, takes some away or needs them to stay.
-    changing: Mutex<()>,
+    /// Lock for adding or removing files, or for keeping the set of files fixed.
+    change_lock: Mutex<()>,
 }
 
 impl ParquetArchive {
-    /// Opens the files in a folder, which may be absent: it is made with the first file.
+    /// Opens the files in a folder. The folder may be absent; the first file creates it.
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         let failed = |e| Error::io(format!("reading `{}`", folder.display()), e);
         let entries = match std::fs::read_dir(folder) {
@@ -59,7 +60,7 @@ impl ParquetArchive {
         Ok(Self {
             folder: folder.to_path_buf(),
             files: RwLock::new(View(files.into())),
-            changing: Mutex::new(()),
+            change_lock: Mutex::new(()),
         })
     }
 
@@ -74,8 +75,10 @@ impl ParquetArchive {
         *self.files.write().unwrap_or_else(PoisonError::into_inner) = View(files.into());
     }
 
-    fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn change_lock(&self) -> MutexGuard<'_, ()> {
+        self.change_lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a file and gives it its name; `None` if there were no rows.
@@ -105,9 +108,10 @@ impl ParquetArchive {
         ArchiveFile::open(&path).map(|file| Some((written, file)))
     }
 
-    /// Merges all files into one once there are many, so that a history never looks into more than some.
+    /// Merges all files into one once there are more than [`ARCHIVE_FILES_MAX`], which bounds the files that one query
+    /// reads.
     pub(crate) fn merge_if_many(&self) -> Result<()> {
-        let _changing = self.changing();
+        let _changing = self.change_lock();
         let files = self.now();
         if files.0.len() <= ARCHIVE_FILES_MAX {
             return Ok(());
@@ -133,11 +137,11 @@ impl ParquetArchive {
         Ok(())
     }
 
-    /// Copies all files; returns their bytes. No file goes away meanwhile.
+    /// Copies all files while no file can be removed; returns their size in bytes.
     pub(crate) fn copy_to(&self, folder: &Path) -> Result<u64> {
         let failed = |e| Error::io(format!("writing `{}`", folder.display()), e);
         crate::modes::create_inside(folder).map_err(failed)?;
-        let _changing = self.changing();
+        let _changing = self.change_lock();
         let mut bytes = 0;
         for (number, file) in self.now().0.iter() {
             bytes += crate::backup::copy_file(
@@ -152,7 +156,7 @@ impl ParquetArchive {
 
 impl Archive for ParquetArchive {
     fn append(&self, rows: &mut HistoryRows<'_>) -> Result<u64> {
-        let _changing = self.changing();
+        let _changing = self.change_lock();
         let files = self.now();
         let number = files.next_number();
         let Some((written, file)) = self.write_file(number, rows)? else {

@@ -1,4 +1,4 @@
-//! Tests of the archive: what is appended is found again, once, whatever file it lies in.
+//! Tests of the archive: appended rows are found again, once, in whichever file they are.
 
 use super::*;
 use esker_model::key::{EdgeKey, attribute_history, static_history};
@@ -45,7 +45,7 @@ fn all(archive: &ParquetArchive, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
     out
 }
 
-/// What went in comes out, by any range, each key once, in order: a plain map is the judge.
+/// The archive returns the appended rows for any range, each key once and in order, compared with a `BTreeMap`.
 #[test]
 fn the_archive_is_a_sorted_map() {
     let dir = tempfile::tempdir().unwrap();
@@ -58,7 +58,7 @@ fn the_archive_is_a_sorted_map() {
         assert_eq!(append(&archive, &rows), rows.len() as u64);
         model.extend(rows);
     }
-    // A crash between archive and removal: the same rows come again.
+    // A crash between archiving and removal: the same rows are appended again.
     append(&archive, &rows(1, 500));
     let reopened = ParquetArchive::open(&folder).unwrap();
     let whole: Vec<_> = model.clone().into_iter().collect();
@@ -81,7 +81,7 @@ fn the_archive_is_a_sorted_map() {
     }
 }
 
-/// How many row groups of the first file a range can need.
+/// Number of row groups of the first file that a range can need.
 fn groups(archive: &ParquetArchive, range: &KeyRange, versions: VersionRange) -> usize {
     let (_, file) = &archive.now().0[0];
     let first = file.first_group(&range.from);
@@ -90,7 +90,7 @@ fn groups(archive: &ParquetArchive, range: &KeyRange, versions: VersionRange) ->
         .count()
 }
 
-/// A history of one vertex reads the row groups that can hold it and no others.
+/// The history of one vertex reads only the row groups that can contain it.
 #[test]
 fn row_groups_are_skipped_by_their_figures() {
     let dir = tempfile::tempdir().unwrap();
@@ -103,7 +103,7 @@ fn row_groups_are_skipped_by_their_figures() {
     assert_eq!(groups(&archive, &none, VersionRange::ALL), 0);
 }
 
-/// What a file says about its versions: one that holds only others is not read.
+/// Row groups whose versions are all outside the requested range are not read.
 #[test]
 fn row_groups_of_other_versions_are_skipped() {
     let dir = tempfile::tempdir().unwrap();
@@ -128,8 +128,9 @@ fn row_groups_of_other_versions_are_skipped() {
     }
 }
 
-/// One cursor, ranges in any order, one inside the other, back and forth: always what a sorted map has in that range,
-/// of the versions asked for.
+/// One cursor with ranges in any order, nested and overlapping, returns what a sorted map has in that range for the
+/// requested
+/// versions.
 #[test]
 fn a_cursor_goes_wherever_it_is_told() {
     let dir = tempfile::tempdir().unwrap();
@@ -149,7 +150,7 @@ fn a_cursor_goes_wherever_it_is_told() {
     assert!(!cursor.advance().unwrap(), "over nothing at first");
     let mut n: u64 = 1;
     for _ in 0..60 {
-        // A generator of Lehmer's: what comes out only has to be scattered.
+        // Lehmer's generator; the values only have to be scattered.
         n = n * 48_271 % 2_147_483_647;
         let (from, len) = (n % 3_001, [0, 1, 2, 900][(n % 4) as usize]);
         let range = KeyRange::between(&id(from).0, &id(from + len).0);
@@ -173,7 +174,7 @@ fn a_cursor_goes_wherever_it_is_told() {
     }
 }
 
-/// What a reader began with stays what it reads, though files come, are merged and go.
+/// A view keeps its contents while files are added, merged and removed.
 #[test]
 fn a_view_does_not_change() {
     let dir = tempfile::tempdir().unwrap();
@@ -194,7 +195,7 @@ fn a_view_does_not_change() {
     assert_eq!(found, before);
 }
 
-/// One edge of a hub: the few row groups that can hold it are found by edge type and destination.
+/// The row groups that can contain one edge of a hub are found by edge type and destination.
 #[test]
 fn one_edge_of_a_hub_reads_few_row_groups() {
     let dir = tempfile::tempdir().unwrap();
@@ -248,7 +249,7 @@ fn many_files_become_one_with_the_same_rows() {
     );
 }
 
-/// A failure in the middle leaves no file, and what was there stays readable.
+/// A failed append leaves no file, and earlier rows stay readable.
 #[test]
 fn a_failed_append_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! One request, answered: items in chunks as they are found, then the end.
+//! Answers one request: sends items in chunks as they are found, then the end of the response.
 
 use super::core::Core;
 use super::server::Connections;
@@ -21,26 +21,26 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-/// Where an answer goes.
+/// Destination of one response.
 pub(super) struct Answer<'a> {
     stream: &'a UnixStream,
     connections: &'a Connections,
     chunk: Vec<u8>,
-    /// What the client has sent behind its request and this process has read already.
-    behind: &'a [u8],
+    /// Bytes after the request that were already read from the socket.
+    read_ahead: &'a [u8],
 }
 
 impl<'a> Answer<'a> {
     pub(super) fn new(
         stream: &'a UnixStream,
         connections: &'a Connections,
-        behind: &'a [u8],
+        read_ahead: &'a [u8],
     ) -> Self {
         Self {
             stream,
             connections,
             chunk: frame::start(),
-            behind,
+            read_ahead,
         }
     }
 
@@ -51,7 +51,7 @@ impl<'a> Answer<'a> {
         frame::send(&mut stream, kind, &mut out)
     }
 
-    /// One more item.
+    /// Adds an item to the chunk; sends a full chunk.
     fn item(&mut self, item: &impl Wire) -> io::Result<()> {
         item.put(&mut self.chunk);
         if self.chunk.len() >= CHUNK_BYTES {
@@ -75,9 +75,9 @@ impl<'a> Answer<'a> {
         self.send(Kind::Done, |out| value.put(out))
     }
 
-    /// The request failed.
+    /// Sends the error of a failed request.
     pub(super) fn failed(&mut self, why: &Error) -> io::Result<()> {
-        // An owner that goes has interrupted it, not the client: the next owner is to be asked.
+        // If the closing owner has interrupted the request, the client must ask the next owner instead.
         if self.connections.cut() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
@@ -126,23 +126,23 @@ impl<'a> Answer<'a> {
         Watch {
             stream: self.stream,
             connections: self.connections,
-            reason: asked(self.behind).map_or_else(OnceLock::new, OnceLock::from),
-            looked: Mutex::new(Instant::now()),
+            reason: parse_cancel(self.read_ahead).map_or_else(OnceLock::new, OnceLock::from),
+            last_check: Mutex::new(Instant::now()),
         }
     }
 }
 
-/// Whether the client wants its answer still: looks at the socket now and then, without taking anything from it.
+/// Detects cancellation by the client: peeks at the socket at intervals, without consuming bytes.
 struct Watch<'a> {
     stream: &'a UnixStream,
     connections: &'a Connections,
-    /// Set once it does not.
+    /// Reason of the cancellation, once there is one.
     reason: OnceLock<StopReason>,
-    looked: Mutex<Instant>,
+    last_check: Mutex<Instant>,
 }
 
-/// What a client sends while it waits can only be a cancellation: a frame of one byte, the reason.
-fn asked(bytes: &[u8]) -> Option<StopReason> {
+/// Parses a cancellation: a frame with one byte, the reason. A client sends nothing else while it waits.
+fn parse_cancel(bytes: &[u8]) -> Option<StopReason> {
     let payload = bytes.get(frame::start().len()..)?;
     StopReason::take(&mut Reader::new(payload)).ok()
 }
@@ -152,14 +152,14 @@ impl Cancel for Watch<'_> {
         if self.reason.get().is_some() {
             return true;
         }
-        // Someone else is looking if it is locked.
-        let Ok(mut looked) = self.looked.try_lock() else {
+        // If the lock is taken, another thread is checking.
+        let Ok(mut last_check) = self.last_check.try_lock() else {
             return false;
         };
-        if looked.elapsed() < CANCEL_POLL {
+        if last_check.elapsed() < CANCEL_POLL {
             return false;
         }
-        *looked = Instant::now();
+        *last_check = Instant::now();
         let reason = if self.connections.closing() {
             self.connections.cut().then_some(StopReason::Interrupted)
         } else {
@@ -169,9 +169,9 @@ impl Cancel for Watch<'_> {
                 &mut bytes[..],
                 RecvFlags::PEEK | RecvFlags::DONTWAIT,
             ) {
-                // The client is gone.
+                // The client has closed the connection.
                 Ok((_, 0)) => Some(StopReason::Interrupted),
-                Ok(_) => asked(&bytes),
+                Ok(_) => parse_cancel(&bytes),
                 Err(_) => None,
             }
         };
@@ -188,21 +188,21 @@ impl Cancel for Watch<'_> {
     }
 }
 
-/// Does what was asked and sends what came out. An error means that the connection is of no more use.
+/// Executes a request and sends its response. After an error the connection is unusable.
 pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io::Result<()> {
     if let Err(e) = core.usable() {
         return out.failed(&e);
     }
     let engine = &*core.engine;
-    let (asker, request) = match request {
-        Request::As(asker, request) => (Some(asker), *request),
+    let (principal, request) = match request {
+        Request::As(principal, request) => (Some(principal), *request),
         request => (None, request),
     };
-    let view = View::new(engine, asker.as_ref());
+    let view = View::new(engine, principal.as_ref());
     match request {
-        // Refused where it is read.
+        // Nested requests are refused when they are decoded.
         Request::As(..) => out.failed(&Error::Invalid("a request within a request".into())),
-        Request::FileIds(asker, paths) => out.all(engine.ids(asker.as_ref(), &paths)),
+        Request::FileIds(principal, paths) => out.all(engine.ids(principal.as_ref(), &paths)),
         Request::Schema => out.end(engine.schema().map(|s| (*s).clone())),
         Request::ReadVertices(ids, as_of) => out.all(view.read_vertices(&ids, as_of)),
         Request::ReadEdges(keys, as_of) => out.all(view.read_edges(&keys, as_of)),
@@ -230,7 +230,7 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
                 Err(e) => out.failed(&e),
             }
         }
-        Request::Applied(once) => out.end(engine.applied(&once)),
+        Request::Applied(idempotency_key) => out.end(engine.applied(&idempotency_key)),
         Request::Apply(batch) => out.end(core.apply(batch)),
         Request::Define(changes) => out.end(core.define(&changes).map(|s| (*s).clone())),
         Request::Stats => out.end(engine.stats()),
@@ -248,7 +248,9 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
         }
         Request::Backup => out.end(core.backup_inside()),
         Request::Persist => out.end(core.persist()),
-        Request::ReadObjects(keys, asker) => out.all(engine.read_objects(&keys, asker.as_ref())),
+        Request::ReadObjects(keys, principal) => {
+            out.all(engine.read_objects(&keys, principal.as_ref()))
+        }
         Request::Find(find) => {
             let watch = out.watch();
             let mut broken = None;
@@ -264,26 +266,28 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
                 None => out.end(report),
             }
         }
-        Request::Tags(asker) => out.all(engine.tags(asker.as_ref())),
+        Request::Tags(principal) => out.all(engine.tags(principal.as_ref())),
         Request::TagWhere(change) => {
             let watch = out.watch();
             out.end(core.tag_where(&change, &watch))
         }
         Request::SetIndex(name, on) => out.end(core.set_index(&name, on)),
-        Request::Stat(asker, path, follow) => out.end(engine.stat(asker.as_ref(), &path, follow)),
-        Request::Look(asker, path, how) => {
-            let looked = engine.look(asker.as_ref(), &path, how);
-            out.end(looked.and_then(|l| core.seal_looked(asker.as_ref(), l)))
+        Request::Stat(principal, path, follow) => {
+            out.end(engine.stat(principal.as_ref(), &path, follow))
         }
-        Request::List(asker, path, after) => out.stream(|sink| {
-            engine.list(asker.as_ref(), &path, after, &mut |cookie, entry| {
+        Request::Look(principal, path, how) => {
+            let last_check = engine.look(principal.as_ref(), &path, how);
+            out.end(last_check.and_then(|l| core.seal_looked(principal.as_ref(), l)))
+        }
+        Request::List(principal, path, after) => out.stream(|sink| {
+            engine.list(principal.as_ref(), &path, after, &mut |cookie, entry| {
                 sink(&(cookie, entry))
             })
         }),
-        Request::Walk(asker, path) => {
+        Request::Walk(principal, path) => {
             let watch = out.watch();
             out.stream(|sink| {
-                engine.walk(asker.as_ref(), &path, &watch, &mut |path, inode| {
+                engine.walk(principal.as_ref(), &path, &watch, &mut |path, inode| {
                     sink(&(path.clone(), inode.clone()))
                 })
             })
@@ -292,11 +296,13 @@ pub(super) fn answer(core: &Core, request: Request, out: &mut Answer<'_>) -> io:
             let done = core.change_once(&changes);
             out.all(done.map(|all| all.into_iter().map(Outcome).collect()))
         }
-        Request::Usage(asker, path, below) => out.end(engine.usage(asker.as_ref(), &path, below)),
-        Request::Usages(asker, path) => {
+        Request::Usage(principal, path, below) => {
+            out.end(engine.usage(principal.as_ref(), &path, below))
+        }
+        Request::Usages(principal, path) => {
             let watch = out.watch();
             out.stream(|sink| {
-                engine.usages(asker.as_ref(), &path, &watch, &mut |path, usage| {
+                engine.usages(principal.as_ref(), &path, &watch, &mut |path, usage| {
                     sink(&(path.clone(), *usage))
                 })
             })

@@ -1,24 +1,26 @@
-//! Who owns a database: one record per generation of owners, each made atomically.
+//! Ownership of a database: one record per generation of owners, each created atomically.
 //!
 //! ```text
 //!  owner/0000000000000007          the record of the seventh owner
-//!  owner/0000000000000007.sock     where it serves others
+//!  owner/0000000000000007.sock     its socket
 //!
 //!  esker-owner 1
 //!  state serving                   opening, serving, closing or released; rewritten in place
-//!  beat 000000000000002a           bumped each second; rewritten in place
+//!  beat 000000000000002a           incremented every second; rewritten in place
 //!  host, machine, boot, namespace, pid, start
 //! ```
 //!
-//! The owner is whoever made the record with the highest number. A contender that finds the owner dead or its record
-//! released makes the record with the next number, by `link`, which fails if it is there: of all contenders one
-//! wins, on local disks and on NFS. Numbers only grow, and the highest record is never removed, not even on release.
-//! A contender may be slow: between its look and its claim, others may have gone through generations and removed old
-//! records, so that its `link` of an old number succeeds. Therefore (a) it looks again after its claim and gives way
-//! to any higher number, and (b) the last [`GENERATIONS_KEPT`] records stay, so that the second look finds one even
-//! if it races with clean-up.
+//! The owner is the process that created the record with the highest number. A contender that finds the owner dead or its
+//! record released creates the record with the next number by `link`, which fails if that record exists: exactly one
+//! contender wins, on local disks and on NFS. Numbers only grow, and the highest record is never removed, not even on
+//! release.
 //!
-//! Nothing here needs a lock of the file system or shared memory.
+//! A contender may be slow: between its check and its claim, other owners may have come and gone and have removed old
+//! records, so that its `link` of an old number succeeds. Therefore (a) it checks again after its claim and gives way to
+//! any higher number, and (b) the last [`GENERATIONS_KEPT`] records are kept, so that the second check finds a higher one
+//! even if it races with clean-up.
+//!
+//! No lock of the file system and no shared memory is needed.
 
 use super::process::Process;
 use crate::folder::Folder;
@@ -32,32 +34,32 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const HEADER: &str = "esker-owner ";
-/// What the names of records begin with before they are linked.
+/// Prefix of the names of records before they are linked.
 const DRAFT: &str = "new-";
 const RECORD_FORMAT: u32 = 1;
-/// Where the state lies in the file: behind `esker-owner 1\nstate `.
+/// Offset of the state in the file: after `esker-owner 1\nstate `.
 const STATE_AT: u64 = 20;
 const STATE_BYTES: usize = 8;
-/// Where the heartbeat lies: behind the state and `\nbeat `.
+/// Offset of the heartbeat: after the state and `\nbeat `.
 const BEAT_AT: u64 = STATE_AT + STATE_BYTES as u64 + 6;
 
-/// Tells the contenders of one process apart.
+/// Counter that distinguishes the contenders of one process.
 static CONTENDERS: AtomicU64 = AtomicU64::new(0);
 
-/// What an owner is doing.
+/// Phase of an owner's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    /// It recovers the store; no socket yet.
+pub(crate) enum OwnerState {
+    /// Recovers the store; has no socket yet.
     Opening,
-    /// It answers.
+    /// Serves requests.
     Serving,
-    /// It finishes what is under way.
+    /// Finishes requests in progress.
     Closing,
-    /// It is gone and has left everything in order.
+    /// Has ended and closed the store properly.
     Released,
 }
 
-impl State {
+impl OwnerState {
     const ALL: [(Self, &'static str); 4] = [
         (Self::Opening, "opening "),
         (Self::Serving, "serving "),
@@ -73,31 +75,31 @@ impl State {
     }
 }
 
-/// An owner, as its record describes it.
+/// The record of one owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Which owner since the database was made, from 1.
+    /// Number of the owner since the database was created, from 1.
     pub(crate) generation: u64,
-    /// `None` if the record is damaged: only a crash of its host leaves such a one.
-    pub(crate) owner: Option<Owner>,
+    /// Contents of the record; `None` if it is damaged, which only a crash of its host causes.
+    pub(crate) owner: Option<OwnerInfo>,
 }
 
-/// The readable part of a record.
+/// Contents of a readable record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Owner {
-    pub(crate) state: State,
+pub(crate) struct OwnerInfo {
+    pub(crate) state: OwnerState,
     pub(crate) beat: u64,
     pub(crate) process: Process,
 }
 
-/// The records of one database.
+/// The owner records of one database.
 #[derive(Debug, Clone)]
 pub(crate) struct Registry {
     folder: Folder,
     path: PathBuf,
 }
 
-/// Ownership. Dropping it without [`Claim::release`] leaves the record as a crash would.
+/// Ownership of a database. Dropping it without [`Claim::release`] leaves the record as a crash would.
 #[derive(Debug)]
 pub(crate) struct Claim {
     registry: Registry,
@@ -113,12 +115,12 @@ impl Registry {
         }
     }
 
-    /// The socket of a generation.
+    /// Name of the socket of a generation.
     pub(crate) fn socket_name(generation: u64) -> String {
         format!("{generation:016}.sock")
     }
 
-    /// The folder that the records lie in.
+    /// Folder of the records.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -148,7 +150,7 @@ impl Registry {
         Ok(found)
     }
 
-    /// The present owner's record, or the last one's.
+    /// The record of the current owner, or of the last one.
     pub(crate) fn highest(&self) -> Result<Option<Record>> {
         loop {
             let Some(generation) = self.generations()?.into_iter().max() else {
@@ -159,7 +161,7 @@ impl Registry {
                     let owner = self.parse(&text)?;
                     return Ok(Some(Record { generation, owner }));
                 }
-                // Removed since: there is a higher one now.
+                // Removed in the meantime: a higher one exists now.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) if e.kind() == ErrorKind::InvalidData => {
                     return Ok(Some(Record {
@@ -172,7 +174,7 @@ impl Registry {
         }
     }
 
-    fn parse(&self, text: &str) -> Result<Option<Owner>> {
+    fn parse(&self, text: &str) -> Result<Option<OwnerInfo>> {
         let mut lines = text.lines();
         let format = lines
             .next()
@@ -193,8 +195,11 @@ impl Registry {
         let field = |name: &str| fields.iter().find(|(n, _)| *n == name).map(|(_, v)| *v);
         let owner = || {
             let state = field("state")?.trim_end();
-            Some(Owner {
-                state: State::ALL.iter().find(|(_, t)| t.trim_end() == state)?.0,
+            Some(OwnerInfo {
+                state: OwnerState::ALL
+                    .iter()
+                    .find(|(_, t)| t.trim_end() == state)?
+                    .0,
                 beat: u64::from_str_radix(field("beat")?, 16).ok()?,
                 process: Process {
                     host: field("host")?.to_owned(),
@@ -209,7 +214,7 @@ impl Registry {
         Ok(owner())
     }
 
-    /// Tries to become the owner of that generation; `None` if someone else was faster.
+    /// Tries to become the owner of this generation; `None` if another contender was faster.
     pub(crate) fn claim(&self, generation: u64, me: &Process) -> Result<Option<Claim>> {
         let failed = |e| self.folder.failed("opening", e);
         match modes::create_private(&self.path) {
@@ -223,7 +228,7 @@ impl Registry {
             .join(format!("{DRAFT}{}-{}-{}-{n}", me.host, me.pid, me.start));
         let text = format!(
             "{HEADER}{RECORD_FORMAT}\nstate {}\nbeat {:016x}\nhost {}\nmachine {}\nboot {}\nnamespace {}\npid {}\nstart {}\n",
-            State::Opening.text(),
+            OwnerState::Opening.text(),
             0,
             me.host,
             me.machine,
@@ -234,15 +239,15 @@ impl Registry {
         );
         let linked = (|| {
             let mut file = File::create(&draft)?;
-            // Whoever is let into this folder sees who has the database open.
+            // Users who may enter this folder can see which process has the database open.
             modes::readable(&file)?;
             file.write_all(text.as_bytes())?;
-            // Closed before it is linked: another host then sees it whole.
+            // Closed before it is linked, so that other hosts see the complete contents.
             drop(file);
             let linked = std::fs::hard_link(&draft, self.record_path(generation));
             match linked {
                 Ok(()) => Ok(true),
-                // Over NFS the answer to a link that succeeded may be lost; the count of links is the truth.
+                // Over NFS the response to a successful link may be lost; the link count decides.
                 Err(e) => match std::fs::metadata(&draft)?.nlink() {
                     2 => Ok(true),
                     _ if e.kind() == ErrorKind::AlreadyExists => Ok(false),
@@ -258,7 +263,7 @@ impl Registry {
         }
         let all = self.generations()?;
         if all.iter().any(|g| *g > generation) {
-            // Another went ahead while this one was slow. Its number is higher, so nobody looks at this one.
+            // Another contender was faster. Its number is higher, so no process reads this record.
             std::fs::remove_file(self.record_path(generation)).map_err(failed)?;
             return Ok(None);
         }
@@ -270,7 +275,7 @@ impl Registry {
         }))
     }
 
-    /// Removes what owners long gone have left. What cannot be removed is left to the next.
+    /// Removes leftovers of old owners. Files that cannot be removed are left for the next owner.
     fn clean(&self, generation: u64, all: &[u64]) {
         for g in all.iter().filter(|g| **g + GENERATIONS_KEPT < generation) {
             let _ = std::fs::remove_file(self.record_path(*g));
@@ -299,7 +304,7 @@ impl Claim {
 
     fn rewrite(&self, at: u64, text: &str) -> Result<()> {
         let path = self.registry.record_path(self.generation);
-        // Opened and closed each time: over NFS, that is when others get to see it.
+        // Opened and closed each time, because NFS shows writes to other hosts on close.
         let write = OpenOptions::new()
             .write(true)
             .open(path)
@@ -307,12 +312,12 @@ impl Claim {
         write.map_err(|e| self.registry.folder.failed("marking as open", e))
     }
 
-    /// Says what this owner is doing.
-    pub(crate) fn set_state(&self, state: State) -> Result<()> {
+    /// Writes the state of this owner into its record.
+    pub(crate) fn set_state(&self, state: OwnerState) -> Result<()> {
         self.rewrite(STATE_AT, state.text())
     }
 
-    /// Shows other hosts that this owner lives. False once another owner has taken over.
+    /// Writes the next heartbeat for other hosts. False once another owner has taken over.
     pub(crate) fn beat(&self) -> Result<bool> {
         if self.generations_above()? {
             return Ok(false);
@@ -323,7 +328,7 @@ impl Claim {
     }
 
     fn generations_above(&self) -> Result<bool> {
-        // The next owner's number is the next one, and stays for a while.
+        // The next owner's number is one higher, and its record is kept for a while.
         Ok(self
             .registry
             .generations()?
@@ -331,14 +336,14 @@ impl Claim {
             .any(|g| *g > self.generation))
     }
 
-    /// Hands the database to whoever comes next.
+    /// Releases the database for the next owner.
     pub(crate) fn release(&self) -> Result<()> {
         let _ = std::fs::remove_file(
             self.registry
                 .path
                 .join(Registry::socket_name(self.generation)),
         );
-        self.set_state(State::Released)
+        self.set_state(OwnerState::Released)
     }
 }
 
@@ -362,18 +367,18 @@ mod tests {
         let read = || registry.highest().unwrap().unwrap();
         assert_eq!(
             read().owner,
-            Some(Owner {
-                state: State::Opening,
+            Some(OwnerInfo {
+                state: OwnerState::Opening,
                 beat: 0,
                 process: me.clone()
             })
         );
-        claim.set_state(State::Serving).unwrap();
+        claim.set_state(OwnerState::Serving).unwrap();
         assert!(claim.beat().unwrap());
         assert_eq!(
             read().owner,
-            Some(Owner {
-                state: State::Serving,
+            Some(OwnerInfo {
+                state: OwnerState::Serving,
                 beat: 1,
                 process: me.clone()
             })
@@ -381,8 +386,8 @@ mod tests {
         claim.release().unwrap();
         assert_eq!(
             read().owner,
-            Some(Owner {
-                state: State::Released,
+            Some(OwnerInfo {
+                state: OwnerState::Released,
                 beat: 1,
                 process: me
             })
@@ -407,7 +412,7 @@ mod tests {
         for g in 1..=40 {
             registry.claim(g, &me).unwrap().unwrap().release().unwrap();
         }
-        // It had looked when 3 was the highest; 4 has been removed since.
+        // The contender had looked when 3 was the highest; record 4 has been removed since.
         assert!(!registry.record_path(4).exists());
         assert!(registry.claim(4, &me).unwrap().is_none());
         assert!(!registry.record_path(4).exists());

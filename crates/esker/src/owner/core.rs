@@ -1,15 +1,17 @@
-//! What an owner does, for itself and for those it serves.
+//! Operations of the owner, for itself and for the processes that it serves.
 
 use super::claim::Claim;
 use crate::archive::ParquetArchive;
 use crate::backup::{self, BackupReport};
 use crate::engine::{BulkReport, CompactReport, Engine};
 use crate::folder::Folder;
-use crate::limits::{HEARTBEAT, OWNER_SILENT_MAX, REQUEST_MARKER_MAX};
-use crate::marker;
+use crate::limits::{HEARTBEAT, OWNER_SILENT_MAX, REQUEST_KEY_MAX};
 use crate::options::StoreEngine;
-use esker_model::namespace::{Change, Changes, Done, Handle, Looked, Namespace as _, SEAL_BYTES};
-use esker_model::object::{Asker, ObjectWrite as _, TagReport, TagWhere};
+use crate::request_keys;
+use esker_model::namespace::{
+    AppliedChange, Change, Changes, Handle, Namespace as _, OpenLookup, SEAL_BYTES,
+};
+use esker_model::object::{ObjectWrite as _, Principal, TagReport, TagWhere};
 use esker_model::{
     Batch, Cancel, Commit, Error, Flow, GraphWrite, Mutation, Result, Schema, SchemaChange, Version,
 };
@@ -22,15 +24,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use std::time::Instant;
 
-/// Whether this process is still the owner, as its heartbeat found.
+/// Whether this process is still the owner, as of its last heartbeat.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct HeartbeatStatus {
     folder: Folder,
     replaced: AtomicBool,
     last: Mutex<Instant>,
 }
 
-impl Pulse {
+impl HeartbeatStatus {
     pub(crate) fn new(folder: &Folder) -> Arc<Self> {
         Arc::new(Self {
             folder: folder.clone(),
@@ -39,12 +41,13 @@ impl Pulse {
         })
     }
 
-    /// Notes what a heartbeat found.
+    /// Records the result of a heartbeat.
     pub(crate) fn record(&self, beat: &Result<bool>) {
         match beat {
             Ok(true) => *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now(),
             Ok(false) => self.replaced.store(true, Ordering::Release),
-            // The record could not be written; the next beat tries again, and writes stop if it goes on.
+            // The record could not be written; the next heartbeat tries again, and writes are refused if the failure
+            // persists.
             Err(_) => {}
         }
     }
@@ -52,8 +55,8 @@ impl Pulse {
     fn check(&self) -> Result<()> {
         if self.replaced.load(Ordering::Acquire) {
             return Err(Error::Unavailable(format!(
-                "another host has taken over `{}`, because this process did not show a sign of life for {} s; what \
-                 was acknowledged is kept: open it again",
+                "another host has taken over `{}`, because this process gave no heartbeat for {} \
+                 s; what was acknowledged is kept: open it again",
                 self.folder.path.display(),
                 OWNER_SILENT_MAX.as_secs()
             )));
@@ -61,8 +64,9 @@ impl Pulse {
         Ok(())
     }
 
-    /// Before a write: a process that slept (a suspended machine, a stopped process) looks before it touches files
-    /// that may be another's by now.
+    /// Checks ownership before a write. A process that was suspended or stopped must check again before it touches
+    /// files that
+    /// may belong to another owner by now.
     fn check_write(&self, claim: &Claim) -> Result<()> {
         self.check()?;
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +74,7 @@ impl Pulse {
             let beat = claim.beat();
             if let Err(e) = &beat {
                 return Err(Error::Unavailable(format!(
-                    "the heartbeat of this process cannot be written, so that nothing else can be either: {e}"
+                    "the heartbeat of this process cannot be written, so no other writes are accepted: {e}"
                 )));
             }
             self.record(&beat);
@@ -80,67 +84,75 @@ impl Pulse {
     }
 }
 
-/// The open store and what belongs to it.
+/// The open store with its engine, archive and folder.
 pub(crate) struct Core {
     pub(crate) engine: Arc<Engine>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) archive: Arc<ParquetArchive>,
     pub(crate) folder: Folder,
     pub(crate) store_engine: StoreEngine,
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) heartbeat_status: Arc<HeartbeatStatus>,
     pub(crate) claim: Arc<Claim>,
-    /// Why no other process may attach; whoever serves the whole writes to the engine itself.
+    /// Error message for processes that try to attach, if only this process may use the database; its server writes to
+    /// the engine directly.
     pub(crate) part_of: Option<String>,
-    /// Where the store dies with its machine: the writes that no checkpoint holds.
+    /// The window of an ephemeral store: writes that no checkpoint contains yet.
     pub(crate) window: Option<crate::window::Window>,
     dirty: AtomicBool,
     sync_failure: Mutex<Option<String>>,
-    /// What seals are made with: nobody else knows it.
+    /// Secret key of the seals, known only to this process.
     key: OnceLock<[u8; 32]>,
-    /// Whose the folder was when it was opened: whoever puts another one in its place later does not own the database.
+    /// User who owned the folder when it was opened; a folder that replaces it later does not change this.
     pub(crate) owner: Option<u32>,
 }
 
-/// Does something as soon as what it changes is not promised to anybody any more.
-fn patient<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
+/// Retries an operation until no lease blocks it any more.
+fn wait_for_leases<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
     loop {
         match what() {
-            Err(Error::Promised { millis }) => std::thread::sleep(Duration::from_millis(millis)),
+            Err(Error::Leased { millis }) => std::thread::sleep(Duration::from_millis(millis)),
             done => return done,
         }
     }
 }
 
 impl Core {
-    /// What shows that an open file was given to a user by this process.
-    pub(super) fn seal(&self, asker: &Asker, handle: &Handle) -> Result<[u8; SEAL_BYTES]> {
+    /// Seal that proves that this process issued an open file to the principal.
+    pub(super) fn seal(&self, principal: &Principal, handle: &Handle) -> Result<[u8; SEAL_BYTES]> {
         let key = if let Some(key) = self.key.get() {
             key
         } else {
-            let halves = [esker_rpc::marker::random()?, esker_rpc::marker::random()?];
+            let halves = [
+                esker_rpc::producer::random_bytes()?,
+                esker_rpc::producer::random_bytes()?,
+            ];
             let mut key = [0; 32];
             for (place, byte) in key.iter_mut().zip(halves.iter().flatten()) {
                 *place = *byte;
             }
             self.key.get_or_init(|| key)
         };
-        let mut text = asker.uid.to_be_bytes().to_vec();
+        let mut text = principal.uid.to_be_bytes().to_vec();
         text.extend_from_slice(&handle.sealed_bytes());
         let hash = blake3::keyed_hash(key, &text);
         Ok(hash.as_bytes().first_chunk().copied().unwrap_or_default())
     }
 
-    /// What was opened, as it goes to another process.
-    pub(super) fn seal_looked(&self, asker: Option<&Asker>, looked: Looked) -> Result<Looked> {
-        let (Some(asker), Looked::Found(path, inode)) = (asker, &looked) else {
+    /// Adds the seal to an opened file before it is sent to another process.
+    pub(super) fn seal_looked(
+        &self,
+        principal: Option<&Principal>,
+        looked: OpenLookup,
+    ) -> Result<OpenLookup> {
+        let (Some(principal), OpenLookup::Found(path, inode)) = (principal, &looked) else {
             return Ok(looked);
         };
         let Some(handle) = path.handle() else {
             return Ok(looked);
         };
-        let seal = self.seal(asker, &handle)?;
+        let seal = self.seal(principal, &handle)?;
         let path = Handle { seal, ..handle }.path();
-        Ok(Looked::Found(path, inode.clone()))
+        Ok(OpenLookup::Found(path, inode.clone()))
     }
 
     pub(crate) fn new(
@@ -149,7 +161,7 @@ impl Core {
         archive: Arc<ParquetArchive>,
         folder: Folder,
         store_engine: StoreEngine,
-        pulse: Arc<Pulse>,
+        heartbeat_status: Arc<HeartbeatStatus>,
         claim: Arc<Claim>,
     ) -> Self {
         let (dirty, sync_failure) = (AtomicBool::new(false), Mutex::new(None));
@@ -160,7 +172,7 @@ impl Core {
             archive,
             folder,
             store_engine,
-            pulse,
+            heartbeat_status,
             claim,
             part_of: None,
             window: None,
@@ -171,30 +183,30 @@ impl Core {
         }
     }
 
-    /// An error once another process has taken over.
+    /// Fails once another process has taken over.
     pub(crate) fn usable(&self) -> Result<()> {
-        self.pulse.check()
+        self.heartbeat_status.check()
     }
 
     fn before_write(&self) -> Result<()> {
-        self.pulse.check_write(&self.claim)?;
+        self.heartbeat_status.check_write(&self.claim)?;
         match &*self
             .sync_failure
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
         {
             Some(failure) => Err(Error::Unavailable(format!(
-                "earlier writes could not be made to survive a power failure, so that no more are taken: {failure}"
+                "earlier writes could not be made durable, so no more are accepted: {failure}"
             ))),
             None => Ok(()),
         }
     }
 
-    /// Applies a batch.
+    /// Applies a batch of mutations.
     pub(crate) fn apply(&self, batch: Batch) -> Result<Commit> {
         self.before_write()?;
-        let commit = if self.engine.has_promised() {
-            patient(|| self.engine.apply(batch.clone()))
+        let commit = if self.engine.has_leases() {
+            wait_for_leases(|| self.engine.apply(batch.clone()))
         } else {
             self.engine.apply(batch)
         };
@@ -202,28 +214,28 @@ impl Core {
         commit
     }
 
-    /// Applies a batch if nobody writes just now; else gives it back.
-    pub(crate) fn apply_now(&self, batch: Batch) -> std::result::Result<Result<Commit>, Batch> {
+    /// Applies a batch if no other write is in progress; otherwise returns the batch.
+    pub(crate) fn try_apply(&self, batch: Batch) -> std::result::Result<Result<Commit>, Batch> {
         if let Err(e) = self.before_write() {
             return Ok(Err(e));
         }
-        let commit = self.engine.apply_now(batch);
+        let commit = self.engine.try_apply(batch);
         self.dirty.store(true, Ordering::Release);
         commit
     }
 
-    /// Applies batches in one group commit. The answers are in their order.
-    pub(crate) fn apply_together(&self, batches: Vec<Batch>) -> Vec<Result<Commit>> {
+    /// Applies batches in one group commit. Results are in the order of the batches.
+    pub(crate) fn apply_all(&self, batches: Vec<Batch>) -> Vec<Result<Commit>> {
         if let Err(e) = self.before_write() {
             let refused = |_| Err(Error::Unavailable(e.to_string()));
             return batches.iter().map(refused).collect();
         }
-        let commits = self.engine.apply_together(batches);
+        let commits = self.engine.apply_all(batches);
         self.dirty.store(true, Ordering::Release);
         commits
     }
 
-    /// Adds to the schema.
+    /// Extends the schema with new definitions.
     pub(crate) fn define(&self, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
         self.before_write()?;
         let schema = self.engine.define(changes);
@@ -231,7 +243,7 @@ impl Core {
         schema
     }
 
-    /// Changes the tags of what a filter holds of.
+    /// Changes the tags of the objects that match a filter.
     pub(crate) fn tag_where(&self, change: &TagWhere, cancel: &dyn Cancel) -> Result<TagReport> {
         self.before_write()?;
         let report = self.engine.tag_where(change, cancel);
@@ -239,48 +251,51 @@ impl Core {
         report
     }
 
-    /// Changes the namespace.
+    /// Changes files of the namespace.
     pub(crate) fn change_names(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         changes: &[Change],
-    ) -> Result<Vec<Result<Done>>> {
+    ) -> Result<Vec<Result<AppliedChange>>> {
         self.before_write()?;
-        let done = patient(|| self.engine.change(asker, changes));
+        let done = wait_for_leases(|| self.engine.change(principal, changes));
         self.dirty.store(true, Ordering::Release);
         done
     }
 
-    /// Changes the namespace as a caller whose changes may have come before.
-    pub(crate) fn change_once(&self, changes: &Changes) -> Result<Vec<Result<Done>>> {
+    /// Changes files for a caller whose changes may have been applied before.
+    pub(crate) fn change_once(&self, changes: &Changes) -> Result<Vec<Result<AppliedChange>>> {
         self.before_write()?;
-        let done = patient(|| self.engine.change_once(changes));
+        let done = wait_for_leases(|| self.engine.change_once(changes));
         self.dirty.store(true, Ordering::Release);
         done
     }
 
-    /// Changes the namespace if nobody writes just now.
-    pub(crate) fn change_now(&self, changes: &Changes) -> Option<Result<Vec<Result<Done>>>> {
+    /// Changes files if no other write is in progress.
+    pub(crate) fn try_change(
+        &self,
+        changes: &Changes,
+    ) -> Option<Result<Vec<Result<AppliedChange>>>> {
         if let Err(e) = self.before_write() {
             return Some(Err(e));
         }
-        let done = self.engine.change_now(changes);
+        let done = self.engine.try_change(changes);
         self.dirty.store(true, Ordering::Release);
         done
     }
 
-    /// Changes the namespace for several callers, in one commit. The answers are in their order.
-    pub(crate) fn change_together(&self, all: &[Changes]) -> Vec<Result<Vec<Result<Done>>>> {
+    /// Changes files for several callers in one commit. Results are in the order of the callers.
+    pub(crate) fn change_all(&self, all: &[Changes]) -> Vec<Result<Vec<Result<AppliedChange>>>> {
         if let Err(e) = self.before_write() {
             let refused = |_| Err(Error::Unavailable(e.to_string()));
             return all.iter().map(refused).collect();
         }
-        let done = self.engine.change_together(all);
+        let done = self.engine.change_all(all);
         self.dirty.store(true, Ordering::Release);
         done
     }
 
-    /// Lets searches use an index, or forbids it.
+    /// Enables or disables the index of a tag for searches.
     pub(crate) fn set_index(&self, name: &str, on: bool) -> Result<bool> {
         self.before_write()?;
         let changed = self.engine.set_index(name, on);
@@ -288,17 +303,17 @@ impl Core {
         changed
     }
 
-    /// Loads sorted tables.
+    /// Loads mutations as sorted tables.
     pub(crate) fn bulk_load(
         &self,
         mutations: &mut dyn Iterator<Item = Result<Mutation>>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<BulkReport> {
         self.before_write()?;
-        patient(|| self.engine.bulk_load(mutations, progress))
+        wait_for_leases(|| self.engine.bulk_load(mutations, progress))
     }
 
-    /// Moves superseded versions to the archive and compacts.
+    /// Moves superseded versions to the archive and compacts the store.
     pub(crate) fn compact(
         &self,
         retain_after: Option<Version>,
@@ -310,19 +325,22 @@ impl Core {
         Ok(report)
     }
 
-    /// Drops what was kept for requests that nobody repeats any more.
+    /// Deletes idempotency keys of requests that are too old to be repeated.
     pub(crate) fn forget_old_requests(&self, now_millis: u64) -> Result<()> {
         // A process that was replaced must not touch the files.
         self.before_write()?;
-        self.engine.forget_senders(now_millis)?;
+        self.engine.forget_producers(now_millis)?;
         let old = now_millis
-            .saturating_sub(u64::try_from(REQUEST_MARKER_MAX.as_millis()).unwrap_or(u64::MAX));
+            .saturating_sub(u64::try_from(REQUEST_KEY_MAX.as_millis()).unwrap_or(u64::MAX));
         let mut batch = WriteBatch::default();
-        self.store
-            .scan(Table::Meta, &marker::rows_before(old), &mut |key, _| {
+        self.store.scan(
+            Table::Meta,
+            &request_keys::rows_before(old),
+            &mut |key, _| {
                 batch.remove(Table::Meta, key);
                 Flow::Continue(())
-            })?;
+            },
+        )?;
         if batch.is_empty() {
             return Ok(());
         }
@@ -339,15 +357,15 @@ impl Core {
         backup::write_inside(self)
     }
 
-    /// Makes everything survive power failure.
+    /// Syncs all writes to disk.
     pub(crate) fn persist(&self) -> Result<()> {
         self.settle(|| self.engine.persist())
     }
 
-    /// Leaves the store as the next owner likes it best.
+    /// Ends all leases, then persists and closes the store.
     pub(crate) fn close(&self) -> Result<()> {
-        // Whoever has the database next does not know what was promised.
-        while let Ok(millis @ 1..) = self.engine.end_promises() {
+        // The next owner does not know the leases.
+        while let Ok(millis @ 1..) = self.engine.disable_leases() {
             std::thread::sleep(Duration::from_millis(millis));
         }
         self.settle(|| self.engine.close())
@@ -370,7 +388,7 @@ impl Core {
         persisted
     }
 
-    /// The background sync of relaxed durability. A failure stops writes until a later sync succeeds.
+    /// Background sync of relaxed durability. A failure stops writes until a later sync succeeds.
     pub(crate) fn sync_if_dirty(&self) {
         if self.dirty.swap(false, Ordering::AcqRel) || self.part_of.is_some() {
             let _ = self.persist();

@@ -1,21 +1,21 @@
-//! What must hold of any bytes on the owner's socket. Fuzz targets ask this.
+//! Properties that the owner's socket must keep for arbitrary bytes; called by fuzz targets.
 
 use super::identity::Identity;
-use crate::limits::OTHERS_TRAVEL_BYTES_MAX;
+use crate::limits::OTHER_USERS_TRAVEL_BYTES_MAX;
 use crate::wire::encoding::{Wire, decode};
 use crate::wire::error;
 use crate::wire::frame::{self, Kind};
 use crate::wire::request::{Hello, Request, Welcome};
 use esker_model::codec::{DecodeError, Reader};
 use esker_model::namespace::SEAL_BYTES;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::traversal::StopReason;
 
-/// Frames are read one by one, or the rest is refused before it takes memory; they come back; what is in them is read or refused, and
-/// a request of another user is admitted in that user's own name or not at all.
-pub fn on_the_socket(bytes: &[u8]) {
+/// Checks the properties for one input. Frames decode one by one, or the rest is refused before memory is allocated; frames
+/// and messages encode back to the same bytes; a request of another user is admitted only in that user's name.
+pub fn check_socket_input(bytes: &[u8]) {
     frames(bytes);
-    // Past the lengths, too.
+    // Payloads without frame lengths as well.
     if let Some((kind, payload)) = bytes.split_first() {
         for known in [
             Kind::Hello,
@@ -47,7 +47,7 @@ fn frames(bytes: &[u8]) {
                 understood(kind, &payload);
             }
             Ok(None) => return assert!(left.is_empty()),
-            // A length that lies takes no memory.
+            // A wrong length must not allocate memory.
             Err(_) => return assert!(payload.capacity() <= 2 * bytes.len() + (2 << 20)),
         }
     }
@@ -78,7 +78,7 @@ fn refused(error: &DecodeError, bytes: &[u8]) {
     assert!(error.at <= bytes.len() && !error.expected.is_empty());
 }
 
-/// What is read is written, and read again as it was: encodings are compared, for a NaN equals nothing.
+/// Decoded values encode, and decode again to an equal value. Encodings are compared, because NaN is not equal to itself.
 fn comes_back<T: Wire>(bytes: &[u8]) -> Option<T> {
     match decode::<T>(bytes) {
         Ok(value) => {
@@ -96,13 +96,13 @@ fn comes_back<T: Wire>(bytes: &[u8]) -> Option<T> {
 
 fn failed(bytes: &[u8]) {
     match error::take(&mut Reader::new(bytes)) {
-        Ok(told) => {
+        Ok(decoded) => {
             let mut once = Vec::new();
-            error::put(&told, &mut once);
+            error::put(&decoded, &mut once);
             let again = error::take(&mut Reader::new(&once));
             assert_eq!(
-                again.map(|told| told.to_string()).as_ref(),
-                Ok(&told.to_string())
+                again.map(|decoded| decoded.to_string()).as_ref(),
+                Ok(&decoded.to_string())
             );
         }
         Err(error) => refused(&error, bytes),
@@ -110,12 +110,12 @@ fn failed(bytes: &[u8]) {
 }
 
 fn admitted(request: &Request) {
-    let own = Asker {
+    let own = Principal {
         uid: 1001,
         gids: vec![1001, 7],
     };
     let other = Identity::Other {
-        asker: own.clone(),
+        principal: own.clone(),
         owner: 5,
     };
     let owner = Identity::FolderOwner { user: 5 };
@@ -123,7 +123,7 @@ fn admitted(request: &Request) {
         let Ok(admitted) = who.admit(request.clone()) else {
             continue;
         };
-        // Whoever it is for now, it is for them the next time.
+        // An admitted request is admitted again unchanged.
         let again = who.admit(admitted.clone()).map(|again| put(&again));
         assert_eq!(again.ok(), Some(put(&admitted)));
         if let Identity::Other { .. } = who {
@@ -131,38 +131,38 @@ fn admitted(request: &Request) {
         } else {
             assert!(!matches!(admitted, Request::Backup | Request::Compact(_)));
         }
-        // No seal is that one.
+        // No valid seal equals this one.
         let _ = who.admit_open(&admitted, |_, _| Ok([0xa5; SEAL_BYTES]));
     }
 }
 
-/// Whether a request is answered by somebody's rights, or by no more than theirs.
-fn is_in_the_name_of(request: &Request, own: &Asker) -> bool {
-    let is_own = |said: &Asker| {
-        said.uid == own.uid && said.gids.iter().all(|group| own.gids.contains(group))
+/// Whether a request runs with the rights of `own`, or with fewer.
+fn is_in_the_name_of(request: &Request, own: &Principal) -> bool {
+    let is_own = |claimed: &Principal| {
+        claimed.uid == own.uid && claimed.gids.iter().all(|group| own.gids.contains(group))
     };
     match request {
         Request::Schema | Request::Persist => true,
-        Request::ReadObjects(_, asker)
-        | Request::Tags(asker)
-        | Request::FileIds(asker, _)
-        | Request::Stat(asker, ..)
-        | Request::Look(asker, ..)
-        | Request::List(asker, ..)
-        | Request::Walk(asker, _)
-        | Request::Usage(asker, ..)
-        | Request::Usages(asker, _) => asker.as_ref().is_some_and(is_own),
-        Request::Find(find) => find.asker.as_ref().is_some_and(is_own),
-        Request::TagWhere(change) => change.asker.as_ref().is_some_and(is_own),
-        Request::Change(changes) => changes.asker.as_ref().is_some_and(is_own),
-        Request::As(asker, read) => {
+        Request::ReadObjects(_, principal)
+        | Request::Tags(principal)
+        | Request::FileIds(principal, _)
+        | Request::Stat(principal, ..)
+        | Request::Look(principal, ..)
+        | Request::List(principal, ..)
+        | Request::Walk(principal, _)
+        | Request::Usage(principal, ..)
+        | Request::Usages(principal, _) => principal.as_ref().is_some_and(is_own),
+        Request::Find(find) => find.principal.as_ref().is_some_and(is_own),
+        Request::TagWhere(change) => change.principal.as_ref().is_some_and(is_own),
+        Request::Change(changes) => changes.principal.as_ref().is_some_and(is_own),
+        Request::As(principal, read) => {
             let bounded = match &**read {
                 Request::Travel(_, budget) => budget
                     .bytes
-                    .is_some_and(|bytes| bytes <= OTHERS_TRAVEL_BYTES_MAX),
+                    .is_some_and(|bytes| bytes <= OTHER_USERS_TRAVEL_BYTES_MAX),
                 _ => true,
             };
-            bounded && is_own(asker) && !matches!(**read, Request::As(..))
+            bounded && is_own(principal) && !matches!(**read, Request::As(..))
         }
         _ => false,
     }

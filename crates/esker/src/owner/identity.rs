@@ -1,15 +1,15 @@
-//! Who is at the other end of the socket, and what they may ask.
+//! Identity of the peer on the socket, and the requests that it may make.
 //!
-//! Whoever has the database open, and user 0, may ask for everything, also on behalf of others. So may whoever owns the folder
-//! if that is another user, except for what this process would do to files by its own rights: backups, and what goes to the
-//! archive. If the folder `owner` in it lets others in (`chmod 755`), they may read, and change files, as the permission bits let them: in
-//! their own name, which the kernel says, whatever they say.
+//! The user of this process and user 0 may make all requests, also for other principals. The owner of the folder, if that
+//! is another user, may do the same, except for operations that write files with this process's rights: backups and
+//! archiving. If the folder `owner` is open to others (`chmod 755`), other users may read and change files as permission
+//! bits allow, always in their own name, which the kernel reports.
 
 use super::core::Core;
-use crate::limits::{OTHERS_TRAVEL_BYTES_MAX, OTHERS_TRAVEL_MILLIS_MAX};
+use crate::limits::{OTHER_USERS_TRAVEL_BYTES_MAX, OTHER_USERS_TRAVEL_MILLIS_MAX};
 use crate::wire::request::Request;
 use esker_model::namespace::{Change, Errno, Handle, NamePath, SEAL_BYTES};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::traversal::Budget;
 use esker_model::{Error, Result};
 use esker_rpc::peer::is_mapped;
@@ -17,31 +17,31 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Who asks.
+/// The peer of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Identity {
-    /// Somebody who may do everything.
+    /// A user who may make all requests.
     Trusted,
-    /// Whoever owns the folder, which this process has open as another user.
+    /// The owner of the folder, which this process has open as another user.
     FolderOwner { user: u32 },
-    /// Somebody else.
+    /// Any other user.
     Other {
-        asker: Asker,
-        /// Whose the folder is.
+        principal: Principal,
+        /// User who owns the folder.
         owner: u32,
     },
 }
 
-/// What a line of `/proc/PID/status` says.
+/// Value of a line of `/proc/PID/status`.
 fn line<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|l| l.strip_prefix(name))
 }
 
-/// The groups of a process beside its first, if it is that user's.
+/// Supplementary groups of a process, if it still belongs to the user.
 fn groups(status: &str, uid: u32) -> Vec<i64> {
-    // Real, effective, saved, of the file system.
+    // Real, effective, saved and file-system user id.
     let effective = line(status, "Uid:").and_then(|ids| ids.split_whitespace().nth(1));
-    // The process may have ended, and another one have its number.
+    // The process may have ended and its number may have been reused.
     if effective != Some(uid.to_string().as_str()) {
         return Vec::new();
     }
@@ -52,32 +52,32 @@ fn groups(status: &str, uid: u32) -> Vec<i64> {
         .collect()
 }
 
-/// Whether the folder of the socket lets others in, so that the socket is to do so, too.
+/// Whether other users may enter the folder of the socket, and so may use the socket.
 pub(super) fn lets_others_in(folder: &Path) -> bool {
     std::fs::metadata(folder).is_ok_and(|m| m.mode() & 0o011 != 0)
 }
 
-/// Whether a user may ask this process for whatever it can do.
+/// Whether a user may make all requests to this process.
 pub(super) fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// A budget as somebody else's traversal may have it: it is this process's memory and time.
+/// Limits the budget of a traversal for another user, because it uses this process's memory and time.
 fn capped(budget: &mut Budget) {
     let least =
         |slot: &mut Option<u64>, most: u64| *slot = Some(slot.map_or(most, |n| n.min(most)));
-    least(&mut budget.bytes, OTHERS_TRAVEL_BYTES_MAX);
-    least(&mut budget.millis, OTHERS_TRAVEL_MILLIS_MAX);
+    least(&mut budget.bytes, OTHER_USERS_TRAVEL_BYTES_MAX);
+    least(&mut budget.millis, OTHER_USERS_TRAVEL_MILLIS_MAX);
 }
 
 impl Identity {
-    /// Who is at the other end.
+    /// Identifies the peer of a connection.
     pub(super) fn of(stream: &UnixStream, core: &Core) -> Result<Self> {
         let failed = |e: std::io::Error| core.folder.failed("asking who attaches to", e);
         let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|e| failed(e.into()))?;
         let uid = peer.uid.as_raw();
         let own = rustix::process::geteuid().as_raw();
-        // A number that several users are shown with says nothing.
+        // A user id shared by several users through an id mapping identifies nobody.
         if is_trusted(uid) && is_mapped(uid) {
             return Ok(Self::Trusted);
         }
@@ -86,19 +86,19 @@ impl Identity {
         }
         let owner = core.owner.unwrap_or(own);
         let pid = peer.pid.as_raw_nonzero();
-        // Without it, they are in the group that the kernel names.
+        // If the file cannot be read, the peer has only the group that the kernel reports.
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let first = i64::from(peer.gid.as_raw());
         let mut gids = vec![first];
         gids.extend(groups(&status, uid).into_iter().filter(|g| *g != first));
-        let asker = Asker {
+        let principal = Principal {
             uid: uid.into(),
             gids,
         };
-        Ok(Self::Other { asker, owner })
+        Ok(Self::Other { principal, owner })
     }
 
-    /// A request as it is to be answered: in the name of whoever sends it.
+    /// Checks a request and sets its principal to the peer.
     pub(super) fn admit(&self, mut request: Request) -> Result<Request> {
         if *self == Self::Trusted {
             return Ok(request);
@@ -114,12 +114,13 @@ impl Identity {
             && matches!(asked, Request::Backup | Request::Compact(_))
         {
             return Err(Error::Target(format!(
-                "user {user} owns this database's folder, but user {} has it open, by whose rights a backup or an archive would be \
-                 written: end that process, open the database yourself, and repeat",
+                "user {user} owns this database's folder, but user {} has it open, with whose \
+                 permissions a backup or an archive would be written: end that process, open the \
+                 database yourself, and repeat",
                 rustix::process::geteuid().as_raw()
             )));
         }
-        let Self::Other { asker, owner } = self else {
+        let Self::Other { principal, owner } = self else {
             return Ok(request);
         };
         match &mut request {
@@ -132,13 +133,13 @@ impl Identity {
             | Request::Walk(slot, _)
             | Request::Usage(slot, ..)
             | Request::Usages(slot, _) => self.put(slot)?,
-            Request::Find(find) => self.put(&mut find.asker)?,
-            Request::TagWhere(change) => self.put(&mut change.asker)?,
-            Request::Change(changes) => self.put(&mut changes.asker)?,
-            // What types there are is no secret; and that is asked for with each change in mode `sync`.
+            Request::Find(find) => self.put(&mut find.principal)?,
+            Request::TagWhere(change) => self.put(&mut change.principal)?,
+            Request::Change(changes) => self.put(&mut changes.principal)?,
+            // The schema is not secret, and `Persist` is sent with each change in mode `sync`.
             Request::Schema | Request::Persist => {}
-            Request::As(said, inner) => {
-                let mut slot = Some(std::mem::take(said));
+            Request::As(claimed, inner) => {
+                let mut slot = Some(std::mem::take(claimed));
                 self.put(&mut slot)?;
                 let inner = std::mem::replace(&mut **inner, Request::Schema);
                 return if reads_the_graph(&inner) {
@@ -148,29 +149,29 @@ impl Identity {
                 };
             }
             read if reads_the_graph(read) => {
-                return Ok(Request::As(asker.clone(), Box::new(request)));
+                return Ok(Request::As(principal.clone(), Box::new(request)));
             }
             _ => {
                 return Err(Error::Target(format!(
-                    "user {} may read here, and change files: the rest is for user {owner}, who owns the database",
-                    asker.uid
+                    "user {} may read and change files here: everything else is for user {owner}, who owns the database",
+                    principal.uid
                 )));
             }
         }
         Ok(request)
     }
 
-    /// Refuses open files that were not given to whoever sends them: `seal` makes the seal of one for a user.
+    /// Refuses open files that were issued to another user; `seal` computes the seal of a handle for a user.
     pub(super) fn admit_open(
         &self,
         request: &Request,
-        seal: impl Fn(&Asker, &Handle) -> Result<[u8; SEAL_BYTES]>,
+        seal: impl Fn(&Principal, &Handle) -> Result<[u8; SEAL_BYTES]>,
     ) -> Result<()> {
-        let Self::Other { asker, .. } = self else {
+        let Self::Other { principal, .. } = self else {
             return Ok(());
         };
         let paths: Vec<&NamePath> = match request {
-            // Opened anew, by who owns it: that is looked at there.
+            // Reopens a file; the engine checks the permissions.
             Request::Look(..) => return Ok(()),
             Request::Stat(_, path, _)
             | Request::List(_, path, _)
@@ -183,7 +184,7 @@ impl Identity {
         };
         for path in paths {
             if let Some(handle) = path.handle()
-                && seal(asker, &handle)? != handle.seal
+                && seal(principal, &handle)? != handle.seal
             {
                 return Err(Errno::Stale
                     .at(format!("{path}: it was opened through another process, which has ended, or by another user; open it again"))
@@ -193,20 +194,22 @@ impl Identity {
         Ok(())
     }
 
-    /// Whoever says nothing, or who they are, is who they are.
-    fn put(&self, slot: &mut Option<Asker>) -> Result<()> {
-        let Self::Other { asker, owner } = self else {
+    /// Sets a missing principal to the peer; refuses any other principal.
+    fn put(&self, slot: &mut Option<Principal>) -> Result<()> {
+        let Self::Other { principal, owner } = self else {
             return Ok(());
         };
         match slot {
-            None => *slot = Some(asker.clone()),
-            // Fewer groups than they are in they may say.
-            Some(said) if said.uid == asker.uid => said.gids.retain(|g| asker.gids.contains(g)),
-            Some(said) => {
+            None => *slot = Some(principal.clone()),
+            // A caller may name fewer groups than it has.
+            Some(claimed) if claimed.uid == principal.uid => {
+                claimed.gids.retain(|g| principal.gids.contains(g));
+            }
+            Some(claimed) => {
                 return Err(Error::Target(format!(
                     "user {} may not ask on behalf of user {}: only user 0 and user {owner}, who owns the database, may; leave out \
                      --as",
-                    asker.uid, said.uid
+                    principal.uid, claimed.uid
                 )));
             }
         }
@@ -214,7 +217,7 @@ impl Identity {
     }
 }
 
-/// Whether a request is answered as somebody sees the graph ([`crate::engine::View`]).
+/// Whether a request reads the graph with the visibility of a principal ([`crate::engine::View`]).
 fn reads_the_graph(request: &Request) -> bool {
     matches!(
         request,
@@ -240,7 +243,7 @@ mod tests {
 
     fn ada() -> Identity {
         Identity::Other {
-            asker: Asker {
+            principal: Principal {
                 uid: 1001,
                 gids: vec![1001, 7],
             },
@@ -248,19 +251,19 @@ mod tests {
         }
     }
 
-    fn own_all() -> Asker {
-        Asker {
+    fn own_all() -> Principal {
+        Principal {
             uid: 1001,
             gids: vec![1001, 7],
         }
     }
 
-    fn stat(asker: Option<Asker>) -> Request {
-        Request::Stat(asker, NamePath::root(), false)
+    fn stat(principal: Option<Principal>) -> Request {
+        Request::Stat(principal, NamePath::root(), false)
     }
 
     #[test]
-    fn an_open_file_is_whose_it_is() {
+    fn a_handle_is_accepted_only_from_its_user() {
         let handle = Handle {
             id: VertexId([1; 16]),
             directory: VertexId([2; 16]),
@@ -270,20 +273,20 @@ mod tests {
             write: false,
             seal: [0; SEAL_BYTES],
         };
-        let seal = |asker: &Asker, handle: &Handle| {
+        let seal = |principal: &Principal, handle: &Handle| {
             let mut seal = [handle
                 .sealed_bytes()
                 .iter()
                 .fold(1_u8, |a, b| a.wrapping_add(*b)); SEAL_BYTES];
-            seal[0] = asker.uid as u8;
+            seal[0] = principal.uid as u8;
             Ok(seal)
         };
-        let own = |uid| Asker {
+        let own = |uid| Principal {
             uid,
             gids: Vec::new(),
         };
-        let sealed = |asker: &Asker| Handle {
-            seal: seal(asker, &handle).unwrap(),
+        let sealed = |principal: &Principal| Handle {
+            seal: seal(principal, &handle).unwrap(),
             ..handle.clone()
         };
         let asks = |handle: &Handle| Request::Stat(None, handle.path(), false);
@@ -322,30 +325,33 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_says_who_asks() {
-        let Identity::Other { asker, .. } = ada() else {
+    fn the_kernel_reports_the_principal() {
+        let Identity::Other { principal, .. } = ada() else {
             panic!("somebody else")
         };
-        assert_eq!(ada().admit(stat(None)).unwrap(), stat(Some(asker.clone())));
-        // Groups that they are not in do not become theirs.
-        let said = Asker {
+        assert_eq!(
+            ada().admit(stat(None)).unwrap(),
+            stat(Some(principal.clone()))
+        );
+        // Groups that the peer is not in are dropped.
+        let claimed = Principal {
             uid: 1001,
             gids: vec![0, 7],
         };
-        let own = Asker {
+        let own = Principal {
             uid: 1001,
             gids: vec![7],
         };
-        assert_eq!(ada().admit(stat(Some(said))).unwrap(), stat(Some(own)));
+        assert_eq!(ada().admit(stat(Some(claimed))).unwrap(), stat(Some(own)));
         let changes = ada().admit(Request::Change(Changes::default())).unwrap();
         assert_eq!(
             changes,
             Request::Change(Changes {
-                asker: Some(asker),
+                principal: Some(principal),
                 ..Changes::default()
             })
         );
-        // The graph is read as they see it, and nothing else goes in by that door.
+        // The graph is read with the peer's visibility, and no other request passes as a graph read.
         let counts = Request::As(own_all(), Box::new(Request::Counts));
         assert_eq!(ada().admit(Request::Counts).unwrap(), counts);
         assert_eq!(ada().admit(counts.clone()).unwrap(), counts);
@@ -356,8 +362,8 @@ mod tests {
                 .admit(Request::As(own_all(), Box::new(Request::Stats)))
                 .is_err()
         );
-        let root = Asker::default();
-        for (request, said) in [
+        let root = Principal::default();
+        for (request, claimed) in [
             (stat(Some(root.clone())), "on behalf of user 0"),
             (Request::Stats, "for user 5"),
             (
@@ -370,18 +376,18 @@ mod tests {
             ),
         ] {
             let refused = ada().admit(request.clone()).unwrap_err().to_string();
-            assert!(refused.contains(said), "{refused}");
+            assert!(refused.contains(claimed), "{refused}");
             assert_eq!(Identity::Trusted.admit(request.clone()).unwrap(), request);
         }
     }
 
-    /// Who owns the folder may ask for its data, and not for what this process does to files elsewhere.
+    /// The owner of the folder may read all data, and may not make this process write files elsewhere.
     #[test]
     fn the_folder_s_owner_names_no_paths() {
         let owner = Identity::FolderOwner { user: 1001 };
         let passes = |request: Request| assert_eq!(owner.admit(request.clone()).unwrap(), request);
         passes(Request::Stats);
-        passes(stat(Some(Asker::default())));
+        passes(stat(Some(Principal::default())));
         passes(Request::Apply(esker_model::Batch::new()));
         for request in [Request::Backup, Request::Compact(None)] {
             let refused = owner.admit(request.clone()).unwrap_err().to_string();
@@ -405,8 +411,8 @@ mod tests {
             ..Budget::default()
         };
         let most = budget(
-            Some(OTHERS_TRAVEL_BYTES_MAX),
-            Some(OTHERS_TRAVEL_MILLIS_MAX),
+            Some(OTHER_USERS_TRAVEL_BYTES_MAX),
+            Some(OTHER_USERS_TRAVEL_MILLIS_MAX),
         );
         let small = budget(Some(7), Some(8));
         for (asked, given) in [

@@ -1,7 +1,6 @@
-//! The process that holds the store: the engine, its background threads, and the others that it serves.
+//! The process that owns the store: engine, background threads, and the server for other processes.
 //!
-//! Suggested reading order: [`process`] (who lives), [`claim`] (who owns), [`core`] (what an owner does),
-//! [`server`] (how it serves others).
+//! Suggested reading order: [`process`] (liveness), [`claim`] (ownership), [`core`] (operations), [`server`] (connections).
 
 mod answer;
 pub(crate) mod claim;
@@ -15,32 +14,32 @@ use self::core::Core;
 use crate::clock::SystemClock;
 use crate::engine::{Clock as _, Engine};
 use crate::limits::{FORGET_INTERVAL, HEARTBEAT};
-use claim::{Claim, State};
+use claim::{Claim, OwnerState};
 use esker_model::Result;
 use server::Server;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Ownership of an open database, with all that runs because of it. Dropping it closes in good order.
+/// Ownership of an open database, with its threads. Dropping it closes the database properly.
 pub(crate) struct Owner {
-    // All are `Some` until closed.
+    // `Some` until closed.
     core: Option<Arc<Core>>,
     server: Option<Server>,
     threads: Vec<JoinHandle<()>>,
-    stop: Arc<Stop>,
+    stop: Arc<StopSignal>,
     claim: Arc<Claim>,
 }
 
-/// Tells background threads to end.
+/// Signal for background threads to end.
 #[derive(Default)]
-struct Stop {
+struct StopSignal {
     stopped: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Stop {
-    /// Waits; false once stopped.
+impl StopSignal {
+    /// Waits for `time`; returns false once stopped.
     fn wait(&self, time: Duration) -> bool {
         let guard = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
@@ -61,13 +60,17 @@ fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 }
 
 impl Owner {
-    /// Starts to serve. The claim's heartbeat must be running already ([`Heart`]).
-    pub(crate) fn start(core: Core, heart: Heart, sync_interval: Option<Duration>) -> Result<Self> {
-        let Heart {
+    /// Starts serving. The heartbeat of the claim must run already ([`HeartbeatThread`]).
+    pub(crate) fn start(
+        core: Core,
+        heartbeat: HeartbeatThread,
+        sync_interval: Option<Duration>,
+    ) -> Result<Self> {
+        let HeartbeatThread {
             claim,
             stop,
             thread: beating,
-        } = heart;
+        } = heartbeat;
         let core = Arc::new(core);
         let mut owner = Self {
             core: Some(core.clone()),
@@ -88,14 +91,14 @@ impl Owner {
             let (core, stop) = (core.clone(), owner.stop.clone());
             thread("esker-forget", move || {
                 while stop.wait(FORGET_INTERVAL) {
-                    // What is not forgotten now is forgotten the next time.
+                    // A failed deletion is repeated the next time.
                     let _ = core.forget_old_requests(SystemClock.now_millis());
                 }
             })?
         };
         owner.threads.push(forgetting);
         owner.server = Some(Server::start(&owner.claim, core)?);
-        owner.claim.set_state(State::Serving)?;
+        owner.claim.set_state(OwnerState::Serving)?;
         Ok(owner)
     }
 
@@ -108,7 +111,7 @@ impl Owner {
         }
     }
 
-    /// The engine itself, to be let go before the owner closes.
+    /// A shared reference to the engine, which must be dropped before the owner closes.
     pub(crate) fn shared_engine(&self) -> Result<Arc<Engine>> {
         self.core().map(|c| Arc::clone(&c.engine))
     }
@@ -118,12 +121,12 @@ impl Owner {
         self.core().map(|c| &*c.engine)
     }
 
-    /// What an owner does beyond the engine.
+    /// The operations of the owner beyond the engine.
     pub(crate) fn operations(&self) -> Result<&Core> {
         self.core()
     }
 
-    /// Finishes what is under way, persists and lets go.
+    /// Finishes requests in progress, persists and releases the database.
     pub(crate) fn close(mut self) -> Result<()> {
         self.end()
     }
@@ -132,16 +135,16 @@ impl Owner {
         let Some(core) = self.core.take() else {
             return Ok(());
         };
-        let mut outcome = self.claim.set_state(State::Closing);
+        let mut outcome = self.claim.set_state(OwnerState::Closing);
         if let Some(server) = self.server.take() {
             server.stop();
         }
-        // Once another host has taken over, the files are not this process's to write.
+        // Once another host has taken over, this process must not write to the files.
         if core.usable().is_ok() {
             outcome = outcome.and(core.close());
         }
         self.stop.stop();
-        // The heartbeat goes on until here, but must not outlive the release.
+        // The heartbeat runs until here, but must end before the release.
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -153,28 +156,31 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // Nobody is left to hear of a failure; what was acknowledged is in the log in any case.
+        // A failure cannot be reported from `drop`; acknowledged writes are in the log in any case.
         let _ = self.end();
     }
 }
 
-/// A claim whose heartbeat runs, before and while the store opens.
-pub(crate) struct Heart {
+/// A claim with a running heartbeat, used before and while the store opens.
+pub(crate) struct HeartbeatThread {
     claim: Arc<Claim>,
-    stop: Arc<Stop>,
+    stop: Arc<StopSignal>,
     thread: JoinHandle<()>,
 }
 
-impl Heart {
-    /// Starts to beat; `lost` is called once if another process takes over.
-    pub(crate) fn start(claim: Claim, pulse: Arc<core::Pulse>) -> Result<Self> {
+impl HeartbeatThread {
+    /// Starts the heartbeat; its results are recorded in `heartbeat_status`.
+    pub(crate) fn start(
+        claim: Claim,
+        heartbeat_status: Arc<core::HeartbeatStatus>,
+    ) -> Result<Self> {
         let claim = Arc::new(claim);
-        let stop = Arc::new(Stop::default());
+        let stop = Arc::new(StopSignal::default());
         let beating = {
             let (claim, stop) = (claim.clone(), stop.clone());
             thread("esker-heart", move || {
                 while stop.wait(HEARTBEAT) {
-                    pulse.record(&claim.beat());
+                    heartbeat_status.record(&claim.beat());
                 }
             })
         };
@@ -195,7 +201,7 @@ impl Heart {
         &self.claim
     }
 
-    /// Lets go of a claim whose store did not open.
+    /// Releases a claim whose store did not open.
     pub(crate) fn give_up(self) -> Result<()> {
         self.stop.stop();
         let _ = self.thread.join();

@@ -1,38 +1,38 @@
-//! Who a process is, so that another can tell whether it still lives.
+//! Identity of a process, by which another process can tell whether it is still alive.
 
 use std::path::Path;
 
-/// A process, as told apart from all others: host, boot, process-id namespace, id and start time.
+/// A unique process: host, boot, process-id namespace, id and start time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
-    /// The host's name.
+    /// Host name of the machine.
     pub(crate) host: String,
-    /// Installation of the operating system, empty if unknown.
+    /// Machine id of the operating system's installation, empty if unknown.
     pub(crate) machine: String,
-    /// Which boot of it.
+    /// Boot id of the host.
     pub(crate) boot: String,
-    /// The namespace in which `pid` counts.
+    /// Process-id namespace of `pid`.
     pub(crate) namespace: String,
-    /// Process id.
+    /// Process id in its namespace.
     pub(crate) pid: u32,
-    /// Clock ticks from boot to the process's start: tells it from a later one with the same id.
+    /// Start time in clock ticks since boot, which distinguishes later processes with the same id.
     pub(crate) start: u64,
 }
 
-/// Whether a process lives, as far as this one can tell.
+/// Liveness of a process, as far as this process can tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
-    /// It runs.
+pub(crate) enum Liveness {
+    /// The process is running.
     Alive,
-    /// It does not, for sure.
+    /// The process has certainly ended.
     Dead,
-    /// It ran where this process cannot look: another host or another container.
-    Elsewhere,
+    /// Unknown: the process is on another host or in another container.
+    Unknown,
 }
 
 fn line(path: &str) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
-    // Fields of the record are one word.
+    // Fields of the record are single words.
     text.split_whitespace()
         .next()
         .unwrap_or_default()
@@ -40,7 +40,7 @@ fn line(path: &str) -> String {
 }
 
 impl Process {
-    /// The present process.
+    /// The process that calls this function.
     pub(crate) fn current() -> Self {
         let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
         let namespace = namespace.to_string_lossy().split_whitespace().collect();
@@ -55,27 +55,31 @@ impl Process {
         }
     }
 
-    /// Whether `other` lives, seen from `self`.
-    pub(crate) fn life_of(&self, other: &Self) -> Life {
+    /// Liveness of `other` as seen from `self`.
+    pub(crate) fn liveness_of(&self, other: &Self) -> Liveness {
         if !self.boot.is_empty() && self.boot == other.boot {
             if self.namespace != other.namespace {
-                return Life::Elsewhere;
+                return Liveness::Unknown;
             }
             return match stat(other.pid) {
                 Some((state, start)) if start == other.start => {
                     let zombie = matches!(state, 'Z' | 'X') && threads(other.pid) <= 1;
-                    if zombie { Life::Dead } else { Life::Alive }
+                    if zombie {
+                        Liveness::Dead
+                    } else {
+                        Liveness::Alive
+                    }
                 }
-                _ => Life::Dead,
+                _ => Liveness::Dead,
             };
         }
         let same_machine =
             !self.machine.is_empty() && self.machine == other.machine && self.host == other.host;
-        // The same machine has booted since.
+        // This machine has been rebooted since.
         if same_machine && !self.boot.is_empty() && !other.boot.is_empty() {
-            Life::Dead
+            Liveness::Dead
         } else {
-            Life::Elsewhere
+            Liveness::Unknown
         }
     }
 }
@@ -83,7 +87,7 @@ impl Process {
 /// State letter and start time of a process.
 fn stat(pid: u32) -> Option<(char, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses, which may hold anything.
+    // The second field is the program's name in parentheses, which may contain any character.
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -103,13 +107,13 @@ mod tests {
     fn this_process_lives_and_a_later_one_with_its_id_is_not_it() {
         let me = Process::current();
         assert!(me.start > 0);
-        assert_eq!(me.life_of(&me), Life::Alive);
+        assert_eq!(me.liveness_of(&me), Liveness::Alive);
         assert_eq!(
-            me.life_of(&Process {
+            me.liveness_of(&Process {
                 start: me.start + 1,
                 ..me.clone()
             }),
-            Life::Dead
+            Liveness::Dead
         );
     }
 
@@ -126,11 +130,11 @@ mod tests {
             start,
             ..me.clone()
         };
-        assert_eq!(me.life_of(&it), Life::Alive);
+        assert_eq!(me.liveness_of(&it), Liveness::Alive);
         child.kill().unwrap();
-        esker_testkit::wait::wait_until("it lives", || me.life_of(&it) == Life::Dead);
+        esker_testkit::wait::wait_until("it lives", || me.liveness_of(&it) == Liveness::Dead);
         child.wait().unwrap();
-        assert_eq!(me.life_of(&it), Life::Dead);
+        assert_eq!(me.liveness_of(&it), Liveness::Dead);
     }
 
     #[test]
@@ -144,16 +148,16 @@ mod tests {
             boot: "b".into(),
             ..me.clone()
         };
-        assert_eq!(me.life_of(&far), Life::Elsewhere);
+        assert_eq!(me.liveness_of(&far), Liveness::Unknown);
         let contained = Process {
             namespace: "pid:[1]".into(),
             ..me.clone()
         };
-        assert_eq!(me.life_of(&contained), Life::Elsewhere);
+        assert_eq!(me.liveness_of(&contained), Liveness::Unknown);
         let rebooted = Process {
             boot: "b".into(),
             ..me.clone()
         };
-        assert_eq!(me.life_of(&rebooted), Life::Dead);
+        assert_eq!(me.liveness_of(&rebooted), Liveness::Dead);
     }
 }

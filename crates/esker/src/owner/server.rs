@@ -1,4 +1,4 @@
-//! Serving other processes: a socket in the folder, one thread a connection.
+//! Server for attached processes: a socket in the folder, one thread per connection.
 
 use super::answer::{Answer, answer};
 use super::claim::{Claim, Registry};
@@ -6,8 +6,9 @@ use super::core::Core;
 use super::identity::{self, Identity};
 use super::thread;
 use crate::limits::{
-    CONNECTIONS_MAX, DRAIN_MAX, GREETING_MAX, HELLO_BYTES_MAX, OTHERS_BYTES_MAX,
-    OTHERS_CONNECTIONS_MAX, OTHERS_FRAME_TIME, OTHERS_SMALL_BYTES, USER_CONNECTIONS_MAX,
+    CONNECTIONS_MAX, DRAIN_MAX, GREETING_MAX, HELLO_BYTES_MAX, OTHER_USERS_BYTES_MAX,
+    OTHER_USERS_CONNECTIONS_MAX, OTHER_USERS_FRAME_TIME, OTHER_USERS_SMALL_BYTES,
+    USER_CONNECTIONS_MAX,
 };
 use crate::socket::SocketPath;
 use crate::wire::encoding::{Wire, decode};
@@ -27,35 +28,35 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// The listening socket and the connections made to it.
+/// The listening socket and its connections.
 pub(super) struct Server {
     socket: SocketPath,
     accepting: Option<JoinHandle<()>>,
     connections: Arc<Connections>,
 }
 
-/// All open connections.
+/// All open connections of attached processes.
 #[derive(Default)]
 pub(super) struct Connections {
-    open: Mutex<HashMap<u64, Open>>,
+    open: Mutex<HashMap<u64, OpenConnection>>,
     /// Bytes of requests of other users that are being received or answered.
-    others_bytes: AtomicUsize,
+    other_users_bytes: AtomicUsize,
     fewer: Condvar,
-    /// The owner goes: no new requests.
+    /// Whether the owner is closing and accepts no new requests.
     closing: AtomicBool,
-    /// It has waited long enough: answers under way are cut off.
+    /// Whether responses in progress are being aborted.
     cut: AtomicBool,
 }
 
-/// One of them.
-struct Open {
+/// An open connection.
+struct OpenConnection {
     stream: UnixStream,
-    /// Whose it is, if that is another user than this process's and not user 0.
-    other: Option<u32>,
+    /// User of the connection, unless that is this process's user or user 0.
+    other_user: Option<u32>,
 }
 
 impl Connections {
-    fn open(&self) -> MutexGuard<'_, HashMap<u64, Open>> {
+    fn open(&self) -> MutexGuard<'_, HashMap<u64, OpenConnection>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,31 +69,31 @@ impl Connections {
     }
 }
 
-/// Why one more connection of a user is not served, if so.
-fn full(open: &HashMap<u64, Open>, other: Option<u32>) -> Option<String> {
+/// Reason why one more connection of a user is refused; `None` if it is accepted.
+fn full(open: &HashMap<u64, OpenConnection>, other_user: Option<u32>) -> Option<String> {
     if open.len() >= CONNECTIONS_MAX {
         return Some(format!("{CONNECTIONS_MAX} connections"));
     }
-    let user = other?;
-    let others = open.values().filter(|o| o.other.is_some()).count();
-    if others >= OTHERS_CONNECTIONS_MAX {
+    let user = other_user?;
+    let others = open.values().filter(|o| o.other_user.is_some()).count();
+    if others >= OTHER_USERS_CONNECTIONS_MAX {
         return Some(format!(
-            "{OTHERS_CONNECTIONS_MAX} connections of other users"
+            "{OTHER_USERS_CONNECTIONS_MAX} connections of other users"
         ));
     }
-    let own = open.values().filter(|o| o.other == Some(user)).count();
+    let own = open.values().filter(|o| o.other_user == Some(user)).count();
     (own >= USER_CONNECTIONS_MAX)
         .then(|| format!("{USER_CONNECTIONS_MAX} connections of user {user}"))
 }
 
-/// What a client sends, until a time that it has to send something by.
+/// The client's data, with a deadline for reading.
 struct Incoming<'a> {
     stream: &'a UnixStream,
     until: Cell<Option<Instant>>,
 }
 
 impl Incoming<'_> {
-    /// The end of what is waited for; none to wait for as long as it takes.
+    /// Sets the deadline for reads; `None` waits without limit.
     fn until(&self, until: Option<Instant>) -> std::io::Result<()> {
         self.until.set(until);
         self.stream.set_read_timeout(None)
@@ -118,23 +119,23 @@ impl Read for &Incoming<'_> {
     }
 }
 
-/// Room for a frame of another user, given back when it is answered.
-struct Room<'a> {
+/// Memory reserved for a frame of another user, released when the frame is answered.
+struct MemoryReservation<'a> {
     connections: &'a Connections,
     bytes: usize,
 }
 
-impl Room<'_> {
+impl MemoryReservation<'_> {
     fn take(&mut self, bytes: usize) -> ControlFlow<()> {
-        if bytes <= OTHERS_SMALL_BYTES {
+        if bytes <= OTHER_USERS_SMALL_BYTES {
             return ControlFlow::Continue(());
         }
         let taken = self
             .connections
-            .others_bytes
+            .other_users_bytes
             .fetch_add(bytes, Ordering::AcqRel);
         self.bytes += bytes;
-        if taken + bytes > OTHERS_BYTES_MAX {
+        if taken + bytes > OTHER_USERS_BYTES_MAX {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())
@@ -142,21 +143,21 @@ impl Room<'_> {
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for MemoryReservation<'_> {
     fn drop(&mut self) {
         self.connections
-            .others_bytes
+            .other_users_bytes
             .fetch_sub(self.bytes, Ordering::AcqRel);
     }
 }
 
-/// Takes a connection off the list when its thread ends, however it ends.
-struct Listed {
+/// Removes a connection from the list when its thread ends.
+struct ConnectionGuard {
     connections: Arc<Connections>,
     number: u64,
 }
 
-impl Drop for Listed {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.connections.open().remove(&self.number);
         self.connections.fewer.notify_all();
@@ -164,7 +165,7 @@ impl Drop for Listed {
 }
 
 impl Server {
-    /// Opens the socket, for this user only unless its folder lets others in, and starts to accept.
+    /// Opens the socket, for this user only unless its folder is open to others, and starts to accept.
     pub(super) fn start(claim: &Claim, core: Arc<Core>) -> Result<Self> {
         let registry = Registry::new(&core.folder);
         let path = registry
@@ -173,7 +174,7 @@ impl Server {
         let failed = |e| core.folder.failed("serving other processes from", e);
         let socket = SocketPath::new(&path).map_err(failed)?;
         let listener = UnixListener::bind(socket.address()).map_err(failed)?;
-        // Until this line the folder's own mode (0700) keeps others out, unless its owner has let them in.
+        // Until this line the folder's own mode (0700) keeps other users out, unless its owner has opened it.
         let mode = if identity::lets_others_in(registry.path()) {
             0o666
         } else {
@@ -194,11 +195,12 @@ impl Server {
         })
     }
 
-    /// Stops accepting, lets answers under way finish for [`DRAIN_MAX`], then cuts off the rest.
+    /// Stops accepting, lets responses in progress finish for [`DRAIN_MAX`], then aborts the rest.
     pub(super) fn stop(mut self) {
         self.connections.closing.store(true, Ordering::Release);
-        // Wakes the accepting thread, which sees the flag. Nobody can wake it if the folder was removed meanwhile; nobody can
-        // reach it either, and it ends with the process.
+        // Wakes the accepting thread, which sees the flag. If the folder was removed, the thread can be neither woken
+        // nor reached
+        // by clients; it ends with the process.
         let woken = UnixStream::connect(self.socket.address()).is_ok();
         if let Some(accepting) = self.accepting.take()
             && (woken || accepting.is_finished())
@@ -234,7 +236,7 @@ fn accept(listener: &UnixListener, core: &Arc<Core>, connections: &Arc<Connectio
         if connections.closing() {
             return;
         }
-        // Out of descriptors, most likely: others may close theirs.
+        // Probably out of descriptors; other connections may be closed meanwhile.
         let Ok((stream, _)) = accepted else {
             std::thread::sleep(std::time::Duration::from_millis(50));
             continue;
@@ -243,19 +245,19 @@ fn accept(listener: &UnixListener, core: &Arc<Core>, connections: &Arc<Connectio
         let Ok(listed) = stream.try_clone() else {
             continue;
         };
-        // Whom the kernel does not name is nobody whom connections are kept for.
+        // A peer without credentials counts as another user.
         let user = rustix::net::sockopt::socket_peercred(&stream)
             .map_or(u32::MAX, |peer| peer.uid.as_raw());
-        let other = Some(user).filter(|user| !identity::is_trusted(*user));
+        let other_user = Some(user).filter(|user| !identity::is_trusted(*user));
         let full = {
             let mut open = connections.open();
-            let full = full(&open, other);
+            let full = full(&open, other_user);
             if full.is_none() {
                 open.insert(
                     number,
-                    Open {
+                    OpenConnection {
                         stream: listed,
-                        other,
+                        other_user,
                     },
                 );
             }
@@ -263,20 +265,20 @@ fn accept(listener: &UnixListener, core: &Arc<Core>, connections: &Arc<Connectio
         };
         if let Some(what) = full {
             let message = format!(
-                "process {} serves {what} to `{}`, the most it may; close some and repeat",
+                "process {} serves {what} to `{}`, the maximum; close some and repeat",
                 std::process::id(),
                 core.folder.path.display()
             );
             let _ = refuse(&stream, &Error::Unavailable(message));
             continue;
         }
-        let listed = Listed {
+        let listed = ConnectionGuard {
             connections: connections.clone(),
             number,
         };
         let (core, connections) = (core.clone(), connections.clone());
         let spawned = thread("esker-serve", move || {
-            // Dropped last: once off the list, this thread holds nothing of the store.
+            // Dropped last: once off the list, this thread has no reference to the store.
             let listed = listed;
             serve(&stream, &core, &connections);
             drop(core);
@@ -293,7 +295,7 @@ fn refuse(mut stream: &UnixStream, why: &Error) -> std::io::Result<()> {
     frame::send(&mut stream, Kind::Failed, &mut out)
 }
 
-/// One connection, from greeting to end. Whatever goes wrong with it ends it; the other side asks again.
+/// Serves one connection from greeting to end. Any failure ends the connection; the client retries.
 fn serve(stream: &UnixStream, core: &Core, connections: &Connections) {
     let incoming = Incoming {
         stream,
@@ -328,19 +330,22 @@ fn serve(stream: &UnixStream, core: &Core, connections: &Connections) {
     if greet(stream, &payload).is_err() || incoming.until(None).is_err() {
         return;
     }
-    let other = identity != Identity::Trusted;
+    let other_user = identity != Identity::Trusted;
     loop {
-        let mut room = Room {
+        let mut reservation = MemoryReservation {
             connections,
             bytes: 0,
         };
-        let received = if other {
-            // Between frames they may wait; what they begin to send has to come.
+        let received = if other_user {
+            // Between frames the peer may wait; a frame that has begun must arrive in time.
             if !from.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
                 return;
             }
-            incoming.until.set(Some(Instant::now() + OTHERS_FRAME_TIME));
-            let received = frame::receive_if(&mut from, &mut payload, |bytes| room.take(bytes));
+            incoming
+                .until
+                .set(Some(Instant::now() + OTHER_USERS_FRAME_TIME));
+            let received =
+                frame::receive_if(&mut from, &mut payload, |bytes| reservation.take(bytes));
             if incoming.until(None).is_err() {
                 return;
             }
@@ -361,7 +366,7 @@ fn serve(stream: &UnixStream, core: &Core, connections: &Connections) {
             return;
         }
         match kind {
-            // It came after the answer that it was to stop.
+            // The cancellation arrived after the response.
             Kind::Cancel => {}
             Kind::Request => {
                 let request = decode::<Request>(&payload);
@@ -374,7 +379,9 @@ fn serve(stream: &UnixStream, core: &Core, connections: &Connections) {
                     .map_err(|e| Error::corrupt("request from another process", e))
                     .and_then(|request| identity.admit(request))
                     .and_then(|request| {
-                        identity.admit_open(&request, |asker, handle| core.seal(asker, handle))?;
+                        identity.admit_open(&request, |principal, handle| {
+                            core.seal(principal, handle)
+                        })?;
                         Ok(request)
                     });
                 let sent = match request {

@@ -1,15 +1,15 @@
-//! RDF data on disk.
+//! Files of RDF data.
 //!
 //! ```text
 //!  rdf/
-//!    CURRENT     the number of the image that counts
-//!    image-7     all data at one moment, then its blake3 hash
-//!    log-7       what came after: records of length (4), hash (8), changes
-//!    LOCK        held by who writes
+//!    CURRENT   number of the valid image
+//!    image-7   a snapshot of all data, then its blake3 hash
+//!    log-7     later changes: records of length (4), hash (8), changes
+//!    LOCK      locked by the writer
 //! ```
 //!
-//! An image and its log never change their meaning: a new image gets a new number, and `CURRENT` is switched by a
-//! rename. So readers need no lock, and a death at any moment leaves either the old pair or the new one.
+//! An image and its log never change their meaning: a new image gets a new number, and `CURRENT` is switched by a rename.
+//! Readers therefore need no lock, and a crash at any time leaves either the old pair or the new one.
 
 use esker_model::{Error, Result};
 use esker_rdf::{Dataset, log};
@@ -18,12 +18,12 @@ use std::io::{ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 const HASH: usize = blake3::OUT_LEN;
-/// Length and hash of a record.
+/// Length and hash of a record, in bytes.
 const HEAD: usize = 12;
-/// Times that a reader begins again because a writer switched images under it.
+/// Maximum of attempts of a reader when a writer switches images during the read.
 const READS: usize = 20;
 
-/// What was read: the data, the image's number, and the log's length up to its last whole record.
+/// Result of a read: the data, the number of the image, and the length of the log up to its last complete record.
 pub(super) struct Opened {
     pub(super) data: Dataset,
     pub(super) number: u64,
@@ -49,13 +49,13 @@ pub(super) fn sync_folder(folder: &Path) -> Result<()> {
         .map_err(io(folder, "making durable"))
 }
 
-/// The number of the image that counts, 0 if there is none.
+/// Number of the valid image, 0 without one.
 pub(super) fn current(folder: &Path) -> Result<u64> {
     let path = folder.join("CURRENT");
     match fs::read_to_string(&path) {
         Ok(text) => text.trim().parse().map_err(|_| {
             Error::Invalid(format!(
-                "`{}` holds no number of an image; restore a backup of the folder",
+                "`{}` does not contain the number of an image; restore a backup of the folder",
                 path.display()
             ))
         }),
@@ -64,7 +64,7 @@ pub(super) fn current(folder: &Path) -> Result<u64> {
     }
 }
 
-/// Reads all data.
+/// Reads all data of a folder.
 pub(super) fn read(folder: &Path) -> Result<Opened> {
     let mut tries = 0;
     loop {
@@ -89,7 +89,7 @@ pub(super) fn read(folder: &Path) -> Result<Opened> {
 
 fn read_number(folder: &Path, number: u64) -> Result<Opened> {
     let path = image(folder, number);
-    // The log first: if both are there, it belongs to this image.
+    // The log first: if both exist, it belongs to this image.
     let log_path = log_of(folder, number);
     let mut records = Vec::new();
     File::open(&log_path)
@@ -105,7 +105,7 @@ fn read_number(folder: &Path, number: u64) -> Result<Opened> {
     let Some((body, hash)) = bytes.len().checked_sub(HASH).map(|n| bytes.split_at(n)) else {
         return Err(damaged("it is too short"));
     };
-    // Both take about as long, so each has a thread; what was damaged is refused by either.
+    // Hashing and decoding take about as long, so each has a thread; damage is detected by either.
     let (right, decoded) = std::thread::scope(|scope| {
         let right = scope.spawn(|| blake3::hash(body).as_bytes() == hash);
         let decoded = Dataset::decode(body);
@@ -129,7 +129,7 @@ fn read_number(folder: &Path, number: u64) -> Result<Opened> {
     })
 }
 
-/// Copies what counts to a folder that is absent, while others may write. Its bytes.
+/// Copies the valid image and log to an absent folder while others may write; returns the bytes copied.
 pub(crate) fn copy_to(folder: &Path, to: &Path) -> Result<u64> {
     let mut tries = 0;
     loop {
@@ -139,7 +139,7 @@ pub(crate) fn copy_to(folder: &Path, to: &Path) -> Result<u64> {
             return Ok(0);
         }
         match copy_number(folder, number, to) {
-            // A writer made a new image meanwhile, and removed this one.
+            // A writer has made a new image meanwhile and removed this one.
             Err(_) if tries < READS && current(folder)? != number => {
                 let _ = fs::remove_dir_all(to);
             }
@@ -151,7 +151,7 @@ pub(crate) fn copy_to(folder: &Path, to: &Path) -> Result<u64> {
 fn copy_number(folder: &Path, number: u64, to: &Path) -> Result<u64> {
     crate::modes::create_inside(to).map_err(io(to, "making"))?;
     let mut bytes = 0;
-    // A record that is being written is cut short in the copy, as by a death.
+    // A record that is being written is truncated in the copy, as by a crash.
     for of in [log_of, image] {
         bytes += crate::backup::copy_file(&of(folder, number), &of(to, number))?;
     }
@@ -167,7 +167,7 @@ fn copy_number(folder: &Path, number: u64, to: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// The record that begins there, if it is whole.
+/// The record at an offset, if it is complete.
 fn record(log: &[u8], at: usize) -> Option<&[u8]> {
     let head = log.get(at..at + HEAD)?;
     let mut word = [0; 4];
@@ -177,7 +177,7 @@ fn record(log: &[u8], at: usize) -> Option<&[u8]> {
     (blake3::hash(body).as_bytes().get(..8) == head.get(4..)).then_some(body)
 }
 
-/// Who writes: the lock, and the log's end.
+/// A writer: the lock and the open log.
 #[derive(Debug)]
 pub(super) struct Writer {
     folder: PathBuf,
@@ -187,7 +187,7 @@ pub(super) struct Writer {
     pub(super) log_bytes: u64,
 }
 
-/// Takes the right to write. What a death left behind is tidied up by [`Writer::begin`].
+/// Locks the data for writing. [`Writer::begin`] cleans up after a crash.
 pub(super) fn lock(folder: &Path) -> Result<Writer> {
     crate::modes::create_inside(folder).map_err(io(folder, "making"))?;
     let path = folder.join("LOCK");
@@ -217,7 +217,7 @@ pub(super) fn lock(folder: &Path) -> Result<Writer> {
 }
 
 impl Writer {
-    /// Goes on behind what was read.
+    /// Opens the log for appending after the records that were read.
     pub(super) fn begin(&mut self, number: u64, log_bytes: u64) -> Result<()> {
         self.number = number;
         self.log_bytes = log_bytes;
@@ -230,7 +230,7 @@ impl Writer {
             .write(true)
             .open(&path)
             .map_err(io(&path, "opening"))?;
-        // A record that was cut short is no record: the next one stands in its place.
+        // A truncated record is overwritten by the next one.
         file.set_len(log_bytes)
             .and_then(|()| file.seek(SeekFrom::End(0)))
             .map_err(io(&path, "cutting"))?;
@@ -238,7 +238,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes images and logs that do not count.
+    /// Removes images and logs with other numbers.
     fn tidy(&self) {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -248,18 +248,18 @@ impl Writer {
                 .or_else(|| name.strip_prefix("log-"));
             let old = number.is_some_and(|n| n.parse() != Ok(self.number));
             if old || name.ends_with(".new") {
-                // Nobody reads them; if they stay, the next writer tries again.
+                // No process reads them; the next writer retries a failed removal.
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
 
-    /// Appends a record.
+    /// Appends one record to the log.
     pub(super) fn append(&mut self, changes: &[u8], sync: bool) -> Result<()> {
         self.append_records(&framed(changes)?, sync)
     }
 
-    /// Appends records as [`framed`] makes them, all of them or none.
+    /// Appends framed records ([`framed`]), all of them or none.
     pub(super) fn append_records(&mut self, records: &[u8], sync: bool) -> Result<()> {
         let path = log_of(&self.folder, self.number);
         let Some(file) = &mut self.log else {
@@ -269,7 +269,7 @@ impl Writer {
             .write_all(records)
             .and_then(|()| if sync { file.sync_data() } else { Ok(()) });
         if let Err(e) = written {
-            // What stands there in part must not be followed by anything.
+            // A partly written record must not be followed by another one.
             let _ = file.set_len(self.log_bytes);
             let _ = file.seek(SeekFrom::Start(self.log_bytes));
             return Err(io(&path, "writing")(e));
@@ -278,7 +278,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes durable what the log holds.
+    /// Syncs the log to disk.
     pub(super) fn sync(&self) -> Result<()> {
         let path = log_of(&self.folder, self.number);
         self.log
@@ -287,7 +287,7 @@ impl Writer {
             .map_err(io(&path, "making durable"))
     }
 
-    /// Writes an image that counts from now on. Its bytes.
+    /// Writes an image and makes it the valid one; returns its bytes.
     pub(super) fn checkpoint(&mut self, data: &Dataset) -> Result<u64> {
         let new = self.draft(0);
         let bytes = write_image(&new, data)?;
@@ -295,13 +295,14 @@ impl Writer {
         Ok(bytes)
     }
 
-    /// A name for an image that does not count yet.
+    /// Name for an image that is not valid yet.
     pub(super) fn draft(&self, number: u64) -> PathBuf {
         self.folder.join(format!("draft-{number}.new"))
     }
 
-    /// Makes an image that was written aside the one that counts. It holds what the log's first bytes said; what stands
-    /// behind them is carried into the new log.
+    /// Makes a separately written image the valid one. The image contains the first `log_bytes` of the log; the rest of
+    /// the log
+    /// is copied into the new log.
     pub(super) fn switch(&mut self, draft: &Path, log_bytes: u64) -> Result<()> {
         let number = self.number + 1;
         let path = image(&self.folder, number);
@@ -329,7 +330,7 @@ impl Writer {
             })
             .and_then(|()| fs::rename(&new, &current))
             .map_err(io(&current, "switching"))?;
-        // From here on it counts, whether or not the folder can be made durable.
+        // From here on the image is valid, whether or not the folder can be synced.
         self.number = number;
         self.log = Some(log);
         self.log_bytes = rest.len() as u64;
@@ -338,7 +339,7 @@ impl Writer {
     }
 }
 
-/// Writes an image aside. Its bytes.
+/// Writes an image to a file; returns its bytes.
 pub(super) fn write_image(to: &Path, data: &Dataset) -> Result<u64> {
     let body = data.encode();
     let hash = blake3::hash(&body);
@@ -350,11 +351,11 @@ pub(super) fn write_image(to: &Path, data: &Dataset) -> Result<u64> {
     Ok(body.len() as u64 + HASH as u64)
 }
 
-/// A record as it stands in the log.
+/// A record in the format of the log.
 pub(super) fn framed(changes: &[u8]) -> Result<Vec<u8>> {
     let Ok(length) = u32::try_from(changes.len()) else {
         return Err(Error::Invalid(format!(
-            "the update changes {} bytes of quads, a record holds 4 GiB; use `esker rdf load`",
+            "the update changes {} bytes of quads, and a record has at most 4 GiB; use `esker rdf load`",
             changes.len()
         )));
     };

@@ -1,4 +1,4 @@
-//! RDF data in memory, with an image and a log in the database's folder.
+//! RDF data of a database, in memory, with an image and a log in the database's folder.
 
 pub(crate) mod disk;
 mod live;
@@ -10,10 +10,13 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use live::{Add, Added, Done, Heard, How, Live, Request, STACK, Stop};
+pub use live::{
+    AddQuads, AddReport, Callback, Live, STACK, ServiceResults, StopCheck, UpdateOptions,
+    UpdateRequest,
+};
 pub use rights::{DEFAULT, RIGHTS};
 pub use service::Services;
-pub use source::{ENDINGS, Packing, files, format_of, open, unpacked};
+pub use source::{Compression, ENDINGS, files, format_of, open, unpacked};
 
 use crate::database::Database;
 use disk::Writer;
@@ -25,8 +28,8 @@ use esker_rdf::{
     Dataset, DateTime, Graphs, Guard, Options, Part, RdfFormat, log, replace, update_in_place,
 };
 use esker_rpc::Address;
-use meta::{Meta, Wanted};
-use rights::AskerGuard;
+use meta::{Meta, RequestedGraphs};
+use rights::PrincipalGuard;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -34,7 +37,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use esker_rdf as engine;
 
-/// Bytes that inferred triples may have while they are found.
+/// Maximum bytes of inferred triples during inference.
 const MEMORY: usize = 4 << 30;
 
 /// A database's RDF data, in memory.
@@ -45,52 +48,52 @@ pub struct Rdf {
     number: u64,
     log_bytes: u64,
     writer: Option<Writer>,
-    /// Where the metadata graph comes from, and what was made of it.
+    /// Database that the metadata graphs are derived from.
     database: Option<Database>,
     meta: Meta,
 }
 
-/// What an update did.
+/// Number of quads that an update changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Changed {
-    /// Quads that are new.
+pub struct UpdateCounts {
+    /// Number of quads added.
     pub added: usize,
-    /// Quads that are gone.
+    /// Number of quads removed.
     pub removed: usize,
 }
 
-/// By which rules a load infers.
+/// Inference rules of a load.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
-    /// By those of the load before.
+    /// Keep the rules of the previous load.
     #[default]
     AsBefore,
-    /// By these, or by none, from now on.
+    /// Use these rules, or none, from now on.
     Now(Option<Inference>),
 }
 
-/// How files are loaded.
+/// Options for loading files.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Loading<'a> {
-    /// The graph for triples that name none; without it the default graph.
+pub struct LoadOptions<'a> {
+    /// Graph for triples without one; `None` for the default graph.
     pub graph: Option<&'a str>,
-    /// Broken lines are passed over.
+    /// Whether malformed lines are skipped.
     pub lenient: bool,
-    /// What is inferred.
+    /// Inference rules of the load.
     pub infer: Rules,
-    /// Only triples of this part, in a folder that holds no other.
+    /// Load only triples of this part, into a folder that contains only this part.
     pub part: Option<Part>,
 }
 
-/// A log of more bytes than this, and than the image's half, becomes an image when a writer opens it.
+/// Size in bytes above which a log is replaced by an image when a writer opens it, if it also exceeds half the image.
 const LOG_MAX: u64 = 64 << 20;
 
-/// Threads that one load or query may have.
+/// Number of threads for one load or query.
 pub fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// An engine's error as the library has them.
+/// Converts an error of the RDF engine.
 pub fn error(e: engine::Error) -> Error {
     match e {
         engine::Error::Stopped(_) => Error::Interrupted,
@@ -99,8 +102,8 @@ pub fn error(e: engine::Error) -> Error {
     }
 }
 
-/// The present time as `NOW()` says it, and a seed.
-pub fn moment() -> (DateTime, u64) {
+/// Current time for `NOW()`, and a random seed.
+pub fn now_and_seed() -> (DateTime, u64) {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -109,22 +112,23 @@ pub fn moment() -> (DateTime, u64) {
 }
 
 impl Database {
-    /// The database's RDF data, to be read.
+    /// Opens the database's RDF data for reading.
     pub fn rdf(&self) -> Result<Rdf> {
         let mut rdf = Rdf::read(&self.rdf_folder()?)?;
         rdf.database = Some(self.clone());
         Ok(rdf)
     }
 
-    /// The database's RDF data, to be changed. One process at a time has it so.
+    /// Opens the database's RDF data for writing. Only one process at a time can do so.
     pub fn rdf_to_change(&self) -> Result<Rdf> {
         let mut rdf = Rdf::change(&self.rdf_folder()?)?;
         rdf.database = Some(self.clone());
         Ok(rdf)
     }
 
-    /// The database's RDF data, held in memory by this process for as long as the database is open: opened at the first
-    /// call, which is the only one that waits long.
+    /// The database's RDF data in memory of this process for as long as the database is open. The first call loads the
+    /// data,
+    /// which takes a while.
     pub fn rdf_live(&self) -> Result<Arc<Live>> {
         let mut live = self.live().lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(live) = &*live {
@@ -135,13 +139,13 @@ impl Database {
         Ok(opened)
     }
 
-    /// [`Self::rdf_live`], if it was called before and has answered.
+    /// The data of [`Self::rdf_live`], if it was opened before.
     pub fn rdf_opened(&self) -> Option<Arc<Live>> {
         self.live().try_lock().ok()?.clone()
     }
 
-    /// What a query asks: the one place where its snapshot is taken. Of the metadata graph it has what this handle's asker
-    /// may see ([`Self::on_behalf_of`]).
+    /// Snapshot of the data for a query. The metadata graphs in it contain what this handle's principal may see
+    /// ([`Self::on_behalf_of`]).
     pub fn rdf_snapshot_for(
         &self,
         text: &str,
@@ -150,35 +154,36 @@ impl Database {
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Arc<Dataset>> {
         let live = self.rdf_live()?;
-        let data = if Wanted::is_possible(text, graphs) {
-            live.with_meta(self, &Wanted::of_query(query, graphs)?, stop)?
+        let data = if RequestedGraphs::is_possible(text, graphs) {
+            live.with_meta(self, &RequestedGraphs::of_query(query, graphs)?, stop)?
         } else {
             live.snapshot()
         };
         self.rdf_readable(data, stop)
     }
 
-    /// The data without the graphs that this handle's asker may not read.
+    /// The data without the graphs that this handle's principal may not read.
     fn rdf_readable(
         &self,
         data: Arc<Dataset>,
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Arc<Dataset>> {
-        let Some(asker) = self.asker() else {
+        let Some(principal) = self.principal() else {
             return Ok(data);
         };
-        let data = rights::readable((*data).clone(), Some(asker), stop);
+        let data = rights::readable((*data).clone(), Some(principal), stop);
         data.map(Arc::new).map_err(error)
     }
 
-    /// The data for who names one graph, or none, and asks no query.
+    /// Snapshot of the data for a request that names at most one graph and has no query.
     pub fn rdf_snapshot_with(
         &self,
         graph: Option<&str>,
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Arc<Dataset>> {
-        let wanted = graph.map_or_else(|| Ok(Wanted::default()), Wanted::of_graph)?;
-        let data = self.rdf_live()?.with_meta(self, &wanted, stop)?;
+        let requested =
+            graph.map_or_else(|| Ok(RequestedGraphs::default()), RequestedGraphs::of_graph)?;
+        let data = self.rdf_live()?.with_meta(self, &requested, stop)?;
         self.rdf_readable(data, stop)
     }
 
@@ -187,11 +192,11 @@ impl Database {
         let shown = folder.path.to_string_lossy();
         if Address::is_address(&shown) {
             return Err(Error::Target(format!(
-                "this works on a database's folder only: `{shown}` is a server; run the command where its folder lies, with \
-                 the folder as target"
+                "this works on a database's folder only: `{shown}` is a server; run the command on \
+                 the machine that has its folder, with the folder as target"
             )));
         }
-        folder.check_alone()?;
+        folder.check_not_in_cluster()?;
         Ok(folder.rdf())
     }
 }
@@ -221,69 +226,70 @@ impl Rdf {
         Ok(rdf)
     }
 
-    /// The data.
+    /// The data without metadata graphs.
     pub const fn data(&self) -> &Dataset {
         &self.data
     }
 
-    /// The data that a query asks: with the metadata graphs that it names.
-    pub fn asked(
+    /// The data for a query, with the metadata graphs that it names.
+    pub fn query_data(
         &mut self,
         text: &str,
         graphs: Option<&Graphs>,
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Dataset> {
-        if !Wanted::is_possible(text, graphs) {
+        if !RequestedGraphs::is_possible(text, graphs) {
             return self.readable(self.data.clone(), stop);
         }
-        // What is wrong with the text is said by who answers it.
-        let wanted = match engine::syntax::query(text, None) {
-            Ok(query) => Wanted::of_query(&query, graphs)?,
-            Err(_) => Wanted::default(),
+        // The query engine reports syntax errors.
+        let requested = match engine::syntax::query(text, None) {
+            Ok(query) => RequestedGraphs::of_query(&query, graphs)?,
+            Err(_) => RequestedGraphs::default(),
         };
-        self.with_meta(&wanted, stop)
+        self.with_meta(&requested, stop)
     }
 
-    /// The data with metadata graphs.
+    /// The data with metadata graphs, as the principal may read it.
     pub fn with_meta(
         &mut self,
-        wanted: &Wanted,
+        requested: &RequestedGraphs,
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Dataset> {
-        let data = self.whole(wanted, stop)?;
+        let data = self.all_with_meta(requested, stop)?;
         self.readable(data, stop)
     }
 
-    /// All data with metadata graphs.
-    fn whole(
+    /// All data with metadata graphs, regardless of the principal.
+    fn all_with_meta(
         &mut self,
-        wanted: &Wanted,
+        requested: &RequestedGraphs,
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Dataset> {
         match &self.database {
-            Some(database) if !wanted.is_empty() => {
-                self.meta.snapshot(&mut self.data, database, wanted, stop)
+            Some(database) if !requested.is_empty() => {
+                self.meta
+                    .snapshot(&mut self.data, database, requested, stop)
             }
             _ => Ok(self.data.clone()),
         }
     }
 
-    /// Without the graphs that the asker may not read.
+    /// Removes the graphs that the principal may not read.
     fn readable(
         &self,
         data: Dataset,
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Dataset> {
-        let asker = self.database.as_ref().and_then(Database::asker);
-        rights::readable(data, asker, stop).map_err(error)
+        let principal = self.database.as_ref().and_then(Database::principal);
+        rights::readable(data, principal, stop).map_err(error)
     }
 
-    /// Where it lies.
+    /// Folder of the RDF data.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Bytes of the log behind the image.
+    /// Bytes of the log since the image.
     pub const fn log_bytes(&self) -> u64 {
         self.log_bytes
     }
@@ -295,25 +301,29 @@ impl Rdf {
             .ok_or_else(|| Error::Invalid(format!("`{folder}` was opened to be read")))
     }
 
-    /// Does an update, whole or not at all. What `LOAD` names must be a file of this machine.
+    /// Executes an update, all of it or nothing. `LOAD` reads files of this machine only.
     pub fn update(
         &mut self,
         text: &str,
         graphs: Option<&Graphs>,
         options: &Options<'_>,
         sync: bool,
-    ) -> Result<Changed> {
+    ) -> Result<UpdateCounts> {
         self.writer()?;
-        part::whole(&self.folder)?;
-        let mut wanted = Wanted::default();
-        if Wanted::is_possible(text, graphs)
+        part::check_complete(&self.folder)?;
+        let mut requested = RequestedGraphs::default();
+        if RequestedGraphs::is_possible(text, graphs)
             && let Ok(update) = engine::syntax::update(text, None)
         {
-            wanted = Wanted::of_update(&update, graphs)?;
+            requested = RequestedGraphs::of_update(&update, graphs)?;
         }
-        let asker = self.database.as_ref().and_then(Database::asker).cloned();
-        let guard = asker.as_ref().map(|asker| AskerGuard {
-            asker,
+        let principal = self
+            .database
+            .as_ref()
+            .and_then(Database::principal)
+            .cloned();
+        let guard = principal.as_ref().map(|principal| PrincipalGuard {
+            principal,
             stop: options.stop,
         });
         let options = Options {
@@ -321,11 +331,11 @@ impl Rdf {
             guard: guard.as_ref().map(|guard| guard as &dyn Guard),
             ..options.clone()
         };
-        if !wanted.is_empty() {
-            self.data = self.whole(&wanted, options.stop)?;
+        if !requested.is_empty() {
+            self.data = self.all_with_meta(&requested, options.stop)?;
         }
         let done = update_in_place(&mut self.data, text, graphs, &mut fetch, &options);
-        if !wanted.is_empty() {
+        if !requested.is_empty() {
             meta::take_out(&mut self.data);
         }
         let (changes, added, removed) = done.map_err(error)?;
@@ -333,33 +343,33 @@ impl Rdf {
             let record = log::encode(&self.data, &changes);
             let writer = self.writer()?;
             if let Err(e) = writer.append(&record, sync) {
-                // What is not in the log did not happen.
+                // A change that is not in the log is discarded.
                 self.data = disk::read(&self.folder)?.data;
                 return Err(e);
             }
             self.log_bytes = writer.log_bytes;
         }
-        Ok(Changed { added, removed })
+        Ok(UpdateCounts { added, removed })
     }
 
-    /// Adds files, all or nothing, and writes an image with them: of a folder that holds a part, or shall hold one, only
-    /// triples whose subjects belong to it. What is inferred is found again from all data, by the
-    /// rules that were asked for last.
+    /// Loads files, all or nothing, and writes an image. In a folder of one part, only triples whose subjects belong to
+    /// the part
+    /// are kept. Inference runs on all data, with the rules chosen last.
     pub fn load(
         &mut self,
         files: &[(PathBuf, RdfFormat)],
-        how: Loading<'_>,
+        how: LoadOptions<'_>,
         limits: Limits<'_>,
         tick: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Loaded> {
-        let Loading {
+        let LoadOptions {
             graph,
             lenient,
             infer,
             part,
         } = how;
         graph.map_or(Ok(()), meta::check_target)?;
-        let (_, seed) = moment();
+        let (_, seed) = now_and_seed();
         let kind = match infer {
             Rules::AsBefore => self.data.inference(),
             Rules::Now(kind) => kind,
@@ -389,7 +399,7 @@ impl Rdf {
         let (mut data, loaded) = loader.finish();
         meta::check_names(&data)?;
         data.infer(kind, limits).map_err(error)?;
-        // A load that fails before this leaves the folder what it was.
+        // A load that fails before this line leaves the folder unchanged.
         let begins = part.filter(|_| self.data.is_empty());
         if let Some(part) = begins {
             part::write(&self.folder, part)?;
@@ -398,23 +408,23 @@ impl Rdf {
         if let Err(e) = self.checkpoint() {
             self.data = before;
             if begins.is_some() {
-                part::forget(&self.folder)?;
+                part::remove_mark(&self.folder)?;
             }
             return Err(e);
         }
         Ok(loaded)
     }
 
-    /// Makes one graph what these triples say.
+    /// Replaces the contents of one graph.
     pub fn replace_graph(
         &mut self,
         graph: &str,
         triples: &[engine::Triple],
         sync: bool,
-    ) -> Result<Changed> {
+    ) -> Result<UpdateCounts> {
         meta::check_target(graph)?;
         self.writer()?;
-        part::whole(&self.folder)?;
+        part::check_complete(&self.folder)?;
         let mut data = self.data.clone();
         let (changes, added, removed) = replace(&mut data, graph, triples).map_err(error)?;
         let record = log::encode(&data, &changes);
@@ -422,12 +432,12 @@ impl Rdf {
         writer.append(&record, sync)?;
         self.log_bytes = writer.log_bytes;
         self.data = data;
-        Ok(Changed { added, removed })
+        Ok(UpdateCounts { added, removed })
     }
 
-    /// Writes an image of all data, so that opening it needs no log. Its bytes.
+    /// Writes an image of all data, so that opening needs no log; returns its bytes.
     pub fn checkpoint(&mut self) -> Result<u64> {
-        self.data.settle();
+        self.data.compact();
         let data = self.data.clone();
         let writer = self.writer()?;
         let bytes = writer.checkpoint(&data)?;
@@ -436,15 +446,15 @@ impl Rdf {
         Ok(bytes)
     }
 
-    /// Forgets all RDF data.
+    /// Deletes all RDF data.
     pub fn drop_all(&mut self) -> Result<()> {
         self.data = Dataset::default();
         self.checkpoint()?;
-        part::forget(&self.folder)
+        part::remove_mark(&self.folder)
     }
 }
 
-/// A path as a part of an IRI.
+/// A path, percent-encoded for an IRI.
 pub fn encoded(path: &Path) -> String {
     let mut text = String::new();
     for b in path.as_os_str().as_encoded_bytes() {
@@ -457,14 +467,14 @@ pub fn encoded(path: &Path) -> String {
     text
 }
 
-/// What `LOAD` names.
+/// Opens the file that `LOAD` names.
 fn fetch(iri: &str) -> std::result::Result<(Box<dyn std::io::Read>, RdfFormat), String> {
     let path = iri
         .strip_prefix("file://")
         .ok_or("only file: IRIs are read; fetch the file first")?;
     let path = PathBuf::from(decoded(path));
-    let format =
-        format_of(&path).ok_or_else(|| format!("its name says no format; expected {ENDINGS}"))?;
+    let format = format_of(&path)
+        .ok_or_else(|| format!("its name does not tell the format; expected {ENDINGS}"))?;
     let from = open(&path).map_err(|e| e.to_string())?;
     Ok((from, format))
 }

@@ -1,4 +1,4 @@
-//! Folders that hold a part of RDF data: a file `PART` beside the image says which.
+//! Folders with one part of distributed RDF data: the file `PART` next to the image names the part.
 
 use super::Rdf;
 use super::disk::{io, sync_folder};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 const FILE: &str = "PART";
 
-/// Which part a folder holds, if not all.
+/// The part in a folder; `None` if the folder contains complete data.
 pub(crate) fn read(folder: &Path) -> Result<Option<Part>> {
     let path = folder.join(FILE);
     match std::fs::read_to_string(&path) {
@@ -24,7 +24,7 @@ pub(crate) fn read(folder: &Path) -> Result<Option<Part>> {
     }
 }
 
-/// Says so of a folder, durably.
+/// Marks a folder as containing a part, and syncs the mark.
 pub(super) fn write(folder: &Path, part: Part) -> Result<()> {
     let draft = folder.join("PART.new");
     std::fs::File::create(&draft)
@@ -38,13 +38,13 @@ pub(super) fn write(folder: &Path, part: Part) -> Result<()> {
     sync_folder(folder)
 }
 
-/// A copy of a folder holds the same part.
+/// Marks a copy of a folder like the original.
 pub(super) fn copy(folder: &Path, to: &Path) -> Result<()> {
     read(folder)?.map_or(Ok(()), |part| write(to, part))
 }
 
-/// A folder may hold anything again.
-pub(super) fn forget(folder: &Path) -> Result<()> {
+/// Removes the mark of a part.
+pub(super) fn remove_mark(folder: &Path) -> Result<()> {
     let path = folder.join(FILE);
     match std::fs::remove_file(&path) {
         Err(e) if e.kind() != ErrorKind::NotFound => Err(io(&path, "removing")(e)),
@@ -52,59 +52,61 @@ pub(super) fn forget(folder: &Path) -> Result<()> {
     }
 }
 
-/// Why data of a part is not changed by updates, nor served as if it were all.
-pub(crate) fn whole(folder: &Path) -> Result<()> {
+/// Refuses a folder with a part, which cannot be updated or served like complete data.
+pub(crate) fn check_complete(folder: &Path) -> Result<()> {
     match read(folder)? {
         None => Ok(()),
         Some(part) => Err(Error::Invalid(format!(
-            "`{}` holds part {part} of RDF data, which is loaded only (`esker rdf load --part {part}`) and asked together with \
-             the other parts (`esker rdf worker`, then `esker sparql workers://…`)",
+            "`{}` holds part {part} of RDF data, which can only be loaded (`esker rdf load --part \
+             {part}`) and queried together with the other parts (`esker rdf worker`, then `esker \
+             sparql workers://…`)",
             folder.display()
         ))),
     }
 }
 
 impl Rdf {
-    /// The part of RDF data that the folder holds, if not all.
+    /// The part in the folder; `None` if the folder contains complete data.
     pub fn part(&self) -> Result<Option<Part>> {
         read(self.folder())
     }
 
-    /// The part that a load adds to: as it was, or as it is asked for the first time.
+    /// The part for a load: the existing one, or the requested one for an empty folder.
     pub(super) fn part_to_load(
         &self,
-        asked: Option<Part>,
+        requested: Option<Part>,
         infer: Option<Inference>,
     ) -> Result<Option<Part>> {
         let folder = self.folder();
-        let part = match (asked, read(folder)?) {
-            (Some(asked), Some(known)) if asked != known => {
+        let part = match (requested, read(folder)?) {
+            (Some(requested), Some(known)) if requested != known => {
                 return Err(Error::Invalid(format!(
-                    "`{}` holds part {known}; part {asked} needs a folder of its own",
+                    "`{}` holds part {known}; part {requested} needs a folder of its own",
                     folder.display()
                 )));
             }
-            (Some(asked), None) if !self.data().is_empty() => {
+            (Some(requested), None) if !self.data().is_empty() => {
                 return Err(Error::Invalid(format!(
-                    "`{}` holds RDF data that is no part; load part {asked} into a folder of its own, or `esker rdf drop` what \
-                     is there",
+                    "`{}` holds RDF data that is not a part; load part {requested} into a folder \
+                     of its own, or `esker rdf drop` what is there",
                     folder.display()
                 )));
             }
-            (Some(asked), None) => Some(asked),
+            (Some(requested), None) => Some(requested),
             (_, known) => known,
         };
         if let (Some(part), Some(_)) = (part, infer) {
             return Err(Error::Invalid(format!(
-                "what follows from part {part} depends on the other parts: load all data with --infer into one folder, write it \
-                 with `esker rdf dump --inferred`, and load the parts of that"
+                "the triples inferred from part {part} depend on the other parts: load all data \
+                 with --infer into one folder, write it with `esker rdf dump --inferred`, and load \
+                 the parts of that"
             )));
         }
         Ok(part)
     }
 }
 
-/// What the labels of blank nodes begin with: parts that are loaded apart from the same files must agree.
+/// Prefix of the labels of blank nodes. Parts that are loaded separately from the same files must use equal labels.
 pub(super) fn blanks<'f>(files: impl Iterator<Item = &'f PathBuf>) -> String {
     let mut hash = blake3::Hasher::new();
     for file in files {

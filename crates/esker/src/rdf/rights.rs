@@ -1,15 +1,15 @@
-//! Who may read and change which graph: an owner, a group and mode bits for a graph, as files and objects have them.
+//! Access rights on RDF graphs: owner, group and mode bits per graph, as for files and objects.
 //!
-//! They are RDF themselves, in the graph `urn:esker:rights`, with the graph's IRI (or `urn:esker:default`) as the subject. They
-//! bind those on whose behalf something is asked; whoever says nothing, and user 0, may do all. A graph of which nothing is said is
-//! everybody's. A graph is changed by those who may read and write it, because what a change did tells what the graph holds. The rights
-//! of the graphs that they may read may be read by all, and changed by none of those whom they bind. Rights are asserted triples:
-//! inference gives nobody any, for everybody who may change a schema would decide about it.
+//! The rights are RDF themselves, in the graph `urn:esker:rights`, with the graph's IRI (or `urn:esker:default`) as the
+//! subject. They apply to requests with a principal; requests without one, and those of user 0, are not restricted. A graph
+//! without rights is open to all. Changing a graph needs read and write access, because the result of a change reveals
+//! contents. A principal may read the rights of the graphs that it may read, and may not change any. Only asserted triples
+//! count: inferred rights would let users who may change a schema decide about access.
 
 use super::MEMORY;
 use super::meta::GRAPH;
 use esker_model::namespace::Errno;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::visibility::{Access, READ, WRITE};
 use esker_model::{Error, Result};
 use esker_rdf::dictionary::{Head, Key, Parts};
@@ -21,15 +21,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The graph that says it.
+/// IRI of the graph with the rights.
 pub const RIGHTS: &str = "urn:esker:rights";
-/// The default graph's name there.
+/// IRI of the default graph in the rights.
 pub const DEFAULT: &str = "urn:esker:default";
 
-/// What somebody may do with the graphs of some data.
+/// The rights of one principal on the graphs of a dataset.
 pub(crate) struct Rights<'d> {
     data: &'d Dataset,
-    asker: &'d Asker,
+    principal: &'d Principal,
     graph: Option<(Id, Arc<Graph>)>,
     default: Option<Id>,
     owner: Option<Id>,
@@ -38,14 +38,14 @@ pub(crate) struct Rights<'d> {
 }
 
 impl<'d> Rights<'d> {
-    /// Of somebody; `None` if they may do all.
-    pub(crate) fn of(data: &'d Dataset, asker: Option<&'d Asker>) -> Option<Self> {
-        let asker = Asker::limited(asker)?;
+    /// Rights of a principal; `None` if it is not restricted.
+    pub(crate) fn of(data: &'d Dataset, principal: Option<&'d Principal>) -> Option<Self> {
+        let principal = Principal::limited(principal)?;
         let find = |iri: &str| data.dictionary.find(&Key::Iri(iri));
         let word = |name: &str| find(&format!("urn:esker:terms/{name}"));
         Some(Self {
             data,
-            asker,
+            principal,
             graph: find(RIGHTS).and_then(|g| Some((g, Arc::clone(data.graph(g)?)))),
             default: find(DEFAULT),
             owner: word("owner"),
@@ -54,26 +54,26 @@ impl<'d> Rights<'d> {
         })
     }
 
-    /// What is said of a graph by one word.
-    fn said(&self, g: Id, word: Option<Id>) -> Option<Id> {
+    /// Object of one property of a graph's rights.
+    fn property(&self, g: Id, word: Option<Id>) -> Option<Id> {
         let subject = if g == UNBOUND { self.default? } else { g };
         let (rights, graph) = self.graph.as_ref()?;
         let (word, inferred) = (word?, self.data.inferred_graph(*rights));
-        let mut said = graph.index(word)?.so.get(subject).iter().copied();
-        said.find(|o| !inferred.is_some_and(|i| i.contains(subject, word, *o)))
+        let mut property = graph.index(word)?.so.get(subject).iter().copied();
+        property.find(|o| !inferred.is_some_and(|i| i.contains(subject, word, *o)))
     }
 
     fn number(&self, g: Id, word: Option<Id>) -> Option<i64> {
-        match value(self.said(g, word)?) {
+        match value(self.property(g, word)?) {
             Some(Inline::Integer(n)) => Some(n),
-            // Nobody's.
+            // Matches no user or group.
             _ => Some(-1),
         }
     }
 
-    /// Mode bits: in octal, as a text. What is something else lets nobody in.
+    /// Mode bits, given in octal as a string. Any other value denies access.
     fn bits(&self, g: Id) -> Option<i64> {
-        let mode = self.said(g, self.mode)?;
+        let mode = self.property(g, self.mode)?;
         let bits = match self.data.dictionary.parts(mode) {
             Some(Parts::Stored(Head::Plain, text)) => i64::from_str_radix(text, 8).ok(),
             _ => None,
@@ -91,10 +91,10 @@ impl<'d> Rights<'d> {
             return true;
         }
         let bits = if write { READ | WRITE } else { READ };
-        Access::new(owner, group, mode).lets(Some(self.asker), bits)
+        Access::new(owner, group, mode).allows(Some(self.principal), bits)
     }
 
-    /// The graphs that they may not read.
+    /// The graphs that the principal may not read.
     fn hidden(&self) -> Vec<Id> {
         std::iter::once(UNBOUND)
             .chain(self.data.names())
@@ -102,8 +102,8 @@ impl<'d> Rights<'d> {
             .collect()
     }
 
-    /// The rights that they may read, if that is not all: not those of graphs that they may not read, which would name these.
-    fn shown(&self) -> Option<(Id, Arc<Graph>)> {
+    /// The rights that the principal may read, if not all; those of unreadable graphs would reveal their names.
+    fn visible_rights(&self) -> Option<(Id, Arc<Graph>)> {
         let (rights, _) = self.graph.as_ref()?;
         let graph = self.data.asserted_graph(*rights)?;
         let mut pairs = BTreeMap::<Id, Vec<u64>>::new();
@@ -114,11 +114,11 @@ impl<'d> Rights<'d> {
                 pairs.entry(p).or_default().push(pair);
             }
         }
-        let shown = Graph::from_pairs(pairs);
-        (shown.len() < graph.len()).then(|| (*rights, Arc::new(shown)))
+        let visible_rights = Graph::from_pairs(pairs);
+        (visible_rights.len() < graph.len()).then(|| (*rights, Arc::new(visible_rights)))
     }
 
-    /// Refuses a change of a graph that they may not change.
+    /// Refuses a change of a graph that the principal may not change.
     pub(crate) fn check(&self, g: Id) -> Result<()> {
         if self.may(g, true) {
             return Ok(());
@@ -130,11 +130,11 @@ impl<'d> Rights<'d> {
         Err(Error::File(Errno::Access.at(name)))
     }
 
-    /// The same for a graph's name, which may be of a new one.
+    /// Refuses a change by the term of the graph; a new graph is allowed.
     fn check_term(&self, graph: Option<&Term>) -> Result<()> {
         match graph {
             None => self.check(UNBOUND),
-            // The rights may be said before there are any.
+            // The rights graph is protected even before it exists.
             Some(Term::NamedNode(name)) if name.as_str() == RIGHTS => {
                 Err(Error::File(Errno::Access.at(RIGHTS)))
             }
@@ -145,46 +145,49 @@ impl<'d> Rights<'d> {
         }
     }
 
-    /// The same for a graph's IRI.
+    /// Refuses a change by the IRI of the graph.
     pub(crate) fn check_name(&self, iri: Option<&str>) -> Result<()> {
         let term = iri.map(|iri| Term::from(NamedNode::new_unchecked(iri)));
         self.check_term(term.as_ref())
     }
 }
 
-/// The data without the graphs that somebody may not read, without what is said of their rights, and without what follows from them
+/// The data without the graphs that the principal may not read, without their rights, and without what was inferred
+/// from them
 /// ([`Dataset::hide`]).
 pub(crate) fn readable(
     mut data: Dataset,
-    asker: Option<&Asker>,
+    principal: Option<&Principal>,
     stop: &(dyn Fn() -> Option<&'static str> + Sync),
 ) -> esker_rdf::Result<Dataset> {
-    if let Some((hidden, shown)) = Rights::of(&data, asker).map(|r| (r.hidden(), r.shown())) {
+    if let Some((hidden, visible_rights)) =
+        Rights::of(&data, principal).map(|r| (r.hidden(), r.visible_rights()))
+    {
         let memory = MEMORY;
-        data.hide(&hidden, shown, GRAPH, Limits { memory, stop })?;
+        data.hide(&hidden, visible_rights, GRAPH, Limits { memory, stop })?;
     }
     Ok(data)
 }
 
-/// Somebody's rights, as updates ask for them.
-pub(crate) struct AskerGuard<'a> {
-    pub(crate) asker: &'a Asker,
+/// The rights of a principal as the guard of an update.
+pub(crate) struct PrincipalGuard<'a> {
+    pub(crate) principal: &'a Principal,
     pub(crate) stop: &'a (dyn Fn() -> Option<&'static str> + Sync),
 }
 
-impl fmt::Debug for AskerGuard<'_> {
+impl fmt::Debug for PrincipalGuard<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.asker.fmt(f)
+        self.principal.fmt(f)
     }
 }
 
-impl Guard for AskerGuard<'_> {
+impl Guard for PrincipalGuard<'_> {
     fn view(&self, data: &Dataset) -> esker_rdf::Result<Dataset> {
-        readable(data.clone(), Some(self.asker), self.stop)
+        readable(data.clone(), Some(self.principal), self.stop)
     }
 
     fn check_change(&self, data: &Dataset, graph: Option<&Term>) -> esker_rdf::Result<()> {
-        match Rights::of(data, Some(self.asker)) {
+        match Rights::of(data, Some(self.principal)) {
             Some(rights) => rights.check_term(graph).map_err(|_| {
                 let name = graph.map(|term| format!("graph {term}"));
                 let name = name.unwrap_or_else(|| "the default graph".into());

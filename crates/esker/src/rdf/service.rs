@@ -1,29 +1,30 @@
-//! Other endpoints, for `SERVICE`: only those that were allowed, for so long, with answers of a bounded size.
+//! Client of other SPARQL endpoints for `SERVICE`: only allowed endpoints, with a time limit and bounded results.
 
 use esker_model::{Error, Result};
 use esker_rdf::{ACCEPT, Solutions, read_solutions};
-use esker_rpc::http::{Place, Sent};
+use esker_rpc::http::{Endpoint, RequestBody};
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-/// How long to try to reach an endpoint.
+/// Time limit for connecting to an endpoint.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long an endpoint may take.
+/// Time limit for one request.
 const TIME: Duration = Duration::from_mins(1);
-/// Bytes of an answer.
+/// Maximum bytes of a response.
 const BYTES: u64 = 1 << 30;
-/// Solutions of an answer.
+/// Maximum of solutions in a response.
 const ROWS: usize = 50_000_000;
 
-/// Endpoints that queries may ask.
+/// Endpoints that queries may call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Services {
-    /// What their IRIs begin with.
+    /// Allowed prefixes of IRIs.
     allowed: Vec<String>,
 }
 
 impl Services {
-    /// Those whose IRIs begin with one of these, up to the end of a part: `http://lab` is not `http://lab.example`.
+    /// Allows endpoints with one of these prefixes, up to the end of a path segment: `http://lab` does not match
+    /// `http://lab.example`.
     pub fn new(allowed: Vec<String>) -> Result<Self> {
         for prefix in &allowed {
             let host = prefix
@@ -31,20 +32,20 @@ impl Services {
                 .or_else(|| prefix.strip_prefix("https://"));
             if host.is_none_or(str::is_empty) {
                 return Err(Error::Invalid(format!(
-                    "`{prefix}` is no beginning of an endpoint's IRI; expected one as in https://lab.example/sparql"
+                    "`{prefix}` is not the beginning of an endpoint's IRI; expected one as in https://lab.example/sparql"
                 )));
             }
         }
         Ok(Self { allowed })
     }
 
-    /// Whether any may be asked.
+    /// Whether no endpoint is allowed.
     pub fn is_empty(&self) -> bool {
         self.allowed.is_empty()
     }
 
     fn allows(&self, endpoint: &str) -> bool {
-        // A server goes up by such parts: what begins with an allowed beginning may lie elsewhere then.
+        // Servers resolve such segments, so the IRI may leave the allowed prefix.
         if has_dots(endpoint) {
             return false;
         }
@@ -55,8 +56,8 @@ impl Services {
         })
     }
 
-    /// Asks one of them.
-    pub fn ask(
+    /// Sends a query to an allowed endpoint.
+    pub fn query_endpoint(
         &self,
         endpoint: &str,
         query: &str,
@@ -64,23 +65,23 @@ impl Services {
     ) -> std::result::Result<Solutions, String> {
         if !self.allows(endpoint) {
             return Err(format!(
-                "this endpoint is none of those that may be asked: {}",
+                "this endpoint is not one of those allowed: {}",
                 self.allowed.join(", ")
             ));
         }
-        let (place, path) = Place::of_url(endpoint, PATIENCE).map_err(|e| e.to_string())?;
+        let (server, path) = Endpoint::of_url(endpoint, PATIENCE).map_err(|e| e.to_string())?;
         let headers = [
             ("content-type", "application/sparql-query"),
             ("accept", ACCEPT),
             ("user-agent", "esker"),
         ];
         let until = Instant::now().checked_add(TIME);
-        let mut answer = place
-            .ask(
+        let mut answer = server
+            .request(
                 "POST",
                 &path,
                 &headers,
-                Sent::Bytes(query.as_bytes()),
+                RequestBody::Bytes(query.as_bytes()),
                 stop,
                 until,
             )
@@ -103,7 +104,7 @@ impl Services {
     }
 }
 
-/// Whether a part of an IRI's path is `.` or `..`, also in other spellings.
+/// Whether a path segment of an IRI is `.` or `..`, also percent-encoded.
 fn has_dots(iri: &str) -> bool {
     let path = iri.split(['?', '#']).next().unwrap_or_default();
     let plain = path.to_ascii_lowercase().replace("%2e", ".");
@@ -113,7 +114,7 @@ fn has_dots(iri: &str) -> bool {
         .any(|part| matches!(part.split(';').next(), Some("." | "..")))
 }
 
-/// No more than so many bytes; more are an error, not an end.
+/// Reader with a maximum of bytes; more bytes are an error, not an end of file.
 struct Bounded<R> {
     from: R,
     left: u64,
@@ -162,7 +163,7 @@ mod tests {
         ] {
             assert_eq!(services.allows(endpoint), allowed, "{endpoint}");
         }
-        let e = services.ask("http://no.example/", "ASK {}", &|| false);
+        let e = services.query_endpoint("http://no.example/", "ASK {}", &|| false);
         assert!(e.unwrap_err().contains("may be asked: http://lab.example"));
         assert!(Services::new(vec!["https://lab".into()]).is_ok());
         assert!(Services::new(vec!["https://".into()]).is_err());

@@ -1,4 +1,4 @@
-//! Files of RDF: which format, which compression, which files of a folder.
+//! Input files of RDF data: format, compression, and files of a folder.
 
 use esker_model::{Error, Result};
 use esker_rdf::RdfFormat;
@@ -6,11 +6,11 @@ use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Endings of the files that are read, for messages.
+/// Extensions of the files that can be read, for messages.
 pub const ENDINGS: &str =
     ".nt, .nq, .ttl, .trig, .rdf, .owl, .xml, .jsonld, each also with .gz or .zst";
 
-/// The format that a file's name says.
+/// RDF format by a file's extension.
 pub fn format_of(path: &Path) -> Option<RdfFormat> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let name = name
@@ -24,7 +24,7 @@ pub fn format_of(path: &Path) -> Option<RdfFormat> {
     }
 }
 
-/// Opens a file, unpacking it as it is read.
+/// Opens a file and decompresses it while reading.
 pub fn open(path: &Path) -> Result<Box<dyn Read>> {
     let file =
         File::open(path).map_err(|e| Error::io(format!("opening `{}`", path.display()), e))?;
@@ -33,49 +33,49 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>> {
         .map(|e| e.to_string_lossy().to_ascii_lowercase())
         .unwrap_or_default();
     let packing = match packing.as_str() {
-        "gz" => Packing::Gzip,
-        "zst" => Packing::Zstd,
+        "gz" => Compression::Gzip,
+        "zst" => Compression::Zstd,
         _ => return Ok(Box::new(file)),
     };
     unpacked(Box::new(file), packing)
         .map_err(|e| Error::Invalid(format!("`{}`: {e}", path.display())))
 }
 
-/// How bytes are packed.
+/// Compression of an input file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Packing {
-    /// Not at all.
+pub enum Compression {
+    /// Uncompressed bytes.
     None,
-    /// By gzip.
+    /// Compressed by gzip.
     Gzip,
-    /// By zstd.
+    /// Compressed by zstd.
     Zstd,
 }
 
-/// Unpacks bytes as they are read.
-pub fn unpacked<'a>(from: Box<dyn Read + 'a>, packing: Packing) -> Result<Box<dyn Read + 'a>> {
+/// Decompresses bytes while reading.
+pub fn unpacked<'a>(from: Box<dyn Read + 'a>, packing: Compression) -> Result<Box<dyn Read + 'a>> {
     const BUFFER: usize = 1 << 18;
     Ok(match packing {
-        Packing::None => from,
-        Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(
+        Compression::None => from,
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(
             BufReader::with_capacity(BUFFER, from),
         )),
-        Packing::Zstd => {
+        Compression::Zstd => {
             let from = BufReader::with_capacity(BUFFER, from);
             let decoder = ruzstd::decoding::StreamingDecoder::new(from)
-                .map_err(|e| Error::Invalid(format!("it is not packed by zstd: {e}")))?;
+                .map_err(|e| Error::Invalid(format!("it is not compressed with zstd: {e}")))?;
             Box::new(decoder)
         }
     })
 }
 
-/// The files that a path names: itself, or those of a folder and all below it whose names say a format, by name.
+/// Input files of a path: the file itself, or all files below a folder with a known extension, sorted by name.
 pub fn files(path: &Path) -> Result<Vec<(PathBuf, RdfFormat)>> {
     let about = |e| Error::io(format!("reading `{}`", path.display()), e);
     if !fs::metadata(path).map_err(about)?.is_dir() {
         let format = format_of(path).ok_or_else(|| {
             Error::Invalid(format!(
-                "the name of `{}` says no format; expected {ENDINGS}",
+                "the name of `{}` does not tell the format; expected {ENDINGS}",
                 path.display()
             ))
         })?;
@@ -97,7 +97,7 @@ pub fn files(path: &Path) -> Result<Vec<(PathBuf, RdfFormat)>> {
     found.sort_by(|a, b| a.0.cmp(&b.0));
     if found.is_empty() {
         return Err(Error::Invalid(format!(
-            "no file below `{}` has a name that says a format; expected {ENDINGS}",
+            "no file below `{}` has a name that tells the format; expected {ENDINGS}",
             path.display()
         )));
     }

@@ -1,4 +1,4 @@
-//! What a death at any moment leaves of RDF data.
+//! Tests of RDF data after a crash at any time.
 
 use super::*;
 use std::fs;
@@ -9,7 +9,7 @@ const LIMITS: Limits<'static> = Limits {
 };
 
 fn options() -> Options<'static> {
-    let (now, seed) = moment();
+    let (now, seed) = now_and_seed();
     Options::new(now, seed)
 }
 
@@ -52,7 +52,7 @@ fn what_was_acknowledged_is_there_and_a_record_cut_short_is_not() {
             "cut at {cut}"
         );
     }
-    // Whoever writes next stands behind the last whole record.
+    // The next writer continues after the last complete record.
     fs::write(&log, &whole[..whole.len() - 3]).unwrap();
     let mut rdf = Rdf::change(&path).unwrap();
     assert_eq!(rdf.data().len(), 4);
@@ -126,7 +126,7 @@ fn a_load_that_fails_leaves_nothing() {
         (bad, RdfFormat::NTriples),
     ];
     let message = rdf
-        .load(&both, Loading::default(), LIMITS, &mut |_| true)
+        .load(&both, LoadOptions::default(), LIMITS, &mut |_| true)
         .unwrap_err()
         .to_string();
     assert!(message.contains("bad.nt:2:1"), "{message}");
@@ -134,10 +134,10 @@ fn a_load_that_fails_leaves_nothing() {
     let loaded = rdf
         .load(
             &both,
-            Loading {
+            LoadOptions {
                 graph: Some("http://g"),
                 lenient: true,
-                ..Loading::default()
+                ..LoadOptions::default()
             },
             LIMITS,
             &mut |_| true,
@@ -173,9 +173,9 @@ fn what_follows_is_there_again_after_an_image_and_a_log() {
     let before = {
         let mut rdf = Rdf::change(&path).unwrap();
         let files = files(&file).unwrap();
-        let how = Loading {
+        let how = LoadOptions {
             infer: Rules::Now(Some(Inference::Rdfs)),
-            ..Loading::default()
+            ..LoadOptions::default()
         };
         let tick = &mut |_| true;
         rdf.load(&files, how, LIMITS, tick).unwrap();
@@ -187,7 +187,7 @@ fn what_follows_is_there_again_after_an_image_and_a_log() {
         assert_eq!((rdf.data().len(), rdf.data().inferred_len()), (8, 4));
         all(&rdf)
     };
-    // From the image and the log.
+    // Read from the image and the log.
     let mut rdf = Rdf::change(&path).unwrap();
     assert_eq!(all(&rdf), before);
     assert_eq!(rdf.data().inference(), Some(Inference::Rdfs));

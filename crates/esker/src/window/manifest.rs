@@ -1,21 +1,21 @@
-//! `MANIFEST`: which files make up the checkpoint of a store, and who may add to it.
+//! `MANIFEST`: the files that make up the checkpoint of a store, and the generation that may add to it.
 //!
 //! ```text
 //!  esker checkpoint 1
 //!  store 16 hex digits
-//!  base 3 1200                  the base with all commits up to 1200, written in generation 3; none: no line
-//!  span 3 1201 1900             segments of generation 3 hold commits 1201 to 1900
-//!  open 4 1901                  segments of generation 4 count from 1901 on, as far as they go
+//!  base 3 1200                    the base with all commits up to 1200, written in generation 3; absent without a base
+//!  span 3 1201 1900               segments of generation 3 contain commits 1201 to 1900
+//!  open 4 1901                    segments of generation 4 are valid from commit 1901 on
 //!  folder /bb/esker/lab/server-2
-//!  folder .                     the folder that the manifest lies in, wherever that is moved or copied to
-//!  closed                       nothing was lost; not there while the store is open
+//!  folder .                       the folder of the manifest itself, wherever it is moved or copied to
+//!  closed                         nothing was lost; absent while the store is open
 //! ```
 //!
-//! A segment needs no line of its own, so the manifest changes only when the store is opened, when there is a new base, and when
-//! another folder is about to take its first file. It lies with the lock of the store: whoever opens the store writes its own generation into it, and what
-//! one before writes later counts no more.
+//! A segment has no line of its own, so the manifest changes only when the store is opened, when there is a new base, and
+//! when another folder is about to get its first file. The process that opens the store writes its own generation into the
+//! manifest, which makes later files of the process before invalid.
 
-use super::place;
+use super::storage;
 use esker_model::{Error, Result};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -33,27 +33,27 @@ pub(crate) struct Span {
     pub(crate) last: u64,
 }
 
-/// What the file says.
+/// Contents of the manifest file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Manifest {
-    /// Names the store.
+    /// Number that identifies the store.
     pub(crate) store: u64,
-    /// Generation and last commit.
+    /// Generation and last commit of the base.
     pub(crate) base: Option<(u64, u64)>,
     pub(crate) spans: Vec<Span>,
-    /// Generation and first commit.
+    /// Generation and first commit of the current opening.
     pub(crate) open: (u64, u64),
     pub(crate) folders: BTreeSet<PathBuf>,
     pub(crate) closed: bool,
 }
 
 impl Manifest {
-    /// Where it lies in the folder of a store's checkpoint.
+    /// Path of the manifest in the folder of a checkpoint.
     pub(crate) fn path(folder: &Path) -> PathBuf {
         folder.join("MANIFEST")
     }
 
-    /// Reads it; `None` if there is none.
+    /// Reads the manifest; `None` if the file is absent.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
         let path = Self::path(folder);
         match std::fs::read_to_string(&path) {
@@ -74,9 +74,9 @@ impl Manifest {
         }
     }
 
-    /// Writes it, whole.
+    /// Replaces the manifest atomically.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        place::replace(&Self::path(folder), &self.text(folder))
+        storage::replace(&Self::path(folder), &self.text(folder))
     }
 
     fn text(&self, home: &Path) -> String {
@@ -96,7 +96,7 @@ impl Manifest {
         }
         let _ = writeln!(text, "open {} {}", self.open.0, self.open.1);
         for folder in &self.folders {
-            // Whoever opens the store next may stand elsewhere.
+            // The next process may have another working directory.
             let folder = absolute(folder);
             let folder = if folder == home {
                 Path::new(HERE)
@@ -183,7 +183,7 @@ mod tests {
         manifest.closed = true;
         manifest.write(dir.path()).unwrap();
         assert_eq!(Manifest::read(dir.path()).unwrap(), Some(manifest.clone()));
-        // Its own folder is where it is, whatever that is called by then.
+        // Its own folder is found after it was renamed.
         let (old, new) = (dir.path().join("old"), dir.path().join("new"));
         std::fs::create_dir(&old).unwrap();
         manifest.folders.insert(old.clone());

@@ -1,73 +1,73 @@
-//! A store that lies where it is fast and dies with its machine, and checkpoints of it where they survive (SoMeta, section II-H):
-//! each commit goes to the live store and into a window in memory; the window is written as one file (a segment) after so many
-//! writes, after so long, or when somebody waits for it.
+//! Ephemeral stores: a store on a fast local disk that is lost with its machine, and checkpoints of it on durable storage
+//! (SoMeta, section II-H). Each commit goes to the live store and into a window in memory. The window is written as one
+//! file (a segment) after a number of writes, after a time, or when a caller waits for it.
 //!
-//! Suggested reading order: `esker_store::segment` (files), [`manifest`] (which of them count), [`place`] (where they go),
-//! [`keeper`] (who writes them), [`restore`].
+//! Suggested reading order: `esker_store::segment` (file format), [`manifest`] (valid files), [`storage`] (folders),
+//! [`writer`] (writing), [`restore`].
 
-mod keeper;
+mod checkpoint_writer;
 mod manifest;
-mod place;
 mod restore;
+mod storage;
 
 use crate::limits::WINDOW_BYTES;
+use checkpoint_writer::{CheckpointWriter, WindowState};
 use esker_model::{Error, Flow, Result};
 use esker_store::segment::put_commit;
 use esker_store::{
     BulkLoad, Cursor, Durability, KeyRange, Read, Snapshot, Store, StoreStats, Table, WriteBatch,
 };
-use keeper::{Keeper, State};
 use manifest::{Manifest, Span};
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Lies in a folder that holds a live store, and may be emptied.
+/// File that marks a folder as the folder of a live store, which may be emptied.
 const LIVE_FILE: &str = "LIVE";
 
-/// A live store, and where and when checkpoints of it are written. Plain data.
+/// Folder of the live store, and when and where its checkpoints are written. Plain data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowOptions {
-    /// The folder of the live store, this database's alone: it is emptied when the database is opened.
+    /// Folder of the live store, used by this database only: it is emptied when the database is opened.
     pub live: PathBuf,
-    /// Folders for checkpoints, the fastest first. The first that has room takes each.
+    /// Folders for checkpoints, the fastest first. The first one with enough space takes each file.
     pub to: Vec<PathBuf>,
-    /// So many bytes are left free in each.
+    /// Bytes that are left free in each folder.
     pub reserve: u64,
-    /// After so many commits a checkpoint is written …
+    /// Number of commits after which a segment is written …
     pub writes: u64,
-    /// … or after so long, whichever comes first.
+    /// … or the time after which it is written, whichever comes first.
     pub every: Duration,
-    /// Checkpoints are replaced by one of all rows once they have so many bytes, and more than the one of that kind before.
+    /// Minimum size in bytes of the segments that are replaced by a base; they must also be larger than the last base.
     pub base_least: u64,
 }
 
-/// What a window has done and holds.
+/// Progress and counters of a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WindowFigures {
-    /// Commits so far, through all times that the database was opened.
+    /// Number of commits since the database was created.
     pub written: u64,
-    /// Those that a checkpoint holds.
+    /// Number of commits that a checkpoint contains.
     pub persisted: u64,
-    /// For how long the oldest that none holds has waited.
+    /// Age of the oldest commit that no checkpoint contains.
     pub age: Duration,
-    /// Files written since the database was opened: segments.
+    /// Number of segments written since the database was opened.
     pub segments: u64,
-    /// Their bytes.
+    /// Size of those segments in bytes.
     pub segment_bytes: u64,
-    /// Files with all rows, written since then.
+    /// Number of bases written since the database was opened.
     pub bases: u64,
-    /// Where the last of all these files lies.
-    pub place: Option<PathBuf>,
-    /// Why nothing can be written, if so.
-    pub trouble: Option<String>,
+    /// Folder of the file written last.
+    pub last_folder: Option<PathBuf>,
+    /// Reason why no checkpoint can be written, if so.
+    pub write_error: Option<String>,
 }
 
-/// What is known of the window of an open database. Cheap to clone.
+/// Access to the window of an open database. Cheap to clone.
 #[derive(Clone)]
 pub struct Window {
-    keeper: Arc<Keeper>,
+    writer: Arc<CheckpointWriter>,
 }
 
 impl std::fmt::Debug for Window {
@@ -77,81 +77,83 @@ impl std::fmt::Debug for Window {
 }
 
 impl Window {
-    /// The number of the last commit.
+    /// Number of the last commit.
     pub fn written(&self) -> u64 {
-        self.keeper.state().last
+        self.writer.state().last
     }
 
-    /// The number of the last commit that a checkpoint holds.
+    /// Number of the last commit that a checkpoint contains.
     pub fn persisted(&self) -> u64 {
-        self.keeper.state().persisted
+        self.writer.state().persisted
     }
 
-    /// Waits until a checkpoint holds all commits so far, however long no storage has room for it. Fails only if another process has
-    /// the database by now, or it is closed.
+    /// Waits until a checkpoint contains all commits so far, however long no storage has space for it. Fails only if
+    /// another
+    /// process has taken over the database, or the database is closed.
     pub fn harden(&self) -> Result<()> {
         self.harden_to(self.written())
     }
 
-    /// The same, but it fails, too, if no storage takes the checkpoint now.
+    /// Waits like [`Self::harden`], but also fails if no storage accepts the checkpoint now.
     pub fn try_harden(&self) -> Result<()> {
-        self.keeper.wait_for(self.written())
+        self.writer.wait_for(self.written())
     }
 
     fn harden_to(&self, last: u64) -> Result<()> {
         loop {
-            match self.keeper.wait_for(last) {
+            match self.writer.wait_for(last) {
                 Err(Error::Unavailable(_)) => {}
                 done => return done,
             }
         }
     }
 
-    /// Whether commits before the database was opened may have been lost: it was not closed in good order.
+    /// Whether commits made before the database was opened may have been lost, because it was not closed properly.
     pub fn may_have_lost(&self) -> bool {
-        self.keeper.may_have_lost
+        self.writer.may_have_lost
     }
 
-    /// For whoever only looks at the database, or copies it: if it may have lost something, it goes on saying so after it was closed.
-    pub fn stay_as_found(&self) {
-        self.keeper.stay_as_found();
+    /// Keeps the mark that commits may have been lost when the database is closed, for tools that only read or copy the
+    /// database.
+    pub fn preserve_loss_mark(&self) {
+        self.writer.preserve_loss_mark();
     }
 
-    /// Figures.
+    /// Present progress and counters of the window.
     pub fn figures(&self) -> WindowFigures {
-        self.keeper.figures()
+        self.writer.figures()
     }
 }
 
 /// The live store with its window.
 pub(crate) struct WindowStore {
-    keeper: Arc<Keeper>,
+    writer: Arc<CheckpointWriter>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// Where the manifest of a database's checkpoint lies in its folder.
+/// Folder of the manifest inside a database's folder.
 pub(crate) fn home(folder: &Path) -> PathBuf {
     folder.join("checkpoint")
 }
 
-/// Whether the store of the database in a folder lies elsewhere, and dies with its machine.
+/// Whether the database in a folder has an ephemeral store.
 pub fn is_window(folder: &Path) -> bool {
     Manifest::path(&home(folder)).is_file()
 }
 
-/// Removes the files of a database's checkpoint that lie outside its folder, for who is about to remove the folder: nothing is
-/// known of them afterwards. Does nothing about a database without checkpoints.
+/// Removes the checkpoint files of a database that are outside its folder, before the folder is removed and the list of
+/// them is lost. Does nothing for a database without checkpoints.
 pub fn remove_checkpoint(folder: &Path) -> Result<()> {
     let home = home(folder);
     let Some(manifest) = Manifest::read(&home)? else {
         return Ok(());
     };
-    for place in manifest.folders.iter().filter(|place| **place != home) {
-        // Nobody else would: the store's number is in their names.
-        place::clear_drafts(place, manifest.store);
-        // What is not there (any more) needs not be removed.
-        for name in place::list(place, manifest.store).unwrap_or_default() {
-            let path = place.join(name.text());
+    for folder in manifest.folders.iter().filter(|folder| **folder != home) {
+        // No other process cleans these up, because their names contain the number of the store.
+        storage::clear_drafts(folder, manifest.store);
+        // Absent files need not be removed.
+        for name in storage::list(folder, manifest.store).unwrap_or_default() {
+            let path = folder.join(name.text());
             std::fs::remove_file(&path)
                 .map_err(|e| Error::io(format!("removing `{}`", path.display()), e))?;
         }
@@ -160,8 +162,9 @@ pub fn remove_checkpoint(folder: &Path) -> Result<()> {
 }
 
 impl WindowStore {
-    /// Makes a live store out of the checkpoint, if there is one, and goes on with it. `open` makes an empty store in a folder that
-    /// it can have to itself; `generation` is of the lock that the caller holds.
+    /// Restores a live store from the checkpoint, if there is one, and continues the checkpoint. `open` creates an
+    /// empty store in
+    /// a folder of its own; `generation` is that of the caller's claim.
     pub(crate) fn open(
         folder: &Path,
         options: &WindowOptions,
@@ -171,8 +174,8 @@ impl WindowStore {
     ) -> Result<Self> {
         let home = home(folder);
         let mut manifest = match Manifest::read(&home)? {
-            // One of a database whose making was cut short.
-            _ if create => fresh(),
+            // Replaces the manifest of an interrupted creation.
+            _ if create => new_manifest(),
             Some(manifest) => manifest,
             None => {
                 return Err(Error::Target(format!(
@@ -185,10 +188,10 @@ impl WindowStore {
         empty(&options.live)?;
         let store = open(&options.live.join("store"))?;
         let restored = restore::restore(&manifest, &*store)?;
-        // Behind the restore: this makes folders, and one that is missing says something.
-        place::probe(&options.to, options.reserve)?;
+        // After the restore: `probe` creates folders, and the restore must notice missing ones.
+        storage::probe(&options.to, options.reserve)?;
         for folder in &manifest.folders {
-            place::clear_drafts(folder, manifest.store);
+            storage::clear_drafts(folder, manifest.store);
         }
         let (before, first) = manifest.open;
         if restored.last >= first {
@@ -201,33 +204,34 @@ impl WindowStore {
         manifest.open = (generation, restored.last + 1);
         let closed = std::mem::take(&mut manifest.closed);
         manifest.write(&home)?;
-        let keeper = Keeper::new(store, options.clone(), home, manifest, restored, !closed);
+        let writer =
+            CheckpointWriter::new(store, options.clone(), home, manifest, restored, !closed);
         let thread = {
-            let keeper = Arc::clone(&keeper);
+            let writer = Arc::clone(&writer);
             std::thread::Builder::new()
                 .name("esker-window".into())
-                .spawn(move || keeper.work())
+                .spawn(move || writer.work())
                 .map_err(|e| Error::io("starting a thread", e))?
         };
         Ok(Self {
-            keeper,
+            writer,
             thread: Some(thread),
         })
     }
 
-    /// For those who look after it.
+    /// A handle on the window.
     pub(crate) fn window(&self) -> Window {
         Window {
-            keeper: Arc::clone(&self.keeper),
+            writer: Arc::clone(&self.writer),
         }
     }
 
     fn store(&self) -> &dyn Store {
-        &*self.keeper.store
+        &*self.writer.store
     }
 }
 
-fn fresh() -> Manifest {
+fn new_manifest() -> Manifest {
     Manifest {
         store: RandomState::new().hash_one(std::process::id()),
         open: (0, 1),
@@ -235,7 +239,7 @@ fn fresh() -> Manifest {
     }
 }
 
-/// Empties the folder of a live store; refuses one that holds something else.
+/// Empties the folder of a live store; refuses a folder with other contents.
 fn empty(live: &Path) -> Result<()> {
     let failed = |doing: &str, e| Error::io(format!("{doing} `{}`", live.display()), e);
     crate::modes::create_private_all(live).map_err(|e| failed("making", e))?;
@@ -243,7 +247,7 @@ fn empty(live: &Path) -> Result<()> {
     let mut entries = std::fs::read_dir(live).map_err(|e| failed("reading", e))?;
     if entries.next().is_some() && !mark.is_file() {
         return Err(Error::Target(format!(
-            "`{}` holds something else than a live store, and would be emptied: name another folder as `checkpoint.live`",
+            "`{}` contains something other than an ephemeral store, and would be emptied: name another folder as `checkpoint.live`",
             live.display()
         )));
     }
@@ -260,9 +264,9 @@ fn empty(live: &Path) -> Result<()> {
 
 impl Drop for WindowStore {
     fn drop(&mut self) {
-        self.keeper.stop();
+        self.writer.stop();
         if let Some(thread) = self.thread.take() {
-            // One that panicked has written what it could.
+            // A thread that panicked has written what it could.
             let _ = thread.join();
         }
     }
@@ -297,7 +301,7 @@ impl Store for WindowStore {
             return Ok(());
         }
         batch.check()?;
-        let mut state = self.keeper.room()?;
+        let mut state = self.writer.wait_for_space()?;
         // One lock over both, so that the window has the order of the store.
         let before = state.filling.len();
         put_commit(&mut state.filling, &batch);
@@ -305,23 +309,23 @@ impl Store for WindowStore {
             state.filling.truncate(before);
             return Err(e);
         }
-        let last = self.keeper.committed(&mut state);
+        let last = self.writer.committed(&mut state);
         drop(state);
         match durability {
-            // It is in the live store: whoever is told that it failed would go on as if it were not.
+            // The commit is in the live store, so it must not be reported as failed.
             Durability::Sync => self.window().harden_to(last),
             Durability::Relaxed => Ok(()),
         }
     }
 
     fn persist(&self) -> Result<()> {
-        let last = self.keeper.state().last;
-        self.keeper.wait_for(last)
+        let last = self.writer.state().last;
+        self.writer.wait_for(last)
     }
 
     fn bulk_load(&self, table: Table) -> Result<Box<dyn BulkLoad + '_>> {
-        Ok(Box::new(Load {
-            keeper: &self.keeper,
+        Ok(Box::new(WindowBulkLoad {
+            writer: &self.writer,
             inner: self.store().bulk_load(table)?,
             table,
             rows: WriteBatch::default(),
@@ -341,15 +345,15 @@ impl Store for WindowStore {
     }
 }
 
-/// A bulk load: what it loads goes into the window as one commit.
-struct Load<'a> {
-    keeper: &'a Keeper,
+/// A bulk load, added to the window as one commit.
+struct WindowBulkLoad<'a> {
+    writer: &'a CheckpointWriter,
     inner: Box<dyn BulkLoad + 'a>,
     table: Table,
     rows: WriteBatch,
 }
 
-impl BulkLoad for Load<'_> {
+impl BulkLoad for WindowBulkLoad<'_> {
     fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.inner.push(key, value)?;
         self.rows.put(self.table, key, value);
@@ -357,21 +361,21 @@ impl BulkLoad for Load<'_> {
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        let mut state = self.keeper.room()?;
+        let mut state = self.writer.wait_for_space()?;
         self.inner.finish()?;
         put_commit(&mut state.filling, &self.rows);
-        let last = self.keeper.committed(&mut state);
+        let last = self.writer.committed(&mut state);
         drop(state);
-        // It promises to be durable.
-        self.keeper.wait_for(last)
+        // A bulk load must be durable when it has finished.
+        self.writer.wait_for(last)
     }
 }
 
-/// Bytes that wait to be written, at most.
+/// Maximum of bytes that wait to be written; further commits wait.
 const WAITING_BYTES_MAX: usize = 4 * WINDOW_BYTES;
 
-impl State {
-    /// Whether a segment is to be written now.
+impl WindowState {
+    /// Whether a segment must be written now.
     fn due(&self, options: &WindowOptions) -> bool {
         self.last > self.persisted
             && (self.stop

@@ -1,7 +1,7 @@
-//! A store out of its checkpoint: the base, then the segments behind it, in order.
+//! Restores a store from its checkpoint: the base, then the later segments in order.
 
 use super::manifest::{Manifest, Span};
-use super::place::{self, Name};
+use super::storage::{self, FileName};
 use esker_model::codec::DecodeError;
 use esker_model::{Error, Result};
 use esker_store::segment::{Kind, SegmentError, SegmentReader, commits};
@@ -10,37 +10,37 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// A file and what it holds.
-struct Found {
-    name: Name,
+/// A checkpoint file with its path.
+struct CheckpointFile {
+    name: FileName,
     path: PathBuf,
 }
 
-/// What was restored.
+/// Result of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Restored {
-    /// The last commit.
+    /// Number of the last commit.
     pub(crate) last: u64,
-    /// Bytes of the base.
+    /// Size of the base in bytes.
     pub(crate) base_bytes: u64,
-    /// Bytes of the segments behind it.
+    /// Size in bytes of the segments after the base.
     pub(crate) segment_bytes: u64,
-    /// How many there are.
+    /// Number of segments after the base.
     pub(crate) segments: u64,
 }
 
-/// Fills an empty store.
+/// Fills an empty store from a checkpoint.
 pub(crate) fn restore(manifest: &Manifest, store: &dyn Store) -> Result<Restored> {
     let mut files = Vec::new();
     for folder in &manifest.folders {
-        // One that is not mounted may hold the last segments, and nothing else would tell.
-        let there = place::list(folder, manifest.store).map_err(|e| {
+        // An unmounted folder may have the last segments, so an unreadable folder is an error.
+        let there = storage::list(folder, manifest.store).map_err(|e| {
             Error::Target(format!(
-                "the checkpoint is not whole: `{}` holds a part of it and cannot be read ({e}); is that storage mounted here?",
+                "the checkpoint is incomplete: `{}` has a part of it and cannot be read ({e}); is that storage mounted here?",
                 folder.display()
             ))
         })?;
-        files.extend(there.into_iter().map(|name| Found {
+        files.extend(there.into_iter().map(|name| CheckpointFile {
             name,
             path: folder.join(name.text()),
         }));
@@ -62,7 +62,7 @@ pub(crate) fn restore(manifest: &Manifest, store: &dyn Store) -> Result<Restored
         last: u64::MAX,
     };
     for span in manifest.spans.iter().chain([&open]) {
-        play_span(manifest, &files, *span, store, &mut done)?;
+        replay_span(manifest, &files, *span, store, &mut done)?;
     }
     Ok(done)
 }
@@ -74,38 +74,38 @@ fn missing(manifest: &Manifest, what: &str) -> Error {
         .map(|f| format!("`{}`", f.display()))
         .collect();
     Error::Target(format!(
-        "the checkpoint is not whole: {what} is missing; it should lie in one of {}: is that storage mounted here?",
+        "the checkpoint is incomplete: {what} is missing; it should be in one of {}: is that storage mounted here?",
         folders.join(", ")
     ))
 }
 
-/// Plays the segments of a span from where `done` is.
-fn play_span(
+/// Replays the segments of a span after commit `done.last`.
+fn replay_span(
     manifest: &Manifest,
-    files: &[Found],
+    files: &[CheckpointFile],
     span: Span,
     store: &dyn Store,
     done: &mut Restored,
 ) -> Result<()> {
-    let of = |f: &&Found| {
+    let of = |f: &&CheckpointFile| {
         let head = f.name.head;
         head.kind == Kind::Segment
             && head.generation == span.generation
             && head.first >= span.first
             && head.first <= span.last
     };
-    let mut segments: Vec<&Found> = files.iter().filter(of).collect();
+    let mut segments: Vec<&CheckpointFile> = files.iter().filter(of).collect();
     segments.sort_unstable_by_key(|f| f.name.head.first);
     for segment in segments {
         let head = segment.name.head;
-        // A base may end within one.
+        // A base may end within a segment.
         if head.last <= done.last {
             continue;
         }
         if head.first > done.last + 1 {
             return Err(gap(manifest, done.last + 1, head.first - 1));
         }
-        done.segment_bytes += play(segment, done.last.min(span.last), span.last, store)?;
+        done.segment_bytes += replay(segment, done.last.min(span.last), span.last, store)?;
         done.segments += 1;
         done.last = head.last.min(span.last);
     }
@@ -122,7 +122,7 @@ fn gap(manifest: &Manifest, first: u64, last: u64) -> Error {
     )
 }
 
-fn open(found: &Found) -> Result<SegmentReader<BufReader<File>>> {
+fn open(found: &CheckpointFile) -> Result<SegmentReader<BufReader<File>>> {
     let file = File::open(&found.path)
         .map_err(|e| Error::io(format!("opening `{}`", found.path.display()), e))?;
     let reader = SegmentReader::begin(BufReader::with_capacity(1 << 16, file));
@@ -152,20 +152,23 @@ fn damaged(path: &Path, at: u64, expected: &str) -> Error {
     ))
 }
 
-/// Why a commit of a block cannot be had.
-enum Failed {
+/// Error of one commit in a block.
+enum CommitError {
     Decode(DecodeError),
     Store(Error),
 }
 
-impl From<DecodeError> for Failed {
+impl From<DecodeError> for CommitError {
     fn from(e: DecodeError) -> Self {
         Self::Decode(e)
     }
 }
 
-/// Reads all commits of a file; how long the file is.
-fn each(found: &Found, sink: &mut dyn FnMut(WriteBatch) -> Result<()>) -> Result<u64> {
+/// Passes all commits of a file to `sink`; returns the length of the file.
+fn for_each_commit(
+    found: &CheckpointFile,
+    sink: &mut dyn FnMut(WriteBatch) -> Result<()>,
+) -> Result<u64> {
     let mut reader = open(found)?;
     loop {
         let at = reader.position();
@@ -173,18 +176,20 @@ fn each(found: &Found, sink: &mut dyn FnMut(WriteBatch) -> Result<()>) -> Result
         let Some(block) = block else {
             return Ok(reader.position());
         };
-        commits(&block, &mut |batch| sink(batch).map_err(Failed::Store)).map_err(|e| match e {
-            Failed::Decode(e) => damaged(&found.path, at, e.expected),
-            Failed::Store(e) => e,
-        })?;
+        commits(&block, &mut |batch| sink(batch).map_err(CommitError::Store)).map_err(
+            |e| match e {
+                CommitError::Decode(e) => damaged(&found.path, at, e.expected),
+                CommitError::Store(e) => e,
+            },
+        )?;
     }
 }
 
-/// Commits what lies behind `after`, up to `until`.
-fn play(found: &Found, after: u64, until: u64, store: &dyn Store) -> Result<u64> {
+/// Replays the commits of a segment after `after` and up to `until`.
+fn replay(found: &CheckpointFile, after: u64, until: u64, store: &dyn Store) -> Result<u64> {
     let head = found.name.head;
     let mut next = head.first;
-    let bytes = each(found, &mut |batch| {
+    let bytes = for_each_commit(found, &mut |batch| {
         let number = next;
         next += 1;
         if number <= after || number > until || batch.is_empty() {
@@ -202,10 +207,10 @@ fn play(found: &Found, after: u64, until: u64, store: &dyn Store) -> Result<u64>
     Ok(bytes)
 }
 
-/// Loads all rows of a base: they are sorted, table by table.
-fn load_base(found: &Found, store: &dyn Store) -> Result<u64> {
+/// Loads all rows of a base, which are sorted, table by table.
+fn load_base(found: &CheckpointFile, store: &dyn Store) -> Result<u64> {
     let mut load: Option<(Table, Box<dyn BulkLoad + '_>)> = None;
-    let bytes = each(found, &mut |batch| {
+    let bytes = for_each_commit(found, &mut |batch| {
         for write in batch.iter() {
             if load.as_ref().is_none_or(|(table, _)| *table != write.table) {
                 if let Some((_, load)) = load.take() {

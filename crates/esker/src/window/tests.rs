@@ -1,4 +1,4 @@
-//! The store with its window: crashes at random moments, damage, storages without room, processes that were replaced.
+//! Tests of the store with a window: crashes at random times, damaged files, full storage, replaced processes.
 
 use super::*;
 use esker_store::KeyRange;
@@ -9,12 +9,12 @@ use std::ops::ControlFlow;
 
 type Rows = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
 
-struct Place {
+struct TestStore {
     dir: tempfile::TempDir,
     options: WindowOptions,
 }
 
-impl Place {
+impl TestStore {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let options = WindowOptions {
@@ -34,7 +34,7 @@ impl Place {
         WindowStore::open(self.dir.path(), &self.options, generation, create, empty)
     }
 
-    /// All files of checkpoints.
+    /// All checkpoint files.
     fn files(&self) -> Vec<PathBuf> {
         let mut files = Vec::new();
         for folder in &self.options.to {
@@ -46,7 +46,7 @@ impl Place {
         files
     }
 
-    /// A copy of what lies in storage, as a crash now would leave it.
+    /// A copy of the durable files, as a crash now would leave them.
     fn copy(&self) -> Self {
         let mut other = Self::new();
         other.options.writes = self.options.writes;
@@ -60,7 +60,7 @@ impl Place {
             std::fs::create_dir_all(&to).unwrap();
             for entry in std::fs::read_dir(&from).into_iter().flatten() {
                 let entry = entry.unwrap();
-                // A file may be gone that a base has replaced.
+                // The file may have been removed because a base replaced it.
                 let _ = std::fs::copy(entry.path(), to.join(entry.file_name()));
             }
         }
@@ -112,10 +112,10 @@ fn expected(commits: u64) -> Rows {
 
 #[test]
 fn a_crash_leaves_a_prefix_that_holds_all_that_was_persisted() {
-    let mut place = Place::new();
-    // Bases, too, while commits go on.
-    place.options.base_least = 300;
-    let store = place.open(1).unwrap();
+    let mut setup = TestStore::new();
+    // Bases are written while commits continue.
+    setup.options.base_least = 300;
+    let store = setup.open(1).unwrap();
     let window = store.window();
     let mut prefixes = std::collections::BTreeSet::new();
     for n in 1..=400_u64 {
@@ -127,10 +127,11 @@ fn a_crash_leaves_a_prefix_that_holds_all_that_was_persisted() {
             continue;
         }
         let persisted = window.persisted();
-        // A copy is not of one moment: files that a base replaces may be gone from it. A crash is, so take another then.
+        // The copy is not atomic, and files that a base replaces may be missing from it. A crash is atomic, so copy
+        // again in that case.
         let mut why = String::new();
         let restored = (0..100).find_map(|_| {
-            let opened = place.copy().open(2);
+            let opened = setup.copy().open(2);
             opened.inspect_err(|e| why = e.to_string()).ok()
         });
         let restored = restored.unwrap_or_else(|| panic!("{why}"));
@@ -142,16 +143,16 @@ fn a_crash_leaves_a_prefix_that_holds_all_that_was_persisted() {
     assert!(prefixes.len() > 5, "{prefixes:?}");
     drop(store);
     assert!(window.figures().bases > 0, "{:?}", window.figures());
-    let store = place.open(2).unwrap();
+    let store = setup.open(2).unwrap();
     assert_eq!(store.window().written(), 400);
     assert_eq!(rows(&store), expected(400));
 }
 
 #[test]
 fn openings_follow_each_other() {
-    let place = Place::new();
+    let setup = TestStore::new();
     for generation in 1..6 {
-        let store = place.open(generation).unwrap();
+        let store = setup.open(generation).unwrap();
         let before = store.window().written();
         assert_eq!(before, (generation - 1) * 8);
         assert_eq!(rows(&store), expected(before));
@@ -163,14 +164,14 @@ fn openings_follow_each_other() {
 
 #[test]
 fn a_window_is_written_when_it_is_full_or_old_or_wanted() {
-    let mut place = Place::new();
-    let store = place.open(1).unwrap();
+    let mut setup = TestStore::new();
+    let store = setup.open(1).unwrap();
     let window = store.window();
     for n in 1..=4 {
         store.commit(batch(n), Durability::Relaxed).unwrap();
     }
     assert_eq!((window.written(), window.persisted()), (4, 0));
-    assert!(place.files().is_empty());
+    assert!(setup.files().is_empty());
     store.commit(batch(5), Durability::Sync).unwrap();
     assert_eq!(window.persisted(), 5);
     store.commit(batch(6), Durability::Relaxed).unwrap();
@@ -182,16 +183,16 @@ fn a_window_is_written_when_it_is_full_or_old_or_wanted() {
     }
     wait_until("they are not persisted", || window.persisted() == 11);
     drop(store);
-    place.options.every = Duration::from_millis(1);
-    let store = place.open(2).unwrap();
+    setup.options.every = Duration::from_millis(1);
+    let store = setup.open(2).unwrap();
     store.commit(batch(12), Durability::Relaxed).unwrap();
     wait_until("it is not persisted", || store.window().persisted() == 12);
 }
 
 #[test]
 fn bulk_loads_are_persisted() {
-    let place = Place::new();
-    let store = place.open(1).unwrap();
+    let setup = TestStore::new();
+    let store = setup.open(1).unwrap();
     let mut load = store.bulk_load(Table::Rows).unwrap();
     for n in 0..100_u64 {
         load.push(&n.to_be_bytes(), b"loaded").unwrap();
@@ -200,26 +201,26 @@ fn bulk_loads_are_persisted() {
     let all = rows(&store);
     assert_eq!(all.len(), 100);
     std::mem::forget(store);
-    assert_eq!(rows(&place.copy().open(2).unwrap()), all);
+    assert_eq!(rows(&setup.copy().open(2).unwrap()), all);
 }
 
 #[test]
-fn who_was_replaced_writes_no_more() {
-    let place = Place::new();
-    let first = place.open(1).unwrap();
+fn a_replaced_process_writes_no_more() {
+    let setup = TestStore::new();
+    let first = setup.open(1).unwrap();
     first.commit(batch(1), Durability::Sync).unwrap();
-    let second = place.open(2).unwrap();
+    let second = setup.open(2).unwrap();
     second.commit(batch(2), Durability::Sync).unwrap();
     first.commit(batch(90), Durability::Relaxed).unwrap();
     let why = first.persist().unwrap_err().to_string();
     assert!(why.contains("another process has taken over"), "{why}");
     let why = first.commit(batch(91), Durability::Relaxed).unwrap_err();
     assert!(why.to_string().contains("writes no more"), "{why}");
-    // What it may have written before it noticed does not count.
+    // Files that it may have written before it noticed are not valid.
     let mut stray = Vec::new();
     let head = esker_store::segment::Head {
         kind: esker_store::segment::Kind::Segment,
-        store: Manifest::read(&home(place.dir.path()))
+        store: Manifest::read(&home(setup.dir.path()))
             .unwrap()
             .unwrap()
             .store,
@@ -232,27 +233,27 @@ fn who_was_replaced_writes_no_more() {
     put_commit(&mut commit, &batch(90));
     writer.block(&commit, &mut stray);
     writer.end(&mut stray);
-    let name = place::Name { head }.text();
-    std::fs::write(place.options.to[0].join(name), stray).unwrap();
+    let name = storage::FileName { head }.text();
+    std::fs::write(setup.options.to[0].join(name), stray).unwrap();
     drop(second);
-    assert_eq!(rows(&place.open(3).unwrap()), expected(2));
+    assert_eq!(rows(&setup.open(3).unwrap()), expected(2));
 }
 
 #[test]
 fn damage_and_missing_files_are_named() {
-    let place = Place::new();
-    let store = place.open(1).unwrap();
+    let setup = TestStore::new();
+    let store = setup.open(1).unwrap();
     for n in 1..=3 {
         store.commit(batch(n), Durability::Sync).unwrap();
     }
     drop(store);
-    let files = place.files();
+    let files = setup.files();
     assert_eq!(files.len(), 3);
     let whole = std::fs::read(&files[1]).unwrap();
     let mut damaged = whole.clone();
     damaged[60] ^= 1;
     std::fs::write(&files[1], damaged).unwrap();
-    let open = || place.open(2).map(|_| ()).unwrap_err().to_string();
+    let open = || setup.open(2).map(|_| ()).unwrap_err().to_string();
     let why = open();
     assert!(
         why.contains(&files[1].display().to_string()) && why.contains("damaged at byte"),
@@ -262,94 +263,94 @@ fn damage_and_missing_files_are_named() {
     let why = open();
     assert!(why.contains("the segment with commits 2 to 2"), "{why}");
     std::fs::write(&files[1], whole).unwrap();
-    // What is not mounted may hold the last of them.
-    let fast = &place.options.to[0];
-    std::fs::rename(fast, place.dir.path().join("away")).unwrap();
+    // An unmounted folder may have the last segments.
+    let fast = &setup.options.to[0];
+    std::fs::rename(fast, setup.dir.path().join("away")).unwrap();
     let why = open();
     assert!(why.contains("is that storage mounted here?"), "{why}");
-    std::fs::rename(place.dir.path().join("away"), fast).unwrap();
-    assert_eq!(rows(&place.open(2).unwrap()), expected(3));
+    std::fs::rename(setup.dir.path().join("away"), fast).unwrap();
+    assert_eq!(rows(&setup.open(2).unwrap()), expected(3));
 }
 
 #[test]
-fn a_storage_without_room_is_passed_over_and_none_with_room_stops_writes() {
-    let mut place = Place::new();
-    // A folder cannot lie below a file.
-    std::fs::write(place.dir.path().join("file"), "").unwrap();
-    place.options.to[0] = place.dir.path().join("file/fast");
-    let store = place.open(1).unwrap();
+fn a_full_folder_is_skipped_and_without_space_writes_stop() {
+    let mut setup = TestStore::new();
+    // A folder cannot be created below a file.
+    std::fs::write(setup.dir.path().join("file"), "").unwrap();
+    setup.options.to[0] = setup.dir.path().join("file/fast");
+    let store = setup.open(1).unwrap();
     store.commit(batch(1), Durability::Sync).unwrap();
     assert_eq!(
-        store.window().figures().place,
-        Some(place.options.to[1].clone())
+        store.window().figures().last_folder,
+        Some(setup.options.to[1].clone())
     );
-    // Now the second is gone, too.
-    std::fs::rename(&place.options.to[1], place.dir.path().join("away")).unwrap();
-    std::fs::write(&place.options.to[1], "").unwrap();
+    // Now the second folder is unusable as well.
+    std::fs::rename(&setup.options.to[1], setup.dir.path().join("away")).unwrap();
+    std::fs::write(&setup.options.to[1], "").unwrap();
     store.commit(batch(2), Durability::Relaxed).unwrap();
     let why = store.persist().unwrap_err().to_string();
-    assert!(why.contains("no storage takes the checkpoint"), "{why}");
+    assert!(why.contains("no storage accepts the checkpoint"), "{why}");
     let why = store.commit(batch(3), Durability::Relaxed).unwrap_err();
     assert!(
-        why.to_string().contains("no more writes are taken"),
+        why.to_string().contains("no more writes are accepted"),
         "{why}"
     );
-    // And back: what was taken is kept.
-    std::fs::remove_file(&place.options.to[1]).unwrap();
-    std::fs::rename(place.dir.path().join("away"), &place.options.to[1]).unwrap();
+    // The folder is usable again: accepted commits are kept.
+    std::fs::remove_file(&setup.options.to[1]).unwrap();
+    std::fs::rename(setup.dir.path().join("away"), &setup.options.to[1]).unwrap();
     store.window().harden().unwrap();
     store.commit(batch(3), Durability::Sync).unwrap();
     drop(store);
-    assert_eq!(rows(&place.open(2).unwrap()), expected(3));
-    place.options.reserve = u64::MAX;
-    let why = place.open(3).map(|_| ()).unwrap_err().to_string();
+    assert_eq!(rows(&setup.open(2).unwrap()), expected(3));
+    setup.options.reserve = u64::MAX;
+    let why = setup.open(3).map(|_| ()).unwrap_err().to_string();
     assert!(why.contains("the reserve included"), "{why}");
 }
 
 #[test]
 fn a_folder_with_something_else_is_not_emptied() {
-    let place = Place::new();
-    std::fs::create_dir_all(&place.options.live).unwrap();
-    std::fs::write(place.options.live.join("thesis.tex"), "").unwrap();
-    let why = place.open(1).map(|_| ()).unwrap_err().to_string();
+    let setup = TestStore::new();
+    std::fs::create_dir_all(&setup.options.live).unwrap();
+    std::fs::write(setup.options.live.join("thesis.tex"), "").unwrap();
+    let why = setup.open(1).map(|_| ()).unwrap_err().to_string();
     assert!(why.contains("would be emptied"), "{why}");
 }
 
 #[test]
-fn who_only_looks_leaves_it_as_it_was_found() {
-    let place = Place::new();
-    let closed = |place: &Place| {
-        let manifest = Manifest::read(&home(place.dir.path())).unwrap();
+fn a_reader_preserves_the_loss_mark() {
+    let setup = TestStore::new();
+    let closed = |setup: &TestStore| {
+        let manifest = Manifest::read(&home(setup.dir.path())).unwrap();
         manifest.unwrap().closed
     };
-    let store = place.open(1).unwrap();
+    let store = setup.open(1).unwrap();
     store.commit(batch(1), Durability::Sync).unwrap();
-    let crashed = place.copy();
+    let crashed = setup.copy();
     drop(store);
-    for (place, lost) in [(place, false), (crashed, true)] {
-        let store = place.open(2).unwrap();
+    for (setup, lost) in [(setup, false), (crashed, true)] {
+        let store = setup.open(2).unwrap();
         let window = store.window();
         assert_eq!(window.may_have_lost(), lost);
-        window.stay_as_found();
+        window.preserve_loss_mark();
         drop(store);
-        assert_eq!(closed(&place), !lost);
+        assert_eq!(closed(&setup), !lost);
     }
 }
 
 #[test]
 fn what_goes_with_its_folder_goes_from_everywhere() {
-    let place = Place::new();
-    let store = place.open(1).unwrap();
+    let setup = TestStore::new();
+    let store = setup.open(1).unwrap();
     store.commit(batch(1), Durability::Sync).unwrap();
     drop(store);
-    let files = place.files();
+    let files = setup.files();
     assert_eq!(files.len(), 1);
-    // Another store's, and what a writer that died left.
-    let other = place.options.to[0].join("0000000000000007-3-1-2.seg");
+    // A file of another store, and a leftover of a killed writer.
+    let other = setup.options.to[0].join("0000000000000007-3-1-2.seg");
     std::fs::write(&other, "").unwrap();
     std::fs::write(files[0].with_extension("seg.draft"), "").unwrap();
     for _ in 0..2 {
-        remove_checkpoint(place.dir.path()).unwrap();
-        assert_eq!(place.files(), std::slice::from_ref(&other));
+        remove_checkpoint(setup.dir.path()).unwrap();
+        assert_eq!(setup.files(), std::slice::from_ref(&other));
     }
 }

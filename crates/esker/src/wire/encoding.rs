@@ -1,4 +1,4 @@
-//! How a type becomes bytes on the socket: one trait, and the types that everything else is made of.
+//! Encoding of types on the socket: the trait, and its basic implementations.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -6,15 +6,15 @@ use esker_model::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
 use esker_rpc::text::intern;
 use std::path::PathBuf;
 
-/// A type that travels.
+/// A type with an encoding on the socket.
 pub(crate) trait Wire: Sized {
-    /// Appends the encoding.
+    /// Appends the encoding to `out`.
     fn put(&self, out: &mut Vec<u8>);
-    /// Reads what [`Wire::put`] wrote.
+    /// Reads a value that [`Wire::put`] wrote.
     fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError>;
 }
 
-/// A whole buffer as one value.
+/// Decodes a buffer that contains exactly one value.
 pub(crate) fn decode<T: Wire>(bytes: &[u8]) -> Result<T, DecodeError> {
     let mut r = Reader::new(bytes);
     let value = T::take(&mut r)?;
@@ -22,7 +22,7 @@ pub(crate) fn decode<T: Wire>(bytes: &[u8]) -> Result<T, DecodeError> {
     Ok(value)
 }
 
-/// Implements [`Wire`] for a struct: its fields in the order given.
+/// Implements [`Wire`] for a struct: its fields in the given order.
 macro_rules! wire_struct {
     ($type:ident { $($field:ident),* $(,)? }) => {
         impl $crate::wire::encoding::Wire for $type {
@@ -37,7 +37,7 @@ macro_rules! wire_struct {
     };
 }
 
-/// Implements [`Wire`] for a tuple struct of one field.
+/// Implements [`Wire`] for a tuple struct with one field.
 macro_rules! wire_newtype {
     ($($type:ident),*) => {$(
         impl $crate::wire::encoding::Wire for $type {

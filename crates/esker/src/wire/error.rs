@@ -1,4 +1,4 @@
-//! Errors on the socket: what a caller sees is what it would have seen as the owner.
+//! Errors on the socket. A caller gets the same error as it would as the owner.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -14,8 +14,8 @@ wire_struct!(DecodeError { at, expected });
 wire_struct!(NameError { text, reason });
 wire_struct!(TimeError { text });
 
-/// An [`Error`] as it travels.
-enum Carried {
+/// Encodable form of [`Error`].
+enum EncodedError {
     Unknown(&'static str, String, Option<String>, String),
     BadName(&'static str, String),
     Exists(&'static str, String),
@@ -29,7 +29,7 @@ enum Carried {
     Limit(String, u64, u64),
     Invalid(String),
     Corrupt(String, DecodeError),
-    Io(String, Cause),
+    Io(String, EncodedIoError),
     Store(&'static str, String),
     Target(String),
     Unavailable(String),
@@ -37,7 +37,7 @@ enum Carried {
     File(u8, String),
 }
 
-wire_enum!(Carried {
+wire_enum!(EncodedError {
     0 Unknown(what, name, nearest, known),
     1 BadName(what, name),
     2 Exists(what, name),
@@ -59,16 +59,16 @@ wire_enum!(Carried {
     18 File(code, path),
 });
 
-/// An `io::Error` as it travels: the system's number where it has one, else kind and text.
-struct Cause {
+/// Encodable form of `io::Error`: the system's error number if there is one, otherwise kind and text.
+struct EncodedIoError {
     system: Option<u32>,
     kind: u8,
     text: String,
 }
 
-wire_struct!(Cause { system, kind, text });
+wire_struct!(EncodedIoError { system, kind, text });
 
-/// Kinds that somebody acts on; others become `Other`.
+/// Kinds that callers distinguish; all others become `Other`.
 const KINDS: [io::ErrorKind; 10] = [
     io::ErrorKind::Other,
     io::ErrorKind::NotFound,
@@ -82,7 +82,7 @@ const KINDS: [io::ErrorKind; 10] = [
     io::ErrorKind::TimedOut,
 ];
 
-impl Cause {
+impl EncodedIoError {
     fn of(e: &io::Error) -> Self {
         Self {
             system: e.raw_os_error().and_then(|n| u32::try_from(n).ok()),
@@ -106,17 +106,17 @@ impl Cause {
     }
 }
 
-/// Appends an error.
+/// Appends the encoding of an error.
 pub(crate) fn put(error: &Error, out: &mut Vec<u8>) {
-    carried(error).put(out);
+    encode(error).put(out);
 }
 
-/// Reads what [`put`] wrote.
+/// Reads an error that [`put`] wrote.
 pub(crate) fn take(r: &mut Reader<'_>) -> Result<Error, DecodeError> {
-    Carried::take(r).map(restored)
+    EncodedError::take(r).map(restore_error)
 }
 
-fn carried(error: &Error) -> Carried {
+fn encode(error: &Error) -> EncodedError {
     match error {
         Error::Schema(e) => match e {
             SchemaError::Unknown {
@@ -124,34 +124,34 @@ fn carried(error: &Error) -> Carried {
                 name,
                 nearest,
                 known,
-            } => Carried::Unknown(what, name.clone(), nearest.clone(), known.clone()),
-            SchemaError::BadName { what, name } => Carried::BadName(what, name.clone()),
-            SchemaError::Exists { what, name } => Carried::Exists(what, name.clone()),
+            } => EncodedError::Unknown(what, name.clone(), nearest.clone(), known.clone()),
+            SchemaError::BadName { what, name } => EncodedError::BadName(what, name.clone()),
+            SchemaError::Exists { what, name } => EncodedError::Exists(what, name.clone()),
             SchemaError::Ends {
                 edge,
                 source_type,
                 destination_type,
                 got_source,
                 got_destination,
-            } => Carried::Ends(
+            } => EncodedError::Ends(
                 edge.clone(),
                 source_type.clone(),
                 destination_type.clone(),
                 got_source.clone(),
                 got_destination.clone(),
             ),
-            SchemaError::Full => Carried::SchemaFull,
-            other => Carried::Invalid(other.to_string()),
+            SchemaError::Full => EncodedError::SchemaFull,
+            other => EncodedError::Invalid(other.to_string()),
         },
-        Error::File(e) => Carried::File(e.errno as u8, e.path.clone()),
-        Error::Name(e) => Carried::Name(e.clone()),
-        Error::Time(e) => Carried::Time(e.clone()),
-        Error::NoVertex { name, hint } => Carried::NoVertex(name.clone(), hint.clone()),
+        Error::File(e) => EncodedError::File(e.errno as u8, e.path.clone()),
+        Error::Name(e) => EncodedError::Name(e.clone()),
+        Error::Time(e) => EncodedError::Time(e.clone()),
+        Error::NoVertex { name, hint } => EncodedError::NoVertex(name.clone(), hint.clone()),
         Error::NoEdge {
             source_name,
             edge_type,
             destination_name,
-        } => Carried::NoEdge(
+        } => EncodedError::NoEdge(
             source_name.clone(),
             edge_type.clone(),
             destination_name.clone(),
@@ -161,39 +161,41 @@ fn carried(error: &Error) -> Carried {
             attribute,
             expected,
             got,
-        } => Carried::Kind(vertex_type.clone(), attribute.clone(), expected, got),
-        Error::Limit { what, got, limit } => Carried::Limit(what.clone(), *got, *limit),
-        Error::Invalid(message) => Carried::Invalid(message.clone()),
-        Error::Corrupt { what, source } => Carried::Corrupt(what.clone(), source.clone()),
-        Error::Io { context, source } => Carried::Io(context.clone(), Cause::of(source)),
-        Error::Store { engine, message } => Carried::Store(engine, message.clone()),
-        Error::Target(message) => Carried::Target(message.clone()),
-        Error::Unavailable(message) => Carried::Unavailable(message.clone()),
-        Error::Interrupted => Carried::Interrupted,
-        // Traversals are parsed where they are typed, and variants that come later say what they say.
+        } => EncodedError::Kind(vertex_type.clone(), attribute.clone(), expected, got),
+        Error::Limit { what, got, limit } => EncodedError::Limit(what.clone(), *got, *limit),
+        Error::Invalid(message) => EncodedError::Invalid(message.clone()),
+        Error::Corrupt { what, source } => EncodedError::Corrupt(what.clone(), source.clone()),
+        Error::Io { context, source } => {
+            EncodedError::Io(context.clone(), EncodedIoError::of(source))
+        }
+        Error::Store { engine, message } => EncodedError::Store(engine, message.clone()),
+        Error::Target(message) => EncodedError::Target(message.clone()),
+        Error::Unavailable(message) => EncodedError::Unavailable(message.clone()),
+        Error::Interrupted => EncodedError::Interrupted,
+        // Traversals are parsed by the client; later variants are sent as their text.
         other => match other.kind() {
             ErrorKind::Missing | ErrorKind::Invalid | ErrorKind::Corrupt => {
-                Carried::Invalid(other.to_string())
+                EncodedError::Invalid(other.to_string())
             }
-            ErrorKind::Unavailable => Carried::Unavailable(other.to_string()),
-            ErrorKind::Storage => Carried::Store("store", other.to_string()),
-            ErrorKind::Interrupted => Carried::Interrupted,
+            ErrorKind::Unavailable => EncodedError::Unavailable(other.to_string()),
+            ErrorKind::Storage => EncodedError::Store("store", other.to_string()),
+            ErrorKind::Interrupted => EncodedError::Interrupted,
         },
     }
 }
 
-fn restored(carried: Carried) -> Error {
-    match carried {
-        Carried::Unknown(what, name, nearest, known) => SchemaError::Unknown {
+fn restore_error(encode: EncodedError) -> Error {
+    match encode {
+        EncodedError::Unknown(what, name, nearest, known) => SchemaError::Unknown {
             what,
             name,
             nearest,
             known,
         }
         .into(),
-        Carried::BadName(what, name) => SchemaError::BadName { what, name }.into(),
-        Carried::Exists(what, name) => SchemaError::Exists { what, name }.into(),
-        Carried::Ends(edge, source_type, destination_type, got_source, got_destination) => {
+        EncodedError::BadName(what, name) => SchemaError::BadName { what, name }.into(),
+        EncodedError::Exists(what, name) => SchemaError::Exists { what, name }.into(),
+        EncodedError::Ends(edge, source_type, destination_type, got_source, got_destination) => {
             SchemaError::Ends {
                 edge,
                 source_type,
@@ -203,33 +205,33 @@ fn restored(carried: Carried) -> Error {
             }
             .into()
         }
-        Carried::SchemaFull => SchemaError::Full.into(),
-        Carried::File(code, path) => match Errno::of_code(code) {
+        EncodedError::SchemaFull => SchemaError::Full.into(),
+        EncodedError::File(code, path) => match Errno::of_code(code) {
             Some(errno) => errno.at(path).into(),
             None => Error::Invalid(path),
         },
-        Carried::Name(e) => e.into(),
-        Carried::Time(e) => e.into(),
-        Carried::NoVertex(name, hint) => Error::NoVertex { name, hint },
-        Carried::NoEdge(source_name, edge_type, destination_name) => Error::NoEdge {
+        EncodedError::Name(e) => e.into(),
+        EncodedError::Time(e) => e.into(),
+        EncodedError::NoVertex(name, hint) => Error::NoVertex { name, hint },
+        EncodedError::NoEdge(source_name, edge_type, destination_name) => Error::NoEdge {
             source_name,
             edge_type,
             destination_name,
         },
-        Carried::Kind(vertex_type, attribute, expected, got) => Error::Kind {
+        EncodedError::Kind(vertex_type, attribute, expected, got) => Error::Kind {
             vertex_type,
             attribute,
             expected,
             got,
         },
-        Carried::Limit(what, got, limit) => Error::Limit { what, got, limit },
-        Carried::Invalid(message) => Error::Invalid(message),
-        Carried::Corrupt(what, source) => Error::Corrupt { what, source },
-        Carried::Io(context, cause) => Error::io(context, cause.restore()),
-        Carried::Store(engine, message) => Error::Store { engine, message },
-        Carried::Target(message) => Error::Target(message),
-        Carried::Unavailable(message) => Error::Unavailable(message),
-        Carried::Interrupted => Error::Interrupted,
+        EncodedError::Limit(what, got, limit) => Error::Limit { what, got, limit },
+        EncodedError::Invalid(message) => Error::Invalid(message),
+        EncodedError::Corrupt(what, source) => Error::Corrupt { what, source },
+        EncodedError::Io(context, cause) => Error::io(context, cause.restore()),
+        EncodedError::Store(engine, message) => Error::Store { engine, message },
+        EncodedError::Target(message) => Error::Target(message),
+        EncodedError::Unavailable(message) => Error::Unavailable(message),
+        EncodedError::Interrupted => Error::Interrupted,
     }
 }
 
@@ -239,7 +241,7 @@ mod tests {
     use esker_model::VertexName;
     use esker_model::{Schema, Version, VertexTypeId};
 
-    /// Message and kind are the same at both ends, and so is the variant's debug form.
+    /// Message, kind and debug form are equal at both ends.
     #[test]
     fn errors_arrive_as_they_left() {
         let schema = Schema::default();

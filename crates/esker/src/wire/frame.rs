@@ -1,4 +1,4 @@
-//! Frames: what travels as one piece.
+//! Frames: the unit of transfer on the socket.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -6,25 +6,25 @@ use crate::limits::FRAME_BYTES_MAX;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::ops::ControlFlow;
 
-/// What a frame is.
+/// Type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// The client's first.
+    /// First frame of the client.
     Hello = 1,
-    /// The owner's answer to it.
+    /// Response of the owner to `Hello`.
     Welcome = 2,
-    /// Something to do.
+    /// A request of the client.
     Request = 3,
-    /// Stop it.
+    /// Cancellation of the current request.
     Cancel = 4,
-    /// Some items of the answer.
+    /// Items of the response.
     Items = 5,
-    /// How far it is.
+    /// Progress of the request.
     Progress = 6,
-    /// The end of the answer.
+    /// End of the response.
     Done = 7,
-    /// It failed.
+    /// The request failed.
     Failed = 8,
 }
 
@@ -41,7 +41,7 @@ impl Kind {
     ];
 }
 
-/// Writes one frame. The payload begins at byte 5 of `buffer`, behind room for the head ([`start`]).
+/// Writes one frame. The payload begins at byte 5 of `buffer`, after space for the head ([`start`]).
 pub(crate) fn send(out: &mut impl Write, kind: Kind, buffer: &mut [u8]) -> Result<()> {
     let length = buffer.len().saturating_sub(4);
     let fitting = u32::try_from(length)
@@ -64,23 +64,23 @@ pub(crate) fn send(out: &mut impl Write, kind: Kind, buffer: &mut [u8]) -> Resul
     out.write_all(buffer)
 }
 
-/// An empty frame: room for the head.
+/// An empty frame: space for the head.
 pub(crate) fn start() -> Vec<u8> {
     vec![0; 5]
 }
 
 /// Reads one frame into `payload`; `None` at the end of the stream, between two frames.
 ///
-/// The buffer grows as bytes come, so that a damaged length costs nothing.
+/// The buffer grows as bytes arrive, so that a damaged length allocates no memory.
 pub(crate) fn receive(from: &mut impl Read, payload: &mut Vec<u8>) -> Result<Option<Kind>> {
     receive_if(from, payload, |_| ControlFlow::Continue(()))
 }
 
-/// As [`receive`], if a frame of so many bytes is wanted: that is asked once its head is there, before memory is taken.
+/// Reads one frame like [`receive`], if `accept` accepts its length. `accept` is called before memory is allocated.
 pub(crate) fn receive_if(
     from: &mut impl Read,
     payload: &mut Vec<u8>,
-    wanted: impl FnOnce(usize) -> ControlFlow<()>,
+    accept: impl FnOnce(usize) -> ControlFlow<()>,
 ) -> Result<Option<Kind>> {
     let mut head = [0; 5];
     let mut have = 0;
@@ -93,7 +93,7 @@ pub(crate) fn receive_if(
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(n) => have += n,
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            // A time-out inside a head would lose its beginning: only callers between frames want one.
+            // A time-out inside a head would lose its beginning, so only time-outs between frames are reported.
             Err(e)
                 if have > 0 && matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(e) => return Err(e),
@@ -108,7 +108,7 @@ pub(crate) fn receive_if(
             "not a frame of this protocol",
         ));
     };
-    if wanted(length).is_break() {
+    if accept(length).is_break() {
         return Err(Error::new(
             ErrorKind::FileTooLarge,
             "a frame that is larger than what its sender may send",

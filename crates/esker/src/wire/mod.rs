@@ -1,21 +1,21 @@
-//! What an attached process and the owner say to each other over the socket.
+//! Protocol between an attached process and the owner on the Unix socket.
 //!
 //! ```text
-//!  frame     [length 4][kind 1][payload], length = 1 + payload bytes, at most FRAME_BYTES_MAX
+//!  frame   [length 4][kind 1][payload], length = 1 + payload bytes, at most FRAME_BYTES_MAX
 //!
 //!  client                           owner
 //!  Hello  magic, protocol, version
-//!                                   Welcome  protocol, version, process id      or Failed
+//!                                   Welcome  protocol, version, process id    or Failed
 //!  Request
 //!                                   Items*, Progress*, then Done or Failed
-//!  Cancel (any time)                the answer ends early, with what was found
+//!  Cancel (any time)                the response ends early, with the results so far
 //! ```
 //!
-//! An owner that goes closes the connection; what it did not answer is asked again of the next one.
+//! An owner that ends closes the connection; requests without a complete response are sent to the next owner.
 //!
-//! One request at a time on a connection; who wants more opens another. Integers are big-endian, lengths LEB128,
-//! values as `model::value` encodes them. Both ends are of one machine and mostly of one build, so there is a
-//! protocol number and no negotiation.
+//! A connection has one request at a time; a client opens more connections for more requests. Integers are big-endian,
+//! lengths LEB128, values as `model::value` encodes them. Both ends are on one machine and mostly of the same build, so
+//! there is a protocol number and no negotiation.
 
 pub(crate) mod encoding;
 pub(crate) mod error;
@@ -26,7 +26,7 @@ mod object;
 pub(crate) mod request;
 pub(crate) mod travel;
 
-/// What both ends must speak.
+/// Protocol number, which must be equal at both ends.
 pub(crate) const PROTOCOL: u16 = 5;
-/// What a connection begins with.
+/// First bytes of a connection.
 pub(crate) const MAGIC: [u8; 8] = *b"esker/1\n";

@@ -1,4 +1,4 @@
-//! The model's types on the socket.
+//! Encodings of the model's types.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -68,7 +68,10 @@ wire_struct!(Degree {
 });
 wire_struct!(Counts { vertices, edges });
 wire_struct!(Mutation { version, op });
-wire_struct!(Batch { mutations, once });
+wire_struct!(Batch {
+    mutations,
+    idempotency_key
+});
 wire_struct!(Commit {
     version,
     applied,

@@ -1,4 +1,4 @@
-//! The namespace on the socket.
+//! Encodings of the namespace's types.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -7,8 +7,8 @@ use super::error;
 use esker_model::codec::{DecodeError, Reader, put_bytes};
 use esker_model::namespace::record::{put_inode, take_inode};
 use esker_model::namespace::{
-    Change, Changes, Content, Cookie, Done, Entry, Inode, Kind, Looked, Make, Name, NamePath, Open,
-    Partition, SetAttributes, Space, SpaceBy, Subtree, Usage, XattrMode,
+    AppliedChange, Change, Changes, Content, Cookie, Entry, Inode, Kind, Name, NamePath, NewFile,
+    Open, OpenLookup, Partition, SetAttributes, Space, SpaceBy, Subtree, Usage, XattrMode,
 };
 
 impl Wire for Name {
@@ -25,8 +25,8 @@ impl Wire for NamePath {
         put_bytes(out, self.as_bytes());
     }
     fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        // Whether they may use what stands for an open file: `owner::identity`.
-        Self::received(r.bytes("a path")?).map_err(|_| r.error("a path from the root"))
+        // `owner::identity` checks whether the sender may use an open file.
+        Self::from_wire(r.bytes("a path")?).map_err(|_| r.error("a path from the root"))
     }
 }
 
@@ -69,7 +69,7 @@ wire_enum!(Content {
     2 Inline(data),
     3 Object(path),
 });
-wire_struct!(Make {
+wire_struct!(NewFile {
     mode,
     uid,
     gid,
@@ -91,7 +91,7 @@ wire_struct!(SetAttributes {
     ctime,
     content
 });
-/// The path of what comes first, and the bytes.
+/// The path of the subtree's root, then its bytes.
 impl Wire for Subtree {
     fn put(&self, out: &mut Vec<u8>) {
         self.path().put(out);
@@ -109,7 +109,7 @@ wire_enum!(XattrMode {
     2 Replace,
 });
 wire_enum!(Change {
-    0 Make(path, make),
+    0 Create(path, make),
     1 Unlink(path),
     2 Rmdir(path),
     3 Rename { from, to, no_replace },
@@ -119,7 +119,7 @@ wire_enum!(Change {
     7 Merge(subtree),
     8 Write { path, at, data },
 });
-wire_enum!(Looked {
+wire_enum!(OpenLookup {
     0 Found(path, inode),
     1 Missing { directory, path },
 });
@@ -135,14 +135,14 @@ impl Wire for Open {
 }
 
 wire_struct!(Changes {
-    asker,
+    principal,
     changes,
-    once,
-    again
+    idempotency_key,
+    is_retry
 });
-wire_struct!(Done { id, version });
+wire_struct!(AppliedChange { id, version });
 
-/// As the type bits of a mode.
+/// Encoded as the type bits of a mode.
 impl Wire for Kind {
     fn put(&self, out: &mut Vec<u8>) {
         self.bits().put(out);
@@ -173,8 +173,8 @@ wire_struct!(Partition {
     entries
 });
 
-/// What became of one change.
-pub(crate) struct Outcome(pub(crate) esker_model::Result<Done>);
+/// Result of one change.
+pub(crate) struct Outcome(pub(crate) esker_model::Result<AppliedChange>);
 
 impl Wire for Outcome {
     fn put(&self, out: &mut Vec<u8>) {
@@ -191,7 +191,7 @@ impl Wire for Outcome {
     }
     fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self(match r.u8("an outcome (0 or 1)")? {
-            0 => Ok(Done::take(r)?),
+            0 => Ok(AppliedChange::take(r)?),
             1 => Err(error::take(r)?),
             _ => return Err(r.error("an outcome (0 or 1)")),
         }))
@@ -210,7 +210,7 @@ mod tests {
         let mut bytes = Vec::new();
         value.put(&mut bytes);
         assert_eq!(&decode::<T>(&bytes).unwrap(), value);
-        // Whatever is cut off, it is refused and nothing panics.
+        // Any truncated encoding is refused, and nothing panics.
         for end in 0..bytes.len() {
             assert!(
                 decode::<T>(bytes.get(..end).unwrap()).is_err(),
@@ -222,12 +222,12 @@ mod tests {
     #[test]
     fn changes_and_answers_come_back() {
         let path = |text: &str| NamePath::parse(text.as_bytes()).unwrap();
-        let make = Make {
+        let make = NewFile {
             size: 3,
             times: [None, Some(-1), None, Some(i64::MAX)],
             content: Content::Symlink(b"x".to_vec()),
             xattrs: vec![(b"user.a".to_vec(), vec![0, 255])],
-            ..Make::new(0o12_0777, 7, 8)
+            ..NewFile::new(0o12_0777, 7, 8)
         };
         let set = SetAttributes {
             mode: Some(0o644),
@@ -236,7 +236,7 @@ mod tests {
             ..SetAttributes::default()
         };
         for change in [
-            Change::Make(path("/a/b"), make),
+            Change::Create(path("/a/b"), make),
             Change::Unlink(path("/a")),
             Change::Rmdir(path("/a")),
             Change::Rename {
@@ -269,13 +269,13 @@ mod tests {
             comes_back(&change);
         }
         comes_back(&Open::BOTH);
-        comes_back(&Looked::Missing {
+        comes_back(&OpenLookup::Missing {
             directory: VertexId([3; 16]),
             path: path("/a"),
         });
         comes_back(&Cookie { hash: 7, n: 1 });
         let outcomes = [
-            Ok(Done {
+            Ok(AppliedChange {
                 id: VertexId([1; 16]),
                 version: Version(2),
             }),

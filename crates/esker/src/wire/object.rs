@@ -1,10 +1,10 @@
-//! Objects on the socket.
+//! Encodings of the object types.
 
 #![deny(clippy::indexing_slicing)]
 
 use super::encoding::{wire_enum, wire_newtype, wire_struct};
 use esker_model::object::{
-    Asker, Find, FindReport, Found, Identity, ObjectId, ObjectKey, PlanStep, Share, TagChange,
+    Find, FindReport, Found, Identity, ObjectId, ObjectKey, PlanStep, Principal, Share, TagChange,
     TagInfo, TagReport, TagWhere,
 };
 
@@ -19,7 +19,7 @@ wire_enum!(ObjectKey {
     0 Id(id),
     1 Identity(identity),
 });
-wire_struct!(Asker { uid, gids });
+wire_struct!(Principal { uid, gids });
 wire_struct!(Share { rank, of });
 wire_struct!(Find {
     filter,
@@ -27,7 +27,7 @@ wire_struct!(Find {
     limit,
     count,
     explain,
-    asker,
+    principal,
     share,
     after
 });
@@ -65,9 +65,9 @@ wire_struct!(TagChange { set, keep, remove });
 wire_struct!(TagWhere {
     filter,
     change,
-    asker,
+    principal,
     dry_run,
-    once
+    idempotency_key
 });
 wire_struct!(TagReport {
     matches,
@@ -89,7 +89,7 @@ mod tests {
         let mut bytes = Vec::new();
         value.put(&mut bytes);
         assert_eq!(&decode::<T>(&bytes).unwrap(), value);
-        // Whatever is cut off, it is refused and nothing panics.
+        // Any truncated encoding is refused, and nothing panics.
         for end in 0..bytes.len() {
             assert!(
                 decode::<T>(bytes.get(..end).unwrap()).is_err(),
@@ -108,7 +108,7 @@ mod tests {
         };
         comes_back(&ObjectKey::Identity(identity));
         comes_back(&ObjectKey::Id(ObjectId(7)));
-        let asker = Asker {
+        let principal = Principal {
             uid: 1001,
             gids: vec![7, -8],
         };
@@ -119,7 +119,7 @@ mod tests {
             limit: Some(3),
             count: true,
             explain: false,
-            asker: Some(asker.clone()),
+            principal: Some(principal.clone()),
             share: Some(Share { rank: 1, of: 4 }),
             after: Some(ObjectId(9)),
         });
@@ -156,9 +156,9 @@ mod tests {
                 keep: true,
                 remove: vec!["old".into()],
             },
-            asker: Some(asker),
+            principal: Some(principal),
             dry_run: true,
-            once: Some(vec![1, 2]),
+            idempotency_key: Some(vec![1, 2]),
         });
         comes_back(&TagReport {
             matches: 1,

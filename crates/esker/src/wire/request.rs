@@ -1,4 +1,4 @@
-//! What an attached process asks for, and how the two introduce themselves.
+//! Requests of an attached process, and the greeting.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -6,14 +6,14 @@ use super::encoding::{Wire, wire_enum, wire_struct};
 use crate::engine::CheckOptions;
 use esker_model::codec::{DecodeError, Reader};
 use esker_model::namespace::{Changes, Cookie, NamePath, Open, SpaceBy};
-use esker_model::object::{Asker, Find, ObjectKey, TagWhere};
+use esker_model::object::{Find, ObjectKey, Principal, TagWhere};
 use esker_model::traversal::Budget;
 use esker_model::{
     Batch, EdgeKey, EdgeSelect, EdgeTypeId, SchemaChange, Traversal, Version, VersionRange,
     VertexId, VertexSelect,
 };
 
-/// The client's first words.
+/// First message of the client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) magic: [u8; 8],
@@ -21,7 +21,7 @@ pub(crate) struct Hello {
     pub(crate) version: String,
 }
 
-/// The owner's.
+/// The owner's response to `Hello`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Welcome {
     pub(crate) protocol: u16,
@@ -49,7 +49,7 @@ wire_struct!(Welcome {
     pid
 });
 
-/// One call of the API.
+/// A request: one call of the API.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Request {
     Schema,
@@ -70,32 +70,33 @@ pub(crate) enum Request {
     Stats,
     Check(CheckOptions),
     Compact(Option<Version>),
-    /// A copy of the database inside its own folder, for the caller to take: the owner writes nowhere else. The answer is the copy's
-    /// path and what it holds.
+    /// A copy of the database inside its own folder, for the caller to take: the owner writes nowhere else. The
+    /// response has
+    /// the path of the copy and a report.
     Backup,
     Persist,
-    ReadObjects(Vec<ObjectKey>, Option<Asker>),
+    ReadObjects(Vec<ObjectKey>, Option<Principal>),
     Find(Find),
-    Tags(Option<Asker>),
+    Tags(Option<Principal>),
     TagWhere(TagWhere),
     SetIndex(String, bool),
-    Stat(Option<Asker>, NamePath, bool),
-    List(Option<Asker>, NamePath, Option<Cookie>),
-    Walk(Option<Asker>, NamePath),
+    Stat(Option<Principal>, NamePath, bool),
+    List(Option<Principal>, NamePath, Option<Cookie>),
+    Walk(Option<Principal>, NamePath),
     Change(Changes),
-    Usage(Option<Asker>, NamePath, bool),
-    Usages(Option<Asker>, NamePath),
+    Usage(Option<Principal>, NamePath, bool),
+    Usages(Option<Principal>, NamePath),
     Space(SpaceBy),
     Partitions(NamePath),
-    /// What is at paths.
-    FileIds(Option<Asker>, Vec<NamePath>),
-    /// A read of the graph on somebody's behalf.
-    As(Asker, Box<Self>),
-    /// To open a file.
-    Look(Option<Asker>, NamePath, Open),
+    /// Vertex ids and kinds of the files at paths.
+    FileIds(Option<Principal>, Vec<NamePath>),
+    /// A read of the graph with the visibility of a principal.
+    As(Principal, Box<Self>),
+    /// Lookup of a file in order to open it.
+    Look(Option<Principal>, NamePath, Open),
 }
 
-/// The code of [`Request::As`].
+/// Code of [`Request::As`].
 const AS: u8 = 41;
 
 impl Wire for Box<Request> {
@@ -104,7 +105,7 @@ impl Wire for Box<Request> {
     }
 
     fn take(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        // Nobody asks on behalf of somebody who asks on behalf of somebody.
+        // `As` requests cannot be nested.
         if r.peek() == Some(AS) {
             return Err(r.error("a request of its own"));
         }
@@ -125,7 +126,7 @@ wire_enum!(Request {
     9 Counts,
     10 Diff(before, after),
     11 Travel(traversal, budget),
-    12 Applied(once),
+    12 Applied(idempotency_key),
     13 Apply(batch),
     14 Define(changes),
     15 Stats,
@@ -133,20 +134,20 @@ wire_enum!(Request {
     17 Compact(retain_after),
     18 Backup,
     19 Persist,
-    20 ReadObjects(keys, asker),
+    20 ReadObjects(keys, principal),
     21 Find(find),
-    22 Tags(asker),
+    22 Tags(principal),
     23 TagWhere(change),
     24 SetIndex(name, on),
-    25 Stat(asker, path, follow),
-    26 List(asker, path, after),
-    27 Walk(asker, path),
+    25 Stat(principal, path, follow),
+    26 List(principal, path, after),
+    27 Walk(principal, path),
     28 Change(changes),
-    29 Usage(asker, path, below),
+    29 Usage(principal, path, below),
     30 Space(by),
-    31 Usages(asker, path),
+    31 Usages(principal, path),
     32 Partitions(path),
-    40 FileIds(asker, paths),
-    41 As(asker, request),
-    43 Look(asker, path, how),
+    40 FileIds(principal, paths),
+    41 As(principal, request),
+    43 Look(principal, path, how),
 });

@@ -1,4 +1,4 @@
-//! Traversals on the socket: the chain as it goes out, the result in pieces as it comes back.
+//! Encodings of traversals: the chain in the request, the result as a sequence of pieces.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -37,7 +37,7 @@ wire_enum!(Filter {
     0 Attribute { attribute, predicate },
     1 Where(expr),
 });
-/// As text.
+/// Encoded as its text.
 impl Wire for Expr {
     fn put(&self, out: &mut Vec<u8>) {
         self.to_string().put(out);
@@ -110,13 +110,13 @@ wire_struct!(PathNode {
 
 /// A piece of a [`TravelResult`].
 pub(crate) enum Piece {
-    /// A working set begins, after that hop.
+    /// Start of the working set after this hop.
     Set(u32),
-    /// More vertices of the set that began last.
+    /// More vertices of the working set that was started last.
     Vertices(Vec<VertexId>),
-    /// Paths were asked for.
+    /// Start of the paths, if they were requested.
     Paths,
-    /// One node of them.
+    /// One node of the paths.
     Node(PathNode),
 }
 
@@ -127,8 +127,8 @@ wire_enum!(Piece {
     3 Node(node),
 });
 
-/// What remains of a [`TravelResult`] once its large parts have gone in pieces.
-pub(crate) struct Rest {
+/// The small parts of a [`TravelResult`], sent after its pieces.
+pub(crate) struct TravelSummary {
     complete: bool,
     stopped: Vec<Stop>,
     profile: Vec<StepProfile>,
@@ -136,7 +136,7 @@ pub(crate) struct Rest {
     as_of: esker_model::Version,
 }
 
-wire_struct!(Rest {
+wire_struct!(TravelSummary {
     complete,
     stopped,
     profile,
@@ -144,14 +144,14 @@ wire_struct!(Rest {
     as_of
 });
 
-/// Vertices of a set that travel as one piece.
+/// Maximum of vertices in one piece.
 const VERTICES_PER_PIECE: usize = 2_048;
 
-/// Takes a result apart.
+/// Splits a result into pieces and sends them; returns the rest.
 pub(crate) fn pieces<E>(
     result: TravelResult,
     mut send: impl FnMut(&Piece) -> Result<(), E>,
-) -> Result<Rest, E> {
+) -> Result<TravelSummary, E> {
     let TravelResult {
         sets,
         paths,
@@ -173,7 +173,7 @@ pub(crate) fn pieces<E>(
             send(&Piece::Node(node))?;
         }
     }
-    Ok(Rest {
+    Ok(TravelSummary {
         complete,
         stopped,
         profile,
@@ -182,7 +182,7 @@ pub(crate) fn pieces<E>(
     })
 }
 
-/// Puts a result together.
+/// Assembles a result from its pieces.
 #[derive(Default)]
 pub(crate) struct Assembly {
     sets: Vec<WorkingSet>,
@@ -190,7 +190,7 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// Takes the next piece.
+    /// Reads and adds the next piece.
     pub(crate) fn take(&mut self, r: &mut Reader<'_>) -> Result<(), DecodeError> {
         match Piece::take(r)? {
             Piece::Set(hop) => self.sets.push(WorkingSet {
@@ -210,9 +210,9 @@ impl Assembly {
         Ok(())
     }
 
-    /// The whole result.
-    pub(crate) fn finish(self, rest: Rest) -> TravelResult {
-        let Rest {
+    /// Returns the result assembled from all pieces.
+    pub(crate) fn finish(self, rest: TravelSummary) -> TravelResult {
+        let TravelSummary {
             complete,
             stopped,
             profile,

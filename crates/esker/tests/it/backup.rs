@@ -1,4 +1,4 @@
-//! Backup and restore.
+//! Tests of backup and restore.
 
 use crate::graph::{file, files, files_seen, link, put_file};
 use crate::processes::{database, open, options};
@@ -61,7 +61,7 @@ fn an_attached_process_backs_up() {
     assert_eq!(files(&open(&copy)), ["/a"]);
 }
 
-/// Writers go on meanwhile: the copy holds a prefix of what each of them wrote, whole batches only.
+/// Concurrent writes: the copy contains a prefix of each writer's batches, and only complete batches.
 #[test]
 fn a_backup_under_load_is_of_one_moment() {
     let dir = tempfile::tempdir().unwrap();
@@ -137,7 +137,7 @@ fn newest_large_file(folder: &Path) -> std::path::PathBuf {
     found.into_iter().max().unwrap().1
 }
 
-/// A backup with a damaged block does not restore, and says so; the target does not come into being.
+/// Restoring a backup with a damaged block fails, and the target is not created.
 #[test]
 fn a_damaged_backup_is_not_restored() {
     let dir = tempfile::tempdir().unwrap();
@@ -176,7 +176,7 @@ fn a_damaged_backup_is_not_restored() {
     );
 }
 
-/// What lies in the archive is in the backup.
+/// A backup includes the archive.
 #[test]
 fn the_archive_is_part_of_it() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,6 @@
-//! Another process: this test binary again, told over its standard input what to do, a line at a time, and answering
-//! with a line each.
+//! A child process: this test binary again, which reads commands from its standard input, one per line, and answers
+//! each with a
+//! line.
 
 #![allow(
     clippy::print_stdout,
@@ -17,10 +18,10 @@ use std::sync::mpsc::{Receiver, channel};
 
 const MARK: &str = "#esker ";
 const VARIABLE: &str = "ESKER_TEST_CHILD";
-/// A user and group that no other user of the machine has. (65534 is what the kernel shows for users without a number here, so nobody is known by it.)
+/// User and group ids unused on the machine. (65534 is reported by the kernel for unmapped users and identifies nobody.)
 pub(crate) const OTHER_USER: u32 = 60_001;
 
-/// A child process.
+/// A child process of a test.
 pub(crate) struct Child {
     process: Process,
     input: ChildStdin,
@@ -29,13 +30,14 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts one.
+    /// Starts a child process.
     pub(crate) fn start() -> Self {
         Self::from_command(Command::new(std::env::current_exe().unwrap()))
     }
 
-    /// Starts one as [`OTHER_USER`], from a copy of this binary in `folder`, for the place where it was built may be
-    /// closed to others (`/root`, say). Only root can; `None` where `folder` is closed to that user too.
+    /// Starts a child as [`OTHER_USER`], from a copy of this binary in `folder`, because the build folder may be
+    /// inaccessible
+    /// to that user (`/root`, for example). Requires root; `None` if that user cannot enter `folder`.
     pub(crate) fn as_other_user(folder: &Path) -> Option<Self> {
         let copy = folder.join("child");
         std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
@@ -50,12 +52,12 @@ impl Child {
         }
         let mut command = Command::new(copy);
         command.uid(OTHER_USER).gid(OTHER_USER);
-        // A child in a folder that it cannot read would fail for that reason alone.
+        // A child whose working folder is unreadable would fail for that reason alone.
         command.current_dir("/");
         Some(Self::from_command(command))
     }
 
-    /// Starts one after a shell script of mounts, in a mount namespace of its own; `None` where that is not allowed.
+    /// Starts a child after a shell script of mounts, in a separate mount namespace; `None` if that is not permitted.
     pub(crate) fn behind_mounts(script: &str) -> Option<Self> {
         let allowed = Command::new("unshare")
             .args(["-m", "sh", "-c", script])
@@ -99,16 +101,16 @@ impl Child {
         }
     }
 
-    /// Sends a line.
+    /// Sends a command line.
     pub(crate) fn send(&mut self, line: &str) {
         writeln!(self.input, "{line}").unwrap();
     }
 
-    /// The next answer; `None` once the child is gone.
+    /// The next answer; `None` once the child has ended.
     pub(crate) fn answer(&mut self) -> Option<String> {
         loop {
             let line = self.output.recv().ok()?;
-            // The test harness prints its own words before the first.
+            // The test harness prints its own output first.
             if let Some((_, answer)) = line.split_once(MARK) {
                 return Some(answer.to_owned());
             }
@@ -131,7 +133,7 @@ impl Child {
         self.process.id()
     }
 
-    /// kill -9.
+    /// Kills the child (SIGKILL).
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -180,7 +182,7 @@ fn outcome<T>(result: esker::Result<T>, say: impl FnOnce(T) -> String) -> String
     result.map_or_else(|e| format!("error {:?}: {e}", e.kind()), say)
 }
 
-/// Not a test of its own: what a child runs.
+/// The program of a child, not a test.
 #[test]
 fn a_child_does_what_it_is_told() {
     if std::env::var_os(VARIABLE).is_none() {
@@ -243,7 +245,7 @@ fn a_child_does_what_it_is_told() {
             "put" => outcome(graph::put_file(open.as_ref().unwrap(), rest, 1), |c| {
                 format!("applied {}", c.applied)
             }),
-            // Writes until it is killed or the file STOP exists, and says what was acknowledged: `write NAME STOP`.
+            // Writes until killed or until the file STOP exists, and prints the acknowledged writes: `write NAME STOP`.
             "write" | "objects" | "files" => {
                 let (name, stop) = rest.split_once(' ').unwrap();
                 let stop = Path::new(stop);
@@ -278,7 +280,7 @@ fn a_child_does_what_it_is_told() {
                 }
             }
             // Changes files until it is killed.
-            "names" => crate::death_names::play(open.as_ref().unwrap(), rest, &say),
+            "names" => crate::death_names::run_changes(open.as_ref().unwrap(), rest, &say),
             "file" => {
                 let told = crate::open_files::tell(open.as_ref().unwrap(), &mut held, rest);
                 outcome(told, |said| said)
@@ -287,7 +289,7 @@ fn a_child_does_what_it_is_told() {
                 names.join(" ")
             }),
             "ls-as-root" => {
-                let root = esker::model::object::Asker::default();
+                let root = esker::model::object::Principal::default();
                 let path = esker::model::namespace::NamePath::parse(rest.as_bytes()).unwrap();
                 let stat = esker::model::namespace::Namespace::stat(
                     open.as_ref().unwrap(),
@@ -304,7 +306,7 @@ fn a_child_does_what_it_is_told() {
             "persist-all" => outcome(open.as_ref().unwrap().stats(), |_| "told".into()),
             "graph" => outcome(open.as_ref().unwrap().counts(), |_| "counted".into()),
             "count" => graph::files(open.as_ref().unwrap()).len().to_string(),
-            // Opens, puts one file, closes, so many times.
+            // Opens, puts one file and closes, a number of times.
             "rounds" => {
                 let mut words = rest.split(' ');
                 let (path, name, rounds) = (
@@ -350,7 +352,7 @@ fn a_child_does_what_it_is_told() {
                     n += 1;
                 }
             }
-            // Connects to an owner, so often that it lets nobody in any more, and keeps that.
+            // Connects to an owner until it accepts no more connections, and keeps them.
             "connect" => {
                 let connect = |_| std::os::unix::net::UnixStream::connect(rest).unwrap();
                 raw = (0..140).map(connect).collect::<Vec<_>>();

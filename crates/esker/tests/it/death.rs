@@ -1,4 +1,4 @@
-//! Processes that die: kill -9 at any moment loses nothing acknowledged and repeats nothing.
+//! Tests of killed processes: SIGKILL at any time loses no acknowledged write and repeats none.
 
 use crate::child::Child;
 use crate::graph::{edge_type, files, put_file, vertex};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Writes that each writer has had acknowledged before an owner is killed.
 const ACKED_BEFORE_A_KILL: usize = 50;
 
-/// Reads what a writing child had acknowledged by its end.
+/// Reads the writes that a child had acknowledged by its end.
 fn acked(answers: Vec<String>, into: &mut BTreeMap<String, u32>) {
     for line in answers {
         if let Some(key) = line
@@ -28,8 +28,9 @@ fn acked(answers: Vec<String>, into: &mut BTreeMap<String, u32>) {
     }
 }
 
-/// Each acknowledged write is there, once: one edge, one version of it. At most one more for each writer that died:
-/// its last, whose answer nobody got.
+/// Each acknowledged write exists once: one edge, one version of it. At most one more for each killed writer: its last
+/// write,
+/// whose response was lost.
 fn verify(path: &Path, acked: &BTreeMap<String, u32>, died: usize) {
     let db = open(path);
     let stored = files(&db);
@@ -66,21 +67,21 @@ fn verify(path: &Path, acked: &BTreeMap<String, u32>, died: usize) {
     }
 }
 
-/// The owner is killed again and again while the others write through it; one of them takes over each time.
+/// The owner is killed repeatedly while the others write through it; one of them takes over each time.
 #[test]
 fn the_owner_is_killed_under_load() {
     let (_dir, path, acked, died) = kill_owners("open", "write");
     verify(&path, &acked, died);
 }
 
-/// The same where each acknowledgement means that the write is on disk.
+/// The kill test with `Durability::Sync`, where an acknowledged write is on disk.
 #[test]
 fn the_owner_is_killed_under_load_with_sync() {
     let (_dir, path, acked, died) = kill_owners("open-sync", "write");
     verify(&path, &acked, died);
 }
 
-/// An object that is created again because the answer was lost is no object of that identity that was there before.
+/// An object that is created again after a lost response does not count as existing.
 #[test]
 fn the_owner_is_killed_while_objects_are_created() {
     let (_dir, path, acked, died) = kill_owners("open", "objects");
@@ -96,8 +97,9 @@ fn the_owner_is_killed_while_objects_are_created() {
     );
 }
 
-/// A directory that is made again because the answer was lost is no directory that was there before, and one that is
-/// renamed again is not missing.
+/// A directory that is created again after a lost response does not count as existing, and one that is renamed again
+/// does not
+/// count as missing.
 #[test]
 fn the_owner_is_killed_while_directories_are_made() {
     for how in ["open", "open-sync"] {
@@ -117,7 +119,7 @@ fn the_owner_is_killed_while_directories_are_made() {
     }
 }
 
-/// The folder, what was acknowledged, how many writers died.
+/// The folder, the acknowledged writes, and the number of killed writers.
 fn kill_owners(
     how: &str,
     what: &str,
@@ -136,7 +138,7 @@ fn kill_owners(
     let mut all = BTreeMap::new();
     let mut died = 0;
     for round in 0..3 {
-        // The owner dies while it serves the others: each survivor has had writes acknowledged since the last death.
+        // The owner is killed while it serves the others: each survivor has had writes acknowledged since the last kill.
         for child in &mut children {
             for _ in 0..ACKED_BEFORE_A_KILL {
                 let answer = child.answer().expect("the writers live");
@@ -170,7 +172,7 @@ fn kill_owners(
     (dir, path, all, died)
 }
 
-/// The process id in the highest record that says `serving`.
+/// The process id in the highest record in state `serving`.
 fn owner_pid(path: &Path) -> u32 {
     let records = std::fs::read_dir(path.join("owner"))
         .unwrap()
@@ -223,7 +225,7 @@ fn eight_processes_race_to_take_over() {
     assert_eq!(children[0].tell("count"), "8");
 }
 
-/// The creator of a database is killed at some moment: afterwards the folder opens, or says how to finish it.
+/// The creator of a database is killed at some time: afterwards the folder opens, or the error says how to complete it.
 #[test]
 fn a_creator_is_killed() {
     for millis in [0, 2, 5, 10, 20, 40, 80] {
@@ -242,22 +244,22 @@ fn a_creator_is_killed() {
     }
 }
 
-fn far(path: &Path, beat: u64) {
+fn write_foreign_record(path: &Path, beat: u64) {
     let text = format!(
         "esker-owner 1\nstate serving \nbeat {beat:016x}\nhost node17\nmachine m\nboot b\nnamespace pid:[1]\npid 4711\nstart 5\n"
     );
-    // Whoever reads it finds all of it.
+    // Readers see the complete file.
     let new = path.with_extension("new");
     std::fs::write(&new, text).unwrap();
     std::fs::rename(new, path.join("owner/0000000000000007")).unwrap();
 }
 
-/// An owner on another host that shows signs of life is left alone.
+/// An owner on another host with a heartbeat is not replaced.
 #[test]
 fn a_live_owner_on_another_host_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let path = database(dir.path());
-    far(&path, 1);
+    write_foreign_record(&path, 1);
     let ended = AtomicBool::new(false);
     let e = std::thread::scope(|s| {
         s.spawn(|| {
@@ -266,7 +268,7 @@ fn a_live_owner_on_another_host_is_named() {
                     return;
                 }
                 std::thread::sleep(Duration::from_millis(100));
-                far(&path, beat);
+                write_foreign_record(&path, beat);
             }
         });
         let opened = options().open(path.to_str().unwrap());
@@ -281,12 +283,12 @@ fn a_live_owner_on_another_host_is_named() {
     assert_eq!(e.to_string(), expected);
 }
 
-/// One whose heartbeat stands still is replaced.
+/// An owner without a heartbeat is replaced.
 #[test]
 fn a_dead_owner_on_another_host_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = database(dir.path());
-    far(&path, 1);
+    write_foreign_record(&path, 1);
     let start = Instant::now();
     let db = open(&path);
     assert_eq!(db.role(), Role::Owner);
@@ -294,14 +296,14 @@ fn a_dead_owner_on_another_host_is_replaced() {
     assert!(waited >= esker::limits::OWNER_SILENT_MAX, "{waited:?}");
 }
 
-/// An owner that another host has replaced (it slept too long) stops, instead of writing into another's files.
+/// An owner that another host has replaced (it was suspended too long) stops, instead of writing to the new owner's files.
 #[test]
 fn an_owner_that_was_replaced_stops() {
     let dir = tempfile::tempdir().unwrap();
     let path = database(dir.path());
     let db = open(&path);
     put_file(&db, "/a", 1).unwrap();
-    far(&path, 1);
+    write_foreign_record(&path, 1);
     let e = eventually(|| put_file(&db, "/b", 1).err().ok_or("it did not notice"));
     assert!(e.to_string().contains("another host has taken over"), "{e}");
     assert!(db.read_vertices(&[], Version::MAX).is_err());

@@ -1,14 +1,15 @@
-//! kill -9 in the middle of renames, removals and all other changes of files: what was acknowledged is there, the change
-//! under way is there wholly or not at all, and nothing is there twice.
+//! Tests of SIGKILL during renames, removals and all other changes of files: acknowledged changes are kept, the change
+//! in progress
+//! is applied whole or not at all, and no change is applied twice.
 //!
-//! A child makes random changes, and says after each commit how many it has made. Whoever reads along makes the same ones
-//! in a database that nobody kills. `ESKER_KILLS` says how many deaths (6), `ESKER_KILLS_SEED` the first seed.
+//! A child makes random changes, and prints after each commit their number so far. The reader makes the same changes in a
+//! database that is not killed. `ESKER_KILLS` sets the number of kills (6), `ESKER_KILLS_SEED` the first seed.
 
 use crate::child::Child;
 use crate::processes::{database, open};
 use esker::model::NeverCancel;
 use esker::model::namespace::{
-    Change, Inode, Make, Name, NamePath, Namespace, SetAttributes, Subtree, SubtreeBuilder,
+    Change, Inode, Name, NamePath, Namespace, NewFile, SetAttributes, Subtree, SubtreeBuilder,
     XattrMode,
 };
 use esker::{CheckOptions, Database};
@@ -20,7 +21,7 @@ use std::time::Duration;
 struct Rng(u64);
 
 impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
+    fn random_below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -31,40 +32,40 @@ impl Rng {
 
 fn some_path(rng: &mut Rng) -> NamePath {
     let mut text = String::new();
-    for _ in 0..=rng.below(3) {
+    for _ in 0..=rng.random_below(3) {
         text.push('/');
-        text.push_str(["a", "b", "c", "d", "e", "f"][rng.below(6) as usize]);
+        text.push_str(["a", "b", "c", "d", "e", "f"][rng.random_below(6) as usize]);
     }
     NamePath::parse(text.as_bytes()).unwrap()
 }
 
-/// The changes of one commit. Some will be refused, in both databases.
+/// The changes of one commit. Some are refused, in both databases.
 fn step(seed: u64, number: u64, kind: &str) -> Vec<Change> {
     let mut rng = Rng(seed ^ number.wrapping_mul(0x2545_f491_4f6c_dd1d));
-    if kind == "subtrees" && rng.below(2) == 0 {
+    if kind == "subtrees" && rng.random_below(2) == 0 {
         return vec![Change::Merge(subtree(number))];
     }
-    let many = if rng.below(3) == 0 {
-        1 + rng.below(12)
+    let many = if rng.random_below(3) == 0 {
+        1 + rng.random_below(12)
     } else {
         1
     };
     (0..many).map(|_| one(&mut rng, number, kind)).collect()
 }
 
-/// So many files that they become a table of their own.
+/// A subtree with enough files for a sorted table of its own.
 fn subtree(number: u64) -> Subtree {
     let name = |text: String| Name::new(text.as_bytes()).unwrap();
     let mut builder = SubtreeBuilder::default();
-    builder.existing(&NamePath::root());
-    let directory = Make::new(0o4_0755, 0, 0);
+    builder.in_existing_directory(&NamePath::root());
+    let directory = NewFile::new(0o4_0755, 0, 0);
     builder.entry(&name(format!("s{number}")), &directory, false);
     for n in 1..=3 {
-        builder.made(0);
+        builder.in_new_directory(0);
         builder.entry(&name(format!("d{n}")), &directory, false);
-        builder.made(n);
+        builder.in_new_directory(n);
         for file in 0..2_800 {
-            let make = Make::new(0o10_0644, 7, 8);
+            let make = NewFile::new(0o10_0644, 7, 8);
             builder.entry(&name(format!("f{file}")), &make, file == 0);
         }
         let file = NamePath::parse(format!("/s{number}/d{n}/f0").as_bytes()).unwrap();
@@ -83,23 +84,23 @@ fn subtree(number: u64) -> Subtree {
 fn one(rng: &mut Rng, number: u64, kind: &str) -> Change {
     let path = some_path(rng);
     let what = match kind {
-        "renames" => [0, 0, 1, 1, 2, 2, 2, 2, 2, 3, 4, 5][rng.below(12) as usize],
-        _ => [0, 0, 1, 1, 1, 3, 3, 3, 4, 5, 6, 7][rng.below(12) as usize],
+        "renames" => [0, 0, 1, 1, 2, 2, 2, 2, 2, 3, 4, 5][rng.random_below(12) as usize],
+        _ => [0, 0, 1, 1, 1, 3, 3, 3, 4, 5, 6, 7][rng.random_below(12) as usize],
     };
     match what {
-        0 => Change::Make(path, Make::new(0o4_0755, 0, 0)),
-        1 => Change::Make(path, Make::new(0o10_0644, 7, 8)),
+        0 => Change::Create(path, NewFile::new(0o4_0755, 0, 0)),
+        1 => Change::Create(path, NewFile::new(0o10_0644, 7, 8)),
         2 => Change::Rename {
             from: path,
             to: some_path(rng),
-            no_replace: rng.below(4) == 0,
+            no_replace: rng.random_below(4) == 0,
         },
         3 => Change::Unlink(path),
         4 => Change::Link {
             from: path,
             to: some_path(rng),
         },
-        // A mark that goes where the file goes.
+        // An extended attribute that moves with the file.
         5 => Change::Xattr {
             path,
             name: b"user.esker.step".to_vec(),
@@ -111,16 +112,16 @@ fn one(rng: &mut Rng, number: u64, kind: &str) -> Change {
             path,
             follow: false,
             set: SetAttributes {
-                size: Some(rng.below(1 << 20)),
-                mode: Some(rng.below(0o1000) as u32),
+                size: Some(rng.random_below(1 << 20)),
+                mode: Some(rng.random_below(0o1000) as u32),
                 ..SetAttributes::default()
             },
         },
     }
 }
 
-/// What a child does: `SEED FIRST KIND`, changes from that one on, until it is killed.
-pub(crate) fn play(db: &Database, told: &str, say: &dyn Fn(&str)) -> String {
+/// The program of a child: `SEED FIRST KIND`, changes from number FIRST on, until it is killed.
+pub(crate) fn run_changes(db: &Database, told: &str, say: &dyn Fn(&str)) -> String {
     let words: Vec<&str> = told.split(' ').collect();
     let (seed, first) = (words[0].parse().unwrap(), words[1].parse().unwrap());
     for number in first.. {
@@ -132,10 +133,10 @@ pub(crate) fn play(db: &Database, told: &str, say: &dyn Fn(&str)) -> String {
     unreachable!("numbers go on")
 }
 
-type Shown = BTreeMap<NamePath, (u32, u32, u64, u32, Vec<(Vec<u8>, Vec<u8>)>)>;
+type FileStates = BTreeMap<NamePath, (u32, u32, u64, u32, Vec<(Vec<u8>, Vec<u8>)>)>;
 
-/// All files, as they are.
-fn files(db: &Database) -> Shown {
+/// The state of all files.
+fn files(db: &Database) -> FileStates {
     let mut all: Vec<(NamePath, Inode)> = Vec::new();
     db.walk(None, &NamePath::root(), &NeverCancel, &mut |path, inode| {
         all.push((path.clone(), inode.clone()));
@@ -143,7 +144,7 @@ fn files(db: &Database) -> Shown {
     })
     .unwrap();
     let count = all.len();
-    let shown: Shown = all
+    let shown: FileStates = all
         .into_iter()
         .map(|(path, _)| {
             let i = db.stat(None, &path, false).unwrap();
@@ -192,10 +193,10 @@ fn kills(kind: &str) {
         } else {
             (120, 3_000)
         };
-        for _ in 0..moments.below(answers) {
+        for _ in 0..moments.random_below(answers) {
             take(&child.answer().unwrap());
         }
-        std::thread::sleep(Duration::from_micros(moments.below(micros)));
+        std::thread::sleep(Duration::from_micros(moments.random_below(micros)));
         child.kill();
         for line in child.rest() {
             take(&line);
@@ -209,7 +210,7 @@ fn kills(kind: &str) {
         if found == files(&model) {
             next = acked;
         } else {
-            // The one whose answer nobody got.
+            // The commit whose response was lost.
             model.change(None, &step(seed, acked, kind)).unwrap();
             assert_eq!(found, files(&model), "round {round}, after {acked} changes");
             next = acked + 1;

@@ -20,7 +20,7 @@ pub(crate) fn edge_type(db: &Database, name: &str) -> EdgeTypeId {
     db.schema().unwrap().edge_type_id(name).unwrap()
 }
 
-/// Puts `file:KEY` with that size.
+/// Puts `file:KEY` with the given size.
 pub(crate) fn put_file(db: &Database, key: &str, size: i64) -> Result<Commit> {
     let mut batch = Batch::new();
     batch.push(Op::PutVertex {
@@ -31,12 +31,12 @@ pub(crate) fn put_file(db: &Database, key: &str, size: i64) -> Result<Commit> {
     db.apply(batch)
 }
 
-/// `job:JOB` wrote `file:FILE` so many bytes.
+/// Puts the edge that `job:JOB` wrote `file:FILE`, with a number of bytes.
 pub(crate) fn link(db: &Database, job: &str, file: &str, bytes: i64) -> Result<Commit> {
     joined(db, job, "write", file, bytes)
 }
 
-/// `job:JOB` read `file:FILE`, so many bytes.
+/// Puts the edge that `job:JOB` read `file:FILE`, with a number of bytes.
 pub(crate) fn read(db: &Database, job: &str, file: &str, bytes: i64) -> Result<Commit> {
     joined(db, job, "read", file, bytes)
 }
@@ -62,7 +62,7 @@ fn joined(db: &Database, job: &str, edge_type: &str, file: &str, bytes: i64) -> 
     db.apply(batch)
 }
 
-/// The key of that edge.
+/// The key of the edge from a job to a file.
 pub(crate) fn written(db: &Database, job: &str, file: &str) -> EdgeKey {
     EdgeKey {
         source: vertex(db, &format!("job:{job}")).id,
@@ -71,14 +71,14 @@ pub(crate) fn written(db: &Database, job: &str, file: &str) -> EdgeKey {
     }
 }
 
-/// `file:KEY` as it is now.
+/// The current state of `file:KEY`.
 pub(crate) fn file(db: &Database, key: &str) -> Option<Vertex> {
     db.read_vertices(&[vertex(db, &format!("file:{key}")).id], Version::MAX)
         .unwrap()
         .remove(0)
 }
 
-/// How many files there are, by counting and by reading them all.
+/// Number of files, by counts and by a scan.
 pub(crate) fn files(db: &Database) -> Vec<String> {
     let keys = files_seen(db);
     let file = db.schema().unwrap().vertex_type_id("File").unwrap();
@@ -91,7 +91,7 @@ pub(crate) fn files(db: &Database) -> Vec<String> {
     keys
 }
 
-/// All files, by reading them: for a database that others write to meanwhile.
+/// Number of files by a scan, for a database with concurrent writers.
 pub(crate) fn files_seen(db: &Database) -> Vec<String> {
     let mut keys = Vec::new();
     let file = db.schema().unwrap().vertex_type_id("File").unwrap();

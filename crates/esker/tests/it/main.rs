@@ -1,4 +1,4 @@
-//! The facade as its users see it: one process, several processes, processes that die.
+//! Tests of the public API: one process, several processes, processes that are killed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "a test that is not run says why")]
@@ -14,9 +14,9 @@ mod modes;
 mod names;
 mod objects;
 mod open_files;
-mod others;
+mod other_users;
 mod parity;
-mod private;
+mod private_subtree;
 mod processes;
 mod retention;
 mod speed;

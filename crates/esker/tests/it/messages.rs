@@ -1,4 +1,4 @@
-//! What a person sees when a folder does not open.
+//! Tests of the error messages for a folder that does not open.
 
 use crate::child::Child;
 use crate::graph::put_file;
@@ -6,7 +6,7 @@ use esker::{Database, OpenOptions, StoreEngine};
 use expect_test::{Expect, expect};
 use std::path::Path;
 
-/// The message, with the folder of the test left out.
+/// The error message, with the test's folder replaced.
 fn message<T: std::fmt::Debug>(dir: &Path, result: esker::Result<T>) -> String {
     let e = result.expect_err("it must not open");
     format!("{:?}: {e}", e.kind()).replace(&format!("{}/", dir.display()), "")
@@ -49,7 +49,7 @@ fn no_parent_folder() {
         "a/b/lab.esker",
         &options,
         &expect![
-            "Invalid: cannot make `a/b/lab.esker`: the folder that it is to lie in does not exist; make that first (mkdir -p)"
+            "Invalid: cannot make `a/b/lab.esker`: its parent folder does not exist; make that first (mkdir -p)"
         ],
     );
 }
@@ -74,7 +74,7 @@ fn some_other_folder() {
         }
     };
     let expected = expect![
-        "Invalid: `./` is no Esker database: it holds `a.txt`, `b.txt`, `c.txt` and 1 more, but no file `FORMAT`; to make one, name a folder that is empty or absent: esker init NEW.esker"
+        "Invalid: `./` is not an Esker database: it holds `a.txt`, `b.txt`, `c.txt` and 1 more, but no file `FORMAT`; to make one, name a folder that is empty or absent: esker init NEW.esker"
     ];
     refuses(
         setup,
@@ -87,14 +87,14 @@ fn some_other_folder() {
     refuses(setup, "./", &OpenOptions::new().create(true), &expected);
 }
 
-/// Closing once waited for ever for a thread that nobody could wake any more.
+/// Closing once waited forever for a thread that could no longer be woken.
 #[test]
 fn a_folder_that_is_removed_while_open_can_be_closed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("lab.esker");
     let db = Database::init(path.to_str().unwrap(), &OpenOptions::new()).unwrap();
     std::fs::remove_dir_all(&path).unwrap();
-    // Whether it says that something is missing is the store's affair; it ends.
+    // The store decides whether to report that something is missing; the close must end.
     let _ = db.close();
 }
 
@@ -121,7 +121,7 @@ fn a_file() {
 #[test]
 fn a_server() {
     let malformed = expect![
-        "Invalid: `esker://login1:port` is no address of a server: a port is a number from 1 to 65535; expected esker://HOST:PORT, as in esker://127.0.0.1:7400, with ?tls=FILE for a server with certificates, ?key=FILE for the key of SSH to prove, ?trust-new-host, ?ssh=on, ?plain=on, ?timeout=30s for patience and ?cache=off for a client that remembers nothing"
+        "Invalid: `esker://login1:port` is not an address of a server: a port is a number from 1 to 65535; expected esker://HOST:PORT, as in esker://127.0.0.1:7400, with ?tls=FILE for a server with certificates, ?key=FILE for the SSH key to use, ?trust-new-host, ?ssh=on, ?plain=on, ?timeout=30s for a longer wait and ?cache=off for a client without a cache"
     ];
     refuses(
         |_| {},
@@ -130,7 +130,7 @@ fn a_server() {
         &malformed,
     );
     let nobody = expect![
-        "Unavailable: nobody listens at 127.0.0.1:1: start a server there (`esker serve FOLDER --listen 127.0.0.1:1`), or correct the address"
+        "Unavailable: nothing listens at 127.0.0.1:1: start a server there (`esker serve FOLDER --listen 127.0.0.1:1`), or correct the address"
     ];
     refuses(|_| {}, "esker://127.0.0.1:1", &OpenOptions::new(), &nobody);
 }
@@ -158,7 +158,7 @@ fn a_newer_format() {
 fn a_format_file_that_is_something_else() {
     let options = OpenOptions::new();
     let expected = expect![
-        "Invalid: `lab.esker` is no Esker database: its file `FORMAT` does not begin with `Esker database`"
+        "Invalid: `lab.esker` is not an Esker database: its file `FORMAT` does not begin with `Esker database`"
     ];
     refuses(with_format("MPEG-4\n"), "lab.esker", &options, &expected);
     let expected = expect![
@@ -213,10 +213,10 @@ fn init_of_what_exists() {
         )
     };
     let expected = expect![
-        "Invalid: `lab.esker` is a database already; to use it, leave out `init`; to begin anew, remove the folder first"
+        "Invalid: `lab.esker` is a database already; to use it, leave out `init`; to start over, remove the folder first"
     ];
     expected.assert_eq(&init());
-    // As well while it is open.
+    // While the database is open as well.
     let open = OpenOptions::new().open(path.to_str().unwrap()).unwrap();
     expected.assert_eq(&init());
     drop(open);
@@ -224,7 +224,7 @@ fn init_of_what_exists() {
     std::fs::write(dir.path().join("full/thesis.tex"), "x").unwrap();
     let target = dir.path().join("full");
     let expected = expect![
-        "Invalid: `full` is no Esker database: it holds `thesis.tex`, but no file `FORMAT`; to make one, name a folder that is empty or absent: esker init NEW.esker"
+        "Invalid: `full` is not an Esker database: it holds `thesis.tex`, but no file `FORMAT`; to make one, name a folder that is empty or absent: esker init NEW.esker"
     ];
     expected.assert_eq(&message(
         dir.path(),
@@ -232,7 +232,7 @@ fn init_of_what_exists() {
     ));
 }
 
-/// The creator dies at any point before `FORMAT`: the folder does not open, and `init` finishes it.
+/// The creator is killed at any point before `FORMAT`: the folder does not open, and `init` completes it.
 #[test]
 fn a_half_made_database() {
     for keep_store in [true, false] {
@@ -259,7 +259,7 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
 }
 
-/// Root writes everywhere, so a child becomes someone who does not.
+/// Root can write to all folders, so a child switches to another user.
 #[test]
 fn a_folder_without_permission() {
     if !is_root() {
@@ -300,7 +300,7 @@ fn a_read_only_file_system() {
         .assert_eq(&child.open(&path).replace(&format!("{}/", dir.path().display()), ""));
 }
 
-/// A disk that fills up: the write that does not fit fails with words, what was acknowledged is there.
+/// A full disk: the write that does not fit fails with a clear message, and acknowledged writes are kept.
 #[test]
 fn a_full_disk() {
     let dir = tempfile::tempdir().unwrap();
@@ -323,7 +323,7 @@ fn a_full_disk() {
     assert!(count >= written.parse().unwrap(), "{count} of {filled}");
 }
 
-/// A disk with no room for a database at all.
+/// A disk without space for an empty database.
 #[test]
 fn no_space_for_a_database() {
     let dir = tempfile::tempdir().unwrap();
@@ -354,8 +354,8 @@ fn backups_and_restores_that_are_refused() {
     let backup = |name: &str| message(dir.path(), db.backup(&at(name)));
     expect!["Invalid: cannot back up to `full`: the folder is not empty; name one that is empty or absent"].assert_eq(&backup("full"));
     expect!["Invalid: cannot back up to `full/thesis.tex`: it is a file; name a folder that is empty or absent"].assert_eq(&backup("full/thesis.tex"));
-    expect!["Invalid: cannot back up to `a/b`: the folder that it is to lie in does not exist; make that first (mkdir -p)"].assert_eq(&backup("a/b"));
-    expect!["Invalid: cannot back up to `lab.esker/copy`: it lies inside the database; name a folder elsewhere"].assert_eq(&backup("lab.esker/copy"));
+    expect!["Invalid: cannot back up to `a/b`: its parent folder does not exist; make that first (mkdir -p)"].assert_eq(&backup("a/b"));
+    expect!["Invalid: cannot back up to `lab.esker/copy`: it is inside the database; name a folder elsewhere"].assert_eq(&backup("lab.esker/copy"));
     let restore = |from: &str, to: &str| message(dir.path(), Database::restore(&at(from), &at(to)));
     let pid = format!("process {} on host", std::process::id());
     let open = restore("lab.esker", "new");
@@ -367,6 +367,6 @@ fn backups_and_restores_that_are_refused() {
     expect!["Invalid: cannot restore to `full`: the folder is not empty; name one that is empty or absent"].assert_eq(&restore("lab.esker", "full"));
     expect!["Invalid: no backup at `nothing`: there is no such folder"]
         .assert_eq(&restore("nothing", "new"));
-    expect!["Invalid: `full` is no Esker database: it holds `thesis.tex`, but no file `FORMAT`; to make one, name a folder that is empty or absent: esker init NEW.esker"].assert_eq(&restore("full", "new"));
+    expect!["Invalid: `full` is not an Esker database: it holds `thesis.tex`, but no file `FORMAT`; to make one, name a folder that is empty or absent: esker init NEW.esker"].assert_eq(&restore("full", "new"));
     assert!(!at("new").exists());
 }

@@ -1,16 +1,16 @@
-//! What other users of a machine reach of a database.
+//! Tests of the access of other users of a machine to a database's files.
 
 use crate::child::{Child, OTHER_USER};
 use crate::processes::{open, options};
 use esker::Database;
 use esker::rdf::engine::Options;
-use esker::rdf::moment;
+use esker::rdf::now_and_seed;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
-/// A triple comes into a database.
+/// Inserts a triple into a database.
 pub(crate) fn change_rdf(db: &Database) -> esker::Result<()> {
-    let (now, seed) = moment();
+    let (now, seed) = now_and_seed();
     let options = Options::new(now, seed);
     let insert = "INSERT DATA { <urn:a> <urn:b> <urn:c> }";
     let done = db.rdf_to_change()?.update(insert, None, &options, false)?;
@@ -26,7 +26,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// The folders below a folder that anybody but its owner may go into.
+/// Folders below a folder that users other than its owner may enter.
 fn open_to_others(folder: &Path) -> Vec<(PathBuf, u32)> {
     let all = std::fs::read_dir(folder)
         .unwrap()
@@ -37,7 +37,7 @@ fn open_to_others(folder: &Path) -> Vec<(PathBuf, u32)> {
         .collect()
 }
 
-/// Whatever the umask is: a database, all that comes to be in it, its backup, and what is restored from that.
+/// With any umask: a database, all its files, its backup, and a restored copy.
 #[test]
 fn a_database_is_its_owners_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -65,12 +65,12 @@ fn a_database_is_its_owners_alone() {
         for name in inside {
             assert!(folder.join(name).is_dir(), "{}/{name}", folder.display());
         }
-        // Also if somebody opens the folder itself later.
+        // Even if the folder itself is opened to others later.
         assert_eq!(open_to_others(folder), []);
     }
 }
 
-/// A folder that was there keeps its mode; what comes to be in it is the owner's alone, unless its group may write there.
+/// An existing folder keeps its mode; new files in it are accessible only to the owner, unless its group may write to it.
 #[test]
 fn a_folder_that_was_there_keeps_its_mode() {
     let dir = tempfile::tempdir().unwrap();
@@ -90,7 +90,7 @@ fn a_folder_that_was_there_keeps_its_mode() {
     }
 }
 
-/// With `group`, members of the folder's group attach to the process that has it open, and read nothing that is stored.
+/// With `group`, members of the folder's group attach to the owner process, and cannot read the stored files.
 #[test]
 fn a_group_reaches_the_process_and_not_the_store() {
     if !rustix::process::geteuid().is_root() {
@@ -98,7 +98,7 @@ fn a_group_reaches_the_process_and_not_the_store() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    // What is made here belongs to that group.
+    // Files created here belong to that group.
     chown(dir.path(), None, Some(OTHER_USER)).unwrap();
     set_mode(dir.path(), 0o2755);
     let Some(mut other) = Child::as_other_user(dir.path()) else {
@@ -128,7 +128,7 @@ fn a_group_reaches_the_process_and_not_the_store() {
     assert!(other.tell("persist-all").contains("for user 0, who owns"));
     let found = ["", "owner", "store"].map(|name| mode(&lab.join(name)));
     assert_eq!(found, [0o750, 0o750, 0o700]);
-    // The group's right goes with a backup, and with what is restored from it.
+    // The group's right is kept in a backup, and in a restored copy.
     let (copy, restored) = (dir.path().join("copy"), dir.path().join("restored.esker"));
     let told = owner.tell(&format!("backup {}", copy.display()));
     assert_eq!(told, "backed up");

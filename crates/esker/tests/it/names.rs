@@ -1,10 +1,10 @@
-//! Files by path through other processes: who asks is whoever the kernel says.
+//! Tests of files by path through other processes: the kernel reports the principal.
 
 use crate::child::{Child, OTHER_USER};
 use crate::processes::open;
 use esker::Database;
-use esker::model::namespace::{Change, Errno, Kind, Make, NamePath, Namespace as _};
-use esker::model::object::Asker;
+use esker::model::namespace::{Change, Errno, Kind, NamePath, Namespace as _, NewFile};
+use esker::model::object::Principal;
 use esker::model::{Error, Result};
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,17 +13,22 @@ fn path(text: &str) -> NamePath {
     NamePath::parse(text.as_bytes()).unwrap()
 }
 
-fn one(db: &Database, asker: Option<&Asker>, change: Change) -> Result<()> {
-    db.change(asker, &[change])?.remove(0).map(drop)
+fn one(db: &Database, principal: Option<&Principal>, change: Change) -> Result<()> {
+    db.change(principal, &[change])?.remove(0).map(drop)
 }
 
-pub(crate) fn mkdir(db: &Database, asker: Option<&Asker>, at: &str, mode: u32) -> Result<()> {
+pub(crate) fn mkdir(
+    db: &Database,
+    principal: Option<&Principal>,
+    at: &str,
+    mode: u32,
+) -> Result<()> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    let make = Make::new(Kind::Directory.bits() | mode, uid.as_raw(), gid.as_raw());
-    one(db, asker, Change::Make(path(at), make))
+    let make = NewFile::new(Kind::Directory.bits() | mode, uid.as_raw(), gid.as_raw());
+    one(db, principal, Change::Create(path(at), make))
 }
 
-/// Two changes that fail if they are made twice.
+/// Two changes that fail if they are applied twice.
 pub(crate) fn make_and_move(db: &Database, name: &str) -> Result<()> {
     mkdir(db, None, &format!("/{name}"), 0o755)?;
     let rename = Change::Rename {
@@ -44,9 +49,10 @@ pub(crate) fn list(db: &Database, at: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Somebody else may attach where the owner lets them, and sees and does what the bits let them, whatever they say.
+/// Another user may attach where the owner permits it, and has the rights of the permission bits, whatever principal it
+/// names.
 #[test]
-fn others_are_who_the_kernel_says() {
+fn the_kernel_reports_other_users() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only user 0 can start processes of others");
         return;
@@ -90,11 +96,11 @@ fn others_are_who_the_kernel_says() {
     assert_eq!((made.uid, made.gid), (OTHER_USER, OTHER_USER));
     let told = other.tell("ls-as-root /closed");
     assert!(told.contains("may not ask on behalf of user 0"), "{told}");
-    // The owner may.
-    let asker = Asker {
+    // The owner may name another principal.
+    let principal = Principal {
         uid: OTHER_USER.into(),
         gids: vec![OTHER_USER.into()],
     };
-    let refused = mkdir(&owner, Some(&asker), "/closed/x", 0o755).unwrap_err();
+    let refused = mkdir(&owner, Some(&principal), "/closed/x", 0o755).unwrap_err();
     assert!(matches!(refused, Error::File(e) if e.errno == Errno::Access));
 }

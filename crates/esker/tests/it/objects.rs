@@ -1,12 +1,12 @@
-//! Objects through another process or a server: as if they were here.
+//! Tests of objects through another process or a server, with the results of a local database.
 
 use crate::child::Child;
 use crate::parity::{EITHER, Pair, Through, both, same};
 use crate::processes::{database, open};
 use esker::model::filter::Expr;
 use esker::model::object::{
-    Asker, Find, FindReport, Found, Identity, ObjectId, ObjectKey, ObjectRead, ObjectWrite, Share,
-    TagChange, TagWhere, object_ref,
+    Find, FindReport, Found, Identity, ObjectId, ObjectKey, ObjectRead, ObjectWrite, Principal,
+    Share, TagChange, TagWhere, object_ref,
 };
 use esker::model::{
     Batch, Commit, Flow, GraphRead, GraphWrite, NeverCancel, Op, Properties, Value,
@@ -28,7 +28,7 @@ fn filter(text: &str) -> Expr {
     Expr::parse(text, None).unwrap()
 }
 
-/// `count` objects of one name; the third of them is only for its owner.
+/// `count` objects with one name; the third one is readable only by its owner.
 fn create(db: &Database, name: &str, count: i64) {
     let mut batch = Batch::new();
     for step in 0..count {
@@ -63,7 +63,7 @@ pub(crate) fn create_one(db: &Database, name: &str, step: i64) -> esker::Result<
     db.apply(batch)
 }
 
-/// Name and step of all objects; each is there once, and is found by them.
+/// Name and step of all objects; each exists once, and is found by them.
 pub(crate) fn names(db: &Database) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let found: Vec<_> = db
@@ -98,7 +98,7 @@ fn all(db: &Database, find: &Find) -> esker::Result<(Vec<Found>, FindReport)> {
     Ok((found, report))
 }
 
-/// Objects of one batch come in the order of their numbers.
+/// Objects of one batch are numbered in their order.
 fn steps(found: &[Found]) -> Vec<i64> {
     let mut steps: Vec<_> = found.iter().map(|f| f.identity().unwrap().step).collect();
     steps.sort_unstable();
@@ -119,7 +119,7 @@ fn every_question_gives_the_same_through(through: Through) {
     let on = |what: &str, call: &dyn Fn(&Database) -> esker::Result<String>| {
         same(what, &call(owner), &call(other));
     };
-    let stranger = Asker {
+    let stranger = Principal {
         uid: 7,
         gids: vec![8],
     };
@@ -133,11 +133,11 @@ fn every_question_gives_the_same_through(through: Through) {
         ObjectKey::Id(ObjectId(1)),
     ]
     .into();
-    for asker in [None, Some(&stranger)] {
+    for principal in [None, Some(&stranger)] {
         on("reads", &|db| {
-            Ok(format!("{:?}", db.read_objects(&keys, asker)?))
+            Ok(format!("{:?}", db.read_objects(&keys, principal)?))
         });
-        on("tags", &|db| Ok(format!("{:?}", db.tags(asker)?)));
+        on("tags", &|db| Ok(format!("{:?}", db.tags(principal)?)));
     }
     for text in [
         "",
@@ -153,7 +153,7 @@ fn every_question_gives_the_same_through(through: Through) {
             &|f| f.limit = Some(5),
             &|f| f.count = true,
             &|f| f.explain = true,
-            &|f| f.asker = Some(stranger.clone()),
+            &|f| f.principal = Some(stranger.clone()),
             &|f| f.share = Some(Share { rank: 1, of: 3 }),
         ];
         for (n, change) in variants.into_iter().enumerate() {
@@ -168,7 +168,7 @@ fn every_question_gives_the_same_through(through: Through) {
             });
         }
     }
-    // What is found is what was meant, so that the two are not alike in being wrong.
+    // Checks the results as well, so that equal wrong results are noticed.
     let find = Find::all(filter(
         "Name = 'energy' AND Conf = 1 AND step BETWEEN 10 AND 20",
     ));
@@ -176,7 +176,7 @@ fn every_question_gives_the_same_through(through: Through) {
     assert_eq!(steps(&found), [11, 13, 15, 17, 19]);
     assert_eq!((report.matches, report.complete), (5, true));
     let hidden = Find {
-        asker: Some(stranger),
+        principal: Some(stranger),
         ..find
     };
     let (found, _) = all(other, &hidden).unwrap();
@@ -215,12 +215,12 @@ fn changes_are_the_same_through(through: Through) {
             keep: false,
             remove: vec!["note".into()],
         },
-        asker: Some(Asker {
+        principal: Some(Principal {
             uid: 1001,
             gids: vec![],
         }),
         dry_run,
-        once: None,
+        idempotency_key: None,
     };
     let dry = other.tag_where(&change(true), &NeverCancel).unwrap();
     assert_eq!((dry.matches, dry.changed, dry.refused), (4, 4, 0));
@@ -234,18 +234,18 @@ fn changes_are_the_same_through(through: Through) {
         assert!(found.iter().all(|f| f.tags.get("note").is_none()));
         assert!(found.iter().all(|f| f.modified >= done.version));
     }
-    // With a marker of the caller's it counts once, whoever sends it.
+    // A change with the caller's idempotency key is applied once, through whichever handle it is sent.
     let mut once = change(false);
     once.change.set = Properties::new().with("round", 1);
-    once.once = Some(b"round 1".to_vec());
+    once.idempotency_key = Some(b"round 1".to_vec());
     assert_eq!(other.tag_where(&once, &NeverCancel).unwrap().changed, 4);
     once.change.set = Properties::new().with("round", 2);
     assert_eq!(owner.tag_where(&once, &NeverCancel).unwrap().changed, 0);
     let (found, _) = all(other, &Find::all(filter("round = 1"))).unwrap();
     assert_eq!(found.len(), 4);
-    // Those of somebody else are counted.
+    // Objects of other users are counted.
     let mut strange = change(false);
-    strange.asker = Some(Asker {
+    strange.principal = Some(Principal {
         uid: 7,
         gids: vec![],
     });
@@ -279,7 +279,7 @@ fn changes_are_the_same_through(through: Through) {
     assert!(info.indexed);
 }
 
-/// Page by page, in the order of creation, no object twice; it ends by itself and at the limit.
+/// Pages are in the order of creation, without duplicates; the iterator ends by itself and at the limit.
 #[test]
 fn an_iterator_turns_pages() {
     EITHER.into_iter().for_each(an_iterator_turns_pages_through);
@@ -324,7 +324,7 @@ fn an_iterator_turns_pages_through(through: Through) {
     assert_eq!(together, found.iter().map(|f| f.id).collect());
 }
 
-/// A caller that has seen enough does not have to see the rest, and the next call is as good as before.
+/// A caller that stops early need not read the rest, and the next call works as before.
 #[test]
 fn a_search_can_break_off() {
     EITHER.into_iter().for_each(a_search_can_break_off_through);
@@ -349,8 +349,9 @@ fn a_search_can_break_off_through(through: Through) {
     }
 }
 
-/// The owner is killed, or closes, while another process is in the middle of a search: it goes on with the next owner, and
-/// gives each object once.
+/// The owner is killed, or closes, while another process runs a search: the search continues with the next owner and
+/// returns
+/// each object once.
 #[test]
 fn a_search_survives_the_end_of_its_owner() {
     for kill in [true, false] {
@@ -382,12 +383,12 @@ fn a_search_survives_the_end_of_its_owner() {
         assert_eq!((found.len(), each.len()), (4_900, 4_900));
         assert!(each.first() >= Some(&50) && each.last() < Some(&5_000));
         assert_eq!((report.matches, report.complete), (4_900, false));
-        // One that closes answers what is under way.
+        // A closing owner answers requests in progress.
         assert!(!kill || db.role() == Role::Owner);
     }
 }
 
-/// A tag that was set before the owner died is not set again over what somebody has changed since.
+/// A tag that was set before the owner was killed is not set again over a later change by another caller.
 #[test]
 fn tags_that_were_set_before_the_owner_died_are_set_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -397,16 +398,16 @@ fn tags_that_were_set_before_the_owner_died_are_set_once() {
     let db = open(&path);
     assert!(matches!(db.role(), Role::Attached { .. }));
     create(&db, "energy", 20);
-    let change = |value: i64, once: Option<&[u8]>, dry_run| TagWhere {
+    let change = |value: i64, idempotency_key: Option<&[u8]>, dry_run| TagWhere {
         filter: filter("step >= 5"),
         change: TagChange {
             set: Properties::new().with("round", value),
             keep: false,
             remove: vec![],
         },
-        asker: None,
+        principal: None,
         dry_run,
-        once: once.map(<[u8]>::to_vec),
+        idempotency_key: idempotency_key.map(<[u8]>::to_vec),
     };
     let marked = change(1, Some(b"round/1"), false);
     let counted = db
@@ -429,7 +430,7 @@ fn tags_that_were_set_before_the_owner_died_are_set_once() {
     assert_eq!(db.find(&find, &NeverCancel, none).unwrap().matches, 15);
 }
 
-/// Names that filters give a meaning of their own are no tags, whichever way they come.
+/// Names that filters give a meaning of their own are refused as tags, in every call.
 #[test]
 fn names_with_a_meaning_are_no_tags() {
     let dir = tempfile::tempdir().unwrap();
@@ -463,15 +464,15 @@ fn names_with_a_meaning_are_no_tags() {
                 keep: true,
                 remove: vec![],
             },
-            asker: None,
+            principal: None,
             dry_run: true,
-            once: None,
+            idempotency_key: None,
         };
         said.push(db.tag_where(&change, &NeverCancel).unwrap_err().to_string());
         for said in said {
             assert!(said.contains("cannot be a tag"), "{said}");
         }
-        // Who has such a tag from before can take it away.
+        // An object that has such a tag from an earlier release can lose it.
         let mut batch = Batch::new();
         batch.push(Op::SetAttributes {
             vertex,

@@ -1,11 +1,12 @@
-//! Open files of several processes: they stay open when whoever has the database dies, and leave nothing when who opened them does.
+//! Tests of open files in several processes: they stay open when the owner is killed, and leave no state when their
+//! opener is killed.
 
 use crate::child::{Child, OTHER_USER};
 use crate::processes::{database, open, options};
 use esker::model::namespace::{
-    Change, Errno, Handle, Inode, Make, Name, NamePath, Namespace as _, Open, SEAL_BYTES,
+    Change, Errno, Handle, Inode, Name, NamePath, Namespace as _, NewFile, Open, SEAL_BYTES,
 };
-use esker::model::object::Asker;
+use esker::model::object::Principal;
 use esker::model::{Error, NeverCancel, Result, VertexId};
 use esker::{CheckOptions, Database, File, Role};
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,18 +26,18 @@ fn errno<T: std::fmt::Debug>(result: Result<T>) -> Errno {
     }
 }
 
-/// Makes a file and opens it.
+/// Creates a file and opens it.
 fn made(db: &Database, at: &str) -> Result<File> {
     let how = Open {
         create: true,
         exclusive: true,
         ..Open::BOTH
     };
-    let make = Make::new(0o10_0644, 0, 0);
+    let make = NewFile::new(0o10_0644, 0, 0);
     db.open_file(None, &path(at), how, Some(&make))
 }
 
-/// What a child does with a file: `WHAT [REST]`.
+/// The operations of a child on a file: `WHAT [REST]`.
 pub(crate) fn tell(db: &Database, held: &mut Option<File>, told: &str) -> Result<String> {
     let (what, rest) = told.split_once(' ').unwrap_or((told, ""));
     match (what, &held) {
@@ -50,7 +51,7 @@ pub(crate) fn tell(db: &Database, held: &mut Option<File>, told: &str) -> Result
         ("read", Some(file)) => {
             return Ok(String::from_utf8(file.read_at(0, 4_096)?).unwrap());
         }
-        // A file by its id alone, as who has opened it knows it.
+        // A file by its id alone, as its opener knows it.
         ("forge", _) => {
             let (above, name) = rest.rsplit_once('/').unwrap();
             let handle = Handle {
@@ -151,7 +152,7 @@ fn only_so_many_files_are_open_at_a_time() {
     );
     assert_eq!(errno(refused), Errno::TooManyOpen);
     drop(first);
-    // What is refused for another reason is not open either.
+    // An open that fails for another reason leaves no open file.
     for _ in 0..3 {
         assert_eq!(
             errno(db.open_file(None, &path("/none"), Open::READ, None)),
@@ -163,7 +164,7 @@ fn only_so_many_files_are_open_at_a_time() {
     drop((second, third));
 }
 
-/// What others are given to open files by is theirs alone.
+/// A handle that was issued to one user is refused for others.
 #[test]
 fn others_open_what_they_may() {
     if !rustix::process::geteuid().is_root() {
@@ -182,7 +183,7 @@ fn others_open_what_they_may() {
         return;
     };
     let owner = open(&at);
-    let make = |at: &str, mode, uid| Change::Make(path(at), Make::new(mode, uid, 0));
+    let make = |at: &str, mode, uid| Change::Create(path(at), NewFile::new(mode, uid, 0));
     one(&owner, make("/closed", 0o4_0700, 0));
     one(&owner, make("/closed/x", 0o10_0666, 0));
     one(&owner, make("/theirs", 0o10_0600, OTHER_USER));
@@ -204,7 +205,7 @@ fn others_open_what_they_may() {
         let told = other.tell(command);
         assert!(told.contains(said), "{command}: {told}");
     }
-    let theirs = Asker {
+    let theirs = Principal {
         uid: OTHER_USER.into(),
         gids: vec![OTHER_USER.into()],
     };

@@ -1,4 +1,4 @@
-//! A caller cannot tell an attached database or a server's from an owned one: same answers, same errors.
+//! Tests that an attached database and a server give the same answers and the same errors as an owned database.
 
 use crate::graph::{edge_type, file, link, put_file, vertex, written};
 use esker::model::traversal::{Budget, StopReason};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct Pair {
     pub(crate) owner: Database,
     pub(crate) other: Database,
-    // Dropped behind the handles, in this order.
+    // Dropped after the handles, in this order.
     _server: Option<Server>,
     _dir: tempfile::TempDir,
 }
@@ -82,7 +82,7 @@ fn every_read_gives_the_same() {
 fn every_read_gives_the_same_through(through: Through) {
     let pair = both(through);
     let (owner, attached) = (&pair.owner, &pair.other);
-    // Written through either.
+    // Written through either handle.
     for n in 0..300 {
         let db = if n % 2 == 0 { owner } else { attached };
         put_file(db, &format!("/in/{n}"), n).unwrap();
@@ -353,7 +353,7 @@ fn definitions_are_seen_by_both_through(through: Through) {
     assert_eq!(*defined, *attached.schema().unwrap());
 }
 
-/// Loses interest once it has been asked some times.
+/// Cancels after a number of checks.
 struct After(AtomicU32, StopReason);
 
 impl Cancel for After {
@@ -365,7 +365,7 @@ impl Cancel for After {
     }
 }
 
-/// A client that loses interest stops the work in the owner, gets what was found, and goes on using the connection.
+/// A client that cancels stops the work in the owner, gets the partial result, and continues to use the connection.
 #[test]
 fn cancellation_passes_over_the_wire() {
     EITHER
@@ -376,7 +376,7 @@ fn cancellation_passes_over_the_wire() {
 fn cancellation_passes_over_the_wire_through(through: Through) {
     let pair = both(through);
     let (owner, attached) = (&pair.owner, &pair.other);
-    // A chain of complete layers: paths through it explode, and so does the work.
+    // A chain of complete layers: the number of paths explodes, and so does the work.
     let (from, to) = (edge_type(owner, "write"), edge_type(owner, "read"));
     let mut batch = Batch::new();
     for n in 0..400 {
@@ -418,7 +418,7 @@ fn cancellation_passes_over_the_wire_through(through: Through) {
     assert!(file(attached, "1").is_some());
 }
 
-/// A caller that has seen enough of a scan does not have to see the rest.
+/// A caller that stops a scan early need not read the rest.
 #[test]
 fn a_scan_can_break_off() {
     EITHER.into_iter().for_each(a_scan_can_break_off_through);
@@ -447,7 +447,7 @@ fn a_scan_can_break_off_through(through: Through) {
     }
 }
 
-/// `set` once read a vertex and put it whole: of two processes that changed one attribute each, one lost its change.
+/// `set` once read a vertex and wrote all of it: when two processes each changed one attribute, one change was lost.
 #[test]
 fn changes_of_single_attributes_from_both_are_kept() {
     EITHER
@@ -494,7 +494,7 @@ fn changes_of_single_attributes_from_both_are_kept_through(through: Through) {
     assert_eq!(changes.len(), 1 + 4 * 50);
 }
 
-/// What two handles may do at once: many threads, both handles, nothing lost.
+/// Concurrent use of two handles: many threads on both handles, and no write is lost.
 #[test]
 fn many_threads_write_through_both() {
     EITHER
@@ -528,7 +528,7 @@ fn many_threads_write_through_both_through(through: Through) {
     );
 }
 
-/// A write through another process is read by whoever wrote it, at once.
+/// A process that writes through another one reads its own write at once.
 #[test]
 fn a_process_reads_its_own_writes() {
     EITHER

@@ -1,4 +1,4 @@
-//! Several processes at once, all of which live.
+//! Tests of several processes at once that are not killed.
 
 use crate::child::Child;
 use crate::graph::{files, put_file};
@@ -40,7 +40,7 @@ fn a_second_process_just_works() {
     put_file(&db, "/parent", 1).unwrap();
     assert_eq!(files(&db), ["/child", "/parent"]);
     assert_eq!(child.tell("count"), "2");
-    // The other way round.
+    // In the opposite order.
     db.close().unwrap();
     assert_eq!(child.tell("put /later"), "applied true");
     assert_eq!(child.tell("role"), "owner");
@@ -66,7 +66,7 @@ fn the_socket_is_for_this_user_only() {
     assert_eq!(mode(&sockets[0]), 0o600);
 }
 
-/// A socket's address holds 108 bytes, a path 4,096.
+/// A socket's address has at most 108 bytes, a path 4,096.
 #[test]
 fn long_paths_work() {
     let dir = tempfile::tempdir().unwrap();
@@ -87,7 +87,7 @@ fn long_paths_work() {
     assert_eq!(files(&db), ["/a"]);
 }
 
-/// Everyone makes the same database at once: one makes it, all use it.
+/// Many processes create one database at once: one of them creates it, all use it.
 #[test]
 fn many_processes_create_at_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -114,8 +114,8 @@ fn many_processes_create_at_once() {
     assert_eq!(children[3].tell("count"), "6");
 }
 
-/// Short-lived processes, as shell scripts start them: each opens, writes and closes, all at once. Ownership goes
-/// round among them, and nothing is lost or refused.
+/// Short-lived processes, as shell scripts start them: each opens, writes and closes, all at once. The ownership changes
+/// between them, and no write is lost or refused.
 #[test]
 fn eight_processes_come_and_go() {
     let dir = tempfile::tempdir().unwrap();
@@ -136,7 +136,7 @@ fn eight_processes_come_and_go() {
     assert_eq!(files(&open(&path)).len(), 8 * 12);
 }
 
-/// The owner closes while others write through it: no write fails, none is lost, none counts twice.
+/// The owner closes while others write through it: no write fails, is lost, or is applied twice.
 #[test]
 fn an_owner_that_closes_under_load_is_not_missed() {
     let dir = tempfile::tempdir().unwrap();
@@ -178,8 +178,8 @@ fn an_owner_that_closes_under_load_is_not_missed() {
     assert_eq!(files(&owner), acked);
 }
 
-/// The owner closes while another process is in the middle of a long scan: the scan goes on with the next owner, and
-/// sees each vertex once.
+/// The owner closes while another process runs a long scan: the scan continues with the next owner, and returns each vertex
+/// once.
 #[test]
 fn a_scan_survives_the_end_of_its_owner() {
     use esker::model::{EdgeSelect, GraphRead, Versions};
@@ -229,12 +229,12 @@ fn a_scan_survives_the_end_of_its_owner() {
             .unwrap();
         keys.sort();
         assert_eq!(keys, (0..5_000).map(key).collect::<Vec<_>>());
-        // On a slow machine it may close only when the scan is over.
+        // On a slow machine it may close only when the scan has ended.
         wait_until("nobody takes over", || {
             attached.counts().unwrap();
             attached.role() == Role::Owner
         });
-        // The next round needs another owner again; its clone of the handle follows.
+        // The next round needs another owner; the clone of the handle follows.
         if kill {
             attached.clone().close().unwrap();
             child = Child::start();
@@ -262,7 +262,7 @@ fn a_scan_survives_the_end_of_its_owner() {
     }
 }
 
-/// A closed handle says so, and so do its clones.
+/// A closed handle returns an error, and so do its clones.
 #[test]
 fn a_closed_database_says_so() {
     let dir = tempfile::tempdir().unwrap();
@@ -277,7 +277,7 @@ fn a_closed_database_says_so() {
     assert_eq!(e.to_string(), "the database was closed");
 }
 
-/// A bulk load needs the store itself.
+/// A bulk load needs exclusive use of the store.
 #[test]
 fn a_bulk_load_through_another_process_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -295,7 +295,7 @@ fn a_bulk_load_through_another_process_is_refused() {
     assert_eq!(e.to_string(), expected);
 }
 
-/// Whatever connects and talks nonsense is dropped, and the others go on.
+/// A connection that sends invalid bytes is closed, and other clients are served.
 #[test]
 fn strangers_at_the_socket_do_no_harm() {
     use std::io::{Read, Write};
@@ -315,7 +315,7 @@ fn strangers_at_the_socket_do_no_harm() {
     assert!(talk(b"GET / HTTP/1.1\r\n\r\n").is_empty());
     assert!(talk(&[0xff; 64]).is_empty());
     assert!(talk(&[0, 0, 0, 1, 3]).is_empty());
-    // The right words of a later release.
+    // A valid greeting of a later release.
     let newer = [&[0, 0, 0, 15, 1][..], b"esker/1\n", &[99, 4], b"9.9.", &[]].concat();
     let answer = talk(&newer);
     let text = String::from_utf8_lossy(&answer);

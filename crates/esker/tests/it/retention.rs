@@ -1,4 +1,5 @@
-//! Retention: what is past the policy leaves the live store, and every read of its time finds it in the archive.
+//! Tests of retention: versions past the policy leave the live store, and every read of their time finds them in the
+//! archive.
 
 use crate::graph::{link, put_file, read, vertex, written};
 use crate::processes::{database, open};
@@ -49,7 +50,7 @@ fn history_reads_what_was_archived() {
             edges.iter().map(|e| &e.edge).collect::<Vec<_>>(),
             before.1.iter().map(|e| &e.edge).collect::<Vec<_>>()
         );
-        // Reads as of a time past the policy once were refused.
+        // Reads as of a time past the policy were once refused.
         for (n, version) in versions.iter().enumerate() {
             let then = db.read_vertices(&[id], *version).unwrap().remove(0);
             let size = then.unwrap().attribute("size").cloned();
@@ -63,7 +64,7 @@ fn history_reads_what_was_archived() {
     check(&open(&path));
 }
 
-/// All that a caller can ask about a small chain of files, as text.
+/// All queries on a small chain of files, as text.
 fn told(db: &Database, times: &[Version]) -> Vec<String> {
     let jobs: Vec<_> = (0..6).map(|n| vertex(db, &format!("job:{n}")).id).collect();
     let schema = db.schema().unwrap();
@@ -115,15 +116,16 @@ fn told(db: &Database, times: &[Version]) -> Vec<String> {
     told
 }
 
-/// Lineage reads a range of versions, and a scan of a range left out what had been archived: who wrote a file first was
-/// forgotten as soon as that was compacted away.
+/// Lineage reads a range of versions, and a scan of a range once omitted archived versions: the first writer of a file
+/// was lost
+/// as soon as its version was compacted away.
 #[test]
 fn scans_traversals_and_lineage_see_what_was_archived() {
     let dir = tempfile::tempdir().unwrap();
     let path = database(dir.path());
     let db = open(&path);
     let mut times = vec![Version::ZERO];
-    // Job n reads file n and writes file n + 1, three times over.
+    // Job n reads file n and writes file n + 1, three times.
     for round in 0..3 {
         for n in 0..5 {
             times.push(put_file(&db, &format!("/{n}"), round).unwrap().version);

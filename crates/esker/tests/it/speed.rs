@@ -1,4 +1,4 @@
-//! Short-lived processes start fast; how fast, is for people.
+//! Prints how fast short-lived processes start, for people.
 
 use crate::child::Child;
 use crate::graph::put_file;
@@ -17,7 +17,7 @@ fn best(rounds: usize, mut run: impl FnMut()) -> Duration {
     times.min().unwrap_or_default()
 }
 
-/// Whoever attaches waits for nothing: it takes less time than to open.
+/// Attaching takes less time than opening.
 #[test]
 fn attaching_is_faster_than_opening() {
     let dir = tempfile::tempdir().unwrap();
@@ -41,7 +41,7 @@ fn attaching_is_faster_than_opening() {
     eprintln!(
         "open and close {opening:?}, attach and close {attaching:?}, read {reading:?}, write {writing:?}"
     );
-    // Other programs may have had the processors all the time.
+    // Other programs may have used the processors all the time.
     wait_until("attaching takes as long as opening", || {
         time(attach) < opening
     });

@@ -1,4 +1,4 @@
-//! A database whose store dies with its machine, made anew from its checkpoint: the same rows, and nothing that contradicts itself.
+//! Tests of a database with an ephemeral store, restored from its checkpoint: the same rows, and no inconsistencies.
 
 use esker::model::object::{Identity, ObjectKey, ObjectRead as _};
 use esker::model::{Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties};
@@ -14,7 +14,7 @@ fn open(dir: &Path) -> Database {
         reserve: 0,
         writes: 7,
         every: Duration::from_millis(20),
-        // So small that rows of all kinds come out of a base.
+        // So small that a base contains rows of all kinds.
         base_least: 4_000,
     };
     let options = OpenOptions::new().create(true).window(window);
@@ -66,7 +66,7 @@ fn a_store_comes_back_from_its_checkpoint() {
         database.persist().unwrap();
         let figures = window.figures();
         assert_eq!(figures.persisted, figures.written, "{figures:?}");
-        // Later ones come when there is more behind them than in them.
+        // Further bases are written when the segments since the last one are larger than it.
         wait_until("there is no base", || {
             round > 0 || window.figures().bases > 0
         });

@@ -1,10 +1,10 @@
-//! Attributes that are held back: in the end all is as if they had not been.
+//! Tests of write-behind: the final state is the same as without it.
 
 use esker::model::namespace::{
-    Change, Content, Cookie, Done, Entry, Errno, Inode, Looked, Make, NamePath, Namespace, Open,
-    Partition, SetAttributes, Space, SpaceBy, Usage,
+    AppliedChange, Change, Content, Cookie, Entry, Errno, Inode, NamePath, Namespace, NewFile,
+    Open, OpenLookup, Partition, SetAttributes, Space, SpaceBy, Usage,
 };
-use esker::model::object::Asker;
+use esker::model::object::Principal;
 use esker::model::{Cancel, Error, Flow, Result};
 use esker::{Database, OpenOptions, WriteBack, WriteBackOptions};
 use esker_testkit::wait::wait_until;
@@ -22,12 +22,12 @@ fn open(folder: &Path, name: &str) -> Database {
     options.open(folder.join(name).to_str().unwrap()).unwrap()
 }
 
-fn change(files: &dyn Namespace, change: Change) -> Result<Done> {
+fn change(files: &dyn Namespace, change: Change) -> Result<AppliedChange> {
     files.change(None, &[change])?.remove(0)
 }
 
 fn make(at: &str, mode: u32, uid: u32) -> Change {
-    Change::Make(path(at), Make::new(mode, uid, uid))
+    Change::Create(path(at), NewFile::new(mode, uid, uid))
 }
 
 fn size(size: u64) -> SetAttributes {
@@ -37,13 +37,13 @@ fn size(size: u64) -> SetAttributes {
     }
 }
 
-/// Nothing is sent but what is asked for.
+/// Options under which changes are sent only on request.
 const PATIENT: WriteBackOptions = WriteBackOptions {
     most: 1_000,
     age: Duration::from_hours(1),
 };
 
-/// Files that count calls, and can be out of reach.
+/// A namespace that counts calls and can be made unreachable.
 #[derive(Clone)]
 struct Counted(Arc<Calls>);
 
@@ -71,49 +71,58 @@ impl Counted {
 }
 
 impl Namespace for Counted {
-    fn change(&self, asker: Option<&Asker>, changes: &[Change]) -> Result<Vec<Result<Done>>> {
+    fn change(
+        &self,
+        principal: Option<&Principal>,
+        changes: &[Change],
+    ) -> Result<Vec<Result<AppliedChange>>> {
         if self.0.away.load(Ordering::Acquire) {
             return Err(Error::Unavailable("nobody is there".into()));
         }
         self.0.times.fetch_add(1, Ordering::AcqRel);
         self.0.changes.fetch_add(changes.len(), Ordering::AcqRel);
-        self.0.files.change(asker, changes)
+        self.0.files.change(principal, changes)
     }
-    fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
-        self.0.files.stat(asker, path, follow)
+    fn stat(&self, principal: Option<&Principal>, path: &NamePath, follow: bool) -> Result<Inode> {
+        self.0.files.stat(principal, path, follow)
     }
-    fn look(&self, asker: Option<&Asker>, path: &NamePath, how: Open) -> Result<Looked> {
-        self.0.files.look(asker, path, how)
+    fn look(
+        &self,
+        principal: Option<&Principal>,
+        path: &NamePath,
+        how: Open,
+    ) -> Result<OpenLookup> {
+        self.0.files.look(principal, path, how)
     }
     fn list(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         after: Option<Cookie>,
         sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
     ) -> Result<()> {
-        self.0.files.list(asker, path, after, sink)
+        self.0.files.list(principal, path, after, sink)
     }
     fn walk(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Inode) -> Flow,
     ) -> Result<()> {
-        self.0.files.walk(asker, path, cancel, sink)
+        self.0.files.walk(principal, path, cancel, sink)
     }
-    fn usage(&self, asker: Option<&Asker>, path: &NamePath, below: bool) -> Result<Usage> {
-        self.0.files.usage(asker, path, below)
+    fn usage(&self, principal: Option<&Principal>, path: &NamePath, below: bool) -> Result<Usage> {
+        self.0.files.usage(principal, path, below)
     }
     fn usages(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
     ) -> Result<()> {
-        self.0.files.usages(asker, path, cancel, sink)
+        self.0.files.usages(principal, path, cancel, sink)
     }
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {
         self.0.files.space(by)
@@ -137,16 +146,16 @@ fn what_is_said_again_and_again_is_sent_once() {
             back.set(&path(name), false, size(10_000 + n)).unwrap();
         }
     }
-    // A new file has nothing to do with them.
+    // A new file is independent of the buffered changes.
     assert!(back.change(&[make("/d", 0o4_0755, 0)]).unwrap()[0].is_ok());
-    assert_eq!(back.held(), 2);
+    assert_eq!(back.buffered(), 2);
     assert_eq!(files.counted(), (before.0 + 1, before.1 + 1));
-    // Whoever looks through it sees them.
+    // Reads through the buffer see the changes.
     let seen = back.files().unwrap().stat(None, &path("/a"), false);
     assert_eq!(seen.unwrap().size, 10_499);
     assert_eq!(files.counted(), (before.0 + 2, before.1 + 3));
 
-    // So do all other changes.
+    // All other changes see them as well.
     back.set(&path("/a"), false, size(7)).unwrap();
     let rename = Change::Rename {
         from: path("/a"),
@@ -166,7 +175,7 @@ fn what_is_said_again_and_again_is_sent_once() {
     .unwrap();
     assert!(back.change(&[make("/d/x", 0o10_0644, 0)]).unwrap()[0].is_ok());
     assert_eq!(
-        back.held(),
+        back.buffered(),
         0,
         "a new file gives its directory another time"
     );
@@ -186,7 +195,7 @@ fn errors_come_out_at_the_end_and_nothing_is_lost_while_nobody_answers() {
     back.set(&path("/d"), false, size(3)).unwrap();
     files.0.away.store(true, Ordering::Release);
     assert!(back.sync().is_err());
-    assert_eq!(back.held(), 3);
+    assert_eq!(back.buffered(), 3);
     assert!(
         back.set(&path("/b"), false, size(4)).is_err(),
         "there is no room"
@@ -246,7 +255,7 @@ fn what_has_been_held_for_a_while_is_sent() {
     files.close().unwrap();
 }
 
-/// Random changes of sizes, times and modes by somebody, held back and not: in the end both are alike.
+/// Random changes of sizes, times and modes for a principal, with and without the buffer, have the same final state.
 #[test]
 fn it_is_as_if_nothing_had_been_held_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -279,13 +288,13 @@ fn it_is_as_if_nothing_had_been_held_back() {
             .wrapping_add(1);
         (random >> 33) % bound
     };
-    let asker = Asker {
+    let principal = Principal {
         uid: 1,
         gids: vec![1],
     };
     for round in 0..200 {
-        let asker = (round % 3 > 0).then(|| asker.clone());
-        let back = held.write_back(asker.clone(), PATIENT).unwrap();
+        let principal = (round % 3 > 0).then(|| principal.clone());
+        let back = held.write_back(principal.clone(), PATIENT).unwrap();
         let mut refused = 0;
         for _ in 0..next(40) {
             let mut set = SetAttributes::default();
@@ -301,7 +310,7 @@ fn it_is_as_if_nothing_had_been_held_back() {
             let at = path(names[next(names.len() as u64) as usize]);
             back.set(&at, false, set.clone()).unwrap();
             let (path, follow) = (at, false);
-            let made = plain.change(asker.as_ref(), &[Change::Set { path, follow, set }]);
+            let made = plain.change(principal.as_ref(), &[Change::Set { path, follow, set }]);
             refused += usize::from(made.unwrap()[0].is_err());
         }
         let failed = back.close().unwrap();
@@ -309,7 +318,7 @@ fn it_is_as_if_nothing_had_been_held_back() {
         for at in names {
             let seen = |files: &Database| {
                 let inode = files.stat(None, &path(at), false).ok()?;
-                // What is not one of those above is when it was done.
+                // Times other than these are those of the execution.
                 let time = |t: i64| (t < 100).then_some(t);
                 let times = [inode.atime, inode.mtime].map(time);
                 Some((inode.mode, inode.size, inode.blocks, times, inode.content))

@@ -6,7 +6,7 @@ pub struct ResponseHeader {
     #[prost(int64, tag = "3")]
     pub revision: i64,
 }
-/// `mvccpb.KeyValue` of etcd: names of messages do not travel.
+/// `mvccpb.KeyValue` of etcd; names of messages are not part of the encoding.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct KeyValue {
     #[prost(bytes = "vec", tag = "1")]

@@ -1,4 +1,4 @@
-//! All calls, against a real etcd.
+//! Tests of all calls against a real etcd.
 
 use crate::server::Etcd as Server;
 use esker_config::etcd::EtcdTrust;
@@ -72,12 +72,12 @@ async fn a_lease_ends_with_its_keys_and_watches_are_told() {
     assert!(watch.changed().await.unwrap(), "the key is deleted");
     assert!(etcd.list("/w/").await.unwrap().pairs.is_empty());
     assert!(!etcd.keep_alive(lease).await.unwrap());
-    // What was before a watch is told, too.
+    // Changes before the start of the watch are delivered as well.
     let mut again = etcd.watch("/w/", before).await.unwrap();
     assert!(again.changed().await.unwrap());
 }
 
-/// etcd forgets all tokens when it starts: the account gets another one.
+/// etcd forgets all tokens on a restart: the client requests a new one.
 #[tokio::test]
 async fn an_account_gets_a_new_token_when_etcd_has_forgotten_it() {
     let mut server = Server::start();
@@ -124,7 +124,7 @@ async fn an_account_gets_a_new_token_when_etcd_has_forgotten_it() {
     server.stop();
     server.child = Server::run(server.folder.path(), server.ports);
     server.wait();
-    // The first calls after a restart may meet the connection that broke.
+    // The first calls after a restart may use the broken connection.
     eventually_async(async || etcd.put("/k", "y", None).await).await;
     assert_eq!(etcd.get("/k").await.unwrap().unwrap().value, "y");
 }

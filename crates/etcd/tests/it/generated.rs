@@ -1,4 +1,5 @@
-//! The code that is generated from `proto/etcd.proto` is committed, so that no build needs `protoc`. `UPDATE_PROTO=1` writes it anew.
+//! The code generated from `proto/etcd.proto` is committed, so that a build needs no `protoc`. `UPDATE_PROTO=1`
+//! regenerates it.
 
 const HEADER: &str = "\
 //! Generated from `proto/etcd.proto` by `UPDATE_PROTO=1 cargo test -p esker-etcd --test it generated`.

@@ -1,4 +1,4 @@
-//! Where tests find etcd: Debian's package, fetched when it is missing.
+//! Location of the etcd program for tests: Debian's package, downloaded if missing.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,10 +1,10 @@
-//! A real etcd on loopback, for tests of this crate and of those that use it.
+//! A real etcd on loopback, for tests of this crate and of its users.
 
 use crate::etcd_program::program;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// An etcd, stopped by its process id.
+/// An etcd process, stopped by its process id.
 pub(crate) struct Etcd {
     pub(crate) child: Child,
     pub(crate) url: String,

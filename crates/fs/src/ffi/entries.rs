@@ -1,7 +1,7 @@
-//! Directories, listed.
+//! Directory listings.
 
 use super::error::{guard, guard_done};
-use super::marshal::{self, Target, given, path};
+use super::marshal::{self, Target, path, reference};
 use crate::{Entry, Failure, Fs, Result};
 use esker_model::namespace::{Cookie, Kind, NamePath};
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 use std::sync::Arc;
 
-/// A directory that is being listed.
+/// A directory listing under way.
 #[derive(Debug)]
 pub struct Listing {
     fs: Arc<Fs>,
@@ -17,7 +17,7 @@ pub struct Listing {
     after: Option<Cookie>,
     ahead: VecDeque<Entry>,
     ended: bool,
-    /// The name of the entry that was given last.
+    /// Name of the entry that was returned last.
     name: CString,
 }
 
@@ -39,7 +39,7 @@ impl Listing {
         if self.ahead.is_empty() && !self.ended {
             let more = self.fs.list(&self.path, self.after)?;
             self.ended = more.is_empty();
-            self.after = more.last().map_or(self.after, |e| Some(e.place));
+            self.after = more.last().map_or(self.after, |e| Some(e.cookie));
             self.ahead = more.into();
         }
         Ok(self.ahead.pop_front())
@@ -49,8 +49,8 @@ impl Listing {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_fs_opendir(fs: *const Target, name: *const c_char) -> *mut Listing {
     guard(ptr::null_mut(), || {
-        // SAFETY: as the header demands.
-        let (fs, path) = unsafe { (given(fs, "a target")?, path(name)?) };
+        // SAFETY: the header requires valid arguments.
+        let (fs, path) = unsafe { (reference(fs, "a target")?, path(name)?) };
         if Kind::of_mode(fs.stat(&path, true)?.mode) != Some(Kind::Directory) {
             return Err(Failure::new(libc::ENOTDIR, path));
         }
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn esker_fs_opendir(fs: *const Target, name: *const c_char
             ended: false,
             name: CString::default(),
         };
-        // Who may not read it is told now.
+        // A missing permission to read the directory is reported here.
         if let Some(first) = listing.next()? {
             listing.ahead.push_front(first);
         }
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn esker_fs_opendir(fs: *const Target, name: *const c_char
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_fs_readdir(listing: *mut Listing, to: *mut CEntry) -> c_int {
     guard(-1, || {
-        // SAFETY: it comes from `esker_fs_opendir`, and no other thread uses it now.
+        // SAFETY: the pointer comes from `esker_fs_opendir`, and no other thread uses it now.
         let listing = unsafe { listing.as_mut() };
         let listing = listing.ok_or_else(|| Failure::new(libc::EBADF, "a directory"))?;
         if to.is_null() {
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn esker_fs_readdir(listing: *mut Listing, to: *mut CEntry
             name: listing.name.as_ptr(),
             attributes: marshal::stat(&entry.stat),
         };
-        // SAFETY: it is not null, and whoever calls says that there is room for it.
+        // SAFETY: the pointer is not null, and the caller guarantees space for the entry.
         unsafe { to.write(entry) };
         Ok(1)
     })
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn esker_fs_closedir(listing: *mut Listing) -> c_int {
         return 0;
     }
     guard_done(|| {
-        // SAFETY: it comes from `esker_fs_opendir`, and nobody uses it any more.
+        // SAFETY: the pointer comes from `esker_fs_opendir`, and nobody uses it any more.
         drop(unsafe { Box::from_raw(listing) });
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! What C is told of a failure: `errno`, and a text for each thread.
+//! Errors for C: `errno`, and a message for each thread.
 
 use crate::{Failure, Result};
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Makes a call, and turns what fails into `errno` and `failed`.
+/// Makes a call; an error sets `errno` and returns `failed`.
 pub(super) fn guard<T>(failed: T, call: impl FnOnce() -> Result<T>) -> T {
     let failure = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => return value,
@@ -20,16 +20,16 @@ pub(super) fn guard<T>(failed: T, call: impl FnOnce() -> Result<T>) -> T {
     failed
 }
 
-/// The same of a call that answers nothing.
+/// Makes a call without a result; returns 0, or -1 on an error.
 pub(super) fn guard_done(call: impl FnOnce() -> Result<()>) -> i32 {
     guard(-1, || call().map(|()| 0))
 }
 
 fn set(failure: &Failure) {
     let text = CString::new(failure.text.replace('\0', "\\0")).unwrap_or_default();
-    // A thread that is ending has no place for it any more.
+    // A thread that is ending cannot store the message any more.
     let _ = LAST.try_with(|last| *last.borrow_mut() = text);
-    // SAFETY: each thread has its `errno`, as long as it runs.
+    // SAFETY: each thread has its `errno` as long as it runs.
     unsafe { *libc::__errno_location() = failure.errno };
 }
 

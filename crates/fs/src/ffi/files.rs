@@ -1,7 +1,7 @@
-//! Open files.
+//! Calls on open files.
 
 use super::error::{guard, guard_done};
-use super::marshal::{self, Target, data, flags, given, path, room};
+use super::marshal::{self, Target, data, flags, output_buffer, path, reference};
 use crate::File;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -14,8 +14,8 @@ pub unsafe extern "C" fn esker_fs_open_file(
     mode: libc::mode_t,
 ) -> *mut File {
     guard(ptr::null_mut(), || {
-        // SAFETY: as the header demands.
-        let (fs, path) = unsafe { (given(fs, "a target")?, path(name)?) };
+        // SAFETY: the header requires valid arguments.
+        let (fs, path) = unsafe { (reference(fs, "a target")?, path(name)?) };
         let file = fs.open_file(&path, flags(how), mode)?;
         Ok(Box::into_raw(Box::new(file)))
     })
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn esker_fs_close_file(file: *mut File) -> c_int {
         return 0;
     }
     guard_done(|| {
-        // SAFETY: it comes from `esker_fs_open_file`, and nobody uses it any more.
+        // SAFETY: the pointer comes from `esker_fs_open_file`, and nobody uses it any more.
         let file = unsafe { Box::from_raw(file) };
         file.close()
     })
@@ -36,8 +36,8 @@ pub unsafe extern "C" fn esker_fs_close_file(file: *mut File) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_fs_read(file: *const File, to: *mut c_void, size: usize) -> isize {
     guard(-1, || {
-        // SAFETY: as the header demands.
-        let (file, to) = unsafe { (given(file, "a file")?, room(to, size)?) };
+        // SAFETY: the header requires valid arguments.
+        let (file, to) = unsafe { (reference(file, "a file")?, output_buffer(to, size)?) };
         Ok(file.read(to)?.cast_signed())
     })
 }
@@ -49,8 +49,8 @@ pub unsafe extern "C" fn esker_fs_write(
     size: usize,
 ) -> isize {
     guard(-1, || {
-        // SAFETY: as the header demands.
-        let (file, from) = unsafe { (given(file, "a file")?, data(from, size)?) };
+        // SAFETY: the header requires valid arguments.
+        let (file, from) = unsafe { (reference(file, "a file")?, data(from, size)?) };
         Ok(file.write(from)?.cast_signed())
     })
 }
@@ -63,8 +63,8 @@ pub unsafe extern "C" fn esker_fs_pread(
     offset: u64,
 ) -> isize {
     guard(-1, || {
-        // SAFETY: as the header demands.
-        let (file, to) = unsafe { (given(file, "a file")?, room(to, size)?) };
+        // SAFETY: the header requires valid arguments.
+        let (file, to) = unsafe { (reference(file, "a file")?, output_buffer(to, size)?) };
         Ok(file.read_at(to, offset)?.cast_signed())
     })
 }
@@ -77,8 +77,8 @@ pub unsafe extern "C" fn esker_fs_pwrite(
     offset: u64,
 ) -> isize {
     guard(-1, || {
-        // SAFETY: as the header demands.
-        let (file, from) = unsafe { (given(file, "a file")?, data(from, size)?) };
+        // SAFETY: the header requires valid arguments.
+        let (file, from) = unsafe { (reference(file, "a file")?, data(from, size)?) };
         Ok(file.write_at(from, offset)?.cast_signed())
     })
 }
@@ -86,25 +86,25 @@ pub unsafe extern "C" fn esker_fs_pwrite(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_fs_lseek(file: *const File, offset: i64, whence: c_int) -> i64 {
     guard(-1, || {
-        // SAFETY: as the header demands.
-        let file = unsafe { given(file, "a file") }?;
+        // SAFETY: the header requires valid arguments.
+        let file = unsafe { reference(file, "a file") }?;
         Ok(file.seek(offset, whence)?.cast_signed())
     })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_fs_ftruncate(file: *const File, size: u64) -> c_int {
-    // SAFETY: as the header demands.
-    guard_done(|| unsafe { given(file, "a file") }?.truncate(size))
+    // SAFETY: the header requires valid arguments.
+    guard_done(|| unsafe { reference(file, "a file") }?.truncate(size))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_fs_fstat(file: *const File, to: *mut libc::stat) -> c_int {
     guard_done(|| {
-        // SAFETY: as the header demands.
-        let (file, _) = unsafe { (given(file, "a file")?, given(to, "attributes")?) };
+        // SAFETY: the header requires valid arguments.
+        let (file, _) = unsafe { (reference(file, "a file")?, reference(to, "attributes")?) };
         let stat = marshal::stat(&file.stat()?);
-        // SAFETY: it is not null, and whoever calls says that there is room for it.
+        // SAFETY: the pointer is not null, and the caller guarantees space for the attributes.
         unsafe { to.write(stat) };
         Ok(())
     })
@@ -112,12 +112,12 @@ pub unsafe extern "C" fn esker_fs_fstat(file: *const File, to: *mut libc::stat) 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_fs_fsync(file: *const File) -> c_int {
-    // SAFETY: as the header demands.
-    guard_done(|| unsafe { given(file, "a file") }?.sync())
+    // SAFETY: the header requires valid arguments.
+    guard_done(|| unsafe { reference(file, "a file") }?.sync())
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_fs_flush_file(file: *const File) -> c_int {
-    // SAFETY: as the header demands.
-    guard_done(|| unsafe { given(file, "a file") }?.flush())
+    // SAFETY: the header requires valid arguments.
+    guard_done(|| unsafe { reference(file, "a file") }?.flush())
 }

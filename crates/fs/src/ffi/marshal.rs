@@ -1,33 +1,33 @@
-//! Between C's words and Rust's.
+//! Conversions between C and Rust types.
 
-use crate::{Failure, Flags, Fs, Result, Room, Stat};
+use crate::{Failure, Flags, Fs, FsStats, Result, Stat};
 use esker_model::namespace::NamePath;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What C holds of an open target.
+/// The type behind C's pointer to an open target.
 pub(super) type Target = Arc<Fs>;
 
-/// What a pointer of this library leads to.
-pub(super) unsafe fn given<'a, T>(pointer: *const T, what: &str) -> Result<&'a T> {
-    // SAFETY: whoever calls says that it is null or leads to something that lives longer than the call.
+/// Dereferences a pointer that this library gave out; null is an error that names `what`.
+pub(super) unsafe fn reference<'a, T>(pointer: *const T, what: &str) -> Result<&'a T> {
+    // SAFETY: the caller guarantees that the pointer is null or refers to a value that outlives the call.
     unsafe { pointer.as_ref() }.ok_or_else(|| Failure::new(libc::EINVAL, what))
 }
 
-/// The bytes of a text of C.
+/// Returns the bytes of a C string.
 pub(super) unsafe fn bytes<'a>(text: *const c_char, what: &str) -> Result<&'a [u8]> {
     if text.is_null() {
         return Err(Failure::new(libc::EFAULT, what));
     }
-    // SAFETY: it is not null, and whoever calls says that it ends with a zero byte.
+    // SAFETY: the pointer is not null, and the caller guarantees a terminating zero byte.
     Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// A path of the namespace.
+/// Parses a path of the namespace.
 pub(super) unsafe fn path(text: *const c_char) -> Result<NamePath> {
-    // SAFETY: as for whoever calls this.
+    // SAFETY: guaranteed by the caller of this function.
     let bytes = unsafe { bytes(text, "a path") }?;
     if bytes.is_empty() {
         return Err(Failure::new(libc::ENOENT, "an empty path"));
@@ -35,8 +35,8 @@ pub(super) unsafe fn path(text: *const c_char) -> Result<NamePath> {
     Ok(NamePath::parse(bytes)?)
 }
 
-/// A buffer that is written.
-pub(super) unsafe fn room<'a>(buffer: *mut c_void, size: usize) -> Result<&'a mut [u8]> {
+/// Returns a buffer that the call fills.
+pub(super) unsafe fn output_buffer<'a>(buffer: *mut c_void, size: usize) -> Result<&'a mut [u8]> {
     if size == 0 {
         return Ok(&mut []);
     }
@@ -44,11 +44,11 @@ pub(super) unsafe fn room<'a>(buffer: *mut c_void, size: usize) -> Result<&'a mu
         return Err(Failure::new(libc::EFAULT, "a buffer"));
     }
     let size = size.min(isize::MAX as usize);
-    // SAFETY: it is not null, and whoever calls says that nobody else uses those bytes meanwhile. What is in it is not read.
+    // SAFETY: the pointer is not null, and the caller guarantees exclusive access. The old content is not read.
     Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), size) })
 }
 
-/// A buffer that is read.
+/// Returns a buffer that the call reads.
 pub(super) unsafe fn data<'a>(buffer: *const c_void, size: usize) -> Result<&'a [u8]> {
     if size == 0 {
         return Ok(&[]);
@@ -57,11 +57,12 @@ pub(super) unsafe fn data<'a>(buffer: *const c_void, size: usize) -> Result<&'a 
         return Err(Failure::new(libc::EFAULT, "a buffer"));
     }
     let size = size.min(isize::MAX as usize);
-    // SAFETY: it is not null, and whoever calls says that so many bytes are there.
+    // SAFETY: the pointer is not null, and the caller guarantees its size.
     Ok(unsafe { std::slice::from_raw_parts(buffer.cast(), size) })
 }
 
-/// Copies as much as there is room for; all of it would need so much, which is answered where there is no room at all.
+/// Copies a value into a buffer; an error if it is too small. Returns the length of the value; an empty buffer only
+/// asks for it.
 pub(super) fn fill(value: &[u8], room: &mut [u8], about: &NamePath) -> Result<isize> {
     if !room.is_empty() {
         let Some(place) = room.get_mut(..value.len()) else {
@@ -72,7 +73,7 @@ pub(super) fn fill(value: &[u8], room: &mut [u8], about: &NamePath) -> Result<is
     Ok(value.len() as isize)
 }
 
-/// Flags of `open`.
+/// Converts the flags of `open`.
 pub(super) fn flags(flags: c_int) -> Flags {
     let access = flags & libc::O_ACCMODE;
     let has = |flag| flags & flag != 0;
@@ -87,15 +88,15 @@ pub(super) fn flags(flags: c_int) -> Flags {
     }
 }
 
-/// Folders that are separated by commas.
+/// Parses a list of folders separated by commas.
 pub(super) fn folders(text: &[u8]) -> Vec<PathBuf> {
     let parts = text.split(|b| *b == b',').filter(|p| !p.is_empty());
     parts.map(|p| PathBuf::from(OsStr::from_bytes(p))).collect()
 }
 
-/// Attributes as C has them.
+/// Converts attributes to C's `struct stat`.
 pub fn stat(of: &Stat) -> libc::stat {
-    // SAFETY: numbers alone, for which zero is a value.
+    // SAFETY: the structure has numbers only, for which zero is valid.
     let mut to: libc::stat = unsafe { std::mem::zeroed() };
     to.st_ino = of.number;
     to.st_mode = of.mode;
@@ -119,16 +120,16 @@ fn time(nanos: i64) -> (i64, i64) {
     )
 }
 
-/// Room as C has it.
-pub fn statvfs(of: &Room) -> libc::statvfs {
-    // SAFETY: numbers alone, for which zero is a value.
+/// Converts file system statistics to C's `struct statvfs`.
+pub fn statvfs(of: &FsStats) -> libc::statvfs {
+    // SAFETY: the structure has numbers only, for which zero is valid.
     let mut to: libc::statvfs = unsafe { std::mem::zeroed() };
     to.f_bsize = of.block_bytes.into();
     to.f_frsize = of.block_bytes.into();
     to.f_blocks = of.blocks;
     to.f_bfree = of.free;
     to.f_bavail = of.available;
-    // Nothing but the room of its store limits how many files there may be.
+    // The number of files is limited only by the space of the store.
     to.f_files = of.files + (1 << 40);
     to.f_ffree = 1 << 40;
     to.f_favail = 1 << 40;

@@ -1,6 +1,6 @@
-//! The C interface. `include/esker_fs.h` says what each function does; here it is made so.
+//! The C interface. `include/esker_fs.h` documents each function.
 //!
-//! Whatever a pointer must be is said there, and believed. No panic gets out: it is `EIO`.
+//! The header's requirements on pointers are trusted, not checked. No panic leaves the library: it becomes `EIO`.
 
 #![allow(unsafe_code, reason = "C calls with pointers")]
 #![allow(unreachable_pub, reason = "C reaches them by their names")]

@@ -1,34 +1,34 @@
-//! What is asked and done by path.
+//! Calls on paths.
 
 use super::error::{guard, guard_done};
-use super::marshal::{self, Target, bytes, data, fill, given, path, room};
+use super::marshal::{self, Target, bytes, data, fill, output_buffer, path, reference};
 use crate::fs::nanos;
 use crate::{Failure, Result};
 use esker_model::namespace::{NamePath, SetAttributes, XattrMode};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// As the kernel has it.
+/// Value of the kernel's flag.
 const RENAME_NOREPLACE: c_uint = 1;
 
-/// A call about one path that answers nothing.
+/// Makes a call about one path that has no result.
 unsafe fn done(
     fs: *const Target,
     name: *const c_char,
     call: impl FnOnce(&Target, &NamePath) -> Result<()>,
 ) -> c_int {
     guard_done(|| {
-        // SAFETY: as the header demands of whoever calls.
-        let (fs, path) = unsafe { (given(fs, "a target")?, path(name)?) };
+        // SAFETY: the header requires valid arguments.
+        let (fs, path) = unsafe { (reference(fs, "a target")?, path(name)?) };
         call(fs, &path)
     })
 }
 
 unsafe fn stat(fs: *const Target, name: *const c_char, to: *mut libc::stat, follow: bool) -> c_int {
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe {
         done(fs, name, |fs, path| {
-            given(to, "attributes")?;
+            reference(to, "attributes")?;
             let stat = marshal::stat(&fs.stat(path, follow)?);
             to.write(stat);
             Ok(())
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn esker_fs_stat(
     name: *const c_char,
     to: *mut libc::stat,
 ) -> c_int {
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe { stat(fs, name, to, true) }
 }
 
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn esker_fs_lstat(
     name: *const c_char,
     to: *mut libc::stat,
 ) -> c_int {
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe { stat(fs, name, to, false) }
 }
 
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn esker_fs_access(
     mode: c_int,
 ) -> c_int {
     let bits = mode.cast_unsigned() & 7;
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe { done(fs, name, |fs, path| fs.access(path, bits)) }
 }
 
@@ -73,19 +73,19 @@ pub unsafe extern "C" fn esker_fs_mkdir(
     name: *const c_char,
     mode: libc::mode_t,
 ) -> c_int {
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe { done(fs, name, |fs, path| fs.mkdir(path, mode)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_fs_rmdir(fs: *const Target, name: *const c_char) -> c_int {
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe { done(fs, name, |fs, path| fs.rmdir(path)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_fs_unlink(fs: *const Target, name: *const c_char) -> c_int {
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe { done(fs, name, |fs, path| fs.unlink(path)) }
 }
 
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn esker_fs_rename(
     to: *const c_char,
     how: c_uint,
 ) -> c_int {
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe {
         done(fs, from, |fs, from| {
             if how & !RENAME_NOREPLACE != 0 {
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn esker_fs_link(
     from: *const c_char,
     to: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe { done(fs, from, |fs, from| fs.link(from, &path(to)?)) }
 }
 
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn esker_fs_symlink(
     target: *const c_char,
     name: *const c_char,
 ) -> c_int {
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe {
         done(fs, name, |fs, path| {
             fs.symlink(bytes(target, "what a link says")?, path)
@@ -139,9 +139,14 @@ pub unsafe extern "C" fn esker_fs_readlink(
     size: usize,
 ) -> isize {
     guard(-1, || {
-        // SAFETY: as the header demands.
-        let (fs, path, to) =
-            unsafe { (given(fs, "a target")?, path(name)?, room(to.cast(), size)?) };
+        // SAFETY: the header requires valid arguments.
+        let (fs, path, to) = unsafe {
+            (
+                reference(fs, "a target")?,
+                path(name)?,
+                output_buffer(to.cast(), size)?,
+            )
+        };
         let target = fs.read_link(&path)?;
         let n = target.len().min(to.len());
         if let (Some(to), Some(from)) = (to.get_mut(..n), target.get(..n)) {
@@ -161,7 +166,7 @@ pub unsafe extern "C" fn esker_fs_chmod(
         mode: Some(mode & 0o7777),
         ..SetAttributes::default()
     };
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe { done(fs, name, |fs, path| fs.set(path, true, set)) }
 }
 
@@ -180,7 +185,7 @@ pub unsafe extern "C" fn esker_fs_chown(
         ..SetAttributes::default()
     };
     let follow = how & libc::AT_SYMLINK_NOFOLLOW == 0;
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe { done(fs, name, |fs, path| fs.set(path, follow, set)) }
 }
 
@@ -192,7 +197,7 @@ pub unsafe extern "C" fn esker_fs_utimens(
     how: c_int,
 ) -> c_int {
     let follow = how & libc::AT_SYMLINK_NOFOLLOW == 0;
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe {
         done(fs, name, |fs, path| {
             let (atime, mtime) = if times.is_null() {
@@ -215,7 +220,7 @@ fn now() -> i64 {
     since.map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// A time to set, in nanoseconds since 1970; `None` leaves it as it is.
+/// Converts a time to set into nanoseconds since 1970; `None` leaves the time as it is.
 pub fn time(of: libc::timespec) -> Option<i64> {
     match of.tv_nsec {
         libc::UTIME_OMIT => None,
@@ -230,17 +235,17 @@ pub unsafe extern "C" fn esker_fs_truncate(
     name: *const c_char,
     size: u64,
 ) -> c_int {
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe { done(fs, name, |fs, path| fs.truncate(path, size)) }
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_fs_statvfs(fs: *const Target, to: *mut libc::statvfs) -> c_int {
     guard_done(|| {
-        // SAFETY: as the header demands.
-        let (fs, _) = unsafe { (given(fs, "a target")?, given(to, "attributes")?) };
-        let room = marshal::statvfs(&fs.room()?);
-        // SAFETY: it is not null, and whoever calls says that there is room for it.
+        // SAFETY: the header requires valid arguments.
+        let (fs, _) = unsafe { (reference(fs, "a target")?, reference(to, "attributes")?) };
+        let room = marshal::statvfs(&fs.statfs()?);
+        // SAFETY: the pointer is not null, and the caller guarantees space for the statistics.
         unsafe { to.write(room) };
         Ok(())
     })
@@ -255,14 +260,14 @@ pub unsafe extern "C" fn esker_fs_create_many(
     errors: *mut c_int,
 ) -> isize {
     guard(-1, || {
-        // SAFETY: as the header demands.
-        let fs = unsafe { given(fs, "a target") }?;
-        // SAFETY: so many pointers are there, as the header demands.
+        // SAFETY: the header requires valid arguments.
+        let fs = unsafe { reference(fs, "a target") }?;
+        // SAFETY: the header requires this number of pointers.
         let bytes = unsafe { data(names.cast(), count * size_of::<*const c_char>()) }?;
         debug_assert_eq!(bytes.len(), count * size_of::<*const c_char>());
         let mut paths = Vec::with_capacity(count);
         for i in 0..count {
-            // SAFETY: it is one of those.
+            // SAFETY: the pointer is one of them.
             paths.push(unsafe { path(*names.add(i)) }?);
         }
         let mut made = 0;
@@ -270,7 +275,7 @@ pub unsafe extern "C" fn esker_fs_create_many(
             let errno = answer.map_or_else(|e| e.errno, |()| 0);
             made += isize::from(errno == 0);
             if !errors.is_null() {
-                // SAFETY: there is room for as many numbers as there are paths, as the header demands.
+                // SAFETY: the header requires space for one number for each path.
                 unsafe { errors.add(i).write(errno) };
             }
         }
@@ -288,9 +293,15 @@ pub unsafe extern "C" fn esker_fs_getxattr(
     how: c_int,
 ) -> isize {
     guard(-1, || {
-        // SAFETY: as the header demands.
-        let (fs, path, to) = unsafe { (given(fs, "a target")?, path(name)?, room(to, size)?) };
-        // SAFETY: the same.
+        // SAFETY: the header requires valid arguments.
+        let (fs, path, to) = unsafe {
+            (
+                reference(fs, "a target")?,
+                path(name)?,
+                output_buffer(to, size)?,
+            )
+        };
+        // SAFETY: the header requires valid arguments.
         let attribute = unsafe { bytes(attribute, "an attribute") }?;
         let follow = how & libc::AT_SYMLINK_NOFOLLOW == 0;
         fill(&fs.xattr(&path, follow, attribute)?, to, &path)
@@ -306,9 +317,14 @@ pub unsafe extern "C" fn esker_fs_listxattr(
     how: c_int,
 ) -> isize {
     guard(-1, || {
-        // SAFETY: as the header demands.
-        let (fs, path, to) =
-            unsafe { (given(fs, "a target")?, path(name)?, room(to.cast(), size)?) };
+        // SAFETY: the header requires valid arguments.
+        let (fs, path, to) = unsafe {
+            (
+                reference(fs, "a target")?,
+                path(name)?,
+                output_buffer(to.cast(), size)?,
+            )
+        };
         let follow = how & libc::AT_SYMLINK_NOFOLLOW == 0;
         fill(&fs.xattr_names(&path, follow)?, to, &path)
     })
@@ -329,7 +345,7 @@ pub unsafe extern "C" fn esker_fs_setxattr(
         _ => XattrMode::Any,
     };
     let follow = how & libc::AT_SYMLINK_NOFOLLOW == 0;
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe {
         done(fs, name, |fs, path| {
             let (attribute, value) = (bytes(attribute, "an attribute")?, data(value, size)?);
@@ -346,7 +362,7 @@ pub unsafe extern "C" fn esker_fs_removexattr(
     how: c_int,
 ) -> c_int {
     let follow = how & libc::AT_SYMLINK_NOFOLLOW == 0;
-    // SAFETY: as the header demands.
+    // SAFETY: the header requires valid arguments.
     unsafe {
         done(fs, name, |fs, path| {
             let attribute = (bytes(attribute, "an attribute")?, None);

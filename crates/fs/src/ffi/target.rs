@@ -1,7 +1,7 @@
-//! Targets: opened, flushed, closed.
+//! Calls that open, flush and close targets.
 
 use super::error::{guard, guard_done};
-use super::marshal::{Target, bytes, folders, given};
+use super::marshal::{Target, bytes, folders, reference};
 use crate::{Failure, Fs, Options, Result, WriteBehind};
 use std::ffi::{c_char, c_int, c_uint};
 use std::ptr;
@@ -20,13 +20,13 @@ pub struct COptions {
     write_behind_millis: c_uint,
 }
 
-/// What a caller of an earlier header does not say is as it was then.
+/// Reads the options; null gives the defaults. The size must be that of this library's header.
 unsafe fn options(given: *const COptions) -> Result<Options> {
     let mut options = Options::default();
     if given.is_null() {
         return Ok(options);
     }
-    // SAFETY: it is not null, and begins with its own size in any header.
+    // SAFETY: the pointer is not null, and in every version of the header the structure begins with its size.
     let size = unsafe { (*given).size };
     if size != size_of::<COptions>() {
         return Err(Failure::new(
@@ -38,10 +38,10 @@ unsafe fn options(given: *const COptions) -> Result<Options> {
             ),
         ));
     }
-    // SAFETY: it has that size.
+    // SAFETY: the structure has the expected size.
     let given = unsafe { *given };
     if !given.data.is_null() {
-        // SAFETY: a text, as the header demands.
+        // SAFETY: the header requires a C string.
         options.data = folders(unsafe { bytes(given.data, "data folders") }?);
     }
     if given.inline_bytes > 0 {
@@ -67,11 +67,11 @@ pub unsafe extern "C" fn esker_fs_open(
     given: *const COptions,
 ) -> *mut Target {
     guard(ptr::null_mut(), || {
-        // SAFETY: a text, as the header demands.
+        // SAFETY: the header requires a C string.
         let target = unsafe { bytes(target, "a target") }?;
         let target = std::str::from_utf8(target)
-            .map_err(|_| Failure::new(libc::EINVAL, "a target that is no UTF-8"))?;
-        // SAFETY: as the header demands.
+            .map_err(|_| Failure::new(libc::EINVAL, "a target that is not UTF-8"))?;
+        // SAFETY: the header requires valid arguments.
         let options = unsafe { options(given) }?;
         Ok(Box::into_raw(Box::new(Fs::open(target, &options)?)))
     })
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn esker_fs_close(fs: *mut Target) -> c_int {
         return 0;
     }
     guard_done(|| {
-        // SAFETY: it comes from `esker_fs_open`, and nobody uses it any more.
+        // SAFETY: the pointer comes from `esker_fs_open`, and nobody uses it any more.
         let fs = unsafe { Box::from_raw(fs) };
         fs.close()
     })
@@ -91,12 +91,12 @@ pub unsafe extern "C" fn esker_fs_close(fs: *mut Target) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_fs_flush(fs: *const Target) -> c_int {
-    // SAFETY: as the header demands.
-    guard_done(|| unsafe { given(fs, "a target") }?.flush())
+    // SAFETY: the header requires valid arguments.
+    guard_done(|| unsafe { reference(fs, "a target") }?.flush())
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn esker_fs_sync(fs: *const Target) -> c_int {
-    // SAFETY: as the header demands.
-    guard_done(|| unsafe { given(fs, "a target") }?.sync())
+    // SAFETY: the header requires valid arguments.
+    guard_done(|| unsafe { reference(fs, "a target") }?.sync())
 }

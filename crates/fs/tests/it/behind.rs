@@ -1,4 +1,4 @@
-//! What is held back: in order, seen by whoever asks, sent whole, and told where it could not be made.
+//! Write-behind: changes keep their order, reads see them, they are sent whole, and failures are reported.
 
 use crate::scratch::{Scratch, path};
 use esker_fs::{Flags, Fs, Options, WriteBehind};
@@ -80,7 +80,7 @@ fn many_files_come_in_many_at_once_and_all_of_them() {
     loop {
         let some = fs.list(&path("/d"), after).unwrap();
         let Some(last) = some.last() else { break };
-        after = Some(last.place);
+        after = Some(last.cookie);
         names.extend(
             some.into_iter()
                 .map(|e| (String::from_utf8(e.name).unwrap(), e.stat.size)),
@@ -122,7 +122,7 @@ fn what_cannot_be_made_is_told_by_the_next_flush_and_only_by_it() {
     fs.close().unwrap();
 }
 
-/// A file that is open while what is held is sent goes on where it was, as small, as large, and over one that was there.
+/// A file that is open during a flush stays usable: a small one, a large one, and one that replaced another.
 #[test]
 fn files_stay_open_over_a_flush() {
     let scratch = Scratch::new();
@@ -165,7 +165,7 @@ fn files_stay_open_over_a_flush() {
     scratch.demand_sound();
 }
 
-/// Whoever lets go without a word has sent everything.
+/// Dropping the target sends all changes.
 #[test]
 fn dropped_it_is_sent() {
     let scratch = Scratch::new();

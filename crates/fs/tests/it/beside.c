@@ -1,4 +1,4 @@
-/* What one side closed the other one sees: beside TARGET DATA MOUNT */
+/* Library and mount see what the other one closed: beside TARGET DATA MOUNT */
 #include <errno.h>
 #include <esker_fs.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ int main(int argc, char **argv)
     demand_both("/from-library", bytes, 60);
     by_mount("/from-mount", bytes, 70);
     demand_both("/from-mount", bytes, 70);
-    /* Large ones, and each writes over what the other wrote. */
+    /* Large contents; each side overwrites what the other wrote. */
     by_mount("/from-library", bytes, LARGE);
     demand_both("/from-library", bytes, LARGE);
     by_library("/from-mount", bytes, LARGE);
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
         demand_both("/turns", bytes + 2 * i, 400 * i);
     }
 
-    /* The same file has the same number; tags are seen; what is gone is gone. */
+    /* A file has the same number on both sides; tags are visible; removed files are absent. */
     struct stat a, b;
     CHECK(esker_fs_stat(fs, "/turns", &a) == 0 && stat(below("/turns"), &b) == 0);
     CHECK(a.st_ino == b.st_ino && a.st_mode == b.st_mode && a.st_size == b.st_size);

@@ -1,4 +1,4 @@
-//! C programs, compiled against the header and the library, on a folder, a server, and beside a mount.
+//! C programs, compiled against the header and the library, on a folder, on a server, and together with a mount.
 
 use crate::scratch::{Scratch, can_mount, path, run, unmount};
 use esker::OpenOptions;
@@ -29,9 +29,9 @@ fn everything_over_a_server() {
     scratch.demand_sound();
 }
 
-/// What a mount closed the library reads, and the other way round: small contents, large ones, names, attributes.
+/// The library reads what a mount closed, and the other way round: small contents, large ones, names, attributes.
 #[test]
-fn beside_a_mount_each_sees_what_the_other_did() {
+fn library_and_mount_see_each_others_changes() {
     if !can_mount() {
         return;
     }

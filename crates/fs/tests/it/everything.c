@@ -1,4 +1,4 @@
-/* Every function of the header, once against what it is to do: everything TARGET DATA [behind] */
+/* Every function of the header with its expected result: everything TARGET DATA [behind] */
 #include <errno.h>
 #include <esker_fs.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
             exit(1);                                                                           \
         }                                                                                      \
     } while (0)
-/* It fails so, and says why. */
+/* Expects a call to fail with an errno and a message. */
 #define FAILS(what, why) CHECK((errno = 0, (what) < 0) && errno == (why) && esker_fs_last_error()[0] != 0)
 
 static esker_fs *fs;
@@ -60,7 +60,7 @@ int main(int argc, char **argv)
     int behind = argc > 3 && strcmp(argv[3], "behind") == 0;
     CHECK(esker_fs_version()[0] == '0');
 
-    /* What is not there, and what makes no sense. */
+    /* Missing files and invalid arguments. */
     CHECK(esker_fs_open("/nowhere/at/all", NULL) == NULL && errno != 0 && strstr(esker_fs_last_error(), "nowhere"));
     options.size = 3;
     CHECK(esker_fs_open(argv[1], &options) == NULL && errno == EINVAL);
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     CHECK(esker_fs_stat(fs, "/lab/linked", &st) == 0 && (st.st_mode & 07777) == 0600 && st.st_uid == 12);
     CHECK(st.st_mtim.tv_sec == 3 && st.st_mtim.tv_nsec == 4 && st.st_atim.tv_nsec == 2);
 
-    /* Contents: small ones, one that grows out of it, one that is cut. */
+    /* Contents: small ones, one that grows large, one that is truncated. */
     size_t large = 300000;
     char *bytes = malloc(large);
     for (size_t i = 0; i < large; i++)
@@ -143,7 +143,7 @@ int main(int argc, char **argv)
     CHECK(esker_fs_close_file(f) == 0 && esker_fs_close_file(second) == 0);
     demand("/lab/log", "one two thre", 12);
 
-    /* Attributes of one's own. */
+    /* Extended attributes. */
     CHECK(esker_fs_setxattr(fs, "/lab/log", "user.esker.campaign", "winter24", 8, XATTR_CREATE) == 0);
     FAILS(esker_fs_setxattr(fs, "/lab/log", "user.esker.campaign", "x", 1, XATTR_CREATE), EEXIST);
     CHECK(esker_fs_getxattr(fs, "/lab/log", "user.esker.campaign", NULL, 0, 0) == 8);
@@ -155,14 +155,14 @@ int main(int argc, char **argv)
     CHECK(esker_fs_removexattr(fs, "/lab/log", "user.note", 0) == 0);
     FAILS(esker_fs_getxattr(fs, "/lab/log", "user.note", tail, 20, 0), ENODATA);
 
-    /* Many at once, and listed. */
+    /* Many files in one call, and their listing. */
     CHECK(esker_fs_mkdir(fs, "/lab/many", 0700) == 0);
     enum { MANY = 1500 };
     char *paths[MANY];
     int errors[MANY];
     for (int i = 0; i < MANY; i++) {
         paths[i] = malloc(32);
-        /* The last one is there already by then. */
+        /* The last file exists already. */
         snprintf(paths[i], 32, "/lab/many/%d", i == MANY - 1 ? 0 : i);
     }
     CHECK(esker_fs_create_many(fs, (const char *const *)paths, MANY, 0644, errors) == MANY - 1);
@@ -194,7 +194,7 @@ int main(int argc, char **argv)
         CHECK(pthread_join(threads[i], NULL) == 0);
     CHECK(esker_fs_sync(fs) == 0 && esker_fs_flush(fs) == 0);
 
-    /* Held back, and sent. */
+    /* Queued changes, and sending them. */
     if (behind) {
         esker_fs *plain = fs;
         options.write_behind = 1;

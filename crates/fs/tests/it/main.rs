@@ -1,4 +1,4 @@
-//! The library, used as programs use it.
+//! Tests of the library through the calls that programs use.
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "what is left out is told")]
 

@@ -1,4 +1,4 @@
-//! A database in a scratch folder, and C programs that are compiled against the library as it was built.
+//! A database in a scratch folder, and C programs compiled against the library of this build.
 
 use esker::{Database, OpenOptions};
 use esker_fs::{Fs, Options};
@@ -6,7 +6,7 @@ use esker_model::NeverCancel;
 use esker_model::namespace::{NamePath, Namespace};
 use esker_mount::data::Folders;
 use esker_mount::orphans::{Search, check};
-use esker_mount::{How, Mounted, Target};
+use esker_mount::{Mounted, Target, UnmountMode};
 use esker_server::{Server, Settings};
 use esker_testkit::wait::eventually;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl Scratch {
         Fs::open(&self.target(), &self.options()).unwrap()
     }
 
-    /// A server of it.
+    /// Starts a server of the database.
     pub(crate) fn serve(&self) -> Server {
         let database = OpenOptions::new().open(&self.target()).unwrap();
         let settings = Settings {
@@ -68,7 +68,7 @@ impl Scratch {
         Server::start(database, settings).unwrap()
     }
 
-    /// Data folder and namespace agree.
+    /// Checks that data folder and namespace agree.
     pub(crate) fn demand_sound(&self) {
         let database = OpenOptions::new().open(&self.target()).unwrap();
         let folders = Folders::open(&[self.path("data")]).unwrap();
@@ -81,7 +81,7 @@ impl Scratch {
         assert_eq!(report.files, report.objects);
     }
 
-    /// A mount of a target with the same data folder.
+    /// Mounts a target with the same data folder.
     pub(crate) fn mount(&self, database: Database) -> Mounted {
         let at = self.path("mnt");
         std::fs::create_dir_all(&at).unwrap();
@@ -118,7 +118,7 @@ impl Scratch {
     }
 }
 
-/// Where this test's own build put `libesker_fs.so`.
+/// Returns the folder of this build's `libesker_fs.so`.
 fn libraries() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let folder = program.parent().unwrap().to_owned();
@@ -152,7 +152,8 @@ pub(crate) fn can_mount() -> bool {
 }
 
 pub(crate) fn unmount(mounted: Mounted) {
-    // A program that another test starts holds this process's open files between its fork and its exec, and with them the mount.
-    eventually(|| mounted.unmount(How::Plain));
+    // A program that another test starts has this process's open files between its fork and its exec, and with them the
+    // mount.
+    eventually(|| mounted.unmount(UnmountMode::Plain));
     mounted.wait().unwrap();
 }

@@ -1,82 +1,81 @@
-//! What a job did with each file: the records of all modules and ranks put together.
+//! Accesses of a job to each file: the records of all modules and ranks combined.
 //!
-//! One write may be counted three times: by MPI-IO as the program asked for it, by POSIX as the library did it, by STDIO
-//! when it went through a stream. The bytes of a file in a job are therefore
+//! One write may be counted three times: by MPI-IO as the program requested it, by POSIX as the library performed it, by STDIO if it went
+//! through a stream. The bytes of a file in a job are therefore
 //!
-//! - POSIX's, where POSIX counted any in that direction: they are what moved to or from the file system;
+//! - POSIX's, if POSIX counted any in that direction: the bytes moved to or from the file system;
 //! - else MPI-IO's (a driver below MPI-IO need not go through system calls that Darshan sees);
 //! - plus STDIO's: streams do their own system calls, which Darshan does not count under POSIX.
 //!
-//! The choice is made for the *file*, over all ranks: with collective buffering MPI-IO has one shared record of all ranks
-//! and POSIX one record for each aggregator, and both hold the same bytes. Each module's own sums stay available and are
-//! what `PyDarshan` shows.
+//! The choice is made for the *file*, over all ranks: with collective buffering MPI-IO has one shared record of all ranks and POSIX one
+//! record for each aggregator, and both count the same bytes. The sums of each module remain available and equal what `PyDarshan` shows.
 
 use super::record::{Module, ModuleRecord, Span};
 
 /// First start and last end of an operation, in seconds since the start of the job; `None` where the log does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Interval {
-    /// Start of the first.
+    /// Start of the first operation.
     pub start: Option<f64>,
-    /// End of the last.
+    /// End of the last operation.
     pub end: Option<f64>,
 }
 
 impl Interval {
     fn add(&mut self, span: Span) {
-        if known(span.start) {
+        if is_recorded(span.start) {
             self.start = Some(self.start.map_or(span.start, |old| old.min(span.start)));
         }
-        if known(span.end) {
+        if is_recorded(span.end) {
             self.end = Some(self.end.map_or(span.end, |old| old.max(span.end)));
         }
     }
 }
 
 /// Darshan writes 0 for "never" and -1 for "not counted by this version".
-fn known(seconds: f64) -> bool {
+fn is_recorded(seconds: f64) -> bool {
     seconds.is_finite() && seconds > 0.0
 }
 
-/// Sums of one module over the ranks; what a version of the log does not count is 0.
+/// Sums of one module over the ranks; counters that the log's version lacks are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ModuleSums {
-    /// Records added up; 0 if the module has none for the file.
+    /// Number of records added up; 0 if the module has none for the file.
     pub records: u64,
-    /// Opens.
+    /// Number of opens counted.
     pub opens: i64,
-    /// Reads.
+    /// Number of reads counted.
     pub reads: i64,
-    /// Writes.
+    /// Number of writes counted.
     pub writes: i64,
-    /// Bytes read.
+    /// Number of bytes read.
     pub bytes_read: i64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub bytes_written: i64,
 }
 
 /// One file in one job, or in one of its processes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileAccess {
-    /// The file.
+    /// Record id of the file.
     pub record: u64,
-    /// Ranks that have a record of their own for it.
+    /// Number of ranks with a record of their own.
     pub ranks: u64,
-    /// Whether any record is of all ranks together.
+    /// Whether any record covers all ranks.
     pub shared: bool,
     /// Sums by module, in the order of [`Module::ALL`].
     pub modules: [ModuleSums; 3],
-    /// Highest offset read; -1 where not known.
+    /// Highest offset read; -1 if unknown.
     pub max_byte_read: i64,
-    /// Highest offset written; -1 where not known.
+    /// Highest offset written; -1 if unknown.
     pub max_byte_written: i64,
-    /// The first file that was renamed to this one; 0 for none.
+    /// Record id of the first file that was renamed to this one; 0 for none.
     pub renamed_from: u64,
-    /// Reads.
+    /// Interval of all reads.
     pub read: Interval,
-    /// Writes.
+    /// Interval of all writes.
     pub write: Interval,
-    /// Anything at all.
+    /// Interval of all operations.
     pub any: Interval,
 }
 
@@ -125,7 +124,7 @@ impl FileAccess {
         }
     }
 
-    /// The sums of one module.
+    /// Returns the sums of one module.
     pub fn module(&self, module: Module) -> &ModuleSums {
         let [posix, mpiio, stdio] = &self.modules;
         match module {
@@ -140,43 +139,43 @@ impl FileAccess {
         stdio.saturating_add(if posix > 0 { posix } else { mpiio })
     }
 
-    /// Bytes read, each once; see the module's documentation.
+    /// Returns the bytes read, each counted once; see the module's documentation.
     pub fn bytes_read(&self) -> i64 {
         self.merged(|sums| sums.bytes_read)
     }
 
-    /// Bytes written, each once.
+    /// Returns the bytes written, each counted once.
     pub fn bytes_written(&self) -> i64 {
         self.merged(|sums| sums.bytes_written)
     }
 
-    /// Reads, by the same rule as the bytes.
+    /// Returns the number of reads, by the same rule as the bytes.
     pub fn reads(&self) -> i64 {
         self.merged(|sums| sums.reads)
     }
 
-    /// Writes, by the same rule.
+    /// Returns the number of writes, by the same rule as the bytes.
     pub fn writes(&self) -> i64 {
         self.merged(|sums| sums.writes)
     }
 
-    /// Opens, by the same rule.
+    /// Returns the number of opens, by the same rule as the bytes.
     pub fn opens(&self) -> i64 {
         self.merged(|sums| sums.opens)
     }
 
-    /// Whether anything was read.
+    /// Returns whether anything was read.
     pub fn was_read(&self) -> bool {
         self.reads() > 0 || self.bytes_read() > 0
     }
 
-    /// Whether anything was written, or the file came to its name by a rename.
+    /// Returns whether anything was written, or another file was renamed to this one.
     pub fn was_written(&self) -> bool {
         self.writes() > 0 || self.bytes_written() > 0 || self.renamed_from != 0
     }
 }
 
-/// The files of a job, by ascending record id.
+/// Returns the files of a job, by ascending record id.
 pub fn file_accesses(records: &[ModuleRecord]) -> Vec<FileAccess> {
     let mut order: Vec<&ModuleRecord> = records.iter().collect();
     order.sort_by_key(|record| (record.record, record.rank));
@@ -186,7 +185,7 @@ pub fn file_accesses(records: &[ModuleRecord]) -> Vec<FileAccess> {
         .collect()
 }
 
-/// The files of each process that has records of its own, by ascending rank and record id.
+/// Returns the files of each process that has records of its own, by ascending rank and record id.
 pub fn rank_accesses(records: &[ModuleRecord]) -> Vec<(i64, FileAccess)> {
     let mut order: Vec<&ModuleRecord> = records.iter().filter(|record| record.rank >= 0).collect();
     order.sort_by_key(|record| (record.rank, record.record));
@@ -239,7 +238,7 @@ mod tests {
 
     #[test]
     fn the_same_bytes_are_not_counted_twice() {
-        // Collective buffering: MPI-IO knows all ranks together, POSIX the aggregators.
+        // Collective buffering: MPI-IO has one record of all ranks, POSIX those of the aggregators.
         let records = [
             record(Module::MpiIo, 1, -1, 0, 8000),
             record(Module::Posix, 1, 0, 10, 4000),

@@ -1,4 +1,4 @@
-//! Numbers out of byte slices, in either byte order, without panics.
+//! Reads numbers from byte slices, in either byte order, without panics.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -7,14 +7,14 @@ use std::ffi::CStr;
 /// The byte order of the machine that wrote a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteOrder {
-    /// x86, ARM, POWER in little-endian mode.
+    /// Little-endian: x86, ARM, POWER in little-endian mode.
     Little,
-    /// BG/P, BG/Q and other POWER machines.
+    /// Big-endian: BG/P, BG/Q and other POWER machines.
     Big,
 }
 
 impl ByteOrder {
-    /// The 8 bytes at `offset`; zero where the slice is too short (callers check lengths once per record).
+    /// Returns the 8 bytes at `offset`; zero if the slice is too short (callers check lengths once per record).
     #[inline]
     pub(crate) fn u64(self, bytes: &[u8], offset: usize) -> u64 {
         let Some(raw) = bytes.get(offset..).and_then(|rest| rest.first_chunk::<8>()) else {
@@ -26,7 +26,7 @@ impl ByteOrder {
         }
     }
 
-    /// The 4 bytes at `offset`; zero where the slice is too short.
+    /// Returns the 4 bytes at `offset`; zero if the slice is too short.
     #[inline]
     pub(crate) fn u32(self, bytes: &[u8], offset: usize) -> u32 {
         let Some(raw) = bytes.get(offset..).and_then(|rest| rest.first_chunk::<4>()) else {
@@ -50,20 +50,19 @@ impl ByteOrder {
         self.u32(bytes, offset).cast_signed()
     }
 
-    /// The 8 bytes at `offset` as a floating-point number.
+    /// Returns the 8 bytes at `offset` as a floating-point number.
     #[inline]
     pub(crate) fn f64(self, bytes: &[u8], offset: usize) -> f64 {
         f64::from_bits(self.u64(bytes, offset))
     }
 }
 
-/// Text as Darshan stores it: up to the first NUL. Bytes that are not UTF-8 come out as `\xNN`, so that two different
-/// names stay different.
+/// Returns text as Darshan stores it: up to the first NUL. Bytes that are not UTF-8 become `\xNN`, so that different names stay different.
 pub(crate) fn text(bytes: &[u8]) -> String {
     with_text(bytes, str::to_owned)
 }
 
-/// The same, without a copy where the bytes are UTF-8: in a log there may be a name for each record.
+/// Passes the text that [`text`] returns to a function, without a copy if the bytes are UTF-8: a log may have a name for each record.
 pub(crate) fn with_text<T>(bytes: &[u8], take: impl FnOnce(&str) -> T) -> T {
     let bytes = until_nul(bytes).unwrap_or(bytes);
     match std::str::from_utf8(bytes) {
@@ -72,7 +71,7 @@ pub(crate) fn with_text<T>(bytes: &[u8], take: impl FnOnce(&str) -> T) -> T {
     }
 }
 
-/// The bytes before the first NUL; `None` if there is no NUL.
+/// Returns the bytes before the first NUL; `None` if there is no NUL.
 pub(crate) fn until_nul(bytes: &[u8]) -> Option<&[u8]> {
     Some(CStr::from_bytes_until_nul(bytes).ok()?.to_bytes())
 }
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_utf8_stay_apart() {
+    fn names_that_are_not_utf8_stay_different() {
         assert_eq!(text(b"/a/\xff\0junk"), "/a/\\xff");
         assert_eq!(text(b"/a/\xfe"), "/a/\\xfe");
         assert_eq!(text("/é".as_bytes()), "/é");

@@ -1,7 +1,7 @@
-//! A log's clock: seconds since the start of the job, made points in time and versions.
+//! Clock of a log: converts seconds since the start of the job to timestamps and versions.
 //!
-//! Every moment is as the log says it; that the start of the job may be cut to a whole second is said beside it, not
-//! mixed into it, because within one job the times are exact.
+//! Timestamps are as the log has them. If the start of the job is truncated to a whole second, that is recorded separately and not applied
+//! to the timestamps, because times within one job are exact.
 
 use esker_model::Version;
 
@@ -9,13 +9,13 @@ use super::access::Interval;
 use super::job::JobTime;
 use super::log::Log;
 
-/// Turns seconds since the start of the job into points in time and versions.
+/// Converter from seconds since the start of the job to timestamps and versions.
 pub(crate) struct Clock {
     /// Start of the job, in nanoseconds since 1970.
     pub(crate) start_ns: i64,
-    /// Its end.
+    /// End of the job, in nanoseconds since 1970.
     pub(crate) end_ns: i64,
-    /// The job cannot have ended after this: logs before 3.41 cut its end to whole seconds.
+    /// Upper bound of the true end: logs before 3.41 truncate the end to whole seconds.
     latest_ns: i64,
     relative: bool,
     logical: u16,
@@ -24,7 +24,7 @@ pub(crate) struct Clock {
 const NS_PER_MS: i64 = 1_000_000;
 
 impl Clock {
-    /// The clock of a log; `logical` tells its versions from those of other logs.
+    /// Returns the clock of a log; `logical` distinguishes its versions from those of other logs.
     pub(crate) fn new(log: &Log, logical: u16) -> Self {
         let job = &log.job;
         let ns = |time: JobTime| {
@@ -44,7 +44,7 @@ impl Clock {
         }
     }
 
-    /// The version of a moment.
+    /// Returns the version of a timestamp.
     pub(crate) fn version(&self, ns: i64) -> Version {
         Version::new(
             u64::try_from(ns.div_euclid(NS_PER_MS)).unwrap_or(0),
@@ -52,12 +52,12 @@ impl Clock {
         )
     }
 
-    /// The version of the start of the job.
+    /// Returns the version of the start of the job.
     pub(crate) fn start(&self) -> Version {
         self.version(self.start_ns)
     }
 
-    /// A moment of the job, never outside it: a clock that jumped must not date a write before its job or into next year.
+    /// Returns a timestamp clamped to the job: a clock jump must not date a write outside its job.
     fn moment(&self, seconds: Option<f64>) -> Option<i64> {
         let seconds = seconds.filter(|_| self.relative)?;
         #[expect(
@@ -68,8 +68,8 @@ impl Clock {
         Some(ns.clamp(self.start_ns, self.latest_ns))
     }
 
-    /// First start and last end in nanoseconds since 1970; what the log does not say comes from what is known of the file,
-    /// else from the job.
+    /// Returns the first start and last end in nanoseconds since 1970. Missing values are taken from the file's interval, else from the
+    /// job's.
     pub(crate) fn interval(&self, interval: &Interval, any: &Interval) -> (i64, i64) {
         let end = self
             .moment(interval.end)

@@ -1,7 +1,7 @@
-//! What can be wrong with a log: [`LogError`] when nothing of it can be used, [`Damage`] when the rest can.
+//! Errors of log files: [`LogError`] if nothing of a log can be used, [`Damage`] if the rest can.
 //!
-//! Both name the region and the byte of the *file* (of the compressed input, where a region is compressed), because that
-//! is what a person can look at with a hex viewer.
+//! Both name the region and the byte of the *file* (of the compressed input, if a region is compressed), which a user can inspect with a
+//! hex viewer.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use super::record::ModuleId;
 /// A part of a log file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Region {
-    /// Version, magic number, and where everything lies.
+    /// Header: version, magic number, and the offsets of all regions.
     Header,
-    /// Who ran what, when: one fixed record, then the command line and the mount table.
+    /// Job region: one fixed record, the command line and the mount table.
     Job,
-    /// Record id to file name.
+    /// Name region: record id to file name.
     Names,
     /// The records of one module.
     Module(ModuleId),
-    /// The file records of a 1.x or 2.x log, which know no modules.
+    /// The file records of a 1.x or 2.x log, which have no modules.
     Files,
 }
 
@@ -34,14 +34,14 @@ impl fmt::Display for Region {
     }
 }
 
-/// A part of a log that could not be read; everything else was.
+/// A part of a log that could not be read; all other parts were.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The part of the log.
+    /// The damaged part of the log.
     pub region: Region,
-    /// Offset in the file.
+    /// Offset in the file, in bytes.
     pub byte: u64,
-    /// What was found, and what was expected.
+    /// Found and expected content.
     pub what: String,
 }
 
@@ -51,14 +51,14 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Why a file could not be read as a Darshan log at all.
+/// Cause for which a file could not be read as a Darshan log at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
     /// The file has no bytes.
     #[error("byte 0, header: the file is empty; expected a Darshan log")]
     Empty,
-    /// The file is something else.
+    /// The file is not a Darshan log.
     #[error(
         "byte 0, header: not a Darshan log: expected a version such as \"3.41\", or a gzip or bzip2 stream that begins \
          with one such as \"2.06\"; found {found}"
@@ -67,7 +67,7 @@ pub enum LogError {
         /// The first bytes, printable.
         found: String,
     },
-    /// A Darshan log of a format that this reader does not know.
+    /// A Darshan log of an unsupported format.
     #[error(
         "byte 0, header: log format {found} is not known; expected 1.21 to 1.24, 2.00 to 2.06 or 3.00 to 3.41"
     )]
@@ -75,7 +75,7 @@ pub enum LogError {
         /// The version as the file gives it.
         found: String,
     },
-    /// The number that tells the byte order is neither way round.
+    /// The magic number is wrong in either byte order.
     #[error(
         "byte {byte}, header: bad magic number {found:#018x}; expected 6567223 in either byte order"
     )]
@@ -85,36 +85,36 @@ pub enum LogError {
         /// The value, read as little-endian.
         found: u64,
     },
-    /// An unknown compression.
+    /// An unknown compression method.
     #[error(
         "byte 16, header: unknown compression {found}; expected 0 (zlib), 1 (bzip2) or 2 (none)"
     )]
     Compression {
-        /// The value.
+        /// Value in the header.
         found: u8,
     },
-    /// The file ends inside a part that nothing works without.
+    /// The file ends inside an essential part.
     #[error(
         "byte {byte}, {region}: the file ends early: expected {expected} bytes, found {found}; is it a partial copy?"
     )]
     Truncated {
-        /// The part.
+        /// The truncated part.
         region: Region,
-        /// Offset in the file where bytes ran out.
+        /// Offset in the file at which the bytes end.
         byte: u64,
-        /// Bytes needed.
+        /// Number of bytes expected.
         expected: u64,
-        /// Bytes there.
+        /// Number of bytes found.
         found: u64,
     },
-    /// Decompression failed in a part that nothing works without.
+    /// Decompression failed in an essential part.
     #[error("byte {byte}, {region}: damaged: {what}")]
     Damaged {
-        /// The part.
+        /// The damaged part.
         region: Region,
         /// Offset in the file.
         byte: u64,
-        /// What was found and expected.
+        /// Found and expected content.
         what: String,
     },
 }

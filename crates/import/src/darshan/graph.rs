@@ -1,4 +1,4 @@
-//! A log as vertices and edges: who ran what, what it read, what it wrote, and when.
+//! A log as vertices and edges: users, jobs, and the files that these read and wrote.
 //!
 //! ```text
 //!  user:1000 ──run──► job:71326-1596152058-5b2c90aa ──exe──► executable:./app_readAB_writeC
@@ -7,21 +7,20 @@
 //!                           └──write──► file:/…/C     bytes_written, writes, …, mpiio_bytes_written, …
 //! ```
 //!
-//! **Keys.** A user is the numeric uid. A job is `JOBID-START-HASH`: the scheduler's number, the start in seconds since 1970,
-//! and 8 digits of the log's identity. The number alone would not do: every step of a batch job writes a log under the same
-//! number, without a scheduler it is a process id that comes round again, and 1.x logs have none. A file is its path; in 1.x
-//! and 2.x logs, which hold only the hash of it, `darshan2:HASH`, with the end of the name in the attribute `name_suffix`. A
-//! file whose name Darshan had no memory for is `darshan3:HASH`. An executable is the first word of the command line as it
-//! was typed: logs do not say from which folder, so `executable:./a.out` is many programs.
+//! **Keys.** A user is the numeric uid. A job is `JOBID-START-HASH`: the scheduler's number, the start in seconds since 1970, and 8 digits
+//! of the log's identity. The number alone is not unique: every step of a batch job writes a log under the same number, without a scheduler
+//! it is a process id, which is reused, and 1.x logs have none. A file is its path; in 1.x and 2.x logs, which have only the hash of the
+//! path, `darshan2:HASH`, with the end of the name in the attribute `name_suffix`. A file whose name Darshan had no memory for is
+//! `darshan3:HASH`. An executable is the first word of the command line as typed: logs do not contain its folder, so `executable:./a.out`
+//! is many programs.
 //!
-//! **Times.** Every mutation carries a version from the log's own clock, so logs may come in any order: the job at its start, a
-//! write edge (and a version of the file) at the end of the last write, a read edge at the end of the last read. The low
-//! 16 bits are a hash of the log, so that two jobs in one millisecond are two versions, and a second import of a log makes
-//! the very same mutations.
+//! **Times.** Every mutation has a version from the log's own clock, so logs may be imported in any order: the job at its start, a write
+//! edge (and a version of the file) at the end of the last write, a read edge at the end of the last read. The low 16 bits are a hash of
+//! the log, so that two jobs in one millisecond are two versions, and a second import of a log makes identical mutations.
 //!
-//! Logs before 3.41 cut the start of the job to whole seconds: all that happened lies up to 999 ms after what they say. Times
-//! of one job still compare exactly, those of two jobs do not, so read and write edges of such logs carry
-//! `time_resolution_ms` = 999: a write that began up to so much after a read was over may still be what the read saw.
+//! Logs before 3.41 truncate the start of the job to whole seconds: all events were up to 999 ms later than recorded. Times of one job
+//! still compare exactly, those of two jobs do not, so read and write edges of such logs have `time_resolution_ms` = 999: a write may be
+//! what a read saw even if it began up to that much after the read ended.
 
 use esker_model::{
     Batch, EdgeTypeId, Op, Properties, Schema, SchemaError, Value, Version, VertexId, VertexRef,
@@ -35,7 +34,7 @@ use super::job::Mount;
 use super::log::Log;
 use super::record::Module;
 
-/// The schema's types that a log needs, looked up once.
+/// Schema types required for logs, looked up once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GraphTypes {
     user: VertexTypeId,
@@ -51,10 +50,10 @@ pub struct GraphTypes {
 }
 
 impl GraphTypes {
-    /// Looks them up.
+    /// Looks up the types in a schema.
     ///
     /// # Errors
-    /// If the schema lacks one of them; the default schema has them all.
+    /// Fails if the schema lacks one of them; the default schema has them all.
     pub fn resolve(schema: &Schema) -> Result<Self, SchemaError> {
         Ok(Self {
             user: schema.vertex_type_id("User")?,
@@ -71,12 +70,12 @@ impl GraphTypes {
     }
 }
 
-/// What a log is known by: BLAKE3 of its bytes.
+/// Identity of a log: BLAKE3 hash of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LogIdentity(pub [u8; 32]);
 
 impl LogIdentity {
-    /// The identity of a log file's content.
+    /// Returns the identity of a log file's content.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
@@ -92,16 +91,16 @@ impl LogIdentity {
     }
 }
 
-/// What to make of a log.
+/// Options for converting a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphOptions {
-    /// Keep the files that [`helper`] tells apart.
+    /// Whether to keep the files that [`helper`] identifies.
     pub keep_helpers: bool,
-    /// A vertex for each process that has records of its own, which `belongs` to the job and has its own edges.
+    /// Whether to make a vertex for each process that has records of its own, which `belongs` to the job and has its own edges.
     pub processes: bool,
-    /// What the attribute `log` of the job says: where the log lay, as the host wants it known.
+    /// Value of the job's attribute `log`: location of the log, as the host wants it recorded.
     pub log_name: Option<String>,
-    /// Mutations in one batch, not counting those of the last file in it.
+    /// Limit of mutations in one batch, not counting those of the last file in it.
     pub batch_mutations_max: usize,
 }
 
@@ -116,24 +115,24 @@ impl Default for GraphOptions {
     }
 }
 
-/// What came of a log.
+/// Statistics of a converted log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GraphCounts {
-    /// Files that the job read.
+    /// Number of files that the job read.
     pub files_read: u64,
-    /// Files that it wrote.
+    /// Number of files that the job wrote.
     pub files_written: u64,
-    /// Files that it only opened, looked at or mapped: these make no edge.
+    /// Number of files that were only opened, examined or mapped: these make no edge.
     pub files_untouched: u64,
-    /// Files left out as helpers.
+    /// Number of files skipped as helpers.
     pub helpers_skipped: u64,
-    /// Processes that have a vertex.
+    /// Number of processes that have a vertex.
     pub processes: u64,
-    /// Mutations in all batches.
+    /// Number of mutations in all batches.
     pub mutations: u64,
 }
 
-/// The key of the job vertex of a log: `JOBID-START-HASH`.
+/// Returns the key of a log's job vertex: `JOBID-START-HASH`.
 pub fn job_key(log: &Log, identity: &LogIdentity) -> String {
     format!(
         "{}-{}-{:08x}",
@@ -143,8 +142,8 @@ pub fn job_key(log: &Log, identity: &LogIdentity) -> String {
     )
 }
 
-/// Makes the batches of a log and hands each on. All carry a marker ([`Batch::once`]) made of the log's identity, the
-/// options that change what is made, and the number of the batch; the first holds the job.
+/// Makes the batches of a log and passes each to `sink`. Each has an idempotency key ([`Batch::idempotency_key`]) derived from the log's identity, the
+/// options that affect the result, and the number of the batch; the first one contains the job.
 pub fn graph(
     log: &Log,
     identity: &LogIdentity,
@@ -152,7 +151,7 @@ pub fn graph(
     options: &GraphOptions,
     sink: &mut dyn FnMut(Batch),
 ) -> GraphCounts {
-    let mut writer = Writer::new(log, identity, types, options, sink);
+    let mut writer = JobWriter::new(log, identity, types, options, sink);
     writer.job();
     for access in file_accesses(&log.records) {
         writer.file(&access);
@@ -167,15 +166,15 @@ pub fn graph(
     writer.counts
 }
 
-/// A vertex about to be written.
+/// A vertex with its key.
 #[derive(Clone)]
-struct Named {
+struct NamedVertex {
     vertex: VertexRef,
     key: String,
 }
 
-fn named(type_id: VertexTypeId, type_name: &str, key: String) -> Named {
-    Named {
+fn named(type_id: VertexTypeId, type_name: &str, key: String) -> NamedVertex {
+    NamedVertex {
         vertex: VertexRef {
             id: VertexId::of(type_name, &key),
             type_id,
@@ -184,7 +183,7 @@ fn named(type_id: VertexTypeId, type_name: &str, key: String) -> Named {
     }
 }
 
-struct Writer<'a> {
+struct JobWriter<'a> {
     log: &'a Log,
     identity: &'a LogIdentity,
     types: &'a GraphTypes,
@@ -194,10 +193,10 @@ struct Writer<'a> {
     part: u32,
     counts: GraphCounts,
     clock: Clock,
-    job: Named,
+    job: NamedVertex,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> JobWriter<'a> {
     fn new(
         log: &'a Log,
         identity: &'a LogIdentity,
@@ -228,7 +227,7 @@ impl<'a> Writer<'a> {
         marker.push(u8::from(self.options.keep_helpers) | u8::from(self.options.processes) << 1);
         marker.extend(self.identity.0);
         marker.extend(self.part.to_be_bytes());
-        batch.once = Some(marker);
+        batch.idempotency_key = Some(marker);
         self.part += 1;
         self.counts.mutations += batch.len() as u64;
         (self.sink)(batch);
@@ -238,7 +237,7 @@ impl<'a> Writer<'a> {
         self.batch.push_at(version, op);
     }
 
-    fn ensure(&mut self, version: Version, vertex: &Named) {
+    fn ensure(&mut self, version: Version, vertex: &NamedVertex) {
         self.push(
             version,
             Op::EnsureVertex {
@@ -267,7 +266,7 @@ impl<'a> Writer<'a> {
         );
     }
 
-    /// The user, the job, the executable.
+    /// Writes the user, the job and the executable.
     fn job(&mut self) {
         let job = &self.log.job;
         let at = self.clock.start();
@@ -317,7 +316,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Whether the log does not hold everything that the job did.
+    /// Returns whether the log lacks some of the job's operations.
     fn is_partial(&self) -> bool {
         !self.log.damages.is_empty()
             || self
@@ -327,7 +326,7 @@ impl<'a> Writer<'a> {
                 .any(|module| module.partial && module.records.is_some())
     }
 
-    /// One file of the whole job.
+    /// Writes one file of the whole job.
     fn file(&mut self, access: &FileAccess) {
         let path = self.log.names.get(access.record);
         if !self.options.keep_helpers && helper(access.record, path.unwrap_or_default()).is_some() {
@@ -387,7 +386,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The files of one process.
+    /// Writes the files of one process.
     fn process(&mut self, group: &[(i64, FileAccess)]) {
         let Some((rank, _)) = group.first() else {
             return;
@@ -410,7 +409,7 @@ impl<'a> Writer<'a> {
         for (_, access) in group {
             let path = self.log.names.get(access.record).unwrap_or_default();
             let left_out = !self.options.keep_helpers && helper(access.record, path).is_some();
-            // The job's own pass has made every file's vertex.
+            // The pass over the job has made every file's vertex.
             if !left_out && (access.was_read() || access.was_written()) {
                 let file = self.file_vertex(access.record);
                 self.accesses(process.vertex, &file, access);
@@ -421,8 +420,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The read and the write edge from a job or process to a file.
-    fn accesses(&mut self, source: VertexRef, file: &Named, access: &FileAccess) {
+    /// Writes the read and the write edge from a job or process to a file.
+    fn accesses(&mut self, source: VertexRef, file: &NamedVertex, access: &FileAccess) {
         let write = access
             .was_written()
             .then(|| self.clock.interval(&access.write, &access.any));
@@ -478,7 +477,7 @@ impl<'a> Writer<'a> {
         properties
     }
 
-    fn file_vertex(&self, record: u64) -> Named {
+    fn file_vertex(&self, record: u64) -> NamedVertex {
         let path = self
             .log
             .names
@@ -493,7 +492,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The names and sums that differ between reading and writing.
+/// Names and sums that differ between reading and writing.
 struct Direction {
     bytes: &'static str,
     operations: &'static str,
@@ -528,7 +527,7 @@ const WRITE: Direction = Direction {
     max_byte: |access| access.max_byte_written,
 };
 
-/// The mount that a path lies on: the longest that is a prefix of it, whole names compared.
+/// Returns the mount of a path: the longest mount point that is a prefix of the path, by whole components.
 fn mount_of<'a>(mounts: &'a [Mount], path: &str) -> Option<&'a Mount> {
     mounts.iter().find(|mount| {
         path.strip_prefix(mount.path.as_str()).is_some_and(|rest| {

@@ -1,36 +1,36 @@
-//! Files that a job's libraries made for themselves, and streams that are no files: left out unless asked for.
+//! Files that a job's libraries made for themselves, and streams that are not files: skipped unless requested.
 //!
-//! | kind | names | who makes them |
+//! | kind | names | made by |
 //! |---|---|---|
 //! | standard stream | `<STDIN>`, `<STDOUT>`, `<STDERR>`, also under the ids of these names in anonymised logs | Darshan's names for the terminal's streams |
 //! | lock test | `FILE.locktest.RANK` | Open MPI, to find out whether the file system has locks |
-//! | shared file pointer | `.FILE.shfp.NUMBER`, `FILE.shfp.NUMBER` | ROMIO, for `MPI_File_write_shared` and friends |
-//! | shared segment | `…_cid-NUMBER-PID.sm`, and any `*.sm` in an Open MPI session folder (`/ompi.`, `/openmpi-sessions-`) | Open MPI, where the shared file pointer lies in memory |
+//! | shared file pointer | `.FILE.shfp.NUMBER`, `FILE.shfp.NUMBER` | ROMIO, for `MPI_File_write_shared` and similar calls |
+//! | shared segment | `…_cid-NUMBER-PID.sm`, and any `*.sm` in an Open MPI session folder (`/ompi.`, `/openmpi-sessions-`) | Open MPI, for a shared file pointer in memory |
 //! | device | under `/dev/` (so `/dev/shm/`), `/proc/`, `/sys/` | the kernel: nothing there outlives the job |
 
-/// Record ids of `<STDIN>`, `<STDOUT>` and `<STDERR>`: the hashes of these names. Anonymised logs change the names only.
+/// Record ids of `<STDIN>`, `<STDOUT>` and `<STDERR>`: the hashes of these names. Anonymised logs change only the names.
 const STREAM_RECORDS: [u64; 3] = [
     14_734_109_647_742_566_553,
     15_920_181_672_442_173_319,
     7_238_257_241_479_193_519,
 ];
 
-/// Why a file is left out.
+/// Kind of a helper file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Helper {
     /// Standard input, output or error.
     Stream,
-    /// Made to test whether locks work.
+    /// Test of whether locks work.
     LockTest,
-    /// Holds MPI-IO's shared file pointer.
+    /// Storage of MPI-IO's shared file pointer.
     SharedPointer,
     /// A memory segment shared by the processes of a node.
     SharedSegment,
-    /// Below `/dev`, `/proc` or `/sys`.
+    /// A path below `/dev`, `/proc` or `/sys`.
     Device,
 }
 
-/// Whether a file is one that nobody asks about.
+/// Returns the kind of helper if a file is one.
 pub fn helper(record: u64, path: &str) -> Option<Helper> {
     if STREAM_RECORDS.contains(&record) || matches!(path, "<STDIN>" | "<STDOUT>" | "<STDERR>") {
         return Some(Helper::Stream);
@@ -60,7 +60,7 @@ pub fn helper(record: u64, path: &str) -> Option<Helper> {
     None
 }
 
-/// `…MARK123`.
+/// Returns whether a name ends with `mark` and a number.
 fn numbered(name: &str, mark: &str) -> bool {
     name.rsplit_once(mark)
         .is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))

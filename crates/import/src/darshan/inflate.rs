@@ -1,8 +1,8 @@
-//! A region of a log as a stream of plain bytes.
+//! Decompression of a log's region as a stream.
 //!
-//! A 3.x region is one zlib or bzip2 stream *or several behind one another*: every rank writes its own, and a log that was
-//! converted has one for each record and each name. A 1.x or 2.x log is a gzip or bzip2 stream as a whole. [`Inflate::read`] hides the difference, never allocates by what the input claims,
-//! and knows at which byte of the file it stands.
+//! A 3.x region is one zlib or bzip2 stream *or several concatenated ones*: every rank writes its own, and a converted log has one for each
+//! record and each name. A 1.x or 2.x log is a gzip or bzip2 stream as a whole. [`Inflate::read`] hides the difference, never allocates by
+//! sizes that the input claims, and tracks the current byte of the file.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -10,20 +10,20 @@ use std::io::Read;
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-/// How a region is compressed.
+/// Compression method of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// One or several zlib streams (3.x).
     Zlib,
     /// One or several bzip2 streams.
     Bzip2,
-    /// Plain bytes.
+    /// Uncompressed bytes of a region.
     Plain,
     /// One or several gzip members (1.x, 2.x).
     Gzip,
 }
 
-/// Decompression went wrong at a byte of the file.
+/// A decompression error at a byte of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StreamError {
     pub(crate) byte: u64,
@@ -43,20 +43,20 @@ enum Codec<'a> {
     Gzip(Box<flate2::bufread::MultiGzDecoder<&'a [u8]>>),
 }
 
-/// Plain bytes out of one region.
+/// Decompressor of one region.
 pub(crate) struct Inflate<'a> {
     codec: Codec<'a>,
-    /// What is still compressed. For gzip the decoder holds the rest.
+    /// Remaining compressed input. For gzip the decoder holds the rest.
     input: &'a [u8],
-    /// Offset in the file of the end of the region.
+    /// Offset of the region's end in the file.
     end: u64,
     left_to_give: u64,
-    /// An error that came after bytes that had to be given first.
+    /// An error to be returned after the bytes decoded before it.
     pending: Option<StreamError>,
 }
 
 impl<'a> Inflate<'a> {
-    /// Opens the region `input` that starts at byte `offset` of the file, and gives at most `bytes_max` plain bytes.
+    /// Opens the region `input` that starts at byte `offset` of the file; returns at most `bytes_max` decompressed bytes.
     pub(crate) fn new(
         compression: Compression,
         input: &'a [u8],
@@ -84,7 +84,7 @@ impl<'a> Inflate<'a> {
         }
     }
 
-    /// Goes on with another region, in the memory that this one has.
+    /// Switches to another region and reuses the memory.
     pub(crate) fn open(&mut self, input: &'a [u8], offset: u64, bytes_max: u64) {
         match &mut self.codec {
             Codec::Zlib { stream, ended } => {
@@ -104,7 +104,7 @@ impl<'a> Inflate<'a> {
         self.pending = None;
     }
 
-    /// The byte of the file up to which the region has been consumed.
+    /// Returns the byte of the file up to which the region has been consumed.
     pub(crate) fn position(&self) -> u64 {
         let left = match &self.codec {
             Codec::Gzip(decoder) => decoder.get_ref().len(),
@@ -113,9 +113,9 @@ impl<'a> Inflate<'a> {
         self.end.saturating_sub(left as u64)
     }
 
-    /// Fills `out` as far as the region goes; less than `out.len()` only at its end.
+    /// Fills `out` as far as the region goes; returns less than `out.len()` only at its end.
     ///
-    /// Bytes decoded before damage are given first: the error comes with the call after.
+    /// Bytes decoded before damage are returned first: the error comes with the next call.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<usize, StreamError> {
         if out.is_empty() {
             return Ok(0);
@@ -177,7 +177,7 @@ impl<'a> Inflate<'a> {
                     return match decoder.read(out) {
                         Ok(n) => Ok(n),
                         Err(error) => {
-                            let what = format!("not a whole gzip stream: {error}");
+                            let what = format!("not a complete gzip stream: {error}");
                             Err(self.error(what))
                         }
                     };
@@ -191,7 +191,7 @@ impl<'a> Inflate<'a> {
                         *ended = false;
                     }
                     let (in_before, out_before) = (stream.total_in(), stream.total_out());
-                    // `Finish`: a stream that ends in this call need not be kept for one that refers back to it.
+                    // `Finish`: a stream that ends in this call need not keep its window for later calls.
                     match stream.decompress(self.input, out, FlushDecompress::Finish) {
                         Ok(status) => {
                             *ended = status == Status::StreamEnd;
@@ -310,8 +310,7 @@ mod tests {
         assert!(error.unwrap().what.contains("ends early"));
     }
 
-    /// One stream that is larger than what it is read into, then many that are smaller: what a stream refers back to is
-    /// kept from call to call, and another region does not see what was left of this one.
+    /// One stream larger than the buffer, then many smaller ones: the window is kept between calls and discarded between regions.
     #[test]
     fn streams_of_any_size_are_read_in_pieces_of_any_size() {
         let noise = |n: usize| -> Vec<u8> {

@@ -1,20 +1,20 @@
-//! The job region: who ran what, when, with how many processes, on which mounts.
+//! The job region: user, command, times, number of processes, mounts.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use super::bytes::text;
 
-/// A point in time: seconds since 1970 UTC, and nanoseconds where the log has them (format 3.41).
+/// A timestamp: seconds since 1970 UTC, and nanoseconds if the log has them (format 3.41).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct JobTime {
-    /// Whole seconds.
+    /// Whole seconds since 1970.
     pub seconds: i64,
-    /// Nanoseconds past them; 0 in logs before 3.41, whose times are cut to whole seconds.
+    /// Nanoseconds within the second; 0 in logs before 3.41, whose times are truncated to whole seconds.
     pub nanoseconds: i64,
 }
 
 impl JobTime {
-    /// Milliseconds since 1970, saturating.
+    /// Returns milliseconds since 1970, saturating.
     pub fn milliseconds(self) -> i64 {
         self.seconds
             .saturating_mul(1000)
@@ -25,49 +25,49 @@ impl JobTime {
 /// One mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// Where it is mounted.
+    /// Path of the mount point.
     pub path: String,
-    /// Its type: `lustre`, `gpfs`, `nfs`, …
+    /// File system type: `lustre`, `gpfs`, `nfs`, …
     pub kind: String,
 }
 
-/// What a log says about the run as a whole.
+/// Properties of the run as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Job {
-    /// The user's numeric id. Anonymised logs have a number here that fits no account.
+    /// Numeric id of the user. Anonymised logs have a number that belongs to no account.
     pub uid: i64,
-    /// When it began (`MPI_Init`, or the start of the process).
+    /// Start of the job (`MPI_Init`, or the start of the process).
     pub start: JobTime,
-    /// When it ended.
+    /// End of the job.
     pub end: JobTime,
-    /// Milliseconds by which the true start may lie after `start`: 999 where the log has whole seconds only.
+    /// Milliseconds by which the true start may be later than `start`: 999 if the log has only whole seconds.
     pub resolution_ms: i64,
-    /// Number of processes.
+    /// Number of processes in the job.
     pub processes: i64,
-    /// The scheduler's job number, or a process id where there was no scheduler; 0 in 1.x logs.
+    /// The scheduler's job number, or a process id without a scheduler; 0 in 1.x logs.
     pub job_id: i64,
     /// Key and value pairs in the order of the log: library version, MPI-IO hints, …
     pub metadata: Vec<(String, String)>,
-    /// The command line as Darshan saw it; empty where it could not.
+    /// The command line as recorded by Darshan; empty if unknown.
     pub command: String,
-    /// The mount table.
+    /// Mount table, the longest paths first.
     pub mounts: Vec<Mount>,
 }
 
 impl Job {
-    /// The program: the command line up to the first blank.
+    /// Returns the program: the command line up to the first blank.
     pub fn executable(&self) -> Option<&str> {
         self.command.split_whitespace().next()
     }
 
-    /// The command line after the program.
+    /// Returns the command line after the program.
     pub fn arguments(&self) -> &str {
         let line = self.command.trim();
         line.split_once(char::is_whitespace)
             .map_or("", |(_, rest)| rest.trim())
     }
 
-    /// Takes in `key=value` lines. Only the first `=` parts them: MPI-IO hints hold more.
+    /// Parses `key=value` lines. Only the first `=` separates: MPI-IO hints contain more.
     pub(crate) fn set_metadata(&mut self, raw: &[u8]) {
         self.metadata = text(raw)
             .lines()
@@ -76,8 +76,8 @@ impl Job {
             .collect();
     }
 
-    /// Takes in the text behind the fixed record: the command line, then one line a mount, whose last two words are the
-    /// type and the path (1.x and 2.x have a device number in front).
+    /// Parses the text after the fixed record: the command line, then one line per mount, whose last two words are the type and the path
+    /// (1.x and 2.x have a device number in front).
     pub(crate) fn set_tail(&mut self, raw: &[u8]) {
         let tail = text(raw);
         let mut lines = tail.split('\n');
@@ -95,7 +95,7 @@ impl Job {
                 })
             })
             .collect();
-        // The longest path first, so that the first that is a prefix of a file's path is its mount.
+        // Longest path first, so that the first one that is a prefix of a file's path is its mount.
         self.mounts.sort_by(|a, b| {
             b.path
                 .len()

@@ -1,4 +1,4 @@
-//! A whole log: [`parse`] keeps every record, [`scan`] hands each one on.
+//! Reading of whole logs: [`parse`] keeps every record, [`scan`] passes each one to a callback.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -11,12 +11,12 @@ use super::names::Names;
 use super::record::{ModuleId, ModuleRecord};
 use super::{v2, v3};
 
-/// Bounds on what is read. The defaults fit any real log.
+/// Limits of reading. The defaults fit any real log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseOptions {
-    /// Decompressed bytes of one region before the rest is given up.
+    /// Limit of decompressed bytes from one region.
     pub region_bytes_max: u64,
-    /// Records that [`parse`] keeps.
+    /// Limit of records that [`parse`] keeps.
     pub records_max: usize,
 }
 
@@ -29,58 +29,58 @@ impl Default for ParseOptions {
     }
 }
 
-/// A module that has data in a log, whether its records are read or not.
+/// A module that has data in a log, whether or not its records are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModuleEntry {
-    /// Which.
+    /// Number of the module.
     pub id: ModuleId,
-    /// Version of its records; 0 in 1.x and 2.x logs.
+    /// Version of the module's records; 0 in 1.x and 2.x logs.
     pub record_version: u32,
-    /// Where its region starts in the file.
+    /// Offset of the module's region in the file.
     pub offset: u64,
     /// Length of the region in the file.
     pub len: u64,
-    /// True if Darshan ran out of memory for the module: not all files that were used are in the log.
+    /// Whether Darshan ran out of memory for the module: then the log does not contain all files.
     pub partial: bool,
-    /// File records read; `None` for a module whose records this reader skips.
+    /// Number of file records read; `None` for a module whose records this reader skips.
     pub records: Option<u64>,
 }
 
-/// One log.
+/// Contents of a Darshan log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Log {
     /// The format version as the file gives it, such as `3.21`.
     pub version: String,
     /// Byte order of the machine that wrote it.
     pub order: ByteOrder,
-    /// How it is compressed.
+    /// Compression method of the log.
     pub compression: Compression,
-    /// False before 2.03: time stamps of records do not count from the start of the job and mean nothing.
+    /// Whether timestamps of records count from the start of the job. False before 2.03, where they have no meaning.
     pub times_are_relative: bool,
-    /// The run.
+    /// Properties of the job.
     pub job: Job,
-    /// File names. In 1.x and 2.x logs only their last 12 or 15 characters: see [`Log::has_whole_names`].
+    /// File names. In 1.x and 2.x logs only the last 12 or 15 characters: see [`Log::has_whole_names`].
     pub names: Names,
-    /// The modules that have data.
+    /// Modules that have data.
     pub modules: Vec<ModuleEntry>,
-    /// The records, in the order of the file; empty after [`scan`].
+    /// Records in the order of the file; empty after [`scan`].
     pub records: Vec<ModuleRecord>,
-    /// What could not be read.
+    /// Parts that could not be read.
     pub damages: Vec<Damage>,
 }
 
 impl Log {
-    /// False for 1.x and 2.x, where a file is known by the hash of its path, and its name by the end of it only.
+    /// Returns whether the log has complete file names. False for 1.x and 2.x, which have only the hash of a path and the end of the name.
     pub fn has_whole_names(&self) -> bool {
         self.version.starts_with("3.")
     }
 }
 
-/// Damages as they are found, at most [`DAMAGES_MAX`].
+/// Damages found so far, at most [`DAMAGES_MAX`].
 #[derive(Debug)]
 pub(crate) struct Damages {
     pub(crate) list: Vec<Damage>,
-    /// A forged offset must not send a person past the end of the file.
+    /// Limits reported offsets: a forged one must not point past the end of the file.
     file_bytes: u64,
 }
 
@@ -103,8 +103,8 @@ impl Damages {
 /// Reads a log of any format and keeps its records.
 ///
 /// # Errors
-/// [`LogError`] if the file is no Darshan log or its header or job region cannot be read. Damage elsewhere is listed in
-/// [`Log::damages`], and everything before it in its region, and all other regions, are delivered.
+/// Returns [`LogError`] if the file is no Darshan log, or if its header or job region cannot be read. Damage elsewhere is listed in
+/// [`Log::damages`], and everything before it in its region, and all other regions, are returned.
 pub fn parse(bytes: &[u8], options: &ParseOptions) -> Result<Log, LogError> {
     let mut records = Vec::new();
     let mut log = scan(bytes, options, |_, record| {
@@ -118,11 +118,11 @@ pub fn parse(bytes: &[u8], options: &ParseOptions) -> Result<Log, LogError> {
     Ok(log)
 }
 
-/// Reads a log of any format and hands each record on, with the names (which 1.x and 2.x logs give only in the end: there
-/// they are empty meanwhile). `sink` returns false to have no more of a module.
+/// Reads a log of any format and passes each record to `sink`, with the names (1.x and 2.x logs have these at the end: until then they are
+/// empty). `sink` returns `false` to skip the rest of a module.
 ///
 /// # Errors
-/// As [`parse`].
+/// Fails in the same cases as [`parse`].
 pub fn scan(
     bytes: &[u8],
     options: &ParseOptions,

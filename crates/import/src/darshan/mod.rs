@@ -1,11 +1,10 @@
-//! Darshan logs: what a job read and wrote, as its I/O was counted, turned into vertices and edges.
+//! Darshan logs: I/O counters of a job, converted to vertices and edges.
 //!
-//! [`parse`] reads a log of any format (1.21 to 3.41, either byte order, zlib, bzip2, gzip or plain) from the bytes of a
-//! file; [`scan`] does so without keeping the records. [`file_accesses`] puts the records of several modules
-//! together into what the job did with each file, [`graph`] makes mutations of that. Nothing here opens a file, starts a thread or reads the
-//! clock: the host does.
+//! [`parse`] reads a log of any format (1.21 to 3.41, either byte order, zlib, bzip2, gzip or plain) from the bytes of a file; [`scan`]
+//! does so without keeping the records. [`file_accesses`] combines the records of several modules into the accesses to each file, and
+//! [`graph`] makes mutations from these. This module opens no files, starts no threads and reads no clock: the host does.
 //!
-//! A damaged log gives what is left of it, and says which byte is wrong ([`Damage`]).
+//! From a damaged log the readable parts are returned, with the byte of each damage ([`Damage`]).
 
 mod access;
 mod bytes;

@@ -1,4 +1,4 @@
-//! The name region: record id to file name, kept in one arena and found by binary search.
+//! The name region: record id to file name, stored in one arena with binary search.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -11,11 +11,11 @@ use super::limits::{NAME_BYTES_MAX, NAMES_BYTES_MAX, NAMES_MAX};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     arena: String,
-    /// Sorted by id: id, where the name starts in the arena, its length.
+    /// Sorted by id: id, start of the name in the arena, length of the name.
     entries: Vec<(u64, u32, u32)>,
 }
 
-/// How one name is stored.
+/// Storage format of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameLayout {
     /// `[id u64][length u32][bytes]`, format 3.00.
@@ -25,7 +25,7 @@ pub(crate) enum NameLayout {
 }
 
 impl Names {
-    /// The name of a record, if the log has it. A log that ran out of memory for names has empty ones or none.
+    /// Returns the name of a record, if the log has it. A log that ran out of memory for names has empty ones or none.
     pub fn get(&self, id: u64) -> Option<&str> {
         let at = self
             .entries
@@ -37,17 +37,17 @@ impl Names {
             .filter(|name| !name.is_empty())
     }
 
-    /// Number of names.
+    /// Returns the number of names.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True if there are none.
+    /// Returns whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// All names, by ascending record id.
+    /// Iterates over all names, by ascending record id.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &str)> {
         self.entries.iter().filter_map(|(id, start, len)| {
             Some((
@@ -58,7 +58,7 @@ impl Names {
         })
     }
 
-    /// Adds a name, up to its first NUL; call [`Names::finish`] when all are there. False if there is no room for it.
+    /// Adds a name, up to its first NUL; [`Names::finish`] must be called after the last one. Returns `false` at the limit.
     pub(crate) fn push(&mut self, id: u64, name: &[u8]) -> bool {
         with_text(name, |name| self.push_text(id, name))
     }
@@ -83,7 +83,7 @@ impl Names {
         true
     }
 
-    /// Sorts by id. Of several names for one id the first that is not empty stays, as in Darshan's own library.
+    /// Sorts by id. Of several names for one id the first non-empty one stays, as in Darshan's own library.
     pub(crate) fn finish(&mut self) {
         // The arena is in the order of the file.
         self.entries
@@ -156,7 +156,7 @@ impl Names {
     }
 }
 
-/// The first name in `rest`: id, bytes, size of the whole entry. None if it is not whole.
+/// Returns the first name in `rest`: id, bytes, size of the whole entry; `None` if it is incomplete.
 fn one(rest: &[u8], layout: NameLayout, order: ByteOrder) -> Option<(u64, &[u8], usize)> {
     match layout {
         NameLayout::Terminated => {

@@ -1,8 +1,7 @@
-//! File records: which modules there are, how each version of their records is laid out, and the counters we take out.
+//! File records: the modules, the layout of each record version, and the counters that are read.
 //!
-//! A record of any version is `[record id u64][rank i64][integer counters][floating-point counters]`, eight bytes each.
-//! Versions differ in which counters there are, so a layout is a table of positions ([`Layout`]), chosen once per region;
-//! decoding a record is then some twenty loads.
+//! A record of any version is `[record id u64][rank i64][integer counters][floating-point counters]`, eight bytes each. Versions differ in
+//! their counters, so a layout is a table of positions ([`Layout`]), chosen once per region; decoding a record is then about twenty loads.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -10,7 +9,7 @@ use std::fmt;
 
 use super::bytes::ByteOrder;
 
-/// A Darshan module by its number in today's numbering (3.41). Older logs are renumbered when their header is read.
+/// Number of a Darshan module in the current numbering (3.41). Older numbers are converted when the header is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ModuleId(pub u8);
 
@@ -44,14 +43,14 @@ impl fmt::Display for ModuleId {
     }
 }
 
-/// The modules whose records become edges.
+/// Modules whose records become edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Module {
-    /// System calls. In 1.x and 2.x logs, and in version 1 of the module, C streams are counted here too.
+    /// System calls. In 1.x and 2.x logs, and in version 1 of the module, C streams are also counted here.
     Posix,
-    /// MPI-IO.
+    /// MPI-IO calls of all kinds.
     MpiIo,
-    /// C streams (`fopen` and friends).
+    /// C streams (`fopen` and related functions).
     Stdio,
 }
 
@@ -59,7 +58,7 @@ impl Module {
     /// The modules in the order of the log.
     pub const ALL: [Self; 3] = [Self::Posix, Self::MpiIo, Self::Stdio];
 
-    /// Its number.
+    /// Returns the number of the module.
     pub fn id(self) -> ModuleId {
         ModuleId(match self {
             Self::Posix => 1,
@@ -68,81 +67,81 @@ impl Module {
         })
     }
 
-    /// The module with this number, if its records are read.
+    /// Returns the module with a number, if its records are read.
     pub fn from_id(id: ModuleId) -> Option<Self> {
         Self::ALL.into_iter().find(|module| module.id() == id)
     }
 }
 
-/// When a kind of operation first began and last ended, in seconds since the start of the job.
+/// First start and last end of a kind of operation, in seconds since the start of the job.
 ///
-/// Darshan writes 0 where it never happened, and -1 where that version of the log does not say.
+/// Darshan writes 0 if there was no operation, and -1 if the log's version does not record it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Span {
-    /// Start of the first.
+    /// Start of the first operation.
     pub start: f64,
-    /// End of the last.
+    /// End of the last operation.
     pub end: f64,
 }
 
-/// What one module counted for one file, for one rank or for all.
+/// Counters of one module for one file, for one rank or for all.
 ///
-/// Counts are as the log has them; -1 where the log's version does not count that.
+/// Counts are as the log has them; -1 if the log's version lacks the counter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModuleRecord {
-    /// The module.
+    /// Module of the record.
     pub module: Module,
-    /// The file: a 64-bit hash of its path.
+    /// Record id of the file: a 64-bit hash of its path.
     pub record: u64,
-    /// The process; -1 where the counters are of all ranks together.
+    /// Rank of the process; -1 if the counters cover all ranks.
     pub rank: i64,
-    /// Opens of any kind (POSIX and MPI-IO: independent and collective).
+    /// Number of opens of any kind (POSIX and MPI-IO: independent and collective).
     pub opens: i64,
-    /// Reads of any kind (MPI-IO: independent, collective, split, non-blocking).
+    /// Number of reads of any kind (MPI-IO: independent, collective, split, non-blocking).
     pub reads: i64,
-    /// Writes of any kind.
+    /// Number of writes of any kind.
     pub writes: i64,
-    /// Seeks.
+    /// Number of seek calls.
     pub seeks: i64,
-    /// `stat`, `lstat`, `fstat`.
+    /// Number of `stat`, `lstat`, `fstat` calls.
     pub stats: i64,
-    /// `mmap` calls: through these a file may be read without a read.
+    /// Number of `mmap` calls: through these a file may be read without a read call.
     pub mmaps: i64,
-    /// Bytes read.
+    /// Number of bytes read.
     pub bytes_read: i64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub bytes_written: i64,
-    /// Highest offset read.
+    /// Highest offset read, in bytes.
     pub max_byte_read: i64,
-    /// Highest offset written.
+    /// Highest offset written, in bytes.
     pub max_byte_written: i64,
-    /// Times the file was the target of a rename.
+    /// Number of times the file was the target of a rename.
     pub rename_targets: i64,
     /// Record id of the first file that was renamed to this one; 0 for none.
     pub renamed_from: u64,
-    /// Opens.
+    /// Interval of all opens.
     pub open: Span,
-    /// Reads.
+    /// Interval of all reads.
     pub read: Span,
-    /// Writes.
+    /// Interval of all writes.
     pub write: Span,
-    /// Closes.
+    /// Interval of all closes.
     pub close: Span,
 }
 
-/// Words (8 bytes) from the start of a record to a counter; [`ABSENT`] where the version has none.
+/// Offset of a counter from the start of a record, in words of 8 bytes; [`ABSENT`] if the version lacks the counter.
 type Word = u16;
 const ABSENT: Word = Word::MAX;
-/// The record id and the rank come first.
+/// Offset of the first counter, after the record id and the rank.
 const BASE: Word = 2;
 
-/// Where the counters of one version of one module's records lie.
+/// Positions of the counters in one version of one module's records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     pub(crate) module: Module,
-    /// Bytes of a record.
+    /// Size of a record in bytes.
     pub(crate) size: usize,
-    /// Each counter is a sum: MPI-IO counts five kinds of read, old POSIX counted `fread` apart from `read`.
+    /// Each counter is a sum: MPI-IO counts five kinds of read, old POSIX counted `fread` separately from `read`.
     opens: [Word; 2],
     reads: [Word; 4],
     writes: [Word; 4],
@@ -155,7 +154,7 @@ pub(crate) struct Layout {
     max_byte_written: Word,
     rename_targets: Word,
     renamed_from: Word,
-    /// open, read, write, close; each first start, then last end.
+    /// Open, read, write, close; for each the first start, then the last end.
     times: [(Word, Word); 4],
 }
 
@@ -168,7 +167,7 @@ const fn one<const N: usize>(word: Word) -> [Word; N] {
     words
 }
 
-/// Floating-point counters of POSIX and MPI-IO before the close start and open end were added.
+/// Positions of the times in POSIX and MPI-IO records before the close start and the open end were added.
 const fn times_short(at: Word) -> [(Word, Word); 4] {
     [
         (at, ABSENT),
@@ -178,7 +177,7 @@ const fn times_short(at: Word) -> [(Word, Word); 4] {
     ]
 }
 
-/// And since.
+/// Positions of the times since then.
 const fn times_long(at: Word) -> [(Word, Word); 4] {
     [
         (at, at + 4),
@@ -189,7 +188,7 @@ const fn times_long(at: Word) -> [(Word, Word); 4] {
 }
 
 impl Layout {
-    /// The newest record version known for a module.
+    /// Returns the newest known record version of a module.
     pub(crate) fn newest(module: Module) -> u32 {
         match module {
             Module::Posix => 4,
@@ -198,7 +197,7 @@ impl Layout {
         }
     }
 
-    /// The layout of a module's records in a version of them; `None` for a version that this reader does not know.
+    /// Returns the layout of a record version; `None` for a version that this reader does not know.
     pub(crate) fn of(module: Module, version: u32) -> Option<Self> {
         Some(match (module, version) {
             (Module::Posix, 1) => Self {
@@ -382,7 +381,7 @@ mod tests {
         assert!(Layout::of(Module::Posix, Layout::newest(Module::Posix) + 1).is_none());
     }
 
-    /// A record whose n-th word holds n shows which word each counter was taken from.
+    /// A record whose n-th word is n shows from which word each counter was taken.
     #[test]
     fn counters_come_from_their_places() {
         let raw: Vec<u8> = (0..100_i64).flat_map(i64::to_le_bytes).collect();

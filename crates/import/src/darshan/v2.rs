@@ -7,11 +7,11 @@
 //!  2.01 .. 2.03   1024  120: and 64 of metadata                       the same
 //!  2.04 .. 2.06   4096  1080: and 1024 of metadata                    the same
 //! ```
-//! Behind the fixed part of the header comes the command line, then the mount table, zero-filled.
+//! The fixed part of the header is followed by the command line, then the mount table, zero-filled.
 //!
-//! Two things are lost in these formats and nothing here invents them: a file is known by the hash of its path and the last
-//! characters of its name only; and bytes are counted once for system calls and C streams together, never for MPI-IO.
-//! Before 2.03 time stamps do not count from the start of the job, so they say nothing.
+//! These formats lack two things, which are not guessed: a file is identified only by the hash of its path and the last characters of its
+//! name; and bytes are counted once for system calls and C streams together, never for MPI-IO. Before 2.03 timestamps do not count from the
+//! start of the job, so they are ignored.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -25,23 +25,23 @@ use super::names::Names;
 use super::record::{Module, ModuleRecord, Span};
 use super::v3::{MAGIC, records};
 
-/// Where things lie in one of the old formats.
-struct Layout {
-    /// Bytes in front of the first file record.
+/// Offsets and sizes in one of the old formats.
+struct OldLayout {
+    /// Bytes before the first file record.
     header: usize,
-    /// Bytes of it before the command line.
+    /// Bytes of the header before the command line.
     fixed: usize,
     metadata: usize,
     counters: usize,
     floats: usize,
-    /// 1.x: the name suffix is last and has 12 characters; later it comes third, 16 with its NUL.
+    /// Whether the name suffix is last and has 12 characters (1.x); later it is third and has 16 with its NUL.
     suffix_last: bool,
-    /// Counters that 1.21 does not have, in front of the byte counts: pnetcdf's and HDF5's opens.
+    /// Number of counters that 1.21 lacks, before the byte counts: the opens of pnetcdf and HDF5.
     missing: usize,
     times_are_relative: bool,
 }
 
-impl Layout {
+impl OldLayout {
     fn of(version: &str) -> Option<Self> {
         let two = |header, fixed, metadata, times_are_relative| Self {
             header,
@@ -128,7 +128,7 @@ impl Layout {
         Ok((job, order))
     }
 
-    /// The suffix of the file's name, and one record for system calls and streams, and one for MPI-IO where it was used.
+    /// Returns the suffix of the file's name, one record for system calls and streams, and one for MPI-IO if it was used.
     fn decode<'r>(
         &self,
         raw: &'r [u8],
@@ -214,7 +214,7 @@ impl Layout {
     }
 }
 
-/// Reads a 1.x or 2.x log. Records go to `sink` in the order of the file. The names hold the suffixes.
+/// Reads a 1.x or 2.x log. Records go to `sink` in the order of the file. The names are the suffixes.
 pub(crate) fn scan(
     bytes: &[u8],
     compression: Compression,
@@ -225,7 +225,7 @@ pub(crate) fn scan(
     let mut raw = vec![0; 4096];
     fill(&mut stream, &mut raw, 0, 16)?;
     let version = text(raw.get(..8).unwrap_or_default());
-    let Some(layout) = Layout::of(&version) else {
+    let Some(layout) = OldLayout::of(&version) else {
         let looks_old = matches!(version.as_bytes(), [b'1' | b'2', b'.', digits @ ..]
             if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit));
         return Err(if looks_old {
@@ -292,7 +292,7 @@ pub(crate) fn scan(
     })
 }
 
-/// Fills `raw[from..to]`, or says where the file ended.
+/// Fills `raw[from..to]`; fails with the position if the file ends early.
 fn fill(stream: &mut Inflate<'_>, raw: &mut [u8], from: usize, to: usize) -> Result<(), LogError> {
     let mut have = from;
     while have < to {

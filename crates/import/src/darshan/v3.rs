@@ -24,7 +24,7 @@ use super::log::{Damages, Log, ModuleEntry, ParseOptions};
 use super::names::{NameLayout, Names};
 use super::record::{Layout, Module, ModuleId, ModuleRecord};
 
-/// `CP_MAGIC_NR`, `DARSHAN_MAGIC_NR`.
+/// The constant `CP_MAGIC_NR` or `DARSHAN_MAGIC_NR` of Darshan.
 pub(crate) const MAGIC: u64 = 6_567_223;
 
 const HEADER_BYTES_16: usize = 360;
@@ -47,7 +47,7 @@ struct Header {
     modules: Vec<(ModuleId, Extent, u32, bool)>,
 }
 
-/// The minor part of "3.41".
+/// Returns the minor part of a version such as "3.41".
 fn minor_version(version: &str) -> Option<u32> {
     let minor = version.strip_prefix("3.")?;
     if minor.is_empty() || !minor.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -114,7 +114,7 @@ fn header(bytes: &[u8], version: &str) -> Result<Header, LogError> {
             modules.push((ModuleId(number), extent, version, partial >> slot & 1 == 1));
         }
     }
-    // The job region has no entry: it lies between the header and the first of the others.
+    // The job region has no entry: it is between the header and the first of the other regions.
     let start = size as u64;
     let end = std::iter::once(names.offset)
         .chain(modules.iter().map(|module| module.1.offset))
@@ -135,7 +135,7 @@ fn header(bytes: &[u8], version: &str) -> Result<Header, LogError> {
     })
 }
 
-/// The part of the file that an extent covers, and whether the file ends before it does.
+/// Returns the part of the file that an extent covers, and whether the file ends before the extent does.
 fn slice(bytes: &[u8], extent: Extent) -> (&[u8], bool) {
     let start = usize::try_from(extent.offset)
         .unwrap_or(usize::MAX)
@@ -223,7 +223,7 @@ fn job<'a>(
     Ok(job)
 }
 
-/// Reads a 3.x log; records go to `sink` in the order of the file, each with the names, which lie before them.
+/// Reads a 3.x log; records go to `sink` in the order of the file, each with the names, which precede them.
 pub(crate) fn scan(
     bytes: &[u8],
     options: &ParseOptions,
@@ -231,7 +231,7 @@ pub(crate) fn scan(
 ) -> Result<Log, LogError> {
     let version = text(bytes.get(..8.min(bytes.len())).unwrap_or_default());
     let header = header(bytes, &version)?;
-    // One decoder and one buffer for all regions: a small log costs little more than what they take to set up.
+    // One decoder and one buffer for all regions: for a small log their setup is most of the cost.
     let mut stream = Inflate::new(header.compression, &[], 0, 0);
     let mut buffer = vec![0; BUFFER_BYTES];
     let job = job(bytes, &header, &mut stream, &mut buffer)?;
@@ -340,7 +340,7 @@ fn names<'a>(
     names
 }
 
-/// Cuts a stream into records of `size` bytes, until `take` says stop. Returns what was wrong, and where.
+/// Cuts a stream into records of `size` bytes, until `take` returns `false`. Returns the error and its position.
 pub(crate) fn records(
     stream: &mut Inflate<'_>,
     size: usize,

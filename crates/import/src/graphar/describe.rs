@@ -1,4 +1,4 @@
-//! What the files are, in YAML. Names of types are letters, digits, `_` and `-`: they stand as they are.
+//! YAML descriptions of the files. Type names consist of letters, digits, `_` and `-`, so they need no quoting.
 
 use super::edges::COLUMNS;
 use esker_model::ValueKind;
@@ -16,12 +16,12 @@ fn kind(kind: ValueKind) -> &'static str {
     }
 }
 
-/// Text in quotes, whatever it holds.
+/// Returns a quoted YAML string.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// One group with all properties.
+/// Returns the property group with all properties.
 fn group(columns: &[(String, ValueKind)], primary: &str) -> String {
     let mut out =
         "property_groups:\n  - prefix: all/\n    file_type: parquet\n    properties:\n".to_owned();
@@ -38,7 +38,7 @@ fn group(columns: &[(String, ValueKind)], primary: &str) -> String {
     out
 }
 
-/// A type of vertices. The column of the layout's own is none of their properties.
+/// Describes a vertex type. The layout's index column is not a property.
 pub(super) fn vertices(name: &str, columns: &[(String, ValueKind)], chunk: usize) -> String {
     let own = columns.get(1..).unwrap_or_default();
     format!(
@@ -47,7 +47,7 @@ pub(super) fn vertices(name: &str, columns: &[(String, ValueKind)], chunk: usize
     )
 }
 
-/// A kind of edges: the type of their sources, their own, that of their destinations.
+/// Describes an edge type: source type, edge type, destination type.
 pub(super) fn edges([from, name, to]: [&String; 3], vertices: usize, edges: u64) -> String {
     let columns = COLUMNS.map(|column| (column.to_owned(), ValueKind::String));
     format!(
@@ -58,7 +58,7 @@ pub(super) fn edges([from, name, to]: [&String; 3], vertices: usize, edges: u64)
     )
 }
 
-/// All of it.
+/// Describes the whole graph.
 pub(super) fn graph(name: &str, vertices: &[String], edges: &[String]) -> String {
     let list = |what: &str, files: &[String]| {
         let mut out = format!("{what}:\n");

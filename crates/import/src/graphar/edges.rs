@@ -1,21 +1,21 @@
-//! The files of one kind of edges, in the order of their sources.
+//! Files of one edge type, in the order of the sources.
 
 use super::{Files, Out, Result, end, int};
 use crate::table::TypedWriter;
 use esker_model::{Value, ValueKind};
 
-/// Columns of edges' properties.
+/// Property columns of edges.
 pub(super) const COLUMNS: [&str; 5] = ["source", "type", "destination", "version", "properties"];
 
-/// Writes edges whose sources come in order.
+/// Writer of edges whose sources are in order.
 pub(super) struct EdgeFiles {
-    /// `edge/A_type_B`.
+    /// Path prefix `edge/A_type_B`.
     folder: String,
-    /// The chunk of sources that is being written.
+    /// Number of the source chunk being written.
     part: usize,
-    /// Where the edges of each of its sources begin, as far as is known.
+    /// Offset of each source's first edge, as far as known.
     offsets: Vec<u64>,
-    /// Edges of this part so far.
+    /// Number of edges in this part so far.
     count: u64,
     tables: Option<[(TypedWriter<Out>, String); 2]>,
 }
@@ -35,7 +35,7 @@ impl EdgeFiles {
         format!("{}/ordered_by_source/{what}", self.folder)
     }
 
-    /// Adds an edge: the part and the place in it of its source, the row of its destination.
+    /// Adds an edge: the part and the index in the part of its source, and the row of its destination.
     pub(super) fn edge(
         &mut self,
         (part, place): (usize, usize),
@@ -78,7 +78,7 @@ impl EdgeFiles {
         Ok(())
     }
 
-    /// Ends the part, which has so many sources.
+    /// Ends the part, which has `sources` sources.
     fn end_part(&mut self, sources: usize, files: &mut Files<'_>) -> Result<()> {
         self.end_tables()?;
         while self.offsets.len() <= sources {
@@ -97,7 +97,7 @@ impl EdgeFiles {
         Ok(())
     }
 
-    /// Ends all parts of so many sources.
+    /// Ends all parts; there are `sources` sources in total.
     pub(super) fn finish(mut self, sources: usize, files: &mut Files<'_>) -> Result<()> {
         while self.part * files.chunk < sources {
             let left = sources - self.part * files.chunk;

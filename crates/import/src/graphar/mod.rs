@@ -1,18 +1,18 @@
-//! The whole graph in the layout of Apache `GraphAr` (format `gar/v1`), for Spark and other engines.
+//! Export of the whole graph in the layout of Apache `GraphAr` (format `gar/v1`), for Spark and other engines.
 //!
 //! ```text
-//!  NAME.graph.yml  File.vertex.yml  Job_write_File.edge.yml                  describe.rs: what there is
-//!  vertex/File/all/chunk0 …                                                  a row a vertex, 2^18 in a file
-//!  edge/Job_write_File/ordered_by_source/adj_list/part0/chunk0 …             source and destination as numbers of rows
-//!                                       /all/part0/chunk0 …                  the same edges' properties
-//!                                       /offset/chunk0 …                     where each source's edges begin in its part
+//!  NAME.graph.yml  File.vertex.yml  Job_write_File.edge.yml                  describe.rs: the descriptions
+//!  vertex/File/all/chunk0 …                                                  a row per vertex, 2^18 in a file
+//!  edge/Job_write_File/ordered_by_source/adj_list/part0/chunk0 …             source and destination as row numbers
+//!                                       /all/part0/chunk0 …                  properties of the same edges
+//!                                       /offset/chunk0 …                     offset of each source's first edge in its part
 //! ```
 //!
-//! Tables of vertices have what `esker export vertices` writes (`id`, `version`, `deleted`, `attributes`, `user`), and each attribute that the schema
-//! declares in a column of its own; tables of edges what `esker export edges` writes. So nothing is lost, and importing is reading those columns.
-//! A type has only vertices that are of just that type; edges are told apart by the types of both their ends.
+//! Vertex tables have the columns of `esker export vertices` (`id`, `version`, `deleted`, `attributes`, `user`), and one column for each
+//! attribute that the schema declares; edge tables have the columns of `esker export edges`. So nothing is lost, and an import reads those
+//! columns. A type's table has only vertices of exactly this type; edges are separated by the types of both ends.
 //!
-//! The host says where files are made, and when to stop.
+//! The host creates the files and decides when to stop.
 
 mod describe;
 mod edges;
@@ -28,13 +28,13 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
-/// Vertices in a file, unless somebody says otherwise: what `GraphAr` advises.
+/// Default number of vertices in a file, as `GraphAr` recommends.
 pub const VERTEX_CHUNK: usize = 1 << 18;
-/// So many times as many edges are in a file.
+/// Ratio of edges per file to vertices per file.
 const EDGES_EACH: u64 = 1 << 4;
-/// Sources whose edges are read at once.
+/// Number of sources whose edges are read at a time.
 const PAGE: usize = 2_048;
-/// Columns of vertices that come first.
+/// Leading columns of vertex tables.
 const VERTEX_COLUMNS: [(&str, ValueKind); 6] = [
     ("_graphArVertexIndex", ValueKind::I64),
     ("id", ValueKind::String),
@@ -44,71 +44,71 @@ const VERTEX_COLUMNS: [(&str, ValueKind); 6] = [
     ("user", ValueKind::String),
 ];
 
-/// What a file is written to.
+/// Output of a file.
 pub type Out = Box<dyn Write + Send>;
 
-/// The host's part.
+/// Callbacks to the host.
 pub trait Host {
-    /// Makes a file at a path below the folder, and the folders that it lies in.
+    /// Creates a file at a path below the folder, including its parent folders.
     ///
     /// # Errors
-    /// If that cannot be.
+    /// Fails if the file cannot be created.
     fn create(&mut self, path: &str) -> io::Result<Out>;
 
-    /// Told how many rows there are; false stops.
+    /// Reports the number of rows so far; `false` stops the export.
     fn go_on(&mut self, rows: u64) -> bool;
 }
 
-/// What was written.
+/// Statistics of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
-    /// Rows of vertices, deleted ones that edges may still lead to among them.
+    /// Number of vertex rows, including deleted vertices to which edges may still lead.
     pub vertices: u64,
-    /// Rows of edges.
+    /// Number of edge rows.
     pub edges: u64,
-    /// Edges to vertices that were never inserted: the layout has no place for them.
+    /// Number of edges to vertices that were never inserted: the layout cannot represent them.
     pub dangling: u64,
 }
 
-/// Why an export ended early.
+/// Cause for which an export ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrapharError {
-    /// The database.
+    /// Reading the database failed.
     #[error(transparent)]
     Graph(#[from] Error),
-    /// A file.
+    /// Writing a table failed.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// A file.
+    /// Writing a file failed.
     #[error("{path}: {source}")]
     File {
-        /// Below the folder.
+        /// Path below the folder.
         path: String,
-        /// What is wrong with it.
+        /// Cause of the failure.
         source: io::Error,
     },
 }
 
 type Result<T> = std::result::Result<T, GrapharError>;
 
-/// A type of vertices, and which there are, in the order of their rows.
-struct Kind {
+/// A vertex type and its vertices, in the order of their rows.
+struct TypeVertices {
     id: VertexTypeId,
     name: String,
     vertices: Vec<VertexId>,
 }
 
-/// Files by way of the host.
+/// Writer of files through the host.
 struct Files<'a> {
     host: &'a mut dyn Host,
-    /// Vertices in a file.
+    /// Vertices per file.
     chunk: usize,
     written: Written,
 }
 
 impl Files<'_> {
-    /// Edges in a file.
+    /// Returns the number of edges per file.
     fn edge_chunk(&self) -> u64 {
         self.chunk as u64 * EDGES_EACH
     }
@@ -120,7 +120,7 @@ impl Files<'_> {
         })
     }
 
-    /// A small file, whole.
+    /// Writes a small file at once.
     fn put(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
         let mut out = self.create(path)?;
         let written = out.write_all(bytes).and_then(|()| out.flush());
@@ -130,7 +130,7 @@ impl Files<'_> {
         })
     }
 
-    /// A number, as the layout keeps them.
+    /// Writes a number in the encoding of the layout.
     fn number(&mut self, path: &str, number: u64) -> Result<()> {
         self.put(path, &number.to_le_bytes())
     }
@@ -163,10 +163,11 @@ fn int(number: usize) -> Option<Value> {
     i64::try_from(number).ok().map(Value::I64)
 }
 
-/// Writes all of a graph as of a version, `chunk` vertices in a file. What is described stands last: a folder without `NAME.graph.yml` is not whole.
+/// Exports a graph as of a version, with `chunk` vertices per file. The description is written last: a folder without `NAME.graph.yml` is
+/// incomplete.
 ///
 /// # Errors
-/// If reading or writing fails, or the host stops it.
+/// Fails if reading or writing fails, or the host stops the export.
 pub fn export(
     graph: &dyn GraphRead,
     as_of: Version,
@@ -200,7 +201,7 @@ pub fn export(
                 describe::vertices(&kind.name, &columns, chunk).as_bytes(),
             )?;
             described.push(path);
-            kinds.push(Kind {
+            kinds.push(TypeVertices {
                 id,
                 name: kind.name.clone(),
                 vertices,
@@ -229,7 +230,7 @@ pub fn export(
     Ok(files.written)
 }
 
-/// The columns of a type: what all have, and what the schema declares, as far as a column can hold it.
+/// Returns the columns of a type: the common ones, and declared attributes of representable kinds.
 fn columns(schema: &Schema, id: VertexTypeId) -> Vec<(String, ValueKind)> {
     let mut all: Vec<(String, ValueKind)> = VERTEX_COLUMNS
         .iter()
@@ -251,7 +252,7 @@ fn columns(schema: &Schema, id: VertexTypeId) -> Vec<(String, ValueKind)> {
     all
 }
 
-/// Writes the vertices that are of a type and of none that specialises it; their ids in order.
+/// Writes the vertices of exactly this type, not of its subtypes; returns their ids in order.
 fn vertices(
     graph: &dyn GraphRead,
     as_of: Version,
@@ -330,13 +331,13 @@ fn row(
     row
 }
 
-/// Writes the edges of a type that leave vertices of a type, by the types that they lead to; the names of those.
+/// Writes the edges of a type that leave vertices of a type, separated by destination type. Returns the names of the files' edge types.
 fn edges(
     graph: &dyn GraphRead,
     as_of: Version,
     edge_type: EdgeTypeId,
-    source: &Kind,
-    kinds: &[Kind],
+    source: &TypeVertices,
+    kinds: &[TypeVertices],
     schema: &Schema,
     files: &mut Files<'_>,
 ) -> Result<Vec<String>> {
@@ -359,7 +360,7 @@ fn edges(
             let ends: Vec<VertexId> = found.iter().map(|(_, e)| e.key.destination).collect();
             let names = names(graph, schema, &ends, sources)?;
             for (n, edge) in found {
-                let Some((kind, index)) = place(kinds, edge.key.destination) else {
+                let Some((kind, index)) = row_of(kinds, edge.key.destination) else {
                     files.written.dangling += 1;
                     continue;
                 };
@@ -389,15 +390,15 @@ fn edges(
     Ok(to)
 }
 
-/// Which type a vertex is of, and which row it has.
-fn place(kinds: &[Kind], id: VertexId) -> Option<(usize, usize)> {
+/// Returns the index of a vertex's type, and its row.
+fn row_of(kinds: &[TypeVertices], id: VertexId) -> Option<(usize, usize)> {
     kinds.iter().enumerate().find_map(|(number, kind)| {
         let index = kind.vertices.binary_search(&id).ok()?;
         Some((number, index))
     })
 }
 
-/// Names of both ends.
+/// Returns the names of both ends.
 fn names(
     graph: &dyn GraphRead,
     schema: &Schema,
@@ -407,7 +408,7 @@ fn names(
     let mut ids: Vec<VertexId> = ends.iter().chain(sources).copied().collect();
     ids.sort_unstable();
     ids.dedup();
-    // Type and key never change: what is now names what was then.
+    // Type and key never change, so the current name is valid for all versions.
     let found = graph.read_vertices(&ids, Version::MAX)?;
     let both = ids.into_iter().zip(found);
     Ok(both

@@ -1,4 +1,4 @@
-//! An event as it is sent, read with words for what is wrong.
+//! Parser of `OpenLineage` events, with error messages.
 
 use super::graph::{FILE, data_name};
 use esker_model::namespace::check_path_key;
@@ -7,18 +7,18 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value as Json};
 
-/// Longest namespace or name, in bytes: both together are a key of the graph.
+/// Limit of a namespace or name, in bytes: both together form a key of the graph.
 const NAME_BYTES_MAX: usize = 2_000;
-/// Most events of one request.
+/// Limit of events in one request.
 const EVENTS_MAX: usize = 100_000;
 
-/// What is wrong with an event, and where.
+/// An error in an event, with its location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{at}`: {what}")]
 pub struct EventError {
-    /// The key, as in `run.runId`.
+    /// Path of the JSON key, as in `run.runId`.
     pub at: String,
-    /// What was expected.
+    /// Description of the expected value.
     pub what: String,
 }
 
@@ -29,24 +29,24 @@ fn wrong<T>(at: &str, what: impl Into<String>) -> Result<T, EventError> {
     })
 }
 
-/// What a run did when the event was sent.
+/// State of a run reported by an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// It began.
+pub enum RunState {
+    /// The run began.
     Start,
-    /// It goes on.
+    /// The run is in progress.
     Running,
-    /// It ended well.
+    /// The run succeeded.
     Complete,
-    /// It was ended.
+    /// The run was aborted.
     Abort,
-    /// It failed.
+    /// The run failed.
     Fail,
-    /// Something else is told of it.
+    /// An event without a change of state.
     Other,
 }
 
-impl State {
+impl RunState {
     const ALL: [(&'static str, Self); 6] = [
         ("START", Self::Start),
         ("RUNNING", Self::Running),
@@ -56,12 +56,12 @@ impl State {
         ("OTHER", Self::Other),
     ];
 
-    /// Whether the run is over.
+    /// Returns whether the run has ended.
     pub const fn is_end(self) -> bool {
         matches!(self, Self::Complete | Self::Abort | Self::Fail)
     }
 
-    /// The state that a run has from then on, in the words of Slurm and Marquez; nothing where the event does not say.
+    /// Returns the resulting state of the run in the terms of Slurm and Marquez; `None` if the event does not change it.
     pub const fn word(self) -> Option<&'static str> {
         Some(match self {
             Self::Start | Self::Running => "RUNNING",
@@ -75,55 +75,55 @@ impl State {
 
 /// A job or a dataset.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Named {
-    /// Where its name is one.
+pub struct JobOrDataset {
+    /// Namespace of the name.
     pub namespace: String,
-    /// Its name.
+    /// Name within the namespace.
     pub name: String,
-    /// What is told of it.
+    /// Facets of the job or dataset.
     pub facets: Map<String, Json>,
 }
 
 /// A dataset that was read or written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataUse {
-    /// Which, with its own facets.
-    pub data: Named,
-    /// Facets of its use by that run.
+    /// The dataset, with its own facets.
+    pub data: JobOrDataset,
+    /// Facets of the run's use of the dataset.
     pub facets: Map<String, Json>,
 }
 
-/// A run, as one event tells of it.
+/// A run, as described by one event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
-    /// A UUID in small letters.
+    /// UUID in lower case.
     pub id: String,
-    /// What it did.
-    pub state: State,
-    /// What is told of it.
+    /// Reported state of the run.
+    pub state: RunState,
+    /// Facets of the run.
     pub facets: Map<String, Json>,
 }
 
-/// An event. Which of its parts there are says which of the three kinds it is.
+/// An event. Its kind (run, job or dataset event) follows from the parts that are present.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// When, in nanoseconds since 1970.
+    /// Time in nanoseconds since 1970.
     pub time: i64,
-    /// Who sent it.
+    /// Producer of the event.
     pub producer: Option<String>,
-    /// The run, if it is about one.
+    /// The run of a run event.
     pub run: Option<Run>,
-    /// The job.
-    pub job: Option<Named>,
-    /// The dataset, if it is about one alone.
-    pub dataset: Option<Named>,
-    /// What was read.
+    /// The job of a run or job event.
+    pub job: Option<JobOrDataset>,
+    /// The dataset of a dataset event.
+    pub dataset: Option<JobOrDataset>,
+    /// Datasets that were read.
     pub inputs: Vec<DataUse>,
-    /// What was written.
+    /// Datasets that were written.
     pub outputs: Vec<DataUse>,
 }
 
-/// An object of the event, and where in it that is.
+/// An object of the event, with its path.
 struct At<'a> {
     object: &'a Map<String, Json>,
     path: String,
@@ -186,7 +186,7 @@ impl<'a> At<'a> {
                 if name.is_empty() || name.len() > 200 {
                     return wrong(
                         &facets.path,
-                        "a facet's name has 1 to 200 bytes; one here has not",
+                        "a facet's name has 1 to 200 bytes; one here is empty or longer",
                     );
                 }
                 out.insert(name.clone(), facet.clone());
@@ -195,7 +195,7 @@ impl<'a> At<'a> {
         Ok(out)
     }
 
-    fn named(&self) -> Result<Named, EventError> {
+    fn named(&self) -> Result<JobOrDataset, EventError> {
         let part = |key| {
             let text = self.required(key)?;
             if text.len() > NAME_BYTES_MAX {
@@ -207,15 +207,15 @@ impl<'a> At<'a> {
             }
             Ok(text.to_owned())
         };
-        Ok(Named {
+        Ok(JobOrDataset {
             namespace: part("namespace")?,
             name: part("name")?,
             facets: self.facets("facets")?,
         })
     }
 
-    /// A dataset. The name of a file is a path in its plain form: other spellings of it would be other files.
-    fn data(&self) -> Result<Named, EventError> {
+    /// Parses a dataset. A file's name must be a normalized path: other spellings would be other files.
+    fn data(&self) -> Result<JobOrDataset, EventError> {
         let named = self.named()?;
         let vertex = data_name(&named.namespace, &named.name);
         if vertex.type_name == FILE
@@ -264,7 +264,7 @@ fn kind(value: &Json) -> &'static str {
     }
 }
 
-/// A time as RFC 3339 writes it; one without a zone is in UTC.
+/// Parses an RFC 3339 time; one without a zone is in UTC.
 fn time(at: &At<'_>, key: &str) -> Result<i64, EventError> {
     let text = at.required(key)?;
     let found = text.parse::<Timestamp>().ok().or_else(|| {
@@ -281,7 +281,7 @@ fn time(at: &At<'_>, key: &str) -> Result<i64, EventError> {
     }
 }
 
-/// A UUID in small letters.
+/// Returns a UUID in lower case; `None` if the text is not a UUID.
 pub(super) fn uuid(text: &str) -> Option<String> {
     let parts: Vec<&str> = text.split('-').collect();
     let lengths: Vec<usize> = parts.iter().map(|p| p.len()).collect();
@@ -300,13 +300,13 @@ fn run(event: &At<'_>) -> Result<Option<Run>, EventError> {
         return wrong(&run.path("runId"), what);
     };
     let state = match event.text("eventType")? {
-        None => State::Other,
+        None => RunState::Other,
         Some(word) => {
-            let known = State::ALL
+            let known = RunState::ALL
                 .iter()
                 .find(|(name, _)| name.eq_ignore_ascii_case(word));
             let Some((_, state)) = known else {
-                let names = State::ALL.map(|(name, _)| name).join(", ");
+                let names = RunState::ALL.map(|(name, _)| name).join(", ");
                 return wrong(
                     "eventType",
                     format!("expected one of {names}; got `{word}`"),
@@ -322,10 +322,10 @@ fn run(event: &At<'_>) -> Result<Option<Run>, EventError> {
     }))
 }
 
-/// Reads an event.
+/// Parses an event.
 ///
 /// # Errors
-/// If it is none of the three kinds, or a part that the graph needs is missing or of another kind.
+/// Fails if the event is of none of the three kinds, or a required part is missing or has the wrong type.
 pub fn event(json: &Json) -> Result<Event, EventError> {
     let Json::Object(object) = json else {
         return wrong("event", format!("expected an object; got {}", kind(json)));
@@ -360,10 +360,10 @@ pub fn event(json: &Json) -> Result<Event, EventError> {
     })
 }
 
-/// Reads one event, or a list of them; each with what is wrong with it.
+/// Parses one event or a list of events; each with its own result.
 ///
 /// # Errors
-/// If the text is no JSON, or a list of too many.
+/// Fails if the text is not JSON, or the list is too long.
 pub fn events(text: &str) -> Result<(bool, Vec<Result<Event, EventError>>), EventError> {
     let json: Json = match serde_json::from_str(text) {
         Ok(json) => json,

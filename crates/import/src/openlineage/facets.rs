@@ -1,4 +1,4 @@
-//! Facets as values of the graph: JSON, in as many parts as it needs.
+//! Facets as values of the graph: JSON, split into parts where necessary.
 
 use crate::secrets::{MARK, is_secret_name, redacted};
 use esker_model::iri::unescape;
@@ -6,15 +6,15 @@ use esker_model::{Properties, Value};
 use serde_json::{Map, Value as Json};
 use std::fmt::Write as _;
 
-/// What names of attributes and properties that are facets begin with.
+/// Prefix of attribute and property names that are facets.
 pub const PREFIX: &str = "openlineage.";
-/// What parts the name of a facet from the number of its second, third … part: a value of the graph has a megabyte at most.
+/// Separator between a facet's name and the number of its second, third … part: a value of the graph has at most a megabyte.
 pub const PARTS: char = '#';
 
-/// Bytes of a part.
+/// Size of a part in bytes.
 const PART_BYTES: usize = (1 << 20) - 64;
 
-/// Whether a facet holds settings and environments, by its name.
+/// Returns whether a facet contains settings or environment variables, by its name.
 fn holds_settings(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["environment", "properties", "variables", "config"]
@@ -22,7 +22,7 @@ fn holds_settings(name: &str) -> bool {
         .any(|word| name.contains(word))
 }
 
-/// Blots out the secrets in strings; `settings`: also whatever has a secret's name.
+/// Redacts the secrets in strings; with `settings`, also all values whose names are those of secrets.
 fn without_secrets(value: &mut Json, settings: bool) {
     match value {
         Json::String(text) => {
@@ -51,7 +51,7 @@ fn is_deleted(facet: &Json) -> bool {
     facet.get("_deleted") == Some(&Json::Bool(true))
 }
 
-/// A facet's name as a part of an attribute's: some characters may not be in that, and one parts it from a number.
+/// Encodes a facet's name for use in an attribute's name, escaping reserved characters and the separator.
 fn encoded(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.chars() {
@@ -71,7 +71,7 @@ fn decoded(name: &str) -> String {
     unescape(name).unwrap_or_else(|| name.to_owned())
 }
 
-/// Facets as attributes: those to set, and those that go.
+/// Returns facets as attributes to set, and the names of attributes to remove.
 pub(super) fn attributes(facets: &Map<String, Json>) -> (Properties, Vec<String>) {
     let (mut set, mut remove) = (Properties::new(), Vec::new());
     for (plain, facet) in facets {
@@ -106,7 +106,7 @@ pub(super) fn attributes(facets: &Map<String, Json>) -> (Properties, Vec<String>
     (set, remove)
 }
 
-/// Facets as they came, from attributes or properties.
+/// Restores facets from attributes or properties.
 pub fn joined<'a>(values: impl Iterator<Item = (&'a str, &'a Value)>) -> Map<String, Json> {
     let mut parts: Vec<(&str, u32, &str)> = Vec::new();
     for (name, value) in values {
@@ -122,7 +122,7 @@ pub fn joined<'a>(values: impl Iterator<Item = (&'a str, &'a Value)>) -> Map<Str
     parts.sort_unstable();
     let mut out = Map::new();
     for of_one in parts.chunk_by(|a, b| a.0 == b.0) {
-        // What an earlier, longer text left behind is behind the end of this one.
+        // Parts left from an earlier, longer text come after the end of this one.
         let mut text = String::new();
         for (name, _, part) in of_one {
             text.push_str(part);

@@ -1,6 +1,6 @@
-//! What an event says, as facts of the graph.
+//! Conversion of an event to facts of the graph.
 
-use super::event::{DataUse, Event, Named, Run, State, uuid};
+use super::event::{DataUse, Event, JobOrDataset, Run, RunState, uuid};
 use super::facets;
 use super::{NAME, NAMESPACE};
 use esker_model::{
@@ -9,23 +9,23 @@ use esker_model::{
 };
 use serde_json::{Map, Value as Json};
 
-/// The schema's types that events need, looked up once.
+/// Schema types required for events, looked up once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Types {
     pub(super) execution: VertexTypeId,
     pub(super) file: VertexTypeId,
-    /// What runs are runs of.
+    /// Type of jobs, of which runs are executions.
     pub plan: VertexTypeId,
-    /// Datasets that are no files of this site.
+    /// Type of datasets that are not files of this site.
     pub dataset: VertexTypeId,
-    /// Where names of jobs and datasets are one.
+    /// Type of the namespaces of jobs and datasets.
     pub namespace: VertexTypeId,
     pub(super) run: RunTypes,
-    /// From a plan to what its runs have read.
+    /// Edge from a plan to data that its runs read.
     pub consumes: EdgeTypeId,
-    /// From a plan to what its runs have written.
+    /// Edge from a plan to data that its runs wrote.
     pub produces: EdgeTypeId,
-    /// From a namespace to what is in it.
+    /// Edge from a namespace to its contents.
     pub has: EdgeTypeId,
 }
 
@@ -39,10 +39,10 @@ pub(super) struct RunTypes {
 }
 
 impl Types {
-    /// Looks them up.
+    /// Looks up the types in a schema.
     ///
     /// # Errors
-    /// If the schema lacks one of them: see [`Types::changes`].
+    /// Fails if the schema lacks one of them: see [`Types::changes`].
     pub fn resolve(schema: &Schema) -> Result<Self, SchemaError> {
         Ok(Self {
             execution: schema.vertex_type_id("Execution")?,
@@ -62,7 +62,7 @@ impl Types {
         })
     }
 
-    /// What a default schema has to learn before it can take events. Making these changes again changes nothing.
+    /// Returns the schema changes that a default schema requires for events. Applying them again has no effect.
     pub fn changes() -> Vec<SchemaChange> {
         let vertex = |name: &str, parent: &str| SchemaChange::VertexType {
             name: name.to_owned(),
@@ -85,7 +85,7 @@ impl Types {
     }
 }
 
-/// A namespace and a name as one key.
+/// Returns the key for a namespace and a name.
 fn key(namespace: &str, name: &str) -> String {
     if name.starts_with('/') && namespace.contains("://") {
         return format!("{namespace}{name}");
@@ -93,15 +93,15 @@ fn key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-/// Whether a namespace is that of this site's files.
+/// Returns whether a namespace is that of this site's files.
 fn is_files(namespace: &str) -> bool {
     matches!(namespace, "file" | "file:" | "file://" | "file:///")
 }
 
-/// The type of a dataset that is a file of this site.
+/// Vertex type of a dataset that is a file of this site.
 pub(super) const FILE: &str = "File";
 
-/// The vertex of a dataset. A file is named by its path; a `/` at its end, as folders have, is no part of it.
+/// Returns the vertex of a dataset. A file is named by its path, without a trailing `/`.
 pub fn data_name(namespace: &str, name: &str) -> VertexName {
     let (type_name, key) = if is_files(namespace) && name.starts_with('/') {
         let plain = name.trim_end_matches('/');
@@ -115,7 +115,7 @@ pub fn data_name(namespace: &str, name: &str) -> VertexName {
     }
 }
 
-/// The vertex of a job.
+/// Returns the vertex of a job.
 pub fn job_name(namespace: &str, name: &str) -> VertexName {
     VertexName {
         type_name: "Plan".to_owned(),
@@ -123,7 +123,7 @@ pub fn job_name(namespace: &str, name: &str) -> VertexName {
     }
 }
 
-/// The vertex of a run; nothing if that is no UUID.
+/// Returns the vertex of a run; `None` if `id` is not a UUID.
 pub fn run_name(id: &str) -> Option<VertexName> {
     Some(VertexName {
         type_name: "Execution".to_owned(),
@@ -131,28 +131,28 @@ pub fn run_name(id: &str) -> Option<VertexName> {
     })
 }
 
-/// The property of a `read` or `write` edge that says when its facets were told.
-pub(super) const TOLD: &str = "told";
+/// Property of a `read` or `write` edge with the time of its facets.
+pub(super) const FACETS_TIME: &str = "told";
 
-/// How a fact stands to what is known already.
+/// Rule for merging a fact with existing data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
-    /// It is what it is.
+pub(super) enum MergeRule {
+    /// Merged as any other fact.
     Plain,
-    /// An edge that is there or not: it says nothing more.
+    /// An edge without content: it only exists.
     There,
-    /// A use of data by a run. `done`: the run is over, and what it wrote is there.
+    /// A use of data by a run. `done`: the run has ended, so its output exists.
     Use { done: bool },
 }
 
-/// Something that an event says.
+/// A fact stated by an event.
 #[derive(Debug, Clone)]
 pub(super) struct Fact {
     pub(super) mutation: Mutation,
-    pub(super) how: How,
+    pub(super) how: MergeRule,
 }
 
-/// How a version is made of an event's time: events of a run that are of one millisecond are in the order of what happens.
+/// Derives a version from an event's time: events of a run within one millisecond are ordered by state.
 fn version(event: &Event) -> Version {
     let about = match (&event.run, &event.job, &event.dataset) {
         (Some(run), ..) => run.id.clone(),
@@ -162,24 +162,24 @@ fn version(event: &Event) -> Version {
     let [high, low, ..] = *blake3::hash(about.as_bytes()).as_bytes();
     let within = u16::from_be_bytes([high, low]) >> 2;
     let order = match event.run.as_ref().map(|run| run.state) {
-        Some(State::Start) | None => 0,
-        Some(State::Running) => 1,
-        Some(State::Other) => 2,
+        Some(RunState::Start) | None => 0,
+        Some(RunState::Running) => 1,
+        Some(RunState::Other) => 2,
         Some(_) => 3,
     };
     let millis = u64::try_from(event.time / 1_000_000).unwrap_or(0);
     Version::new(millis, order << 14 | within)
 }
 
-/// Writes facts down.
-struct Writer<'a> {
+/// Collector of facts.
+struct FactCollector<'a> {
     types: &'a Types,
     at: Version,
     facts: Vec<Fact>,
 }
 
-impl Writer<'_> {
-    fn push(&mut self, op: Op, how: How) {
+impl FactCollector<'_> {
+    fn push(&mut self, op: Op, how: MergeRule) {
         self.facts.push(Fact {
             mutation: Mutation {
                 version: Some(self.at),
@@ -195,7 +195,7 @@ impl Writer<'_> {
             type_id,
         };
         let key = name.key;
-        self.push(Op::EnsureVertex { vertex, key }, How::Plain);
+        self.push(Op::EnsureVertex { vertex, key }, MergeRule::Plain);
         vertex
     }
 
@@ -206,7 +206,7 @@ impl Writer<'_> {
                 set,
                 remove,
             };
-            self.push(op, How::Plain);
+            self.push(op, MergeRule::Plain);
         }
     }
 
@@ -217,14 +217,14 @@ impl Writer<'_> {
             set,
             remove,
         };
-        self.push(op, How::Plain);
+        self.push(op, MergeRule::Plain);
     }
 
     fn edge(
         &mut self,
         (source, edge_type, destination): (VertexRef, EdgeTypeId, VertexRef),
         properties: Properties,
-        how: How,
+        how: MergeRule,
     ) {
         let op = Op::PutEdge {
             source,
@@ -235,8 +235,13 @@ impl Writer<'_> {
         self.push(op, how);
     }
 
-    /// A job or a dataset with its facets, in its namespace.
-    fn named(&mut self, type_id: VertexTypeId, name: VertexName, named: &Named) -> VertexRef {
+    /// Adds a job or a dataset with its facets, in its namespace.
+    fn named(
+        &mut self,
+        type_id: VertexTypeId,
+        name: VertexName,
+        named: &JobOrDataset,
+    ) -> VertexRef {
         let vertex = self.ensure(type_id, name);
         let (mut set, remove) = facets::attributes(&named.facets);
         set.set(NAMESPACE, named.namespace.as_str());
@@ -248,11 +253,11 @@ impl Writer<'_> {
         };
         let space = self.ensure(self.types.namespace, space);
         let (has, nothing) = (self.types.has, Properties::new());
-        self.edge((space, has, vertex), nothing, How::There);
+        self.edge((space, has, vertex), nothing, MergeRule::There);
         vertex
     }
 
-    fn data(&mut self, named: &Named) -> VertexRef {
+    fn data(&mut self, named: &JobOrDataset) -> VertexRef {
         let name = data_name(&named.namespace, &named.name);
         let type_id = match name.type_name.as_str() {
             FILE => self.types.file,
@@ -261,7 +266,7 @@ impl Writer<'_> {
         self.named(type_id, name, named)
     }
 
-    fn job(&mut self, named: &Named) -> VertexRef {
+    fn job(&mut self, named: &JobOrDataset) -> VertexRef {
         let name = job_name(&named.namespace, &named.name);
         let vertex = self.named(self.types.plan, name, named);
         self.change(vertex, Properties::new().with("name", named.name.as_str()));
@@ -276,7 +281,7 @@ impl Writer<'_> {
         self.ensure(self.types.execution, name)
     }
 
-    /// `parent`: the run that a run is a part of, and the one at the top.
+    /// Adds edges for `parent`: the run that contains this run, and the root run.
     fn parents(&mut self, run: VertexRef, id: &str, facets: &Map<String, Json>) {
         let Some(parent) = facets.get("parent").or_else(|| facets.get("parentRun")) else {
             return;
@@ -286,12 +291,12 @@ impl Writer<'_> {
             return;
         };
         if of != id {
-            self.edge((run, belongs, above), Properties::new(), How::There);
+            self.edge((run, belongs, above), Properties::new(), MergeRule::There);
         }
         let root = parent.get("root").and_then(|root| self.one_parent(root));
         if let Some((top, root)) = root.filter(|(top, _)| *top != of && top != id) {
             let _ = top;
-            self.edge((above, belongs, root), Properties::new(), How::There);
+            self.edge((above, belongs, root), Properties::new(), MergeRule::There);
         }
     }
 
@@ -301,7 +306,7 @@ impl Writer<'_> {
         let run = self.execution(&id);
         let job = parent.get("job");
         let named = job.and_then(|job| {
-            Some(Named {
+            Some(JobOrDataset {
                 namespace: text(job, "namespace").filter(|t| !t.is_empty())?,
                 name: text(job, "name").filter(|t| !t.is_empty())?,
                 facets: Map::new(),
@@ -311,15 +316,15 @@ impl Writer<'_> {
             self.change(run, Properties::new().with("name", named.name.as_str()));
             let job = self.job(&named);
             let exe = self.types.run.exe;
-            self.edge((run, exe, job), Properties::new(), How::There);
+            self.edge((run, exe, job), Properties::new(), MergeRule::There);
         }
         Some((id, run))
     }
 
-    fn run(&mut self, event: &Event, run: &Run, job: &Named) -> VertexRef {
+    fn run(&mut self, event: &Event, run: &Run, job: &JobOrDataset) -> VertexRef {
         let vertex = self.execution(&run.id);
         let mut first = Properties::new().with("name", job.name.as_str());
-        if run.state == State::Start {
+        if run.state == RunState::Start {
             first.set("start", Value::Timestamp(event.time));
         }
         if run.state.is_end() {
@@ -338,7 +343,7 @@ impl Writer<'_> {
             .get("errorMessage")
             .and_then(|f| f.get("message"));
         if let Some(Json::String(message)) = message
-            && matches!(run.state, State::Fail | State::Abort)
+            && matches!(run.state, RunState::Fail | RunState::Abort)
         {
             let line = message.lines().next().unwrap_or_default();
             set.set("ended", line.chars().take(200).collect::<String>());
@@ -349,7 +354,7 @@ impl Writer<'_> {
     }
 }
 
-/// Numbers that people ask for, out of facets that the specification knows.
+/// Copies numbers of common interest from facets that the specification defines.
 fn figures(used: &DataUse, out: &mut Properties) {
     let known = [
         ("outputStatistics", "rowCount", "rows"),
@@ -367,9 +372,9 @@ fn figures(used: &DataUse, out: &mut Properties) {
     }
 }
 
-/// What an event says, in the order in which it has to be written.
+/// Returns the facts of an event, in the order in which they must be written.
 pub(super) fn facts(event: &Event, types: &Types) -> Vec<Fact> {
-    let mut w = Writer {
+    let mut w = FactCollector {
         types,
         at: version(event),
         facts: Vec::new(),
@@ -386,7 +391,11 @@ pub(super) fn facts(event: &Event, types: &Types) -> Vec<Fact> {
         .as_ref()
         .map(|run| (w.run(event, run, job), run.state));
     if let Some((run, _)) = run {
-        w.edge((run, types.run.exe, plan), Properties::new(), How::There);
+        w.edge(
+            (run, types.run.exe, plan),
+            Properties::new(),
+            MergeRule::There,
+        );
     }
     let both = [
         (&event.inputs, types.run.read, types.consumes),
@@ -395,17 +404,17 @@ pub(super) fn facts(event: &Event, types: &Types) -> Vec<Fact> {
     for (uses, used, plans) in both {
         for one in uses {
             let data = w.data(&one.data);
-            w.edge((plan, plans, data), Properties::new(), How::There);
+            w.edge((plan, plans, data), Properties::new(), MergeRule::There);
             let Some((run, state)) = run else {
                 continue;
             };
             let (mut properties, _) = facets::attributes(&one.facets);
             figures(one, &mut properties);
             if !properties.is_empty() {
-                properties.set(TOLD, Value::Timestamp(event.time));
+                properties.set(FACETS_TIME, Value::Timestamp(event.time));
             }
             let done = used == types.run.write && state.is_end();
-            w.edge((run, used, data), properties, How::Use { done });
+            w.edge((run, used, data), properties, MergeRule::Use { done });
         }
     }
     w.facts

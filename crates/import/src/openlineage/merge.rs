@@ -1,36 +1,37 @@
-//! Facts of events beside what the graph has already, as one batch.
+//! Merge of events' facts with the existing graph, as one batch.
 //!
-//! Senders repeat themselves: each event of a run brings the job, its datasets and their facets again, and a spool sends all of it once more. So what the
-//! graph has already by then is not written again. And they overtake each other: what began a run may come after what ended it. Attributes that users
-//! define have a version each, and edges, too; the predefined ones have one together, so what comes late is told to the later version as well.
+//! Senders repeat themselves: each event of a run contains the job, its datasets and their facets again, and a spool resends everything. So
+//! facts that the graph already has are not written again. Events also arrive out of order: the start of a run may arrive after its end.
+//! User-defined attributes and edges have a version each; predefined attributes share one version, so a late fact is written to the later
+//! version as well.
 
 use super::event::Event;
-use super::graph::{Fact, How, TOLD, Types, facts};
-use esker_model::namespace::{Namespace, Settled};
+use super::graph::{FACETS_TIME, Fact, MergeRule, Types, facts};
+use esker_model::namespace::{FileRefResolver, Namespace};
 use esker_model::{
     Batch, EdgeKey, GraphRead, Mutation, Op, Properties, Result, Schema, Value, Version, Vertex,
     VertexId,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What the graph has, and what this batch has added to it.
+/// Existing state of the graph, with the additions of this batch.
 #[derive(Default)]
-struct Known {
+struct GraphState {
     vertices: HashMap<VertexId, Vertex>,
     edges: HashMap<EdgeKey, (Version, Properties)>,
-    /// Edges that were there when events come late.
+    /// Edges that existed at the version of a late event.
     edges_then: HashSet<(EdgeKey, Version)>,
-    /// Attributes as this batch leaves them, by vertex and name; nothing where it has removed them.
+    /// User-defined attributes as this batch leaves them, by vertex and name; `None` if removed.
     set: HashMap<(VertexId, String), Option<Value>>,
-    /// When this batch has first named a vertex.
+    /// First version at which this batch names each vertex.
     named: HashMap<VertexId, Version>,
-    /// What vertices were then of which something later is known.
+    /// Past states of vertices that have a later version.
     then: HashMap<(VertexId, Version), Vertex>,
     /// Predefined attributes as this batch leaves them.
     changed: HashMap<(VertexId, String), Value>,
 }
 
-impl Known {
+impl GraphState {
     fn read(graph: &(impl GraphRead + ?Sized), facts: &[Fact]) -> Result<Self> {
         let (mut vertices, mut edges) = (Vec::new(), Vec::new());
         for fact in facts {
@@ -113,9 +114,9 @@ impl Known {
         Ok(())
     }
 
-    /// Whether a user-defined attribute has that value then.
-    fn holds(&self, vertex: VertexId, name: &str, value: Option<&Value>, at: Version) -> bool {
-        // A run goes back to a state that it was in: each is written.
+    /// Returns whether a user-defined attribute has a value at a version.
+    fn has_value(&self, vertex: VertexId, name: &str, value: Option<&Value>, at: Version) -> bool {
+        // A run may return to an earlier state, so each state is written.
         let each = name == "state";
         if let Some(now) = self.set.get(&(vertex, name.to_owned())) {
             return !each && now.as_ref() == value;
@@ -130,48 +131,48 @@ impl Known {
         found.map(|a| &a.value) == value
     }
 
-    /// Which versions of an edge are to be written for one that an event names. What it has in the end is what the latest event said that said more
-    /// of it than that it is, in whatever order they came.
+    /// Returns the versions of an edge to be written for an event. The final properties are those of the latest event with content, in
+    /// whatever order events arrive.
     fn edge(
         &mut self,
         key: EdgeKey,
         new: Properties,
-        how: How,
+        how: MergeRule,
         at: Version,
     ) -> Vec<(Version, Properties)> {
         let was_there = self.edges_then.contains(&(key, at));
-        let Some((version, held)) = self.edges.get_mut(&key) else {
+        let Some((version, existing)) = self.edges.get_mut(&key) else {
             self.edges.insert(key, (at, new.clone()));
             return vec![(at, new)];
         };
-        let told = told(&new) > told(held);
+        let newer = facets_time(&new) > facets_time(existing);
         if *version > at {
-            // It comes late.
+            // A late event.
             let mut out = Vec::new();
             if !was_there {
                 out.push((at, new.clone()));
                 self.edges_then.insert((key, at));
             }
-            if told {
+            if newer {
                 out.push((*version, new.clone()));
-                *held = new;
+                *existing = new;
             }
             return out;
         }
-        let How::Use { done } = how else {
+        let MergeRule::Use { done } = how else {
             return Vec::new();
         };
         let again = done && at > *version;
-        let place = match told {
-            true if !again && same(&new, held) => *version,
+        let place = match newer {
+            true if !again && same(&new, existing) => *version,
             true => at,
-            // What was written is there when the run is over, whatever it announced.
+            // Output exists once the run has ended, whatever was announced before.
             false if again => at,
             false => return Vec::new(),
         };
-        let kept = if told { new } else { held.clone() };
+        let kept = if newer { new } else { existing.clone() };
         *version = place;
-        held.clone_from(&kept);
+        existing.clone_from(&kept);
         vec![(place, kept)]
     }
 
@@ -184,14 +185,14 @@ impl Known {
     ) -> (Properties, Vec<String>) {
         let (mut new, mut gone) = (Properties::new(), Vec::new());
         for (name, value) in set.iter() {
-            if !self.holds(vertex, name, Some(value), at) {
+            if !self.has_value(vertex, name, Some(value), at) {
                 new.set(name, value.clone());
                 self.set
                     .insert((vertex, name.to_owned()), Some(value.clone()));
             }
         }
         for name in remove {
-            if !self.holds(vertex, name, None, at) {
+            if !self.has_value(vertex, name, None, at) {
                 gone.push(name.clone());
                 self.set.insert((vertex, name.clone()), None);
             }
@@ -200,7 +201,7 @@ impl Known {
     }
 }
 
-/// Whether a value takes the place of another: a run began when it first began, ended when it last did, and is called what it was called first.
+/// Returns whether a value replaces another: the earliest start, the latest end, and the first name win.
 fn is_better(name: &str, old: &Value, new: &Value) -> bool {
     match (name, old, new) {
         ("start", Value::Timestamp(old), Value::Timestamp(new)) => new < old,
@@ -209,26 +210,26 @@ fn is_better(name: &str, old: &Value, new: &Value) -> bool {
     }
 }
 
-/// When the facets of an edge were told; the least of all where it has none.
-fn told(properties: &Properties) -> i64 {
-    match properties.get(TOLD) {
-        Some(Value::Timestamp(told)) => *told,
+/// Returns the time of an edge's facets; the minimum if it has none.
+fn facets_time(properties: &Properties) -> i64 {
+    match properties.get(FACETS_TIME) {
+        Some(Value::Timestamp(time)) => *time,
         _ => i64::MIN,
     }
 }
 
-/// Whether they say the same, whenever they said it.
+/// Returns whether properties are equal except for the time of their facets.
 fn same(a: &Properties, b: &Properties) -> bool {
     let said = |p: &Properties| -> Vec<(String, Value)> {
-        let pairs = p.iter().filter(|(name, _)| *name != TOLD);
+        let pairs = p.iter().filter(|(name, _)| *name != FACETS_TIME);
         pairs.map(|(n, v)| (n.to_owned(), v.clone())).collect()
     };
     said(a) == said(b)
 }
 
-/// One mutation at a time, what is known already left out.
+/// Builder of the batch that skips existing facts.
 struct Merger {
-    known: Known,
+    known: GraphState,
     batch: Batch,
 }
 
@@ -272,7 +273,7 @@ impl Merger {
                     let latest = self.known.changed.get(&slot);
                     let latest = latest.or_else(|| stored?.attributes.get(name));
                     let news = latest.is_none_or(|latest| is_better(name, latest, value));
-                    // What it was then is another matter than what it is now.
+                    // The past state differs from the current one.
                     let was = self.known.then.get(&(vertex.id, at));
                     let was = was.and_then(|was| was.attributes.get(name));
                     let late = later.is_some() && was.is_none_or(|was| is_better(name, was, value));
@@ -323,11 +324,11 @@ impl Merger {
     }
 }
 
-/// Events as one batch: what of it `graph` has already is left out, so that events that come again change nothing; files are those that are at
-/// their paths now.
+/// Converts events to one batch, without facts that `graph` already has, so that repeated events change nothing. Files are resolved by
+/// their current paths.
 ///
 /// # Errors
-/// If the graph cannot be read.
+/// Fails if the graph cannot be read.
 pub fn batch(
     events: &[Event],
     types: &Types,
@@ -339,15 +340,15 @@ pub fn batch(
         .iter()
         .flat_map(|event| facts(event, types))
         .collect();
-    // A later event of the same request must find what an earlier one said.
+    // A later event of the same request must see the facts of an earlier one.
     all.sort_by_key(|fact| fact.mutation.version);
     let mut mutations: Vec<Mutation> = all.iter().map(|fact| fact.mutation.clone()).collect();
-    Settled::default().settle(names, schema, &mut mutations)?;
+    FileRefResolver::default().resolve_mutations(names, schema, &mut mutations)?;
     for (fact, mutation) in all.iter_mut().zip(mutations) {
         fact.mutation = mutation;
     }
     let mut merger = Merger {
-        known: Known::read(graph, &all)?,
+        known: GraphState::read(graph, &all)?,
         batch: Batch::new(),
     };
     for fact in all {

@@ -1,11 +1,11 @@
-//! The graph as a document: what documents said of it, and what it knows itself.
+//! Export of the graph as a PROV document: statements from imported documents, and facts that the graph recorded itself.
 //!
-//! What this database knows of a file is told by its versions: each write made one, a specialization of the file (PROV-DM, section 5.5.1), and a read
-//! used the newest that another run had written by then. What is not known is left out.
+//! A file's recorded accesses are expressed by its versions: each write made one, a specialization of the file (PROV-DM, section 5.5.1),
+//! and a read used the newest version that another run had written by then. Unknown parts are omitted.
 
-use super::graph::told;
+use super::graph::summary;
 use super::links::{self, native};
-use super::model::{Document, Kind, PROV, Slot, Statement, Value as Told, XSD};
+use super::model::{Document, Kind, PROV, Slot, Statement, Value as ProvValue, XSD};
 use super::names::ATTRIBUTES;
 use super::stored::{BUNDLE, MARK, decode, is_statement};
 use esker_model::iri::{self, escape};
@@ -18,26 +18,26 @@ const EDGES: &str = "urn:esker:edges/";
 const VERSION: &str = "urn:esker:terms/Version";
 const PART: &str = "http://purl.org/dc/terms/isPartOf";
 
-/// A vertex that edges may end at.
+/// A vertex at which edges may end.
 #[derive(Debug, Clone)]
-struct Known {
+struct KnownVertex {
     iri: String,
     kind: Kind,
 }
 
-/// Makes a document of vertices and edges: first all vertices, then all edges, in the direction that the schema calls forward.
+/// Builder of a document from vertices and edges: first all vertices, then all edges, in the forward direction of the schema.
 #[derive(Debug)]
 pub struct Export<'a> {
     schema: &'a Schema,
     document: Document,
-    known: HashMap<VertexId, Known>,
-    /// Who wrote a version of a data object, and which properties that write has.
+    known: HashMap<VertexId, KnownVertex>,
+    /// Writes by data object, with their properties.
     writes: BTreeMap<VertexId, Vec<Edge>>,
     reads: Vec<Edge>,
 }
 
 impl<'a> Export<'a> {
-    /// An empty one.
+    /// Creates an export without statements.
     pub fn new(schema: &'a Schema) -> Self {
         Self {
             schema,
@@ -48,12 +48,12 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// How many statements there are so far.
+    /// Returns the number of statements so far.
     pub fn len(&self) -> usize {
         self.document.statements.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no statements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -69,7 +69,7 @@ impl<'a> Export<'a> {
             .unwrap_or(Kind::Entity)
     }
 
-    /// Adds the statements among attributes or properties; gives them, too.
+    /// Adds the statements stored in attributes or properties and returns them.
     fn said<'p>(&mut self, pairs: impl Iterator<Item = (&'p str, &'p Value)>) -> Vec<Statement> {
         let mut all = Vec::new();
         for (name, value) in pairs {
@@ -92,7 +92,7 @@ impl<'a> Export<'a> {
         all
     }
 
-    /// Adds a vertex.
+    /// Adds a vertex and its statements.
     pub fn vertex(&mut self, vertex: &Vertex) {
         let kind = self.kind(vertex.type_id);
         let user = || vertex.user.iter().map(|a| (a.name.as_str(), &a.value));
@@ -104,7 +104,7 @@ impl<'a> Export<'a> {
         let own = mark.is_none();
         let iri =
             mark.unwrap_or_else(|| iri::vertex(&self.schema.prefix(vertex.type_id), &vertex.key));
-        let known = Known {
+        let known = KnownVertex {
             iri: iri.clone(),
             kind,
         };
@@ -118,15 +118,15 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// What this database knows of a vertex itself.
+    /// Adds the statement about a vertex that the graph recorded itself.
     fn own(&mut self, vertex: &Vertex, kind: Kind, iri: String, said: Vec<Statement>) {
         let mut statement = Statement::new(kind, Some(iri));
         if let Some(definition) = self.schema.vertex_type(vertex.type_id) {
-            let class = Told::Name(with(TYPES, &definition.name));
+            let class = ProvValue::Name(with(TYPES, &definition.name));
             statement.attributes.push((format!("{PROV}type"), class));
         }
         for (name, value) in vertex.attributes.iter() {
-            let place = match name {
+            let at = match name {
                 "start" if kind == Kind::Activity => 0,
                 "end" if kind == Kind::Activity => 1,
                 "name" => {
@@ -138,12 +138,13 @@ impl<'a> Export<'a> {
                     continue;
                 }
             };
-            if let (Value::Timestamp(nanos), Some(place)) = (value, statement.places.get_mut(place))
+            if let (Value::Timestamp(nanos), Some(argument)) =
+                (value, statement.arguments.get_mut(at))
             {
-                *place = moment(*nanos);
+                *argument = moment(*nanos);
             }
         }
-        let (derived, _) = told(said.into_iter());
+        let (derived, _) = summary(said.into_iter());
         let derived: BTreeSet<String> = derived.into_iter().map(|(name, _)| name).collect();
         for attribute in &vertex.user {
             let name = &attribute.name;
@@ -186,11 +187,11 @@ impl<'a> Export<'a> {
             Some((kind, (from, to))) => {
                 let mut statement = Statement::new(kind, None);
                 for (at, iri) in [(from, &source.iri), (to, &destination.iri)] {
-                    if let Some(place) = statement.places.get_mut(at) {
-                        *place = Some(iri.clone());
+                    if let Some(argument) = statement.arguments.get_mut(at) {
+                        *argument = Some(iri.clone());
                     }
                 }
-                // Runs and members have no attributes of their own in PROV-O.
+                // In PROV-O, runs and members have no attributes of their own.
                 if kind == Kind::Association {
                     properties(&mut statement, &edge.properties);
                 }
@@ -204,13 +205,13 @@ impl<'a> Export<'a> {
                 let mut statement = Statement::new(source.kind, Some(source.iri));
                 statement
                     .attributes
-                    .push((name, Told::Name(destination.iri)));
+                    .push((name, ProvValue::Name(destination.iri)));
                 self.document.statements.push(statement);
             }
         }
     }
 
-    /// The document.
+    /// Returns the finished document.
     pub fn finish(mut self) -> Document {
         let reads = std::mem::take(&mut self.reads);
         let mut writes = std::mem::take(&mut self.writes);
@@ -243,13 +244,13 @@ impl<'a> Export<'a> {
         };
         let version = of_version(&general, edge.version);
         let mut entity = Statement::new(Kind::Entity, Some(version.clone()));
-        let class = Told::Name(VERSION.to_owned());
+        let class = ProvValue::Name(VERSION.to_owned());
         entity.attributes.push((format!("{PROV}type"), class));
         let mut special = Statement::new(Kind::Specialization, None);
-        special.places = vec![Some(version.clone()), Some(general)];
+        special.arguments = vec![Some(version.clone()), Some(general)];
         let mut generation = Statement::new(Kind::Generation, None);
         let time = timestamp(&edge.properties, "end").unwrap_or_else(|| edge.version.nanos());
-        generation.places = vec![Some(version), Some(run), moment(time)];
+        generation.arguments = vec![Some(version), Some(run), moment(time)];
         properties(&mut generation, &edge.properties);
         for statement in [entity, special, generation] {
             self.document.statements.push(statement);
@@ -263,7 +264,7 @@ impl<'a> Export<'a> {
         let used = seen.map_or(general.clone(), |version| of_version(&general, version));
         let mut usage = Statement::new(Kind::Usage, None);
         let time = timestamp(&edge.properties, "start").unwrap_or_else(|| edge.version.nanos());
-        usage.places = vec![Some(run), Some(used), moment(time)];
+        usage.arguments = vec![Some(run), Some(used), moment(time)];
         properties(&mut usage, &edge.properties);
         self.document.statements.push(usage);
     }
@@ -275,7 +276,7 @@ fn with(prefix: &str, text: &str) -> String {
     out
 }
 
-/// The IRI of a version.
+/// Returns the IRI of a version.
 fn of_version(iri: &str, version: Version) -> String {
     let joint = if iri.contains('?') { '&' } else { '?' };
     format!("{iri}{joint}version={version}")
@@ -288,7 +289,7 @@ fn timestamp(properties: &Properties, name: &str) -> Option<i64> {
     }
 }
 
-/// When a use was over.
+/// Returns the end of a use.
 fn ended(edge: &Edge) -> Option<Version> {
     let nanos = timestamp(&edge.properties, "end")?;
     Some(Version::end_of_millis(
@@ -301,12 +302,12 @@ fn moment(nanos: i64) -> Option<String> {
     Some(at.to_string())
 }
 
-/// What an edge says of itself, as attributes of the relation.
+/// Adds the properties of an edge as attributes of the relation.
 fn properties(statement: &mut Statement, properties: &Properties) {
     let timed = statement
         .kind
         .form()
-        .places
+        .arguments
         .iter()
         .any(|(_, slot)| *slot == Slot::Time);
     for (name, value) in properties.iter() {
@@ -327,8 +328,8 @@ fn push(statement: &mut Statement, name: &str, value: &Value) {
             items.iter().for_each(|item| push(statement, name, item));
             return;
         }
-        Value::Bool(told) => Told::xsd(told.to_string(), "boolean"),
-        Value::I64(n) => Told::integer(*n),
+        Value::Bool(stated) => ProvValue::xsd(stated.to_string(), "boolean"),
+        Value::I64(n) => ProvValue::integer(*n),
         Value::F64(n) => {
             let text = match *n {
                 n if n.is_nan() => "NaN".to_owned(),
@@ -336,18 +337,18 @@ fn push(statement: &mut Statement, name: &str, value: &Value) {
                 f64::NEG_INFINITY => "-INF".to_owned(),
                 n => format!("{n:?}"),
             };
-            Told::xsd(text, "double")
+            ProvValue::xsd(text, "double")
         }
-        Value::String(text) => Told::string(text.as_str()),
+        Value::String(text) => ProvValue::string(text.as_str()),
         Value::Bytes(bytes) => {
             let text = bytes.iter().fold(String::new(), |mut text, b| {
                 let _ = write!(text, "{b:02X}");
                 text
             });
-            Told::typed(text, format!("{XSD}hexBinary"))
+            ProvValue::typed(text, format!("{XSD}hexBinary"))
         }
         Value::Timestamp(nanos) => match moment(*nanos) {
-            Some(text) => Told::xsd(text, "dateTime"),
+            Some(text) => ProvValue::xsd(text, "dateTime"),
             None => return,
         },
     };

@@ -1,7 +1,7 @@
-//! A document as a batch: what the graph has of it already is left out.
+//! Conversion of a document to a batch, without facts that the graph already has.
 
 use super::links::{self, EdgeOf, Kinds};
-use super::model::{Document, Kind, PROV, Slot, Statement, Value as Told, XSD, nanos};
+use super::model::{Document, Kind, PROV, Slot, Statement, Value as ProvValue, XSD, nanos};
 use super::names::short;
 use super::stored::{BUNDLE, MARK, decode, encode, is_statement};
 use esker_model::namespace::{Namespace, check_path_key, resolve};
@@ -12,10 +12,10 @@ use esker_model::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// What a document says of a vertex.
+/// Statements about a vertex.
 #[derive(Debug, Default)]
 struct Node {
-    /// The IRI that it is named by first.
+    /// First IRI that names the vertex.
     iri: String,
     /// Whether the IRI is that of a vertex of this database.
     own: bool,
@@ -24,32 +24,32 @@ struct Node {
     since: Option<i64>,
 }
 
-/// What a document says of an edge.
+/// Statements about an edge.
 #[derive(Debug, Default)]
-struct Link {
+struct EdgeStatements {
     statements: BTreeMap<String, String>,
-    /// Kinds of the statements that it is only a part of.
+    /// Kinds of the statements of which the edge is only a part.
     parts: BTreeSet<&'static str>,
     times: BTreeSet<i64>,
     roles: BTreeSet<String>,
 }
 
 type Name = (Kind, String);
-/// Both ends and the type's name.
+/// Both ends and the name of the edge type.
 type LinkName = (Name, String, Name);
 
-/// A document taken apart.
+/// A document decomposed into vertices and edges.
 #[derive(Default)]
-struct Parts {
+struct DocumentParts {
     nodes: BTreeMap<Name, Node>,
-    links: BTreeMap<LinkName, Link>,
-    /// The earliest time in the document.
+    links: BTreeMap<LinkName, EdgeStatements>,
+    /// Earliest time in the document.
     begin: Option<i64>,
     /// Start and end of activities.
     spans: HashMap<String, (Option<i64>, Option<i64>)>,
 }
 
-impl Parts {
+impl DocumentParts {
     fn new(document: &Document, schema: &Schema) -> Self {
         let mut parts = Self::default();
         let kinds = Kinds::of(document);
@@ -80,13 +80,13 @@ impl Parts {
         schema: &Schema,
     ) {
         let (key, text) = encode(bundle, statement);
-        let places = statement.kind.form().places;
-        let times: Vec<Option<i64>> = places
+        let arguments = statement.kind.form().arguments;
+        let times: Vec<Option<i64>> = arguments
             .iter()
-            .zip(&statement.places)
-            .map(|((_, slot), place)| {
-                let place = place.as_deref().filter(|_| *slot == Slot::Time);
-                place.and_then(nanos)
+            .zip(&statement.arguments)
+            .map(|((_, slot), argument)| {
+                let argument = argument.as_deref().filter(|_| *slot == Slot::Time);
+                argument.and_then(nanos)
             })
             .collect();
         for time in times.iter().flatten() {
@@ -105,19 +105,19 @@ impl Parts {
             node.statements.insert(key, text);
             return;
         }
-        let vertices = (0..places.len()).filter_map(|at| {
-            let name = statement.place(at)?.to_owned();
-            Some((kinds.place(statement, at)?, name))
+        let vertices = (0..arguments.len()).filter_map(|at| {
+            let name = statement.argument(at)?.to_owned();
+            Some((kinds.kind_at(statement, at)?, name))
         });
         let vertices: Vec<Name> = vertices.collect();
         for name in &vertices {
             self.node(name.clone(), schema);
         }
         let mut edges = links::edges(statement, kinds);
-        // A thing and a version of it are one vertex here: what is said of both is said of it.
+        // A thing and its version are one vertex here, so statements about both are statements about that vertex.
         let vertex = |(at, kind): (usize, Kind)| {
             statement
-                .place(at)
+                .argument(at)
                 .map(|iri| links::name(kind, iri, schema))
         };
         edges.retain(|(_, from, to)| vertex(*from) != vertex(*to));
@@ -127,27 +127,31 @@ impl Parts {
             }
             return;
         }
-        let mut told = Some((key, text));
+        let mut stated = Some((key, text));
         for edge in edges {
             let Some(link) = self.link(statement, edge) else {
                 continue;
             };
             link.times.extend(times.iter().flatten());
             link.roles.extend(roles(statement));
-            match told.take() {
+            match stated.take() {
                 Some((key, text)) => drop(link.statements.insert(key, text)),
                 None => drop(link.parts.insert(statement.kind.form().keyword)),
             }
         }
     }
 
-    fn link(&mut self, statement: &Statement, (name, from, to): EdgeOf) -> Option<&mut Link> {
-        let from = (from.1, statement.place(from.0)?.to_owned());
-        let to = (to.1, statement.place(to.0)?.to_owned());
+    fn link(
+        &mut self,
+        statement: &Statement,
+        (name, from, to): EdgeOf,
+    ) -> Option<&mut EdgeStatements> {
+        let from = (from.1, statement.argument(from.0)?.to_owned());
+        let to = (to.1, statement.argument(to.0)?.to_owned());
         Some(self.links.entry((from, name, to)).or_default())
     }
 
-    /// Gives each edge a time that has none of its own, if the document knows one, so that what was generated is there when it is used.
+    /// Assigns a time to each edge that has none, if the document implies one, so that data are generated before they are used.
     fn date(&mut self) {
         let mut generated: HashMap<String, i64> = HashMap::new();
         let mut guessed: HashMap<String, i64> = HashMap::new();
@@ -157,15 +161,15 @@ impl Parts {
         };
         for ((from, name, to), link) in &mut self.links {
             let (start, end) = self.spans.get(&from.1).copied().unwrap_or_default();
-            let told = link.times.first().copied();
+            let stated = link.times.first().copied();
             match name.as_str() {
                 "read" => {
-                    if let Some(time) = told.or(start).or(self.begin) {
+                    if let Some(time) = stated.or(start).or(self.begin) {
                         link.times.insert(time);
                         earliest(&mut guessed, &to.1, time);
                     }
                 }
-                "write" => match (told, end.or(start).or(self.begin)) {
+                "write" => match (stated, end.or(start).or(self.begin)) {
                     (Some(time), _) => earliest(&mut generated, &to.1, time),
                     (None, Some(time)) => earliest(&mut guessed, &to.1, time),
                     (None, None) => {}
@@ -173,7 +177,7 @@ impl Parts {
                 _ => {}
             }
         }
-        // All that generated a thing generated the same thing: none of them comes after it.
+        // All generations of a thing generated the same thing, so none of them is later than the first.
         for ((_, name, to), link) in &mut self.links {
             if name == "write" {
                 link.times
@@ -202,8 +206,8 @@ impl Parts {
 fn roles(statement: &Statement) -> Vec<String> {
     let role = format!("{PROV}role");
     let roles = statement.values(&role).map(|value| match value {
-        Told::Name(iri) => short(iri),
-        Told::Literal { text, .. } => text.clone(),
+        ProvValue::Name(iri) => short(iri),
+        ProvValue::Literal { text, .. } => text.clone(),
     });
     roles.collect()
 }
@@ -213,17 +217,17 @@ fn version(time: Option<i64>) -> Option<Version> {
     Some(Version::new(millis, 0))
 }
 
-/// A document as one batch. `schema` has all that [`super::changes`] tells of; files are those that are at their paths now.
+/// Converts a document to one batch. `schema` must include [`super::changes`]. Files are resolved by their current paths.
 ///
 /// # Errors
-/// If the graph cannot be read, or a name is too long.
+/// Fails if the graph cannot be read, or a name is too long.
 pub fn batch(
     document: &Document,
     schema: &Schema,
     graph: &(impl GraphRead + ?Sized),
     namespace: &(impl Namespace + ?Sized),
 ) -> Result<Batch> {
-    let parts = Parts::new(document, schema);
+    let parts = DocumentParts::new(document, schema);
     let mut names = Vec::with_capacity(parts.nodes.len());
     for (kind, iri) in parts.nodes.keys() {
         let name = links::name(*kind, iri, schema);
@@ -236,7 +240,7 @@ pub fn batch(
         names.push(name);
     }
     let vertices = resolve(namespace, None, schema, &names)?;
-    let mut writer = Writer {
+    let mut writer = BatchWriter {
         schema,
         batch: Batch::new(),
         refs: HashMap::new(),
@@ -246,13 +250,13 @@ pub fn batch(
     Ok(writer.batch)
 }
 
-struct Writer<'a> {
+struct BatchWriter<'a> {
     schema: &'a Schema,
     batch: Batch,
     refs: HashMap<&'a Name, VertexRef>,
 }
 
-/// What several IRIs say of one vertex.
+/// Statements of several IRIs about one vertex.
 #[derive(Default)]
 struct Merged<'a> {
     statements: BTreeMap<&'a str, &'a str>,
@@ -262,7 +266,7 @@ struct Merged<'a> {
     since: Option<i64>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> BatchWriter<'a> {
     fn push(&mut self, at: Option<Version>, op: Op) {
         match at {
             Some(at) => self.batch.push_at(at, op),
@@ -272,17 +276,17 @@ impl<'a> Writer<'a> {
 
     fn nodes(
         &mut self,
-        parts: &'a Parts,
+        parts: &'a DocumentParts,
         names: &[VertexName],
         vertices: &[VertexRef],
         graph: &(impl GraphRead + ?Sized),
     ) -> Result<()> {
         let mut merged: BTreeMap<VertexId, (VertexRef, &str, Merged<'_>)> = BTreeMap::new();
-        for (((name, node), told), vertex) in parts.nodes.iter().zip(names).zip(vertices) {
+        for (((name, node), stated), vertex) in parts.nodes.iter().zip(names).zip(vertices) {
             self.refs.insert(name, *vertex);
             let (_, _, one) = merged
                 .entry(vertex.id)
-                .or_insert_with(|| (*vertex, told.key.as_str(), Merged::default()));
+                .or_insert_with(|| (*vertex, stated.key.as_str(), Merged::default()));
             if one.iri.is_empty() {
                 one.iri = &node.iri;
             }
@@ -306,7 +310,7 @@ impl<'a> Writer<'a> {
         let at = match (since, known.map(|v| v.version)) {
             (Some(since), Some(known)) => Some(since.max(known)),
             (since, None) => since,
-            // What is there already is older than now.
+            // An existing vertex is older than the current time.
             (None, Some(_)) => None,
         };
         let mut set = Properties::new();
@@ -336,7 +340,7 @@ impl<'a> Writer<'a> {
             });
         let all: BTreeSet<&str> = before.chain(one.statements.values().copied()).collect();
         let mut predefined = Properties::new();
-        let (tags, first) = told(all.into_iter().filter_map(decode).map(|(_, s)| s));
+        let (tags, first) = summary(all.into_iter().filter_map(decode).map(|(_, s)| s));
         for (name, value) in tags {
             if let Some(declared) = self.schema.attribute(vertex.type_id, &name) {
                 let lacking = known.is_none_or(|v| v.attributes.get(&name).is_none());
@@ -377,8 +381,9 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn links(&mut self, parts: &'a Parts, graph: &(impl GraphRead + ?Sized)) -> Result<()> {
-        let mut merged: BTreeMap<EdgeKey, (VertexRef, VertexRef, Vec<&Link>)> = BTreeMap::new();
+    fn links(&mut self, parts: &'a DocumentParts, graph: &(impl GraphRead + ?Sized)) -> Result<()> {
+        let mut merged: BTreeMap<EdgeKey, (VertexRef, VertexRef, Vec<&EdgeStatements>)> =
+            BTreeMap::new();
         for ((from, name, to), link) in &parts.links {
             let (Some(source), Some(destination)) = (self.refs.get(from), self.refs.get(to)) else {
                 continue;
@@ -395,8 +400,8 @@ impl<'a> Writer<'a> {
         }
         let keys: Vec<EdgeKey> = merged.keys().copied().collect();
         let found = graph.read_edges(&keys, Version::MAX)?;
-        for ((key, (source, destination, told)), found) in merged.into_iter().zip(found) {
-            let Some((at, properties)) = Self::edge(&told, found.as_ref(), parts.begin) else {
+        for ((key, (source, destination, stated)), found) in merged.into_iter().zip(found) {
+            let Some((at, properties)) = Self::edge(&stated, found.as_ref(), parts.begin) else {
                 continue;
             };
             let op = Op::PutEdge {
@@ -410,9 +415,9 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// What an edge becomes, and since when; nothing if it is that already.
+    /// Returns the version and the properties of an edge; `None` if the graph already has the edge with these.
     fn edge(
-        told: &[&Link],
+        stated: &[&EdgeStatements],
         known: Option<&Edge>,
         begin: Option<i64>,
     ) -> Option<(Option<Version>, Properties)> {
@@ -420,7 +425,7 @@ impl<'a> Writer<'a> {
         let has = |name: &str| held.is_some_and(|p| p.get(name).is_some());
         let mut properties = held.cloned().unwrap_or_default();
         let mut news = known.is_none();
-        for link in told {
+        for link in stated {
             for (name, text) in link.statements.iter().filter(|(name, _)| !has(name)) {
                 properties.set(name.as_str(), text.as_str());
                 news = true;
@@ -439,14 +444,14 @@ impl<'a> Writer<'a> {
         if !has("evidence") {
             properties.set("evidence", "asserted");
         }
-        let roles: BTreeSet<&str> = told
+        let roles: BTreeSet<&str> = stated
             .iter()
             .flat_map(|l| l.roles.iter().map(String::as_str))
             .collect();
         if let Some(role) = roles.first().filter(|_| !has("role")) {
             properties.set("role", *role);
         }
-        let times = told.iter().flat_map(|link| link.times.iter().copied());
+        let times = stated.iter().flat_map(|link| link.times.iter().copied());
         let first = times.min().or(begin);
         let at = match (version(first), known.map(|e| e.version)) {
             (Some(first), Some(known)) => Some(first.max(known)),
@@ -457,15 +462,15 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What all statements about a vertex say of it together: attributes to search by, and predefined ones.
-pub(super) fn told(
+/// Summarizes all statements about a vertex: tags for searching, and predefined attributes.
+pub(super) fn summary(
     statements: impl Iterator<Item = Statement>,
 ) -> (Vec<(String, Value)>, Vec<(&'static str, Value)>) {
-    let mut tags: BTreeMap<String, BTreeSet<Told>> = BTreeMap::new();
+    let mut tags: BTreeMap<String, BTreeSet<ProvValue>> = BTreeMap::new();
     let (mut start, mut end) = (None, None);
     for statement in statements.filter(|s| s.kind.is_element()) {
         if statement.kind == Kind::Activity {
-            let at = |place| statement.place(place).and_then(nanos);
+            let at = |argument| statement.argument(argument).and_then(nanos);
             start = start.into_iter().chain(at(0)).min();
             end = end.into_iter().chain(at(1)).max();
         }
@@ -475,7 +480,7 @@ pub(super) fn told(
     }
     let label = format!("{PROV}label");
     let label = tags.get(&label).and_then(|values| match values.first() {
-        Some(Told::Literal { text, .. }) => Some(Value::String(text.clone())),
+        Some(ProvValue::Literal { text, .. }) => Some(Value::String(text.clone())),
         _ => None,
     });
     let first = [
@@ -500,9 +505,9 @@ pub(super) fn told(
     (tags.collect(), first.collect())
 }
 
-fn value(told: &Told) -> Value {
-    let Told::Literal { text, datatype, .. } = told else {
-        let Told::Name(iri) = told else {
+fn value(stated: &ProvValue) -> Value {
+    let ProvValue::Literal { text, datatype, .. } = stated else {
+        let ProvValue::Name(iri) = stated else {
             return Value::Null;
         };
         return Value::String(short(iri));

@@ -1,9 +1,9 @@
-//! PROV-JSON read and written (W3C member submission of 2013-04-24).
+//! Reader and writer of PROV-JSON (W3C member submission of 2013-04-24).
 
 use super::model::{
     Document, Kind, PROV, ProvError, Slot, Statement, Statements, Value, XSD, time,
 };
-use super::names::{Names, Scope};
+use super::names::{Prefixes, Scope};
 use super::provn::{check, is_name_type, no_time};
 use super::skolem;
 use serde_json::{Map, Value as Json, json};
@@ -14,7 +14,7 @@ type Object = Map<String, Json>;
 /// Reads a document.
 ///
 /// # Errors
-/// If it is none, with the place in it of what is wrong.
+/// Fails with the location if the text is not PROV-JSON.
 pub(super) fn read(text: &str) -> Result<Document, ProvError> {
     let json: Json = serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|e| {
         let at = format!("line {}, column {}", e.line(), e.column());
@@ -26,7 +26,7 @@ pub(super) fn read(text: &str) -> Result<Document, ProvError> {
     })?;
     let mut referred = HashSet::new();
     references(&json, &mut referred);
-    let mut reader = Reader {
+    let mut reader = JsonReader {
         blank: skolem(text),
         referred,
         document: Document::default(),
@@ -48,16 +48,16 @@ pub(super) fn read(text: &str) -> Result<Document, ProvError> {
     Ok(reader.document.normal())
 }
 
-/// Names without meaning outside the document that statements refer to each other by.
+/// Collects local names by which statements refer to each other and that have no meaning outside the document.
 fn references<'a>(json: &'a Json, to: &mut HashSet<&'a str>) {
     match json {
         Json::Object(object) => {
             for (name, value) in object {
                 match value {
-                    Json::String(told)
+                    Json::String(stated)
                         if matches!(name.as_str(), "prov:generation" | "prov:usage") =>
                     {
-                        to.insert(told);
+                        to.insert(stated);
                     }
                     other => references(other, to),
                 }
@@ -99,14 +99,14 @@ fn declare(container: &Object, scope: &mut Scope, at: &str) -> Result<(), ProvEr
     Ok(())
 }
 
-struct Reader<'a> {
-    /// What stands for the document in names that it has not given.
+struct JsonReader<'a> {
+    /// Prefix of the IRIs of blank names.
     blank: String,
     referred: HashSet<&'a str>,
     document: Document,
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn container(
         &mut self,
         container: &Object,
@@ -122,17 +122,17 @@ impl Reader<'_> {
             }
             let at = format!("{above}{keyword}");
             let Some(kind) = Kind::of(keyword) else {
-                let what = "is no kind of statement: expected entity, activity, agent, used, wasGeneratedBy …";
+                let what = "is not a kind of statement: expected entity, activity, agent, used, wasGeneratedBy …";
                 return Err(ProvError::new(at, what));
             };
-            for (id, told) in object(group, &at)? {
+            for (id, stated) in object(group, &at)? {
                 let at = format!("{at}/{id}");
-                let one = std::slice::from_ref(told);
-                let all = told.as_array().map_or(one, Vec::as_slice);
-                for told in all {
-                    let told = object(told, &at)?;
+                let one = std::slice::from_ref(stated);
+                let all = stated.as_array().map_or(one, Vec::as_slice);
+                for stated in all {
+                    let stated = object(stated, &at)?;
                     let id = self.id(kind, id, &scope, &at)?;
-                    for statement in self.statements(kind, id.as_ref(), told, &scope, &at)? {
+                    for statement in self.statements(kind, id.as_ref(), stated, &scope, &at)? {
                         let to = match bundle {
                             Some(bundle) => {
                                 self.document.bundles.entry(bundle.to_owned()).or_default()
@@ -167,26 +167,28 @@ impl Reader<'_> {
         }
     }
 
-    /// The statement; several where a collection has several members.
+    /// Returns the statement; several if a collection has several members.
     fn statements(
         &self,
         kind: Kind,
         id: Option<&String>,
-        told: &Object,
+        stated: &Object,
         scope: &Scope,
         at: &str,
     ) -> Result<Vec<Statement>, ProvError> {
         let mut all = vec![Statement::new(kind, id.cloned())];
-        for (name, value) in told {
+        for (name, value) in stated {
             let at = format!("{at}/{name}");
             let iri = self.name(scope, name, &at)?;
             let values = value
                 .as_array()
                 .map_or(std::slice::from_ref(value), Vec::as_slice);
-            let places = kind.form().places;
+            let arguments = kind.form().arguments;
             let local = iri.strip_prefix(PROV);
-            let place = places.iter().position(|(place, _)| Some(*place) == local);
-            let Some(place) = place else {
+            let index = arguments
+                .iter()
+                .position(|(argument, _)| Some(*argument) == local);
+            let Some(index) = index else {
                 for value in values {
                     let value = self.value(value, scope, &at)?;
                     for statement in &mut all {
@@ -195,8 +197,8 @@ impl Reader<'_> {
                 }
                 continue;
             };
-            let is_time = places
-                .get(place)
+            let is_time = arguments
+                .get(index)
                 .is_some_and(|(_, slot)| *slot == Slot::Time);
             let mut filled = Vec::new();
             for value in values {
@@ -215,11 +217,11 @@ impl Reader<'_> {
                 return Err(ProvError::new(at, what));
             }
             let before = std::mem::take(&mut all);
-            for told in filled {
+            for stated in filled {
                 for statement in &before {
                     let mut statement = statement.clone();
-                    if let Some(slot) = statement.places.get_mut(place) {
-                        *slot = Some(told.clone());
+                    if let Some(slot) = statement.arguments.get_mut(index) {
+                        *slot = Some(stated.clone());
                     }
                     all.push(statement);
                 }
@@ -234,7 +236,7 @@ impl Reader<'_> {
     fn value(&self, value: &Json, scope: &Scope, at: &str) -> Result<Value, ProvError> {
         Ok(match value {
             Json::String(text) => Value::string(text.as_str()),
-            Json::Bool(told) => Value::xsd(told.to_string(), "boolean"),
+            Json::Bool(stated) => Value::xsd(stated.to_string(), "boolean"),
             Json::Number(n) => match n.as_i64() {
                 Some(n) => Value::integer(n),
                 None if n.is_u64() => Value::xsd(n.to_string(), "integer"),
@@ -243,7 +245,7 @@ impl Reader<'_> {
             Json::Object(typed) => {
                 let text = match typed.get("$") {
                     Some(Json::String(text)) => text.clone(),
-                    Some(told @ (Json::Number(_) | Json::Bool(_))) => told.to_string(),
+                    Some(stated @ (Json::Number(_) | Json::Bool(_))) => stated.to_string(),
                     _ => {
                         let what = "expected a value such as {\"$\": \"1\", \"type\": \"xsd:int\"}";
                         return Err(ProvError::new(at, what));
@@ -269,7 +271,7 @@ impl Reader<'_> {
     }
 }
 
-/// The text of a string, or of one with a type.
+/// Returns the text of a string, typed or not.
 fn text_of(value: &Json) -> Option<&str> {
     match value {
         Json::String(text) => Some(text),
@@ -278,9 +280,9 @@ fn text_of(value: &Json) -> Option<&str> {
     }
 }
 
-/// A document as PROV-JSON.
+/// Writes a document as PROV-JSON.
 pub(super) fn write(document: &Document) -> String {
-    let names = Names::of(document);
+    let names = Prefixes::of(document);
     let mut top = container(&document.statements, &names);
     let prefixes: Object = names
         .declared()
@@ -301,19 +303,19 @@ pub(super) fn write(document: &Document) -> String {
     text
 }
 
-fn container(statements: &Statements, names: &Names) -> Object {
+fn container(statements: &Statements, names: &Prefixes) -> Object {
     let mut groups = Object::new();
     for (number, statement) in statements.iter().enumerate() {
         let form = statement.kind.form();
-        let mut told = Object::new();
-        for (place, (name, slot)) in statement.places.iter().zip(form.places) {
-            if let Some(place) = place {
+        let mut stated = Object::new();
+        for (argument, (name, slot)) in statement.arguments.iter().zip(form.arguments) {
+            if let Some(argument) = argument {
                 let text = if *slot == Slot::Time {
-                    place.clone()
+                    argument.clone()
                 } else {
-                    names.plain(place)
+                    names.plain(argument)
                 };
-                told.insert(format!("prov:{name}"), Json::String(text));
+                stated.insert(format!("prov:{name}"), Json::String(text));
             }
         }
         for of_one in statement.attributes.chunk_by(|a, b| a.0 == b.0) {
@@ -326,7 +328,7 @@ fn container(statements: &Statements, names: &Names) -> Object {
                     Json::Array(values)
                 }
             };
-            told.insert(name.unwrap_or_default(), values);
+            stated.insert(name.unwrap_or_default(), values);
         }
         let id = match &statement.id {
             Some(id) => names.plain(id),
@@ -337,15 +339,15 @@ fn container(statements: &Statements, names: &Names) -> Object {
             .or_insert_with(|| Json::Object(Object::new()));
         let Json::Object(group) = group else { continue };
         match group.get_mut(&id) {
-            None => drop(group.insert(id, Json::Object(told))),
-            Some(Json::Array(all)) => all.push(Json::Object(told)),
-            Some(one) => *one = json!([one.take(), told]),
+            None => drop(group.insert(id, Json::Object(stated))),
+            Some(Json::Array(all)) => all.push(Json::Object(stated)),
+            Some(one) => *one = json!([one.take(), stated]),
         }
     }
     groups
 }
 
-fn value(value: &Value, names: &Names) -> Json {
+fn value(value: &Value, names: &Prefixes) -> Json {
     match value {
         Value::Name(iri) => json!({"$": names.plain(iri), "type": "prov:QUALIFIED_NAME"}),
         Value::Literal {

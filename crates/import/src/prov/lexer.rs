@@ -1,10 +1,10 @@
-//! The words of PROV-N.
+//! Lexer for PROV-N.
 
 use super::model::ProvError;
 use super::names::ESCAPED;
 use std::fmt;
 
-/// A token.
+/// A token of PROV-N.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     /// A keyword, a name, a time, a number or `-`, with its backslashes.
@@ -13,13 +13,13 @@ pub(super) enum Token {
     Text(String, Option<String>),
     /// A name in single quotes.
     Quoted(String),
-    /// `<…>`
+    /// An IRI in angle brackets.
     Iri(String),
-    /// `%%`
+    /// The type separator `%%`.
     Type,
     /// One of `( ) [ ] , ; =`
     Mark(char),
-    /// There is no more.
+    /// End of the text.
     End,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// Takes a text apart.
+/// Splits a text into tokens.
 pub(super) struct Lexer<'a> {
     text: &'a str,
     at: usize,
@@ -61,7 +61,7 @@ impl<'a> Lexer<'a> {
         ProvError::at(self.text, at, what)
     }
 
-    /// Blanks and comments.
+    /// Skips white space and comments.
     fn skip(&mut self) -> Result<(), ProvError> {
         loop {
             let rest = self.rest();
@@ -84,7 +84,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The next token, and the byte where it begins.
+    /// Returns the next token, and the byte at which it begins.
     pub(super) fn next(&mut self) -> Result<(usize, Token), ProvError> {
         self.skip()?;
         let at = self.at;
@@ -129,7 +129,7 @@ impl<'a> Lexer<'a> {
         Ok((at, token))
     }
 
-    /// What may be a name.
+    /// Reads a word that may be a name.
     fn word(&mut self) -> Result<String, ProvError> {
         let rest = self.rest();
         let mut chars = rest.char_indices();
@@ -139,7 +139,7 @@ impl<'a> Lexer<'a> {
                 '\\' => match chars.next() {
                     Some((_, next)) if ESCAPED.contains(next) => {}
                     _ => {
-                        let what = format!("a backslash stands before one of {ESCAPED} only");
+                        let what = format!("a backslash is allowed only before one of {ESCAPED}");
                         return Err(self.wrong(self.at + at, &what));
                     }
                 },

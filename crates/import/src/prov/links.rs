@@ -1,17 +1,17 @@
-//! Which vertices and edges statements are.
+//! Mapping between statements and vertices and edges.
 
 use super::model::{Document, Kind, Slot, Statement};
 use esker_model::{Schema, SchemaChange, SchemaError, VertexName, VertexTypeId};
 use std::collections::{BTreeSet, HashMap};
 
-/// An edge type for two places of a kind of statement.
+/// An edge type for two positions of a kind of statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link {
     pub(super) kind: Kind,
-    /// The places that it goes from and to.
+    /// Positions of the source and the destination.
     pub(super) ends: (usize, usize),
     pub(super) name: &'static str,
-    /// What its inverse is called; nothing if every schema has it.
+    /// Name of the inverse; `None` if every schema has it.
     inverse: Option<&'static str>,
 }
 
@@ -29,7 +29,7 @@ const fn link(
     }
 }
 
-/// The first of a kind whose ends are both known tells of the statement; the others say that it is there.
+/// The first link of a kind whose ends are both known carries the statement; the others only exist.
 const LINKS: [Link; 17] = [
     link(Kind::Generation, (1, 0), "write", None),
     link(Kind::Usage, (0, 1), "read", None),
@@ -80,7 +80,7 @@ const LINKS: [Link; 17] = [
     link(Kind::Mention, (0, 1), "mentionOf", Some("hadMention")),
 ];
 
-/// Root types by what an element is.
+/// Returns the root vertex type of a kind of element.
 pub(super) const fn root(kind: Kind) -> &'static str {
     match kind {
         Kind::Activity => "Execution",
@@ -89,7 +89,7 @@ pub(super) const fn root(kind: Kind) -> &'static str {
     }
 }
 
-/// What elements are in names of edge types.
+/// Returns the word for a kind of element in names of edge types.
 const fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::Activity => "activity",
@@ -98,17 +98,17 @@ const fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// The type of entities that are neither files nor vertices of this database: one of every schema, as nothing may have to do with them.
+/// Type of entities that are neither files nor vertices of this database: a type of every schema, because any relation may apply to them.
 const ENTITY: &str = "DataObject";
 
-/// The kinds of things, where a statement does not say it itself.
+/// Kinds of things whose kind a statement does not determine.
 #[derive(Debug, Default)]
 pub(super) struct Kinds<'a>(HashMap<&'a str, Kind>);
 
 impl<'a> Kinds<'a> {
     pub(super) fn of(document: &'a Document) -> Self {
         let mut kinds = HashMap::new();
-        // What is declared counts more than what follows from relations; of several kinds the first of PROV-DM's order.
+        // Declarations take precedence over relations; of several kinds the first in PROV-DM's order is used.
         for (_, statement) in document.all() {
             if let Some(id) = statement
                 .id
@@ -120,21 +120,27 @@ impl<'a> Kinds<'a> {
             }
         }
         for (_, statement) in document.all() {
-            for ((_, slot), place) in statement.kind.form().places.iter().zip(&statement.places) {
-                if let (Some(kind), Some(place)) = (kind_of(*slot), place) {
-                    kinds.entry(place).or_insert(kind);
+            for ((_, slot), argument) in statement
+                .kind
+                .form()
+                .arguments
+                .iter()
+                .zip(&statement.arguments)
+            {
+                if let (Some(kind), Some(argument)) = (kind_of(*slot), argument) {
+                    kinds.entry(argument).or_insert(kind);
                 }
             }
         }
         Self(kinds)
     }
 
-    /// What is in a place, if that is a vertex.
-    pub(super) fn place(&self, statement: &Statement, at: usize) -> Option<Kind> {
-        let place = statement.place(at)?;
-        let (_, slot) = statement.kind.form().places.get(at)?;
+    /// Returns the kind of the element at a position, if it is a vertex.
+    pub(super) fn kind_at(&self, statement: &Statement, at: usize) -> Option<Kind> {
+        let argument = statement.argument(at)?;
+        let (_, slot) = statement.kind.form().arguments.get(at)?;
         match slot {
-            Slot::Any => Some(self.0.get(place).copied().unwrap_or(Kind::Entity)),
+            Slot::Any => Some(self.0.get(argument).copied().unwrap_or(Kind::Entity)),
             slot => kind_of(*slot),
         }
     }
@@ -149,14 +155,14 @@ const fn kind_of(slot: Slot) -> Option<Kind> {
     }
 }
 
-/// An edge of a statement: its type's name, and the places of its ends with what is there.
+/// An edge of a statement: its type's name, and the positions and kinds of its ends.
 pub(super) type EdgeOf = (String, (usize, Kind), (usize, Kind));
 
-/// The edges of a relation, the one that tells of it first.
+/// Returns the edges of a relation, first the one that carries the statement.
 pub(super) fn edges(statement: &Statement, kinds: &Kinds<'_>) -> Vec<EdgeOf> {
     let ends = |(from, to): (usize, usize)| {
-        let from = (from, kinds.place(statement, from)?);
-        Some((from, (to, kinds.place(statement, to)?)))
+        let from = (from, kinds.kind_at(statement, from)?);
+        Some((from, (to, kinds.kind_at(statement, to)?)))
     };
     if statement.kind == Kind::Influence {
         let both = ends((0, 1)).into_iter();
@@ -174,7 +180,7 @@ fn influence(from: Kind, to: Kind) -> String {
     format!("{}InfluencedBy{}{rest}", word(from), first.to_uppercase())
 }
 
-/// What a default schema has to learn before it can take a document. Making these changes again changes nothing.
+/// Returns the schema changes that a default schema requires for a document. Applying them again has no effect.
 pub fn changes(document: &Document) -> Vec<SchemaChange> {
     let kinds = Kinds::of(document);
     let mut changes = Vec::new();
@@ -199,11 +205,11 @@ pub fn changes(document: &Document) -> Vec<SchemaChange> {
     changes
 }
 
-/// Whether a schema has all that a document needs.
+/// Checks that a schema has everything that a document requires.
 ///
 /// # Errors
-/// What it lacks first.
-pub fn known(document: &Document, schema: &Schema) -> Result<(), SchemaError> {
+/// Fails with the first missing type.
+pub fn check_schema(document: &Document, schema: &Schema) -> Result<(), SchemaError> {
     for change in changes(document) {
         if let SchemaChange::EdgeType { name, .. } = change {
             schema.edge_type_id(&name)?;
@@ -212,7 +218,7 @@ pub fn known(document: &Document, schema: &Schema) -> Result<(), SchemaError> {
     Ok(())
 }
 
-/// The vertex that an IRI names as an element of that kind.
+/// Returns the vertex that an IRI names as an element of a kind.
 pub(super) fn name(kind: Kind, iri: &str, schema: &Schema) -> VertexName {
     if let Some(name) = own(kind, iri, schema) {
         return name;
@@ -234,7 +240,7 @@ pub(super) fn name(kind: Kind, iri: &str, schema: &Schema) -> VertexName {
     }
 }
 
-/// The path of a file's IRI.
+/// Returns the path in a file's IRI.
 fn path(iri: &str) -> Option<String> {
     let rest = iri.strip_prefix("file://")?;
     let rest = rest.strip_prefix("localhost").unwrap_or(rest);
@@ -242,7 +248,7 @@ fn path(iri: &str) -> Option<String> {
     (path.starts_with('/') && path.len() > 1).then_some(path)
 }
 
-/// Whether a vertex of this database is meant: then the IRI says no more than its name does.
+/// Returns whether an IRI names a vertex of this database; then the IRI adds nothing to its name.
 pub(super) fn is_own(kind: Kind, iri: &str, schema: &Schema) -> bool {
     own(kind, iri, schema).is_some()
 }
@@ -260,7 +266,7 @@ fn own(kind: Kind, iri: &str, schema: &Schema) -> Option<VertexName> {
     })
 }
 
-/// The relation that an edge of every schema says, and whether it goes from the statement's second place to its first.
+/// Returns the relation that an edge of every schema represents, and the positions of its source and destination.
 pub(super) fn native(
     schema: &Schema,
     edge: &str,
@@ -268,9 +274,9 @@ pub(super) fn native(
 ) -> Option<(Kind, (usize, usize))> {
     let is = |id: VertexTypeId, name: &str| schema.vertex_type_id(name).is_ok_and(|t| t == id);
     let link = LINKS.iter().find(|link| link.name == edge)?;
-    let places = link.kind.form().places;
+    let arguments = link.kind.form().arguments;
     let fits = |at: usize, id| {
-        let slot = places.get(at).map(|(_, slot)| *slot);
+        let slot = arguments.get(at).map(|(_, slot)| *slot);
         slot.and_then(kind_of)
             .is_some_and(|kind| is(id, root(kind)))
     };

@@ -1,12 +1,13 @@
-//! PROV documents (W3C PROV, Recommendations of 2013-04-30) turned into the graph, and the graph into PROV documents.
+//! PROV documents (W3C PROV, Recommendations of 2013-04-30) converted to the graph, and the graph to PROV documents.
 //!
-//! A document is read into a [`Document`] from any of its encodings, and that becomes a batch ([`batch`]); what the graph has of documents, and all else
-//! in it, becomes a [`Document`] again ([`Export`]).
+//! A [`Document`] is read from any encoding and converted to a batch ([`batch`]); [`Export`] converts stored statements, and everything
+//! else in the graph, to a [`Document`].
 
 mod export;
 mod graph;
 mod json;
 mod lexer;
+mod lineage;
 mod links;
 mod model;
 mod names;
@@ -16,25 +17,24 @@ mod rdf;
 mod rdf_write;
 mod stored;
 mod value;
-mod walk;
 mod xml;
 
 pub use export::Export;
 pub use graph::batch;
-pub use links::{changes, known};
+pub use lineage::{Lineage, lineage};
+pub use links::{changes, check_schema};
 pub use model::{Document, FORMS, Form, Kind, ProvError, Slot, Statement, Statements, Value};
-pub use walk::{Found, walk};
 
 use rdf::Syntax;
 
-/// What documents are written in.
+/// Encoding of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// PROV-N
+    /// The PROV-N notation.
     Provn,
-    /// PROV-JSON
+    /// The PROV-JSON encoding.
     Json,
-    /// PROV-XML
+    /// The PROV-XML encoding.
     Xml,
     /// PROV-O as Turtle, or `TriG` with bundles as graphs.
     Turtle,
@@ -45,7 +45,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// What it is called.
+    /// Returns the name of the encoding.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Provn => "PROV-N",
@@ -57,7 +57,7 @@ impl Encoding {
         }
     }
 
-    /// What a text is written in, by how it begins; `named` is what its name says, which counts where both may be.
+    /// Guesses the encoding of a text from its beginning; `named` is the encoding by file name, which decides ambiguous cases.
     pub fn of_text(text: &str, named: Option<Self>) -> Option<Self> {
         let text = text.trim_start_matches('\u{feff}').trim_start();
         let is_json = text.starts_with(['{', '[']);
@@ -76,7 +76,7 @@ impl Encoding {
         if named.is_some() {
             return named;
         }
-        // A document of PROV-N, or a remark above one.
+        // A PROV-N document, or a comment before one.
         if ["document", "//", "/*"]
             .iter()
             .any(|begin| text.starts_with(begin))
@@ -94,7 +94,7 @@ impl Encoding {
             .then_some(Self::Turtle)
     }
 
-    /// What a file with that name is written in, by its ending.
+    /// Returns the encoding for a file name, by its extension.
     pub fn of_file_name(name: &str) -> Option<Self> {
         let (_, ending) = name.rsplit_once('.')?;
         Some(match ending.to_ascii_lowercase().as_str() {
@@ -109,17 +109,17 @@ impl Encoding {
     }
 }
 
-/// What names begin with that a document leaves to whoever reads it.
+/// Returns the prefix of IRIs for a document's blank names.
 fn skolem(text: &str) -> String {
     let hash = blake3::hash(text.as_bytes());
     let hash = hash.to_hex();
     format!("urn:esker:blank:{}:", hash.get(..16).unwrap_or_default())
 }
 
-/// Reads a document, into its normal form.
+/// Reads a document and normalizes it.
 ///
 /// # Errors
-/// If it is none in that encoding, with where and what.
+/// Fails with the location if the text is not valid in this encoding.
 pub fn read(text: &str, encoding: Encoding) -> Result<Document, ProvError> {
     match encoding {
         Encoding::Provn => provn::read(text),
@@ -134,7 +134,7 @@ pub fn read(text: &str, encoding: Encoding) -> Result<Document, ProvError> {
 /// Writes a document.
 ///
 /// # Errors
-/// If it cannot be said in that encoding.
+/// Fails if the encoding cannot express the document.
 pub fn write(document: &Document, encoding: Encoding) -> Result<String, ProvError> {
     match encoding {
         Encoding::Provn => Ok(provn_write::write(document)),

@@ -1,81 +1,81 @@
-//! What PROV documents say (PROV-DM), whatever they are written in.
+//! Data model of PROV documents (PROV-DM), independent of the encoding.
 //!
-//! Names are whole IRIs. Statements have one normal form, so that the encodings of a document read as the same statements: what is said of an element
-//! in several places is one statement, values of the same meaning are written the same way.
+//! Names are full IRIs. Statements have one normal form, so that all encodings of a document read as equal statements: everything about an
+//! element is one statement, and equal values have one representation.
 
 pub use super::value::Value;
 pub(super) use super::value::{PROV, XSD, nanos, time};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a place in a statement takes.
+/// Type of a position in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
-    /// The name of an entity.
+    /// Name of an entity.
     Entity,
-    /// The name of an activity.
+    /// Name of an activity.
     Activity,
-    /// The name of an agent.
+    /// Name of an agent.
     Agent,
-    /// The name of anything.
+    /// Name of any element.
     Any,
-    /// The name of another statement, or of a bundle.
+    /// Name of another statement, or of a bundle.
     Other,
-    /// A date and time.
+    /// Date and time.
     Time,
 }
 
-/// The kinds of statements: three elements, fifteen relations.
+/// Kinds of statements: three elements, fifteen relations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Something with fixed aspects.
+    /// Element: something with fixed aspects.
     Entity,
-    /// Something that happened over a time.
+    /// Element: something that happened over a time.
     Activity,
-    /// Who bears responsibility.
+    /// Element: a bearer of responsibility.
     Agent,
-    /// `wasGeneratedBy`
+    /// Relation `wasGeneratedBy` of PROV-DM.
     Generation,
-    /// `used`
+    /// Relation `used` of PROV-DM.
     Usage,
-    /// `wasInformedBy`
+    /// Relation `wasInformedBy` of PROV-DM.
     Communication,
-    /// `wasStartedBy`
+    /// Relation `wasStartedBy` of PROV-DM.
     Start,
-    /// `wasEndedBy`
+    /// Relation `wasEndedBy` of PROV-DM.
     End,
-    /// `wasInvalidatedBy`
+    /// Relation `wasInvalidatedBy` of PROV-DM.
     Invalidation,
-    /// `wasDerivedFrom`
+    /// Relation `wasDerivedFrom` of PROV-DM.
     Derivation,
-    /// `wasAttributedTo`
+    /// Relation `wasAttributedTo` of PROV-DM.
     Attribution,
-    /// `wasAssociatedWith`
+    /// Relation `wasAssociatedWith` of PROV-DM.
     Association,
-    /// `actedOnBehalfOf`
+    /// Relation `actedOnBehalfOf` of PROV-DM.
     Delegation,
-    /// `wasInfluencedBy`
+    /// Relation `wasInfluencedBy` of PROV-DM.
     Influence,
-    /// `specializationOf`
+    /// Relation `specializationOf` of PROV-DM.
     Specialization,
-    /// `alternateOf`
+    /// Relation `alternateOf` of PROV-DM.
     Alternate,
-    /// `hadMember`
+    /// Relation `hadMember` of PROV-DM.
     Membership,
-    /// `mentionOf` (PROV-LINKS)
+    /// Relation `mentionOf` (PROV-LINKS).
     Mention,
 }
 
-/// How a kind of statement is written: its keyword, and its places by their names in PROV-JSON and PROV-XML without `prov:`.
+/// Syntax of a kind of statement: its keyword, and its positions by their names in PROV-JSON and PROV-XML without `prov:`.
 #[derive(Debug, Clone, Copy)]
 pub struct Form {
-    /// The kind.
+    /// Kind of the statement.
     pub kind: Kind,
-    /// The keyword of PROV-N, PROV-JSON and PROV-XML.
+    /// Keyword in PROV-N, PROV-JSON and PROV-XML.
     pub keyword: &'static str,
-    /// What PROV-O calls the node of such a relation, and the property to it behind `qualified`; empty where it has none.
+    /// PROV-O class of the relation's node, also part of the property `qualified…`; empty for kinds without one.
     pub class: &'static str,
-    /// The places, in PROV-N's order.
-    pub places: &'static [(&'static str, Slot)],
+    /// Positions, in the order of PROV-N.
+    pub arguments: &'static [(&'static str, Slot)],
 }
 
 const TIME: (&str, Slot) = ("time", Slot::Time);
@@ -90,13 +90,13 @@ const fn form(
     kind: Kind,
     keyword: &'static str,
     class: &'static str,
-    places: &'static [(&'static str, Slot)],
+    arguments: &'static [(&'static str, Slot)],
 ) -> Form {
     Form {
         kind,
         keyword,
         class,
-        places,
+        arguments,
     }
 }
 
@@ -208,99 +208,99 @@ pub const FORMS: [Form; 18] = [
 ];
 
 impl Kind {
-    /// How it is written.
+    /// Returns the syntax of the kind.
     pub const fn form(self) -> &'static Form {
         &FORMS[self as usize]
     }
 
-    /// The kind with that keyword.
+    /// Returns the kind with a keyword.
     pub fn of(keyword: &str) -> Option<Self> {
         FORMS.iter().find(|f| f.keyword == keyword).map(|f| f.kind)
     }
 
-    /// Whether it is an entity, an activity or an agent.
+    /// Returns whether the kind is entity, activity or agent.
     pub const fn is_element(self) -> bool {
         matches!(self, Self::Entity | Self::Activity | Self::Agent)
     }
 }
 
-/// One statement.
+/// One statement of a document.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Statement {
-    /// Its kind.
+    /// Kind of the statement.
     pub kind: Kind,
-    /// The element's name; a relation's, if it has one.
+    /// Name of the element; of a relation, if it has one.
     pub id: Option<String>,
-    /// What stands in its places: names, and times in normal form.
-    pub places: Vec<Option<String>>,
-    /// Attributes: the IRI of the name, and the value; sorted, each once.
+    /// Values at its positions: names, and times in normal form.
+    pub arguments: Vec<Option<String>>,
+    /// Attributes: the IRI of the name, and the value; sorted and distinct.
     pub attributes: Vec<(String, Value)>,
 }
 
 impl Statement {
-    /// One with nothing in its places.
+    /// Creates a statement with empty positions.
     pub fn new(kind: Kind, id: Option<String>) -> Self {
         Self {
             kind,
             id,
-            places: vec![None; kind.form().places.len()],
+            arguments: vec![None; kind.form().arguments.len()],
             attributes: Vec::new(),
         }
     }
 
-    /// What is in a place.
-    pub fn place(&self, at: usize) -> Option<&str> {
-        self.places.get(at)?.as_deref()
+    /// Returns the value at a position.
+    pub fn argument(&self, at: usize) -> Option<&str> {
+        self.arguments.get(at)?.as_deref()
     }
 
-    /// Values of an attribute.
+    /// Returns the values of an attribute.
     pub fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Value> {
         let named = self.attributes.iter().filter(move |(n, _)| n == name);
         named.map(|(_, value)| value)
     }
 
-    /// Sorted, each attribute once.
+    /// Sorts the attributes and removes duplicates.
     pub(super) fn tidy(&mut self) {
         self.attributes.sort_unstable();
         self.attributes.dedup();
     }
 
-    /// Whether both may be said as one: no place has two values.
+    /// Returns whether two statements can be merged: no position has two values.
     fn agrees(&self, other: &Self) -> bool {
-        let mut both = self.places.iter().zip(&other.places);
+        let mut both = self.arguments.iter().zip(&other.arguments);
         both.all(|(a, b)| a.is_none() || b.is_none() || a == b)
     }
 }
 
-/// The statements of a document, or of a bundle in it.
+/// Statements of a document, or of a bundle in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Statements {
     all: Vec<Statement>,
 }
 
 impl Statements {
-    /// Adds one.
+    /// Adds a statement and tidies it.
     pub fn push(&mut self, mut statement: Statement) {
         statement.tidy();
         self.all.push(statement);
     }
 
-    /// How many.
+    /// Returns the number of statements.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no statements.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// One by one.
+    /// Iterates over all statements.
     pub fn iter(&self) -> impl Iterator<Item = &Statement> {
         self.all.iter()
     }
 
-    /// What is said of one element is one statement; each statement once, in order.
+    /// Merges the statements about each element, removes duplicates and sorts.
     fn normalize(&mut self) {
         let mut elements: BTreeMap<(Kind, String), Vec<Statement>> = BTreeMap::new();
         let mut rest = BTreeSet::new();
@@ -310,7 +310,7 @@ impl Statements {
                     let said = elements.entry((statement.kind, id.clone())).or_default();
                     match said.iter_mut().find(|other| other.agrees(&statement)) {
                         Some(other) => {
-                            for (have, new) in other.places.iter_mut().zip(statement.places) {
+                            for (have, new) in other.arguments.iter_mut().zip(statement.arguments) {
                                 *have = have.take().or(new);
                             }
                             other.attributes.extend(statement.attributes);
@@ -328,21 +328,21 @@ impl Statements {
     }
 }
 
-/// A document.
+/// Contents of a PROV document.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Document {
-    /// Prefixes that it declares; the empty one is the default. They say nothing: names are whole.
+    /// Declared prefixes; the empty one is the default. They carry no meaning, because names are full IRIs.
     pub prefixes: BTreeMap<String, String>,
-    /// What it says itself.
+    /// Statements outside of bundles.
     pub statements: Statements,
-    /// What its bundles say, by their names.
+    /// Statements of the bundles, by name.
     pub bundles: BTreeMap<String, Statements>,
-    /// Triples that say nothing of provenance, and were left out.
+    /// Number of triples that were omitted because they do not express provenance.
     pub left_out: u64,
 }
 
 impl Document {
-    /// All statements, each with its bundle.
+    /// Iterates over all statements, each with its bundle.
     pub fn all(&self) -> impl Iterator<Item = (Option<&str>, &Statement)> {
         let own = self.statements.iter().map(|s| (None, s));
         own.chain(self.bundles.iter().flat_map(|(id, statements)| {
@@ -351,7 +351,7 @@ impl Document {
         }))
     }
 
-    /// In its normal form.
+    /// Returns the document in normal form.
     #[must_use]
     pub fn normal(mut self) -> Self {
         self.statements.normalize();
@@ -362,12 +362,12 @@ impl Document {
     }
 }
 
-/// Why a document was not read.
+/// An error in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProvError {
-    /// Where: a line and column, or a path in the document; empty if nowhere in particular.
+    /// Location: a line and column, or a path in the document; empty if unknown.
     pub at: String,
-    /// What is wrong.
+    /// Description of the error.
     pub what: String,
 }
 
@@ -379,15 +379,15 @@ impl ProvError {
         }
     }
 
-    /// At a byte of a text.
+    /// Creates an error at a byte of a text.
     pub(super) fn at(text: &str, byte: usize, what: impl Into<String>) -> Self {
-        let (line, column) = place(text, byte);
+        let (line, column) = line_and_column(text, byte);
         Self::new(format!("line {line}, column {column}"), what)
     }
 }
 
-/// Line and column of a byte, from 1.
-fn place(text: &str, byte: usize) -> (usize, usize) {
+/// Returns the line and column of a byte, from 1.
+fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     let mut byte = byte.min(text.len());
     while !text.is_char_boundary(byte) {
         byte -= 1;
@@ -438,7 +438,7 @@ mod tests {
         };
         let run = |start: &str| {
             let mut s = Statement::new(Kind::Activity, Some("urn:r".into()));
-            s.places[0] = time(start);
+            s.arguments[0] = time(start);
             s
         };
         let mut document = Document::default();
@@ -452,7 +452,7 @@ mod tests {
         }
         let one = document.clone().normal();
         assert_eq!(one.statements.len(), 2);
-        // Two starts cannot be one.
+        // Statements with two different starts cannot be merged.
         document.statements.push(run("2021-01-01T00:00:00Z"));
         assert_eq!(document.normal().statements.len(), 3);
     }

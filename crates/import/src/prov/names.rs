@@ -1,4 +1,4 @@
-//! Names: prefixes and what stands behind them, read and made up.
+//! Names: expansion of prefixed names, and choice of prefixes for writing.
 
 use super::model::{Document, PROV, Statement, Value, XSD};
 use esker_model::iri::unescape;
@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Rc;
 
-/// What names of attributes of the graph's own begin with.
+/// Prefix of IRIs for attribute names of the graph itself.
 pub(super) const ATTRIBUTES: &str = "urn:esker:attributes/";
 
-/// Prefixes of vocabularies that provenance is often told in. What is read declares its own; what is written, and the names of attributes in the graph,
-/// take them from here, so that they are the same whatever document said it.
-pub(super) const KNOWN: [(&str, &str); 20] = [
+/// Prefixes of vocabularies that are common in provenance. Documents that are read declare their own; documents that are written, and
+/// attribute names in the graph, use these prefixes, so that they do not depend on the source document.
+pub(super) const WELL_KNOWN: [(&str, &str); 20] = [
     ("prov", PROV),
     ("xsd", XSD),
     ("rdfs", "http://www.w3.org/2000/01/rdf-schema#"),
@@ -34,10 +34,10 @@ pub(super) const KNOWN: [(&str, &str); 20] = [
     ("file", "file://"),
 ];
 
-/// The prefixes that hold at a place of a document.
+/// Prefixes in scope at a position in a document.
 ///
-/// A scope holds what its own element declares and leads to the scope around it, so that many elements in one with many
-/// prefixes cost no copy of these.
+/// A scope has the declarations of its own element and a reference to the enclosing scope, so that many elements within one with many
+/// prefixes need no copies.
 #[derive(Debug, Clone)]
 pub(super) struct Scope {
     prefixes: BTreeMap<String, String>,
@@ -61,7 +61,7 @@ impl Default for Scope {
 }
 
 impl Scope {
-    /// A scope in another, without declarations of its own yet.
+    /// Creates a scope within another, without declarations.
     pub(super) fn within(outer: Rc<Self>) -> Self {
         Self {
             prefixes: BTreeMap::new(),
@@ -69,7 +69,7 @@ impl Scope {
         }
     }
 
-    /// This scope and those around it, the innermost first.
+    /// Returns this scope and the enclosing ones, the innermost first.
     fn all(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |scope| scope.outer.as_deref())
     }
@@ -78,9 +78,9 @@ impl Scope {
         self.all().find_map(|scope| scope.prefixes.get(prefix))
     }
 
-    /// Declares one; the empty prefix is the default.
+    /// Declares a prefix; the empty prefix is the default.
     pub(super) fn declare(&mut self, prefix: &str, iri: &str) {
-        // Some write XML Schema's namespace as XML has it, without the mark that its datatypes' names have in all other encodings.
+        // Some documents write XML Schema's namespace without the `#` that all other encodings have.
         let iri = if iri == XSD.trim_end_matches('#') {
             XSD
         } else {
@@ -89,7 +89,7 @@ impl Scope {
         self.prefixes.insert(prefix.to_owned(), iri.to_owned());
     }
 
-    /// What has been declared, without what always is.
+    /// Returns the declarations in scope, without the predefined ones.
     pub(super) fn declared(&self) -> BTreeMap<String, String> {
         let mut declared = BTreeMap::new();
         for scope in self.all() {
@@ -103,13 +103,13 @@ impl Scope {
         declared
     }
 
-    /// The IRI of a name `prefix:local`.
+    /// Returns the IRI of a name `prefix:local`.
     pub(super) fn expand(&self, name: &str) -> Result<String, String> {
         if let Some((prefix, local)) = name.split_once(':') {
             if let Some(iri) = self.get(prefix) {
                 return Ok(format!("{iri}{local}"));
             }
-            // An IRI as it is, where a name should be.
+            // A full IRI in place of a name.
             if local.starts_with("//") || matches!(prefix, "urn" | "tag" | "mailto" | "doi") {
                 return Ok(name.to_owned());
             }
@@ -133,7 +133,7 @@ impl Scope {
     }
 }
 
-/// As much of a name as a message takes.
+/// Truncates a name for a message.
 fn clipped(name: &str) -> String {
     let mut out: String = name.chars().take(80).collect();
     if out.len() < name.len() {
@@ -142,12 +142,13 @@ fn clipped(name: &str) -> String {
     out
 }
 
-/// An attribute's name in the graph: as it is if it is one of the graph's own, with the prefix of a vocabulary that is known, else the IRI.
+/// Returns an attribute's name in the graph: its own name if it is one of the graph's, else with the prefix of a known vocabulary, else the
+/// IRI.
 pub(super) fn short(iri: &str) -> String {
     if let Some(own) = iri.strip_prefix(ATTRIBUTES).and_then(unescape) {
         return own;
     }
-    for (prefix, space) in KNOWN {
+    for (prefix, space) in WELL_KNOWN {
         if let Some(local) = iri.strip_prefix(space).filter(|l| !l.is_empty()) {
             return format!("{prefix}:{local}");
         }
@@ -155,23 +156,23 @@ pub(super) fn short(iri: &str) -> String {
     iri.to_owned()
 }
 
-/// Whether PROV-N takes a character in the local part of a name as it is.
+/// Returns whether PROV-N allows a character unescaped in the local part of a name.
 pub(super) fn is_plain(c: char) -> bool {
     c.is_alphanumeric() || "_-.%/@~&+*?#$!".contains(c)
 }
 
-/// What a backslash may stand before in the local part of a name.
+/// Characters that must be escaped by a backslash in the local part of a name.
 pub(super) const ESCAPED: &str = "='(),-:;\"[].";
 
-/// Names as they are written: each has a prefix.
+/// Prefixed names for writing.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(super) struct Prefixes {
     /// Prefix by namespace.
     spaces: BTreeMap<String, String>,
 }
 
-impl Names {
-    /// Prefixes for all names of a document: those that it declares, those that are known, and others.
+impl Prefixes {
+    /// Chooses prefixes for all names of a document: declared ones, well-known ones, and generated ones.
     pub(super) fn of(document: &Document) -> Self {
         let mut iris = BTreeSet::new();
         for (bundle, statement) in document.all() {
@@ -185,7 +186,12 @@ impl Names {
             .prefixes
             .iter()
             .map(|(p, iri)| (p.as_str(), iri.as_str()));
-        for (prefix, iri) in KNOWN.into_iter().take(2).chain(declared).chain(KNOWN) {
+        for (prefix, iri) in WELL_KNOWN
+            .into_iter()
+            .take(2)
+            .chain(declared)
+            .chain(WELL_KNOWN)
+        {
             let usable = is_prefix(prefix) && !iri.is_empty() && !candidates.contains_key(iri);
             if usable && taken.insert(prefix.to_owned()) {
                 candidates.insert(iri.to_owned(), prefix.to_owned());
@@ -215,7 +221,7 @@ impl Names {
         Self { spaces }
     }
 
-    /// The prefixes in use: prefix and namespace.
+    /// Iterates over the used prefixes with their namespaces.
     pub(super) fn declared(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self
             .spaces
@@ -224,7 +230,7 @@ impl Names {
         all.filter(|(prefix, _)| !matches!(*prefix, "prov" | "xsd"))
     }
 
-    /// Prefix and local part.
+    /// Returns the prefix and the local part of an IRI.
     pub(super) fn parts<'a>(&'a self, iri: &'a str) -> (&'a str, &'a str) {
         match longest(&self.spaces, iri) {
             Some((space, prefix)) => (prefix, iri.get(space.len()..).unwrap_or_default()),
@@ -232,18 +238,18 @@ impl Names {
         }
     }
 
-    /// As PROV-JSON has it.
+    /// Returns a name as in PROV-JSON.
     pub(super) fn plain(&self, iri: &str) -> String {
         let (prefix, local) = self.parts(iri);
         format!("{prefix}:{local}")
     }
 }
 
-/// The longest namespace that a name begins with.
+/// Returns the longest namespace that is a prefix of a name, with its abbreviation.
 fn longest<'a>(spaces: &'a BTreeMap<String, String>, iri: &str) -> Option<(&'a str, &'a str)> {
     let mut end = iri.len();
     loop {
-        // Namespaces that are no longer than that, the greatest in order first: one that the name begins with, or one that tells how far back to go.
+        // The greatest namespace in order that is not above `head` is either a prefix of the name, or determines how far to shorten `head`.
         let head = iri.get(..end)?;
         let (space, prefix) = spaces
             .range::<str, _>((Bound::Unbounded, Bound::Included(head)))
@@ -266,7 +272,7 @@ fn longest<'a>(spaces: &'a BTreeMap<String, String>, iri: &str) -> Option<(&'a s
     }
 }
 
-/// Whether it can be a prefix in every encoding.
+/// Returns whether a text is a valid prefix in every encoding.
 fn is_prefix(prefix: &str) -> bool {
     let mut chars = prefix.chars();
     chars.next().is_some_and(char::is_alphabetic)
@@ -277,10 +283,10 @@ fn is_prefix(prefix: &str) -> bool {
 fn names_of<'a>(statement: &'a Statement, to: &mut BTreeSet<&'a str>) {
     use super::model::Slot;
     to.extend(statement.id.as_deref());
-    let places = statement.kind.form().places.iter();
-    for ((_, slot), told) in places.zip(&statement.places) {
+    let arguments = statement.kind.form().arguments.iter();
+    for ((_, slot), stated) in arguments.zip(&statement.arguments) {
         if *slot != Slot::Time {
-            to.extend(told.as_deref());
+            to.extend(stated.as_deref());
         }
     }
     for (name, value) in &statement.attributes {

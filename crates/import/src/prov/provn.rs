@@ -1,4 +1,5 @@
-//! PROV-N read (W3C Recommendation of 2013-04-30), a little more of it than the grammar has: what is left out at the end of a statement may be left out.
+//! Reader of PROV-N (W3C Recommendation of 2013-04-30), more lenient than the grammar: omitted arguments at the end of a statement are
+//! accepted.
 
 use super::lexer::{Lexer, Token};
 use super::model::{
@@ -9,26 +10,26 @@ use super::names::Scope;
 /// Reads a document.
 ///
 /// # Errors
-/// If it is none, with the line and column of what is wrong.
+/// Fails with line and column if the text is not PROV-N.
 pub(super) fn read(text: &str) -> Result<Document, ProvError> {
-    let mut reader = Reader {
+    let mut reader = ProvnReader {
         lexer: Lexer::new(text),
-        ahead: None,
+        peeked: None,
     };
     reader.document().map(Document::normal)
 }
 
-struct Reader<'a> {
+struct ProvnReader<'a> {
     lexer: Lexer<'a>,
-    ahead: Option<(usize, Token)>,
+    peeked: Option<(usize, Token)>,
 }
 
-/// What stands in a place of a statement: a word and where, or nothing.
-type Place = Option<(usize, String)>;
+/// An argument of a statement: a word with its byte position; `None` if empty.
+type Argument = Option<(usize, String)>;
 
-impl Reader<'_> {
+impl ProvnReader<'_> {
     fn next(&mut self) -> Result<(usize, Token), ProvError> {
-        match self.ahead.take() {
+        match self.peeked.take() {
             Some(token) => Ok(token),
             None => self.lexer.next(),
         }
@@ -36,14 +37,14 @@ impl Reader<'_> {
 
     fn peek(&mut self) -> Result<&Token, ProvError> {
         let token = self.next()?;
-        Ok(&self.ahead.insert(token).1)
+        Ok(&self.peeked.insert(token).1)
     }
 
-    /// Takes a mark if it comes next.
+    /// Consumes a mark if it comes next.
     fn took(&mut self, mark: char) -> Result<bool, ProvError> {
         let found = *self.peek()? == Token::Mark(mark);
         if found {
-            self.ahead = None;
+            self.peeked = None;
         }
         Ok(found)
     }
@@ -100,7 +101,7 @@ impl Reader<'_> {
         }
         match self.next()? {
             (_, Token::End) => Ok(document),
-            (at, found) => Err(self.wrong(at, &format!("{found} is behind `endDocument`"))),
+            (at, found) => Err(self.wrong(at, &format!("{found} follows `endDocument`"))),
         }
     }
 
@@ -110,7 +111,7 @@ impl Reader<'_> {
                 Token::Word(word) if word == "prefix" || word == "default" => word == "prefix",
                 _ => return Ok(()),
             };
-            self.ahead = None;
+            self.peeked = None;
             let mut name = String::new();
             if prefix {
                 name = self.word("a prefix")?.1;
@@ -127,7 +128,7 @@ impl Reader<'_> {
     fn name(&self, scope: &Scope, at: usize, word: &str) -> Result<String, ProvError> {
         let expanded = match split(word) {
             (Some(prefix), local) => scope.expand(&format!("{prefix}:{}", plain(local))),
-            // One colon that stands for itself makes no prefix.
+            // A single unescaped colon does not make a prefix.
             (None, local) => scope.expand("x").map_or_else(
                 |_| scope.expand(word),
                 |iri| Ok(iri.strip_suffix('x').unwrap_or_default().to_owned() + &plain(local)),
@@ -146,16 +147,16 @@ impl Reader<'_> {
         let keyword = word.strip_prefix("prov:").unwrap_or(word);
         let Some(kind) = Kind::of(keyword) else {
             let what = format!(
-                "`{word}` is no statement of PROV: expected entity, activity, agent, used, wasGeneratedBy …"
+                "`{word}` is not a statement of PROV: expected entity, activity, agent, used, wasGeneratedBy …"
             );
             return Err(self.wrong(at, &what));
         };
         let form = kind.form();
         self.expect('(')?;
-        let mut places: Vec<Place> = Vec::new();
-        let mut id: Option<Place> = None;
+        let mut arguments: Vec<Argument> = Vec::new();
+        let mut id: Option<Argument> = None;
         let mut statement = Statement::new(kind, None);
-        // `)` at once is a statement about nothing, and refused below.
+        // An immediate `)` is a statement about nothing, which is refused below.
         let mut ended = self.took(')')?;
         while !ended {
             if self.took('[')? {
@@ -164,18 +165,20 @@ impl Reader<'_> {
                 break;
             }
             let (at, word) = self.word("a name, a time or `-`")?;
-            let place = (word != "-").then_some((at, word));
+            let argument = (word != "-").then_some((at, word));
             match self.next()? {
-                (_, Token::Mark(',')) => places.push(place),
+                (_, Token::Mark(',')) => arguments.push(argument),
                 (_, Token::Mark(')')) => {
-                    places.push(place);
+                    arguments.push(argument);
                     ended = true;
                 }
                 (at, Token::Mark(';')) => {
-                    if id.is_some() || !places.is_empty() || kind.is_element() {
-                        return Err(self.wrong(at, "`;` stands behind the name of a relation only"));
+                    if id.is_some() || !arguments.is_empty() || kind.is_element() {
+                        return Err(
+                            self.wrong(at, "`;` is allowed only after the name of a relation")
+                        );
                     }
-                    id = Some(place);
+                    id = Some(argument);
                 }
                 (at, found) => {
                     return Err(self.wrong(at, &format!("expected `,` or `)`, found {found}")));
@@ -183,29 +186,29 @@ impl Reader<'_> {
             }
         }
         if kind.is_element() {
-            let own = (!places.is_empty()).then(|| places.remove(0));
+            let own = (!arguments.is_empty()).then(|| arguments.remove(0));
             id = own;
         }
         if let Some((at, word)) = id.flatten() {
             statement.id = Some(self.name(scope, at, &word)?);
         }
-        if places.len() > form.places.len() {
+        if arguments.len() > form.arguments.len() {
             let what = format!(
                 "{word} has {} places at most, not {}",
-                form.places.len(),
-                places.len()
+                form.arguments.len(),
+                arguments.len()
             );
             return Err(self.wrong(at, &what));
         }
-        for ((place, slot), (_, takes)) in places
+        for ((argument, slot), (_, takes)) in arguments
             .into_iter()
-            .zip(&mut statement.places)
-            .zip(form.places)
+            .zip(&mut statement.arguments)
+            .zip(form.arguments)
         {
-            let Some((at, word)) = place else { continue };
+            let Some((at, word)) = argument else { continue };
             *slot = Some(if *takes == Slot::Time {
-                let told = plain(&word);
-                time(&told).ok_or_else(|| self.wrong(at, &no_time(&told)))?
+                let stated = plain(&word);
+                time(&stated).ok_or_else(|| self.wrong(at, &no_time(&stated)))?
             } else {
                 self.name(scope, at, &word)?
             });
@@ -242,11 +245,11 @@ impl Reader<'_> {
                 if *self.peek()? != Token::Type {
                     return Ok(Value::string(text));
                 }
-                self.ahead = None;
+                self.peeked = None;
                 let (at, word) = self.word("a datatype")?;
                 let datatype = self.name(scope, at, &word)?;
                 if is_name_type(&datatype) {
-                    // A name that has no meaning here is kept as it is.
+                    // A name that cannot be expanded is kept as text.
                     return Ok(match self.name(scope, at, &text) {
                         Ok(name) => Value::Name(name),
                         Err(_) => Value::typed(text, datatype),
@@ -267,17 +270,17 @@ impl Reader<'_> {
     }
 }
 
-/// Whether values of that datatype are names.
+/// Returns whether values of a datatype are names.
 pub(super) fn is_name_type(datatype: &str) -> bool {
     datatype.strip_prefix(PROV) == Some("QUALIFIED_NAME")
         || datatype.strip_prefix(XSD) == Some("QName")
 }
 
-pub(super) fn no_time(told: &str) -> String {
-    format!("expected a date and time such as 2026-11-23T12:00:00Z, found `{told}`")
+pub(super) fn no_time(stated: &str) -> String {
+    format!("expected a date and time such as 2026-11-23T12:00:00Z, found `{stated}`")
 }
 
-/// What every encoding asks of a statement.
+/// Checks the requirements of all encodings on a statement.
 pub(super) fn check(statement: &Statement) -> Result<(), String> {
     let form = statement.kind.form();
     if statement.kind.is_element() {
@@ -286,12 +289,14 @@ pub(super) fn check(statement: &Statement) -> Result<(), String> {
             None => Err(format!("{} has no name", form.keyword)),
         };
     }
-    // Whoever writes leaves out what is not known; a statement about nothing says nothing.
-    let mut told = statement.places.iter().zip(form.places);
-    if told.any(|(place, (_, slot))| place.is_some() && !matches!(slot, Slot::Time | Slot::Other)) {
+    // Unknown arguments may be omitted, but a statement about nothing is invalid.
+    let mut stated = statement.arguments.iter().zip(form.arguments);
+    if stated.any(|(argument, (_, slot))| {
+        argument.is_some() && !matches!(slot, Slot::Time | Slot::Other)
+    }) {
         return Ok(());
     }
-    let names: Vec<&str> = form.places.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = form.arguments.iter().map(|(name, _)| *name).collect();
     Err(format!(
         "{} names neither of {}",
         form.keyword,
@@ -299,7 +304,7 @@ pub(super) fn check(statement: &Statement) -> Result<(), String> {
     ))
 }
 
-/// A word at its first colon that is not escaped.
+/// Splits a word at its first unescaped colon.
 fn split(word: &str) -> (Option<&str>, &str) {
     let mut escaped = false;
     for (at, c) in word.char_indices() {
@@ -315,7 +320,7 @@ fn split(word: &str) -> (Option<&str>, &str) {
     (None, word)
 }
 
-/// Without its backslashes.
+/// Removes the backslashes.
 fn plain(word: &str) -> String {
     let mut out = String::with_capacity(word.len());
     let mut escaped = false;

@@ -1,12 +1,12 @@
-//! PROV-N written.
+//! Writer of PROV-N.
 
 use super::model::{Document, PROV, Slot, Statement, Statements, Value, XSD};
-use super::names::{ESCAPED, Names, is_plain};
+use super::names::{ESCAPED, Prefixes, is_plain};
 use std::fmt::Write as _;
 
-/// A document as PROV-N.
+/// Writes a document as PROV-N.
 pub(super) fn write(document: &Document) -> String {
-    let names = Names::of(document);
+    let names = Prefixes::of(document);
     let mut out = String::from("document\n");
     for (prefix, iri) in names.declared() {
         let _ = writeln!(out, "  prefix {prefix} <{iri}>");
@@ -23,7 +23,7 @@ pub(super) fn write(document: &Document) -> String {
     out
 }
 
-fn statements(all: &Statements, names: &Names, indent: &str, out: &mut String) {
+fn statements(all: &Statements, names: &Prefixes, indent: &str, out: &mut String) {
     for statement in all.iter() {
         out.push_str(indent);
         one(statement, names, out);
@@ -31,7 +31,7 @@ fn statements(all: &Statements, names: &Names, indent: &str, out: &mut String) {
     }
 }
 
-fn one(statement: &Statement, names: &Names, out: &mut String) {
+fn one(statement: &Statement, names: &Prefixes, out: &mut String) {
     let form = statement.kind.form();
     out.push_str(match form.keyword {
         "mentionOf" => "prov:mentionOf",
@@ -47,14 +47,19 @@ fn one(statement: &Statement, names: &Names, out: &mut String) {
             out.push_str("; ");
         }
     }
-    // Places without anything are left out where all behind them are, too, and the statement is an element's.
-    let told = statement.places.iter().any(Option::is_some) || !statement.kind.is_element();
-    for (place, (_, slot)) in statement.places.iter().zip(form.places).filter(|_| told) {
+    // Trailing empty arguments are omitted, if the statement is an element.
+    let stated = statement.arguments.iter().any(Option::is_some) || !statement.kind.is_element();
+    for (argument, (_, slot)) in statement
+        .arguments
+        .iter()
+        .zip(form.arguments)
+        .filter(|_| stated)
+    {
         if !first {
             out.push_str(", ");
         }
         first = false;
-        match place {
+        match argument {
             None => out.push('-'),
             Some(time) if *slot == Slot::Time => out.push_str(time),
             Some(iri) => name(names, iri, out),
@@ -62,26 +67,26 @@ fn one(statement: &Statement, names: &Names, out: &mut String) {
     }
     if !statement.attributes.is_empty() {
         out.push_str(", [");
-        for (i, (attribute, told)) in statement.attributes.iter().enumerate() {
+        for (i, (attribute, stated)) in statement.attributes.iter().enumerate() {
             if i > 0 {
                 out.push_str(", ");
             }
             name(names, attribute, out);
             out.push('=');
-            value(names, told, out);
+            value(names, stated, out);
         }
         out.push(']');
     }
     out.push(')');
 }
 
-fn name(names: &Names, iri: &str, out: &mut String) {
+fn name(names: &Prefixes, iri: &str, out: &mut String) {
     let (prefix, local) = names.parts(iri);
     out.push_str(prefix);
     out.push(':');
     let last = local.chars().count().saturating_sub(1);
     for (i, c) in local.chars().enumerate() {
-        // A dot may not be last, and neither it nor `-` first.
+        // A dot must not be last, and neither a dot nor `-` may be first.
         let edge = c == '.' && (i == 0 || i == last) || c == '-' && i == 0;
         if !edge && is_plain(c) {
             out.push(c);
@@ -97,8 +102,8 @@ fn name(names: &Names, iri: &str, out: &mut String) {
     }
 }
 
-fn value(names: &Names, told: &Value, out: &mut String) {
-    match told {
+fn value(names: &Prefixes, stated: &Value, out: &mut String) {
+    match stated {
         Value::Name(iri) => {
             out.push('\'');
             name(names, iri, out);

@@ -1,7 +1,7 @@
-//! PROV-O read (W3C Recommendation of 2013-04-30): Turtle, N-Triples and JSON-LD, graphs as bundles.
+//! Reader of PROV-O (W3C Recommendation of 2013-04-30): Turtle, N-Triples and JSON-LD, with graphs as bundles.
 //!
-//! A relation is a property between two things, or a node of its own behind `prov:qualified…` that tells more of it. Both may be there for one relation:
-//! a property that only repeats what a node says is no statement of its own.
+//! A relation is a property between two things, or a node of its own at `prov:qualified…` with more detail. A document may have both for
+//! one relation: a property that only repeats a node is not a separate statement.
 
 use super::model::{
     Document, Kind, PROV, ProvError, Slot, Statement, Statements, Value, XSD, time,
@@ -18,18 +18,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub(super) const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
 pub(super) const LABEL: &str = "http://www.w3.org/2000/01/rdf-schema#label";
 
-/// What PROV-O is written in here.
+/// RDF syntax of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Syntax {
-    /// `TriG`, and Turtle.
+    /// `TriG`, including Turtle.
     TriG,
-    /// N-Quads, and N-Triples.
+    /// N-Quads, including N-Triples.
     NQuads,
     /// JSON-LD.
     JsonLd,
 }
 
-/// Classes of PROV-O that make something an element, and of which.
+/// Classes of PROV-O that make something an element, with its kind, and whether the class is that kind itself.
 const ELEMENTS: [(&str, Kind, bool); 10] = [
     ("Entity", Kind::Entity, true),
     ("Activity", Kind::Activity, true),
@@ -43,21 +43,21 @@ const ELEMENTS: [(&str, Kind, bool); 10] = [
     ("Bundle", Kind::Entity, false),
 ];
 
-/// Derivations with a name of their own: property, class.
+/// Named kinds of derivations: property, class.
 const DERIVATIONS: [(&str, &str); 3] = [
     ("wasRevisionOf", "Revision"),
     ("wasQuotedFrom", "Quotation"),
     ("hadPrimarySource", "PrimarySource"),
 ];
 
-/// Properties that say a relation from its other end.
+/// Properties that state a relation in reverse.
 const TURNED: [(&str, Kind); 3] = [
     ("generated", Kind::Generation),
     ("invalidated", Kind::Invalidation),
     ("influenced", Kind::Influence),
 ];
 
-/// Kinds that old versions of the package `prov` write so that the node alone does not tell what the relation goes to.
+/// Kinds for which old versions of the package `prov` write nodes without the target of the relation.
 const LACKING: [Kind; 5] = [
     Kind::Association,
     Kind::Attribution,
@@ -66,7 +66,7 @@ const LACKING: [Kind; 5] = [
     Kind::Influence,
 ];
 
-/// Classes above those of relations.
+/// Superclasses of the classes of relations.
 const ABOVE: [&str; 5] = [
     "Influence",
     "EntityInfluence",
@@ -75,7 +75,7 @@ const ABOVE: [&str; 5] = [
     "InstantaneousEvent",
 ];
 
-/// The kind of the nodes of a class, and its name where it is a kind of derivation.
+/// Returns the kind of a class's nodes, and the class name if it is a kind of derivation.
 fn class(local: &str) -> Option<(Kind, Option<&'static str>)> {
     let derivation = DERIVATIONS.iter().find(|(_, class)| *class == local);
     if let Some((_, class)) = derivation {
@@ -87,9 +87,9 @@ fn class(local: &str) -> Option<(Kind, Option<&'static str>)> {
     Some((form.kind, None))
 }
 
-/// The property of a relation's node that tells one of its places; the first place is what the node belongs to.
-pub(super) fn property(kind: Kind, place: usize) -> &'static str {
-    match (kind, place) {
+/// Returns the property of a relation's node for one of its positions; the first position is the owner of the node.
+pub(super) fn property(kind: Kind, at: usize) -> &'static str {
+    match (kind, at) {
         (Kind::Usage | Kind::Start | Kind::End | Kind::Derivation, 1) => "entity",
         (Kind::Generation | Kind::Invalidation | Kind::Communication, 1) => "activity",
         (Kind::Attribution | Kind::Association | Kind::Delegation, 1) => "agent",
@@ -102,24 +102,24 @@ pub(super) fn property(kind: Kind, place: usize) -> &'static str {
     }
 }
 
-/// The place that a property of a relation's node tells.
-fn place(kind: Kind, local: &str) -> Option<usize> {
-    let places = kind.form().places.len();
-    let found = (1..places).find(|place| property(kind, *place) == local);
+/// Returns the position of a property of a relation's node.
+fn argument_index(kind: Kind, local: &str) -> Option<usize> {
+    let arguments = kind.form().arguments.len();
+    let found = (1..arguments).find(|argument| property(kind, *argument) == local);
     let timed = kind
         .form()
-        .places
+        .arguments
         .last()
         .is_some_and(|(_, slot)| *slot == Slot::Time);
     found.or(match local {
         "influencer" => Some(1),
         "entity" | "activity" | "agent" if kind == Kind::Influence => Some(1),
-        "startedAtTime" | "endedAtTime" if timed => Some(places - 1),
+        "startedAtTime" | "endedAtTime" if timed => Some(arguments - 1),
         _ => None,
     })
 }
 
-/// What an attribute is called in the other encodings.
+/// Returns an attribute's name in the other encodings.
 fn attribute(property: &str) -> String {
     match property {
         TYPE => format!("{PROV}type"),
@@ -132,19 +132,19 @@ fn attribute(property: &str) -> String {
     }
 }
 
-/// What a property says of a subject.
+/// A property of a subject with its value.
 #[derive(Debug, Clone)]
-struct Told {
+struct PropertyValue {
     property: String,
     value: Value,
 }
 
-type Subjects = BTreeMap<String, Vec<Told>>;
+type Subjects = BTreeMap<String, Vec<PropertyValue>>;
 
 /// Reads a document.
 ///
 /// # Errors
-/// If it is none, with where and what is wrong.
+/// Fails with the location if the text is not PROV-O.
 pub(super) fn read(text: &str, syntax: Syntax) -> Result<Document, ProvError> {
     let mut blanks = Blanks {
         begin: skolem(text),
@@ -154,7 +154,7 @@ pub(super) fn read(text: &str, syntax: Syntax) -> Result<Document, ProvError> {
     let (quads, prefixes) = quads(text, syntax)?;
     for quad in quads {
         let graph = match &quad.graph_name {
-            // A graph without a name is no bundle; rdflib writes the default graph of JSON-LD so.
+            // An unnamed graph is not a bundle; rdflib writes the default graph of JSON-LD that way.
             oxrdf::GraphName::DefaultGraph | oxrdf::GraphName::BlankNode(_) => None,
             oxrdf::GraphName::NamedNode(name) => Some(name.as_str().to_owned()),
         };
@@ -179,7 +179,7 @@ pub(super) fn read(text: &str, syntax: Syntax) -> Result<Document, ProvError> {
             _ => {
                 return Err(ProvError::new(
                     "",
-                    "statements about statements are none of PROV-O's",
+                    "statements about statements are not part of PROV-O",
                 ));
             }
         };
@@ -188,7 +188,7 @@ pub(super) fn read(text: &str, syntax: Syntax) -> Result<Document, ProvError> {
         subjects
             .entry(subject)
             .or_default()
-            .push(Told { property, value });
+            .push(PropertyValue { property, value });
     }
     let mut document = Document::default();
     for (prefix, iri) in prefixes {
@@ -215,19 +215,19 @@ pub(super) fn read(text: &str, syntax: Syntax) -> Result<Document, ProvError> {
     if document.all().next().is_none() && document.bundles.is_empty() {
         let triples = document.left_out;
         let what = format!(
-            "this says nothing of provenance: it has {triples} other triples, and none of PROV-O's"
+            "this says nothing about provenance: it has {triples} other triples, and none of PROV-O's"
         );
         return Err(ProvError::new("", what));
     }
     Ok(document)
 }
 
-/// rdflib writes types that are no names where JSON-LD only takes names. Nothing if there are none.
-fn mended(text: &str) -> Option<String> {
-    fn walk(json: &mut Json) -> bool {
+/// Repairs JSON-LD of rdflib, which writes literals as types where JSON-LD allows only names. `None` if nothing was changed.
+fn repaired(text: &str) -> Option<String> {
+    fn repair_in(json: &mut Json) -> bool {
         let mut changed = false;
         match json {
-            Json::Array(items) => items.iter_mut().for_each(|item| changed |= walk(item)),
+            Json::Array(items) => items.iter_mut().for_each(|item| changed |= repair_in(item)),
             Json::Object(object) => {
                 if let Some(Json::Array(types)) = object.get_mut("@type")
                     && types.iter().any(Json::is_object)
@@ -238,17 +238,19 @@ fn mended(text: &str) -> Option<String> {
                     object.insert(TYPE.to_owned(), Json::Array(literals));
                     changed = true;
                 }
-                object.values_mut().for_each(|value| changed |= walk(value));
+                object
+                    .values_mut()
+                    .for_each(|value| changed |= repair_in(value));
             }
             _ => {}
         }
         changed
     }
     let mut json: Json = serde_json::from_str(text).ok()?;
-    walk(&mut json).then(|| json.to_string())
+    repair_in(&mut json).then(|| json.to_string())
 }
 
-/// Quads, and prefixes with what they stand for.
+/// Quads, and prefixes with their namespaces.
 type Read = (Vec<Quad>, Vec<(String, String)>);
 
 fn quads(text: &str, syntax: Syntax) -> Result<Read, ProvError> {
@@ -269,8 +271,8 @@ fn quads(text: &str, syntax: Syntax) -> Result<Read, ProvError> {
             Vec::new()
         }
         Syntax::JsonLd => {
-            let mended = mended(text);
-            let text = mended.map_or(Cow::Borrowed(text), Cow::Owned);
+            let repaired = repaired(text);
+            let text = repaired.map_or(Cow::Borrowed(text), Cow::Owned);
             let mut parser = JsonLdParser::new().for_slice(text.as_bytes());
             for quad in &mut parser {
                 quads.push(quad.map_err(|e| json_ld(&e))?);
@@ -285,7 +287,7 @@ fn turtle(e: &TurtleSyntaxError) -> ProvError {
     let at = e.location().start;
     let at = format!("line {}, column {}", at.line + 1, at.column + 1);
     let what = e.to_string();
-    // The library says the place itself.
+    // The library's message already contains the position.
     let own = what.strip_prefix("Parser error at ");
     let own = own.and_then(|own| Some(own.split_once(": ")?.1.to_owned()));
     ProvError::new(at, own.unwrap_or(what))
@@ -299,7 +301,7 @@ fn json_ld(e: &JsonLdSyntaxError) -> ProvError {
     ProvError::new(at.unwrap_or_default(), e.to_string())
 }
 
-/// Names for nodes without one: numbered as they come, so that reading again gives the same.
+/// Names of blank nodes: numbered in order, so that reading again gives the same names.
 struct Blanks {
     begin: String,
     numbers: HashMap<String, usize>,
@@ -326,14 +328,14 @@ impl Graph<'_> {
         let subjects = std::mem::take(&mut self.subjects);
         let nodes = nodes(&subjects);
         for (node, (kind, owners)) in &nodes {
-            let told = subjects.get(*node).map_or(&[] as &[_], Vec::as_slice);
-            self.node(node, *kind, owners, told)?;
+            let stated = subjects.get(*node).map_or(&[] as &[_], Vec::as_slice);
+            self.node(node, *kind, owners, stated)?;
         }
-        // Those that say more first, so that those that only repeat them are seen to.
+        // Statements with more detail first, so that repetitions of them are recognized.
         let mut plain = Vec::new();
-        for (subject, told) in &subjects {
-            for told in told {
-                if let Some(statement) = relation(subject, told, &subjects) {
+        for (subject, stated) in &subjects {
+            for stated in stated {
+                if let Some(statement) = relation(subject, stated, &subjects) {
                     plain.push((statement.attributes.is_empty(), statement));
                 }
             }
@@ -344,69 +346,70 @@ impl Graph<'_> {
         self.complete(&mut plain);
         self.found
             .extend(plain.into_iter().map(|(_, statement)| statement));
-        self.moments(&subjects)?;
+        self.event_times(&subjects)?;
         let roles = self.roles();
-        for (subject, told) in &subjects {
+        for (subject, stated) in &subjects {
             if !nodes.contains_key(subject.as_str()) {
-                self.element(subject, told, &roles)?;
+                self.element(subject, stated, &roles)?;
             }
         }
         Ok(())
     }
 
-    /// Some write what a relation goes to only as a property, and all else of it only on its node: where one subject has one of each, they are one.
+    /// Combines incomplete nodes with properties: some programs write the target of a relation only as a property, and everything else only
+    /// on its node. Applies if a subject has exactly one of each.
     fn complete(&mut self, plain: &mut Vec<(bool, Statement)>) {
-        let key = |s: &Statement| Some((s.kind, s.place(0)?.to_owned()));
+        let key = |s: &Statement| Some((s.kind, s.argument(0)?.to_owned()));
         let mut lacking: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (at, statement) in self.found.iter().enumerate() {
-            let open = statement.place(1).is_none() && LACKING.contains(&statement.kind);
+            let open = statement.argument(1).is_none() && LACKING.contains(&statement.kind);
             if let Some(key) = key(statement).filter(|_| open) {
                 lacking.entry(key).or_default().push(at);
             }
         }
-        let mut told: BTreeMap<_, usize> = BTreeMap::new();
+        let mut stated: BTreeMap<_, usize> = BTreeMap::new();
         for (_, statement) in plain.iter() {
-            *told.entry(key(statement)).or_default() += 1;
+            *stated.entry(key(statement)).or_default() += 1;
         }
         plain.retain(|(_, statement)| {
             let of = key(statement);
-            let alone = told.get(&of) == Some(&1);
+            let alone = stated.get(&of) == Some(&1);
             let node = match of.and_then(|of| lacking.get(&of)).map(Vec::as_slice) {
                 Some([node]) if alone => self.found.get_mut(*node),
                 _ => None,
             };
             let Some(node) = node else { return true };
-            node.places[1].clone_from(&statement.places[1]);
+            node.arguments[1].clone_from(&statement.arguments[1]);
             node.attributes.extend(statement.attributes.iter().cloned());
             false
         });
     }
 
-    /// The statements of a relation's node.
+    /// Adds the statements of a relation's node.
     fn node(
         &mut self,
         node: &str,
         (kind, subclass): (Kind, Option<&'static str>),
         owners: &BTreeSet<&str>,
-        told: &[Told],
+        stated: &[PropertyValue],
     ) -> Result<(), ProvError> {
         let id = (!node.starts_with(self.blank)).then(|| node.to_owned());
         let mut first = Statement::new(kind, id);
         let own =
             |class: &'static str| (format!("{PROV}type"), Value::Name(format!("{PROV}{class}")));
         first.attributes.extend(subclass.map(own));
-        let mut places: Vec<Vec<String>> = vec![Vec::new(); first.places.len()];
-        if let Some(place) = places.first_mut() {
-            place.extend(owners.iter().map(|o| (*o).to_owned()));
+        let mut arguments: Vec<Vec<String>> = vec![Vec::new(); first.arguments.len()];
+        if let Some(argument) = arguments.first_mut() {
+            argument.extend(owners.iter().map(|o| (*o).to_owned()));
         }
-        for Told { property, value } in told {
+        for PropertyValue { property, value } in stated {
             let local = property.strip_prefix(PROV).unwrap_or_default();
-            if let Some(at) = place(kind, local) {
-                let takes = kind.form().places.get(at);
+            if let Some(at) = argument_index(kind, local) {
+                let takes = kind.form().arguments.get(at);
                 let is_time = takes.is_some_and(|(_, slot)| *slot == Slot::Time);
-                let told = in_place(value, is_time, node)?;
-                if let Some(place) = places.get_mut(at).filter(|p| !p.contains(&told)) {
-                    place.push(told);
+                let stated = in_place(value, is_time, node)?;
+                if let Some(argument) = arguments.get_mut(at).filter(|p| !p.contains(&stated)) {
+                    argument.push(stated);
                 }
                 continue;
             }
@@ -420,18 +423,18 @@ impl Graph<'_> {
             first.attributes.push((attribute(property), value.clone()));
         }
         let mut all = vec![first];
-        for (at, values) in places.into_iter().enumerate() {
+        for (at, values) in arguments.into_iter().enumerate() {
             if all.len().saturating_mul(values.len().max(1)) > 10_000 {
                 return Err(ProvError::new(
                     node,
-                    "says more than 10,000 relations at once",
+                    "states more than 10,000 relations at once",
                 ));
             }
             let mut more = Vec::new();
             for value in values {
                 more.extend(all.iter().cloned().map(|mut statement| {
-                    if let Some(place) = statement.places.get_mut(at) {
-                        *place = Some(value.clone());
+                    if let Some(argument) = statement.arguments.get_mut(at) {
+                        *argument = Some(value.clone());
                     }
                     statement
                 }));
@@ -447,17 +450,17 @@ impl Graph<'_> {
         Ok(())
     }
 
-    /// `prov:generatedAtTime` and `prov:invalidatedAtTime`: the time of the one relation there is, or one that only has a time.
-    fn moments(&mut self, subjects: &Subjects) -> Result<(), ProvError> {
+    /// Reads `prov:generatedAtTime` and `prov:invalidatedAtTime`: the time of the only such relation, or a relation with only a time.
+    fn event_times(&mut self, subjects: &Subjects) -> Result<(), ProvError> {
         let mut of: HashMap<(Kind, String), Vec<usize>> = HashMap::new();
         for (at, statement) in self.found.iter().enumerate() {
-            if let Some(entity) = statement.place(0) {
+            if let Some(entity) = statement.argument(0) {
                 let key = (statement.kind, entity.to_owned());
                 of.entry(key).or_default().push(at);
             }
         }
-        for (subject, told) in subjects {
-            for Told { property, value } in told {
+        for (subject, stated) in subjects {
+            for PropertyValue { property, value } in stated {
                 let kind = match property.strip_prefix(PROV) {
                     Some("generatedAtTime") => Kind::Generation,
                     Some("invalidatedAtTime") => Kind::Invalidation,
@@ -466,7 +469,7 @@ impl Graph<'_> {
                 let at = in_place(value, true, subject)?;
                 let key = (kind, subject.clone());
                 let those = of.entry(key).or_default();
-                let time = |at: &usize| self.found.get(*at).and_then(|s| s.place(2));
+                let time = |at: &usize| self.found.get(*at).and_then(|s| s.argument(2));
                 if those.iter().any(|s| time(s) == Some(&at)) {
                     continue;
                 }
@@ -475,11 +478,11 @@ impl Graph<'_> {
                     _ => None,
                 };
                 if let Some(one) = alone {
-                    one.places[2] = Some(at);
+                    one.arguments[2] = Some(at);
                     continue;
                 }
                 let mut statement = Statement::new(kind, None);
-                statement.places = vec![Some(subject.clone()), None, Some(at)];
+                statement.arguments = vec![Some(subject.clone()), None, Some(at)];
                 those.push(self.found.len());
                 self.found.push(statement);
             }
@@ -487,20 +490,20 @@ impl Graph<'_> {
         Ok(())
     }
 
-    /// What things are by the relations that they are in.
+    /// Returns the kinds of things implied by their relations.
     fn roles(&self) -> HashMap<String, Kind> {
         let mut roles = HashMap::new();
         for statement in &self.found {
-            let places = statement.kind.form().places.iter();
-            for ((_, slot), told) in places.zip(&statement.places) {
+            let arguments = statement.kind.form().arguments.iter();
+            for ((_, slot), stated) in arguments.zip(&statement.arguments) {
                 let kind = match slot {
                     Slot::Entity => Kind::Entity,
                     Slot::Activity => Kind::Activity,
                     Slot::Agent => Kind::Agent,
                     _ => continue,
                 };
-                if let Some(told) = told {
-                    roles.entry(told.clone()).or_insert(kind);
+                if let Some(stated) = stated {
+                    roles.entry(stated.clone()).or_insert(kind);
                 }
             }
         }
@@ -510,15 +513,15 @@ impl Graph<'_> {
     fn element(
         &mut self,
         subject: &str,
-        told: &[Told],
+        stated: &[PropertyValue],
         roles: &HashMap<String, Kind>,
     ) -> Result<(), ProvError> {
         let mut kinds = BTreeSet::new();
         let mut attributes = Vec::new();
         let mut times = [None, None];
         let mut left_out = 0;
-        for one in told {
-            let Told { property, value } = one;
+        for one in stated {
+            let PropertyValue { property, value } = one;
             let local = property.strip_prefix(PROV);
             if property == TYPE
                 && let Value::Name(name) = value
@@ -551,13 +554,13 @@ impl Graph<'_> {
         if kinds.is_empty() {
             self.left_out += left_out;
         }
-        // Of what is said of something that is several, the times are the activity's, and the rest goes to the first.
+        // For a thing with several kinds, the times belong to the activity, and everything else to the first kind.
         let mut attributes = Some(attributes);
         for kind in [Kind::Activity, Kind::Entity, Kind::Agent] {
             if kinds.contains(&kind) {
                 let mut statement = Statement::new(kind, Some(subject.to_owned()));
                 if kind == Kind::Activity {
-                    statement.places = times.to_vec();
+                    statement.arguments = times.to_vec();
                 }
                 statement.attributes = attributes.take().unwrap_or_default();
                 self.found.push(statement);
@@ -567,7 +570,7 @@ impl Graph<'_> {
     }
 }
 
-/// Whether a property of PROV-O says a relation.
+/// Returns whether a property of PROV-O states a relation.
 fn is_relation(local: &str) -> bool {
     local.starts_with("qualified")
         || Kind::of(local).is_some_and(|kind| !kind.is_element())
@@ -577,11 +580,11 @@ fn is_relation(local: &str) -> bool {
 
 type Nodes<'a> = BTreeMap<&'a str, ((Kind, Option<&'static str>), BTreeSet<&'a str>)>;
 
-/// The nodes that are relations, and what they belong to.
+/// Returns the nodes that are relations, and their owners.
 fn nodes(subjects: &Subjects) -> Nodes<'_> {
     let mut nodes: Nodes<'_> = BTreeMap::new();
-    for (subject, told) in subjects {
-        for Told { property, value } in told {
+    for (subject, stated) in subjects {
+        for PropertyValue { property, value } in stated {
             let Value::Name(other) = value else { continue };
             let Some(local) = property.strip_prefix(PROV) else {
                 if property == TYPE
@@ -596,7 +599,7 @@ fn nodes(subjects: &Subjects) -> Nodes<'_> {
             };
             let node = nodes.entry(other).or_insert((class, BTreeSet::new()));
             node.1.insert(subject);
-            // `prov:Revision` says more than `prov:qualifiedDerivation`.
+            // `prov:Revision` is more specific than `prov:qualifiedDerivation`.
             if node.0.1.is_none() {
                 node.0 = (class.0, class.1.or(node.0.1));
             }
@@ -605,10 +608,10 @@ fn nodes(subjects: &Subjects) -> Nodes<'_> {
     nodes
 }
 
-/// What a property says, if it says a relation.
-fn relation(subject: &str, told: &Told, subjects: &Subjects) -> Option<Statement> {
-    let local = told.property.strip_prefix(PROV)?;
-    let Value::Name(other) = &told.value else {
+/// Returns the relation that a property states, if any.
+fn relation(subject: &str, stated: &PropertyValue, subjects: &Subjects) -> Option<Statement> {
+    let local = stated.property.strip_prefix(PROV)?;
+    let Value::Name(other) = &stated.value else {
         return None;
     };
     let (mut from, mut to) = (subject, other.as_str());
@@ -624,12 +627,12 @@ fn relation(subject: &str, told: &Told, subjects: &Subjects) -> Option<Statement
         let kind = Kind::of(local).filter(|kind| !kind.is_element())?;
         statement = Statement::new(kind, None);
     }
-    statement.places[0] = Some(from.to_owned());
-    statement.places[1] = Some(to.to_owned());
+    statement.arguments[0] = Some(from.to_owned());
+    statement.arguments[1] = Some(to.to_owned());
     if statement.kind == Kind::Mention {
         let all = subjects.get(subject)?.iter();
         let mut bundles = all.filter(|t| t.property.strip_prefix(PROV) == Some("asInBundle"));
-        statement.places[2] = bundles.find_map(|t| match &t.value {
+        statement.arguments[2] = bundles.find_map(|t| match &t.value {
             Value::Name(name) => Some(name.clone()),
             Value::Literal { .. } => None,
         });
@@ -637,20 +640,20 @@ fn relation(subject: &str, told: &Told, subjects: &Subjects) -> Option<Statement
     Some(statement)
 }
 
-/// What a relation is between.
+/// Returns the ends of a relation.
 fn ends(statement: &Statement) -> Option<(Kind, String, String)> {
-    let (first, second) = (statement.place(0)?, statement.place(1)?);
+    let (first, second) = (statement.argument(0)?, statement.argument(1)?);
     (!statement.kind.is_element()).then(|| (statement.kind, first.to_owned(), second.to_owned()))
 }
 
-/// A value as what stands in a statement's place.
+/// Converts a value to the value of a statement's position.
 fn in_place(value: &Value, is_time: bool, at: &str) -> Result<String, ProvError> {
     match value {
         Value::Name(name) if !is_time => Ok(name.clone()),
         Value::Literal { text, .. } if is_time => {
             time(text).ok_or_else(|| ProvError::new(at, no_time(text)))
         }
-        // Some say names as literals.
+        // Some documents write names as literals.
         Value::Literal { text, datatype, .. } if datatype.strip_prefix(XSD) == Some("anyURI") => {
             Ok(text.clone())
         }

@@ -1,15 +1,15 @@
-//! PROV-O written as Turtle, with bundles as `TriG`.
+//! Writer of PROV-O as Turtle, with bundles as `TriG`.
 //!
-//! A relation is a property where that says all of it, and a node of its own behind `prov:qualified…` where there is more to say.
+//! A relation is written as a property if that expresses all of it, else as a node at `prov:qualified…`.
 
 use super::model::{Document, Kind, PROV, ProvError, Slot, Statement, Statements, Value, XSD};
-use super::names::Names;
+use super::names::Prefixes;
 use super::rdf::{LABEL, TYPE, property};
 use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term};
 use oxttl::TriGSerializer;
 use std::collections::HashSet;
 
-/// A document as Turtle; as `TriG` if it has bundles.
+/// Writes a document as Turtle; as `TriG` if it has bundles.
 pub(super) fn write(document: &Document) -> Result<String, ProvError> {
     let mut quads = Quads {
         graph: GraphName::DefaultGraph,
@@ -20,7 +20,7 @@ pub(super) fn write(document: &Document) -> Result<String, ProvError> {
     quads.statements(&document.statements)?;
     for (id, inner) in &document.bundles {
         quads.graph = GraphName::DefaultGraph;
-        // An empty graph is none: the name stays.
+        // Declared as a bundle, because an empty graph would vanish.
         quads.push(
             name(id)?.into(),
             TYPE,
@@ -29,7 +29,7 @@ pub(super) fn write(document: &Document) -> Result<String, ProvError> {
         quads.graph = name(id)?.into();
         quads.statements(inner)?;
     }
-    let names = Names::of(document);
+    let names = Prefixes::of(document);
     let failed = |e: &dyn std::fmt::Display| ProvError::new("", e.to_string());
     let mut serializer = TriGSerializer::new()
         .with_prefix("prov", PROV)
@@ -37,7 +37,7 @@ pub(super) fn write(document: &Document) -> Result<String, ProvError> {
         .with_prefix("xsd", XSD)
         .map_err(|e| failed(&e))?;
     for (prefix, iri) in names.declared() {
-        // A namespace that is no IRI shortens nothing.
+        // A namespace that is not an IRI cannot be a prefix.
         if NamedNode::new(iri).is_ok() {
             serializer = serializer
                 .with_prefix(prefix, iri)
@@ -54,7 +54,7 @@ pub(super) fn write(document: &Document) -> Result<String, ProvError> {
 
 fn name(iri: &str) -> Result<NamedNode, ProvError> {
     NamedNode::new(iri).map_err(|e| {
-        let what = format!("is no IRI ({e}), so RDF cannot name it; PROV-N and PROV-JSON can");
+        let what = format!("is not an IRI ({e}), so RDF cannot name it; PROV-N and PROV-JSON can");
         ProvError::new(format!("<{iri}>"), what)
     })
 }
@@ -63,7 +63,7 @@ struct Quads {
     graph: GraphName,
     all: Vec<Quad>,
     nodes: usize,
-    /// What is a mention already, and what has a time.
+    /// Mentions written so far, and relations with a time.
     once: HashSet<(Kind, GraphName, String)>,
 }
 
@@ -103,13 +103,17 @@ impl Quads {
             TYPE,
             name(&format!("{PROV}{class}"))?.into(),
         )?;
-        for (place, property) in statement
-            .places
+        for (argument, property) in statement
+            .arguments
             .iter()
             .zip(["startedAtTime", "endedAtTime"])
         {
-            if let Some(told) = place {
-                self.push(subject.clone(), &format!("{PROV}{property}"), moment(told)?)?;
+            if let Some(stated) = argument {
+                self.push(
+                    subject.clone(),
+                    &format!("{PROV}{property}"),
+                    moment(stated)?,
+                )?;
             }
         }
         self.attributes(&subject, statement)
@@ -136,9 +140,9 @@ impl Quads {
     fn relation(&mut self, statement: &Statement) -> Result<(), ProvError> {
         let form = statement.kind.form();
         let bare = statement.id.is_none() && statement.attributes.is_empty();
-        let more = statement.places.iter().skip(2).any(Option::is_some);
+        let more = statement.arguments.iter().skip(2).any(Option::is_some);
         let simple = bare && (!more || statement.kind == Kind::Mention);
-        let ends = statement.place(0).zip(statement.place(1));
+        let ends = statement.argument(0).zip(statement.argument(1));
         if let Some((from, to)) = ends.filter(|_| simple) {
             if statement.kind == Kind::Mention
                 && !self
@@ -152,7 +156,7 @@ impl Quads {
             }
             let (subject, property) = (name(from)?, format!("{PROV}{}", form.keyword));
             self.push(subject.clone().into(), &property, name(to)?.into())?;
-            if let Some(bundle) = statement.place(2) {
+            if let Some(bundle) = statement.argument(2) {
                 self.push(
                     subject.into(),
                     &format!("{PROV}asInBundle"),
@@ -172,7 +176,7 @@ impl Quads {
             self.nodes += 1;
             BlankNode::new_unchecked(format!("n{}", self.nodes)).into()
         };
-        if let Some(owner) = statement.place(0) {
+        if let Some(owner) = statement.argument(0) {
             let property = format!("{PROV}qualified{}", form.class);
             self.push(name(owner)?.into(), &property, node.clone().into())?;
         }
@@ -181,13 +185,18 @@ impl Quads {
             TYPE,
             name(&format!("{PROV}{}", form.class))?.into(),
         )?;
-        let places = statement.places.iter().zip(form.places).enumerate().skip(1);
-        for (at, (place, (_, slot))) in places {
-            let Some(told) = place else { continue };
+        let arguments = statement
+            .arguments
+            .iter()
+            .zip(form.arguments)
+            .enumerate()
+            .skip(1);
+        for (at, (argument, (_, slot))) in arguments {
+            let Some(stated) = argument else { continue };
             let value = if *slot == Slot::Time {
-                moment(told)?
+                moment(stated)?
             } else {
-                name(told)?.into()
+                name(stated)?.into()
             };
             self.push(
                 node.clone(),

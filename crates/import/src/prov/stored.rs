@@ -1,20 +1,20 @@
-//! Statements as the graph keeps them: one attribute or property each, `prov.` and a hash of it, as JSON.
+//! Storage of statements in the graph: each is one attribute or property, named `prov.` and a hash of the statement, as JSON.
 //!
-//! So what several documents say is their union, whatever the order in which they come, and a document that comes again says nothing new.
+//! So the statements of several documents form their union, in any order, and a document that is imported again adds nothing.
 
 use super::model::{Kind, Statement, Value};
 use serde_json::{Map, Value as Json, json};
 
-/// What names of attributes and properties that are statements begin with.
+/// Prefix of attribute and property names that are statements.
 const PREFIX: &str = "prov.";
-/// The attribute of a vertex that documents have brought: the IRI that they name it by.
+/// Attribute of a vertex created by a document: the IRI that names the vertex.
 pub(super) const MARK: &str = "prov";
-/// The attribute of a bundle's vertex.
+/// Attribute of a bundle's vertex.
 pub(super) const BUNDLE: &str = "prov.bundle";
-/// Digits of the hash.
+/// Number of digits of the hash.
 const DIGITS: usize = 20;
 
-/// The name and text of a statement.
+/// Encodes a statement as a name and a text.
 pub(super) fn encode(bundle: Option<&str>, statement: &Statement) -> (String, String) {
     let value = |value: &Value| match value {
         Value::Name(iri) => json!({ "name": iri }),
@@ -40,14 +40,22 @@ pub(super) fn encode(bundle: Option<&str>, statement: &Statement) -> (String, St
     if let Some(id) = &statement.id {
         object.insert("id".into(), json!(id));
     }
-    for ((name, _), place) in statement.kind.form().places.iter().zip(&statement.places) {
-        if let Some(place) = place {
-            object.insert((*name).to_owned(), json!(place));
+    for ((name, _), argument) in statement
+        .kind
+        .form()
+        .arguments
+        .iter()
+        .zip(&statement.arguments)
+    {
+        if let Some(argument) = argument {
+            object.insert((*name).to_owned(), json!(argument));
         }
     }
     if !statement.attributes.is_empty() {
         let all = statement.attributes.iter();
-        let all: Vec<Json> = all.map(|(name, told)| json!([name, value(told)])).collect();
+        let all: Vec<Json> = all
+            .map(|(name, stated)| json!([name, value(stated)]))
+            .collect();
         object.insert("attributes".into(), Json::Array(all));
     }
     let text = Json::Object(object).to_string();
@@ -56,28 +64,28 @@ pub(super) fn encode(bundle: Option<&str>, statement: &Statement) -> (String, St
     (name, text)
 }
 
-/// Whether an attribute or property of that name is a statement.
+/// Returns whether an attribute or property is a statement, by its name.
 pub(super) fn is_statement(name: &str) -> bool {
     name.strip_prefix(PREFIX)
         .is_some_and(|hash| hash.len() == DIGITS && hash.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// The statement, and its bundle. Nothing if that is none.
+/// Decodes a statement and its bundle. `None` if the text is not a statement.
 pub(super) fn decode(text: &str) -> Option<(Option<String>, Statement)> {
     let object: Map<String, Json> = serde_json::from_str(text).ok()?;
     let string = |name: &str| Some(object.get(name)?.as_str()?.to_owned());
     let kind = Kind::of(object.get("statement")?.as_str()?)?;
     let mut statement = Statement::new(kind, string("id"));
-    for ((name, _), place) in kind.form().places.iter().zip(&mut statement.places) {
-        *place = string(name);
+    for ((name, _), argument) in kind.form().arguments.iter().zip(&mut statement.arguments) {
+        *argument = string(name);
     }
     if let Some(Json::Array(all)) = object.get("attributes") {
         for pair in all {
             let name = pair.get(0)?.as_str()?.to_owned();
             let value = match pair.get(1)? {
                 Json::String(text) => Value::string(text.as_str()),
-                Json::Object(told) => {
-                    let part = |name: &str| Some(told.get(name)?.as_str()?.to_owned());
+                Json::Object(stated) => {
+                    let part = |name: &str| Some(stated.get(name)?.as_str()?.to_owned());
                     if let Some(iri) = part("name") {
                         Value::Name(iri)
                     } else if let Some(language) = part("language") {
@@ -102,7 +110,7 @@ mod tests {
     #[test]
     fn statements_come_back() {
         let mut statement = Statement::new(Kind::Usage, Some("urn:use".into()));
-        statement.places = vec![
+        statement.arguments = vec![
             Some("urn:a".into()),
             None,
             Some("2026-01-01T00:00:00Z".into()),

@@ -1,28 +1,28 @@
-//! Values of attributes, and times, each meaning in one form.
+//! Values of attributes, and times, in normal form.
 
-/// The prefix `prov`.
+/// Namespace of the prefix `prov`.
 pub(super) const PROV: &str = "http://www.w3.org/ns/prov#";
-/// The prefix `xsd`.
+/// Namespace of the prefix `xsd`.
 pub(super) const XSD: &str = "http://www.w3.org/2001/XMLSchema#";
 
 /// A value of an attribute.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Value {
-    /// The name of something.
+    /// Name of a thing, as an IRI.
     Name(String),
-    /// A literal.
+    /// A literal of any datatype.
     Literal {
-        /// Its text.
+        /// Lexical form.
         text: String,
         /// The IRI of its datatype; empty for strings.
         datatype: String,
-        /// Its language, in lower case; empty for none.
+        /// Language in lower case; empty for none.
         language: String,
     },
 }
 
 impl Value {
-    /// A string.
+    /// Creates a string value.
     pub fn string(text: impl Into<String>) -> Self {
         Self::Literal {
             text: text.into(),
@@ -31,12 +31,12 @@ impl Value {
         }
     }
 
-    /// A literal of a datatype of XML Schema.
+    /// Creates a literal of an XML Schema datatype.
     pub fn xsd(text: impl Into<String>, datatype: &str) -> Self {
         Self::typed(text.into(), format!("{XSD}{datatype}"))
     }
 
-    /// A string in a language.
+    /// Creates a string in a language.
     pub fn tagged(text: impl Into<String>, language: &str) -> Self {
         Self::Literal {
             text: text.into(),
@@ -45,24 +45,24 @@ impl Value {
         }
     }
 
-    /// A literal of any datatype, in its normal form.
+    /// Creates a literal of any datatype, in its normal form.
     pub fn typed(text: String, datatype: String) -> Self {
         let (text, datatype) = match datatype.strip_prefix(XSD) {
             Some("string") => (text, String::new()),
             Some("dateTime") => (time(&text).unwrap_or(text), datatype),
             Some("boolean") => {
-                let told = match text.trim() {
+                let stated = match text.trim() {
                     "1" => "true".to_owned(),
                     "0" => "false".to_owned(),
-                    told if told.eq_ignore_ascii_case("true") => "true".to_owned(),
-                    told if told.eq_ignore_ascii_case("false") => "false".to_owned(),
+                    stated if stated.eq_ignore_ascii_case("true") => "true".to_owned(),
+                    stated if stated.eq_ignore_ascii_case("false") => "false".to_owned(),
                     _ => text,
                 };
-                (told, datatype)
+                (stated, datatype)
             }
             Some("int" | "integer" | "long") => {
-                let told = text.trim().parse::<i64>().map(|n| n.to_string());
-                (told.unwrap_or(text), datatype)
+                let stated = text.trim().parse::<i64>().map(|n| n.to_string());
+                (stated.unwrap_or(text), datatype)
             }
             Some("double") => (double(&text).unwrap_or(text), datatype),
             _ => (text, datatype),
@@ -74,7 +74,7 @@ impl Value {
         }
     }
 
-    /// An integer as PROV-JSON and PROV-N have it without a datatype.
+    /// Creates an integer as PROV-JSON and PROV-N read one without a datatype.
     pub fn integer(n: i64) -> Self {
         let datatype = if i32::try_from(n).is_ok() {
             "int"
@@ -102,7 +102,7 @@ fn double(text: &str) -> Option<String> {
     })
 }
 
-/// A date and time of XML Schema in its normal form: in UTC where it has a zone, as it is where it has none. Nothing if it is none.
+/// Normalizes a date and time of XML Schema: in UTC if it has a time zone, otherwise unchanged. `None` if the text is not a date and time.
 pub(super) fn time(text: &str) -> Option<String> {
     let text = text.trim();
     let (date, clock) = text.split_once('T')?;
@@ -125,7 +125,7 @@ pub(super) fn time(text: &str) -> Option<String> {
     Some(at.to_string())
 }
 
-/// A time in normal form as nanoseconds since 1970-01-01 UTC; one without a zone is taken for UTC.
+/// Returns a normalized time as nanoseconds since 1970-01-01 UTC; one without a time zone is taken as UTC.
 pub(super) fn nanos(text: &str) -> Option<i64> {
     let at: jiff::Timestamp = match text.parse() {
         Ok(at) => at,

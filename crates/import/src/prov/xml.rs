@@ -1,4 +1,4 @@
-//! PROV-XML read (W3C Working Group Note of 2013-04-30).
+//! Reader of PROV-XML (W3C Working Group Note of 2013-04-30).
 
 use super::model::{Document, Kind, PROV, ProvError, Slot, Statement, Value, time};
 use super::names::Scope;
@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 const XSI_TYPE: &str = "http://www.w3.org/2001/XMLSchema-instancetype";
 
-/// Elements that are a kind with a type.
+/// Elements that stand for a kind with a type.
 const KINDS: [(&str, Kind); 10] = [
     ("Person", Kind::Agent),
     ("Organization", Kind::Agent),
@@ -49,7 +49,7 @@ fn kind_of(local: &str) -> Option<(Kind, Option<&'static str>)> {
     Some((*kind, Some(class)))
 }
 
-/// A tag: its name, and the attributes that matter.
+/// A tag: its name, and the relevant attributes.
 struct Tag {
     at: usize,
     iri: String,
@@ -66,7 +66,7 @@ impl Tag {
     }
 }
 
-/// What is between a record's child and its end.
+/// A child element of a statement, with its text so far.
 struct Child {
     tag: Tag,
     text: String,
@@ -78,17 +78,17 @@ struct Xml<'a> {
     blank: String,
     document: Document,
     bundle: Option<String>,
-    /// The statement that is open, once for each member.
+    /// The open statement, once for each member.
     open: Option<(Tag, Vec<Statement>)>,
     child: Option<Child>,
-    /// Tags within something that is left out.
+    /// Depth of tags inside a skipped element.
     ignored: usize,
 }
 
 /// Reads a document.
 ///
 /// # Errors
-/// If it is none, with the line and column of what is wrong.
+/// Fails with line and column if the text is not PROV-XML.
 pub(super) fn read(text: &str) -> Result<Document, ProvError> {
     let mut xml = Xml {
         text,
@@ -110,7 +110,7 @@ impl Xml<'_> {
         ProvError::at(self.text, at, what)
     }
 
-    fn here(&self) -> usize {
+    fn byte_position(&self) -> usize {
         usize::try_from(self.reader.buffer_position()).unwrap_or(usize::MAX)
     }
 
@@ -118,7 +118,7 @@ impl Xml<'_> {
         let mut scopes = vec![Rc::new(Scope::default())];
         let mut seen = false;
         loop {
-            let at = self.here();
+            let at = self.byte_position();
             let event = self.reader.read_event().map_err(|e| {
                 let at = usize::try_from(self.reader.error_position()).unwrap_or(at);
                 ProvError::at(self.text, at, e.to_string())
@@ -172,7 +172,7 @@ impl Xml<'_> {
             child.text.push_str(text);
         } else if self.ignored == 0 && !text.trim().is_empty() {
             let text: String = text.trim().chars().take(40).collect();
-            return Err(self.wrong(at, format!("`{text}` stands where only elements do")));
+            return Err(self.wrong(at, format!("`{text}` is where only elements are allowed")));
         }
         Ok(())
     }
@@ -204,7 +204,7 @@ impl Xml<'_> {
             Rc::clone(outer)
         };
         let name = start.name().as_ref().to_owned();
-        // An element without a namespace is none of PROV's.
+        // An element without a namespace is not an element of PROV.
         let iri = match scope.expand(&name) {
             Ok(iri) => iri,
             Err(_) if !name.contains(':') => name,
@@ -251,7 +251,7 @@ impl Xml<'_> {
             return Ok(());
         }
         if let Some(child) = &self.child {
-            let what = format!("{} has elements in it; expected a text", child.tag.iri);
+            let what = format!("{} has elements in it; expected text", child.tag.iri);
             return Err(self.wrong(tag.at, what));
         }
         if self.open.is_some() {
@@ -262,7 +262,7 @@ impl Xml<'_> {
             return Ok(());
         }
         let Some(local) = tag.local() else {
-            // The schema allows elements of others here.
+            // The schema allows foreign elements here.
             self.ignored = 1;
             return Ok(());
         };
@@ -281,7 +281,7 @@ impl Xml<'_> {
         }
         let Some((kind, class)) = kind_of(local) else {
             let what = format!(
-                "prov:{local} is no kind of statement: expected prov:entity, prov:activity, prov:agent, prov:used …"
+                "prov:{local} is not a kind of statement: expected prov:entity, prov:activity, prov:agent, prov:used …"
             );
             return Err(self.wrong(tag.at, what));
         };
@@ -313,25 +313,25 @@ impl Xml<'_> {
                 to.push(statement);
             }
         } else {
-            // The bundle's end, or the document's.
+            // The end of the bundle, or of the document.
             self.bundle = None;
         }
         Ok(())
     }
 
-    /// What a child of a statement says.
+    /// Applies a finished child element to the open statements.
     fn filled(&mut self, child: Child) -> Result<(), ProvError> {
         let Some((record, mut statements)) = self.open.take() else {
             return Ok(());
         };
         let Child { tag, text } = child;
         let kind = statements.first().map(|s| s.kind);
-        let places = kind.map_or(&[] as &[_], |kind| kind.form().places);
-        let place = places
+        let arguments = kind.map_or(&[] as &[_], |kind| kind.form().arguments);
+        let at = arguments
             .iter()
             .position(|(name, _)| Some(*name) == tag.local());
-        if let Some((place, (name, slot))) = place.and_then(|at| Some((at, places.get(at)?))) {
-            let told = if *slot == Slot::Time {
+        if let Some((at, (name, slot))) = at.and_then(|at| Some((at, arguments.get(at)?))) {
+            let stated = if *slot == Slot::Time {
                 time(&text).ok_or_else(|| self.wrong(tag.at, no_time(text.trim())))?
             } else {
                 match &tag.reference {
@@ -339,10 +339,10 @@ impl Xml<'_> {
                     None => return Err(self.wrong(tag.at, format!("prov:{name} has no prov:ref"))),
                 }
             };
-            let filled = |s: &Statement| s.place(place).is_some();
+            let filled = |s: &Statement| s.argument(at).is_some();
             if statements.iter().all(filled) {
                 if kind != Some(Kind::Membership) {
-                    let what = format!("prov:{name} is there twice");
+                    let what = format!("prov:{name} is given twice");
                     return Err(self.wrong(tag.at, what));
                 }
                 let more = statements.first().cloned();
@@ -350,9 +350,9 @@ impl Xml<'_> {
             }
             let last = statements.len() - 1;
             for (i, statement) in statements.iter_mut().enumerate() {
-                let open = i == last || statement.place(place).is_none();
-                if let Some(slot) = statement.places.get_mut(place).filter(|_| open) {
-                    *slot = Some(told.clone());
+                let open = i == last || statement.argument(at).is_none();
+                if let Some(slot) = statement.arguments.get_mut(at).filter(|_| open) {
+                    *slot = Some(stated.clone());
                 }
             }
         } else {

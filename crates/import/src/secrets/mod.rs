@@ -1,9 +1,9 @@
-//! Secrets in scripts, command lines and environments: found by how they are written, and blotted out where they stand.
+//! Redaction of secrets in scripts, command lines and environments.
 //!
-//! What is kept of a run is read by others, for years. So whatever looks like a secret is replaced by [`MARK`], which says that there was
-//! something; the rest of the line stays, so that a script can still be read. This is a net with meshes: it knows names that say what they hold,
-//! options, headers, addresses that were signed, private keys, the beginnings of well-known kinds of tokens (the tables in [`rules`]), and pieces that
-//! are as mixed as only random ones are. [`Redactor`] takes patterns of a user's own.
+//! Recorded runs are read by other users, for years. So anything that looks like a secret is replaced by [`MARK`]; the rest of the line
+//! stays, so that a script remains readable. Detection is heuristic and incomplete: it recognizes telling names, options, headers, signed
+//! addresses, private keys, prefixes of well-known kinds of tokens (the tables in [`rules`]), and strings that look random. [`Redactor`]
+//! accepts user-defined patterns.
 
 mod rules;
 #[cfg(test)]
@@ -13,12 +13,12 @@ use regex::{Captures, Regex, RegexBuilder};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// What stands where a secret stood.
+/// Replacement of a secret.
 pub const MARK: &str = "[redacted]";
-/// How large a compiled pattern of a user may be, in bytes.
+/// Limit of a compiled user-defined pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-fn made(pattern: &str) -> Regex {
+fn compiled(pattern: &str) -> Regex {
     #[expect(
         clippy::expect_used,
         reason = "patterns are constants, and a test makes them all"
@@ -26,9 +26,9 @@ fn made(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a pattern")
 }
 
-/// What names are that say that a secret is behind them, as a part of a pattern.
+/// Returns the pattern of names that denote a secret.
 fn names() -> String {
-    let word = rules::WORDS.join("|");
+    let word = rules::NAME_WORDS.join("|");
     format!(
         "(?:[a-z0-9_.-]*(?:{})[a-z0-9_.-]*|(?:[a-z0-9_.-]*[_.-])?(?:{word})(?:[_.-][a-z0-9_.-]*)?|{})",
         rules::PARTS.join("|"),
@@ -36,40 +36,40 @@ fn names() -> String {
     )
 }
 
-/// How a pattern's secret is judged.
+/// Rule by which a match is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Judge {
-    /// It is one.
+    /// Every match is a secret.
     Always,
-    /// It is one unless the name before it is of [`rules::NO_SECRETS`].
+    /// A match is a secret unless the name before it is in [`rules::NO_SECRETS`].
     ByName,
-    /// It is one if it looks random.
+    /// A match is a secret if it looks random.
     IfRandom,
 }
 
-/// Patterns whose groups `s`, `s1`, `s2` are secrets; in `s1` the shell replaces nothing.
+/// Patterns whose groups `s`, `s1`, `s2` are secrets; the shell substitutes nothing in `s1`.
 static PATTERNS: LazyLock<Vec<(Regex, Judge)>> = LazyLock::new(|| {
     let value = r#"(?:"(?P<s>[^"\n]+)"|'(?P<s1>[^'\n]+)'|(?P<s2>[^\s"';&|]+))"#;
     let names = names();
     let mut all: Vec<(String, Judge)> = Vec::new();
     let surrounded = rules::SURROUNDED.iter();
     all.extend(surrounded.map(|p| ((*p).to_owned(), Judge::Always)));
-    // NAME=value, export NAME="value", {"name": "value"}, name: value.
+    // Forms: NAME=value, export NAME="value", {"name": "value"}, name: value.
     all.push((
         format!(r#"(?i)(?:^|[^a-z0-9_.-])(?P<n>{names})["']?\s*[=:]\s*{value}"#),
         Judge::ByName,
     ));
-    // --password value, --token=value.
+    // Forms: --password value, --token=value.
     all.push((
         format!(r"(?i)(?:^|[^a-z0-9_.-])--?(?P<n>{names})(?:\s+|=){value}"),
         Judge::ByName,
     ));
     for row in rules::OPTIONS {
         let programs: Vec<String> = row.programs.iter().map(|p| regex::escape(p)).collect();
-        let apart = if row.apart { r"[\s=]*" } else { "" };
+        let separate = if row.separate { r"[\s=]*" } else { "" };
         all.push((
             format!(
-                r"(?:^|[\s;&|(/`])(?:{})[ \t](?:[^\n;&|]*?[ \t])?{}{apart}{value}",
+                r"(?:^|[\s;&|(/`])(?:{})[ \t](?:[^\n;&|]*?[ \t])?{}{separate}{value}",
                 programs.join("|"),
                 row.option
             ),
@@ -80,35 +80,35 @@ static PATTERNS: LazyLock<Vec<(Regex, Judge)>> = LazyLock::new(|| {
     all.extend(random.map(|p| ((*p).to_owned(), Judge::IfRandom)));
     let tokens = rules::TOKENS.join("|");
     all.push((format!(r"\b(?P<s>{tokens})"), Judge::Always));
-    all.iter().map(|(p, judge)| (made(p), *judge)).collect()
+    all.iter().map(|(p, judge)| (compiled(p), *judge)).collect()
 });
 
-static NAME: LazyLock<Regex> = LazyLock::new(|| made(&format!("(?i)^-{{0,2}}{}$", names())));
+static NAME: LazyLock<Regex> = LazyLock::new(|| compiled(&format!("(?i)^-{{0,2}}{}$", names())));
 static NO_SECRET: LazyLock<Regex> =
-    LazyLock::new(|| made(&format!("(?i)^(?:{})$", rules::NO_SECRETS.join("|"))));
-/// What a shell puts something else in the place of, whole.
+    LazyLock::new(|| compiled(&format!("(?i)^(?:{})$", rules::NO_SECRETS.join("|"))));
+/// A text that consists only of shell substitutions.
 static REFERENCE: LazyLock<Regex> =
-    LazyLock::new(|| made(r"^(?:\$[A-Za-z_][A-Za-z0-9_]*|\$\{[^}]*\}|\$\(.*)+$"));
+    LazyLock::new(|| compiled(r"^(?:\$[A-Za-z_][A-Za-z0-9_]*|\$\{[^}]*\}|\$\(.*)+$"));
 static PIECE: LazyLock<Regex> = LazyLock::new(|| {
     let least = rules::RANDOM_LETTERS_MIN;
-    made(&format!("[A-Za-z0-9]{{{least},}}"))
+    compiled(&format!("[A-Za-z0-9]{{{least},}}"))
 });
 
-/// Whether a variable or parameter of that name holds a secret.
+/// Returns whether a variable or parameter with this name contains a secret.
 pub fn is_secret_name(name: &str) -> bool {
     NAME.is_match(name) && !NO_SECRET.is_match(name)
 }
 
-/// A text without its secrets. What a shell would replace (`$TOKEN`, `$(cat file)`) names where a secret is, and stays.
+/// Returns a text without its secrets. Shell substitutions (`$TOKEN`, `$(cat file)`) only refer to a secret, and stay.
 pub fn redacted(text: &str) -> Cow<'_, str> {
-    blotted(text, true)
+    redact(text, true)
 }
 
-fn blotted(text: &str, shell: bool) -> Cow<'_, str> {
+fn redact(text: &str, shell: bool) -> Cow<'_, str> {
     let mut out = Cow::Borrowed(text);
     for (pattern, judge) in PATTERNS.iter() {
         let replaced = pattern.replace_all(&out, |found: &Captures<'_>| {
-            blotted_in(found, *judge, shell)
+            redact_match(found, *judge, shell)
         });
         if let Cow::Owned(replaced) = replaced {
             out = Cow::Owned(replaced);
@@ -124,8 +124,8 @@ fn blotted(text: &str, shell: bool) -> Cow<'_, str> {
     out
 }
 
-/// All that a pattern found, with the mark where the secret was.
-fn blotted_in(found: &Captures<'_>, judge: Judge, shell: bool) -> String {
+/// Returns a match with its secret replaced by the mark.
+fn redact_match(found: &Captures<'_>, judge: Judge, shell: bool) -> String {
     let all = found.get_match();
     let secret = ["s", "s1", "s2"].iter().find_map(|name| found.name(name));
     let kept = |secret: &str| {
@@ -148,7 +148,7 @@ fn blotted_in(found: &Captures<'_>, judge: Judge, shell: bool) -> String {
     format!("{before}{MARK}{after}")
 }
 
-/// Whether letters and digits are as mixed as those of a random text are. Hashes in hexadecimal digits, and names made of words, are not.
+/// Returns whether letters and digits are as mixed as in random text. Hexadecimal hashes, and names made of words, are not.
 fn is_random(piece: &str) -> bool {
     #[derive(PartialEq)]
     enum Class {
@@ -172,34 +172,34 @@ fn is_random(piece: &str) -> bool {
         && changes.count() * 100 >= rules::RANDOM_CHANGES_MIN * (classes.len() - 1)
 }
 
-/// Blots out secrets, and what patterns of a user's own match.
+/// Redacts secrets, and matches of user-defined patterns.
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
     own: Vec<Regex>,
 }
 
 impl Redactor {
-    /// With further patterns. Of a pattern with a group `s` that group is the secret, of any other all that it matches.
+    /// Creates a redactor with further patterns. If a pattern has a group `s`, that group is the secret, else the whole match.
     ///
     /// # Errors
-    /// What is wrong with a pattern.
+    /// Returns a message about an invalid pattern.
     pub fn new<'p>(patterns: impl IntoIterator<Item = &'p str>) -> Result<Self, String> {
         let own = patterns.into_iter().map(|pattern| {
             RegexBuilder::new(pattern)
                 .size_limit(PATTERN_BYTES_MAX)
                 .build()
-                .map_err(|e| format!("`{pattern}` is no regular expression: {e}"))
+                .map_err(|e| format!("`{pattern}` is not a regular expression: {e}"))
         });
         let own = own.collect::<Result<_, String>>()?;
         Ok(Self { own })
     }
 
-    /// A value as a program was given it, in which nothing is for a shell to replace, without its secrets.
+    /// Returns a value as passed to a program, after shell substitution, without its secrets.
     pub fn value(&self, text: &str) -> String {
-        self.with_own(blotted(text, false)).into_owned()
+        self.with_own(redact(text, false)).into_owned()
     }
 
-    /// The value of a variable or a setting: of one that is called as secrets are, only the mark.
+    /// Returns the value of a variable or setting without its secrets; only the mark if the name denotes a secret.
     pub fn named(&self, name: &str, value: &str) -> String {
         if is_secret_name(name) {
             MARK.to_owned()
@@ -208,8 +208,8 @@ impl Redactor {
         }
     }
 
-    /// The words of a command line, without the values of options that are secrets.
-    pub fn words(&self, command: &[String]) -> Vec<String> {
+    /// Returns the words of a command line, without the values of secret options.
+    pub fn command_words(&self, command: &[String]) -> Vec<String> {
         let mut out = Vec::with_capacity(command.len());
         let mut secret_next = false;
         let mut options: Vec<&rules::ProgramOption> = Vec::new();
@@ -227,11 +227,11 @@ impl Redactor {
             );
             let given = options.iter().find_map(|row| {
                 let value = word.strip_prefix(row.option)?;
-                (row.apart || !value.is_empty()).then_some((row.option, value))
+                (row.separate || !value.is_empty()).then_some((row.option, value))
             });
             match given {
                 Some((_, "")) => secret_next = true,
-                // `--user` is no `-u`.
+                // `--user` is not `-u`.
                 Some((option, value)) if option.len() == 2 || value.starts_with('=') => {
                     let between = if value.starts_with('=') { "=" } else { "" };
                     out.push(format!("{option}{between}{MARK}"));
@@ -249,7 +249,7 @@ impl Redactor {
         for pattern in &self.own {
             let replaced = pattern.replace_all(&out, |found: &Captures<'_>| {
                 if found.name("s").is_some() {
-                    blotted_in(found, Judge::Always, false)
+                    redact_match(found, Judge::Always, false)
                 } else {
                     MARK.to_owned()
                 }

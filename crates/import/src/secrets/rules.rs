@@ -1,6 +1,7 @@
-//! What secrets look like: names, options and tokens, as tables. Names of tokens follow the rules of gitleaks and what their makers document.
+//! Tables of names, options and tokens that are secrets. Names of tokens follow the rules of gitleaks and the documentation of their
+//! vendors.
 
-/// Parts of names that say that a secret is behind them, wherever they stand in the name.
+/// Parts of names that denote a secret, anywhere in the name.
 pub(super) const PARTS: &[&str] = &[
     "password",
     "passwd",
@@ -18,21 +19,22 @@ pub(super) const PARTS: &[&str] = &[
     "webhook[_-]?url",
 ];
 
-/// Words that say so if they stand alone in a name, between `_`, `-`, `.` and its ends: `DB_PASS`, `--pass`, not `COMPASS`.
-pub(super) const WORDS: &[&str] = &["pass", "pw", "jwt", "cookie", "_auth"];
+/// Words that denote a secret if they are a separate word of the name, between `_`, `-`, `.` and its ends: `DB_PASS`, `--pass`, not
+/// `COMPASS`.
+pub(super) const NAME_WORDS: &[&str] = &["pass", "pw", "jwt", "cookie", "_auth"];
 
-/// Whole names of variables and settings that say so.
+/// Full names of variables and settings that denote a secret.
 pub(super) const NAMES: &[&str] = &[
     "mysql_pwd",
     "[a-z0-9_]*_pwd",
     "sshpass",
     "docker_auth_config",
-    // By these containers are fetched with `singularity` and `apptainer`: who fetches is nobody's business either.
+    // Credentials with which `singularity` and `apptainer` fetch containers: the user name is redacted, too.
     "[a-z0-9_]*docker_username",
     "[a-z0-9_]*docker_login",
 ];
 
-/// Whole names that sound like secrets and are none.
+/// Full names that resemble those of secrets but are not.
 pub(super) const NO_SECRETS: &[&str] = &[
     "pwd",
     "oldpwd",
@@ -42,12 +44,12 @@ pub(super) const NO_SECRETS: &[&str] = &[
 
 /// An option of some programs whose value is a secret.
 pub(super) struct ProgramOption {
-    /// The programs, by the names of their files.
+    /// Programs, by file name.
     pub(super) programs: &'static [&'static str],
-    /// The option.
+    /// Option, with its dashes.
     pub(super) option: &'static str,
-    /// Whether the value may be the next word; else it stands with the option: `-pSECRET`.
-    pub(super) apart: bool,
+    /// Whether the value may be the next word; otherwise it follows directly: `-pSECRET`.
+    pub(super) separate: bool,
 }
 
 pub(super) const OPTIONS: &[ProgramOption] = &[
@@ -65,7 +67,7 @@ pub(super) const OPTIONS: &[ProgramOption] = &[
             "mariadb-admin",
         ],
         option: "-p",
-        apart: false,
+        separate: false,
     },
     ProgramOption {
         programs: &[
@@ -78,74 +80,74 @@ pub(super) const OPTIONS: &[ProgramOption] = &[
             "az",
         ],
         option: "-p",
-        apart: true,
+        separate: true,
     },
     ProgramOption {
         programs: &["curl"],
         option: "-u",
-        apart: true,
+        separate: true,
     },
     ProgramOption {
         programs: &["curl"],
         option: "--user",
-        apart: true,
+        separate: true,
     },
     ProgramOption {
         programs: &["curl"],
         option: "--proxy-user",
-        apart: true,
+        separate: true,
     },
     ProgramOption {
         programs: &["smbclient"],
         option: "-U",
-        apart: true,
+        separate: true,
     },
     ProgramOption {
         programs: &["redis-cli"],
         option: "-a",
-        apart: true,
+        separate: true,
     },
     ProgramOption {
         programs: &["ldapsearch", "ldapmodify", "ldapadd", "ldapwhoami"],
         option: "-w",
-        apart: true,
+        separate: true,
     },
     ProgramOption {
         programs: &["mosquitto_pub", "mosquitto_sub"],
         option: "-P",
-        apart: true,
+        separate: true,
     },
     ProgramOption {
         programs: &["openssl"],
         option: "-passin",
-        apart: true,
+        separate: true,
     },
     ProgramOption {
         programs: &["openssl"],
         option: "-passout",
-        apart: true,
+        separate: true,
     },
     ProgramOption {
         programs: &["7z", "7za", "unzip", "zip"],
         option: "-P",
-        apart: true,
+        separate: true,
     },
 ];
 
-/// Text around a secret, which is the group `s`; the letters' case counts unless the pattern says otherwise.
+/// Text around a secret, which is the group `s`; case-sensitive unless the pattern says otherwise.
 pub(super) const SURROUNDED: &[&str] = &[
-    // A private key, whole.
+    // Private keys, including unterminated ones.
     r"(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?P<s>.*?)(?:-----END|\z)",
     r"(?s)Private-Lines: [0-9]+\s(?P<s>.*?)(?:Private-MAC|\z)",
-    // Authorization: SCHEME value, of any scheme; Proxy-Authorization.
+    // Form: Authorization: SCHEME value, with any scheme; also Proxy-Authorization.
     r#"(?i)authorization["']?\s*[:=]\s*["']?(?:[a-z][a-z0-9_-]*[ \t]+)?(?P<s>[^\s"'][^"'\n]*)"#,
-    // Cookie: name=value; name=value.
+    // Form: Cookie: name=value; name=value.
     r#"(?i)\b(?:set-)?cookie["']?:\s*["']?(?P<s>[^\s"'][^"'\n]*)"#,
-    // scheme://user:value@host.
+    // Form: scheme://user:value@host.
     r"(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@]*:(?P<s>[^\s/@]+)@",
     // A line of a netrc file.
     r"(?i)\bmachine\s+\S+\s+login\s+\S+\s+password\s+(?P<s>\S+)",
-    // Addresses that were signed: Amazon's, Google's, Azure's.
+    // Signed addresses: Amazon's, Google's, Azure's.
     r#"(?i)\bX-(?:Amz|Goog)-(?:Signature|Credential|Security-Token)=(?P<s>[^&\s"';]+)"#,
     r#"[?&;](?:sig|Signature|AWSAccessKeyId)=(?P<s>[^&\s"';]{8,})"#,
     r#"(?i)\b(?:AccountKey|SharedAccessSignature|SharedAccessKey)=(?P<s>[^;\s"']+)"#,
@@ -155,15 +157,15 @@ pub(super) const SURROUNDED: &[&str] = &[
     r#"(?i)\bwebhook\.office\.com/(?P<s>[^\s"']+)"#,
 ];
 
-/// Words before a secret that are also words of texts: only what looks random is one.
+/// Words before a secret that also occur in prose: only a random-looking string is a secret.
 pub(super) const BEFORE_RANDOM: &[&str] = &[
     r"(?i)\b(?:bearer|basic)\s+(?P<s>[a-z0-9+/_.=~-]{8,})",
     r"(?i)\b[a-z][a-z0-9+.-]*://(?P<s>[a-z0-9_.~-]{20,})@",
 ];
 
-/// Tokens that say themselves what they are, whole.
+/// Tokens with a distinctive prefix, in full.
 pub(super) const TOKENS: &[&str] = &[
-    // Esker's own.
+    // Tokens of Esker.
     "esker_[A-Za-z0-9_-]{43}",
     // GitHub, GitLab, Hugging Face.
     "gh[pousr]_[A-Za-z0-9]{20,}",
@@ -171,7 +173,7 @@ pub(super) const TOKENS: &[&str] = &[
     "gl(?:pat|ptt|dt|rt|soat|cbt|ft|imt|agent|oas|ffct)-[A-Za-z0-9_-]{16,}",
     "GR1348941[A-Za-z0-9_-]{16,}",
     "(?:hf|api_org)_[A-Za-z0-9]{20,}",
-    // OpenAI and others of its form.
+    // OpenAI and others of this form.
     "sk-[A-Za-z0-9_-]{20,}",
     "gsk_[A-Za-z0-9]{20,}",
     "r8_[A-Za-z0-9]{30,}",
@@ -183,7 +185,7 @@ pub(super) const TOKENS: &[&str] = &[
     "AIza[0-9A-Za-z_-]{35}",
     r"ya29\.[0-9A-Za-z_-]{20,}",
     "GOCSPX-[0-9A-Za-z_-]{20,}",
-    // Packages and containers.
+    // Registries of packages and containers.
     "npm_[A-Za-z0-9]{30,}",
     "pypi-AgE[A-Za-z0-9_-]{16,}",
     "pypi-[A-Za-z0-9_-]{60,}",
@@ -207,8 +209,8 @@ pub(super) const TOKENS: &[&str] = &[
     r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
 ];
 
-/// A piece of letters and digits that is shorter is not told from a name by how mixed it is.
+/// Minimum length of a string of letters and digits to be judged by randomness; shorter ones cannot be distinguished from names.
 pub(super) const RANDOM_LETTERS_MIN: usize = 24;
-/// Of neighbouring characters of a random piece, so many in a hundred are of different classes (small letter, capital, digit): 62 on average, while
-/// names made of words have less than 40.
+/// Minimum percentage of neighbouring characters of different classes (lower case, upper case, digit) in a random string: 62 on average,
+/// while names made of words have less than 40.
 pub(super) const RANDOM_CHANGES_MIN: usize = 44;

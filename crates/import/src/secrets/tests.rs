@@ -1,15 +1,15 @@
-//! What is a secret and what is none, as tables.
+//! Tables of texts with and without secrets.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Letters of tokens, as random as real ones are.
+/// Letters of tokens, as random as real ones.
 const LONG: &str = "aB3dE5fG7hJ9kL2mN4pQ6rS8tU1vW3xY5zA7cD9eF2g";
 
-/// (what is written, what has to go).
+/// Pairs of a text, and the secret that must be removed.
 fn positives() -> Vec<(String, String)> {
     let fixed = [
-        // Names.
+        // Names of variables and settings.
         ("export DB_PASSWORD=hunter2", "hunter2"),
         ("DB_PASS=hunter2 ./run", "hunter2"),
         ("MYSQL_PWD=hunter2 mysqldump x", "hunter2"),
@@ -23,11 +23,11 @@ fn positives() -> Vec<(String, String)> {
         ("SINGULARITY_DOCKER_PASSWORD=hunter2", "hunter2"),
         ("APPTAINER_DOCKER_USERNAME=ada", "ada"),
         ("PRIVATE-TOKEN: hunter2", "hunter2"),
-        // Literal texts that only begin as a shell's references do.
+        // Literal texts that only begin like a shell reference.
         ("PASSWORD='$ecret'", "$ecret"),
         ("PASSWORD=$1$salt$hash", "$1$salt$hash"),
         ("PASSWORD=$ecret!x", "$ecret!x"),
-        // Options.
+        // Options of programs.
         ("mysql --password=s3cret -u me", "s3cret"),
         ("tool --pass hunter2 in.nc", "hunter2"),
         ("tool --pass=hunter2 in.nc", "hunter2"),
@@ -44,7 +44,7 @@ fn positives() -> Vec<(String, String)> {
         ("docker login -u me -p hunter2 registry", "hunter2"),
         ("openssl rsa -passin pass:hunter2 -in k", "hunter2"),
         ("smbclient //h/s -U me%hunter2", "hunter2"),
-        // Headers.
+        // HTTP headers.
         (
             "curl -H \"Authorization: Bearer abcdefgh12345678\" x",
             "abcdefgh12345678",
@@ -58,7 +58,7 @@ fn positives() -> Vec<(String, String)> {
         ("{\"Authorization\": \"token hunter2\"}", "hunter2"),
         ("curl -H 'Cookie: session=hunter2; k=v' x", "hunter2"),
         ("curl -H 'X-Auth-Token: hunter2' x", "hunter2"),
-        // Addresses.
+        // Addresses with credentials.
         ("git clone https://me:pw123@host/x.git", "pw123"),
         (
             "s3://b/x?X-Amz-Algorithm=A&X-Amz-Signature=0123abcd&k=v",
@@ -84,7 +84,7 @@ fn positives() -> Vec<(String, String)> {
         ),
         ("https://discord.com/api/webhooks/123/hunter2", "hunter2"),
         ("machine host login me password hunter2", "hunter2"),
-        // Keys.
+        // Private keys.
         (
             "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----\nls",
             "MIIE",
@@ -104,7 +104,7 @@ fn positives() -> Vec<(String, String)> {
         .iter()
         .map(|(text, secret)| ((*text).to_owned(), (*secret).to_owned()))
         .collect();
-    // Tokens that say what they are, put together here so that nobody takes this file for a leak.
+    // Tokens with distinctive prefixes, assembled here so that scanners do not take this file for a leak.
     let hex = "0123456789abcdef".repeat(4);
     let long = |count: usize| LONG.get(..count).unwrap().to_owned();
     let plain = |count: usize| {
@@ -142,7 +142,7 @@ fn positives() -> Vec<(String, String)> {
         format!("tskey-auth-{}", plain(20)),
         format!("123456789:AA{}", plain(33)),
         format!("eyJhbGciOiJI.eyJzdWIiOiIx.{}", plain(20)),
-        // Of no known kind: as mixed as random ones are.
+        // Tokens of unknown kinds: recognized by randomness.
         LONG.to_owned(),
         long(32),
     ] {
@@ -154,7 +154,7 @@ fn positives() -> Vec<(String, String)> {
     all
 }
 
-/// What is no secret, and stays as it is.
+/// Texts without secrets, which stay unchanged.
 const NEGATIVES: &[&str] = &[
     "export TOKEN=$MY_TOKEN",
     "export TOKEN=${MY_TOKEN:-none}",
@@ -212,7 +212,7 @@ fn what_is_no_secret_stays() {
     for text in NEGATIVES {
         assert_eq!(redacted(text), *text);
     }
-    // An option that only sounds like it loses its value: better that than the other way round.
+    // An option whose name only resembles a secret's loses its value: a false positive is preferred.
     let script = "#!/bin/bash\n#SBATCH -N4\nsrun ./wrf.exe --tokens-per-step 3 namelist.input";
     let told = redacted(script);
     assert!(
@@ -291,7 +291,7 @@ fn names_say_what_they_hold() {
 fn words_of_a_command_are_looked_at_together() {
     let told = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        Redactor::default().words(&words).join(" ")
+        Redactor::default().command_words(&words).join(" ")
     };
     for (words, wanted) in [
         (
@@ -318,7 +318,7 @@ fn words_of_a_command_are_looked_at_together() {
             "tool --pass --quiet in",
         ),
         (&["tool", "--token=abc"], "tool --token=[redacted]"),
-        // The shell is done with it: a dollar sign is a letter as any other.
+        // The shell has already run: a dollar sign is a letter as any other.
         (&["tool", "password=$ecret"], "tool password=[redacted]"),
         (&["ssh", "-p", "22", "host"], "ssh -p 22 host"),
     ] {
@@ -334,9 +334,12 @@ fn patterns_of_a_users_own_go_too() {
         "x [redacted] beam=[redacted] y"
     );
     assert_eq!(own.named("k", "patient-7"), MARK);
-    assert_eq!(own.words(&["a".into(), "patient-1".into()]), ["a", MARK]);
+    assert_eq!(
+        own.command_words(&["a".into(), "patient-1".into()]),
+        ["a", MARK]
+    );
     let why = Redactor::new(["("]).unwrap_err();
-    assert!(why.contains("`(` is no regular expression"), "{why}");
+    assert!(why.contains("`(` is not a regular expression"), "{why}");
     assert!(
         Redactor::new([r"\w{1000}{1000}"]).is_err(),
         "one that is too large"
@@ -344,7 +347,7 @@ fn patterns_of_a_users_own_go_too() {
 }
 
 proptest! {
-    /// What was redacted has nothing left to redact.
+    /// Redaction is idempotent.
     #[test]
     fn once_is_enough(text in "[a-zA-Z_=: \"'$@/.-]{0,80}(password=[a-z]{1,8})?[ -~]{0,40}") {
         let once = redacted(&text).into_owned();

@@ -1,14 +1,14 @@
-//! What `jobcomp/elasticsearch` sends: one JSON object a job. Its fields are those of Slurm 15.08 to today; what is missing is missing, and what
-//! nobody knows is kept.
+//! Documents of the plug-in `jobcomp/elasticsearch`: one JSON object per job. Its fields are those of Slurm 15.08 to today; missing fields
+//! stay absent, and unknown fields are kept.
 
-use super::job::{Job, job_number, kept_text, value_of};
+use super::job::{SlurmJob, job_number, kept_text, value_of};
 use esker_model::Value;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value as Json};
 
-/// Reads one. An error says what is wrong, and where.
-pub fn document(bytes: &[u8]) -> Result<Job, String> {
+/// Reads a document. An error describes the cause and the location.
+pub fn document(bytes: &[u8]) -> Result<SlurmJob, String> {
     let json: Json = serde_json::from_slice(bytes).map_err(|e| {
         let (line, column) = (e.line(), e.column());
         format!("line {line}, column {column}: expected a JSON object of one job: {e}")
@@ -26,9 +26,9 @@ pub fn document(bytes: &[u8]) -> Result<Job, String> {
             return Err("there is no `jobid`: is this what jobcomp/elasticsearch sends?".into());
         }
     };
-    let mut job = Job {
+    let mut job = SlurmJob {
         id,
-        ..Job::default()
+        ..SlurmJob::default()
     };
     job.part_of = number(&fields, "array_job_id")
         .or_else(|| number(&fields, "het_job_id"))
@@ -73,7 +73,7 @@ fn text(fields: &Map<String, Json>, name: &str) -> Option<String> {
     (!text.is_empty()).then(|| kept_text(text))
 }
 
-/// The plug-in writes UTC without saying so.
+/// The plug-in writes UTC without a zone designator.
 fn time(fields: &Map<String, Json>, name: &str) -> Result<Option<i64>, String> {
     let Some(Json::String(text)) = fields.get(name) else {
         return Ok(None);
@@ -83,12 +83,12 @@ fn time(fields: &Map<String, Json>, name: &str) -> Result<Option<i64>, String> {
     })
 }
 
-/// Nothing for a time that there is not.
+/// Parses a UTC time; `None` for an unset time.
 pub(super) fn utc(text: &str) -> Result<Option<i64>, ()> {
     in_zone(text, &TimeZone::UTC)
 }
 
-/// A time as Slurm writes it, in that zone, or as seconds since 1970.
+/// Parses a time as Slurm writes it, in a time zone, or as seconds since 1970.
 pub(super) fn in_zone(text: &str, zone: &TimeZone) -> Result<Option<i64>, ()> {
     let text = text.trim();
     if matches!(text, "" | "Unknown" | "None" | "N/A" | "Invalid" | "0") {

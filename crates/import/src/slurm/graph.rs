@@ -1,15 +1,15 @@
-//! A job as a batch of the graph.
+//! Conversion of a job to a batch of mutations.
 
-use super::job::{Job, Step};
+use super::job::{SlurmJob, Step};
 use esker_model::limits::VERTEX_KEY_BYTES_MAX;
 use esker_model::{
     Batch, EdgeTypeId, Op, Properties, Schema, SchemaError, Value, Version, VertexId, VertexRef,
     VertexTypeId,
 };
 
-/// The schema's types that jobs need, looked up once.
+/// Schema types required for jobs, looked up once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Types {
+pub struct JobTypes {
     user: VertexTypeId,
     job: VertexTypeId,
     process: VertexTypeId,
@@ -17,11 +17,11 @@ pub struct Types {
     belongs: EdgeTypeId,
 }
 
-impl Types {
-    /// Looks them up.
+impl JobTypes {
+    /// Looks up the types in a schema.
     ///
     /// # Errors
-    /// If the schema lacks one of them; the default schema has them all.
+    /// Fails if the schema lacks one of them; the default schema has them all.
     pub fn resolve(schema: &Schema) -> Result<Self, SchemaError> {
         Ok(Self {
             user: schema.vertex_type_id("User")?,
@@ -33,13 +33,13 @@ impl Types {
     }
 }
 
-struct Writer {
+struct SlurmWriter {
     batch: Batch,
-    /// The low bits of this job's versions: two jobs of one millisecond are two versions.
+    /// Low bits of this job's versions, so that two jobs in one millisecond have two versions.
     logical: u16,
 }
 
-impl Writer {
+impl SlurmWriter {
     fn at(&self, nanos: i64) -> Version {
         Version::new(u64::try_from(nanos / 1_000_000).unwrap_or(0), self.logical)
     }
@@ -106,22 +106,22 @@ impl Writer {
     }
 }
 
-/// The key of a job of that number: behind its cluster's name, where that is given.
+/// Returns the key of a job with this number, after the cluster's name if given.
 fn key_of(cluster: Option<&str>, id: &str) -> String {
     let key = cluster.map_or_else(|| id.to_owned(), |cluster| format!("{cluster}/{id}"));
     key.chars().take(VERTEX_KEY_BYTES_MAX / 4).collect()
 }
 
-/// Makes the batch of a job, which changes nothing where it was applied before.
-pub fn batch(job: &Job, types: &Types, cluster: Option<&str>) -> Batch {
+/// Makes the batch of a job; applying it again changes nothing.
+pub fn batch(job: &SlurmJob, types: &JobTypes, cluster: Option<&str>) -> Batch {
     let key = key_of(cluster, &job.id);
     let hash = blake3::hash(key.as_bytes());
     let [high, low, ..] = *hash.as_bytes();
-    let mut writer = Writer {
+    let mut writer = SlurmWriter {
         batch: Batch::new(),
         logical: u16::from_be_bytes([high, low]),
     };
-    // One that never began is known from its submission on.
+    // A job that never began is recorded from its submission.
     let began = job
         .start
         .filter(|start| job.end.is_none_or(|end| *start <= end));
@@ -180,8 +180,8 @@ pub fn batch(job: &Job, types: &Types, cluster: Option<&str>) -> Batch {
 }
 
 fn add_step(
-    writer: &mut Writer,
-    types: &Types,
+    writer: &mut SlurmWriter,
+    types: &JobTypes,
     (job, known): (VertexRef, i64),
     step: &Step,
     cluster: Option<&str>,

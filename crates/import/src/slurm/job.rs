@@ -1,60 +1,60 @@
-//! A job as any of Slurm's ways of telling has it.
+//! A job, independent of the source format.
 
 use crate::secrets::redacted;
 use esker_model::limits::{NAME_BYTES_MAX, VALUE_BYTES_MAX};
 use esker_model::{Properties, Value};
 use serde_json::Value as Json;
 
-/// Of a script that is longer, so many bytes are kept.
+/// Limit of stored text, such as a script, in bytes; the rest is cut off.
 const TEXT_BYTES_MAX: usize = VALUE_BYTES_MAX - 64;
 
-/// A job. Times are nanoseconds since 1970.
+/// A Slurm job. Times are nanoseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Job {
-    /// Its number, as `$SLURM_JOB_ID` has it in the job.
+pub struct SlurmJob {
+    /// Job number, as `$SLURM_JOB_ID` in the job.
     pub id: String,
-    /// What it is a part of: the number of its array, or of the first job of a heterogeneous one.
+    /// Number of the enclosing job array, or of the first component of a heterogeneous job.
     pub part_of: Option<String>,
-    /// The user's number.
+    /// Numeric id of the user.
     pub uid: Option<i64>,
-    /// The user's name.
+    /// Name of the user.
     pub user: Option<String>,
-    /// Its name.
+    /// Name of the job.
     pub name: Option<String>,
-    /// When it was submitted.
+    /// Time of the submission.
     pub submit: Option<i64>,
-    /// When it began.
+    /// Time of the start.
     pub start: Option<i64>,
-    /// When it ended.
+    /// Time of the end.
     pub end: Option<i64>,
-    /// Its nodes, as Slurm writes lists of them.
+    /// Node list in Slurm's notation.
     pub nodes: Option<String>,
-    /// How many tasks it had.
+    /// Number of tasks in the job.
     pub tasks: Option<i64>,
-    /// What it ran, if that is told.
+    /// Command of the job, if recorded.
     pub command: Option<String>,
-    /// All else, by name.
+    /// All other fields, by name.
     pub fields: Properties,
-    /// Its steps, where they are told of.
+    /// Steps of the job, if recorded.
     pub steps: Vec<Step>,
 }
 
 /// A step of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Step {
-    /// Its whole number: `77.0`, `77.batch`.
+    /// Full number of the step: `77.0`, `77.batch`.
     pub id: String,
-    /// Its name.
+    /// Name of the step.
     pub name: Option<String>,
-    /// When it began.
+    /// Time of the start.
     pub start: Option<i64>,
-    /// When it ended.
+    /// Time of the end.
     pub end: Option<i64>,
-    /// All else, by name.
+    /// All other fields, by name.
     pub fields: Properties,
 }
 
-/// How a field is called as an attribute; `None` if it cannot be one.
+/// Returns the attribute name of a field; `None` if it is not a valid one.
 pub(super) fn attribute_name(field: &str) -> Option<String> {
     let name: String = field
         .trim()
@@ -68,7 +68,7 @@ pub(super) fn attribute_name(field: &str) -> Option<String> {
     (!name.is_empty() && name.len() <= NAME_BYTES_MAX).then_some(name)
 }
 
-/// A text that may hold secrets, as it is kept.
+/// Returns a text to be stored, with secrets redacted and cut to the limit.
 pub(super) fn kept_text(text: &str) -> String {
     let clean = redacted(text);
     if clean.len() <= TEXT_BYTES_MAX {
@@ -79,7 +79,7 @@ pub(super) fn kept_text(text: &str) -> String {
     format!("{kept}\n[cut: it had {} bytes]", clean.len())
 }
 
-/// A value as an attribute; nothing for what says nothing.
+/// Returns a value as an attribute; `None` if it is empty.
 pub(super) fn value_of(json: &Json) -> Option<Value> {
     Some(match json {
         Json::Null => return None,
@@ -96,8 +96,8 @@ pub(super) fn value_of(json: &Json) -> Option<Value> {
     })
 }
 
-impl Job {
-    /// Keeps a field by its own name.
+impl SlurmJob {
+    /// Stores a field under its own name.
     pub(super) fn keep(&mut self, field: &str, value: Option<Value>) {
         keep(&mut self.fields, field, value);
     }
@@ -109,7 +109,7 @@ pub(super) fn keep(fields: &mut Properties, field: &str, value: Option<Value>) {
     }
 }
 
-/// A number of a job: digits, and nothing else that could be taken for another vertex.
+/// Returns a job number: digits only, so that it cannot be mistaken for another vertex.
 pub(super) fn job_number(text: &str) -> Option<&str> {
     let text = text.trim();
     (!text.is_empty() && text.len() <= 20 && text.bytes().all(|b| b.is_ascii_digit()))

@@ -1,15 +1,15 @@
-//! What `sacct --json` prints. Its shape has changed with every data parser of Slurm: a number may be a number or `{"set": true, "number": 7}`,
-//! a state a word or a list of words. Whatever has no place is kept as it is, by its name.
+//! Output of `sacct --json`. Its schema differs between the data parsers of Slurm: a number may be a number or
+//! `{"set": true, "number": 7}`, a state a word or a list of words. Unknown fields are kept by their names.
 
-use super::job::{Job, Step, keep, kept_text, value_of};
+use super::job::{SlurmJob, Step, keep, kept_text, value_of};
 use esker_model::Value;
 use serde_json::{Map, Value as Json};
 
-/// Reads all jobs of a listing, each or what is wrong with it.
+/// Reads all jobs of a listing, each with its own result.
 ///
 /// # Errors
-/// If it is no listing of jobs at all.
-pub fn listing(bytes: &[u8]) -> Result<Vec<Result<Job, String>>, String> {
+/// Fails if the text is not a listing of jobs.
+pub fn listing(bytes: &[u8]) -> Result<Vec<Result<SlurmJob, String>>, String> {
     let json: Json = serde_json::from_slice(bytes).map_err(|e| {
         let (line, column) = (e.line(), e.column());
         format!("line {line}, column {column}: expected what `sacct --json` prints: {e}")
@@ -24,7 +24,7 @@ pub fn listing(bytes: &[u8]) -> Result<Vec<Result<Job, String>>, String> {
     Ok(jobs.into_iter().enumerate().map(each).collect())
 }
 
-/// A number, however it is told; none for one that is not set.
+/// Returns a number in either form; `None` if it is not set.
 fn number(json: Option<&Json>) -> Option<i64> {
     match json? {
         Json::Number(n) => n.as_i64(),
@@ -43,8 +43,8 @@ fn text(json: Option<&Json>) -> Option<String> {
     (!text.is_empty()).then(|| kept_text(text))
 }
 
-/// A word, or a list of words as one.
-fn words(json: Option<&Json>) -> Option<String> {
+/// Returns a word, or a list of words joined by `+`.
+fn joined_words(json: Option<&Json>) -> Option<String> {
     match json? {
         Json::Array(words) => {
             let words: Vec<&str> = words.iter().filter_map(Json::as_str).collect();
@@ -54,13 +54,13 @@ fn words(json: Option<&Json>) -> Option<String> {
     }
 }
 
-/// Seconds since 1970 as nanoseconds; 0 is a time that there is not.
+/// Converts seconds since 1970 to nanoseconds; 0 means unset.
 fn time(times: Option<&Json>, name: &str) -> Option<i64> {
     let seconds = number(times?.get(name)).filter(|seconds| *seconds > 0)?;
     seconds.checked_mul(1_000_000_000)
 }
 
-/// `0:0`: what it returned, and the signal that ended it.
+/// Returns the exit code as `RETURN:SIGNAL`, such as `0:0`.
 fn exit(json: Option<&Json>) -> Option<Value> {
     let code = json?;
     if !code.is_object() {
@@ -72,8 +72,8 @@ fn exit(json: Option<&Json>) -> Option<Value> {
     Some(Value::String(format!("{returned}:{}", signal.unwrap_or(0))))
 }
 
-/// Fields that have a place, or that are told by others.
-const PLACED: [&str; 11] = [
+/// Fields that are converted explicitly, or duplicate others.
+const CONVERTED_FIELDS: [&str; 11] = [
     "job_id",
     "time",
     "name",
@@ -87,7 +87,7 @@ const PLACED: [&str; 11] = [
     "het",
 ];
 
-fn job_of(json: Json) -> Result<Job, String> {
+fn job_of(json: Json) -> Result<SlurmJob, String> {
     let Json::Object(fields) = json else {
         return Err("expected an object".into());
     };
@@ -99,7 +99,7 @@ fn job_of(json: Json) -> Result<Job, String> {
     let inner = |outer: &str, name: &str| fields.get(outer).and_then(|outer| outer.get(name));
     let part_of = number(inner("array", "job_id")).filter(|of| *of > 0);
     let part_of = part_of.or_else(|| number(inner("het", "job_id")).filter(|of| *of > 0));
-    let mut job = Job {
+    let mut job = SlurmJob {
         part_of: part_of.map(|of| of.to_string()).filter(|of| *of != id),
         id,
         uid: number(fields.get("user_id")).or_else(|| number(fields.get("uid"))),
@@ -111,10 +111,10 @@ fn job_of(json: Json) -> Result<Job, String> {
         nodes: text(fields.get("nodes")).filter(|nodes| nodes != "None assigned"),
         tasks: None,
         command: text(fields.get("submit_line")),
-        ..Job::default()
+        ..SlurmJob::default()
     };
     for (field, value) in &fields {
-        if PLACED.contains(&field.as_str()) {
+        if CONVERTED_FIELDS.contains(&field.as_str()) {
             continue;
         }
         let value = number(Some(value)).map_or_else(|| unset(value), |n| Some(Value::I64(n)));
@@ -162,7 +162,7 @@ fn job_of(json: Json) -> Result<Job, String> {
     Ok(job)
 }
 
-/// What is not a number, unless it says that it is not set.
+/// Returns a value unless it is marked as not set.
 fn unset(value: &Json) -> Option<Value> {
     let no = value.get("set") == Some(&Json::Bool(false));
     if no { None } else { value_of(value) }
@@ -171,7 +171,7 @@ fn unset(value: &Json) -> Option<Value> {
 fn state(fields: &Map<String, Json>) -> Option<Value> {
     let state = fields.get("state")?;
     let current = state.get("current").unwrap_or(state);
-    words(Some(current)).map(Value::String)
+    joined_words(Some(current)).map(Value::String)
 }
 
 fn step_of(job: &str, fields: &Map<String, Json>) -> Option<Step> {
@@ -184,7 +184,7 @@ fn step_of(job: &str, fields: &Map<String, Json>) -> Option<Step> {
             format!("{job}.{}", within.or_else(|| text(id.get("step_id")))?)
         }
     };
-    // A step of another job is none.
+    // Steps of other jobs are skipped.
     id.strip_prefix(job).filter(|rest| rest.starts_with('.'))?;
     let times = fields.get("time");
     let mut out = Step {

@@ -1,48 +1,48 @@
-//! What `sacct --parsable2` prints: a heading, and a line for each job and each of its steps. Columns may be any, in any order; those of later
-//! releases are kept by their names.
+//! Reader of `sacct --parsable2`: a heading, and a line for each job and each of its steps. Any columns in any order; unknown columns are
+//! kept by their names.
 
 use super::document::in_zone;
-use super::job::{Job, Step, job_number, keep, kept_text};
+use super::job::{SlurmJob, Step, job_number, keep, kept_text};
 use esker_model::{Properties, Value};
 use jiff::tz::TimeZone;
 use std::io::{BufRead, BufReader, Read};
 
-/// A line longer than that is none.
+/// Limit of a line's length in bytes.
 const LINE_BYTES_MAX: usize = 8 << 20;
-/// Steps that are kept of one job.
+/// Limit of steps stored for one job.
 const STEPS_MAX: usize = 100_000;
 
-/// A line that makes no sense, or a whole table.
+/// An error in a line or in the whole table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}: {what}")]
 pub struct SacctError {
-    /// Of which file.
+    /// Name of the file.
     pub file: String,
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: u64,
-    /// What is wrong.
+    /// Description of the error.
     pub what: String,
-    /// Whether nothing after it can be read.
+    /// Whether the rest of the file cannot be read.
     pub fatal: bool,
 }
 
-/// Reads jobs from a table, each with the steps that follow it.
+/// Iterator over the jobs of a table, each with the steps that follow it.
 pub struct Sacct<R> {
     input: BufReader<R>,
     file: String,
     zone: TimeZone,
     columns: Vec<String>,
     separator: char,
-    /// Whether lines end with a separator, as --parsable has it.
+    /// Whether lines end with a separator, as with --parsable.
     trailing: bool,
     line: u64,
-    /// The job whose steps may follow.
-    open: Option<Job>,
+    /// The current job, to which steps may still be added.
+    open: Option<SlurmJob>,
     ended: bool,
 }
 
 impl<R: Read> Sacct<R> {
-    /// Reads the heading. `zone`: the one that times without an offset are of.
+    /// Reads the heading. `zone` is the time zone of times without an offset.
     pub fn new(input: R, file: &str, zone: TimeZone) -> Result<Self, SacctError> {
         let mut sacct = Self {
             input: BufReader::with_capacity(1 << 16, input),
@@ -102,7 +102,7 @@ impl<R: Read> Sacct<R> {
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// The cells of a line by column.
+    /// Splits a line into the cells of the columns.
     fn cells<'l>(&self, line: &'l str) -> Result<Vec<&'l str>, SacctError> {
         let line = match line.strip_suffix(self.separator) {
             Some(rest) if self.trailing => rest,
@@ -140,8 +140,8 @@ impl<R: Read> Sacct<R> {
         })
     }
 
-    /// The columns that the schema has no place for.
-    fn others(&self, cells: &[&str], out: &mut Properties) -> Result<(), SacctError> {
+    /// Stores the columns that have no attribute in the schema.
+    fn other_columns(&self, cells: &[&str], out: &mut Properties) -> Result<(), SacctError> {
         for (column, cell) in self.columns.iter().zip(cells) {
             let cell = cell.trim();
             if matches!(cell, "" | "Unknown")
@@ -154,13 +154,13 @@ impl<R: Read> Sacct<R> {
             }
             let value = match column.as_str() {
                 "submit" | "eligible" => self.time(cells, column)?.map(Value::Timestamp),
-                // `CANCELLED by 1000` says by whom, and is the state CANCELLED.
+                // `CANCELLED by 1000` contains the user who cancelled; the state is CANCELLED.
                 "state" => {
                     let (state, by) = cell.split_once(" by ").unwrap_or((cell, ""));
                     keep(out, "cancelled_by", by.parse().ok().map(Value::I64));
                     Some(Value::String(state.trim_end_matches('+').to_owned()))
                 }
-                // Numbers that are numbers; `00:10:00`, `4Gn` and `0:0` stay as they are written. Ids of arrays are names.
+                // Canonical integers become numbers; `00:10:00`, `4Gn` and `0:0` stay text. Ids of array tasks are names.
                 "jobid" => Some(Value::String(cell.to_owned())),
                 _ => Some(match cell.parse::<i64>() {
                     Ok(n) if n.to_string() == cell => Value::I64(n),
@@ -172,10 +172,10 @@ impl<R: Read> Sacct<R> {
         Ok(())
     }
 
-    fn job(&self, cells: &[&str], id: &str, shown: &str) -> Result<Job, SacctError> {
+    fn job(&self, cells: &[&str], id: &str, shown: &str) -> Result<SlurmJob, SacctError> {
         let of_array = shown.split_once(['_', '+']).map(|(array, _)| array);
         let part_of = of_array.filter(|of| *of != id).and_then(job_number);
-        let mut job = Job {
+        let mut job = SlurmJob {
             id: id.to_owned(),
             part_of: part_of.map(str::to_owned),
             uid: self.cell(cells, &["uid"]).and_then(|c| c.parse().ok()),
@@ -190,9 +190,9 @@ impl<R: Read> Sacct<R> {
                 .map(str::to_owned),
             tasks: self.cell(cells, &["ntasks"]).and_then(|c| c.parse().ok()),
             command: self.cell(cells, &["submitline"]).map(kept_text),
-            ..Job::default()
+            ..SlurmJob::default()
         };
-        self.others(cells, &mut job.fields)?;
+        self.other_columns(cells, &mut job.fields)?;
         Ok(job)
     }
 
@@ -204,12 +204,12 @@ impl<R: Read> Sacct<R> {
             end: self.time(cells, "end")?,
             ..Step::default()
         };
-        self.others(cells, &mut step.fields)?;
+        self.other_columns(cells, &mut step.fields)?;
         Ok(step)
     }
 
-    /// What a line is, after the job that came before; that one, if it is whole.
-    fn take(&mut self, line: &str) -> Result<Option<Job>, SacctError> {
+    /// Processes a line. Returns the previous job if it is complete.
+    fn take(&mut self, line: &str) -> Result<Option<SlurmJob>, SacctError> {
         let cells = self.cells(line)?;
         let shown = self
             .cell(&cells, &["jobid", "jobidraw"])
@@ -229,7 +229,7 @@ impl<R: Read> Sacct<R> {
             return Ok(None);
         }
         let Some(id) = job_number(raw) else {
-            // `70_[3-9]` are tasks that have not begun: they are jobs once they have numbers.
+            // `70_[3-9]` are tasks that have not begun: they become jobs once they have numbers.
             if raw.contains('[') {
                 return Ok(None);
             }
@@ -247,7 +247,7 @@ impl<R: Read> Sacct<R> {
     }
 }
 
-/// How columns are called that the plug-in tells by other names.
+/// Returns the plug-in's name for a column.
 fn attribute_of(column: &str) -> &str {
     match column {
         "jobid" => "job_id",
@@ -264,7 +264,7 @@ fn attribute_of(column: &str) -> &str {
 }
 
 impl<R: Read> Iterator for Sacct<R> {
-    type Item = Result<Job, SacctError>;
+    type Item = Result<SlurmJob, SacctError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ended {

@@ -1,22 +1,22 @@
-//! What a heading means.
+//! Interpretation of a table's heading.
 
-use super::{ReadOptions, RecordError, Rows, whole};
+use super::{ReadOptions, RecordError, Rows, file_error};
 use esker_model::ValueKind;
 
-/// The part that a column plays.
+/// Meaning of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Column {
     /// A vertex's `type:key`, or its key.
     Id,
-    /// Where an edge starts.
+    /// Source vertex of an edge.
     Source,
-    /// Where it ends.
+    /// Destination vertex of an edge.
     Destination,
     /// Type of the vertex, or of the edge.
     Type,
-    /// When the row's content took its values.
+    /// Version of the row's content.
     Version,
-    /// Whether the vertex is gone.
+    /// Whether the vertex is deleted.
     Deleted,
     /// All predefined attributes, as a JSON object.
     Attributes,
@@ -24,9 +24,9 @@ pub(super) enum Column {
     User,
     /// All properties of an edge, as a JSON object.
     Properties,
-    /// Says nothing that others do not say.
+    /// A column that duplicates others and is skipped.
     Passed,
-    /// One attribute or property, of that kind if the heading says so.
+    /// One attribute or property, of a kind if the heading names one.
     Named(String, Option<ValueKind>),
 }
 
@@ -57,7 +57,7 @@ impl Column {
         }
     }
 
-    /// Its name, if that is its own.
+    /// Returns the name, if the column is an attribute or property.
     pub(super) fn named(&self) -> Option<&str> {
         match self {
             Self::Named(name, _) => Some(name),
@@ -65,10 +65,10 @@ impl Column {
         }
     }
 
-    /// The columns of a heading.
+    /// Returns the columns of a heading.
     ///
     /// # Errors
-    /// If one that the rows need is missing, or two are the same.
+    /// Fails if a required column is missing, or two columns are equal.
     pub(super) fn of_heading<'a>(
         headings: impl Iterator<Item = &'a str>,
         options: &ReadOptions,
@@ -95,7 +95,7 @@ impl Column {
                 Rows::Vertices | Rows::Objects => "",
                 Rows::Edges => "; a list of edges without a heading is read with --format edges",
             };
-            return Err(whole(
+            return Err(file_error(
                 options,
                 &format!("there is no column `{name}`; the first line has: {found}{hint}"),
             ));
@@ -105,7 +105,7 @@ impl Column {
             named.any(|c| matches!(c, Self::Named(n, _) if n == name))
         };
         if let Some(name) = options.needed.iter().find(|n| !has(n)) {
-            return Err(whole(
+            return Err(file_error(
                 options,
                 &format!("there is no column `{name}`; the first line has: {found}"),
             ));
@@ -119,7 +119,7 @@ impl Column {
             columns.iter().take(i).any(same).then_some(i)
         });
         match twice.and_then(|i| headings.get(i)) {
-            Some(name) => Err(whole(
+            Some(name) => Err(file_error(
                 options,
                 &format!("two columns mean `{}`", name.trim()),
             )),

@@ -1,4 +1,4 @@
-//! Lists of edges as graph collections publish them: two ends a line, and perhaps a weight.
+//! Edge lists as published by graph collections: two ends per line, and optionally a weight.
 //!
 //! ```text
 //!  # Directed graph: Amazon0302.txt
@@ -10,7 +10,7 @@
 use super::columns::Column;
 use super::record::{Cell, Row};
 use super::text::{LineReader, line_error};
-use super::{ReadOptions, RecordError, RowSource, Rows, whole};
+use super::{ReadOptions, RecordError, RowSource, Rows, file_error};
 use std::io::BufRead;
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ pub(super) struct EdgeList<R> {
 impl<R: BufRead> EdgeList<R> {
     pub(super) fn new(input: R, options: &ReadOptions) -> Result<Self, RecordError> {
         if options.rows != Rows::Edges {
-            return Err(whole(
+            return Err(file_error(
                 options,
                 "a list of edges holds no vertices of its own: import it as edges",
             ));
         }
         if options.edge_type.is_none() {
-            return Err(whole(
+            return Err(file_error(
                 options,
                 "a list of edges does not say what they are: give an edge type, and a vertex type for bare ids",
             ));

@@ -1,28 +1,25 @@
-//! Vertices and edges in bulk, as tables: CSV, NDJSON, Parquet, and plain lists of edges. The same files both ways.
+//! Bulk import and export of vertices and edges as tables: CSV, NDJSON, Parquet, and plain edge lists. Exported files can be imported.
 //!
 //! ```text
 //!  vertices   id · version · deleted · attributes · user            any other column is an attribute
 //!  edges      source · type · destination · version · properties    any other column is a property
 //! ```
 //!
-//! [`TableWriter`] writes exactly these columns, so that a table says everything: `attributes` and `properties` are
-//! JSON objects of typed values (see `value`), `user` holds user-defined attributes, each with its own version.
-//! [`TableReader`] reads them back, and reads what people have: any table with an `id` column (or `source` and
-//! `destination`). A column that the vertex's type declares is a predefined attribute, any other a user-defined one;
-//! `name:kind` as a heading says what the cells are, else they are what they look like.
+//! [`TableWriter`] writes exactly these columns, so that a table is lossless: `attributes` and `properties` are JSON objects of typed
+//! values (see `value`), `user` has the user-defined attributes, each with its own version. [`TableReader`] reads these tables, and any
+//! table with an `id` column (or `source` and `destination`). A column declared by the vertex's type is a predefined attribute, any other a
+//! user-defined one; `name:kind` in a heading declares the type of the cells, otherwise it is inferred.
 //!
-//! A version in the table makes an import repeatable: the same rows are the same versions. Rows without one take
-//! the version that the host gives, or the commit's.
+//! A version in the table makes an import repeatable: equal rows have equal versions. Rows without a version get the one given by the host,
+//! or the commit's.
 //!
-//! Nothing here holds more than a row group in memory. A bad record is an error with its place, and the next call
-//! goes on behind it.
+//! At most one row group is in memory. An invalid record is an error with its location, and the next call continues after the record.
 //!
-//! Tables of objects have columns of any names: [`ObjectReader`] is told which hold the ID attributes. [`TypedWriter`]
-//! writes columns that have a kind each.
+//! Tables of objects have columns of any names: [`ObjectReader`] is given those of the ID attributes. [`TypedWriter`] writes typed columns.
 //!
-//! Text that is compressed by gzip is told by its first bytes, and read as it is without.
+//! Text compressed by gzip is detected by its first bytes and decompressed.
 //!
-//! Start with [`TableReader::text`], [`TableReader::parquet`] and [`TableWriter::new`].
+//! The entry points are [`TableReader::text`], [`TableReader::parquet`] and [`TableWriter::new`].
 
 mod columns;
 mod edge_list;
@@ -50,29 +47,29 @@ use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read};
 use std::sync::Arc;
 
-/// Longest record in bytes, whatever the format: a quote that is never closed must not swallow the memory.
+/// Limit of a record in bytes, in every format: an unterminated quote must not exhaust the memory.
 pub const RECORD_BYTES_MAX: u64 = 32 << 20;
 
-/// What gzip begins with.
+/// Magic number of gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// How a table is written down.
+/// Format of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Comma-separated values with a heading (RFC 4180).
     Csv,
-    /// The same with tabs.
+    /// Tab-separated values with a heading.
     Tsv,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Ndjson,
-    /// Apache Parquet.
+    /// Apache Parquet files.
     Parquet,
-    /// Two ends a line, separated by blanks, tabs, commas or semicolons; `#` and `%` begin comments. Edges only.
+    /// Two ends per line, separated by blanks, tabs, commas or semicolons; `#` and `%` begin comments. Edges only.
     EdgeList,
 }
 
 impl Format {
-    /// The format that the end of a file's name promises; `.gz` behind it does not count.
+    /// Returns the format for a file name's extension; a `.gz` after it is ignored.
     pub fn of_file_name(name: &str) -> Option<Self> {
         let name = name.strip_suffix(".gz").unwrap_or(name);
         let (_, extension) = name.rsplit_once('.')?;
@@ -86,7 +83,7 @@ impl Format {
         })
     }
 
-    /// The word for it in options and messages.
+    /// Returns the name of the format in options and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Csv => "csv",
@@ -97,7 +94,7 @@ impl Format {
         }
     }
 
-    /// The format of that name.
+    /// Returns the format with a name.
     pub fn from_name(name: &str) -> Option<Self> {
         [
             Self::Csv,
@@ -111,44 +108,44 @@ impl Format {
     }
 }
 
-/// What the rows of a table are.
+/// Content of a table's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rows {
-    /// Vertices.
+    /// One vertex per row.
     Vertices,
-    /// Edges.
+    /// One edge per row.
     Edges,
-    /// Objects.
+    /// One object per row.
     Objects,
 }
 
-/// How to read a table.
+/// Options for reading a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadOptions {
-    /// The file's name, for messages.
+    /// Name of the file, for messages.
     pub file: String,
-    /// What its rows are.
+    /// Content of the rows.
     pub rows: Rows,
-    /// The vertex type of ids without one (`1001` rather than `user:1001`), of both ends of edges.
+    /// Vertex type of ids without one (`1001` rather than `user:1001`), for both ends of edges.
     pub vertex_type: Option<String>,
-    /// The same, for destinations only.
+    /// Vertex type of ids without one, for destinations only.
     pub destination_type: Option<String>,
-    /// The edge type of rows without one.
+    /// Edge type of rows without one.
     pub edge_type: Option<String>,
-    /// The version of rows without one; `None` for the version of their commit.
+    /// Version of rows without one; `None` for the version of their commit.
     pub version: Option<Version>,
-    /// Do not create the missing ends of edges: the edge is then refused when it is applied.
+    /// Whether to leave missing ends of edges missing: then the edge is refused when it is applied.
     pub strict: bool,
-    /// Cells without a declared kind that look like numbers or truth values become such; otherwise they stay text.
+    /// Whether untyped cells that look like numbers or booleans become such; otherwise they stay text.
     pub infer: bool,
-    /// Columns that must be there, beside those that the rows need anyhow.
+    /// Further required columns, besides those that the rows need.
     pub needed: Vec<String>,
-    /// Pass over columns that have names of their own: `attributes`, `user` and `properties` say it all.
+    /// Whether to skip columns of single attributes: `attributes`, `user` and `properties` contain everything.
     pub whole_only: bool,
 }
 
 impl ReadOptions {
-    /// Rows of that kind in a file of that name; everything else as most want it.
+    /// Returns the default options for a file's name and the content of its rows.
     pub fn new(file: impl Into<String>, rows: Rows) -> Self {
         Self {
             file: file.into(),
@@ -165,23 +162,23 @@ impl ReadOptions {
     }
 }
 
-/// A record that cannot be imported, or a file that cannot be read on.
+/// A record that cannot be imported, or a file that cannot be read further.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}{}: {message}", place(*.line, *.byte))]
+#[error("{file}{}: {message}", location(*.line, *.byte))]
 pub struct RecordError {
-    /// The file.
+    /// Name of the file.
     pub file: String,
-    /// Line (text) or row (Parquet) from 1; 0 if it is about the file as a whole.
+    /// Line (text) or row (Parquet) from 1; 0 if the error is about the file as a whole.
     pub line: u64,
-    /// Where the record begins, in bytes from the start of the file, if known.
+    /// Start of the record, in bytes from the start of the file, if known.
     pub byte: Option<u64>,
-    /// What is wrong, what was expected.
+    /// Description of the error and the expected content.
     pub message: String,
-    /// Whether the rest of the file cannot be read: no more comes after it.
+    /// Whether the rest of the file cannot be read.
     pub fatal: bool,
 }
 
-fn place(line: u64, byte: Option<u64>) -> String {
+fn location(line: u64, byte: Option<u64>) -> String {
     match (line, byte) {
         (0, _) => String::new(),
         (line, Some(byte)) => format!(", line {line} (byte {byte})"),
@@ -189,11 +186,11 @@ fn place(line: u64, byte: Option<u64>) -> String {
     }
 }
 
-/// Rows of a file, or what was wrong with one.
+/// Source of a file's rows, each valid or an error.
 trait RowSource: Send {
     fn next_row(&mut self) -> Option<Result<Row, RecordError>>;
 
-    /// The names of its columns that have names of their own, where a heading says them.
+    /// Returns the names of the attribute columns, if the format has a heading.
     fn headings(&self) -> Vec<String> {
         Vec::new()
     }
@@ -201,8 +198,8 @@ trait RowSource: Send {
 
 /// Reads a table as mutations.
 ///
-/// An iterator: records in the order of the file, each as one mutation or several, or as an error that names its
-/// place. A record is never torn: either all its mutations come, or its error.
+/// An iterator over the records in the order of the file, each as one or more mutations, or as an error with its location. A record is
+/// never split: either all its mutations are returned, or its error.
 pub struct TableReader {
     rows: Box<dyn RowSource>,
     builder: Builder,
@@ -221,10 +218,10 @@ impl std::fmt::Debug for TableReader {
 }
 
 impl TableReader {
-    /// Reads any format but Parquet.
+    /// Reads any format except Parquet.
     ///
     /// # Errors
-    /// If the heading lacks the columns that rows of that kind need, or an option names an unknown type.
+    /// Fails if the heading lacks required columns, or an option names an unknown type.
     pub fn text(
         input: impl Read + Send + 'static,
         format: Format,
@@ -235,10 +232,10 @@ impl TableReader {
         Self::new(rows, options, schema)
     }
 
-    /// Reads Parquet.
+    /// Reads a Parquet file.
     ///
     /// # Errors
-    /// If it is no Parquet file, or for the reasons of [`Self::text`].
+    /// Fails if it is not a Parquet file, or for the reasons of [`Self::text`].
     pub fn parquet(
         input: std::fs::File,
         options: &ReadOptions,
@@ -257,10 +254,10 @@ impl TableReader {
         schema: Arc<Schema>,
     ) -> Result<Self, RecordError> {
         if options.rows == Rows::Objects {
-            return Err(whole(options, "objects have a reader of their own"));
+            return Err(file_error(options, "objects have a reader of their own"));
         }
         let builder = Builder::new(options, schema)
-            .map_err(|e: SchemaError| whole(options, &e.to_string()))?;
+            .map_err(|e: SchemaError| file_error(options, &e.to_string()))?;
         Ok(Self {
             rows,
             builder,
@@ -270,7 +267,7 @@ impl TableReader {
         })
     }
 
-    /// Good records so far.
+    /// Returns the number of valid records so far.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -302,7 +299,7 @@ impl Iterator for TableReader {
     }
 }
 
-/// The rows of any format but Parquet; unpacked where gzip packed them.
+/// Returns the rows of any format except Parquet, decompressed if necessary.
 fn text_rows(
     input: impl Read + Send + 'static,
     format: Format,
@@ -311,26 +308,26 @@ fn text_rows(
     let mut input = BufReader::with_capacity(1 << 16, Box::new(input) as Box<dyn Read + Send>);
     let packed = input
         .fill_buf()
-        .map_err(|e| whole(options, &e.to_string()))?
+        .map_err(|e| file_error(options, &e.to_string()))?
         .starts_with(&GZIP);
     if packed {
         let unpacked = Box::new(flate2::bufread::MultiGzDecoder::new(input));
         input = BufReader::with_capacity(1 << 16, unpacked);
     }
     Ok(match format {
-        Format::Csv => Box::new(text::Separated::new(input, b',', options)?),
+        Format::Csv => Box::new(text::SeparatedValues::new(input, b',', options)?),
         Format::Tsv => text::tsv(input, options)?,
-        Format::Ndjson => Box::new(text::Lines::new(input, options)),
+        Format::Ndjson => Box::new(text::NdjsonRows::new(input, options)),
         Format::EdgeList => Box::new(edge_list::EdgeList::new(input, options)?),
         Format::Parquet => {
             let message = "Parquet has its index at the end: it must be a file, not a stream";
-            return Err(whole(options, message));
+            return Err(file_error(options, message));
         }
     })
 }
 
-/// An error about a file as a whole.
-fn whole(options: &ReadOptions, message: &str) -> RecordError {
+/// Returns an error about a file as a whole.
+fn file_error(options: &ReadOptions, message: &str) -> RecordError {
     RecordError {
         file: options.file.clone(),
         line: 0,

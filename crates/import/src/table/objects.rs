@@ -1,10 +1,10 @@
-//! Objects from tables: a row is an object, with its ID attributes in columns of whatever names.
+//! Reader of objects from tables: a row is an object, with its ID attributes in columns of any names.
 
 use super::columns::Column;
 use super::parquet::RowGroups;
 use super::record::{Cell, Row, check_limits, object, text};
 use super::value::value_from_json;
-use super::{Format, ReadOptions, RecordError, RowSource, Rows, text_rows, whole};
+use super::{Format, ReadOptions, RecordError, RowSource, Rows, file_error, text_rows};
 use esker_model::filter::SPECIAL_NAMES;
 use esker_model::object::{ID_ATTRIBUTES, Identity, object_type};
 use esker_model::{Op, Properties, Schema, Value, ValueKind, VertexTypeId};
@@ -14,33 +14,33 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
 
-/// What Esker itself says of an object beside its attributes and tags: such columns are passed over.
+/// Columns computed by Esker itself, which are skipped on import.
 const OF_ESKER: [&str; 3] = ["id", "created", "modified"];
-/// Columns whose roles are remembered: a line of NDJSON may bring ever new ones.
+/// Limit of cached column roles: a line of NDJSON may contain new columns.
 const ROLES_MAX: usize = 4_096;
 
-/// What the markers of batches begin with.
+/// Prefix of the idempotency keys of batches.
 const MARKER: &[u8] = b"esker-objects/1/";
 
-/// Where an ID attribute comes from.
+/// Source of an ID attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdSource {
-    /// That column.
+    /// A column of the table.
     Column(String),
-    /// The same text for each object.
+    /// A constant text for all objects.
     Text(String),
 }
 
-/// Where the four ID attributes come from, in the order of [`ID_ATTRIBUTES`].
+/// Sources of the four ID attributes, in the order of [`ID_ATTRIBUTES`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdColumns(pub [IdSource; 4]);
 
 impl IdColumns {
-    /// Reads `COLUMN,COLUMN,…`, up to four in the order name, application, owner, step; or `ATTRIBUTE=COLUMN,…` in any
-    /// order, where `ATTRIBUTE=:TEXT` is the same for all. What is left out: application none, that owner, step 0.
+    /// Parses `COLUMN,COLUMN,…`, up to four in the order name, application, owner, step; or `ATTRIBUTE=COLUMN,…` in any order, with
+    /// `ATTRIBUTE=:TEXT` for a constant. Defaults: no application, owner `owner`, step 0.
     ///
     /// # Errors
-    /// What is wrong, and what was expected.
+    /// Returns a message with the error and the expected form.
     pub fn parse(text: &str, owner: i64) -> Result<Self, String> {
         let mut sources = [const { None }; 4];
         for (i, part) in text.split(',').map(str::trim).enumerate() {
@@ -55,8 +55,8 @@ impl IdColumns {
                 at.and_then(|at| Some((sources.get_mut(at)?, *ID_ATTRIBUTES.get(at)?)))
             else {
                 return Err(format!(
-                    "`{part}` stands for no ID attribute; there are four: name, app, owner, step; \
-                     expected as in name,app,owner,step or name=file,step=:7"
+                    "`{part}` does not name an ID attribute; there are four: name, app, owner, \
+                     step; expected as in name,app,owner,step or name=file,step=:7"
                 ));
             };
             if place.is_some() {
@@ -86,34 +86,34 @@ impl IdColumns {
     }
 }
 
-/// What the columns of a table of objects are.
+/// Meaning of the columns in a table of objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectTable {
-    /// Where the ID attributes come from.
+    /// Sources of the ID attributes.
     pub id: IdColumns,
-    /// The column that says where the data lie, if it has another name.
+    /// Column with the location of the data, if it has another name.
     pub location: Option<String>,
-    /// The columns that become tags; `None` for all that are nothing else.
+    /// Columns that become tags; `None` for all columns without another meaning.
     pub tags: Option<Vec<String>>,
 }
 
-/// An object as a row has it.
+/// An object in a row of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ObjectRecord {
     /// Line (text) or row (Parquet), from 1.
     pub line: u64,
-    /// Where the record begins, if known.
+    /// Start of the record in bytes, if known.
     pub byte: Option<u64>,
-    /// Its ID attributes.
+    /// ID attributes of the object.
     pub identity: Identity,
-    /// Other predefined attributes.
+    /// Other predefined attributes of the object.
     pub attributes: Properties,
-    /// Tags.
+    /// Tags of the object.
     pub tags: Properties,
 }
 
 impl ObjectRecord {
-    /// The change that creates it.
+    /// Returns the operation that creates the object.
     pub fn create(&self) -> Op {
         Op::CreateObject {
             identity: self.identity.clone(),
@@ -122,8 +122,8 @@ impl ObjectRecord {
         }
     }
 
-    /// What it is known by, with its place in the table: the same record in the same line has the same digest. Gives the
-    /// bytes that it takes, too.
+    /// Returns the digest of the record with its position in the table: equal records in the same line have equal digests. Also returns the
+    /// size of the record in bytes.
     pub fn digest(&self) -> ([u8; 16], usize) {
         let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(&self.line.to_be_bytes());
@@ -139,8 +139,8 @@ impl ObjectRecord {
         (digest, bytes.len() + id)
     }
 
-    /// The marker of a batch of records with these digests, so that the batch counts once however often it is applied.
-    /// Batches with another salt are other batches.
+    /// Returns the idempotency key of a batch of records with these digests, so that the batch applies once. Another salt makes it another
+    /// batch.
     pub fn marker(salt: &[u8], digests: impl Iterator<Item = [u8; 16]>) -> Vec<u8> {
         let mut hasher = blake3::Hasher::new();
         hasher
@@ -157,26 +157,26 @@ impl ObjectRecord {
     }
 }
 
-/// What a column is to an object.
+/// Role of a column in an object.
 #[derive(Debug, Clone)]
 enum Role {
-    /// ID attributes, by their places.
+    /// ID attributes, by index.
     Id(Vec<usize>),
     /// A predefined attribute.
     Attribute(String, ValueKind),
-    /// A tag.
+    /// A user-defined tag.
     Tag(String, Option<ValueKind>),
-    /// Several predefined attributes, as an object in JSON.
+    /// Several predefined attributes, as a JSON object.
     Attributes,
-    /// Several tags, as an object in JSON.
+    /// Several tags, as a JSON object.
     Tags,
-    /// Nothing.
+    /// A skipped column.
     Ignored,
-    /// A mistake.
+    /// An invalid column.
     Refused(String),
 }
 
-/// Reads a table as objects: an iterator of records and of errors that name their places.
+/// Reads a table as objects: an iterator over records, and errors with their locations.
 pub struct ObjectReader {
     rows: Box<dyn RowSource>,
     options: ReadOptions,
@@ -197,10 +197,10 @@ impl std::fmt::Debug for ObjectReader {
 }
 
 impl ObjectReader {
-    /// Reads any format but Parquet and lists of edges; packed by gzip or not.
+    /// Reads any format except Parquet and edge lists, compressed by gzip or not.
     ///
     /// # Errors
-    /// If a column that was named is not there, or one cannot be what its heading says.
+    /// Fails if a named column is missing, or a column cannot have the role in its heading.
     pub fn text(
         input: impl Read + Send + 'static,
         format: Format,
@@ -213,10 +213,10 @@ impl ObjectReader {
         Self::new(rows, options, table, schema)
     }
 
-    /// Reads Parquet.
+    /// Reads a Parquet file.
     ///
     /// # Errors
-    /// If it is no Parquet file, or for the reasons of [`Self::text`].
+    /// Fails if it is not a Parquet file, or for the reasons of [`Self::text`].
     pub fn parquet(
         input: File,
         file: &str,
@@ -235,7 +235,7 @@ impl ObjectReader {
         schema: Arc<Schema>,
     ) -> Result<Self, RecordError> {
         let type_id = object_type(&schema)
-            .ok_or_else(|| whole(&options, "this database has a type `Object` of its own"))?;
+            .ok_or_else(|| file_error(&options, "this database has a type `Object` of its own"))?;
         let mut reader = Self {
             rows,
             options,
@@ -245,10 +245,10 @@ impl ObjectReader {
             roles: HashMap::new(),
             failed: false,
         };
-        // A heading that cannot be is told before the first row is read.
+        // An invalid heading is reported before the first row is read.
         for name in reader.rows.headings() {
             if let Role::Refused(why) = &*reader.role(&name, None) {
-                return Err(whole(&reader.options, why));
+                return Err(file_error(&reader.options, why));
             }
         }
         reader.roles.clear();
@@ -327,7 +327,7 @@ impl ObjectReader {
                     }
                 }
                 Role::Tag(name, kind) => {
-                    // What is written down as null is a tag without a value; what is not written is no tag.
+                    // An explicit null is a tag without a value; an absent value is no tag.
                     if matches!(cell, Cell::Json(Json::Null)) {
                         tags.set(name, Value::Null);
                         continue;
@@ -344,7 +344,7 @@ impl ObjectReader {
                 Role::Tags => {
                     for (name, json) in object(cell, "tags")?.unwrap_or_default() {
                         if self.schema.attribute(self.type_id, &name).is_some() {
-                            return Err(format!("`{name}` is a predefined attribute, no tag"));
+                            return Err(format!("`{name}` is a predefined attribute, not a tag"));
                         }
                         let value =
                             value_from_json(&json).map_err(|e| format!("tag `{name}`: {e}"))?;
@@ -374,9 +374,9 @@ impl ObjectReader {
     ) -> Result<(), String> {
         for (name, json) in map {
             let Some(declared) = self.schema.attribute(self.type_id, &name) else {
-                return Err(format!("`{name}` is no predefined attribute of objects"));
+                return Err(format!("`{name}` is not a predefined attribute of objects"));
             };
-            // Esker's own JSON has the ID attributes here; a column of their own comes first.
+            // Esker's own JSON has the ID attributes here; separate columns take precedence.
             if let Some(place) = ID_ATTRIBUTES.iter().position(|a| *a == name) {
                 if let Some(empty @ None) = id.get_mut(place) {
                     *empty = Some(Cell::Json(json));
@@ -454,10 +454,10 @@ fn id_number(cell: Option<Cell>, source: &IdSource, what: &str) -> Result<Option
     match value {
         None => Ok(None),
         Some(Value::I64(n)) => Ok(Some(n)),
-        // Tables made by programs without integers that may be absent hold 7.0.
+        // Programs without nullable integers write 7.0 for 7.
         Some(Value::F64(x)) if x.fract() == 0.0 && x.abs() < 9e15 => Ok(Some(x as i64)),
         Some(other) => Err(format!(
-            "{what}: expected an integer where there is a {}",
+            "{what}: expected an integer, not a {}",
             other.kind_name()
         )),
     }
@@ -477,17 +477,17 @@ fn read_options(file: &str, table: &ObjectTable) -> Result<ReadOptions, RecordEr
     if let IdColumns([_, _, IdSource::Text(owner), _]) = &table.id
         && owner.parse::<i64>().is_err()
     {
-        return Err(whole(
+        return Err(file_error(
             &options,
-            &format!("`{owner}` is no owner: expected a user id, as in owner=:1001"),
+            &format!("`{owner}` is not an owner: expected a user id, as in owner=:1001"),
         ));
     }
     if let IdColumns([_, _, _, IdSource::Text(step)]) = &table.id
         && step.parse::<i64>().is_err()
     {
-        return Err(whole(
+        return Err(file_error(
             &options,
-            &format!("`{step}` is no step: expected an integer, as in step=:7"),
+            &format!("`{step}` is not a step: expected an integer, as in step=:7"),
         ));
     }
     Ok(options)

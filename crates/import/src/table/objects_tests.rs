@@ -1,4 +1,4 @@
-//! Tables of objects: columns and what they mean, records that make no sense, every format.
+//! Tables of objects: columns and their roles, invalid records, every format.
 
 use super::*;
 use esker_model::object::Identity;
@@ -150,8 +150,8 @@ fn a_heading_that_cannot_be_is_refused_at_once() {
     assert!(refused("file,type\n", table("file")).contains("means something else"));
     assert!(refused("file,id\n", tags(&["id"])).contains("means something else"));
     assert!(refused("file\n", tags(&["energy"])).contains("no column `energy`"));
-    assert!(refused("file\n", table("name=file,step=:x")).contains("`x` is no step"));
-    assert!(refused("file\n", table("name=file,owner=:ada")).contains("`ada` is no owner"));
+    assert!(refused("file\n", table("name=file,step=:x")).contains("`x` is not a step"));
+    assert!(refused("file\n", table("name=file,owner=:ada")).contains("`ada` is not an owner"));
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_column_that_changes_its_kind_behind_the_first_row_group_is_told() {
         error.contains("column `x`") && error.contains("row 1401 has a string"),
         "{error}"
     );
-    // None at all, and names that no schema text could hold.
+    // Without rows, and with names that no schema text allows.
     assert!(parquet(&["dc:title", "a b", "ä"], Vec::new()).is_ok());
 }
 
@@ -296,13 +296,13 @@ fn gzip_is_unpacked() {
 }
 
 #[test]
-fn markers_tell_ranges_apart() {
+fn markers_differ_between_ranges() {
     let rows = read("name\na\na\nb\n", Format::Csv, table("name"));
     let digests: Vec<[u8; 16]> = rows
         .iter()
         .map(|r| r.as_ref().unwrap().digest().0)
         .collect();
-    // The same object in another line is another record.
+    // An equal object in another line is another record.
     assert_ne!(digests[0], digests[1]);
     let marker = |salt: &[u8], of: &[[u8; 16]]| ObjectRecord::marker(salt, of.iter().copied());
     assert_eq!(marker(b"x", &digests), marker(b"x", &digests));

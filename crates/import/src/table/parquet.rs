@@ -1,9 +1,9 @@
-//! Parquet, a row group at a time: through the record interface, so that any flat table can be read.
+//! Parquet, one row group at a time; read through the record interface, so that any flat table can be read.
 
 use super::columns::Column;
 use super::record::{Cell, Row};
 use super::write::TableError;
-use super::{ReadOptions, RecordError, RowSource, whole};
+use super::{ReadOptions, RecordError, RowSource, file_error};
 use esker_model::Value;
 use parquet::basic::{Compression, LogicalType, TimeUnit};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType};
@@ -18,12 +18,12 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Rows of a row group that is written, unless bytes come first.
+/// Limit of rows in a written row group.
 const GROUP_ROWS_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
-/// Bytes of a row group that is written, before compression.
+/// Limit of bytes in a written row group, before compression.
 const GROUP_BYTES_MAX: usize = 32 << 20;
 
-/// The library checks a file's pages as it goes, and some of its checks are assertions: damage must not end the process.
+/// Converts panics to errors: the library checks some pages by assertions, and damage must not end the process.
 fn guarded<T>(read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(value)) => Ok(value),
@@ -32,7 +32,7 @@ fn guarded<T>(read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T, St
     }
 }
 
-/// A column, and whether its 64-bit integers are nanoseconds since 1970 (which the record interface does not tell).
+/// A column, and whether its 64-bit integers are nanoseconds since 1970 (which the record interface does not show).
 struct Head {
     column: Arc<Column>,
     nanos: bool,
@@ -42,9 +42,9 @@ pub(super) struct RowGroups {
     reader: SerializedFileReader<File>,
     heads: Vec<Head>,
     file: String,
-    /// The next row group.
+    /// Number of the next row group.
     group: usize,
-    /// Rows before that one.
+    /// Number of rows before the next row group.
     before: u64,
     rows: Option<ReaderIter>,
     row: u64,
@@ -53,7 +53,7 @@ pub(super) struct RowGroups {
 impl RowGroups {
     pub(super) fn new(input: File, options: &ReadOptions) -> Result<Self, RecordError> {
         let reader = guarded(|| SerializedFileReader::new(input))
-            .map_err(|e| whole(options, &format!("no Parquet file: {e}")))?;
+            .map_err(|e| file_error(options, &format!("not a Parquet file: {e}")))?;
         let root = Arc::clone(
             &reader
                 .metadata()
@@ -95,7 +95,7 @@ impl RowGroups {
         }
     }
 
-    /// Opens the next row group; false at the end.
+    /// Opens the next row group; `None` at the end.
     fn next_group(&mut self) -> Option<Result<(), RecordError>> {
         let metadata = self.reader.metadata();
         if self.group >= metadata.num_row_groups() {
@@ -169,8 +169,9 @@ impl RowSource for RowGroups {
                     Ok(Value::Null) => {}
                     Ok(value) => cells.push((Arc::clone(&head.column), Cell::Typed(value))),
                     Err(what) => {
-                        let message =
-                            format!("column `{name}` holds {what}, which is no value here");
+                        let message = format!(
+                            "column `{name}` contains {what}, which is not supported as a value"
+                        );
                         return Some(Err(self.error(self.row, message)));
                     }
                 }
@@ -223,18 +224,18 @@ fn value(field: &Field, nanos: bool) -> Result<Value, &'static str> {
 /// Writes string columns (and, for vertices, `deleted`) in row groups.
 pub(super) struct ParquetSink<W: Write + Send> {
     writer: SerializedFileWriter<W>,
-    /// Texts by column, of the row group under way.
+    /// Texts by column, of the current row group.
     texts: Vec<Vec<ByteArray>>,
     deleted: Vec<bool>,
     has_deleted: bool,
     bytes: usize,
 }
 
-/// Where `deleted` stands among the columns of vertices.
+/// Position of `deleted` among the columns of vertices.
 const DELETED_COLUMN: usize = 2;
 
 impl<W: Write + Send> ParquetSink<W> {
-    /// `names`: the columns of text; with `has_deleted` there is that one too, in its place.
+    /// Creates a sink with text columns `names`; with `has_deleted` also that column, at its position.
     pub(super) fn new(out: W, names: &[&str], has_deleted: bool) -> Result<Self, TableError> {
         let mut lines: Vec<String> = names
             .iter()

@@ -1,4 +1,4 @@
-//! One row, from whatever format, as mutations.
+//! Conversion of one row, from any format, to mutations.
 
 use super::columns::Column;
 use super::value::{value_from_cell, value_from_json, version_from_text};
@@ -14,22 +14,22 @@ use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Ends of edges that are remembered as made sure of, so that a hub is not made sure of with each edge.
+/// Limit of remembered vertices that are known to exist, so that a hub is not ensured for each edge.
 const ENSURED_MAX: usize = 1 << 20;
 
-/// What stands in one place of a row.
+/// Content of a cell.
 #[derive(Debug, Clone)]
 pub(super) enum Cell {
-    /// Text that still has to be read.
+    /// Text to be parsed.
     Text(String),
-    /// A value in JSON.
+    /// A JSON value.
     Json(Json),
-    /// A value that the format itself types.
+    /// A value typed by the format.
     Typed(Value),
 }
 
 impl Cell {
-    /// Its value: of that kind if one is declared, else what it looks like; `None` where there is nothing.
+    /// Returns the value: of the declared kind, else of the inferred one; `None` if the cell is empty.
     pub(super) fn value(
         self,
         kind: Option<ValueKind>,
@@ -40,7 +40,7 @@ impl Cell {
             Self::Json(json) => value_from_json(&json)?,
             Self::Typed(value) => value,
         };
-        // Formats without timestamps hold them as text.
+        // Formats without timestamps represent them as text.
         match (kind, value) {
             (_, Value::Null) => Ok(None),
             (Some(kind), Value::String(text))
@@ -58,26 +58,26 @@ impl Cell {
 pub(super) struct Row {
     /// Line or row, from 1.
     pub(super) line: u64,
-    /// Where it begins.
+    /// Start of the record in bytes.
     pub(super) byte: Option<u64>,
-    /// What it holds; empty cells are left out.
+    /// Non-empty cells, with their columns.
     pub(super) cells: Vec<(Arc<Column>, Cell)>,
 }
 
-/// Turns rows into mutations.
+/// Converter of rows to mutations.
 pub(super) struct Builder {
     schema: Arc<Schema>,
     options: ReadOptions,
     vertex_type: Option<VertexTypeId>,
     destination_type: Option<VertexTypeId>,
     edge_type: Option<EdgeTypeId>,
-    /// Vertices that exist by now, with the earliest version at which they were made sure of.
+    /// Vertices known to exist, with the earliest version at which they were ensured.
     ensured: HashMap<VertexId, Option<Version>>,
 }
 
-/// The cells of a row by the parts they play.
+/// Cells of a row by meaning.
 #[derive(Default)]
-struct Parts {
+struct RowCells {
     id: Option<String>,
     source: Option<String>,
     destination: Option<String>,
@@ -89,7 +89,7 @@ struct Parts {
     named: Vec<(String, Option<ValueKind>, Cell)>,
 }
 
-struct Named {
+struct ParsedName {
     vertex: VertexRef,
     key: String,
 }
@@ -112,7 +112,7 @@ impl Builder {
         })
     }
 
-    /// Appends the row's mutations, or nothing and says why.
+    /// Appends the row's mutations; on error, appends nothing.
     pub(super) fn build(
         &mut self,
         row: Row,
@@ -139,7 +139,7 @@ impl Builder {
         }
     }
 
-    fn vertex(&self, parts: Parts) -> Result<Vec<Mutation>, String> {
+    fn vertex(&self, parts: RowCells) -> Result<Vec<Mutation>, String> {
         let id = parts.id.as_deref().ok_or("there is no `id`")?;
         let default = match &parts.type_name {
             Some(name) => Some(
@@ -149,7 +149,7 @@ impl Builder {
             ),
             None => self.vertex_type,
         };
-        let Named { vertex, key } = self.name(id, default)?;
+        let ParsedName { vertex, key } = self.name(id, default)?;
         let version = parts.version.or(self.options.version);
         let mutation = |version, op| Mutation { version, op };
         let ensure = || Op::EnsureVertex {
@@ -245,7 +245,7 @@ impl Builder {
         Ok(mutations)
     }
 
-    fn edge(&mut self, parts: Parts) -> Result<Vec<Mutation>, String> {
+    fn edge(&mut self, parts: RowCells) -> Result<Vec<Mutation>, String> {
         let source = parts.source.as_deref().ok_or("there is no `source`")?;
         let destination = parts
             .destination
@@ -284,7 +284,7 @@ impl Builder {
         if !self.options.strict {
             for end in ends {
                 if self.is_news(end.vertex.id, version) {
-                    let Named { vertex, key } = end;
+                    let ParsedName { vertex, key } = end;
                     let op = Op::EnsureVertex { vertex, key };
                     mutations.push(Mutation { version, op });
                 }
@@ -300,7 +300,7 @@ impl Builder {
         Ok(mutations)
     }
 
-    /// Whether a vertex has yet to be made sure of at that version. (No version is the commit's, later than any.)
+    /// Returns whether a vertex must be ensured at a version. (No version is the commit's, later than any.)
     fn is_news(&mut self, id: VertexId, version: Option<Version>) -> bool {
         let at = version.unwrap_or(Version::MAX);
         match self.ensured.get(&id) {
@@ -319,9 +319,9 @@ impl Builder {
         cell.value(kind, self.options.infer)
     }
 
-    /// `type:key`, or with a type given the key alone.
-    fn name(&self, text: &str, default: Option<VertexTypeId>) -> Result<Named, String> {
-        // Keys may hold colons of their own; looking for near misses is for messages only.
+    /// Parses `type:key`, or the key alone if a type is given.
+    fn name(&self, text: &str, default: Option<VertexTypeId>) -> Result<ParsedName, String> {
+        // Keys may contain colons; approximate matches are used only for messages.
         let known = |name: &str| {
             let mut types = self.schema.vertex_types();
             types.find_map(|(id, t)| t.name.eq_ignore_ascii_case(name).then_some(id))
@@ -340,7 +340,7 @@ impl Builder {
         };
         check_key(key).map_err(str::to_owned)?;
         let id = VertexId::of(&self.schema.prefix(type_id), key);
-        Ok(Named {
+        Ok(ParsedName {
             vertex: VertexRef { id, type_id },
             key: key.to_owned(),
         })
@@ -353,8 +353,8 @@ impl Builder {
     }
 }
 
-fn parts(row: Row) -> Result<Parts, String> {
-    let mut parts = Parts::default();
+fn parts(row: Row) -> Result<RowCells, String> {
+    let mut parts = RowCells::default();
     for (column, cell) in row.cells {
         match &*column {
             Column::Id => parts.id = Some(text(cell)?),
@@ -395,17 +395,14 @@ fn version(cell: Cell) -> Result<Option<Version>, String> {
     }
 }
 
-/// The text of a cell that names something: numbers are names too.
+/// Returns the text of a cell that names something; numbers are accepted.
 pub(super) fn text(cell: Cell) -> Result<String, String> {
     match cell {
         Cell::Text(t) | Cell::Json(Json::String(t)) | Cell::Typed(Value::String(t)) => Ok(t),
         Cell::Json(Json::Number(n)) => Ok(n.to_string()),
         Cell::Typed(Value::I64(n)) => Ok(n.to_string()),
-        Cell::Json(other) => Err(format!("expected a string where there is {other}")),
-        Cell::Typed(other) => Err(format!(
-            "expected a string where there is a {}",
-            other.kind_name()
-        )),
+        Cell::Json(other) => Err(format!("expected a string, not {other}")),
+        Cell::Typed(other) => Err(format!("expected a string, not a {}", other.kind_name())),
     }
 }
 
@@ -414,7 +411,7 @@ pub(super) fn object(cell: Cell, what: &str) -> Result<Option<Map<String, Json>>
         Cell::Json(json) => json,
         Cell::Typed(Value::Null) => Json::Null,
         other => {
-            serde_json::from_str(&text(other)?).map_err(|e| format!("{what}: no JSON: {e}"))?
+            serde_json::from_str(&text(other)?).map_err(|e| format!("{what}: invalid JSON: {e}"))?
         }
     };
     match json {
@@ -424,7 +421,7 @@ pub(super) fn object(cell: Cell, what: &str) -> Result<Option<Map<String, Json>>
     }
 }
 
-/// `{"value":…,"version":…}`, or the value alone.
+/// Parses `{"value":…,"version":…}`, or the value alone.
 fn user_attribute(json: &Json) -> Result<(Value, Option<Version>), String> {
     if let Json::Object(map) = json
         && let Some(value) = map.get("value")
@@ -432,7 +429,7 @@ fn user_attribute(json: &Json) -> Result<(Value, Option<Version>), String> {
         let at = match map.get("version") {
             None | Some(Json::Null) => None,
             Some(Json::String(text)) => Some(version_from_text(text)?),
-            Some(other) => return Err(format!("expected a version where there is {other}")),
+            Some(other) => return Err(format!("expected a version, not {other}")),
         };
         return Ok((value_from_json(value)?, at));
     }

@@ -1,4 +1,4 @@
-//! Tables both ways, damaged tables, tables that people have.
+//! Round trips of tables, damaged tables, tables from other sources.
 
 use super::*;
 use esker_model::record::UserAttribute;
@@ -49,7 +49,7 @@ fn errors(table: &[u8], format: Format, options: &ReadOptions) -> Vec<String> {
         .collect()
 }
 
-/// What an engine makes of vertex mutations: the vertex in the end.
+/// Applies vertex mutations as an engine does; returns the final vertices.
 fn apply(mutations: &[Mutation]) -> BTreeMap<VertexId, Vertex> {
     let mut all: BTreeMap<VertexId, (Vertex, Version)> = BTreeMap::new();
     for m in mutations {
@@ -218,7 +218,7 @@ fn edge() -> impl Strategy<Value = (Edge, String, String)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Vertices that go out come back as they were: every value, every version, in every format.
+    /// Vertices survive export and import: every value, every version, in every format.
     #[test]
     fn vertices_come_back(list in prop::collection::vec(vertex(), 0..6)) {
         let expected: BTreeMap<VertexId, Vertex> = list.iter().map(|v| (v.id, v.clone())).collect();
@@ -234,7 +234,7 @@ proptest! {
         }
     }
 
-    /// The same for edges.
+    /// Edges survive export and import.
     #[test]
     fn edges_come_back(list in prop::collection::vec(edge(), 0..6)) {
         for format in FORMATS {
@@ -256,7 +256,7 @@ proptest! {
         }
     }
 
-    /// Whatever a file holds, the reader ends, and says something or gives mutations.
+    /// For any bytes the reader ends, and returns errors or mutations.
     #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300), cut in any::<prop::sample::Index>()) {
         let mut table = b"source,type,destination,version,properties\nuser:1,run,job:1,,\n".to_vec();
@@ -300,7 +300,7 @@ fn a_table_as_people_have_it() {
             .with("code", "007")
             .with("when", when)
     );
-    // No predefined attribute is given: those that are there stay.
+    // The row has no predefined attribute: existing ones stay.
     assert!(matches!(m[2].op, Op::EnsureVertex { .. }));
     let Op::SetAttributes { set, .. } = &m[3].op else {
         panic!("{m:?}")
@@ -440,7 +440,7 @@ fn bad_records_are_named_and_the_rest_is_read() {
         "e.csv, line 3 (byte 63): unknown edge type `ran`; did you mean `run`?",
         "e.csv, line 4 (byte 83): edge type `run` joins User to Execution; got User to File",
         "e.csv, line 5 (byte 105): `nobody` names no vertex: there is no colon",
-        "e.csv, line 6 (byte 125): version: `someday` is no time",
+        "e.csv, line 6 (byte 125): version: `someday` is not a time",
         "e.csv, line 7 (byte 152): property `weight`: `heavy` is not a number",
         "e.csv, line 8 (byte 176): 3 cells where the heading has 5",
         "e.csv, line 9 (byte 193): cell 1 is not UTF-8",
@@ -461,11 +461,11 @@ fn bad_records_are_named_and_the_rest_is_read() {
     let options = ReadOptions::new("v.ndjson", Rows::Vertices);
     let list = errors(table.as_bytes(), Format::Ndjson, &options);
     let expected = [
-        "v.ndjson, line 2 (byte 26): no JSON at column 15",
+        "v.ndjson, line 2 (byte 26): invalid JSON at column 15",
         "v.ndjson, line 3 (byte 42): expected an object in JSON",
         "v.ndjson, line 5 (byte 47): attribute `size`: `big` is not an integer of 64 bits",
         "v.ndjson, line 6 (byte 77): attribute `colour` is not declared for File",
-        "v.ndjson, line 7 (byte 120): attribute `x`: an object is no value",
+        "v.ndjson, line 7 (byte 120): attribute `x`: an object is not a value",
         "v.ndjson, line 8 (byte 149): attribute `x`: 9223372036854775808 does not fit 64 bits",
     ];
     assert_eq!(list.len(), expected.len(), "{list:#?}");
@@ -499,7 +499,7 @@ fn headings_that_cannot_be() {
     let options = ReadOptions::new("x.parquet", Rows::Edges);
     let err = open(b"PAR1 but not really PAR1", Format::Parquet, &options).unwrap_err();
     assert!(
-        err.to_string().starts_with("x.parquet: no Parquet file"),
+        err.to_string().starts_with("x.parquet: not a Parquet file"),
         "{err}"
     );
 }
@@ -578,7 +578,7 @@ fn a_vertex_is_never_younger_than_its_attributes() {
     assert!(matches!(m[0].op, Op::EnsureVertex { .. }) && matches!(m[1].op, Op::PutVertex { .. }));
 }
 
-/// A reader that makes rows as they are asked for: what it gives is never in memory as a whole.
+/// A reader that generates rows on demand, so that the table is never in memory as a whole.
 struct Made {
     next: u64,
     rows: u64,

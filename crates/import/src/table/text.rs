@@ -1,22 +1,22 @@
-//! CSV and NDJSON, a record at a time.
+//! CSV and NDJSON, one record at a time.
 
 use super::columns::Column;
 use super::edge_list::EdgeList;
 use super::record::{Cell, Row};
-use super::{RECORD_BYTES_MAX, ReadOptions, RecordError, RowSource, Rows, whole};
+use super::{RECORD_BYTES_MAX, ReadOptions, RecordError, RowSource, Rows, file_error};
 use serde_json::Value as Json;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Property names that are remembered as columns: tables have few, and a hostile one must not fill the memory.
+/// Limit of property names cached as columns: a malicious table must not exhaust the memory.
 const COLUMNS_MAX: usize = 4_096;
 
-/// Gives up when one record takes too many bytes.
+/// Source that fails if one record is too large.
 struct Bounded<R> {
     input: R,
-    /// Bytes since the record began; shared with who reads records.
+    /// Bytes since the start of the record, shared with the record reader.
     taken: Arc<AtomicU64>,
 }
 
@@ -33,8 +33,8 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// A table with a heading.
-pub(super) struct Separated<R> {
+/// A separated-values table with a heading.
+pub(super) struct SeparatedValues<R> {
     reader: csv::Reader<Bounded<R>>,
     record: csv::ByteRecord,
     taken: Arc<AtomicU64>,
@@ -42,7 +42,7 @@ pub(super) struct Separated<R> {
     file: String,
 }
 
-impl<R: Read> Separated<R> {
+impl<R: Read> SeparatedValues<R> {
     pub(super) fn new(input: R, delimiter: u8, options: &ReadOptions) -> Result<Self, RecordError> {
         let taken = Arc::new(AtomicU64::new(0));
         let bounded = Bounded {
@@ -56,7 +56,7 @@ impl<R: Read> Separated<R> {
             .from_reader(bounded);
         let headings = reader
             .headers()
-            .map_err(|e| whole(options, &format!("no heading: {e}")))?;
+            .map_err(|e| file_error(options, &format!("no heading: {e}")))?;
         let columns = Column::of_heading(headings.iter(), options)?;
         Ok(Self {
             reader,
@@ -68,7 +68,7 @@ impl<R: Read> Separated<R> {
     }
 }
 
-impl<R: Read + Send> RowSource for Separated<R> {
+impl<R: Read + Send> RowSource for SeparatedValues<R> {
     fn headings(&self) -> Vec<String> {
         self.columns
             .iter()
@@ -120,14 +120,14 @@ impl<R: Read + Send> RowSource for Separated<R> {
     }
 }
 
-/// Tab-separated values with a heading, or, as SNAP's files are, a list of edges without one.
+/// Opens tab-separated values with a heading, or an edge list without one, as in SNAP's files.
 pub(super) fn tsv(
     mut input: BufReader<impl Read + Send + 'static>,
     options: &ReadOptions,
 ) -> Result<Box<dyn RowSource>, RecordError> {
     let start = input
         .fill_buf()
-        .map_err(|e| whole(options, &e.to_string()))?;
+        .map_err(|e| file_error(options, &e.to_string()))?;
     let first = start
         .split(|b| *b == b'\n')
         .find(|line| !line.starts_with(b"#") && !line.starts_with(b"%"))
@@ -137,13 +137,13 @@ pub(super) fn tsv(
         .split('\t')
         .any(|h| matches!(Column::of(h, options.rows), Column::Source | Column::Id));
     Ok(if has_heading || options.rows != Rows::Edges {
-        Box::new(Separated::new(input, b'\t', options)?)
+        Box::new(SeparatedValues::new(input, b'\t', options)?)
     } else {
         Box::new(EdgeList::new(input, options)?)
     })
 }
 
-/// Lines, none longer than a record may be.
+/// Line reader with a limit on the line's length.
 pub(super) struct LineReader<R> {
     input: R,
     line: u64,
@@ -151,7 +151,7 @@ pub(super) struct LineReader<R> {
     text: Vec<u8>,
 }
 
-/// A line that could not be had.
+/// Error of a line.
 pub(super) enum LineError {
     TooLong,
     Io(std::io::Error),
@@ -167,7 +167,7 @@ impl<R: BufRead> LineReader<R> {
         }
     }
 
-    /// The next line without its end, with its number and where it begins.
+    /// Returns the next line without its end, with its number and start.
     #[expect(
         clippy::type_complexity,
         reason = "read in two places, twenty lines from here"
@@ -211,7 +211,7 @@ impl<R: BufRead> LineReader<R> {
     }
 }
 
-/// The error for a line that could not be had.
+/// Converts a line's error to a record error.
 pub(super) fn line_error(file: &str, line: u64, byte: u64, error: &LineError) -> RecordError {
     let (message, fatal) = match error {
         LineError::TooLong => (
@@ -229,15 +229,15 @@ pub(super) fn line_error(file: &str, line: u64, byte: u64, error: &LineError) ->
     }
 }
 
-/// NDJSON.
-pub(super) struct Lines<R> {
+/// Rows of an NDJSON file.
+pub(super) struct NdjsonRows<R> {
     input: LineReader<R>,
     columns: HashMap<String, Arc<Column>>,
     rows: Rows,
     file: String,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> NdjsonRows<R> {
     pub(super) fn new(input: R, options: &ReadOptions) -> Self {
         Self {
             input: LineReader::new(input),
@@ -248,7 +248,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-impl<R: BufRead + Send> RowSource for Lines<R> {
+impl<R: BufRead + Send> RowSource for NdjsonRows<R> {
     fn next_row(&mut self) -> Option<Result<Row, RecordError>> {
         loop {
             let (line, byte, text) = self.input.next_line()?;
@@ -274,7 +274,10 @@ impl<R: BufRead + Send> RowSource for Lines<R> {
                 Ok(Json::Object(object)) => object,
                 Ok(_) => return Some(Err(error("expected an object in JSON".into()))),
                 Err(e) => {
-                    return Some(Err(error(format!("no JSON at column {}: {e}", e.column()))));
+                    return Some(Err(error(format!(
+                        "invalid JSON at column {}: {e}",
+                        e.column()
+                    ))));
                 }
             };
             let mut cells = Vec::with_capacity(object.len());

@@ -1,4 +1,4 @@
-//! Parquet with a column a name, each of one kind.
+//! Parquet writer with one typed column per name.
 
 use super::value::value_to_json;
 use super::write::TableError;
@@ -11,25 +11,25 @@ use parquet::schema::types::Type;
 use std::io::Write;
 use std::sync::Arc;
 
-/// Rows of a row group, unless bytes come first.
+/// Limit of rows in a row group.
 const GROUP_ROWS_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
-/// Bytes of a row group, before compression, as estimated.
+/// Limit of estimated bytes in a row group, before compression.
 const GROUP_BYTES_MAX: usize = 64 << 20;
 
-/// What a column holds.
+/// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ColumnType {
     Bool,
     I64,
     F64,
     Timestamp,
-    /// A time, as readers want it that know no nanoseconds.
+    /// Timestamp in milliseconds, for readers without nanoseconds.
     Millis,
-    /// Text as it is; anything else as JSON.
+    /// Text as it is; any other value as JSON.
     Text,
 }
 
-impl Kind {
+impl ColumnType {
     const fn of(kind: ValueKind) -> Self {
         match kind {
             ValueKind::Bool => Self::Bool,
@@ -41,20 +41,20 @@ impl Kind {
     }
 }
 
-/// Writes rows of values as Parquet: a column a name. What a column holds is what its values in the first row group are:
-/// truth values, integers, numbers, times; text, if they are anything else or differ (then what is no text is JSON).
+/// Writes rows of values as Parquet, one column per name. A column's type follows from its values in the first row group: booleans,
+/// integers, floating-point numbers, timestamps; text if they are of any other type or differ (then values that are not text become JSON).
 pub struct TypedWriter<W: Write + Send> {
     names: Vec<String>,
-    /// Not begun before the kinds are known.
-    state: State<W>,
+    /// The writer is created once the types are known.
+    state: WriterState<W>,
     waiting: Vec<Vec<Option<Value>>>,
     bytes: usize,
     rows: u64,
 }
 
-enum State<W: Write + Send> {
+enum WriterState<W: Write + Send> {
     Waiting(W),
-    Begun(Box<SerializedFileWriter<W>>, Vec<Kind>),
+    Begun(Box<SerializedFileWriter<W>>, Vec<ColumnType>),
     Failed,
 }
 
@@ -68,39 +68,41 @@ impl<W: Write + Send> std::fmt::Debug for TypedWriter<W> {
 }
 
 impl<W: Write + Send> TypedWriter<W> {
-    /// With columns of these names.
+    /// Creates a writer whose column types are inferred.
     pub fn new(out: W, names: Vec<String>) -> Self {
         Self {
             names,
-            state: State::Waiting(out),
+            state: WriterState::Waiting(out),
             waiting: Vec::new(),
             bytes: 0,
             rows: 0,
         }
     }
 
-    /// With columns of these names and kinds, whatever the rows are; times to the
-    /// millisecond; kinds that Parquet's columns have not (bytes, lists, any) are text.
+    /// Creates a writer with typed columns; timestamps have milliseconds; kinds without a Parquet type (bytes, lists, any) are text.
     ///
     /// # Errors
-    /// If the output fails.
+    /// Fails if the output fails.
     pub fn of(out: W, columns: &[(String, ValueKind)]) -> Result<Self, TableError> {
         let names: Vec<String> = columns.iter().map(|(name, _)| name.clone()).collect();
-        let kinds: Vec<Kind> = columns.iter().map(|(_, kind)| Kind::of(*kind)).collect();
+        let kinds: Vec<ColumnType> = columns
+            .iter()
+            .map(|(_, kind)| ColumnType::of(*kind))
+            .collect();
         let writer = Box::new(begin(out, &names, &kinds)?);
         Ok(Self {
             names,
-            state: State::Begun(writer, kinds),
+            state: WriterState::Begun(writer, kinds),
             waiting: Vec::new(),
             bytes: 0,
             rows: 0,
         })
     }
 
-    /// Adds a row: a value for each column, or nothing.
+    /// Adds a row: a value or `None` for each column.
     ///
     /// # Errors
-    /// If the output fails, or a value is of another kind than all of the first row group in its column.
+    /// Fails if the output fails, or if a value has another type than its column.
     pub fn row(&mut self, values: Vec<Option<Value>>) -> Result<(), TableError> {
         self.bytes += values.iter().map(|v| weight(v.as_ref())).sum::<usize>();
         self.waiting.push(values);
@@ -111,41 +113,41 @@ impl<W: Write + Send> TypedWriter<W> {
         Ok(())
     }
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Writes what is still held, and gives the output back.
+    /// Writes buffered rows and returns the output.
     ///
     /// # Errors
-    /// As [`Self::row`].
+    /// Fails in the same cases as [`Self::row`].
     pub fn finish(mut self) -> Result<W, TableError> {
         self.flush()?;
         match self.state {
-            State::Begun(writer, _) => writer.into_inner().map_err(TableError::parquet),
-            State::Waiting(_) | State::Failed => Err(broken()),
+            WriterState::Begun(writer, _) => writer.into_inner().map_err(TableError::parquet),
+            WriterState::Waiting(_) | WriterState::Failed => Err(broken()),
         }
     }
 
     fn flush(&mut self) -> Result<(), TableError> {
         let rows = std::mem::take(&mut self.waiting);
         self.bytes = 0;
-        let (mut writer, kinds) = match std::mem::replace(&mut self.state, State::Failed) {
-            State::Waiting(out) => {
-                let kinds: Vec<Kind> = (0..self.names.len())
+        let (mut writer, kinds) = match std::mem::replace(&mut self.state, WriterState::Failed) {
+            WriterState::Waiting(out) => {
+                let kinds: Vec<ColumnType> = (0..self.names.len())
                     .map(|i| kind_of(rows.iter().filter_map(|r| r.get(i)?.as_ref())))
                     .collect();
                 (Box::new(begin(out, &self.names, &kinds)?), kinds)
             }
-            State::Begun(writer, kinds) => (writer, kinds),
-            State::Failed => return Err(broken()),
+            WriterState::Begun(writer, kinds) => (writer, kinds),
+            WriterState::Failed => return Err(broken()),
         };
         if !rows.is_empty() {
             let first = self.rows - rows.len() as u64;
             write_group(&mut writer, &self.names, &kinds, &rows, first)?;
         }
-        self.state = State::Begun(writer, kinds);
+        self.state = WriterState::Begun(writer, kinds);
         Ok(())
     }
 }
@@ -163,41 +165,43 @@ fn weight(value: Option<&Value>) -> usize {
     }
 }
 
-/// The kind that holds all of them.
-fn kind_of<'a>(values: impl Iterator<Item = &'a Value>) -> Kind {
+/// Returns the type that can represent all values.
+fn kind_of<'a>(values: impl Iterator<Item = &'a Value>) -> ColumnType {
     let mut all = None;
     for value in values {
         let kind = match value {
             Value::Null => continue,
-            Value::Bool(_) => Kind::Bool,
-            Value::I64(_) => Kind::I64,
-            Value::F64(_) => Kind::F64,
-            Value::Timestamp(_) => Kind::Timestamp,
-            Value::String(_) | Value::Bytes(_) | Value::List(_) => return Kind::Text,
+            Value::Bool(_) => ColumnType::Bool,
+            Value::I64(_) => ColumnType::I64,
+            Value::F64(_) => ColumnType::F64,
+            Value::Timestamp(_) => ColumnType::Timestamp,
+            Value::String(_) | Value::Bytes(_) | Value::List(_) => return ColumnType::Text,
         };
         all = match (all, kind) {
             (None, kind) => Some(kind),
             (Some(a), b) if a == b => Some(a),
-            (Some(Kind::I64 | Kind::F64), Kind::I64 | Kind::F64) => Some(Kind::F64),
-            _ => return Kind::Text,
+            (Some(ColumnType::I64 | ColumnType::F64), ColumnType::I64 | ColumnType::F64) => {
+                Some(ColumnType::F64)
+            }
+            _ => return ColumnType::Text,
         };
     }
-    all.unwrap_or(Kind::Text)
+    all.unwrap_or(ColumnType::Text)
 }
 
 fn begin<W: Write + Send>(
     out: W,
     names: &[String],
-    kinds: &[Kind],
+    kinds: &[ColumnType],
 ) -> Result<SerializedFileWriter<W>, TableError> {
-    let column = |(name, kind): (&String, &Kind)| {
+    let column = |(name, kind): (&String, &ColumnType)| {
         let (physical, logical) = match kind {
-            Kind::Bool => (Physical::BOOLEAN, None),
-            Kind::I64 => (Physical::INT64, None),
-            Kind::F64 => (Physical::DOUBLE, None),
-            Kind::Timestamp => (Physical::INT64, Some(nanos())),
-            Kind::Millis => (Physical::INT64, Some(millis())),
-            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            ColumnType::Bool => (Physical::BOOLEAN, None),
+            ColumnType::I64 => (Physical::INT64, None),
+            ColumnType::F64 => (Physical::DOUBLE, None),
+            ColumnType::Timestamp => (Physical::INT64, Some(nanos())),
+            ColumnType::Millis => (Physical::INT64, Some(millis())),
+            ColumnType::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
         };
         Type::primitive_type_builder(name, physical)
             .with_logical_type(logical)
@@ -232,7 +236,7 @@ fn millis() -> LogicalType {
 fn write_group<W: Write + Send>(
     writer: &mut SerializedFileWriter<W>,
     names: &[String],
-    kinds: &[Kind],
+    kinds: &[ColumnType],
     rows: &[Vec<Option<Value>>],
     first: u64,
 ) -> Result<(), TableError> {
@@ -253,28 +257,28 @@ fn write_group<W: Write + Send>(
         };
         let cells = cells.enumerate();
         match kind {
-            Kind::Bool => write::<BoolType>(&mut column, cells, wrong, |v| match v {
+            ColumnType::Bool => write::<BoolType>(&mut column, cells, wrong, |v| match v {
                 Value::Bool(b) => Some(*b),
                 _ => None,
             }),
-            Kind::I64 => write::<Int64Type>(&mut column, cells, wrong, |v| match v {
+            ColumnType::I64 => write::<Int64Type>(&mut column, cells, wrong, |v| match v {
                 Value::I64(n) => Some(*n),
                 _ => None,
             }),
-            Kind::Timestamp => write::<Int64Type>(&mut column, cells, wrong, |v| match v {
+            ColumnType::Timestamp => write::<Int64Type>(&mut column, cells, wrong, |v| match v {
                 Value::Timestamp(n) => Some(*n),
                 _ => None,
             }),
-            Kind::Millis => write::<Int64Type>(&mut column, cells, wrong, |v| match v {
+            ColumnType::Millis => write::<Int64Type>(&mut column, cells, wrong, |v| match v {
                 Value::Timestamp(n) => Some(n.div_euclid(1_000_000)),
                 _ => None,
             }),
-            Kind::F64 => write::<DoubleType>(&mut column, cells, wrong, |v| match v {
+            ColumnType::F64 => write::<DoubleType>(&mut column, cells, wrong, |v| match v {
                 Value::F64(x) => Some(*x),
                 Value::I64(n) => Some(*n as f64),
                 _ => None,
             }),
-            Kind::Text => write::<ByteArrayType>(&mut column, cells, wrong, |v| {
+            ColumnType::Text => write::<ByteArrayType>(&mut column, cells, wrong, |v| {
                 Some(ByteArray::from(match v {
                     Value::String(text) => text.clone().into_bytes(),
                     other => value_to_json(other).to_string().into_bytes(),

@@ -1,7 +1,7 @@
 //! Values as JSON and as the text of a cell.
 //!
-//! JSON, both ways without loss: `null`, `true`, integers (i64), numbers with a point or exponent (f64), strings and
-//! arrays are themselves; what JSON lacks is an object with one member that names the kind:
+//! The conversion to JSON and back is lossless: `null`, `true`, integers (i64), numbers with a point or exponent (f64), strings and arrays
+//! are themselves; types that JSON lacks are an object with one member that names the kind:
 //!
 //! ```text
 //!  {"timestamp":"2026-03-01T12:00:00.123456789Z"}   {"bytes":"AAEC"}   {"f64":"NaN"}
@@ -12,7 +12,7 @@ use esker_model::{Value, ValueKind, Version};
 use jiff::Timestamp;
 use serde_json::{Map, Number, Value as Json};
 
-/// A value as JSON.
+/// Converts a value to JSON.
 pub fn value_to_json(value: &Value) -> Json {
     let tagged = |kind: &str, text: String| {
         let mut map = Map::new();
@@ -34,10 +34,10 @@ pub fn value_to_json(value: &Value) -> Json {
     }
 }
 
-/// The value that JSON stands for.
+/// Converts JSON to a value.
 ///
 /// # Errors
-/// What was expected, for objects that are no tagged value and integers beyond 64 bits.
+/// Returns a message for objects that are no tagged value, and for integers beyond 64 bits.
 pub fn value_from_json(json: &Json) -> Result<Value, String> {
     from_json_at_depth(json, 0)
 }
@@ -79,7 +79,7 @@ fn from_json_at_depth(json: &Json, depth: usize) -> Result<Value, String> {
 }
 
 fn no_object() -> String {
-    "an object is no value; expected a number, string, list, true, false, null or \
+    "an object is not a value; expected a number, string, list, true, false, null or \
      {\"timestamp\": …}, {\"bytes\": …}, {\"f64\": …}"
         .to_owned()
 }
@@ -92,8 +92,7 @@ fn no(expected: &str, text: &str) -> String {
     format!("`{shown}` is not {expected}")
 }
 
-/// What the text of a cell means: of that kind if one is declared, else what it looks like (or text, if `infer` is
-/// off). An empty cell is no value.
+/// Parses the text of a cell: as the declared kind, else as the inferred one (or as text, if `infer` is off). An empty cell has no value.
 pub(super) fn value_from_cell(
     text: &str,
     kind: Option<ValueKind>,
@@ -131,7 +130,7 @@ pub(super) fn value_from_cell(
     Ok(Some(value))
 }
 
-/// Numbers and truth values only where writing them gives the same text again: `007` and `1e5x` stay text.
+/// Infers numbers and booleans only if writing them gives the same text again: `007` and `1e5x` stay text.
 fn looks_like(text: &str) -> Value {
     match text {
         "true" => return Value::Bool(true),
@@ -158,7 +157,7 @@ fn looks_like(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 
-/// Nanoseconds since 1970 as RFC 3339.
+/// Formats nanoseconds since 1970 as RFC 3339.
 pub(super) fn timestamp(nanos: i64) -> String {
     Timestamp::from_nanosecond(i128::from(nanos))
         .map_or_else(|_| format!("@{nanos}ns"), |t| t.to_string())
@@ -178,11 +177,11 @@ fn timestamp_from_text(text: &str) -> Result<i64, String> {
     }
 }
 
-/// A version as tables hold it: what `Version`'s `Display` writes, RFC 3339, a date (its beginning, UTC), `@SECONDS`
-/// or `#VERSION`. Where [`Version::parse_as_of`] means the end of a moment, this means its beginning.
+/// Parses a version in a table: the output of `Version`'s `Display`, RFC 3339, a date (its beginning, UTC), `@SECONDS` or `#VERSION`. An
+/// inexact time means its beginning, where [`Version::parse_as_of`] takes its end.
 ///
 /// # Errors
-/// If it is none of these.
+/// Fails if the text has none of these forms.
 pub fn version_from_text(text: &str) -> Result<Version, String> {
     let text = text.trim();
     let is_date = text.len() == 10 && !text.starts_with(['@', '#']);
@@ -204,7 +203,7 @@ pub fn version_from_text(text: &str) -> Result<Version, String> {
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// RFC 4648, with padding.
+/// Base64 of RFC 4648, with padding.
 fn base64(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {

@@ -1,4 +1,4 @@
-//! Tables that say everything about the vertices and edges that they hold.
+//! Lossless tables of vertices and edges.
 
 use super::parquet::ParquetSink;
 use super::value::value_to_json;
@@ -12,7 +12,7 @@ const VERTEX_TEXTS: [&str; 4] = ["id", "version", "attributes", "user"];
 const VERTEX_HEADING: [&str; 5] = ["id", "version", "deleted", "attributes", "user"];
 const EDGE_HEADING: [&str; 5] = ["source", "type", "destination", "version", "properties"];
 
-/// A table that cannot be written.
+/// Error of a table that cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
@@ -27,21 +27,21 @@ pub enum TableError {
         "column `{column}` of the Parquet file holds one kind of value, and row {row} has a {kind}; write csv or ndjson"
     )]
     Mixed {
-        /// The column.
+        /// Name of the column.
         column: String,
         /// The row, from 1.
         row: u64,
-        /// What it has.
+        /// Kind of the value.
         kind: &'static str,
     },
-    /// A format that would lose what the graph holds.
+    /// A format that would lose information.
     #[error(
         "a table in the format `{format}` cannot hold all of the {rows}; expected csv, tsv, ndjson or parquet"
     )]
     Format {
-        /// The format asked for.
+        /// Name of the requested format.
         format: &'static str,
-        /// Vertices or edges.
+        /// Either `vertices` or `edges`.
         rows: &'static str,
     },
 }
@@ -69,7 +69,7 @@ enum Sink<W: Write + Send> {
 ///  file:/a,2026-03-01T12:00:00.000Z,,"{""size"":7}","{""tag"":{""value"":""x"",""version"":""2026-…""}}"
 /// ```
 ///
-/// Consistency is the caller's: it reads the graph as of one version and hands over what it gets.
+/// The caller is responsible for consistency: it reads the graph as of one version and passes the results.
 pub struct TableWriter<W: Write + Send> {
     sink: Sink<W>,
     rows: u64,
@@ -84,11 +84,11 @@ impl<W: Write + Send> std::fmt::Debug for TableWriter<W> {
 }
 
 impl<W: Write + Send> TableWriter<W> {
-    /// Begins a table; the heading is written at once, so that no rows make a table too.
+    /// Starts a table; the heading is written at once, so that a table without rows is valid.
     ///
     /// # Errors
-    /// For [`Format::EdgeList`], which holds neither versions nor properties, for objects ([`super::TypedWriter`] writes
-    /// those), and if the output fails.
+    /// Fails for [`Format::EdgeList`], which has neither versions nor properties, for objects ([`super::TypedWriter`] writes those), and if
+    /// the output fails.
     pub fn new(out: W, format: Format, rows: Rows) -> Result<Self, TableError> {
         if rows == Rows::Objects {
             return Err(TableError::Format {
@@ -130,10 +130,10 @@ impl<W: Write + Send> TableWriter<W> {
         Ok(Self { sink, rows: 0 })
     }
 
-    /// Adds a vertex.
+    /// Adds a vertex as a row.
     ///
     /// # Errors
-    /// If the output fails.
+    /// Fails if the output fails.
     pub fn vertex(&mut self, vertex: &Vertex, schema: &Schema) -> Result<(), TableError> {
         let name = vertex.name(schema);
         let version = vertex.version.to_string();
@@ -169,11 +169,11 @@ impl<W: Write + Send> TableWriter<W> {
         Ok(())
     }
 
-    /// Adds an edge between the vertices of those names (`type:key`). The table has no place for deleted edges:
-    /// hand over those that exist, and of an edge and its inverse one.
+    /// Adds an edge between the vertices with these names (`type:key`). The table cannot represent deleted edges: only existing edges may
+    /// be added, and only one of an edge and its inverse.
     ///
     /// # Errors
-    /// If the output fails.
+    /// Fails if the output fails.
     pub fn edge(
         &mut self,
         edge: &Edge,
@@ -214,15 +214,15 @@ impl<W: Write + Send> TableWriter<W> {
         Ok(())
     }
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Writes what is still held, and gives the output back. A table that is not finished is no table.
+    /// Writes buffered rows and returns the output. Without this call the table is incomplete.
     ///
     /// # Errors
-    /// If the output fails.
+    /// Fails if the output fails.
     pub fn finish(self) -> Result<W, TableError> {
         Ok(match self.sink {
             Sink::Separated(out) => out
@@ -236,7 +236,7 @@ impl<W: Write + Send> TableWriter<W> {
     }
 }
 
-/// The user-defined attributes, with their versions.
+/// Returns the user-defined attributes, with their versions.
 pub(crate) fn user(vertex: &Vertex) -> Map<String, Json> {
     let member = |a: &UserAttribute| {
         let mut member = Map::new();

@@ -1,8 +1,8 @@
-//! Where the Darshan logs lie that these tests read: see `tests/fetch-darshan.sh`.
+//! Locations of the Darshan logs that these tests read: see `tests/fetch-darshan.sh`.
 
 use std::path::PathBuf;
 
-/// A part of the folder that `tests/fetch-darshan.sh` fills.
+/// Returns a part of the folder that `tests/fetch-darshan.sh` fills.
 #[expect(
     clippy::disallowed_methods,
     reason = "a test may ask where its input lies; the crate does not"
@@ -22,19 +22,19 @@ fn part(name: &str) -> PathBuf {
     part
 }
 
-/// The Python that has `PyDarshan`.
+/// Returns the Python interpreter that has `PyDarshan`.
 pub(crate) fn oracle() -> PathBuf {
     part("venv").join("bin/python")
 }
 
-/// All logs of the wheel, sorted by path.
+/// Returns all logs of the wheel, sorted by path.
 pub(crate) fn logs() -> Vec<(PathBuf, Vec<u8>)> {
     let found = logs_in(part("logs"));
     assert_eq!(found.len(), 18, "darshan 3.5.0 ships 18 logs");
     found
 }
 
-/// Logs of your own in the folder `ESKER_DARSHAN_MORE`, to compare with the oracle as well.
+/// Returns further logs in the folder `ESKER_DARSHAN_MORE`, to compare with the oracle as well.
 #[expect(
     clippy::disallowed_methods,
     reason = "a test may ask where its input lies; the crate does not"

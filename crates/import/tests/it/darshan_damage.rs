@@ -1,4 +1,4 @@
-//! Real logs with bytes changed and ends cut off: never a panic, never silence, and what lies before the damage is kept.
+//! Real logs with changed bytes and truncated ends: no panic, no silent loss, and everything before the damage is kept.
 
 use esker_import::darshan::{
     GraphOptions, GraphTypes, LogError, LogIdentity, ParseOptions, Region, graph, parse,
@@ -11,7 +11,7 @@ use crate::{corpus, darshan_formats};
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    fn less_than(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,7 +20,7 @@ impl Random {
     }
 }
 
-/// Small bounds keep a forged length from costing the test its time; the default bounds are tested elsewhere.
+/// Small limits, so that a forged length does not slow the test down; the default limits are tested elsewhere.
 const OPTIONS: ParseOptions = ParseOptions {
     region_bytes_max: 4 << 20,
     records_max: 10_000,
@@ -54,25 +54,25 @@ fn changed_bytes_never_panic() {
         for round in 0..150 {
             let mut random = Random((n as u64) << 32 | round);
             let mut bytes = original.clone();
-            for _ in 0..=random.below(4) {
-                // Half of the changes hit the header, which is small beside the rest and says where all else lies.
+            for _ in 0..=random.less_than(4) {
+                // Half of the changes hit the header, which is small but determines all offsets.
                 let header = bytes.len().min(1328);
-                let span = if random.below(2) == 0 {
+                let span = if random.less_than(2) == 0 {
                     header
                 } else {
                     bytes.len()
                 };
-                let at = random.below(span);
-                bytes[at] = match random.below(4) {
+                let at = random.less_than(span);
+                bytes[at] = match random.less_than(4) {
                     0 => 0,
                     1 => 0xff,
-                    2 => bytes[at] ^ (1 << random.below(8)),
-                    _ => u8::try_from(random.below(256)).unwrap(),
+                    2 => bytes[at] ^ (1 << random.less_than(8)),
+                    _ => u8::try_from(random.less_than(256)).unwrap(),
                 };
             }
             let log = parse(&bytes, &OPTIONS);
             if let Ok(log) = &log {
-                // Whatever numbers came out, they make batches.
+                // Any numbers that were read can be converted to batches.
                 let options = GraphOptions {
                     processes: true,
                     ..GraphOptions::default()
@@ -83,7 +83,7 @@ fn changed_bytes_never_panic() {
                     &types,
                     &options,
                     &mut |batch| {
-                        assert!(batch.once.is_some());
+                        assert!(batch.idempotency_key.is_some());
                     },
                 );
             }
@@ -124,7 +124,7 @@ fn every_cut_is_noticed() {
                     "{name} cut at {len}: {error}"
                 ),
                 Ok(log) => {
-                    // A plain 2.x log cut between two records, or a log cut in a module that we skip, looks whole.
+                    // A plain 2.x log cut between two records, or a log cut in a skipped module, looks complete.
                     let between = name.ends_with("plain")
                         && (len - log_header(&log.version))
                             .is_multiple_of(record_bytes(&log.version));
@@ -160,7 +160,7 @@ fn record_bytes(version: &str) -> usize {
     }
 }
 
-/// A log whose MPI-IO region is damaged still gives its POSIX and STDIO records.
+/// A log with a damaged MPI-IO region still has its POSIX and STDIO records.
 #[test]
 fn damage_in_one_module_leaves_the_others() {
     let (_, bytes) = corpus::logs()

@@ -1,5 +1,5 @@
-//! Formats that today's library refuses or that the wheel's logs do not show: 1.x and 2.x, big-endian, bzip2, plain, older
-//! record versions.
+//! Formats that the current library refuses or that are not among the wheel's logs: 1.x and 2.x, big-endian, bzip2, plain, older record
+//! versions.
 
 use esker_import::darshan::{ByteOrder, Compression, Log, Module, ParseOptions, parse};
 
@@ -170,7 +170,7 @@ fn foreign_files_are_named_as_such() {
     assert!(cut.contains("job region") && cut.contains("byte "), "{cut}");
 }
 
-/// Real logs in another compression, byte order and number of streams read as they did.
+/// Real logs rewritten with another compression, byte order and number of streams have unchanged contents.
 #[test]
 fn a_log_in_another_coat_is_the_same_log() {
     for (path, bytes) in corpus::logs() {
@@ -211,7 +211,7 @@ fn a_log_in_another_coat_is_the_same_log() {
     }
 }
 
-/// Format 3.41 numbers the modules anew, has 64 of them, and gives the job's times to the nanosecond.
+/// Format 3.41 renumbers the modules, has 64 of them, and has the job's times in nanoseconds.
 #[test]
 fn the_wide_header_is_read() {
     for (path, bytes) in corpus::logs() {
@@ -224,7 +224,7 @@ fn the_wide_header_is_read() {
             (123_456_789, 987_654_321)
         );
         assert_eq!(log.job.resolution_ms, 0);
-        // The job record stays at 4,096 bytes, so the nanoseconds may cost a long command line its end.
+        // The job record stays at 4,096 bytes, so the nanoseconds may truncate a long command line.
         assert!(original.job.command.starts_with(&log.job.command));
         assert!(log.job.command.len() + 16 >= original.job.command.len());
         assert_eq!(log.job.metadata, original.job.metadata);
@@ -245,7 +245,7 @@ fn the_wide_header_is_read() {
         };
         assert_eq!(ids(&log), ids(&original));
     }
-    // What is newer is read as the newest known, and said to be.
+    // A newer format is read as the newest known one, with a damage entry.
     let (_, bytes) = corpus::logs().swap_remove(0);
     let mut newer = widen(&bytes);
     newer[..4].copy_from_slice(b"3.52");
@@ -255,7 +255,7 @@ fn the_wide_header_is_read() {
         "{:?}",
         log.damages
     );
-    // A record version that is newer is skipped, and said to be.
+    // A newer record version is skipped, with a damage entry.
     let mut newer = widen(&bytes);
     newer[1072 + 4] = 9;
     let log = parse(&newer, &ParseOptions::default()).unwrap();

@@ -1,4 +1,4 @@
-//! What logs become: keys, edges, numbers and versions.
+//! Conversion of logs: keys, edges, numbers and versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ fn batches(log: &Log, identity: &LogIdentity, options: &GraphOptions) -> (Vec<Ba
     (all, counts)
 }
 
-/// An edge as a person would name it.
+/// An edge with readable names.
 #[derive(Debug, Clone, PartialEq)]
 struct NamedEdge {
     source: String,
@@ -33,7 +33,7 @@ struct NamedEdge {
     properties: Properties,
 }
 
-/// All edges of some batches, and every key of every vertex.
+/// Returns all edges of some batches, with the names of their ends.
 fn edges(batches: &[Batch]) -> Vec<NamedEdge> {
     let schema = Schema::default();
     let mut names = BTreeMap::<VertexRef, String>::new();
@@ -74,7 +74,7 @@ fn base(name: &str) -> &str {
     name.rsplit('/').next().unwrap()
 }
 
-/// The six logs of the `darshan-graph` example, each with the program it ran.
+/// Returns the edges of the six logs of the `darshan-graph` example.
 fn example() -> Vec<NamedEdge> {
     corpus::logs()
         .into_iter()
@@ -86,7 +86,7 @@ fn example() -> Vec<NamedEdge> {
         .collect()
 }
 
-/// What a file at a time came from: the newest write until then, that job's reads, and so on.
+/// Returns the lineage of a file at a time: the newest write until then, that job's reads, and so on.
 fn lineage(all: &[NamedEdge], file: &str, until: Version) -> String {
     let writes = all
         .iter()
@@ -159,8 +159,8 @@ fn lineage_of_c_in_the_example() {
     assert_eq!(facts, expected.into_iter().collect());
 }
 
-/// Job starts are whole seconds here, so that `app_read` seems to have read A before `app_write` wrote it. The edges say
-/// how far that can be trusted.
+/// Job starts are whole seconds here, so that `app_read` seems to have read A before `app_write` wrote it. The edges record this
+/// uncertainty.
 #[test]
 fn doubtful_times_are_marked() {
     let all = example();
@@ -201,7 +201,7 @@ fn the_write_of_c_shows_which_module_saw_it() {
     assert_eq!(integer(&write.properties, "stdio_bytes_written"), None);
     assert_eq!(integer(&write.properties, "writes"), Some(8));
     assert_eq!(integer(&write.properties, "ranks"), Some(4));
-    // Job start 1596152058 s, first write 75.245 ms and last 79.420 ms into it.
+    // Job start 1596152058 s, first write 75.245 ms and last 79.420 ms after it.
     assert_eq!(
         write.properties.get("start"),
         Some(&Value::Timestamp(1_596_152_058_075_245_194))
@@ -218,7 +218,7 @@ fn the_write_of_c_shows_which_module_saw_it() {
     );
 }
 
-/// Every log of the wheel becomes mutations that the default schema allows and that hold in any order.
+/// Every log of the wheel is converted to mutations that the default schema allows, in any order.
 #[test]
 fn all_logs_make_sound_mutations() {
     let schema = Schema::default();
@@ -240,7 +240,7 @@ fn all_logs_make_sound_mutations() {
         );
         let markers: BTreeSet<_> = made
             .iter()
-            .map(|batch| batch.once.clone().unwrap())
+            .map(|batch| batch.idempotency_key.clone().unwrap())
             .collect();
         assert_eq!(markers.len(), made.len());
         let sum: usize = made.iter().map(Batch::len).sum();
@@ -295,13 +295,13 @@ fn all_logs_make_sound_mutations() {
             }
         }
     }
-    // One logical part for each log: no two of the 14 different contents share it.
+    // Each log has its own logical part: the 14 different contents share none.
     let logical: BTreeSet<u16> = versions.iter().map(|(logical, _)| *logical).collect();
     let identities: BTreeSet<_> = versions.iter().map(|(_, identity)| *identity).collect();
     assert_eq!(logical.len(), identities.len());
 }
 
-/// The bytes of all edges are those of the records, less the helpers' and what MPI-IO and POSIX both counted.
+/// The bytes of all edges equal those of the records, minus helpers and bytes counted by both MPI-IO and POSIX.
 #[test]
 fn bytes_are_those_of_the_records() {
     let (_, bytes) = corpus::logs()
@@ -371,7 +371,7 @@ fn old_logs_know_files_by_hash() {
         suffixes,
         [Value::from("in.dat"), Value::from("/u/testfile")]
     );
-    // Before 2.03 time stamps mean nothing: the job's end stands for them.
+    // Before 2.03 timestamps have no meaning, so the job's end is used.
     let bytes = darshan_formats::sample("2.02", true).gzip();
     let log = parse(&bytes, &ParseOptions::default()).unwrap();
     let made = batches(&log, &LogIdentity::of(&bytes), &GraphOptions::default()).0;
@@ -383,7 +383,7 @@ fn old_logs_know_files_by_hash() {
     );
 }
 
-/// A log made by hand: one process wrote, read and renamed.
+/// Returns a handmade log: one process wrote, read and renamed.
 fn by_hand(records: Vec<ModuleRecord>) -> Log {
     let bytes = darshan_formats::sample("2.06", false).gzip();
     Log {
@@ -471,7 +471,7 @@ fn versions_are_the_ends_of_what_happened() {
         edge.version.millis() - 1_357_000_000_000
     };
     assert_eq!((at("7", "read"), at("7", "write")), (2000, 2500));
-    // The job ended in second 600: nothing of it can have ended after that second.
+    // The job ended in second 600: none of its accesses can have ended after that second.
     assert_eq!((at("8", "read"), at("9", "read")), (600_500, 600_999));
     assert!(all.iter().all(|edge| edge.version.logical() == 0x0101));
 }
@@ -567,7 +567,7 @@ fn processes_on_request() {
     );
     let without = batches(&log, &LogIdentity([1; 32]), &GraphOptions::default()).0;
     assert_ne!(
-        made[0].once, without[0].once,
+        made[0].idempotency_key, without[0].idempotency_key,
         "asking for processes later is not the same import"
     );
 }

@@ -1,4 +1,4 @@
-//! Every number that we take from the 18 logs of the `darshan` wheel is the one that `PyDarshan` takes.
+//! All numbers read from the 18 logs of the `darshan` wheel equal those of `PyDarshan`.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -12,7 +12,7 @@ fn span(span: Span) -> Value {
     json!([span.start.to_bits(), span.end.to_bits()])
 }
 
-/// A record as `pydarshan_dump.py` prints it.
+/// Returns a record as `pydarshan_dump.py` prints it.
 fn record(record: &ModuleRecord) -> Value {
     let mut row = json!({
         "record": record.record,
@@ -92,7 +92,7 @@ fn dump(path: &str, log: &Log) -> Value {
     })
 }
 
-/// `PyDarshan` sorts mounts by length only, so that equal ones come in any order.
+/// `PyDarshan` sorts mounts by length only, so that equal lengths come in any order.
 fn sort_mounts(value: &mut Value) {
     let mounts = value["mounts"].as_array_mut().unwrap();
     mounts.sort_by_key(ToString::to_string);
@@ -124,7 +124,7 @@ fn every_number_is_pydarshans() {
         let mut ours = dump(path.to_str().unwrap(), &log);
         sort_mounts(&mut ours);
         sort_mounts(&mut theirs);
-        // Darshan's library gives no command line where no mount table follows it; we do.
+        // Darshan's library returns no command line if no mount table follows; this reader does.
         if log.job.mounts.is_empty() && theirs["exe"] == "" {
             theirs["exe"] = ours["exe"].clone();
         }

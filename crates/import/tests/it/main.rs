@@ -1,4 +1,4 @@
-//! Tests of the importers from outside. One binary.
+//! Integration tests of the importers, in one binary.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

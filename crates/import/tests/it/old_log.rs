@@ -12,7 +12,7 @@ pub(crate) struct OldFile {
     pub(crate) floats: Vec<(usize, f64)>,
 }
 
-/// One log.
+/// One log to be written.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OldLog {
     pub(crate) version: &'static str,
@@ -27,7 +27,7 @@ pub(crate) struct OldLog {
     pub(crate) files: Vec<OldFile>,
 }
 
-/// Names of the counters that the tests set.
+/// Numbers of the counters that the tests set.
 pub(crate) mod cp {
     pub(crate) const INDEP_OPENS: usize = 0;
     pub(crate) const COLL_WRITES: usize = 5;
@@ -56,7 +56,7 @@ impl OldLog {
         });
     }
 
-    /// The log before compression.
+    /// Returns the log before compression.
     pub(crate) fn plain(&self) -> Vec<u8> {
         let one = self.version.starts_with("1.");
         let mut out = self.version.as_bytes().to_vec();
@@ -130,14 +130,14 @@ impl OldLog {
         out
     }
 
-    /// The log as Darshan leaves it.
+    /// Returns the log as Darshan writes it.
     pub(crate) fn gzip(&self) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         encoder.write_all(&self.plain()).unwrap();
         encoder.finish().unwrap()
     }
 
-    /// The log as `darshan-convert` leaves it.
+    /// Returns the log as `darshan-convert` writes it.
     pub(crate) fn bzip2(&self) -> Vec<u8> {
         let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
         encoder.write_all(&self.plain()).unwrap();

@@ -1,16 +1,16 @@
-//! Writes a 3.x log anew with another compression, byte order, or module numbering: the same log in another coat must read
-//! the same. Written from the format's description and not from the reader.
+//! Rewrites a 3.x log with another compression, byte order, or module numbering; the result must read the same. Written from the format's
+//! description and not from the reader.
 
 use std::io::{Read, Write};
 
-/// What to change.
+/// Encoding of the rewritten log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Coat {
-    /// 0 zlib, 1 bzip2, 2 none.
+    /// Compression: 0 zlib, 1 bzip2, 2 none.
     pub(crate) compression: u8,
-    /// Big-endian.
+    /// Whether the byte order is big-endian.
     pub(crate) big: bool,
-    /// Zlib streams or bzip2 streams that each region is cut into.
+    /// Number of zlib or bzip2 streams per region.
     pub(crate) streams: usize,
 }
 
@@ -54,7 +54,7 @@ fn swap(bytes: &mut [u8], width: usize) {
     }
 }
 
-/// The log anew; `log` is little-endian, zlib, and of a format between 3.10 and 3.40, as all of the wheel's are.
+/// Rewrites a log; `log` must be little-endian, zlib, and of a format between 3.10 and 3.40, as all of the wheel's are.
 pub(crate) fn rewrite(log: &[u8], coat: Coat) -> Vec<u8> {
     const HEADER: usize = 360;
     assert!(log.starts_with(b"3.1") || log.starts_with(b"3.2"));
@@ -105,7 +105,7 @@ pub(crate) fn rewrite(log: &[u8], coat: Coat) -> Vec<u8> {
     out
 }
 
-/// The same log in format 3.41: 64 modules, their new numbers, nanoseconds in the job.
+/// Converts a log to format 3.41: 64 modules, their new numbers, nanoseconds in the job.
 pub(crate) fn widen(log: &[u8]) -> Vec<u8> {
     const OLD: usize = 360;
     const NEW: usize = 1328;

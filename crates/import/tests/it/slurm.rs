@@ -1,6 +1,6 @@
-//! Slurm's accounting, as its plug-in and `sacct` of several releases tell it.
+//! Slurm accounting, from the plug-in and from `sacct` of several releases.
 
-use esker_import::slurm::{Job, Sacct, Types, batch, document, listing};
+use esker_import::slurm::{JobTypes, Sacct, SlurmJob, batch, document, listing};
 use esker_model::{Batch, Op, Properties, Schema, Value, VertexId};
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
@@ -56,8 +56,8 @@ fn edges(batch: &Batch) -> Vec<(VertexId, VertexId)> {
         .collect()
 }
 
-fn types() -> Types {
-    Types::resolve(&Schema::default()).unwrap()
+fn types() -> JobTypes {
+    JobTypes::resolve(&Schema::default()).unwrap()
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_document_becomes_a_job_with_all_its_fields() {
     let user = VertexId::of("User", "1000");
     let array = VertexId::of("Job", "70");
     assert_eq!(edges(&batch), [(user, vertex), (vertex, array)]);
-    // It is running until it ends.
+    // The job is running until its end.
     let ends: Vec<_> = batch.mutations.iter().filter_map(|m| m.version).collect();
     assert!(ends.iter().any(|v| v.millis() == 1_772_366_400_000));
     assert!(ends.iter().any(|v| v.millis() == 1_772_366_430_000));
@@ -125,7 +125,7 @@ fn what_is_no_document_is_told_where() {
     }
 }
 
-fn table(text: &str) -> Vec<Result<Job, String>> {
+fn table(text: &str) -> Vec<Result<SlurmJob, String>> {
     let sacct = Sacct::new(text.as_bytes(), "jobs.txt", TimeZone::UTC).unwrap();
     sacct.map(|job| job.map_err(|e| e.to_string())).collect()
 }
@@ -215,7 +215,7 @@ fn what_is_no_table_is_told() {
     );
 }
 
-/// One job as data parsers of Slurm 22.05, 23.02 and 24.05 tell it.
+/// One job as printed by the data parsers of Slurm 22.05, 23.02 and 24.05.
 #[test]
 fn listings_of_several_releases_are_the_same_job() {
     let told = [
@@ -229,7 +229,7 @@ fn listings_of_several_releases_are_the_same_job() {
           "state":{"current":["FAILED"],"reason":"NonZeroExitCode"},"partition":"all",
           "steps":[{"step":{"id":"77.0","name":"wrf.exe"},"time":{"start":{"set":true,"number":1772366401},"end":{"set":true,"number":1772366429}},"state":["FAILED"]}]}]}"#,
     ];
-    let jobs: Vec<Job> = told
+    let jobs: Vec<SlurmJob> = told
         .map(|text| listing(text.as_bytes()).unwrap().remove(0).unwrap())
         .into();
     assert_eq!(jobs[0], jobs[1]);
@@ -273,7 +273,7 @@ fn a_script_that_is_too_long_is_cut_and_says_so() {
 }
 
 proptest! {
-    /// Whatever comes, there is an answer; and a document that is read makes a batch within the limits of one.
+    /// Any input gives a result; and a document that is read makes a batch within the limits.
     #[test]
     fn nothing_makes_readers_panic(text in "\\PC{0,200}", cut in 0..DOCUMENT.len(), bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = document(text.as_bytes());
@@ -291,7 +291,7 @@ proptest! {
         }
     }
 
-    /// Fields that nobody knows are kept.
+    /// Unknown fields are kept.
     #[test]
     fn unknown_fields_are_kept(name in "[a-z][a-z_]{2,20}", value in any::<i64>()) {
         prop_assume!(!DOCUMENT.contains(&format!("\"{name}\"")));

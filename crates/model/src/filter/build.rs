@@ -1,9 +1,9 @@
-//! Putting conditions together, in the form that the parser gives.
+//! Construction of conditions, in the form that the parser gives.
 
 use super::{Comparison, Expr, Term, Test};
 
 impl Expr {
-    /// One name and what must be true of its value.
+    /// Creates a condition on the value of one name.
     pub fn term(name: impl Into<String>, test: Test) -> Self {
         Self::Term(Term {
             name: name.into(),
@@ -11,29 +11,29 @@ impl Expr {
         })
     }
 
-    /// Holds of nothing.
+    /// Creates the condition that nothing matches.
     pub fn nothing() -> Self {
         Self::Not(Box::new(Self::All))
     }
 
-    /// Whether it holds of everything, as the empty filter does.
+    /// Whether everything matches, as with the empty filter.
     pub fn is_all(&self) -> bool {
         *self == Self::All
     }
 
-    /// Both hold.
+    /// Combines two conditions: both must match.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self::all_of([self, other])
     }
 
-    /// At least one holds.
+    /// Combines two conditions: at least one must match.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self::any_of([self, other])
     }
 
-    /// It does not hold.
+    /// Returns the negation of the condition.
     #[must_use]
     pub fn negated(self) -> Self {
         match self {
@@ -42,7 +42,8 @@ impl Expr {
         }
     }
 
-    /// All of them hold. Those that are conjunctions are taken apart, so that nobody depends on how they were put together.
+    /// Combines conditions: all must match. Nested conjunctions are flattened, so that the result does not depend on
+    /// how the parts were combined.
     pub fn all_of(parts: impl IntoIterator<Item = Self>) -> Self {
         let mut flat = Vec::new();
         for part in parts {
@@ -59,7 +60,7 @@ impl Expr {
         }
     }
 
-    /// At least one of them holds.
+    /// Combines conditions: at least one must match.
     pub fn any_of(parts: impl IntoIterator<Item = Self>) -> Self {
         let mut flat = Vec::new();
         for part in parts {
@@ -75,8 +76,8 @@ impl Expr {
         }
     }
 
-    /// The form in which the parser gives it: conjunctions and disjunctions of at least two, none directly in one of its
-    /// own kind; no double negations. It holds of the same.
+    /// Returns the equivalent condition in the parser's form: conjunctions and disjunctions of at least two parts, none
+    /// directly inside one of its own kind; no double negations.
     #[must_use]
     pub fn normal(self) -> Self {
         match self {
@@ -91,7 +92,7 @@ impl Expr {
         }
     }
 
-    /// Every name in it, each once, in the order in which they stand.
+    /// Returns every name in the condition once, in the order of first use.
     pub fn names(&self) -> Vec<&str> {
         let mut names = Vec::new();
         self.each_term(&mut |term| {
@@ -102,7 +103,7 @@ impl Expr {
         names
     }
 
-    /// Every term in it, in the order in which they stand.
+    /// Visits every term in the condition, in order.
     pub fn each_term<'a>(&'a self, see: &mut dyn FnMut(&'a Term)) {
         match self {
             Self::All => {}
@@ -118,7 +119,7 @@ impl Expr {
 }
 
 impl Test {
-    /// It is there and this is not true of it.
+    /// Negates the test: the name exists, and the test is false.
     #[must_use]
     pub fn negated(self) -> Self {
         match self {
@@ -129,7 +130,7 @@ impl Test {
         }
     }
 
-    /// The parser's form; `None` where it holds of no value at all.
+    /// Returns the parser's form; `None` if no value matches.
     fn normal(self) -> Option<Self> {
         match self {
             Self::In(values) if values.is_empty() => None,

@@ -1,8 +1,8 @@
-//! The filter language written back: `parse(display(e)) == e` for all that the parser gives and for [`Expr::normal`] of
-//! anything else.
+//! Formatting of filters: `parse(display(e)) == e` for every result of the parser, and for [`Expr::normal`] of anything
+//! else.
 //!
-//! The canonical form: keywords in capitals, parentheses only where they are needed, strings in single quotes, times as
-//! `t'…'`, names in double quotes where they need them. It goes over the wire.
+//! The canonical form has keywords in capitals, parentheses only where they are needed, strings in single quotes,
+//! times as `t'…'`, and names in double quotes where they need them. It is also the form on the wire.
 
 use super::error::is_unprintable;
 use super::lexer::Lexer;
@@ -68,9 +68,9 @@ impl Display for Term {
 
 fn write_test(f: &mut Formatter<'_>, test: &Test) -> fmt::Result {
     match test {
-        // A name alone.
+        // A name without an operator tests its existence.
         Test::Exists => Ok(()),
-        // It holds of nothing; `x NOT EXISTS` would hold of what lacks the name.
+        // No item matches; `x NOT EXISTS` would match where the name is missing.
         Test::Not(inner) if **inner == Test::Exists => f.write_str(" IN ()"),
         Test::Not(inner) => {
             f.write_str(" NOT")?;
@@ -110,7 +110,7 @@ fn write_test(f: &mut Formatter<'_>, test: &Test) -> fmt::Result {
     }
 }
 
-/// A name, in double quotes if it would not be read as one without.
+/// Writes a name, in double quotes if it would not be read as one without.
 fn write_name(f: &mut Formatter<'_>, name: &str) -> fmt::Result {
     let alone = Lexer::new(name).next(false);
     let plain = matches!(alone, Ok((Token::Word(word), span)) if word == name && span.at == 0);
@@ -137,7 +137,7 @@ fn write_value(f: &mut Formatter<'_>, value: &Value) -> fmt::Result {
         Value::Bool(b) => write!(f, "{b}"),
         Value::I64(n) => write!(f, "{n}"),
         Value::F64(x) if x.is_nan() => f.write_str("nan"),
-        // Debug keeps the point that tells 1.0 from 1.
+        // `Debug` keeps the point that distinguishes 1.0 from 1.
         Value::F64(x) => write!(f, "{x:?}"),
         Value::String(s) => quoted(f, s, '\''),
         Value::Bytes(bytes) => {
@@ -157,7 +157,7 @@ fn write_value(f: &mut Formatter<'_>, value: &Value) -> fmt::Result {
     }
 }
 
-/// Text in quotes that the lexer reads back.
+/// Writes text in quotes that the lexer can read.
 fn quoted(f: &mut Formatter<'_>, text: &str, quote: char) -> fmt::Result {
     f.write_char(quote)?;
     for c in text.chars() {
@@ -174,7 +174,7 @@ fn quoted(f: &mut Formatter<'_>, text: &str, quote: char) -> fmt::Result {
     f.write_char(quote)
 }
 
-/// A pattern in single quotes: its backslashes stay, with what follows them.
+/// Writes a pattern in single quotes: its backslashes stay, with the characters they escape.
 fn write_raw(f: &mut Formatter<'_>, text: &str) -> fmt::Result {
     f.write_char('\'')?;
     let mut chars = text.chars();

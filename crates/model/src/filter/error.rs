@@ -1,74 +1,74 @@
-//! What a person is told about a filter that does not parse: where, what was expected, what they may have meant.
+//! Errors of the filter parser: position, expected input and suggestion.
 
-use crate::caret::{self, Shown};
+use crate::caret::{self, Report};
 pub(super) use crate::caret::{Span, excerpt, is_unprintable};
 
 /// A filter that does not parse.
 ///
-/// `Display` is one line that stands by itself; [`ParseError::render`] shows the place in the text.
+/// `Display` is a self-contained line; [`FilterParseError::render`] marks the position in the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("filter, line {line}, column {column}: {message}; {}", self.advice())]
-pub struct ParseError {
-    /// Byte offset of the place in the text; always on a character's boundary.
+pub struct FilterParseError {
+    /// Byte offset of the error in the text, on a character boundary.
     pub at: usize,
-    /// Bytes that the place covers; 0 where something is missing.
+    /// Length of the marked text in bytes; 0 where something is missing.
     pub len: usize,
-    /// Line of the place, from 1.
+    /// Line of the error, from 1.
     pub line: u32,
-    /// Column of the place in characters, from 1.
+    /// Column of the error in characters, from 1.
     pub column: u32,
-    /// What kind of mistake it is.
-    pub kind: ParseErrorKind,
-    /// What is wrong.
+    /// Kind of the mistake.
+    pub kind: FilterErrorKind,
+    /// Description of the problem.
     pub message: String,
-    /// What would have been right, to be read after the word "expected".
+    /// Expected input, to be read after the word "expected".
     pub expected: String,
-    /// The closest text that would have been right, if one is close.
+    /// The most similar valid text, if one is similar enough.
     pub suggestion: Option<String>,
 }
 
 /// Kinds of mistakes in a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ParseErrorKind {
-    /// A character that no filter holds outside strings.
+pub enum FilterErrorKind {
+    /// A character that is not part of the syntax outside strings.
     Character,
-    /// A string or a name in quotes without its closing quote.
+    /// A string or a quoted name lacks its closing quote.
     UnclosedString,
-    /// A backslash followed by something without meaning.
+    /// A backslash is followed by a character without meaning.
     Escape,
-    /// A malformed number, or one that fits no 64 bits.
+    /// A number is malformed or does not fit 64 bits.
     Number,
-    /// A unit behind a number that is none.
+    /// The unit behind a number is unknown.
     Unit,
-    /// A parenthesis or bracket that is not closed, or one closed that was never opened.
+    /// A parenthesis or bracket is not closed, or was never opened.
     Unbalanced,
-    /// Something in a place where something else must stand.
+    /// A token of the wrong kind.
     Unexpected,
-    /// An operator that does not exist.
+    /// The operator does not exist.
     Operator,
-    /// A text that names no attribute.
+    /// A text is not the name of an attribute.
     Name,
-    /// A value that the operator has no use for.
+    /// The operator does not accept the value.
     Value,
-    /// A regular expression that does not compile.
+    /// A regular expression does not compile.
     Regex,
-    /// A text that is no time, or a time beyond what 64 bits of nanoseconds hold.
+    /// A text is not a time, or a time outside the range of 64-bit nanoseconds.
     Time,
-    /// A time relative to now, where nobody knows what time it is.
+    /// A relative time where the current time is not given.
     NoClock,
-    /// Something over a limit of [`crate::limits`].
+    /// A size exceeds a limit of [`crate::limits`].
     Limit,
 }
 
-/// A [`ParseError`] before its line and column are known.
-pub(super) type Fault = caret::Fault<ParseErrorKind>;
+/// A [`FilterParseError`] before its line and column are computed.
+pub(super) type FilterFault = caret::Fault<FilterErrorKind>;
 
-impl Fault {
-    /// The error, its place counted out in the text.
-    pub(super) fn locate(self, text: &str) -> ParseError {
-        let (at, line, column) = caret::place(text, self.span.at);
-        ParseError {
+impl FilterFault {
+    /// Computes the line and column in the text.
+    pub(super) fn locate(self, text: &str) -> FilterParseError {
+        let (at, line, column) = caret::position(text, self.span.at);
+        FilterParseError {
             at,
             len: self.span.len,
             line,
@@ -81,13 +81,14 @@ impl Fault {
     }
 }
 
-impl ParseError {
+impl FilterParseError {
     fn advice(&self) -> String {
         caret::advice(&self.expected, self.suggestion.as_deref())
     }
 
-    /// Several lines for a terminal: what is wrong, the line of the text with carets under the place, what was
-    /// expected. `text` is what was given to [`super::Expr::parse`]. No newline at the end.
+    /// Formats the error in several lines for a terminal: the problem, the line of the text with carets under the
+    /// position, and the expected input. `text` must be the input of [`super::Expr::parse`]. There is no newline at the
+    /// end.
     ///
     /// ```text
     /// error: unknown operator `betwen`
@@ -98,7 +99,7 @@ impl ParseError {
     pub fn render(&self, text: &str) -> String {
         caret::render(
             text,
-            &Shown {
+            &Report {
                 at: self.at,
                 len: self.len,
                 line: self.line,

@@ -1,4 +1,4 @@
-//! Deciding whether a condition holds.
+//! Evaluation of conditions.
 
 use super::times::inside;
 use super::{Comparison, Expr, Test};
@@ -6,44 +6,44 @@ use crate::value::{Properties, Value};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// Something that has values under names: an object, a vertex, an edge.
+/// An item with named values: an object, a vertex, an edge.
 pub trait Fields {
-    /// The value under that name; null if the name is there without one.
+    /// Returns the value of that name; null if the name exists without a value.
     fn field(&self, name: &str) -> Option<Cow<'_, Value>>;
 
-    /// Whether there is a value under that name, and it passes. For those whose values are not [`Value`]s, to save
-    /// making one.
+    /// Whether the name exists and its value passes the test. Implementations whose values are not [`Value`]s override
+    /// it to avoid building one.
     fn passes(&self, name: &str, test: &mut dyn FnMut(ValueRef<'_>) -> bool) -> bool {
         self.field(name)
             .is_some_and(|value| test(ValueRef::from(&*value)))
     }
 }
 
-/// By name, nothing else.
+/// Fields are the properties by name, without built-in names.
 impl Fields for Properties {
     fn field(&self, name: &str) -> Option<Cow<'_, Value>> {
         self.get(name).map(Cow::Borrowed)
     }
 }
 
-/// A [`Value`] that somebody else holds, in whatever form.
+/// A borrowed [`Value`], whatever form its owner stores it in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ValueRef<'a> {
-    /// Nothing.
+    /// Null: the name exists and has no value.
     Null,
-    /// Truth value.
+    /// A truth value.
     Bool(bool),
-    /// Integer.
+    /// A signed 64-bit integer.
     I64(i64),
-    /// Double.
+    /// An IEEE 754 double.
     F64(f64),
-    /// Text.
+    /// A UTF-8 text.
     String(&'a str),
-    /// Bytes.
+    /// A string of raw bytes.
     Bytes(&'a [u8]),
-    /// Nanoseconds since 1970.
+    /// A time in nanoseconds since 1970.
     Timestamp(i64),
-    /// Values in order.
+    /// An ordered list of values.
     List(&'a [Value]),
 }
 
@@ -63,7 +63,7 @@ impl<'a> From<&'a Value> for ValueRef<'a> {
 }
 
 impl ValueRef<'_> {
-    /// A value of one's own.
+    /// Copies the value into an owned [`Value`].
     pub fn to_value(self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -77,7 +77,7 @@ impl ValueRef<'_> {
         }
     }
 
-    /// As [`Value::compare`].
+    /// Compares as [`Value::compare`] does.
     pub fn compare(self, other: &Value) -> Option<Ordering> {
         match (self, other) {
             (Self::String(a), Value::String(b)) => Some(a.cmp(b)),
@@ -102,7 +102,7 @@ impl ValueRef<'_> {
 }
 
 impl Comparison {
-    /// Whether an order is one of those meant; values without an order are unequal.
+    /// Whether the ordering of two values satisfies the comparison; values without an order are unequal.
     pub fn admits(self, order: Option<Ordering>) -> bool {
         match self {
             Self::Eq => order == Some(Ordering::Equal),
@@ -116,38 +116,38 @@ impl Comparison {
 }
 
 impl Expr {
-    /// Whether it holds of something. Where it is asked of many, [`super::Prepared`] is faster.
-    pub fn holds(&self, of: &dyn Fields) -> bool {
+    /// Whether an item matches. For many items, [`super::Prepared`] is faster.
+    pub fn matches(&self, of: &dyn Fields) -> bool {
         match self {
             Self::All => true,
-            Self::And(parts) => parts.iter().all(|part| part.holds(of)),
-            Self::Or(parts) => parts.iter().any(|part| part.holds(of)),
-            Self::Not(inner) => !inner.holds(of),
-            Self::Term(term) => of.passes(&term.name, &mut |value| term.test.holds_ref(value)),
+            Self::And(parts) => parts.iter().all(|part| part.matches(of)),
+            Self::Or(parts) => parts.iter().any(|part| part.matches(of)),
+            Self::Not(inner) => !inner.matches(of),
+            Self::Term(term) => of.passes(&term.name, &mut |value| term.test.matches_ref(value)),
         }
     }
 }
 
 impl Test {
-    /// Whether it is true of a value. Beside a timestamp, text is read as a time ([`super::moments`]).
-    pub fn holds(&self, value: &Value) -> bool {
-        self.holds_ref(value.into())
+    /// Whether a value matches. In a comparison with a timestamp, text is read as a time ([`super::time_bounds`]).
+    pub fn matches(&self, value: &Value) -> bool {
+        self.matches_ref(value.into())
     }
 
-    /// The same.
-    pub fn holds_ref(&self, value: ValueRef<'_>) -> bool {
+    /// Whether a borrowed value matches; see [`Self::matches`].
+    pub fn matches_ref(&self, value: ValueRef<'_>) -> bool {
         match (self, value) {
-            (Self::Not(inner), _) => !inner.holds_ref(value),
+            (Self::Not(inner), _) => !inner.matches_ref(value),
             (Self::Compare(..) | Self::Between(..) | Self::In(_), ValueRef::Timestamp(t))
                 if self.has_text() =>
             {
                 inside(&self.times(), t)
             }
-            _ => self.holds_typed(value),
+            _ => self.matches_typed(value),
         }
     }
 
-    /// Whether there is text among what a value is compared with.
+    /// Whether an operand of the test is text.
     fn has_text(&self) -> bool {
         let text = |x: &Value| matches!(x, Value::String(_));
         match self {
@@ -158,8 +158,8 @@ impl Test {
         }
     }
 
-    /// Whether it is true of a value, text not being read as a time.
-    pub(super) fn holds_typed(&self, value: ValueRef<'_>) -> bool {
+    /// Whether a value matches, without reading text as a time.
+    pub(super) fn matches_typed(&self, value: ValueRef<'_>) -> bool {
         match self {
             Self::Exists => true,
             Self::Compare(comparison, x) => comparison.admits(value.compare(x)),
@@ -171,7 +171,7 @@ impl Test {
             Self::Like(pattern) => matches!(value, ValueRef::String(s) if pattern.matches(s)),
             Self::Matches(regex) => matches!(value, ValueRef::String(s) if regex.is_match(s)),
             Self::Contains(x) => contains(value, x),
-            Self::Not(inner) => !inner.holds_typed(value),
+            Self::Not(inner) => !inner.matches_typed(value),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What objects, vertices and edges have under which name.
+//! Named values of objects, vertices and edges.
 //!
-//! Names with a meaning of their own ([`super::SPECIAL_NAMES`]) come first, then attributes and tags of exactly that name,
-//! then predefined attributes whose name differs in case only, so that `Name` finds `name`.
+//! Built-in names ([`super::SPECIAL_NAMES`]) come first, then attributes and tags of exactly that name, then
+//! predefined attributes whose name differs in case only, so that `Name` finds `name`.
 
 use super::eval::{Fields, ValueRef};
 use crate::graph::{Edge, Vertex};
@@ -11,26 +11,26 @@ use crate::value::{Properties, Value};
 use crate::version::Version;
 use std::borrow::Cow;
 
-/// A vertex, in the words of a schema.
+/// A vertex with the name of its type, as filters see it.
 #[derive(Debug, Clone, Copy)]
 pub struct VertexFields<'a> {
-    /// The vertex.
+    /// The vertex to test.
     pub vertex: &'a Vertex,
-    /// The name of its type, if anybody knows.
+    /// Name of its type, if known.
     pub type_name: Option<&'a str>,
 }
 
-/// An edge, in the words of a schema.
+/// An edge with the name of its type, as filters see it.
 #[derive(Debug, Clone, Copy)]
 pub struct EdgeFields<'a> {
-    /// The edge.
+    /// The edge to test.
     pub edge: &'a Edge,
-    /// The name of its type, if anybody knows.
+    /// Name of its type, if known.
     pub type_name: Option<&'a str>,
 }
 
 impl<'a> VertexFields<'a> {
-    /// A vertex of a database with that schema.
+    /// Creates the fields of a vertex; the schema gives the name of its type.
     pub fn new(vertex: &'a Vertex, schema: &'a Schema) -> Self {
         let vertex_type = schema.vertex_type(vertex.type_id);
         Self {
@@ -41,7 +41,7 @@ impl<'a> VertexFields<'a> {
 }
 
 impl<'a> EdgeFields<'a> {
-    /// An edge of a database with that schema.
+    /// Creates the fields of an edge; the schema gives the name of its type.
     pub fn new(edge: &'a Edge, schema: &'a Schema) -> Self {
         let edge_type = schema.edge_type(edge.key.edge_type);
         Self {
@@ -51,33 +51,33 @@ impl<'a> EdgeFields<'a> {
     }
 }
 
-/// A value that is there, or one made for the occasion.
-enum Under<'a> {
+/// A stored value, or one computed for a built-in name.
+enum FieldValue<'a> {
     Stored(&'a Value),
-    Made(ValueRef<'a>),
+    Computed(ValueRef<'a>),
 }
 
-impl<'a> Under<'a> {
+impl<'a> FieldValue<'a> {
     fn as_ref(&self) -> ValueRef<'a> {
         match self {
-            Under::Stored(value) => ValueRef::from(*value),
-            Under::Made(value) => *value,
+            FieldValue::Stored(value) => ValueRef::from(*value),
+            FieldValue::Computed(value) => *value,
         }
     }
 
     fn into_value(self) -> Cow<'a, Value> {
         match self {
-            Under::Stored(value) => Cow::Borrowed(value),
-            Under::Made(value) => Cow::Owned(value.to_value()),
+            FieldValue::Stored(value) => Cow::Borrowed(value),
+            FieldValue::Computed(value) => Cow::Owned(value.to_value()),
         }
     }
 }
 
-fn moment<'a>(version: Version) -> Under<'a> {
-    Under::Made(ValueRef::Timestamp(version.nanos()))
+fn moment<'a>(version: Version) -> FieldValue<'a> {
+    FieldValue::Computed(ValueRef::Timestamp(version.nanos()))
 }
 
-/// The predefined attribute of that name, upper and lower case of ASCII letters being the same.
+/// Returns the predefined attribute of that name, ignoring the case of ASCII letters.
 fn in_any_case<'a>(attributes: &'a Properties, name: &str) -> Option<&'a Value> {
     let mut pairs = attributes.iter();
     let found = pairs.find(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -85,60 +85,68 @@ fn in_any_case<'a>(attributes: &'a Properties, name: &str) -> Option<&'a Value> 
 }
 
 impl<'a> VertexFields<'a> {
-    fn under(&self, name: &str) -> Option<Under<'a>> {
+    fn value_of(&self, name: &str) -> Option<FieldValue<'a>> {
         let vertex = self.vertex;
         let object = || ObjectId::of_vertex(vertex.id);
         match name {
-            "type" => return self.type_name.map(|t| Under::Made(ValueRef::String(t))),
-            "key" => return Some(Under::Made(ValueRef::String(&vertex.key))),
+            "type" => {
+                return self
+                    .type_name
+                    .map(|t| FieldValue::Computed(ValueRef::String(t)));
+            }
+            "key" => return Some(FieldValue::Computed(ValueRef::String(&vertex.key))),
             "version" | "modified" => return Some(moment(vertex.version)),
             "id" => {
                 if let Some(id) = object() {
-                    return Some(Under::Made(ValueRef::I64(id.0 as i64)));
+                    return Some(FieldValue::Computed(ValueRef::I64(id.0 as i64)));
                 }
             }
-            // What this was made from does not say when.
+            // A vertex does not contain the time of an object's creation.
             "created" if object().is_some() => return None,
             _ => {}
         }
         vertex
             .attribute(name)
             .or_else(|| in_any_case(&vertex.attributes, name))
-            .map(Under::Stored)
+            .map(FieldValue::Stored)
     }
 }
 
 impl<'a> EdgeFields<'a> {
-    fn under(&self, name: &str) -> Option<Under<'a>> {
+    fn value_of(&self, name: &str) -> Option<FieldValue<'a>> {
         match name {
-            "type" => self.type_name.map(|t| Under::Made(ValueRef::String(t))),
+            "type" => self
+                .type_name
+                .map(|t| FieldValue::Computed(ValueRef::String(t))),
             "version" => Some(moment(self.edge.version)),
-            _ => self.edge.properties.get(name).map(Under::Stored),
+            _ => self.edge.properties.get(name).map(FieldValue::Stored),
         }
     }
 }
 
 impl Fields for VertexFields<'_> {
     fn field(&self, name: &str) -> Option<Cow<'_, Value>> {
-        self.under(name).map(Under::into_value)
+        self.value_of(name).map(FieldValue::into_value)
     }
 
     fn passes(&self, name: &str, test: &mut dyn FnMut(ValueRef<'_>) -> bool) -> bool {
-        self.under(name).is_some_and(|value| test(value.as_ref()))
+        self.value_of(name)
+            .is_some_and(|value| test(value.as_ref()))
     }
 }
 
 impl Fields for EdgeFields<'_> {
     fn field(&self, name: &str) -> Option<Cow<'_, Value>> {
-        self.under(name).map(Under::into_value)
+        self.value_of(name).map(FieldValue::into_value)
     }
 
     fn passes(&self, name: &str, test: &mut dyn FnMut(ValueRef<'_>) -> bool) -> bool {
-        self.under(name).is_some_and(|value| test(value.as_ref()))
+        self.value_of(name)
+            .is_some_and(|value| test(value.as_ref()))
     }
 }
 
-/// What a search gave, as far as it was selected.
+/// Fields are those that the search selected.
 impl Fields for Found {
     fn field(&self, name: &str) -> Option<Cow<'_, Value>> {
         let made = match name {

@@ -1,17 +1,17 @@
-//! Words, strings, numbers and signs of a filter, with where each stands.
+//! Tokens of a filter (words, strings, numbers, signs) with their positions.
 
-use super::error::{Fault, ParseErrorKind as Kind, Span, excerpt};
+use super::error::{FilterErrorKind as Kind, FilterFault, Span, excerpt};
 use super::token::{Part, Token};
 use crate::traversal::{hexadecimal, parse_nanos};
 use crate::value::Value;
 
-/// Longest first, so that `<=` is not `<`.
+/// Signs, longest first, so that `<=` is not read as `<`.
 const SIGNS: [&str; 21] = [
     "&&", "||", "==", "!=", "<>", "<=", ">=", "!~", "=~", "=", "<", ">", "~", "!", "(", ")", "[",
     "]", ",", "-", "+",
 ];
 
-/// Reads tokens front to back.
+/// Reads tokens from front to back.
 #[derive(Debug, Clone)]
 pub(super) struct Lexer<'a> {
     text: &'a str,
@@ -50,8 +50,8 @@ impl<'a> Lexer<'a> {
         self.take_while(|c| c.is_whitespace() || c == '\u{feff}');
     }
 
-    /// The next token and where it stands. `pattern`: a string here is a pattern, whose backslashes are its own.
-    pub(super) fn next(&mut self, pattern: bool) -> Result<(Token, Span), Fault> {
+    /// Reads the next token and its position. With `pattern`, a string is a pattern and keeps its backslashes.
+    pub(super) fn next(&mut self, pattern: bool) -> Result<(Token, Span), FilterFault> {
         self.skip_blanks();
         let start = self.at;
         let Some(c) = self.peek() else {
@@ -69,7 +69,7 @@ impl<'a> Lexer<'a> {
             c => {
                 let rest = self.rest();
                 let Some(sign) = SIGNS.into_iter().find(|sign| rest.starts_with(sign)) else {
-                    return Err(stray(c, Span::new(start, c.len_utf8())));
+                    return Err(unexpected_character(c, Span::new(start, c.len_utf8())));
                 };
                 self.at += sign.len();
                 Token::Sign(sign)
@@ -78,8 +78,8 @@ impl<'a> Lexer<'a> {
         Ok((token, self.span(start)))
     }
 
-    /// A name, a keyword, or the letter before a literal's quote.
-    fn word_or_literal(&mut self) -> Result<Token, Fault> {
+    /// Reads a name, a keyword, or a literal that begins with a letter and a quote.
+    fn word_or_literal(&mut self) -> Result<Token, FilterFault> {
         let start = self.at;
         let word = self.word();
         if !matches!(word, "t" | "x") || !matches!(self.peek(), Some('\'' | '"')) {
@@ -90,20 +90,20 @@ impl<'a> Lexer<'a> {
         let span = self.span(start);
         let literal = if word == "t" {
             parse_nanos(&text).map(Value::Timestamp).ok_or_else(|| {
-                Fault::new(
+                FilterFault::new(
                     span,
                     Kind::Time,
-                    format!("`{}` is no time", excerpt(&text)),
+                    format!("`{}` is not a time", excerpt(&text)),
                     "RFC 3339 (t'2026-03-01T12:00:00Z'), a date (t'2026-03-01', its first moment) or t'@SECONDS', from \
                      1677-09-22 to 2262-04-11",
                 )
             })?
         } else {
             hexadecimal(&text).map(Value::Bytes).ok_or_else(|| {
-                Fault::new(
+                FilterFault::new(
                     span,
                     Kind::Value,
-                    format!("`{}` is no byte string", excerpt(&text)),
+                    format!("`{}` is not a byte string", excerpt(&text)),
                     "an even number of hexadecimal digits, as in x'00ff'",
                 )
             })?
@@ -111,7 +111,7 @@ impl<'a> Lexer<'a> {
         Ok(Token::Literal(literal))
     }
 
-    /// Letters, digits and `_`; `-`, `.`, `:` and `/` between two of those.
+    /// Reads a word: letters, digits and `_`, with `-`, `.`, `:` and `/` between two of those.
     fn word(&mut self) -> &'a str {
         let start = self.at;
         let inner = |c: char| c.is_alphanumeric() || c == '_';
@@ -131,20 +131,20 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn quoted(&mut self, quote: char, pattern: bool) -> Result<Token, Fault> {
+    fn quoted(&mut self, quote: char, pattern: bool) -> Result<Token, FilterFault> {
         let text = self.string(quote, pattern && quote != '`')?;
         Ok(Token::Quoted(quote, text))
     }
 
-    /// A string, from its opening quote on. Its quote written twice stands for itself once.
-    fn string(&mut self, quote: char, pattern: bool) -> Result<String, Fault> {
+    /// Reads a string, from its opening quote on. A doubled quote stands for one quote.
+    fn string(&mut self, quote: char, pattern: bool) -> Result<String, FilterFault> {
         let open = self.at;
         self.at += quote.len_utf8();
         let mut out = String::new();
         loop {
             let here = self.at;
             let Some(c) = self.peek().filter(|c| *c != '\n') else {
-                return Err(Fault::new(
+                return Err(FilterFault::new(
                     Span::new(open, here - open),
                     Kind::UnclosedString,
                     "this string is not closed",
@@ -162,7 +162,7 @@ impl<'a> Lexer<'a> {
                 out.push(c);
             } else if pattern {
                 out.push(c);
-                // Whatever follows belongs to it, the closing quote as well.
+                // The character behind a backslash belongs to it, even the closing quote.
                 if let Some(next) = self.peek().filter(|c| *c != '\n') {
                     self.at += next.len_utf8();
                     out.push(next);
@@ -173,8 +173,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// What follows a backslash that stands at `start`.
-    fn escape(&mut self, start: usize) -> Result<char, Fault> {
+    /// Reads the escape whose backslash is at `start`.
+    fn escape(&mut self, start: usize) -> Result<char, FilterFault> {
         let c = self.peek().filter(|c| *c != '\n');
         self.at += c.map_or(0, char::len_utf8);
         let resolved = match c {
@@ -196,7 +196,7 @@ impl<'a> Lexer<'a> {
             _ => None,
         };
         resolved.ok_or_else(|| {
-            Fault::new(
+            FilterFault::new(
                 self.span(start),
                 Kind::Escape,
                 format!(
@@ -208,7 +208,7 @@ impl<'a> Lexer<'a> {
         })
     }
 
-    fn number_or_time(&mut self) -> Result<Token, Fault> {
+    fn number_or_time(&mut self) -> Result<Token, FilterFault> {
         let start = self.at;
         if let Some(len) = time_len(self.rest()) {
             self.at += len;
@@ -218,7 +218,7 @@ impl<'a> Lexer<'a> {
         while self.peek().is_some_and(|c| c.is_ascii_digit()) {
             parts.push(self.part()?);
         }
-        // `12abc.def`: one word to whoever wrote it.
+        // `12abc.def` was probably meant as one word.
         let letter = |c: char| c.is_alphanumeric() || c == '_';
         if self.peek().is_some_and(letter) {
             self.take_while(letter);
@@ -227,8 +227,8 @@ impl<'a> Lexer<'a> {
         Ok(Token::Number(parts))
     }
 
-    /// Digits and the letters directly behind them.
-    fn part(&mut self) -> Result<Part, Fault> {
+    /// Reads digits and the letters directly behind them.
+    fn part(&mut self) -> Result<Part, FilterFault> {
         let start = self.at;
         let digit = |c: char| c.is_ascii_digit() || c == '_';
         if self.rest().starts_with("0x") || self.rest().starts_with("0X") {
@@ -254,10 +254,10 @@ impl<'a> Lexer<'a> {
         }
         let digits = self.since(start);
         if digits.ends_with('_') || digits.contains("__") || digits.contains("_.") {
-            return Err(Fault::new(
+            return Err(FilterFault::new(
                 self.span(start),
                 Kind::Number,
-                format!("`{}` is no number", excerpt(digits)),
+                format!("`{}` is not a number", excerpt(digits)),
                 "single `_` between digits only, as in 1_000_000",
             ));
         }
@@ -270,7 +270,8 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// How long the time is that a text begins with: a date, with `T` or a blank and a time of day behind it or without.
+/// Returns the length of the time at the start of the text, if there is one: a date, with or without `T` or a blank and
+/// a time of day.
 fn time_len(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let fits = |from: usize, form: &[u8]| {
@@ -296,11 +297,11 @@ fn time_len(text: &str) -> Option<usize> {
     Some(11 + len)
 }
 
-fn not_a_number(text: &str, span: Span) -> Fault {
-    Fault::new(
+fn not_a_number(text: &str, span: Span) -> FilterFault {
+    FilterFault::new(
         span,
         Kind::Number,
-        format!("`{}` is no number", excerpt(text)),
+        format!("`{}` is not a number", excerpt(text)),
         format!(
             "a number with a unit or without; a string in quotes ('{0}'); a name that begins with a digit in double \
              quotes (\"{0}\")",
@@ -309,8 +310,8 @@ fn not_a_number(text: &str, span: Span) -> Fault {
     )
 }
 
-/// A character that has no business outside strings.
-fn stray(c: char, span: Span) -> Fault {
+/// Builds the error for a character that is not part of the syntax outside strings.
+fn unexpected_character(c: char, span: Span) -> FilterFault {
     let expected = match c {
         '“' | '”' | '„' | '‘' | '’' | '«' | '»' => {
             "straight quotes: 'text' around a string, \"name\" around a name"
@@ -318,14 +319,14 @@ fn stray(c: char, span: Span) -> Fault {
         '&' => "AND or && between two conditions",
         '|' => "OR or || between two conditions",
         '%' | '*' | '?' => "wildcards inside the quotes of LIKE 'run%' or GLOB 'run*'",
-        ';' => "the end of the filter (no `;` behind it)",
+        ';' => "the end of the filter (no `;` after it)",
         '{' | '}' => "conditions in parentheses, lists in brackets",
         '$' | '#' | '\\' | ':' | '/' | '.' => {
             "quotes: 'text' around a string, \"name\" around a name with other signs than letters, digits and _"
         }
         _ => "a name, an operator, a number, a string in quotes, or AND, OR, NOT",
     };
-    Fault::new(
+    FilterFault::new(
         span,
         Kind::Character,
         format!("unexpected character `{}`", excerpt(&c.to_string())),

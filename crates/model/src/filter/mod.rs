@@ -1,18 +1,19 @@
 //! The filter language: conditions on the attributes and tags of objects, vertices and edges, as text and as data.
 //!
-//! `docs/book/filters.md` has the grammar. [`Expr::parse`] reads it, `Display` writes it back, [`Expr::holds`] decides.
+//! `docs/book/filters.md` has the grammar. [`Expr::parse`] reads it, `Display` writes it back, [`Expr::matches`]
+//! evaluates it.
 //!
 //! ```
 //! use esker_model::filter::Expr;
 //! use esker_model::Properties;
 //!
 //! let filter = Expr::parse("energy > 3 AND note LIKE 'run%'", None)?;
-//! assert!(filter.holds(&Properties::new().with("energy", 3.5).with("note", "run 12")));
-//! assert!(!filter.holds(&Properties::new().with("energy", 3.5)));
-//! # Ok::<(), esker_model::filter::ParseError>(())
+//! assert!(filter.matches(&Properties::new().with("energy", 3.5).with("note", "run 12")));
+//! assert!(!filter.matches(&Properties::new().with("energy", 3.5)));
+//! # Ok::<(), esker_model::filter::FilterParseError>(())
 //! ```
 //!
-//! Logic has two values: a term on a name that is not there is false, and `NOT` turns that around.
+//! The logic is two-valued: a term on a name that does not exist is false, and `NOT` inverts that.
 
 mod build;
 mod display;
@@ -32,87 +33,87 @@ mod token;
 mod types;
 mod units;
 
-pub use error::{ParseError, ParseErrorKind};
+pub use error::{FilterErrorKind, FilterParseError};
 pub use eval::{Fields, ValueRef};
 pub use fields::{EdgeFields, VertexFields};
 pub use parse::render_unknown;
 pub use pattern::{Pattern, PatternKind};
 pub use prepared::{Prepared, PreparedTest};
 pub use regex::{Regex, RegexError};
-pub use times::moments;
+pub use times::time_bounds;
 
 use crate::value::Value;
 
-/// Names with a meaning of their own, whatever attributes and tags there are.
+/// Built-in names, which take precedence over attributes and tags.
 ///
-/// `id` is an object's number, `key` the external key, `type` the name of the type, `created` when an object was
-/// created, `modified` and `version` when anything changed last. Edges have `type` and `version` only.
+/// `id` is an object's number, `key` the external key, `type` the name of the type, `created` the time of an object's
+/// creation, `modified` and `version` the time of the last change. Edges have `type` and `version` only.
 pub const SPECIAL_NAMES: [&str; 6] = ["id", "key", "type", "created", "modified", "version"];
 
-/// A condition.
+/// A filter: a condition on an item.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expr {
-    /// Holds of everything: the empty filter.
+    /// Everything matches: the empty filter.
     All,
-    /// All of them hold.
+    /// All parts must match.
     And(Vec<Expr>),
-    /// At least one holds.
+    /// At least one part must match.
     Or(Vec<Expr>),
-    /// It does not hold.
+    /// The part must not match.
     Not(Box<Expr>),
-    /// One name and what must be true of its value.
+    /// A condition on the value of one name.
     Term(Term),
 }
 
-/// A name and what must be true of its value. Something that lacks the name never fulfils it.
+/// A condition on the value of one name. An item without that name never matches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Term {
-    /// An attribute, a tag, or a name with a meaning of its own.
+    /// Name of an attribute or a tag, or a built-in name.
     pub name: String,
-    /// What must be true.
+    /// Condition on its value.
     pub test: Test,
 }
 
-/// What must be true of a value.
+/// A condition on a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
-    /// It is there, with a value or without.
+    /// The name exists, with or without a value.
     Exists,
-    /// It compares so.
+    /// The value compares with the given one as stated.
     Compare(Comparison, Value),
-    /// It lies between two, both inside.
+    /// The value is between the two, both included.
     Between(Value, Value),
-    /// It equals one of them.
+    /// The value equals one of these.
     In(Vec<Value>),
-    /// It is text of that form.
+    /// The value is a text that matches a pattern.
     Like(Pattern),
-    /// It is text in which the regular expression is found.
+    /// The value is a text in which the regular expression occurs.
     Matches(Regex),
-    /// It is a list with that item, or text with that text in it.
+    /// The value is a list that contains the item, or a text that contains the text.
     Contains(Value),
-    /// It is there, and that is not true of it: `NOT LIKE`, `NOT IN` and the like.
+    /// The name exists and the inner test is false: `NOT LIKE`, `NOT IN` and the like.
     Not(Box<Test>),
 }
 
-/// How two values compare.
+/// Comparison operators of the filter language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Comparison {
-    /// `=`
+    /// Equal: `=` in filters.
     Eq,
-    /// `!=`
+    /// Different: `!=` in filters.
     Ne,
-    /// `<`
+    /// Less than: `<` in filters.
     Lt,
-    /// `<=`
+    /// Less than or equal: `<=` in filters.
     Le,
-    /// `>`
+    /// Greater than: `>` in filters.
     Gt,
-    /// `>=`
+    /// Greater than or equal: `>=` in filters.
     Ge,
 }
 
 impl Comparison {
-    /// As the language writes it.
+    /// Returns the operator in the syntax of the language.
     pub const fn sign(self) -> &'static str {
         match self {
             Self::Eq => "=",
@@ -124,7 +125,7 @@ impl Comparison {
         }
     }
 
-    /// What `b ? a` says where `a ? b` says this.
+    /// Returns the operator with which `b ? a` is equivalent to `a ? b` with this one.
     #[must_use]
     pub const fn flipped(self) -> Self {
         match self {

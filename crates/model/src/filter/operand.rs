@@ -1,9 +1,9 @@
-//! What stands beside an operator: values, sizes, durations, times.
+//! Parser of operands: values, sizes, durations, times.
 
-use super::error::{Fault, ParseErrorKind as Kind, Span, excerpt};
+use super::error::{FilterErrorKind as Kind, FilterFault, Span, excerpt};
 use super::operator::moment;
 use super::parse::Parser;
-use super::times::moments;
+use super::times::time_bounds;
 use super::token::{Part, Token};
 use super::units::{self, Unit};
 use crate::limits::LIST_DEPTH_MAX;
@@ -13,37 +13,37 @@ const NANOS: i128 = 1_000_000_000;
 
 pub(super) const VALUE: &str = "a value: a string in quotes ('text'), a number, a time (2026-03-01, 30d ago, now), true, false, null or a list";
 
-/// A value, or the first and the last moment of a stretch of time that was named.
+/// A value, or the first and last instant of a range of time.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Operand {
     Value(Value),
-    Stretch(i64, i64),
+    TimeRange(i64, i64),
 }
 
 enum Quantity {
     Number(Value),
-    /// Nanoseconds.
+    /// A duration in nanoseconds.
     Duration(i128),
 }
 
 impl Parser<'_> {
-    /// A value or a time, and where it stands.
-    pub(super) fn operand(&mut self) -> Result<(Operand, Span), Fault> {
+    /// Reads a value or a time, and its position.
+    pub(super) fn operand(&mut self) -> Result<(Operand, Span), FilterFault> {
         self.operand_nested(0)
     }
 
-    /// A value that is one; a stretch of time is none.
-    pub(super) fn value(&mut self, depth: usize) -> Result<Value, Fault> {
+    /// Reads a single value; a range of time is refused.
+    pub(super) fn value(&mut self, depth: usize) -> Result<Value, FilterFault> {
         let (operand, span) = self.operand_nested(depth)?;
         moment(operand, span)
     }
 
-    fn operand_nested(&mut self, depth: usize) -> Result<(Operand, Span), Fault> {
+    fn operand_nested(&mut self, depth: usize) -> Result<(Operand, Span), FilterFault> {
         let start = self.span;
         let operand = match &self.token {
             Token::Quoted('`', name) => {
                 let message = format!("`{}` in backticks is a name", excerpt(name));
-                return Err(Fault::new(start, Kind::Value, message, VALUE)
+                return Err(FilterFault::new(start, Kind::Value, message, VALUE)
                     .suggest(Some(format!("'{}'", excerpt(name)))));
             }
             Token::Quoted(_, text) => {
@@ -83,11 +83,11 @@ impl Parser<'_> {
         Ok((operand, Span::new(start.at, end.saturating_sub(start.at))))
     }
 
-    fn no_value(&self, word: &str) -> Fault {
-        let fault = Fault::new(
+    fn no_value(&self, word: &str) -> FilterFault {
+        let fault = FilterFault::new(
             self.span,
             Kind::Value,
-            format!("`{}` is no value", excerpt(word)),
+            format!("`{}` is not a value", excerpt(word)),
             VALUE,
         );
         if super::token::is_reserved(word) {
@@ -96,12 +96,12 @@ impl Parser<'_> {
         fault.suggest(Some(format!("'{}'", excerpt(word))))
     }
 
-    fn constant(&mut self, value: Value) -> Result<Operand, Fault> {
+    fn constant(&mut self, value: Value) -> Result<Operand, FilterFault> {
         self.take()?;
         Ok(Operand::Value(value))
     }
 
-    fn signed(&mut self, negative: bool) -> Result<Operand, Fault> {
+    fn signed(&mut self, negative: bool) -> Result<Operand, FilterFault> {
         if matches!(self.token, Token::Number(_)) {
             return self.number(negative);
         }
@@ -109,13 +109,13 @@ impl Parser<'_> {
             let sign = if negative { -1.0 } else { 1.0 };
             return self.constant(Value::F64(sign * f64::INFINITY));
         }
-        Err(self.unexpected("a number behind the sign"))
+        Err(self.unexpected("a number after the sign"))
     }
 
-    fn list(&mut self, depth: usize) -> Result<Value, Fault> {
+    fn list(&mut self, depth: usize) -> Result<Value, FilterFault> {
         let (_, open) = self.take()?;
         if depth >= LIST_DEPTH_MAX {
-            return Err(Fault::new(
+            return Err(FilterFault::new(
                 open,
                 Kind::Limit,
                 format!("the list is nested deeper than {LIST_DEPTH_MAX}"),
@@ -132,47 +132,47 @@ impl Parser<'_> {
                 self.take()?;
             }
         }
-        self.close("]", open, "`,` or `]` behind an item of the list")?;
+        self.close("]", open, "`,` or `]` after an item of the list")?;
         Ok(Value::List(items))
     }
 
-    /// The moment that the host says it is.
-    fn now(&self, what: &str, span: Span) -> Result<i64, Fault> {
+    /// Returns the current time as the host gave it.
+    fn now(&self, what: &str, span: Span) -> Result<i64, FilterFault> {
         self.now.ok_or_else(|| {
-            Fault::new(
+            FilterFault::new(
                 span,
                 Kind::NoClock,
-                format!("{what} means nothing here: nobody said what time it is"),
+                format!("{what} has no meaning here: the current time is not given"),
                 "a time of its own, as in 2026-03-01 or 2026-03-01T12:00:00Z",
             )
         })
     }
 
-    /// `2026-03-01`, and what is added to it.
-    fn time(&mut self) -> Result<Operand, Fault> {
+    /// Reads a time such as `2026-03-01`, with durations added or subtracted.
+    fn time(&mut self) -> Result<Operand, FilterFault> {
         let (token, span) = self.take()?;
         let Token::Time(text) = token else {
             return Err(self.unexpected(VALUE));
         };
-        let Some((first, last)) = moments(&text) else {
-            return Err(Fault::new(
+        let Some((first, last)) = time_bounds(&text) else {
+            return Err(FilterFault::new(
                 span,
                 Kind::Time,
-                format!("`{}` is no time", excerpt(&text)),
+                format!("`{}` is not a time", excerpt(&text)),
                 "a date (2026-03-01), RFC 3339 (2026-03-01T12:00:00Z) or @SECONDS, from 1677-09-22 to 2262-04-11",
             ));
         };
         self.shifted(first, last, span)
     }
 
-    /// Durations added to or taken from a time.
-    fn shifted(&mut self, first: i64, last: i64, span: Span) -> Result<Operand, Fault> {
+    /// Applies the durations that are added to or subtracted from a time.
+    fn shifted(&mut self, first: i64, last: i64, span: Span) -> Result<Operand, FilterFault> {
         let (mut first, mut last) = (first, last);
         while let Token::Sign(sign @ ("-" | "+")) = self.token {
             self.take()?;
             let (quantity, at) = self.quantity(false)?;
             let Quantity::Duration(nanos) = quantity else {
-                return Err(Fault::new(
+                return Err(FilterFault::new(
                     at,
                     Kind::Unit,
                     "only a duration can be added to a time",
@@ -183,10 +183,10 @@ impl Parser<'_> {
             first = moved(first, by, span.to(at))?;
             last = moved(last, by, span.to(at))?;
         }
-        Ok(Operand::Stretch(first, last))
+        Ok(Operand::TimeRange(first, last))
     }
 
-    fn number(&mut self, negative: bool) -> Result<Operand, Fault> {
+    fn number(&mut self, negative: bool) -> Result<Operand, FilterFault> {
         let (quantity, span) = self.quantity(negative)?;
         match quantity {
             Quantity::Duration(nanos) if self.token.is_word("ago") => {
@@ -194,13 +194,13 @@ impl Parser<'_> {
                 let span = span.to(ago);
                 let now = self.now("`ago`", span)?;
                 let moment = moved(now, -nanos, span)?;
-                Ok(Operand::Stretch(moment, moment))
+                Ok(Operand::TimeRange(moment, moment))
             }
-            Quantity::Number(_) if self.token.is_word("ago") => Err(Fault::new(
+            Quantity::Number(_) if self.token.is_word("ago") => Err(FilterFault::new(
                 span,
                 Kind::Unit,
                 "a number before `ago` needs a unit of time",
-                "ns, us, ms, s, m, h, d, w, mo or y behind the number, as in 30d ago",
+                "ns, us, ms, s, m, h, d, w, mo or y after the number, as in 30d ago",
             )),
             Quantity::Duration(nanos) if nanos % NANOS == 0 => {
                 let seconds = i64::try_from(nanos / NANOS).map_err(|_| too_long(span))?;
@@ -213,17 +213,17 @@ impl Parser<'_> {
         }
     }
 
-    /// A number with its unit, or several with units of time.
-    fn quantity(&mut self, negative: bool) -> Result<(Quantity, Span), Fault> {
+    /// Reads a number with its unit, or several numbers with units of time.
+    fn quantity(&mut self, negative: bool) -> Result<(Quantity, Span), FilterFault> {
         let start = self.span;
         let mut duration: Option<i128> = None;
         loop {
             let (token, span) = self.take()?;
             let Token::Number(mut parts) = token else {
-                return Err(Fault::new(
+                return Err(FilterFault::new(
                     span,
                     Kind::Unexpected,
-                    "something else than a duration follows the sign",
+                    "something other than a duration follows the sign",
                     "a duration: a number with a unit of time, as in 2h",
                 ));
             };
@@ -238,7 +238,7 @@ impl Parser<'_> {
                         return Ok((number, start.to(part.span)));
                     }
                     _ => {
-                        return Err(Fault::new(
+                        return Err(FilterFault::new(
                             part.span,
                             Kind::Unit,
                             "several numbers follow each other",
@@ -254,8 +254,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `10 MB`: a unit that stands by itself behind the last number.
-    fn unit_behind(&mut self, parts: &mut [Part]) -> Result<(), Fault> {
+    /// Reads a unit that is separated from its number: `10 MB`.
+    fn unit_behind(&mut self, parts: &mut [Part]) -> Result<(), FilterFault> {
         let Some(last) = parts.last_mut().filter(|last| last.unit.is_empty()) else {
             return Ok(());
         };
@@ -270,15 +270,15 @@ impl Parser<'_> {
     }
 }
 
-fn moved(moment: i64, by: i128, span: Span) -> Result<i64, Fault> {
+fn moved(moment: i64, by: i128, span: Span) -> Result<i64, FilterFault> {
     let moment = i128::from(moment).checked_add(by);
     moment
         .and_then(|m| i64::try_from(m).ok())
         .ok_or_else(|| too_long(span))
 }
 
-fn too_long(span: Span) -> Fault {
-    Fault::new(
+fn too_long(span: Span) -> FilterFault {
+    FilterFault::new(
         span,
         Kind::Time,
         "this is too far away",
@@ -286,17 +286,18 @@ fn too_long(span: Span) -> Fault {
     )
 }
 
-/// One number with its unit.
-fn part_of(part: &Part, negative: bool) -> Result<Quantity, Fault> {
+/// Converts one number with its unit.
+fn part_of(part: &Part, negative: bool) -> Result<Quantity, FilterFault> {
     let shown = excerpt(&format!("{}{}", part.digits, part.unit));
-    let fault =
-        |kind, message: String, expected: &str| Err(Fault::new(part.span, kind, message, expected));
+    let fault = |kind, message: String, expected: &str| {
+        Err(FilterFault::new(part.span, kind, message, expected))
+    };
     let unit = match part.unit.as_str() {
         "" => None,
         name => match units::unit(name) {
             Some(unit) => Some(unit),
             None => {
-                return Err(Fault::new(
+                return Err(FilterFault::new(
                     part.span,
                     Kind::Unit,
                     format!("`{shown}` has an unknown unit, `{}`", excerpt(name)),
@@ -345,14 +346,14 @@ fn part_of(part: &Part, negative: bool) -> Result<Quantity, Fault> {
     }
     let signed = value * sign as f64;
     if is_time {
-        // Three hundred years of nanoseconds are more than any time has.
+        // 1e19 nanoseconds are over three hundred years, more than any time has.
         return if signed.abs() < 1e19 {
             Ok(Quantity::Duration(signed.round() as i128))
         } else {
             Err(too_long(part.span))
         };
     }
-    // 2^53: up to there doubles count in whole numbers.
+    // Up to 2^53 a double represents every integer exactly.
     let exact = unit.is_some() && signed.fract() == 0.0 && signed.abs() < 9_007_199_254_740_992.0;
     Ok(Quantity::Number(if exact {
         Value::I64(signed as i64)

@@ -1,16 +1,16 @@
-//! Operators and what they make of their operands.
+//! Parser of operators, which combines them with their operands.
 
-use super::error::{Fault, ParseErrorKind as Kind, Span, excerpt};
+use super::error::{FilterErrorKind as Kind, FilterFault, Span, excerpt};
 use super::operand::Operand;
 use super::parse::{Parser, comparison};
-use super::times::moments;
+use super::times::time_bounds;
 use super::token::Token;
 use super::{Comparison, Expr, Pattern, Regex, Test};
 use crate::limits::FILTER_REGEXES_MAX;
 use crate::schema::nearest;
 use crate::value::Value;
 
-/// Words that may stand behind a name.
+/// Words that may follow a name.
 const OPERATORS: [&str; 11] = [
     "BETWEEN",
     "IN",
@@ -27,7 +27,7 @@ const OPERATORS: [&str; 11] = [
 const EXPECTED: &str = "an operator: =, !=, <, <=, >, >=, ~, BETWEEN, IN, LIKE, ILIKE, GLOB, MATCHES, CONTAINS, STARTS WITH, \
      ENDS WITH; or AND, OR, the end";
 
-/// What an operator asks of a value: mostly one test, with days in a list several.
+/// Tests that an operator requires of a value: mostly one, or several if a list contains days.
 pub(super) enum Outcome {
     One(Test),
     AnyOf(Vec<Test>),
@@ -59,8 +59,8 @@ impl Outcome {
 }
 
 impl Parser<'_> {
-    /// An operator and what stands behind it.
-    pub(super) fn operator(&mut self) -> Result<Outcome, Fault> {
+    /// Reads an operator and its operands.
+    pub(super) fn operator(&mut self) -> Result<Outcome, FilterFault> {
         if let Token::Sign(sign) = self.token {
             return self.sign(sign).map(Outcome::One);
         }
@@ -87,7 +87,7 @@ impl Parser<'_> {
             "STARTS" => Test::Like(Pattern::prefix(&self.affix("STARTS WITH")?)),
             "ENDS" => Test::Like(Pattern::suffix(&self.affix("ENDS WITH")?)),
             "IS" => {
-                return Err(Fault::new(
+                return Err(FilterFault::new(
                     self.span,
                     Kind::Operator,
                     "there is no operator `IS`",
@@ -99,14 +99,15 @@ impl Parser<'_> {
                 let suggestion = nearest(word, OPERATORS.into_iter());
                 let message = format!("unknown operator `{}`", excerpt(word));
                 return Err(
-                    Fault::new(self.span, Kind::Operator, message, EXPECTED).suggest(suggestion)
+                    FilterFault::new(self.span, Kind::Operator, message, EXPECTED)
+                        .suggest(suggestion),
                 );
             }
         };
         Ok(Outcome::One(test))
     }
 
-    fn sign(&mut self, sign: &str) -> Result<Test, Fault> {
+    fn sign(&mut self, sign: &str) -> Result<Test, FilterFault> {
         match sign {
             "~" | "=~" => return self.regex(),
             "!~" => return Ok(self.regex()?.negated()),
@@ -116,11 +117,11 @@ impl Parser<'_> {
             return Err(self.unexpected(EXPECTED));
         };
         let (_, operator) = self.take()?;
-        // `=>` and `=<`
+        // The misspelled operators `=>` and `=<`.
         if let ("=", Token::Sign(second @ (">" | "<"))) = (sign, &self.token)
             && self.span.at == operator.end()
         {
-            return Err(Fault::new(
+            return Err(FilterFault::new(
                 operator.to(self.span),
                 Kind::Operator,
                 format!("unknown operator `={second}`"),
@@ -132,16 +133,16 @@ impl Parser<'_> {
         self.compared(comparison, operand, span)
     }
 
-    /// A comparison with an operand.
+    /// Builds the test for a comparison with an operand.
     pub(super) fn compared(
         &self,
         comparison: Comparison,
         operand: Operand,
         span: Span,
-    ) -> Result<Test, Fault> {
+    ) -> Result<Test, FilterFault> {
         let ordering = !matches!(comparison, Comparison::Eq | Comparison::Ne);
         if self.strict && ordering && operand == Operand::Value(Value::Null) {
-            return Err(Fault::new(
+            return Err(FilterFault::new(
                 span,
                 Kind::Value,
                 "nothing is above or below null",
@@ -151,13 +152,13 @@ impl Parser<'_> {
         Ok(compared(comparison, operand))
     }
 
-    /// Takes the operator and the string behind it.
-    fn pattern(&mut self) -> Result<(String, Span), Fault> {
+    /// Reads the operator and the string behind it.
+    fn pattern(&mut self) -> Result<(String, Span), FilterFault> {
         self.take_pattern_operator()?;
         self.text("a pattern in quotes, as in 'run%'")
     }
 
-    fn text(&mut self, expected: &str) -> Result<(String, Span), Fault> {
+    fn text(&mut self, expected: &str) -> Result<(String, Span), FilterFault> {
         if !matches!(self.token, Token::Quoted('\'' | '"', _)) {
             return Err(self.unexpected(expected));
         }
@@ -167,11 +168,11 @@ impl Parser<'_> {
         }
     }
 
-    fn regex(&mut self) -> Result<Test, Fault> {
+    fn regex(&mut self) -> Result<Test, FilterFault> {
         let (_, operator) = self.take_pattern_operator()?;
         self.regexes += 1;
         if self.regexes > FILTER_REGEXES_MAX {
-            return Err(Fault::new(
+            return Err(FilterFault::new(
                 operator,
                 Kind::Limit,
                 format!("the filter has more than {FILTER_REGEXES_MAX} regular expressions"),
@@ -180,17 +181,17 @@ impl Parser<'_> {
         }
         let (text, span) = self.text("a regular expression in quotes, as in '^run[0-9]+$'")?;
         Regex::new(&text).map(Test::Matches).map_err(|e| {
-            Fault::new(
+            FilterFault::new(
                 span,
                 Kind::Regex,
-                format!("this is no regular expression: {}", excerpt_long(&e.0)),
+                format!("this is not a regular expression: {}", excerpt_long(&e.0)),
                 "the syntax of docs.rs/regex, as in '^run[0-9]+$'",
             )
         })
     }
 
-    /// `STARTS WITH 'x'`
-    fn affix(&mut self, operator: &str) -> Result<String, Fault> {
+    /// Reads the rest of `STARTS WITH 'x'` or `ENDS WITH 'x'`.
+    fn affix(&mut self, operator: &str) -> Result<String, FilterFault> {
         self.take()?;
         if !self.token.is_word("WITH") {
             return Err(self.unexpected(format!("WITH: {operator} 'text'")));
@@ -199,7 +200,7 @@ impl Parser<'_> {
         Ok(self.text("a string in quotes")?.0)
     }
 
-    fn between(&mut self) -> Result<Test, Fault> {
+    fn between(&mut self) -> Result<Test, FilterFault> {
         let (low, start) = self.operand()?;
         if !self.token.is_word("AND") {
             return Err(self.unexpected("AND and a second value: BETWEEN low AND high"));
@@ -214,8 +215,8 @@ impl Parser<'_> {
         }
     }
 
-    fn alternatives_of_in(&mut self) -> Result<Outcome, Fault> {
-        const LIST: &str = "values in parentheses behind IN, as in IN (1, 2, 3)";
+    fn alternatives_of_in(&mut self) -> Result<Outcome, FilterFault> {
+        const LIST: &str = "values in parentheses after IN, as in IN (1, 2, 3)";
         let close = match self.token {
             Token::Sign("(") => ")",
             Token::Sign("[") => "]",
@@ -234,27 +235,27 @@ impl Parser<'_> {
             return Ok(Outcome::One(Test::In(values)));
         }
         if self.token == Token::Sign(close) {
-            return Err(Fault::new(
+            return Err(FilterFault::new(
                 open.to(self.span),
                 Kind::Value,
                 "IN has nothing to choose from",
-                "at least one value behind IN",
+                "at least one value after IN",
             ));
         }
         loop {
             match self.operand()? {
                 (Operand::Value(value), _) => values.push(value),
-                (Operand::Stretch(first, last), _) if first == last => {
+                (Operand::TimeRange(first, last), _) if first == last => {
                     values.push(Value::Timestamp(first));
                 }
-                (Operand::Stretch(first, last), _) => tests.push(stretch(first, last)),
+                (Operand::TimeRange(first, last), _) => tests.push(time_range(first, last)),
             }
             if self.token != Token::Sign(",") {
                 break;
             }
             self.take()?;
         }
-        self.close(close, open, "`,` or what closes the list behind a value")?;
+        self.close(close, open, "`,` or what closes the list after a value")?;
         if tests.is_empty() {
             return Ok(Outcome::One(Test::In(values)));
         }
@@ -268,7 +269,7 @@ impl Parser<'_> {
     }
 }
 
-/// What a message of the regular expression library may take.
+/// Shortens a message of the regular expression library.
 fn excerpt_long(text: &str) -> String {
     text.split_whitespace()
         .map(excerpt)
@@ -279,16 +280,16 @@ fn excerpt_long(text: &str) -> String {
         .collect()
 }
 
-fn stretch(first: i64, last: i64) -> Test {
+fn time_range(first: i64, last: i64) -> Test {
     Test::Between(Value::Timestamp(first), Value::Timestamp(last))
 }
 
-/// The one moment or value that an operand is.
-pub(super) fn moment(operand: Operand, span: Span) -> Result<Value, Fault> {
+/// Returns the single instant or value of an operand.
+pub(super) fn moment(operand: Operand, span: Span) -> Result<Value, FilterFault> {
     match operand {
         Operand::Value(value) => Ok(value),
-        Operand::Stretch(first, last) if first == last => Ok(Value::Timestamp(first)),
-        Operand::Stretch(..) => Err(Fault::new(
+        Operand::TimeRange(first, last) if first == last => Ok(Value::Timestamp(first)),
+        Operand::TimeRange(..) => Err(FilterFault::new(
             span,
             Kind::Value,
             "this time is more than one moment",
@@ -297,40 +298,40 @@ pub(super) fn moment(operand: Operand, span: Span) -> Result<Value, Fault> {
     }
 }
 
-/// A comparison with a value, or with a stretch of time: before its first moment, after its last one, or inside.
+/// Compares with a value or a range of time: before its first instant, after its last one, or inside.
 fn compared(comparison: Comparison, operand: Operand) -> Test {
     let at = |moment| Test::Compare(comparison, Value::Timestamp(moment));
     match operand {
         Operand::Value(value) => Test::Compare(comparison, value),
-        Operand::Stretch(first, last) if first == last => at(first),
-        Operand::Stretch(first, last) => match comparison {
-            Comparison::Eq => stretch(first, last),
-            Comparison::Ne => stretch(first, last).negated(),
+        Operand::TimeRange(first, last) if first == last => at(first),
+        Operand::TimeRange(first, last) => match comparison {
+            Comparison::Eq => time_range(first, last),
+            Comparison::Ne => time_range(first, last).negated(),
             Comparison::Lt | Comparison::Ge => at(first),
             Comparison::Le | Comparison::Gt => at(last),
         },
     }
 }
 
-/// A range, which may be empty: only ends that cannot be compared are refused.
-fn between(low: Operand, high: Operand, span: Span) -> Result<Test, Fault> {
+/// Builds a range test. The range may be empty; only ends that cannot be compared are refused.
+fn between(low: Operand, high: Operand, span: Span) -> Result<Test, FilterFault> {
     let no_order = |low: &str, high: &str| {
-        Err(Fault::new(
+        Err(FilterFault::new(
             span,
             Kind::Value,
             format!("a range from {low} to {high} has no order"),
             "two ends of one kind",
         ))
     };
-    // Where one end is a time, so is the other, if it can be.
+    // If one end is a time, the other one must be a time too, if it can be read as one.
     match (low, high) {
-        (Operand::Stretch(first, _), Operand::Stretch(_, last)) => Ok(stretch(first, last)),
-        (Operand::Stretch(first, _), Operand::Value(high)) => match time_of(&high) {
-            Some((_, last)) => Ok(stretch(first, last)),
+        (Operand::TimeRange(first, _), Operand::TimeRange(_, last)) => Ok(time_range(first, last)),
+        (Operand::TimeRange(first, _), Operand::Value(high)) => match time_of(&high) {
+            Some((_, last)) => Ok(time_range(first, last)),
             None => no_order("a time", high.kind_name()),
         },
-        (Operand::Value(low), Operand::Stretch(_, last)) => match time_of(&low) {
-            Some((first, _)) => Ok(stretch(first, last)),
+        (Operand::Value(low), Operand::TimeRange(_, last)) => match time_of(&low) {
+            Some((first, _)) => Ok(time_range(first, last)),
             None => no_order(low.kind_name(), "a time"),
         },
         (Operand::Value(low), Operand::Value(high)) => {
@@ -345,11 +346,11 @@ fn between(low: Operand, high: Operand, span: Span) -> Result<Test, Fault> {
     }
 }
 
-/// The time that a value is or names.
+/// Returns the range of time that a value is or denotes.
 fn time_of(value: &Value) -> Option<(i64, i64)> {
     match value {
         Value::Timestamp(t) => Some((*t, *t)),
-        Value::String(text) => moments(text),
+        Value::String(text) => time_bounds(text),
         _ => None,
     }
 }

@@ -1,8 +1,8 @@
-//! The filter language read: conditions, and what joins them.
+//! Parser of the filter language: conditions and their combinations.
 //!
-//! `OR` binds loosest, then `AND`, then `NOT`. Nesting is bounded, so that no text makes the stack overflow.
+//! `OR` binds loosest, then `AND`, then `NOT`. Nesting is bounded, so that no text overflows the stack.
 
-use super::error::{Fault, ParseError, ParseErrorKind as Kind, Span, excerpt};
+use super::error::{FilterErrorKind as Kind, FilterFault, FilterParseError, Span, excerpt};
 use super::lexer::Lexer;
 use super::token::{Token, is_reserved};
 use super::{Comparison, Expr, Test};
@@ -11,24 +11,24 @@ use crate::limits::{FILTER_DEPTH_MAX, FILTER_TEXT_BYTES_MAX, NAME_BYTES_MAX};
 use crate::schema::check_attribute_name;
 
 const CONDITION: &str = "a condition, as in energy > 2, Name = 'VPIC', EXISTS tag or (…)";
-const JOIN: &str = "AND, OR or the end behind a condition";
+const JOIN: &str = "AND, OR or the end after a condition";
 
 impl Expr {
-    /// Reads a filter, as in `Name = 'VPIC' AND step BETWEEN 10 AND 20 AND note LIKE 'run%'`. Nothing but blanks is the
+    /// Parses a filter such as `Name = 'VPIC' AND step BETWEEN 10 AND 20 AND note LIKE 'run%'`. A text of blanks is the
     /// empty filter, [`Expr::All`].
     ///
-    /// `now` is what time it is, in nanoseconds since 1970: what `30d ago` and `now` are relative to. Without it, those
-    /// are refused. Names are not looked up anywhere. What `Display` writes for a filter read here is read back as the
-    /// same filter, without `now`.
-    pub fn parse(text: &str, now: Option<i64>) -> Result<Self, ParseError> {
+    /// `now` is the current time in nanoseconds since 1970, for `30d ago` and `now`; without it, those are refused.
+    /// Names are not looked up anywhere. Formatting the result with `Display` and parsing it again, even without `now`,
+    /// gives an equal filter.
+    pub fn parse(text: &str, now: Option<i64>) -> Result<Self, FilterParseError> {
         let parser = Parser::new(text, now, true);
         parser.and_then(filter).map_err(|fault| fault.locate(text))
     }
 
-    /// Reads what `Display` wrote, from whom it comes over a wire: the same grammar without `now`, without a bound on the
-    /// length of the text, and without complaints about what can hold of nothing, such as `x BETWEEN 2 AND 'a'`, which
-    /// programs can build.
-    pub fn parse_canonical(text: &str) -> Result<Self, ParseError> {
+    /// Parses the output of `Display` that comes over a wire: the same grammar without `now`, without a limit on the
+    /// length of the text, and without errors for conditions that nothing can match, such as `x BETWEEN 2 AND 'a'`,
+    /// which programs can build.
+    pub fn parse_canonical(text: &str) -> Result<Self, FilterParseError> {
         let parser = Parser::new(text, None, false);
         parser
             .and_then(filter)
@@ -37,8 +37,9 @@ impl Expr {
     }
 }
 
-/// Several lines for a terminal about a name that nothing has: the line of the filter with carets under it, and the nearest
-/// name that there is, with how many objects have that. `None` where the filter does not have the name.
+/// Formats a message in several lines for a terminal about a name that no object has: the line of the filter with
+/// carets under the name, and the most similar existing name with the number of objects that have it. `None` if the
+/// filter does not contain the name.
 ///
 /// ```text
 /// error: unknown tag 'varible'
@@ -50,7 +51,7 @@ pub fn render_unknown(text: &str, name: &str, nearest: Option<(&str, u64)>) -> O
     let mut parser = Parser::new(text, Some(0), true).ok()?;
     parser.alternatives().ok()?;
     let (_, span) = parser.names.iter().find(|(n, _)| n == name)?;
-    let (at, line, _) = caret::place(text, span.at);
+    let (at, line, _) = caret::position(text, span.at);
     let advice = match nearest {
         Some((nearest, 1)) => format!("did you mean '{}' (1 object)?", excerpt(nearest)),
         Some((nearest, objects)) => format!(
@@ -62,7 +63,7 @@ pub fn render_unknown(text: &str, name: &str, nearest: Option<(&str, u64)>) -> O
     };
     Some(caret::render(
         text,
-        &caret::Shown {
+        &caret::Report {
             at,
             len: span.len,
             line,
@@ -72,7 +73,7 @@ pub fn render_unknown(text: &str, name: &str, nearest: Option<(&str, u64)>) -> O
     ))
 }
 
-/// `41,022`
+/// Formats a number with thousands separators: `41,022`.
 fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -85,14 +86,14 @@ fn thousands(n: u64) -> String {
     out
 }
 
-fn filter(mut parser: Parser<'_>) -> Result<Expr, Fault> {
+fn filter(mut parser: Parser<'_>) -> Result<Expr, FilterFault> {
     if parser.token == Token::End {
         return Ok(Expr::All);
     }
     let expr = parser.alternatives()?;
     match parser.token {
         Token::End => Ok(expr),
-        Token::Sign(sign @ (")" | "]")) => Err(Fault::new(
+        Token::Sign(sign @ (")" | "]")) => Err(FilterFault::new(
             parser.span,
             Kind::Unbalanced,
             format!("`{sign}` closes nothing"),
@@ -106,22 +107,22 @@ pub(super) struct Parser<'a> {
     lexer: Lexer<'a>,
     pub(super) token: Token,
     pub(super) span: Span,
-    /// Where the token before the current one ends.
+    /// End of the token before the current one.
     pub(super) last_end: usize,
     pub(super) now: Option<i64>,
     depth: usize,
-    /// Whether a person wrote it, who wants to hear about conditions that can hold of nothing.
+    /// Whether a user wrote the text, who should be told about conditions that nothing can match.
     pub(super) strict: bool,
-    /// Where names stand.
+    /// Names with their positions.
     names: Vec<(String, Span)>,
-    /// Regular expressions so far.
+    /// Number of regular expressions so far.
     pub(super) regexes: usize,
 }
 
 impl<'a> Parser<'a> {
-    fn new(text: &'a str, now: Option<i64>, strict: bool) -> Result<Self, Fault> {
+    fn new(text: &'a str, now: Option<i64>, strict: bool) -> Result<Self, FilterFault> {
         if strict && text.len() > FILTER_TEXT_BYTES_MAX {
-            return Err(Fault::new(
+            return Err(FilterFault::new(
                 Span::new(0, 0),
                 Kind::Limit,
                 format!("the filter is {} bytes long", text.len()),
@@ -143,13 +144,13 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Takes the current token and reads the next.
-    pub(super) fn take(&mut self) -> Result<(Token, Span), Fault> {
-        self.take_before(false)
+    /// Consumes the current token and reads the next.
+    pub(super) fn take(&mut self) -> Result<(Token, Span), FilterFault> {
+        self.take_with(false)
     }
 
-    /// The same; a string that is read next is a pattern.
-    fn take_before(&mut self, pattern: bool) -> Result<(Token, Span), Fault> {
+    /// Consumes the current token and reads the next; with `pattern`, a string read next is a pattern.
+    fn take_with(&mut self, pattern: bool) -> Result<(Token, Span), FilterFault> {
         let (token, span) = self.lexer.next(pattern)?;
         self.last_end = self.span.end();
         Ok((
@@ -171,13 +172,18 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub(super) fn unexpected(&self, expected: impl Into<String>) -> Fault {
+    pub(super) fn unexpected(&self, expected: impl Into<String>) -> FilterFault {
         let message = format!("unexpected {}", self.found());
-        Fault::new(self.span, Kind::Unexpected, message, expected)
+        FilterFault::new(self.span, Kind::Unexpected, message, expected)
     }
 
-    /// Takes what closes a parenthesis or bracket.
-    pub(super) fn close(&mut self, sign: &str, open: Span, expected: &str) -> Result<(), Fault> {
+    /// Consumes the closing parenthesis or bracket.
+    pub(super) fn close(
+        &mut self,
+        sign: &str,
+        open: Span,
+        expected: &str,
+    ) -> Result<(), FilterFault> {
         match &self.token {
             Token::Sign(s) if *s == sign => {
                 self.take()?;
@@ -185,7 +191,7 @@ impl<'a> Parser<'a> {
             }
             Token::End => {
                 let opening = if sign == ")" { "(" } else { "[" };
-                Err(Fault::new(
+                Err(FilterFault::new(
                     open,
                     Kind::Unbalanced,
                     format!("`{opening}` is never closed"),
@@ -196,11 +202,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Goes one level deeper at something.
-    fn enter(&mut self, span: Span) -> Result<(), Fault> {
+    /// Increments the nesting depth and checks its limit.
+    fn enter(&mut self, span: Span) -> Result<(), FilterFault> {
         self.depth += 1;
         if self.depth > FILTER_DEPTH_MAX {
-            return Err(Fault::new(
+            return Err(FilterFault::new(
                 span,
                 Kind::Limit,
                 format!("the filter is nested deeper than {FILTER_DEPTH_MAX}"),
@@ -214,8 +220,8 @@ impl<'a> Parser<'a> {
         self.token.is_word(word) || self.token == Token::Sign(sign)
     }
 
-    /// Conditions with `OR` between them.
-    fn alternatives(&mut self) -> Result<Expr, Fault> {
+    /// Reads conditions with `OR` between them.
+    fn alternatives(&mut self) -> Result<Expr, FilterFault> {
         let mut parts = vec![self.conjunction()?];
         while self.at("OR", "||") {
             self.take()?;
@@ -224,8 +230,8 @@ impl<'a> Parser<'a> {
         Ok(Expr::any_of(parts))
     }
 
-    /// Conditions with `AND` between them.
-    fn conjunction(&mut self) -> Result<Expr, Fault> {
+    /// Reads conditions with `AND` between them.
+    fn conjunction(&mut self) -> Result<Expr, FilterFault> {
         let mut parts = vec![self.condition()?];
         while self.at("AND", "&&") {
             self.take()?;
@@ -234,8 +240,8 @@ impl<'a> Parser<'a> {
         Ok(Expr::all_of(parts))
     }
 
-    /// A condition with `NOT` before it or without.
-    fn condition(&mut self) -> Result<Expr, Fault> {
+    /// Reads a condition with or without a `NOT` before it.
+    fn condition(&mut self) -> Result<Expr, FilterFault> {
         let not = self.token.is_word("NOT") || self.token == Token::Sign("!");
         if !not {
             return self.plain_condition();
@@ -247,18 +253,14 @@ impl<'a> Parser<'a> {
         Ok(inner.negated())
     }
 
-    fn plain_condition(&mut self) -> Result<Expr, Fault> {
+    fn plain_condition(&mut self) -> Result<Expr, FilterFault> {
         match &self.token {
             Token::Sign("(") => {
                 let (_, open) = self.take()?;
                 self.enter(open)?;
                 let inner = self.alternatives()?;
                 self.depth -= 1;
-                self.close(
-                    ")",
-                    open,
-                    "AND, OR or `)` behind a condition in parentheses",
-                )?;
+                self.close(")", open, "AND, OR or `)` after a condition in parentheses")?;
                 Ok(inner)
             }
             Token::Word(word) if is_reserved(word) => match word.to_ascii_uppercase().as_str() {
@@ -286,10 +288,10 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn reserved(&self, expected: &str) -> Fault {
+    fn reserved(&self, expected: &str) -> FilterFault {
         let fault = self.unexpected(expected);
         match &self.token {
-            Token::Word(word) => Fault {
+            Token::Word(word) => FilterFault {
                 expected: format!("{expected}; a name like this needs quotes (\"{word}\")"),
                 ..fault
             },
@@ -297,8 +299,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The name of an attribute or a tag.
-    pub(super) fn name(&mut self, expected: &str) -> Result<String, Fault> {
+    /// Reads the name of an attribute or a tag.
+    pub(super) fn name(&mut self, expected: &str) -> Result<String, FilterFault> {
         let name = match &self.token {
             Token::Word(word) if is_reserved(word) => return Err(self.reserved(expected)),
             Token::Word(name) | Token::Quoted('"' | '`', name) => name.clone(),
@@ -310,7 +312,7 @@ impl<'a> Parser<'a> {
                 n if n > NAME_BYTES_MAX => format!("the name is {n} bytes long"),
                 _ => format!("\"{}\" cannot be a name", excerpt(&name)),
             };
-            return Err(Fault::new(
+            return Err(FilterFault::new(
                 self.span,
                 Kind::Name,
                 message,
@@ -324,13 +326,13 @@ impl<'a> Parser<'a> {
         Ok(name)
     }
 
-    /// Behind `EXISTS`: a name, in parentheses or without.
-    fn existence(&mut self) -> Result<Expr, Fault> {
-        const NAME: &str = "the name of an attribute or a tag behind EXISTS";
+    /// Reads the name behind `EXISTS`, with or without parentheses.
+    fn existence(&mut self) -> Result<Expr, FilterFault> {
+        const NAME: &str = "the name of an attribute or a tag after EXISTS";
         let name = if self.token == Token::Sign("(") {
             let (_, open) = self.take()?;
             let name = self.name(NAME)?;
-            self.close(")", open, "`)` behind the name")?;
+            self.close(")", open, "`)` after the name")?;
             name
         } else {
             self.name(NAME)?
@@ -338,9 +340,9 @@ impl<'a> Parser<'a> {
         Ok(Expr::term(name, Test::Exists))
     }
 
-    /// `10 < size`, `'fast' IN modes`.
-    fn value_first(&mut self) -> Result<Expr, Fault> {
-        const OPERATOR: &str = "=, !=, <, <=, >, >= or IN and a name behind a value";
+    /// Reads a condition that begins with a value: `10 < size`, `'fast' IN modes`.
+    fn value_first(&mut self) -> Result<Expr, FilterFault> {
+        const OPERATOR: &str = "=, !=, <, <=, >, >= or IN and a name after a value";
         const NAME: &str = "the name of an attribute or a tag";
         if self.token.is_word("NULL") || !matches!(self.token, Token::Word(_)) {
             let (operand, span) = self.operand()?;
@@ -358,7 +360,7 @@ impl<'a> Parser<'a> {
                 ));
             }
             if negated {
-                return Err(self.unexpected("IN and a name behind NOT"));
+                return Err(self.unexpected("IN and a name after NOT"));
             }
             if let Token::Sign(sign) = self.token
                 && let Some(comparison) = comparison(sign)
@@ -372,8 +374,8 @@ impl<'a> Parser<'a> {
         Err(self.unexpected(OPERATOR))
     }
 
-    /// What a name is asked for; a name alone asks whether it is there.
-    fn tests(&mut self, name: String) -> Result<Expr, Fault> {
+    /// Reads the operator and operands behind a name; a name alone tests its existence.
+    fn tests(&mut self, name: String) -> Result<Expr, FilterFault> {
         let mut negated = false;
         while self.token.is_word("NOT") {
             negated = !negated;
@@ -394,7 +396,7 @@ impl<'a> Parser<'a> {
         let operator = self.span;
         let outcome = self.operator()?;
         let tests = if negated { outcome.negated() } else { outcome };
-        // What was written as one condition stands in parentheses when it is written back.
+        // A condition that becomes several is written back in parentheses, so it counts one level.
         if tests.is_several() {
             self.enter(operator)?;
             self.depth -= 1;
@@ -402,13 +404,13 @@ impl<'a> Parser<'a> {
         Ok(tests.of(&name))
     }
 
-    /// Takes an operator that takes a pattern.
-    pub(super) fn take_pattern_operator(&mut self) -> Result<(Token, Span), Fault> {
-        self.take_before(true)
+    /// Consumes an operator that takes a pattern.
+    pub(super) fn take_pattern_operator(&mut self) -> Result<(Token, Span), FilterFault> {
+        self.take_with(true)
     }
 }
 
-/// The comparison that a sign stands for.
+/// Returns the comparison for an operator sign.
 pub(super) fn comparison(sign: &str) -> Option<Comparison> {
     Some(match sign {
         "=" | "==" => Comparison::Eq,

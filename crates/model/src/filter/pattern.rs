@@ -1,24 +1,24 @@
-//! Text with wildcards: `LIKE`, `ILIKE`, `GLOB`, `STARTS WITH` and `ENDS WITH` (PDC's affix queries).
+//! Text patterns with wildcards: `LIKE`, `ILIKE`, `GLOB`, `STARTS WITH` and `ENDS WITH` (PDC's affix queries).
 
 use super::error::is_unprintable;
 use std::fmt::{self, Write as _};
 
-/// Text with wildcards. Its own form is that of `LIKE`: `%` stands for any text, `_` for one character, and a backslash
-/// takes the meaning from what follows it.
+/// A pattern with wildcards. It is formatted in the syntax of `LIKE`: `%` matches any text, `_` one character, and a
+/// backslash escapes the next character.
 #[derive(Clone, PartialEq)]
 pub struct Pattern {
-    /// What stands between the `%`s; at least one. No `%` at all is one segment.
-    segments: Vec<Segment>,
+    /// Segments between the `%` signs, at least one; a pattern without `%` is one segment.
+    segments: Vec<PatternSegment>,
     fold: bool,
-    /// The only text that it can be, or what that begins with, ends with or holds; where it is of such a form.
+    /// The literal text and its position, if the pattern is an exact text, a prefix, a suffix or an infix.
     literal: Option<(Affix, String)>,
 }
 
-/// A piece of the text between two `%`.
+/// A part of the pattern between two `%` signs.
 #[derive(Debug, Clone, PartialEq)]
-enum Segment {
+enum PatternSegment {
     Literal(String),
-    /// With `_`, which is `None`.
+    /// Characters and `_` wildcards (`None`).
     Wild(Vec<Option<char>>),
 }
 
@@ -30,18 +30,18 @@ enum Affix {
     Infix,
 }
 
-/// What form a [`Pattern`] has, for those who can look text up.
+/// Form of a [`Pattern`], for indexes that can look up text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatternKind<'a> {
-    /// Exactly that text.
+    /// Matches exactly this text.
     Exact(&'a str),
-    /// All that begins so; the empty text: all text.
+    /// Matches every text with this prefix; with the empty prefix, every text.
     Prefix(&'a str),
-    /// All that ends so.
+    /// Matches every text with this suffix.
     Suffix(&'a str),
-    /// All that has it somewhere.
+    /// Matches every text that contains this text.
     Infix(&'a str),
-    /// Anything else.
+    /// Has any other form.
     General,
 }
 
@@ -53,36 +53,37 @@ enum Piece {
 }
 
 impl Pattern {
-    /// As `LIKE` takes it. A backslash at the end stands for itself; `\n`, `\r`, `\t`, `\0` and `\u{…}` mean what they mean
-    /// in strings; before anything else it makes that plain.
+    /// Parses a `LIKE` pattern. A backslash at the end is a literal backslash; `\n`, `\r`, `\t`, `\0` and `\u{…}` mean
+    /// the same as in strings; before any other character a backslash makes it literal.
     pub fn like(text: &str) -> Self {
         Self::of(pieces(text, '%', '_'), false)
     }
 
-    /// As `GLOB` takes it: `*` stands for any text, `?` for one character.
+    /// Parses a `GLOB` pattern: `*` matches any text, `?` one character.
     pub fn glob(text: &str) -> Self {
         Self::of(pieces(text, '*', '?'), false)
     }
 
-    /// All that begins with a text.
+    /// Creates the pattern of all texts with a prefix.
     pub fn prefix(text: &str) -> Self {
         Self::of(text.chars().map(Piece::Char).chain([Piece::Any]), false)
     }
 
-    /// All that ends with a text.
+    /// Creates the pattern of all texts with a suffix.
     pub fn suffix(text: &str) -> Self {
         let any = std::iter::once(Piece::Any);
         Self::of(any.chain(text.chars().map(Piece::Char)), false)
     }
 
-    /// The same without regard to case: characters are compared by their lower case, where that is one character.
+    /// Returns the pattern without regard to case: characters are compared by their lower case, where that is one
+    /// character.
     #[must_use]
     pub fn ignoring_case(self) -> Self {
         let pieces: Vec<Piece> = self.pieces().collect();
         Self::of(pieces, true)
     }
 
-    /// Whether case does not matter.
+    /// Whether the pattern ignores case.
     pub fn ignores_case(&self) -> bool {
         self.fold
     }
@@ -92,7 +93,7 @@ impl Pattern {
         let mut after_any = false;
         for piece in pieces {
             match piece {
-                // Two `%` side by side are one.
+                // Two adjacent `%` are equivalent to one.
                 Piece::Any if after_any => {}
                 Piece::Any => segments.push(Vec::new()),
                 Piece::One => push(&mut segments, None),
@@ -100,7 +101,7 @@ impl Pattern {
             }
             after_any = piece == Piece::Any;
         }
-        let segments: Vec<Segment> = segments.into_iter().map(Segment::new).collect();
+        let segments: Vec<PatternSegment> = segments.into_iter().map(PatternSegment::new).collect();
         let literal = if fold { None } else { affix(&segments) };
         Self {
             segments,
@@ -113,8 +114,8 @@ impl Pattern {
         self.segments.iter().enumerate().flat_map(|(i, segment)| {
             let any = (i > 0).then_some(Piece::Any);
             let rest: Vec<Piece> = match segment {
-                Segment::Literal(text) => text.chars().map(Piece::Char).collect(),
-                Segment::Wild(chars) => chars
+                PatternSegment::Literal(text) => text.chars().map(Piece::Char).collect(),
+                PatternSegment::Wild(chars) => chars
                     .iter()
                     .map(|c| c.map_or(Piece::One, Piece::Char))
                     .collect(),
@@ -123,7 +124,7 @@ impl Pattern {
         })
     }
 
-    /// What form it has. Where case does not matter: [`PatternKind::General`].
+    /// Returns the form of the pattern; [`PatternKind::General`] if it ignores case.
     pub fn kind(&self) -> PatternKind<'_> {
         match &self.literal {
             None => PatternKind::General,
@@ -134,18 +135,18 @@ impl Pattern {
         }
     }
 
-    /// The longest text that all that matches holds somewhere; empty if there is none. What an index of parts of texts can
-    /// be asked for.
+    /// Returns the longest text that every match contains; empty if no text is certain. An index on parts of texts can look
+    /// it up.
     pub fn longest_literal(&self) -> &str {
         let literals = self.segments.iter().filter_map(|s| match s {
-            Segment::Literal(text) if !self.fold => Some(text.as_str()),
+            PatternSegment::Literal(text) if !self.fold => Some(text.as_str()),
             _ => None,
         });
         literals.max_by_key(|text| text.len()).unwrap_or_default()
     }
 
-    /// Whether a text has this form. Time grows with the length of the text times that of the longest piece with `_`, or
-    /// with the length of the text alone where there is none.
+    /// Whether the text matches. Takes time proportional to the length of the text times that of the longest segment
+    /// with `_`, or to the length of the text alone if no segment has `_`.
     pub fn matches(&self, text: &str) -> bool {
         match self.kind() {
             PatternKind::Exact(x) => text == x,
@@ -160,8 +161,8 @@ impl Pattern {
         }
     }
 
-    /// The first piece at the start, the last one at the end, those between as early as they come: if there is a way to
-    /// place them, this is one.
+    /// Matches the first segment at the start, the last one at the end, and each one between at its earliest position:
+    /// if any placement exists, this one does.
     fn matches_segments(&self, text: &str) -> bool {
         let Some((first, rest)) = self.segments.split_first() else {
             return text.is_empty();
@@ -188,7 +189,7 @@ fn push(segments: &mut [Vec<Option<char>>], piece: Option<char>) {
     }
 }
 
-/// Lower case, where that is one character.
+/// Returns the lower case of a character, if that is one character.
 fn folded(c: char) -> char {
     let mut lower = c.to_lowercase();
     match (lower.next(), lower.next()) {
@@ -197,7 +198,7 @@ fn folded(c: char) -> char {
     }
 }
 
-impl Segment {
+impl PatternSegment {
     fn new(chars: Vec<Option<char>>) -> Self {
         chars
             .iter()
@@ -206,7 +207,7 @@ impl Segment {
             .map_or(Self::Wild(chars), Self::Literal)
     }
 
-    /// What comes behind it in a text that begins with it.
+    /// Returns the rest of a text that begins with this segment.
     fn strip_from_start<'a>(&self, text: &'a str) -> Option<&'a str> {
         match self {
             Self::Literal(literal) => text.strip_prefix(literal.as_str()),
@@ -219,7 +220,7 @@ impl Segment {
         }
     }
 
-    /// Whether a text ends with it.
+    /// Whether a text ends with this segment.
     fn ends(&self, text: &str) -> bool {
         match self {
             Self::Literal(literal) => text.ends_with(literal.as_str()),
@@ -232,7 +233,7 @@ impl Segment {
         }
     }
 
-    /// Where it ends when it is first found.
+    /// Returns the end of the first occurrence of this segment.
     fn find_end(&self, text: &str) -> Option<usize> {
         match self {
             Self::Literal(literal) => Some(text.find(literal.as_str())? + literal.len()),
@@ -245,8 +246,8 @@ impl Segment {
     }
 }
 
-fn affix(segments: &[Segment]) -> Option<(Affix, String)> {
-    use Segment::Literal;
+fn affix(segments: &[PatternSegment]) -> Option<(Affix, String)> {
+    use PatternSegment::Literal;
     match segments {
         [Literal(text)] => Some((Affix::Exact, text.clone())),
         [Literal(text), Literal(end)] if end.is_empty() => Some((Affix::Prefix, text.clone())),
@@ -258,7 +259,7 @@ fn affix(segments: &[Segment]) -> Option<(Affix, String)> {
     }
 }
 
-/// Reads a pattern with those wildcards.
+/// Splits a pattern with the given wildcards into pieces.
 fn pieces(text: &str, any: char, one: char) -> Vec<Piece> {
     let mut out = Vec::new();
     let mut chars = text.chars();
@@ -276,7 +277,7 @@ fn pieces(text: &str, any: char, one: char) -> Vec<Piece> {
     out
 }
 
-/// The character that a backslash and what follows stand for.
+/// Reads the character that a backslash escapes.
 fn escaped(chars: &mut std::str::Chars<'_>) -> char {
     match chars.next() {
         None => '\\',
@@ -302,7 +303,7 @@ fn escaped(chars: &mut std::str::Chars<'_>) -> char {
     }
 }
 
-/// As `LIKE` takes it, on one line.
+/// Formats on one line, in the syntax of `LIKE`.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for piece in self.pieces() {

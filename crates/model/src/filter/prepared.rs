@@ -1,11 +1,11 @@
-//! Conditions made ready to be asked of many: times are read once, long lists are sorted.
+//! Conditions prepared for many evaluations: times are parsed once, long lists are sorted.
 
 use super::eval::{Fields, ValueRef};
 use super::times::inside;
 use super::{Expr, Term, Test};
 use crate::value::Value;
 
-/// An [`Expr`] made ready to be asked of many.
+/// An [`Expr`] prepared for many evaluations.
 #[derive(Debug, Clone)]
 pub struct Prepared(Node);
 
@@ -18,29 +18,29 @@ enum Node {
     Term(String, PreparedTest),
 }
 
-/// A [`Test`] made ready to be asked of many values.
+/// A [`Test`] prepared for many evaluations.
 #[derive(Debug, Clone)]
 pub struct PreparedTest {
     test: Test,
     times: Vec<(i64, i64)>,
-    /// The alternatives of an `IN` of many strings, sorted.
+    /// Sorted alternatives of a long `IN` list of strings.
     strings: Option<Vec<String>>,
-    /// The alternatives of an `IN` of many integers, sorted.
+    /// Sorted alternatives of a long `IN` list of integers.
     integers: Option<Vec<i64>>,
 }
 
-/// Fewer alternatives are compared one by one.
+/// Longest list of alternatives that is compared one by one.
 const MANY: usize = 8;
 
 impl Prepared {
-    /// Makes it ready.
+    /// Prepares a filter for evaluation.
     pub fn new(expr: &Expr) -> Self {
         Self(Node::new(expr))
     }
 
-    /// Whether it holds of something.
-    pub fn holds(&self, of: &dyn Fields) -> bool {
-        self.0.holds(of)
+    /// Whether an item matches.
+    pub fn matches(&self, of: &dyn Fields) -> bool {
+        self.0.matches(of)
     }
 }
 
@@ -56,19 +56,19 @@ impl Node {
         }
     }
 
-    fn holds(&self, of: &dyn Fields) -> bool {
+    fn matches(&self, of: &dyn Fields) -> bool {
         match self {
             Self::All => true,
-            Self::And(parts) => parts.iter().all(|part| part.holds(of)),
-            Self::Or(parts) => parts.iter().any(|part| part.holds(of)),
-            Self::Not(inner) => !inner.holds(of),
-            Self::Term(name, test) => of.passes(name, &mut |value| test.holds(value)),
+            Self::And(parts) => parts.iter().all(|part| part.matches(of)),
+            Self::Or(parts) => parts.iter().any(|part| part.matches(of)),
+            Self::Not(inner) => !inner.matches(of),
+            Self::Term(name, test) => of.passes(name, &mut |value| test.matches(value)),
         }
     }
 }
 
 impl PreparedTest {
-    /// Makes it ready.
+    /// Prepares a test for evaluation.
     pub fn new(test: &Test) -> Self {
         let values = match test {
             Test::In(values) if values.len() > MANY => values.as_slice(),
@@ -88,20 +88,20 @@ impl PreparedTest {
         }
     }
 
-    /// Whether it is true of a value.
-    pub fn holds(&self, value: ValueRef<'_>) -> bool {
+    /// Whether a value matches.
+    pub fn matches(&self, value: ValueRef<'_>) -> bool {
         match (value, &self.strings, &self.integers) {
             (ValueRef::Timestamp(t), ..) => inside(&self.times, t),
             (ValueRef::String(s), Some(strings), _) => {
                 strings.binary_search_by(|x| x.as_str().cmp(s)).is_ok()
             }
             (ValueRef::I64(n), _, Some(integers)) => integers.binary_search(&n).is_ok(),
-            _ => self.test.holds_typed(value),
+            _ => self.test.matches_typed(value),
         }
     }
 }
 
-/// All alternatives sorted, if all are of one kind.
+/// Sorts the alternatives, if all are of one kind.
 fn sorted<T: Ord>(values: &[Value], one: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
     let mut all = values.iter().map(one).collect::<Option<Vec<T>>>()?;
     if all.is_empty() {

@@ -1,24 +1,24 @@
-//! Regular expressions: those of the crate `regex`, which take linear time whatever they are.
+//! Regular expressions of the crate `regex`, which match in linear time.
 
 use super::error::is_unprintable;
 use std::fmt;
 
-/// Bytes that a compiled regular expression may take, and the cache of its automaton beside it.
+/// Largest size of a compiled regular expression, and of the cache of its automaton, in bytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 
-/// A regular expression. Two are equal if they are written the same.
+/// A regular expression. Two are equal if their texts are equal.
 #[derive(Clone)]
 pub struct Regex(::regex::Regex);
 
-/// A text that is no regular expression.
+/// The error for a text that is not a regular expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RegexError(pub String);
 
 impl Regex {
-    /// Compiles it.
+    /// Compiles a regular expression.
     pub fn new(text: &str) -> Result<Self, RegexError> {
-        // So that it can be written back on one line.
+        // Unprintable characters are refused, so that the filter can be formatted on one line.
         if let Some(c) = text.chars().find(|c| is_unprintable(*c)) {
             let message = format!(
                 "it has the character {:#x}, which must be written \\x{{{0:x}}}",
@@ -34,24 +34,24 @@ impl Regex {
             .map_err(|e| RegexError(reason(&e)))
     }
 
-    /// Whether it is found anywhere in the text.
+    /// Whether the expression occurs anywhere in the text.
     pub fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
 
-    /// As it was written.
+    /// Returns the text of the expression.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 }
 
-/// What the library says, on one line.
+/// Returns the library's message on one line.
 fn reason(error: &::regex::Error) -> String {
     match error {
         ::regex::Error::CompiledTooBig(_) => {
             format!("compiled, it takes more than {COMPILED_BYTES_MAX} bytes")
         }
-        // The last line says what is wrong; those before draw the place in their own way.
+        // The last line has the reason; those before it mark the position in the library's own way.
         other => {
             let text = other.to_string();
             let last = text.lines().last().unwrap_or_default().trim();

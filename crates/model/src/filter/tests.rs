@@ -1,4 +1,4 @@
-//! The grammar by example, and what each error says.
+//! Examples of the grammar, and the message of each error.
 
 use super::*;
 use crate::value::Properties;
@@ -18,7 +18,7 @@ fn canonical(text: &str) -> String {
 }
 
 #[track_caller]
-fn shown(text: &str) -> String {
+fn rendered(text: &str) -> String {
     Expr::parse(text, None).unwrap_err().render(text)
 }
 
@@ -162,12 +162,13 @@ fn units_and_times() {
 }
 
 #[test]
-fn quoted_text_beside_a_timestamp_is_a_time() {
-    let at = |text: &str| Properties::new().with("m", Value::Timestamp(moments(text).unwrap().0));
+fn quoted_text_compared_with_a_timestamp_is_a_time() {
+    let at =
+        |text: &str| Properties::new().with("m", Value::Timestamp(time_bounds(text).unwrap().0));
     let holds = |text: &str, of: &Properties| {
         let expr = Expr::parse(text, None).unwrap();
-        let answer = expr.holds(of);
-        assert_eq!(Prepared::new(&expr).holds(of), answer, "{text}");
+        let answer = expr.matches(of);
+        assert_eq!(Prepared::new(&expr).matches(of), answer, "{text}");
         answer
     };
     let noon = at("2026-03-01T12:00:00Z");
@@ -202,12 +203,12 @@ fn a_term_on_an_absent_name_is_false_and_not_turns_it() {
         ("false", false, false),
     ] {
         let expr = Expr::parse(text, None).unwrap();
-        assert_eq!(expr.holds(&nothing), of_nothing, "{text}");
-        assert_eq!(expr.holds(&null), of_null, "{text}");
+        assert_eq!(expr.matches(&nothing), of_nothing, "{text}");
+        assert_eq!(expr.matches(&null), of_null, "{text}");
     }
 }
 
-/// The text, and what a person is shown, without the first word of each error.
+/// Writes each text with its error message, without the first word of the message.
 #[test]
 fn errors_show_the_place_what_was_expected_and_what_may_have_been_meant() {
     let mut all = String::new();
@@ -251,7 +252,7 @@ fn errors_show_the_place_what_was_expected_and_what_may_have_been_meant() {
         "5 LIKE x",
         "a\n  AND b = c",
     ] {
-        all.push_str(&shown(text));
+        all.push_str(&rendered(text));
         all.push('\n');
     }
     let golden = include_str!("errors.txt");
@@ -299,10 +300,10 @@ fn or_binds_loosest_and_not_tightest() {
     ] {
         let expr = Expr::parse(text, None).unwrap();
         for names in holds {
-            assert!(expr.holds(&of(names)), "{text} of {names:?}");
+            assert!(expr.matches(&of(names)), "{text} of {names:?}");
         }
         for names in fails {
-            assert!(!expr.holds(&of(names)), "{text} of {names:?}");
+            assert!(!expr.matches(&of(names)), "{text} of {names:?}");
         }
     }
 }
@@ -355,9 +356,9 @@ fn values_of_edges_and_vertices_have_names() {
         let expr = Expr::parse(text, Some(NOW)).unwrap();
         let expr = expr.with_vertex_types(&schema).unwrap();
         let of_vertex = VertexFields::new(&vertex, &schema);
-        assert!(expr.holds(&of_vertex), "{text}");
-        assert!(Prepared::new(&expr).holds(&of_vertex), "{text}");
-        assert!(expr.holds(&found), "{text}");
+        assert!(expr.matches(&of_vertex), "{text}");
+        assert!(Prepared::new(&expr).matches(&of_vertex), "{text}");
+        assert!(expr.matches(&found), "{text}");
         for name in expr.names() {
             assert_eq!(of_vertex.field(name), found.field(name), "{name}");
         }

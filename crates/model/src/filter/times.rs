@@ -1,4 +1,4 @@
-//! Times as people write them, and which moments they name.
+//! Times in filters, and the ranges of time that they denote.
 
 use super::{Comparison, Test};
 use crate::value::Value;
@@ -8,11 +8,12 @@ use jiff::{Timestamp, civil, tz::TimeZone};
 const REST_OF_MILLISECOND: i64 = 999_999;
 const MILLIS_OF_DAY: i128 = 24 * 60 * 60 * 1000;
 
-/// The first and the last moment that a text names, in nanoseconds since 1970: of a date the whole day (UTC), of anything
-/// else the whole millisecond. `None` if it is no time. Forms: those of [`Version::parse_as_of`], and times before 1970.
-pub fn moments(text: &str) -> Option<(i64, i64)> {
+/// Returns the first and the last instant that a text denotes, in nanoseconds since 1970: for a date the whole day
+/// (UTC), for anything else the whole millisecond. `None` if the text is not a time. Accepts the forms of
+/// [`Version::parse_as_of`], and times before 1970.
+pub fn time_bounds(text: &str) -> Option<(i64, i64)> {
     let text = text.trim();
-    // Most texts that are compared with anything are no times: they are told without building errors.
+    // Most compared texts are not times; they are recognised without building errors.
     if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '@' | '#' | '-' | '+')) {
         return None;
     }
@@ -25,7 +26,7 @@ pub fn moments(text: &str) -> Option<(i64, i64)> {
     }
 }
 
-/// Versions count from 1970; times need not.
+/// Parses times before 1970, which versions cannot represent.
 fn before_1970(text: &str) -> Option<(i64, i64)> {
     let utc = |t: civil::DateTime| Some(t.to_zoned(TimeZone::UTC).ok()?.timestamp());
     let (moment, millis) = if let Ok(t) = text.parse::<Timestamp>() {
@@ -47,20 +48,21 @@ fn before_1970(text: &str) -> Option<(i64, i64)> {
     ))
 }
 
-/// First and last moment of each stretch of time, both inside.
-pub(super) type Stretches = Vec<(i64, i64)>;
+/// Ranges of time, as first and last instant, both included.
+pub(super) type TimeRanges = Vec<(i64, i64)>;
 
 const ALWAYS: (i64, i64) = (i64::MIN, i64::MAX);
 
 impl Test {
-    /// The moments that fulfil it as timestamps: stretches of nanoseconds since 1970, both ends inside, in order, apart.
-    /// Text in the test is read as a time here.
+    /// Returns the timestamps that match: sorted, disjoint ranges of nanoseconds since 1970, both ends included. Text
+    /// in the test is read as a time.
     pub fn times(&self) -> Vec<(i64, i64)> {
         match self {
             Self::Exists => vec![ALWAYS],
             Self::Compare(comparison, x) => compared(*comparison, x),
             Self::Between(low, high) => {
-                let (Some((from, _)), Some((_, until))) = (stretch(low), stretch(high)) else {
+                let (Some((from, _)), Some((_, until))) = (time_range(low), time_range(high))
+                else {
                     return Vec::new();
                 };
                 if from <= until {
@@ -69,24 +71,24 @@ impl Test {
                     Vec::new()
                 }
             }
-            Self::In(xs) => joined(xs.iter().filter_map(stretch).collect()),
+            Self::In(xs) => joined(xs.iter().filter_map(time_range).collect()),
             Self::Like(_) | Self::Matches(_) | Self::Contains(_) => Vec::new(),
             Self::Not(inner) => outside(&inner.times()),
         }
     }
 }
 
-/// What a value means beside a timestamp.
-fn stretch(value: &Value) -> Option<(i64, i64)> {
+/// Returns the range of time that a value denotes in a comparison with a timestamp.
+fn time_range(value: &Value) -> Option<(i64, i64)> {
     match value {
         Value::Timestamp(t) => Some((*t, *t)),
-        Value::String(text) => moments(text),
+        Value::String(text) => time_bounds(text),
         _ => None,
     }
 }
 
-fn compared(comparison: Comparison, x: &Value) -> Stretches {
-    let Some((first, last)) = stretch(x) else {
+fn compared(comparison: Comparison, x: &Value) -> TimeRanges {
+    let Some((first, last)) = time_range(x) else {
         return match comparison {
             Comparison::Ne => vec![ALWAYS],
             _ => Vec::new(),
@@ -105,10 +107,10 @@ fn compared(comparison: Comparison, x: &Value) -> Stretches {
     one.into_iter().chain(two).collect()
 }
 
-/// In order, and those that touch made one.
-fn joined(mut all: Stretches) -> Stretches {
+/// Sorts the ranges and merges adjacent ones.
+fn joined(mut all: TimeRanges) -> TimeRanges {
     all.sort_unstable();
-    let mut out: Stretches = Vec::with_capacity(all.len());
+    let mut out: TimeRanges = Vec::with_capacity(all.len());
     for (first, last) in all {
         match out.last_mut() {
             Some(before) if before.1 == i64::MAX || first <= before.1 + 1 => {
@@ -120,8 +122,8 @@ fn joined(mut all: Stretches) -> Stretches {
     out
 }
 
-/// All other moments.
-fn outside(all: &[(i64, i64)]) -> Stretches {
+/// Returns the complement of the ranges.
+fn outside(all: &[(i64, i64)]) -> TimeRanges {
     let mut out = Vec::with_capacity(all.len() + 1);
     let mut from = Some(i64::MIN);
     for (first, last) in all {
@@ -134,7 +136,7 @@ fn outside(all: &[(i64, i64)]) -> Stretches {
     out
 }
 
-/// Whether a moment lies in one of the stretches.
+/// Whether an instant is in one of the ranges.
 pub(super) fn inside(all: &[(i64, i64)], moment: i64) -> bool {
     match all {
         [] => false,

@@ -1,23 +1,23 @@
-//! What a filter's text consists of.
+//! Tokens of a filter.
 
 use super::error::Span;
 use crate::value::Value;
 
-/// One piece of a filter.
+/// A token of a filter.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
-    /// `energy`, `AND`, `Conf_0`.
+    /// A name or keyword: `energy`, `AND`, `Conf_0`.
     Word(String),
-    /// `'…'`, `"…"` or `` `…` ``: the quote and what it holds, escapes resolved. Behind an operator that takes a pattern
-    /// backslashes are left as they are.
+    /// A quoted text `'…'`, `"…"` or `` `…` ``: the quote and the text, escapes resolved. Behind an operator that takes
+    /// a pattern, backslashes are kept.
     Quoted(char, String),
-    /// A number, with what follows it directly: `2.5`, `1GiB`, `2h30m`.
+    /// A number with the letters that follow it directly: `2.5`, `1GiB`, `2h30m`.
     Number(Vec<Part>),
     /// A time without quotes: `2026-03-01`, `@1700000000`.
     Time(String),
-    /// `t'…'` or `x'…'`.
+    /// A time `t'…'` or bytes `x'…'`.
     Literal(Value),
-    /// `=`, `<=`, `(`, ….
+    /// An operator or punctuation: `=`, `<=`, `(`, ….
     Sign(&'static str),
     /// The end of the text.
     End,
@@ -26,7 +26,7 @@ pub(super) enum Token {
 /// A number and its unit, which may be empty.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Part {
-    /// As written.
+    /// The digits as written.
     pub(super) digits: String,
     pub(super) unit: String,
     pub(super) span: Span,
@@ -38,13 +38,13 @@ impl Token {
     }
 }
 
-/// Words that are no names unless they stand in double quotes.
+/// Keywords, which are names only in double quotes.
 pub(super) const RESERVED: [&str; 14] = [
     "AND", "OR", "NOT", "EXISTS", "TRUE", "FALSE", "NULL", "BETWEEN", "IN", "LIKE", "ILIKE",
     "GLOB", "MATCHES", "CONTAINS",
 ];
 
-/// Whether a word is one of those.
+/// Whether a word is a keyword.
 pub(super) fn is_reserved(word: &str) -> bool {
     RESERVED.iter().any(|r| r.eq_ignore_ascii_case(word))
 }

@@ -1,4 +1,4 @@
-//! `type = 'DataObject'` holds of files, too: conditions on `type` with the names that a schema makes of them.
+//! Conditions on `type` under a schema: `type = 'DataObject'` matches files too, because `File` specialises it.
 
 use super::{Comparison, Expr, Term, Test};
 use crate::error::{Error, Result};
@@ -6,8 +6,8 @@ use crate::schema::Schema;
 use crate::value::Value;
 
 impl Expr {
-    /// The same condition for vertices of a database with that schema: a type stands for those that specialise it, too, and
-    /// a name that the schema does not know is an error.
+    /// Resolves type names for the vertices of a schema: a type includes all types that specialise it, and an unknown
+    /// name is an error.
     pub fn with_vertex_types(self, schema: &Schema) -> Result<Self> {
         self.with_types(&|name| {
             let all = schema.specialisations(schema.vertex_type_id(name)?);
@@ -16,7 +16,7 @@ impl Expr {
         })
     }
 
-    /// The same for edges, whose types have no specialisations.
+    /// Resolves type names for the edges of a schema; edge types have no specialisations.
     pub fn with_edge_types(self, schema: &Schema) -> Result<Self> {
         self.with_types(&|name| {
             let edge_type = schema.edge_type(schema.edge_type_id(name)?);

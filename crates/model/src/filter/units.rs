@@ -2,16 +2,16 @@
 
 use crate::schema::nearest;
 
-/// What a unit says.
+/// Meaning of a unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Unit {
-    /// So many bytes, or whatever is counted.
+    /// A factor for bytes or other counts.
     Size(i64),
-    /// So many nanoseconds.
+    /// A duration in nanoseconds.
     Time(i64),
 }
 
-/// Sizes: powers of 1,000, and with an `i` powers of 1,024.
+/// Size units: powers of 1,000, and with an `i` powers of 1,024.
 const SIZES: [(&str, i64); 17] = [
     ("B", 1),
     ("k", 1_000),
@@ -35,7 +35,7 @@ const SIZES: [(&str, i64); 17] = [
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 24 * 60 * 60 * SECOND;
 
-/// Durations. Months and years are of one length here: whoever means the calendar writes a date.
+/// Time units. Months and years have a fixed length; calendar time is written as a date.
 const TIMES: [(&str, i64); 33] = [
     ("ns", 1),
     ("us", 1_000),
@@ -72,11 +72,11 @@ const TIMES: [(&str, i64); 33] = [
     ("years", 365 * DAY),
 ];
 
-/// What is expected where a unit stands.
+/// Expected units, for messages.
 pub(super) const EXPECTED: &str = "a size (k, M, G, T, P: 1000s, B may follow; KiB, MiB, GiB, TiB, PiB) or a duration (ns, us, \
      ms, s, m, h, d, w, mo, y)";
 
-/// The unit of that name: as written in the tables, or, where it has more than one letter, in any case.
+/// Looks up a unit: as written in the tables or, if it has more than one letter, in any case.
 pub(super) fn unit(name: &str) -> Option<Unit> {
     let find = |same: &dyn Fn(&str) -> bool| {
         let size = SIZES.iter().find(|(n, _)| same(n));
@@ -88,7 +88,7 @@ pub(super) fn unit(name: &str) -> Option<Unit> {
     find(&|n| n == name).or_else(|| (name.chars().count() > 1).then(|| find(&loose)).flatten())
 }
 
-/// The nearest unit to one that there is not.
+/// Returns the most similar unit to an unknown one.
 pub(super) fn near(name: &str) -> Option<String> {
     let names = SIZES.iter().chain(&TIMES).map(|(n, _)| *n);
     nearest(name, names)

@@ -1,56 +1,58 @@
-//! The trait of the namespace's door, and what travels through it.
+//! The API trait of the namespace and its data types.
 
-use super::{Content, Inode, Kind, Looked, Name, NamePath, Open, Partition, Subtree};
+use super::{Content, Inode, Kind, Name, NamePath, Open, OpenLookup, Partition, Subtree};
 use crate::error::{Error, Result};
 use crate::graph::{Cancel, Flow};
 use crate::id::VertexId;
-use crate::object::Asker;
+use crate::object::Principal;
 use crate::version::Version;
 
-/// A file with a name, as a directory lists it.
+/// A directory entry: a name and the attributes of its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// Name of the entry.
     pub name: Name,
-    /// Its attributes.
+    /// Attributes of the file.
     pub inode: Inode,
 }
 
-/// Where a listing is: entries come in the order of their names' hashes, which no other entry's coming or going changes.
+/// Position in a directory listing. Entries are listed in the order of their names' hashes, so entries that are added
+/// or removed do not change the position of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cookie {
-    /// Hash of the last name.
+    /// Hash of the last entry's name.
     pub hash: u64,
-    /// Its number among names with that hash.
+    /// Number of the last entry among names with that hash.
     pub n: u8,
 }
 
-/// A file to be made.
+/// Attributes of a file to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Make {
-    /// Type and permission bits; the caller has taken its umask off.
+pub struct NewFile {
+    /// Type and permission bits; the caller has applied its umask.
     pub mode: u32,
-    /// Its owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Its group.
+    /// Group id of the file.
     pub gid: u32,
-    /// Bytes of its content; what `content` holds counts by itself.
+    /// Size of the content in bytes; inline `content` counts by itself.
     pub size: u64,
-    /// Blocks of 512 bytes.
+    /// Allocated blocks of 512 bytes.
     pub blocks: u64,
-    /// Which device it is, of a device file.
+    /// Device number of a device file.
     pub rdev: u64,
-    /// Last read, last change of content, of anything, when made: nanoseconds since 1970; now where `None`. With the third,
-    /// the file is one that has been there before: its directory does not change its own times.
+    /// Times of the last read, of the last change of content, of the last change of anything, and of creation, in
+    /// nanoseconds since 1970; `None` is now. With the third, the file counts as one that existed before: its
+    /// directory's own times do not change.
     pub times: [Option<i64>; 4],
-    /// Its content, or where it is.
+    /// Content of the file, or its location.
     pub content: Content,
-    /// Extended attributes.
+    /// Names and values of extended attributes.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Make {
-    /// An empty file, or a directory, of that mode and owner.
+impl NewFile {
+    /// Creates the attributes of an empty file, or a directory, with this mode and owner.
     pub fn new(mode: u32, uid: u32, gid: u32) -> Self {
         Self {
             mode,
@@ -66,103 +68,107 @@ impl Make {
     }
 }
 
-/// Attributes to change: what is `None` stays.
+/// Attributes to change; `None` leaves an attribute as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SetAttributes {
-    /// Permission bits.
+    /// New permission bits of the file.
     pub mode: Option<u32>,
-    /// Owner.
+    /// New owner (user id).
     pub uid: Option<u32>,
-    /// Group.
+    /// New group (group id).
     pub gid: Option<u32>,
-    /// Size: content that is here is cut or filled with zero bytes.
+    /// New size in bytes: inline content is truncated or extended with zero bytes.
     pub size: Option<u64>,
-    /// Blocks.
+    /// New number of allocated blocks of 512 bytes.
     pub blocks: Option<u64>,
-    /// Last read, in nanoseconds since 1970.
+    /// New time of the last read, in nanoseconds since 1970.
     pub atime: Option<i64>,
-    /// Last change of content.
+    /// New time of the last change of content, in nanoseconds since 1970.
     pub mtime: Option<i64>,
-    /// Last change of anything; now, if something else changes and this is `None`.
+    /// New time of the last change of anything, in nanoseconds since 1970; now, if something else changes and this is
+    /// `None`.
     pub ctime: Option<i64>,
-    /// The content.
+    /// New content of the file.
     pub content: Option<Content>,
 }
 
-/// Whether an extended attribute may be there already.
+/// Condition on the existence of an extended attribute that is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XattrMode {
-    /// Either.
+    /// The attribute may or may not exist.
     Any,
-    /// It must not (`XATTR_CREATE`).
+    /// The attribute must not exist (`XATTR_CREATE`).
     Create,
-    /// It must (`XATTR_REPLACE`).
+    /// The attribute must exist (`XATTR_REPLACE`).
     Replace,
 }
 
-/// One change. Attributes and content are changed of open files, too: a [`super::Handle`] stands for the path. Paths' last names are not followed where they are symbolic links, unless `follow` says so.
+/// A change of the namespace. Changes of attributes and content accept the path form of an open file
+/// ([`super::Handle`]) as their path. The last name of a path is not followed if it is a symbolic link, unless `follow`
+/// says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Makes a file, a directory, a symbolic link, a pipe, a socket or a device; `EEXIST` if there is something.
-    Make(NamePath, Make),
+    /// Creates a file, a directory, a symbolic link, a pipe, a socket or a device; `EEXIST` if the path exists.
+    Create(NamePath, NewFile),
     /// Removes a name of a file.
     Unlink(NamePath),
     /// Removes an empty directory.
     Rmdir(NamePath),
-    /// Gives a file or directory another path; what is there goes, if it can, unless `no_replace`.
+    /// Moves a file or directory to another path, replacing what is there if POSIX allows it.
     Rename {
-        /// What.
+        /// Present path of the file or directory.
         from: NamePath,
-        /// Where to.
+        /// New path of the file or directory.
         to: NamePath,
-        /// `EEXIST` if there is something (`RENAME_NOREPLACE`).
+        /// Whether to fail with `EEXIST` if the new path exists (`RENAME_NOREPLACE`).
         no_replace: bool,
     },
-    /// Gives a file another name.
+    /// Gives a file another name (hard link).
     Link {
-        /// Which.
+        /// Path of the existing file.
         from: NamePath,
-        /// Its further name.
+        /// Path of the additional name.
         to: NamePath,
     },
-    /// Changes attributes.
+    /// Changes attributes of a file.
     Set {
-        /// Whose.
+        /// Path of the file.
         path: NamePath,
-        /// Where the path names a symbolic link: of what it leads to.
+        /// Whether to change the target if the path names a symbolic link.
         follow: bool,
-        /// Which.
+        /// Attributes to change.
         set: SetAttributes,
     },
     /// Sets an extended attribute, or removes it (`None`).
     Xattr {
-        /// Whose.
+        /// Path of the file.
         path: NamePath,
-        /// Its name, as `user.note`.
+        /// Name of the attribute, such as `user.note`.
         name: Vec<u8>,
-        /// Its value.
+        /// New value of the attribute.
         value: Option<Vec<u8>>,
-        /// Whether it may be there.
+        /// Condition on its existence.
         mode: XattrMode,
     },
-    /// Writes bytes into the content of a file, which is here.
+    /// Writes bytes into the content of a file with inline content.
     Write {
-        /// Whose; followed where it is a symbolic link.
+        /// Path of the file; symbolic links are followed.
         path: NamePath,
-        /// At which offset; behind the last byte (`O_APPEND`) if at none.
+        /// Offset in bytes; `None` appends at the end of the file (`O_APPEND`).
         at: Option<u64>,
-        /// Which.
+        /// Bytes to write.
         data: Vec<u8>,
     },
-    /// Makes all of a subtree at once, or nothing of it: `EEXIST` if any of its first names is taken. Comes alone in a call.
+    /// Inserts a whole subtree atomically: `EEXIST` if any of its first names is taken. Must be the only change of its
+    /// call.
     Merge(Subtree),
 }
 
 impl Change {
-    /// The path that it is first about.
+    /// Returns the first path of the change.
     pub fn path(&self) -> &NamePath {
         match self {
-            Self::Make(path, _)
+            Self::Create(path, _)
             | Self::Unlink(path)
             | Self::Rmdir(path)
             | Self::Rename { from: path, .. }
@@ -175,40 +181,41 @@ impl Change {
     }
 }
 
-/// What a change did.
+/// The result of a change that was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Done {
-    /// What it was done to, or made.
+pub struct AppliedChange {
+    /// Id of the file that was changed or created.
     pub id: VertexId,
-    /// When.
+    /// The version of the change.
     pub version: Version,
 }
 
-/// By what space is summed up.
+/// Grouping of space sums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpaceBy {
-    /// Owner.
+    /// By owner of the files.
     User,
-    /// Group.
+    /// By group of the files.
     Group,
-    /// Kind of file (its type bits).
+    /// By kind of file (the type bits of its mode).
     Kind,
-    /// The ending of its name: up to eight bytes behind the last dot, in lower case.
+    /// By the ending of the name: up to eight bytes behind the last dot, in lower case.
     Ending,
-    /// Days from 1970 to the last change of its content.
+    /// By the day of the last change of content, in days since 1970.
     Day,
 }
 
-/// Sums over files.
+/// Sums over a set of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// Files of all kinds but directories, each name of a file with several counted in its own directory, else once.
+    /// Number of files of all kinds except directories. A file with several names counts once in each name's directory,
+    /// and once in total.
     pub files: u64,
-    /// Directories.
+    /// Number of directories among the files.
     pub directories: u64,
-    /// Bytes of content.
+    /// Total size of the content, in bytes.
     pub bytes: u64,
-    /// Blocks of 512 bytes.
+    /// Allocated blocks of 512 bytes.
     pub blocks: u64,
 }
 
@@ -221,73 +228,82 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// One row of sums.
+/// The sums of one group of files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Space {
-    /// Of whom: a number in decimal, an ending, a kind, a day.
+    /// The group: a number in decimal, an ending, a kind or a day.
     pub key: String,
-    /// How much.
+    /// Sums over the files of the group.
     pub usage: Usage,
 }
 
-/// Reading and changing the namespace. `stat`, `list`, `usage` and changes of attributes and content take an open file in the place
-/// of a path. Answers show what the asker may see: `None` is whoever owns the database.
+/// Read and write access to the namespace. `stat`, `list`, `usage` and changes of attributes and content accept an open
+/// file in place of a path. Results contain only what the principal may see; a principal of `None` is the owner of the
+/// database.
 pub trait Namespace: Send + Sync {
-    /// A file's attributes.
-    fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode>;
+    /// Returns a file's attributes. `follow` says whether a symbolic link as the last name is followed.
+    fn stat(&self, principal: Option<&Principal>, path: &NamePath, follow: bool) -> Result<Inode>;
 
-    /// Entries of a directory behind a cookie, by the hash of their names, each with the cookie that goes on behind it.
+    /// Lists the entries of a directory behind a cookie, ordered by the hash of their names, each with its own cookie.
     fn list(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         after: Option<Cookie>,
         sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
     ) -> Result<()>;
 
-    /// All that lies below a path and the asker may see, itself first, directories before what is in them.
+    /// Visits all files at and below a path that the principal may see: the path itself first, directories before their
+    /// entries.
     fn walk(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Inode) -> Flow,
     ) -> Result<()>;
 
-    /// Applies changes one after the other, each whole or not at all, all that succeed in one commit; the answers are in
-    /// their order.
-    fn change(&self, asker: Option<&Asker>, changes: &[Change]) -> Result<Vec<Result<Done>>>;
+    /// Applies changes one after the other, each atomically, and commits all that succeed in one commit. The results
+    /// are in the order of the changes.
+    fn change(
+        &self,
+        principal: Option<&Principal>,
+        changes: &[Change],
+    ) -> Result<Vec<Result<AppliedChange>>>;
 
-    /// What a directory holds, by sums that are kept: with `below`, it and all below it that the asker may look into; else its
-    /// own entries.
-    fn usage(&self, asker: Option<&Asker>, path: &NamePath, below: bool) -> Result<Usage>;
+    /// Returns the space used by a directory, from maintained sums: with `below` that of the directory and of
+    /// everything below it that the principal may search; else that of its own entries.
+    fn usage(&self, principal: Option<&Principal>, path: &NamePath, below: bool) -> Result<Usage>;
 
-    /// Each directory from a path on that the asker may look into, with what it and all below it hold.
+    /// Visits each directory at and below a path that the principal may search, with the space used by it and
+    /// everything below it.
     fn usages(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
     ) -> Result<()>;
 
-    /// Opens what is at a path, if the asker may open it so; or says where a file would be made. Nothing is changed, nor kept: see
-    /// [`super::OpenFile::open`]. Given an open file, it is opened anew for whoever owns it.
-    fn look(&self, asker: Option<&Asker>, path: &NamePath, how: Open) -> Result<Looked>;
+    /// Checks that the principal may open a path in this way, and returns the open file, or the place where a new file
+    /// would be created. Nothing is changed or remembered: see [`super::OpenFile::open`]. Given an open file, opens it
+    /// anew for its owner.
+    fn look(&self, principal: Option<&Principal>, path: &NamePath, how: Open)
+    -> Result<OpenLookup>;
 
-    /// Sums over the whole namespace.
+    /// Returns sums over the whole namespace.
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>>;
 
-    /// What is at each of these paths now, if there is something that the asker gets at: its vertex, and its kind. A last
-    /// name that is a symbolic link is not followed.
+    /// Looks up the vertex id and the kind of the file at each path; `None` where no file exists that the principal can
+    /// reach. A symbolic link as the last name is not followed.
     fn ids(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         paths: &[NamePath],
     ) -> Result<Vec<Option<(VertexId, Kind)>>> {
         let each = paths
             .iter()
-            .map(|path| match self.stat(asker, path, false) {
+            .map(|path| match self.stat(principal, path, false) {
                 Ok(inode) => Ok(Some((inode.id, inode.kind()))),
                 Err(Error::File(_)) => Ok(None),
                 Err(e) => Err(e),
@@ -295,6 +311,6 @@ pub trait Namespace: Send + Sync {
         each.collect()
     }
 
-    /// The partitions of a directory, and where they are.
+    /// Returns the partitions of a directory and their servers.
     fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>>;
 }

@@ -1,151 +1,152 @@
-//! Calls of the namespace as data: what travels to where a directory is, and what comes back.
+//! Calls of the namespace as data, to be sent to the server that has a directory, and their answers.
 
 use super::{
-    Change, Cookie, Done, Entry, Inode, Kind, Looked, NamePath, Open, Space, SpaceBy, Usage,
+    AppliedChange, Change, Cookie, Entry, Inode, Kind, NamePath, Open, OpenLookup, Space, SpaceBy,
+    Usage,
 };
 use crate::error::Result;
 use crate::id::VertexId;
-use crate::object::Asker;
+use crate::object::Principal;
 
-/// Changes that one caller sends together.
+/// A list of changes in one call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// On whose behalf; `None` is whoever owns the database.
-    pub asker: Option<Asker>,
-    /// Applied one after the other, each whole or not at all.
+    /// The principal of the call; `None` is the owner of the database.
+    pub principal: Option<Principal>,
+    /// Changes in order, each applied atomically.
     pub changes: Vec<Change>,
-    /// A numbered marker ([`crate::once`]): sent again with the same one, they are not made again, and the answers are
-    /// those of the first time.
-    pub once: Option<Vec<u8>>,
-    /// They were sent before, and nobody knows whether they arrived. On a cluster, all servers are asked then for one that has
-    /// made them: what they did may lead elsewhere now.
-    pub again: bool,
+    /// Producer key ([`crate::idempotency`]). A call repeated with the same key does not apply the changes again and
+    /// returns the answers of the first call.
+    pub idempotency_key: Option<Vec<u8>>,
+    /// Whether the call was sent before with an unknown outcome. In a cluster, all servers are asked then whether they
+    /// applied the changes, because the changes themselves may have made the path lead to another server.
+    pub is_retry: bool,
 }
 
-/// One call.
+/// A call of the namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
-    /// A file's attributes.
+    /// Reads a file's attributes.
     Stat {
-        /// On whose behalf.
-        asker: Option<Asker>,
-        /// Whose.
+        /// The principal of the call.
+        principal: Option<Principal>,
+        /// Path of the file.
         path: NamePath,
-        /// Where the path names a symbolic link: of what it leads to.
+        /// Whether to follow a symbolic link as the last name.
         follow: bool,
     },
-    /// A page of a directory.
+    /// Lists one page of a directory.
     List {
-        /// On whose behalf.
-        asker: Option<Asker>,
-        /// Of which.
+        /// The principal of the call.
+        principal: Option<Principal>,
+        /// Path of the directory.
         path: NamePath,
-        /// Behind which entry.
+        /// Cookie of the last entry of the page before.
         after: Option<Cookie>,
-        /// At most so many.
+        /// Largest number of entries.
         limit: usize,
-        /// Directories in it alone.
+        /// Whether to list only directories.
         directories: bool,
     },
-    /// Changes.
+    /// Applies changes in order.
     Change(Changes),
-    /// What a directory holds by itself, without what is below the directories in it; of another file, what it takes.
+    /// Returns the space used by a directory without the directories below it, or by another file.
     Usage {
-        /// On whose behalf.
-        asker: Option<Asker>,
-        /// Which.
+        /// The principal of the call.
+        principal: Option<Principal>,
+        /// Path of the directory or file.
         path: NamePath,
     },
-    /// To open a file.
+    /// Checks that a file may be opened.
     Look {
-        /// On whose behalf.
-        asker: Option<Asker>,
-        /// Which.
+        /// The principal of the call.
+        principal: Option<Principal>,
+        /// Path of the file.
         path: NamePath,
-        /// How.
+        /// Flags of the open.
         how: Open,
     },
-    /// Sums over the whole namespace.
+    /// Returns sums over the whole namespace.
     Space(SpaceBy),
-    /// Where a directory's entries are.
+    /// Returns the partitions of a directory.
     Partitions(NamePath),
-    /// What is at paths now.
+    /// Looks up the ids of the files at several paths.
     Ids {
-        /// On whose behalf.
-        asker: Option<Asker>,
-        /// Which; a last name that is a symbolic link is not followed.
+        /// The principal of the call.
+        principal: Option<Principal>,
+        /// Paths of the files; a symbolic link as the last name is not followed.
         paths: Vec<NamePath>,
     },
 }
 
-/// What became of a call, if it did not fail.
+/// The answer to a call that did not fail.
 #[derive(Debug)]
 pub enum Answer {
-    /// To [`Call::Stat`].
+    /// Answer to [`Call::Stat`].
     Inode(Inode),
-    /// To [`Call::List`]: in order.
+    /// Answer to [`Call::List`], in the order of the listing.
     Page {
-        /// The entries, each with the cookie that goes on behind it.
+        /// Entries of the page, each with its cookie.
         entries: Vec<(Cookie, Entry)>,
-        /// Whether there may be more behind them.
+        /// Whether more entries may follow.
         more: bool,
     },
-    /// To [`Call::Change`]: what became of each.
-    Changed(Vec<Result<Done>>),
-    /// To [`Call::Usage`].
+    /// Answer to [`Call::Change`]: the result of each change.
+    Changed(Vec<Result<AppliedChange>>),
+    /// Answer to [`Call::Usage`].
     Usage(Usage),
-    /// To [`Call::Look`].
-    Looked(Looked),
-    /// To [`Call::Space`].
+    /// Answer to [`Call::Look`].
+    OpenLookup(OpenLookup),
+    /// Answer to [`Call::Space`].
     Space(Vec<Space>),
-    /// To [`Call::Partitions`].
+    /// Answer to [`Call::Partitions`].
     Partitions(Vec<Partition>),
-    /// To [`Call::Ids`], in their order.
+    /// Answer to [`Call::Ids`], in the order of the paths.
     Ids(Vec<Option<(VertexId, Kind)>>),
 }
 
 /// One partition of a directory (GIGA+).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Partition {
-    /// Its number in the bitmap.
+    /// Number of the partition in the bitmap.
     pub index: u32,
-    /// How many bits of names' hashes tell whether an entry is in it.
+    /// Number of bits of a name's hash that decide whether its entry is in the partition.
     pub depth: u32,
-    /// The server that has it; 0 where there is one.
+    /// Number of the server that has it; 0 where there is only one.
     pub server: u32,
-    /// Entries in it, as far as known.
+    /// Approximate number of entries in it.
     pub entries: u64,
 }
 
-/// Which servers have the entries of a directory, by the hashes of their names: what a client knows of a directory that has
-/// split (GIGA+). It may be out of date.
+/// The servers that have the entries of a directory, by ranges of name hashes: a client's knowledge of a directory that
+/// has split (GIGA+). It may be out of date.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     directory: NamePath,
-    /// The first hash of each range, and who has it.
+    /// First hash and server of each range.
     ranges: Vec<(u64, u32)>,
 }
 
 impl Route {
-    /// A directory, without symbolic links in its path, and the first hash of each range, in order and from 0, with the
-    /// server that has it. Nothing if the ranges are none.
+    /// Creates the route of a directory whose path has no symbolic links. `ranges` has the first hash and the server of
+    /// each range, in order and from hash 0; `None` if it does not.
     pub fn new(directory: NamePath, ranges: Vec<(u64, u32)>) -> Option<Self> {
         let whole = ranges.first().is_some_and(|(first, _)| *first == 0);
         let ordered = ranges.is_sorted_by(|(a, _), (b, _)| a < b);
         (whole && ordered).then_some(Self { directory, ranges })
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn directory(&self) -> &NamePath {
         &self.directory
     }
 
-    /// The first hash of each range, in order, and who has it.
+    /// Returns the first hash and the server of each range, in order.
     pub fn ranges(&self) -> &[(u64, u32)] {
         &self.ranges
     }
 
-    /// Who has the entry of a name with that hash.
+    /// Returns the server that has the entry of a name with this hash.
     pub fn server(&self, hash: u64) -> u32 {
         let behind = self.ranges.partition_point(|(first, _)| *first <= hash);
         let range = self.ranges.get(behind.saturating_sub(1));

@@ -1,17 +1,17 @@
-//! Changes of the namespace as bytes, as servers send them to each other.
+//! Encoding of namespace changes as servers send them to each other.
 
 #![deny(clippy::indexing_slicing)]
 
-use super::{Change, Content, Make, Name, NamePath, SetAttributes, Subtree, XattrMode};
+use super::{Change, Content, Name, NamePath, NewFile, SetAttributes, Subtree, XattrMode};
 use crate::codec::{DecodeError, Reader, put_bytes, put_u64, put_varint};
 
-/// Appends a change.
+/// Appends an encoded change.
 pub fn put_change(out: &mut Vec<u8>, change: &Change) {
     match change {
-        Change::Make(path, make) => {
+        Change::Create(path, make) => {
             out.push(0);
             put_path(out, path);
-            put_make(out, make);
+            put_new_file(out, make);
         }
         Change::Unlink(path) => {
             out.push(1);
@@ -72,12 +72,12 @@ pub fn put_change(out: &mut Vec<u8>, change: &Change) {
     }
 }
 
-/// Reads what [`put_change`] wrote.
+/// Decodes the output of [`put_change`].
 pub fn take_change(r: &mut Reader<'_>) -> Result<Change, DecodeError> {
     let kind = r.u8("a kind of change")?;
     let path = take_path(r)?;
     Ok(match kind {
-        0 => Change::Make(path, take_make(r)?),
+        0 => Change::Create(path, take_new_file(r)?),
         1 => Change::Unlink(path),
         2 => Change::Rmdir(path),
         3 => Change::Rename {
@@ -115,22 +115,22 @@ pub fn take_change(r: &mut Reader<'_>) -> Result<Change, DecodeError> {
     })
 }
 
-/// Appends a path.
+/// Appends an encoded path.
 pub fn put_path(out: &mut Vec<u8>, path: &NamePath) {
     put_bytes(out, path.as_bytes());
 }
 
-/// Reads a path, or an open file.
+/// Decodes a path or the path form of an open file.
 pub fn take_path(r: &mut Reader<'_>) -> Result<NamePath, DecodeError> {
-    NamePath::received(r.bytes("a path")?).map_err(|_| r.error("a path from the root"))
+    NamePath::from_wire(r.bytes("a path")?).map_err(|_| r.error("a path from the root"))
 }
 
-/// Appends a name.
+/// Appends an encoded name.
 pub fn put_name(out: &mut Vec<u8>, name: &Name) {
     put_bytes(out, name.as_bytes());
 }
 
-/// Reads a name.
+/// Decodes and checks a name.
 pub fn take_name(r: &mut Reader<'_>) -> Result<Name, DecodeError> {
     Name::new(r.bytes("a name")?).map_err(|_| r.error("a name of 1 to 255 bytes"))
 }
@@ -205,7 +205,7 @@ pub(super) fn take_content(r: &mut Reader<'_>) -> Result<Content, DecodeError> {
     })
 }
 
-fn put_make(out: &mut Vec<u8>, make: &Make) {
+fn put_new_file(out: &mut Vec<u8>, make: &NewFile) {
     for n in [make.mode, make.uid, make.gid] {
         put_varint(out, n.into());
     }
@@ -223,8 +223,8 @@ fn put_make(out: &mut Vec<u8>, make: &Make) {
     }
 }
 
-fn take_make(r: &mut Reader<'_>) -> Result<Make, DecodeError> {
-    let mut make = Make::new(take_u32(r)?, take_u32(r)?, take_u32(r)?);
+fn take_new_file(r: &mut Reader<'_>) -> Result<NewFile, DecodeError> {
+    let mut make = NewFile::new(take_u32(r)?, take_u32(r)?, take_u32(r)?);
     make.size = r.varint("a size")?;
     make.blocks = r.varint("a count of blocks")?;
     make.rdev = r.varint("a device")?;
@@ -307,10 +307,10 @@ mod tests {
         ]
     }
 
-    fn makes() -> impl Strategy<Value = Make> {
+    fn makes() -> impl Strategy<Value = NewFile> {
         let n = (any::<[u32; 3]>(), any::<[u64; 3]>());
         (n, any::<[Option<i64>; 4]>(), contents(), any::<bool>()).prop_map(
-            |(([mode, uid, gid], [size, blocks, rdev]), times, content, tagged)| Make {
+            |(([mode, uid, gid], [size, blocks, rdev]), times, content, tagged)| NewFile {
                 size,
                 blocks,
                 rdev,
@@ -321,7 +321,7 @@ mod tests {
                 } else {
                     Vec::new()
                 },
-                ..Make::new(mode, uid, gid)
+                ..NewFile::new(mode, uid, gid)
             },
         )
     }
@@ -342,7 +342,7 @@ mod tests {
         ];
         let bytes = || prop::collection::vec(any::<u8>(), 0..9);
         prop_oneof![
-            (paths(), makes()).prop_map(|(p, m)| Change::Make(p, m)),
+            (paths(), makes()).prop_map(|(p, m)| Change::Create(p, m)),
             paths().prop_map(Change::Unlink),
             paths().prop_map(Change::Rmdir),
             (paths(), paths(), any::<bool>()).prop_map(|(from, to, no_replace)| Change::Rename {

@@ -1,50 +1,50 @@
-//! What file systems refuse, by the names that POSIX gives.
+//! Errors of file operations, by their POSIX names.
 
 use std::fmt;
 
-/// Why something about files cannot be done.
+/// Reason why a file operation is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Errno {
-    /// `ENOENT`: there is no such file or directory.
+    /// `ENOENT`: no such file or directory.
     NotFound = 0,
-    /// `EEXIST`: there is one.
+    /// `EEXIST`: the path exists already.
     Exists = 1,
-    /// `ENOTDIR`: something on the way is no directory.
+    /// `ENOTDIR`: a name on the path is not a directory.
     NotDirectory = 2,
-    /// `EISDIR`: it is a directory.
+    /// `EISDIR`: the path is a directory.
     IsDirectory = 3,
-    /// `ENOTEMPTY`: a directory that is to go holds something.
+    /// `ENOTEMPTY`: the directory to remove is not empty.
     NotEmpty = 4,
-    /// `EACCES`: the mode bits do not let this person do it.
+    /// `EACCES`: the mode bits do not permit the operation.
     Access = 5,
     /// `EPERM`: only the owner, or the superuser, may do it.
     NotPermitted = 6,
     /// `ENAMETOOLONG`: a name over 255 bytes or a path over 4,096.
     NameTooLong = 7,
-    /// `ELOOP`: more than 40 symbolic links on the way.
+    /// `ELOOP`: the path leads through more than 40 symbolic links.
     Loop = 8,
-    /// `EINVAL`: it makes no sense, as moving a directory into itself.
+    /// `EINVAL`: the request is invalid, such as moving a directory into itself.
     Invalid = 9,
-    /// `EMLINK`: a file has all the names it may have.
+    /// `EMLINK`: the file has the maximum number of names.
     TooManyLinks = 10,
-    /// `EBUSY`: the root directory stays.
+    /// `EBUSY`: the root directory cannot be removed or renamed.
     Busy = 11,
-    /// `ENODATA`: there is no such extended attribute.
+    /// `ENODATA`: no such extended attribute.
     NoData = 12,
-    /// `EFBIG`: the content is more than is kept here.
+    /// `EFBIG`: the content exceeds the largest inline size.
     TooBig = 13,
-    /// `ENOSPC`: no room for what is asked.
+    /// `ENOSPC`: no space is left for the request.
     NoSpace = 14,
-    /// `EOPNOTSUPP`: extended attributes of that name are not kept here.
+    /// `EOPNOTSUPP`: the operation, or an extended attribute of that name, is not supported.
     NotSupported = 15,
-    /// `EBADF`: it is not open, or not for this.
+    /// `EBADF`: the file is not open, or not open for this operation.
     BadHandle = 16,
-    /// `ESTALE`: nothing is known any more of the file that was open.
+    /// `ESTALE`: the open file is not known any more.
     Stale = 17,
-    /// `EMFILE`: as many files are open as may be.
+    /// `EMFILE`: the maximum number of files is open.
     TooManyOpen = 18,
-    /// `ENXIO`: pipes, sockets and devices are the kernel's to open.
+    /// `ENXIO`: only the kernel can open pipes, sockets and devices.
     NoDevice = 19,
 }
 
@@ -130,17 +130,17 @@ impl Errno {
         )
     }
 
-    /// As C programs write it.
+    /// Returns the name of the constant in C, such as `ENOENT`.
     pub fn name(self) -> &'static str {
         self.row().0
     }
 
-    /// Its number on Linux.
+    /// Returns the number of the error on Linux.
     pub fn number(self) -> i32 {
         self.row().1
     }
 
-    /// The one of that code (`as u8`).
+    /// Returns the error with that code (`as u8`).
     pub fn of_code(code: u8) -> Option<Self> {
         Self::ALL
             .iter()
@@ -148,13 +148,13 @@ impl Errno {
             .find(|e| *e as u8 == code)
     }
 
-    /// The one of that number on Linux.
+    /// Returns the error with that number on Linux.
     pub fn of_number(number: i32) -> Option<Self> {
         let found = Self::ALL.iter().find(|(_, _, n, _)| *n == number);
         found.map(|(e, ..)| *e)
     }
 
-    /// With what it is about.
+    /// Attaches the path to which the error applies.
     pub fn at(self, path: impl fmt::Display) -> FileError {
         FileError {
             errno: self,
@@ -163,20 +163,20 @@ impl Errno {
     }
 }
 
-/// In words.
+/// Formats the description in words.
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.row().2)
     }
 }
 
-/// A refusal, and what it is about.
+/// An [`Errno`] with the path to which it applies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {errno} ({})", errno.name())]
 pub struct FileError {
-    /// Why.
+    /// Reason of the refusal.
     pub errno: Errno,
-    /// The path, as a person reads it.
+    /// Path in printable form.
     pub path: String,
 }
 

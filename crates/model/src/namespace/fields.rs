@@ -1,11 +1,11 @@
-//! Files, as filters see them.
+//! Fields of files for filters.
 
 use super::{Content, Inode, NamePath, display};
 use crate::filter::Fields;
 use crate::value::Value;
 use std::borrow::Cow;
 
-/// Names that a filter of files may have.
+/// Field names that filters of files may use.
 pub const FIELD_NAMES: [&str; 20] = [
     "path",
     "name",
@@ -29,12 +29,12 @@ pub const FIELD_NAMES: [&str; 20] = [
     "target",
 ];
 
-/// A file at a path.
+/// A file at a path, as filters see it.
 #[derive(Debug, Clone, Copy)]
 pub struct FileFields<'a> {
-    /// Where it is.
+    /// Path of the file.
     pub path: &'a NamePath,
-    /// What it is.
+    /// Attributes of the file.
     pub inode: &'a Inode,
 }
 

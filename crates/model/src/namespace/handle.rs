@@ -1,48 +1,49 @@
-//! Files that are open: known by what they are, not by a path, so that they stay the same files whatever they are called
-//! meanwhile, and after their last name has gone.
+//! Open files. An open file is identified by its inode and not by a path, so that it stays the same file when its names
+//! change and after its last name was removed.
 //!
-//! Nobody keeps a list of them. A handle says which inode it is and where that was when it was opened; where it is now is told
-//! by the rows (`docs/internals/namespace.md`, "Open files"). It stands where a path can stand, in calls about one file.
+//! Nothing keeps a list of open files. A handle contains the inode's id and where the inode was when it was opened;
+//! the rows say where it is now (`docs/internals/namespace.md`, "Open files"). In calls about one file, a handle can
+//! take the place of a path.
 
 use super::{
-    Change, Content, Cookie, Done, Entry, Errno, FileError, Inode, Make, Name, NamePath, Namespace,
-    SetAttributes, XattrMode, display,
+    AppliedChange, Change, Content, Cookie, Entry, Errno, FileError, Inode, Name, NamePath,
+    Namespace, NewFile, SetAttributes, XattrMode, display,
 };
 use crate::error::{Error, Result};
 use crate::graph::Flow;
 use crate::id::VertexId;
-use crate::object::Asker;
+use crate::object::Principal;
 
-/// Bytes of a seal.
+/// Size of a seal, in bytes.
 pub const SEAL_BYTES: usize = 16;
-/// No path from the root begins so.
+/// First byte of an encoded handle; no path begins with it.
 const MARK: u8 = 0;
 const READ: u8 = 1;
 const WRITE: u8 = 2;
-/// Mark, what it lets through, two ids, a time and a seal; the name is what follows.
+/// Size of the fixed part: mark, permitted operations, two ids, a time and a seal; the name follows.
 const HEAD: usize = 2 + 16 + 16 + 8 + SEAL_BYTES;
 
-/// An open file.
+/// A handle of an open file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handle {
-    /// Which file.
+    /// Id of the file.
     pub id: VertexId,
-    /// The directory where it was when it was opened.
+    /// Directory that contained the file when it was opened.
     pub directory: VertexId,
-    /// Its name there then.
+    /// Name of the file in that directory.
     pub name: Name,
-    /// When the file was made: once all is forgotten of one that was removed, another may get its id. 0 is of any time.
+    /// Creation time of the file, because its id may be reused after a removed file was forgotten. 0 matches any time.
     pub born: i64,
-    /// Whether its content, or its entries, may be read through it.
+    /// Whether the content, or the entries, may be read through the handle.
     pub read: bool,
-    /// Whether its content may be changed through it.
+    /// Whether the content may be written through the handle.
     pub write: bool,
-    /// What shows to whoever gave it out that it is theirs, where the holder is not believed; else zero.
+    /// Authenticator by which the issuer recognises its handle, where clients are not trusted; else zero.
     pub seal: [u8; SEAL_BYTES],
 }
 
 impl Handle {
-    /// As it stands in the place of a path.
+    /// Encodes the handle in the form of a path.
     pub fn path(&self) -> NamePath {
         let mut out = self.unsealed();
         let name = self.name.as_bytes();
@@ -50,10 +51,10 @@ impl Handle {
             place.copy_from_slice(&self.seal);
         }
         out.extend_from_slice(name);
-        NamePath::held(out)
+        NamePath::from_handle(out)
     }
 
-    /// What a seal is made of: all but itself.
+    /// Returns the bytes that the seal authenticates: all but the seal itself.
     pub fn sealed_bytes(&self) -> Vec<u8> {
         let mut out = self.unsealed();
         out.extend_from_slice(self.name.as_bytes());
@@ -71,7 +72,7 @@ impl Handle {
         out
     }
 
-    fn of(bytes: &[u8]) -> Option<Self> {
+    fn decode(bytes: &[u8]) -> Option<Self> {
         let (head, name) = bytes.split_at_checked(HEAD)?;
         let (&[mark, flags], ids) = head.split_first_chunk()?;
         let (id, rest) = ids.split_first_chunk()?;
@@ -91,23 +92,23 @@ impl Handle {
 }
 
 impl NamePath {
-    /// A path, or what stands for an open file: of those who may have opened files.
-    pub fn received(bytes: &[u8]) -> Result<Self, FileError> {
+    /// Decodes a path or a handle, for callers that may have opened files.
+    pub fn from_wire(bytes: &[u8]) -> Result<Self, FileError> {
         if bytes.first() != Some(&MARK) {
             return Self::parse(bytes);
         }
-        match Handle::of(bytes) {
+        match Handle::decode(bytes) {
             Some(handle) => Ok(handle.path()),
-            None => Err(Errno::BadHandle.at("what was sent as an open file is none")),
+            None => Err(Errno::BadHandle.at("what was sent as an open file is malformed")),
         }
     }
 
-    /// Whether it stands for an open file.
+    /// Whether this is the path form of a handle.
     pub fn is_handle(&self) -> bool {
         self.as_bytes().first() == Some(&MARK)
     }
 
-    /// Refuses an open file where paths are made of it.
+    /// Refuses the path form of a handle where a real path is required.
     pub fn demand_path(&self) -> Result<(), FileError> {
         if self.is_handle() {
             return Err(Errno::Invalid.at(self));
@@ -115,37 +116,37 @@ impl NamePath {
         Ok(())
     }
 
-    /// The open file that it stands for, if it does.
+    /// Decodes the handle, if this is one.
     pub fn handle(&self) -> Option<Handle> {
-        self.is_handle().then(|| Handle::of(self.as_bytes()))?
+        self.is_handle().then(|| Handle::decode(self.as_bytes()))?
     }
 }
 
-/// How a file is opened, as `open` has it.
+/// Flags of an `open` call.
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a flag of its own, as the kernel's"
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Open {
-    /// To read (`O_RDONLY`, `O_RDWR`).
+    /// Open for reading (`O_RDONLY`, `O_RDWR`).
     pub read: bool,
-    /// To write (`O_WRONLY`, `O_RDWR`).
+    /// Open for writing (`O_WRONLY`, `O_RDWR`).
     pub write: bool,
-    /// It is made if there is none (`O_CREAT`).
+    /// Create the file if it does not exist (`O_CREAT`).
     pub create: bool,
-    /// It must not be there (`O_EXCL`); only with `create`.
+    /// Fail if the file exists (`O_EXCL`); only with `create`.
     pub exclusive: bool,
-    /// Its content goes (`O_TRUNC`); only with `write`.
+    /// Truncate the content (`O_TRUNC`); only with `write`.
     pub truncate: bool,
-    /// A last name that is a symbolic link is refused (`O_NOFOLLOW`).
+    /// Fail if the last name is a symbolic link (`O_NOFOLLOW`).
     pub no_follow: bool,
-    /// It must be a directory (`O_DIRECTORY`).
+    /// Fail unless the path is a directory (`O_DIRECTORY`).
     pub directory: bool,
 }
 
 impl Open {
-    /// To read.
+    /// Flags for opening a file read-only.
     pub const READ: Self = Self {
         read: true,
         write: false,
@@ -155,19 +156,19 @@ impl Open {
         no_follow: false,
         directory: false,
     };
-    /// To write.
+    /// Flags for opening a file write-only.
     pub const WRITE: Self = Self {
         read: false,
         write: true,
         ..Self::READ
     };
-    /// To read and to write.
+    /// Flags for opening a file for reading and writing.
     pub const BOTH: Self = Self {
         write: true,
         ..Self::READ
     };
 
-    /// In bits, as it travels.
+    /// Encodes the flags as bits.
     pub fn bits(self) -> u8 {
         let all = [
             self.read,
@@ -182,7 +183,7 @@ impl Open {
         all.into_iter().enumerate().map(bit).sum()
     }
 
-    /// Out of bits.
+    /// Decodes the flags from bits.
     pub fn of_bits(bits: u8) -> Option<Self> {
         let on = |bit: u8| bits & 1 << bit != 0;
         (bits >> 7 == 0).then(|| Self {
@@ -196,12 +197,12 @@ impl Open {
         })
     }
 
-    /// Whether a last name that is a symbolic link leads on.
+    /// Whether a symbolic link as the last name is followed.
     pub fn follows(self) -> bool {
         !(self.no_follow || self.create && self.exclusive)
     }
 
-    /// Refuses what makes no sense together.
+    /// Refuses flags that contradict each other.
     pub fn check(self, path: &NamePath) -> Result<(), FileError> {
         let nothing = !self.read && !self.write;
         if nothing
@@ -215,67 +216,69 @@ impl Open {
     }
 }
 
-/// What [`super::Namespace::look`] finds.
+/// The result of [`super::Namespace::look`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Looked {
-    /// The file, opened: a path that stands for it, and what it is.
+pub enum OpenLookup {
+    /// The file exists: the path form of its handle, and its attributes.
     Found(NamePath, Box<Inode>),
-    /// Nothing yet, where one is to be made.
+    /// The file does not exist and may be created.
     Missing {
-        /// The directory that it would lie in.
+        /// Directory that would contain the file.
         directory: VertexId,
-        /// Its path, through no symbolic link.
+        /// Path of the file, resolved through symbolic links.
         path: NamePath,
     },
 }
 
-/// An open file, with who opened it: their rights count where POSIX looks at them again (`fchmod`, `fchown`, `fsetxattr`). To close
-/// it is to forget it.
+/// An open file and the principal who opened it, whose rights count where POSIX checks them again (`fchmod`, `fchown`,
+/// `fsetxattr`). Dropping it closes the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenFile {
     path: NamePath,
-    asker: Option<Asker>,
+    principal: Option<Principal>,
 }
 
-/// How often something is looked at again that others make or take away meanwhile.
+/// Largest number of attempts when others create or remove the file concurrently.
 const TRIES: u32 = 64;
 
 impl OpenFile {
-    /// Opens what is at a path. With `how.create`, a file is made of `make` if there is nothing.
+    /// Opens a path. With `how.create`, creates the file with the attributes `make` if it does not exist.
     pub fn open(
         names: &(impl Namespace + ?Sized),
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         how: Open,
-        make: Option<&Make>,
+        make: Option<&NewFile>,
     ) -> Result<(Self, Inode)> {
         how.check(path)?;
         let opened = |path| Self {
             path,
-            asker: asker.cloned(),
+            principal: principal.cloned(),
         };
         let mut how = how;
         for _ in 0..TRIES {
-            let (directory, place) = match names.look(asker, path, how)? {
-                Looked::Found(path, inode) if !how.truncate => return Ok((opened(path), *inode)),
-                Looked::Found(path, _) => {
+            let (directory, place) = match names.look(principal, path, how)? {
+                OpenLookup::Found(path, inode) if !how.truncate => {
+                    return Ok((opened(path), *inode));
+                }
+                OpenLookup::Found(path, _) => {
                     let file = opened(path);
                     file.truncate(names, 0)?;
                     let inode = file.stat(names)?;
                     return Ok((file, inode));
                 }
-                Looked::Missing { directory, path } => (directory, path),
+                OpenLookup::Missing { directory, path } => (directory, path),
             };
             let (Some(make), Some((_, name))) = (make, place.split()) else {
                 return Err(Errno::Invalid.at(path).into());
             };
-            let id = match one(names.change(asker, &[Change::Make(place, make.clone())])?) {
+            let id = match one(names.change(principal, &[Change::Create(place, make.clone())])?) {
                 Ok(done) => done.id,
-                // Somebody else was faster.
+                // Another client created the file first.
                 Err(Error::File(e)) if e.errno == Errno::Exists && !how.exclusive => continue,
                 Err(e) => return Err(e),
             };
-            // Whoever makes a file opens it, whatever its mode says.
+            // The creator of a file may open it whatever its mode is.
             how = Open {
                 create: false,
                 exclusive: false,
@@ -291,31 +294,32 @@ impl OpenFile {
                 write: how.write,
                 seal: [0; SEAL_BYTES],
             };
-            match names.look(asker, &handle.path(), how) {
-                Ok(Looked::Found(path, inode)) => return Ok((opened(path), *inode)),
-                // Its directory was another one than it had been a moment before: it is opened as others are.
+            match names.look(principal, &handle.path(), how) {
+                Ok(OpenLookup::Found(path, inode)) => return Ok((opened(path), *inode)),
+                // The file was created in another directory than the look-up found: it is opened like an existing file.
                 Err(Error::File(e)) if e.errno == Errno::Stale => {}
-                Ok(Looked::Missing { .. }) => {}
+                Ok(OpenLookup::Missing { .. }) => {}
                 Err(e) => return Err(e),
             }
         }
         Err(Error::Unavailable(format!(
-            "{path} kept coming and going; it was not opened, try again"
+            "{path} was created and deleted again and again; it was not opened, try again"
         )))
     }
 
-    /// What stands for it in the place of a path.
+    /// Returns the path form of the handle.
     pub fn path(&self) -> &NamePath {
         &self.path
     }
 
-    /// Its attributes (`fstat`); with content, if it is open to read. Of a file without a name, `links` is 0.
+    /// Reads the attributes (`fstat`), with content if the file is open for reading. `links` is 0 for a file without a
+    /// name.
     pub fn stat(&self, names: &(impl Namespace + ?Sized)) -> Result<Inode> {
-        names.stat(self.asker.as_ref(), &self.path, false)
+        names.stat(self.principal.as_ref(), &self.path, false)
     }
 
-    /// So much of its content from an offset on, as far as there is any (`pread`). Content that lies in another file system is
-    /// to be read there: `EOPNOTSUPP`.
+    /// Reads at most `length` bytes of the content from an offset (`pread`). Content stored in another file system must
+    /// be read there: `EOPNOTSUPP`.
     pub fn read(
         &self,
         names: &(impl Namespace + ?Sized),
@@ -333,7 +337,7 @@ impl OpenFile {
         let data = match inode.content {
             Content::Inline(data) => data,
             Content::None if inode.size == 0 => Vec::new(),
-            content => return Err(elsewhere(&self.path, &content).into()),
+            content => return Err(external_content_error(&self.path, &content).into()),
         };
         let from = usize::try_from(offset)
             .unwrap_or(usize::MAX)
@@ -342,13 +346,13 @@ impl OpenFile {
         Ok(data.get(from..until).unwrap_or_default().to_vec())
     }
 
-    /// Writes bytes at an offset, or behind the last one (`O_APPEND`): at the end that it has when that is done.
+    /// Writes bytes at an offset, or appends them (`O_APPEND`) at the end that the file has when the change is applied.
     pub fn write(
         &self,
         names: &(impl Namespace + ?Sized),
         at: Option<u64>,
         data: &[u8],
-    ) -> Result<Done> {
+    ) -> Result<AppliedChange> {
         self.change(
             names,
             Change::Write {
@@ -359,8 +363,8 @@ impl OpenFile {
         )
     }
 
-    /// Cuts its content, or fills it with zero bytes (`ftruncate`).
-    pub fn truncate(&self, names: &(impl Namespace + ?Sized), size: u64) -> Result<Done> {
+    /// Truncates the content, or extends it with zero bytes (`ftruncate`).
+    pub fn truncate(&self, names: &(impl Namespace + ?Sized), size: u64) -> Result<AppliedChange> {
         let size = Some(size);
         let set = SetAttributes {
             size,
@@ -370,7 +374,11 @@ impl OpenFile {
     }
 
     /// Changes attributes (`fchmod`, `fchown`, `futimens`).
-    pub fn set(&self, names: &(impl Namespace + ?Sized), set: SetAttributes) -> Result<Done> {
+    pub fn set(
+        &self,
+        names: &(impl Namespace + ?Sized),
+        set: SetAttributes,
+    ) -> Result<AppliedChange> {
         let (path, follow) = (self.path.clone(), false);
         self.change(names, Change::Set { path, follow, set })
     }
@@ -382,7 +390,7 @@ impl OpenFile {
         name: &[u8],
         value: Option<&[u8]>,
         mode: XattrMode,
-    ) -> Result<Done> {
+    ) -> Result<AppliedChange> {
         self.change(
             names,
             Change::Xattr {
@@ -394,26 +402,26 @@ impl OpenFile {
         )
     }
 
-    /// Entries of an open directory, as [`Namespace::list`] tells them.
+    /// Lists the entries of an open directory, as [`Namespace::list`] does.
     pub fn list(
         &self,
         names: &(impl Namespace + ?Sized),
         after: Option<Cookie>,
         sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
     ) -> Result<()> {
-        names.list(self.asker.as_ref(), &self.path, after, sink)
+        names.list(self.principal.as_ref(), &self.path, after, sink)
     }
 
-    fn change(&self, names: &(impl Namespace + ?Sized), change: Change) -> Result<Done> {
-        one(names.change(self.asker.as_ref(), &[change])?)
+    fn change(&self, names: &(impl Namespace + ?Sized), change: Change) -> Result<AppliedChange> {
+        one(names.change(self.principal.as_ref(), &[change])?)
     }
 }
 
-/// What is said of content that is not here, by those who are to read or write it.
-pub fn elsewhere(path: &NamePath, content: &Content) -> FileError {
+/// Builds the error for reading or writing content that is stored outside of the namespace.
+pub fn external_content_error(path: &NamePath, content: &Content) -> FileError {
     let place = match content {
         Content::Object(object) => format!(
-            "its content lies in `{}` of the file system below: read and write it there",
+            "its content is in `{}` of the file system below: read and write it there",
             display(object)
         ),
         _ => "its content is not in this namespace: read and write it where the file was indexed"
@@ -422,10 +430,10 @@ pub fn elsewhere(path: &NamePath, content: &Content) -> FileError {
     Errno::NotSupported.at(format!("{path}: {place}"))
 }
 
-fn one(mut answers: Vec<Result<Done>>) -> Result<Done> {
+fn one(mut answers: Vec<Result<AppliedChange>>) -> Result<AppliedChange> {
     answers.pop().unwrap_or_else(|| {
         Err(Error::Unavailable(
-            "a change was not answered; look whether it was made".into(),
+            "a change got no answer; check whether it was made".into(),
         ))
     })
 }
@@ -436,7 +444,7 @@ mod tests {
 
     fn handle() -> Handle {
         Handle {
-            // With slashes and zeros in it.
+            // The ids contain slashes and zeros.
             id: VertexId([b'/'; 16]),
             directory: VertexId([0; 16]),
             name: Name::new(b"a.h5").unwrap(),
@@ -451,7 +459,7 @@ mod tests {
     fn a_handle_is_no_path_from_the_root() {
         let path = handle().path();
         assert_eq!(path.handle(), Some(handle()));
-        assert_eq!(NamePath::received(path.as_bytes()).unwrap(), path);
+        assert_eq!(NamePath::from_wire(path.as_bytes()).unwrap(), path);
         assert!(NamePath::parse(path.as_bytes()).is_err());
         assert_eq!(path.to_string(), "open file `a.h5`");
         assert_eq!(
@@ -461,7 +469,7 @@ mod tests {
         assert!(!path.within(&NamePath::root()) && NamePath::root().handle().is_none());
         for end in 0..=HEAD {
             let part = path.as_bytes().get(..end).unwrap();
-            assert!(NamePath::received(part).is_err(), "{end}");
+            assert!(NamePath::from_wire(part).is_err(), "{end}");
         }
         let seal = |h: &Handle| Handle {
             seal: [1; SEAL_BYTES],

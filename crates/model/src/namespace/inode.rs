@@ -1,24 +1,24 @@
-//! What a file is, apart from its name.
+//! Attributes of a file, apart from its names.
 
 use super::{Errno, display};
+use crate::file_home::{DIRECTORY_TYPE, FILE_TYPE};
 use crate::id::VertexId;
-use crate::object::Asker;
-use crate::place::{DIRECTORY_TYPE, FILE_TYPE};
+use crate::object::Principal;
 use crate::version::Version;
 use crate::visibility::Access;
 
-/// What kind of file: the type bits of `st_mode`.
+/// Kind of a file: the type bits of `st_mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// A file with content.
+    /// A regular file.
     File,
-    /// A directory.
+    /// A directory of files.
     Directory,
     /// A symbolic link.
     Symlink,
     /// A named pipe.
     Fifo,
-    /// A socket.
+    /// A Unix-domain socket.
     Socket,
     /// A character device.
     CharDevice,
@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds: type bits, name, and how `ls -l` and `find -type` write them.
+    /// All kinds with their type bits, their names, and their letters in `ls -l` and `find -type`.
     const ALL: [(Self, u32, &'static str, char); 7] = [
         (Self::File, 0o10_0000, "file", '-'),
         (Self::Directory, 0o4_0000, "directory", 'd'),
@@ -38,7 +38,7 @@ impl Kind {
         (Self::BlockDevice, 0o6_0000, "blockdev", 'b'),
     ];
 
-    /// The type bits (`S_IFMT`).
+    /// Mask of the type bits (`S_IFMT`).
     pub const MASK: u32 = 0o17_0000;
 
     fn row(self) -> (u32, &'static str, char) {
@@ -48,7 +48,7 @@ impl Kind {
         })
     }
 
-    /// Of a mode with type bits.
+    /// Returns the kind from a mode with type bits.
     pub fn of_mode(mode: u32) -> Option<Self> {
         Self::ALL
             .iter()
@@ -56,22 +56,22 @@ impl Kind {
             .map(|(k, ..)| *k)
     }
 
-    /// Its type bits.
+    /// Returns the type bits of this kind.
     pub fn bits(self) -> u32 {
         self.row().0
     }
 
-    /// In a word.
+    /// Returns the name of this kind, one word.
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
-    /// As `ls -l` begins a line.
+    /// Returns the first letter of a line of `ls -l`.
     pub fn letter(self) -> char {
         self.row().2
     }
 
-    /// The vertex type of such a file.
+    /// Returns the vertex type of files of this kind.
     pub fn type_name(self) -> &'static str {
         if self == Self::Directory {
             DIRECTORY_TYPE
@@ -81,91 +81,92 @@ impl Kind {
     }
 }
 
-/// Where a file's content is.
+/// Location of a file's content.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Content {
-    /// Nowhere that Esker knows: an empty file, a directory, a file of an indexed tree.
+    /// No content known to Esker: an empty file, a directory, or a file of an indexed tree.
     #[default]
     None,
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     Symlink(Vec<u8>),
-    /// Here.
+    /// Content stored inline, in the dentry.
     Inline(Vec<u8>),
-    /// In the file of that path in an underlying file system.
+    /// Content stored in the file at this path of an underlying file system.
     Object(Vec<u8>),
 }
 
-/// A file's attributes. Times are nanoseconds since 1970, sizes bytes.
+/// Attributes of a file. Times are nanoseconds since 1970, sizes bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inode {
-    /// The vertex.
+    /// Id of the file's vertex.
     pub id: VertexId,
-    /// When it took these attributes.
+    /// The version at which the file took these attributes.
     pub version: Version,
     /// Type and permission bits, as `st_mode`.
     pub mode: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id of the file.
     pub gid: u32,
-    /// Names that it has; of a directory, two and one for each directory in it.
+    /// Number of names; for a directory, two and one for each directory in it.
     pub links: u32,
-    /// Bytes.
+    /// Size of the content in bytes.
     pub size: u64,
-    /// 512-byte blocks that it takes in the file system where its content lies.
+    /// 512-byte blocks allocated in the file system that has the content.
     pub blocks: u64,
-    /// Which device a device file is (`st_rdev`).
+    /// Device number of a device file (`st_rdev`).
     pub rdev: u64,
-    /// Last read.
+    /// Time of the last read.
     pub atime: i64,
-    /// Last change of its content.
+    /// Time of the last change of content.
     pub mtime: i64,
-    /// Last change of anything.
+    /// Time of the last change of anything.
     pub ctime: i64,
-    /// When it was made.
+    /// Time of the creation.
     pub btime: i64,
-    /// Where its content is.
+    /// Location of the content.
     pub content: Content,
-    /// Extended attributes that are no tags, by name.
+    /// Extended attributes except tags, sorted by name.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Whether the graph has rows of it: tags, edges, attributes.
+    /// Whether the graph has rows of the file: tags, edges, attributes.
     pub tracked: bool,
 }
 
 impl Inode {
-    /// Its kind.
+    /// Returns the kind of the file.
     pub fn kind(&self) -> Kind {
         Kind::of_mode(self.mode).unwrap_or(Kind::File)
     }
 
-    /// Whether it is a directory.
+    /// Whether the file is a directory.
     pub fn is_directory(&self) -> bool {
         self.mode & Kind::MASK == Kind::Directory.bits()
     }
 
-    /// Whether someone may do what the bits say (4 read, 2 write, 1 search or execute), all of it. The first class of owner,
-    /// group and others that they are in decides (POSIX.1-2017, 4.5). `None` is whoever owns the database.
-    pub fn allows(&self, asker: Option<&Asker>, bits: u32) -> bool {
-        Access::of_file(self).lets(asker, bits.into())
+    /// Whether the principal may do everything that the bits ask for (4 read, 2 write, 1 search or execute). The first
+    /// of the classes owner, group and others that the principal belongs to decides (POSIX.1-2017, 4.5). `None` is the
+    /// owner of the database.
+    pub fn allows(&self, principal: Option<&Principal>, bits: u32) -> bool {
+        Access::of_file(self).allows(principal, bits.into())
     }
 
-    /// The same, as a refusal.
+    /// Returns `EACCES` for the path unless [`Self::allows`] is true.
     pub fn demand(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         bits: u32,
         path: &[u8],
     ) -> Result<(), super::FileError> {
-        if self.allows(asker, bits) {
+        if self.allows(principal, bits) {
             Ok(())
         } else {
             Err(Errno::Access.at(display(path)))
         }
     }
 
-    /// What a file with these times says is its newest.
+    /// Sets the time of the last change to `now`.
     pub fn touch_change(&mut self, now: i64) {
-        // A clock that was set back does not take changes back.
+        // A clock that was set back must not move the time back.
         self.ctime = self.ctime.max(now);
     }
 }
@@ -183,13 +184,13 @@ mod tests {
         assert_eq!(Kind::of_mode(0o644), None);
     }
 
-    fn allows(mode: i64, owner: i64, group: i64, asker: Option<&Asker>, bits: i64) -> bool {
-        Access::new(Some(owner), Some(group), Some(mode)).lets(asker, bits)
+    fn allows(mode: i64, owner: i64, group: i64, principal: Option<&Principal>, bits: i64) -> bool {
+        Access::new(Some(owner), Some(group), Some(mode)).allows(principal, bits)
     }
 
     #[test]
     fn the_first_class_decides() {
-        let ada = Asker {
+        let ada = Principal {
             uid: 7,
             gids: vec![8],
         };
@@ -206,7 +207,7 @@ mod tests {
                 "{mode:o} {uid} {gid}"
             );
         }
-        let root = Asker::default();
+        let root = Principal::default();
         assert!(
             allows(0o100_000, 7, 7, Some(&root), 6) && !allows(0o100_000, 7, 7, Some(&root), 1)
         );

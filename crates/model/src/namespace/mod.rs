@@ -1,11 +1,11 @@
-//! The namespace's words: names, paths, inodes, and the changes that POSIX knows (after TableFS and IndexFS; Ren & Gibson
-//! 2013, "TABLEFS: Enhancing metadata efficiency in the local file system").
+//! The model of the namespace: names, paths, inodes and the changes that POSIX defines (after TableFS and IndexFS; Ren
+//! & Gibson 2013, "TABLEFS: Enhancing metadata efficiency in the local file system").
 //!
-//! A file is a vertex. Its inode attributes lie in its *dentry*, the row under its directory and the hash of its name, so
-//! that creating a file and asking for it is one row. What lies where is drawn in `docs/internals/namespace.md`.
+//! A file is a vertex. Its inode attributes are stored in its *dentry*, the row under its directory and the hash of
+//! its name, so that creating a file or reading its attributes touches one row. `docs/internals/namespace.md` draws all
+//! rows.
 
 mod api;
-pub mod below;
 mod call;
 pub mod codec;
 mod errno;
@@ -19,72 +19,77 @@ mod rights;
 mod subtree;
 mod tagged;
 pub mod tags;
+pub mod tree_walk;
 
 pub use api::{
-    Change, Cookie, Done, Entry, Make, Namespace, SetAttributes, Space, SpaceBy, Usage, XattrMode,
+    AppliedChange, Change, Cookie, Entry, Namespace, NewFile, SetAttributes, Space, SpaceBy, Usage,
+    XattrMode,
 };
 pub use call::{Answer, Call, Changes, Partition, Route};
 pub use errno::{Errno, FileError};
 pub use fields::{FIELD_NAMES, FileFields};
-pub use handle::{Handle, Looked, Open, OpenFile, SEAL_BYTES, elsewhere};
+pub use handle::{Handle, Open, OpenFile, OpenLookup, SEAL_BYTES, external_content_error};
 pub use inode::{Content, Inode, Kind};
-pub use path::{Name, NamePath, check_path_key, display, shown};
-pub use refs::{Resolving, Settled, names_a_path, resolve};
-pub use rights::{check_made, check_object, check_xattr_name, is_superuser};
+pub use path::{Name, NamePath, check_path_key, display, parse_display};
+pub use refs::{FileRefResolver, NameResolution, names_a_path, resolve};
+pub use rights::{check_new_file, check_object, check_xattr_name, is_superuser};
 pub use subtree::{Item, Items, SUBTREE_BYTES_MAX, Subtree, SubtreeBuilder, path_in, too_large};
 pub use tagged::{TaggedFile, walk_tagged};
 
+use crate::file_home;
 use crate::id::VertexId;
-use crate::place;
 
 /// Longest name of a file, in bytes (`NAME_MAX`).
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest path, in bytes (`PATH_MAX` with its closing zero byte not counted: 4,096 as on Linux).
 pub const PATH_BYTES_MAX: usize = 4_096;
-/// Most symbolic links that one path may lead through.
+/// Largest number of symbolic links that resolving one path may follow.
 pub const SYMLINKS_MAX: usize = 40;
-/// Most names of one file.
+/// Largest number of names (hard links) of one file.
 pub const LINKS_MAX: u32 = 65_000;
-/// Content of files up to this size lies in the dentry, in bytes.
+/// Largest content that is stored in the dentry, in bytes.
 pub const INLINE_BYTES_MAX: usize = 4_096;
-/// Longest value of an extended attribute, in bytes (as Linux).
+/// Longest value of an extended attribute, in bytes (as on Linux).
 pub const XATTR_BYTES_MAX: usize = 65_536;
-/// Names and values of all extended attributes of a file together, in bytes.
+/// Largest total size of names and values of a file's extended attributes, in bytes.
 pub const XATTRS_BYTES_MAX: usize = 65_536;
 
-/// The id of the root directory: that of `directory:/`.
+/// Returns the id of the root directory: that of `directory:/`.
 pub fn root() -> VertexId {
     VertexId::of(Kind::Directory.type_name(), "/")
 }
 
-/// The id that a file at that path has if none had it before.
+/// Returns the id of a new file at a path where no file was before.
 pub fn id_at(kind: Kind, path: &[u8]) -> VertexId {
     VertexId::of_bytes(kind.type_name(), &[path])
 }
 
-/// [`id_at`] for who knows the path's place.
-pub fn id_at_place(kind: Kind, path: &[u8], place: u16) -> VertexId {
-    // In two pieces it is not taken apart for its place.
-    VertexId::of_bytes(kind.type_name(), &[path, &[]]).at_place(place)
+/// Computes [`id_at`] for a path whose home is known.
+pub fn id_with_home(kind: Kind, path: &[u8], home: u16) -> VertexId {
+    // The path is passed in two pieces so that its home is not computed from it.
+    VertexId::of_bytes(kind.type_name(), &[path, &[]]).with_home(home)
 }
 
-/// The id of a file whose path says nothing about it: its directory was moved, or a file at that path has that id.
-/// `salt` tells those apart that had this name in this directory, one after the other.
+/// Returns the id of a file whose path does not determine its id: its directory was moved, or a file at that path has
+/// that id. `salt` distinguishes files that had this name in this directory one after the other.
 pub fn id_within(kind: Kind, directory: VertexId, name: &Name, salt: u64) -> VertexId {
     // No path begins with a zero byte.
     VertexId::of_bytes(
         kind.type_name(),
         &[&[0], &directory.0, &salt.to_be_bytes(), name.as_bytes()],
     )
-    .at_place(place::within(directory.place(), hash_of(name)))
+    .with_home(file_home::in_directory(
+        directory.home_bits(),
+        hash_of(name),
+    ))
 }
 
-/// The hash of a name: it orders the entries of a directory and decides which partition of it has them (GIGA+).
+/// Returns the hash of a name. It orders the entries of a directory and selects their directory partition (GIGA+).
 pub fn hash_of(name: &Name) -> u64 {
-    place::hash(name.as_bytes())
+    file_home::name_hash(name.as_bytes())
 }
 
-/// What stands for the value of a row, or that there is none (0), where servers compare what they have read.
+/// Returns a digest of a row, by which servers compare what they have read; 0 if the row does not exist.
 pub fn digest(value: Option<&[u8]>) -> u64 {
     let Some(value) = value else { return 0 };
     let hash = blake3::hash(value);

@@ -1,14 +1,14 @@
-//! Names and paths: bytes, as the kernel has them.
+//! Names and paths as bytes, as in the kernel.
 
 use super::{Errno, FileError, NAME_BYTES_MAX, PATH_BYTES_MAX};
 use std::fmt;
 
-/// The name of an entry: 1 to 255 bytes without `/` and zero, and neither `.` nor `..`.
+/// Name of a directory entry: 1 to 255 bytes without `/` and zero, and neither `.` nor `..`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Box<[u8]>);
 
 impl Name {
-    /// Checks what can be a name.
+    /// Checks and copies a name.
     pub fn new(bytes: &[u8]) -> Result<Self, FileError> {
         if bytes.len() > NAME_BYTES_MAX {
             return Err(Errno::NameTooLong.at(display(bytes)));
@@ -18,12 +18,12 @@ impl Name {
             || bytes == b".."
             || bytes.iter().any(|b| *b == b'/' || *b == 0)
         {
-            return Err(Errno::Invalid.at(format!("`{}` is no name", display(bytes))));
+            return Err(Errno::Invalid.at(format!("`{}` is not a name", display(bytes))));
         }
         Ok(Self(bytes.into()))
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -41,10 +41,11 @@ impl fmt::Display for Name {
     }
 }
 
-/// Bytes as a person reads them: what is no UTF-8 and what a terminal would obey as `\xHH`, a backslash doubled.
+/// Formats bytes for terminals and messages: bytes that are not UTF-8 and control characters as `\xHH`, a backslash
+/// doubled.
 pub fn display(bytes: &[u8]) -> impl fmt::Display + '_ {
-    struct Shown<'a>(&'a [u8]);
-    impl fmt::Display for Shown<'_> {
+    struct DisplayPath<'a>(&'a [u8]);
+    impl fmt::Display for DisplayPath<'_> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             for chunk in self.0.utf8_chunks() {
                 for c in chunk.valid().chars() {
@@ -66,11 +67,11 @@ pub fn display(bytes: &[u8]) -> impl fmt::Display + '_ {
             Ok(())
         }
     }
-    Shown(bytes)
+    DisplayPath(bytes)
 }
 
-/// The bytes that [`display`] shows so; `None` if it shows none so: a backslash alone.
-pub fn shown(text: &str) -> Option<Vec<u8>> {
+/// Decodes the output of [`display`]; `None` for a text that it cannot produce, such as a single backslash.
+pub fn parse_display(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {
@@ -95,12 +96,13 @@ pub fn shown(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Whether a key may name a file or a directory by its path: a key that begins with `/` is the path as [`NamePath::parse`] gives it back.
-/// `.`, `..`, `//` and a `/` at the end would be a second spelling of another file's path, and lead whoever copies files by their keys to other
-/// folders. Any other key is no path, and may be anything.
+/// Checks a vertex key that may name a file or a directory by its path. A key that begins with `/` must be a path in
+/// the normal form that [`NamePath::parse`] returns: `.`, `..`, `//` and a `/` at the end would be a second spelling of
+/// another file's path, and would lead a client that copies files by their keys to other folders. Any other key is not
+/// a path and may be anything.
 ///
 /// # Errors
-/// What was expected, as a sentence.
+/// Returns the expected form, as a sentence.
 pub fn check_path_key(key: &str) -> Result<(), String> {
     if !key.starts_with('/') {
         return Ok(());
@@ -115,13 +117,13 @@ pub fn check_path_key(key: &str) -> Result<(), String> {
     }
 }
 
-/// An absolute path, without `.`, `..`, repeated or closing slashes. `/` is the root. Also what stands for an open file in calls
-/// about one ([`super::Handle`]).
+/// An absolute path without `.`, `..`, repeated or trailing slashes; `/` is the root. In calls about one file, also the
+/// path form of an open file's handle ([`super::Handle`]).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamePath(Box<[u8]>);
 
 impl NamePath {
-    /// Reads a path. `..` is taken out by its text, as a shell's `cd` does; a path that leads above the root is refused.
+    /// Parses a path. `..` is resolved textually, as a shell's `cd` does; a path that leads above the root is refused.
     pub fn parse(bytes: &[u8]) -> Result<Self, FileError> {
         if bytes.len() > PATH_BYTES_MAX {
             let shown: Vec<u8> = bytes.iter().copied().take(60).collect();
@@ -133,7 +135,7 @@ impl NamePath {
         }
         if bytes.first() != Some(&b'/') {
             return Err(Errno::Invalid.at(format!(
-                "`{}` is no path from the root: expected one that begins with /",
+                "`{}` is not an absolute path: expected one that begins with /",
                 display(bytes)
             )));
         }
@@ -162,33 +164,33 @@ impl NamePath {
         Ok(Self(out.into()))
     }
 
-    /// What stands for an open file ([`super::Handle::path`]).
-    pub(super) fn held(bytes: Vec<u8>) -> Self {
+    /// Wraps the encoded handle of an open file ([`super::Handle::path`]).
+    pub(super) fn from_handle(bytes: Vec<u8>) -> Self {
         Self(bytes.into())
     }
 
-    /// The root.
+    /// Returns the root path.
     pub fn root() -> Self {
         Self((*b"/").into())
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the path.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether it is the root.
+    /// Whether this is the root.
     pub fn is_root(&self) -> bool {
         &*self.0 == b"/"
     }
 
-    /// The directory that it lies in, as bytes, and its name there; `None` for the root.
+    /// Splits the path into its directory, as bytes, and its name; `None` for the root.
     pub fn split(&self) -> Option<(&[u8], Name)> {
         self.split_bytes()
             .map(|(parent, name)| (parent, Name(name.into())))
     }
 
-    /// The same, both as bytes.
+    /// Splits the path into its directory and its name, both as bytes; `None` for the root.
     pub fn split_bytes(&self) -> Option<(&[u8], &[u8])> {
         if self.is_handle() {
             return None;
@@ -199,14 +201,14 @@ impl NamePath {
         (!name.is_empty()).then_some((parent, name))
     }
 
-    /// The directory that it lies in; the root's is the root.
+    /// Returns the path of its directory; the root's is the root.
     #[must_use]
     pub fn parent(&self) -> Self {
         self.split()
             .map_or_else(Self::root, |(parent, _)| Self(parent.into()))
     }
 
-    /// The names on the way from the root.
+    /// Iterates over the names on the path, from the root.
     pub fn names(&self) -> impl Iterator<Item = Name> + '_ {
         let bytes: &[u8] = if self.is_handle() { b"" } else { &self.0 };
         bytes
@@ -215,13 +217,13 @@ impl NamePath {
             .map(|n| Name(n.into()))
     }
 
-    /// An entry of this directory.
+    /// Returns the path of an entry of this directory.
     #[must_use]
     pub fn join(&self, name: &Name) -> Self {
         Self(join(&self.0, name.as_bytes()).into())
     }
 
-    /// Whether it is `other`, or lies below it.
+    /// Whether this path is `other` or lies below it.
     pub fn within(&self, other: &Self) -> bool {
         if self.is_handle() {
             return self == other;
@@ -233,7 +235,7 @@ impl NamePath {
                 .is_some_and(|rest| rest.is_empty() || rest.first() == Some(&b'/'))
     }
 
-    /// What a symbolic link at this path leads to: `target` as from the directory of the link.
+    /// Resolves the `target` of a symbolic link at this path, relative to the directory of the link.
     pub fn follow(&self, target: &[u8]) -> Result<Self, FileError> {
         if target.first() == Some(&b'/') {
             return Self::parse(target);

@@ -1,12 +1,12 @@
-//! Rows of table `names`: the namespace on disk.
+//! Rows of the table `names`: the namespace on disk.
 //!
 //! ```text
 //!  [01][directory 16][hash of name 8][n]   a dentry: name, id, inode attributes, small content (TableFS's schema)
-//!  [02][id 16]                             whereabouts: where an inode is whose id does not tell, or that it is gone
-//!  [03][id 16][!version 8]                 what an inode was: where, and its attributes
-//!  [04][id of a path 16]                   a claim: the directory that names its files after that path
+//!  [02][id 16]                             a location record: where an inode is whose id does not tell, or that it was unlinked
+//!  [03][id 16][!version 8]                 a superseded state of an inode: its location and its attributes
+//!  [04][id of a path 16]                   a path-named directory: the directory whose files have ids computed from that path
 //!  [05][directory 16][directory 16]        a directory in a directory, with its name
-//!  [06][directory 16][hash of name 8]      of a cluster: an entry of that hash has left, so an id made from its path may be taken
+//!  [06][directory 16][hash of name 8]      in a cluster: an entry of that hash was removed, so an id computed from its path may be taken
 //! ```
 //!
 //! `n` counts names of one directory with one hash, from 0 without gaps.
@@ -19,16 +19,16 @@ use crate::id::VertexId;
 use crate::version::Version;
 
 const DENTRY: u8 = 1;
-const WHEREABOUTS: u8 = 2;
-const PAST: u8 = 3;
-const CLAIM: u8 = 4;
+const LOCATION: u8 = 2;
+const INODE_HISTORY: u8 = 3;
+const PATH_NAMED: u8 = 4;
 const CHILD: u8 = 5;
-const LEFT: u8 = 6;
+const REMOVED_ENTRY: u8 = 6;
 
-/// Bytes of a dentry's key.
+/// Size of a dentry's key, in bytes.
 pub const DENTRY_KEY_BYTES: usize = 1 + 16 + 8 + 1;
 
-/// A dentry's key.
+/// Encodes a dentry's key.
 pub fn dentry_key(directory: VertexId, hash: u64, n: u8) -> [u8; DENTRY_KEY_BYTES] {
     let mut key = [DENTRY; DENTRY_KEY_BYTES];
     let (head, tail) = key.split_at_mut(17);
@@ -39,12 +39,12 @@ pub fn dentry_key(directory: VertexId, hash: u64, n: u8) -> [u8; DENTRY_KEY_BYTE
     key
 }
 
-/// All dentries of a directory.
+/// Returns the prefix of all dentries of a directory.
 pub fn dentries_prefix(directory: VertexId) -> [u8; 17] {
     marked(DENTRY, directory)
 }
 
-/// Hash and number of a dentry's key.
+/// Decodes the directory, the name's hash and the number from a dentry's key.
 pub fn decode_dentry_key(key: &[u8]) -> Result<(VertexId, u64, u8), DecodeError> {
     let mut r = Reader::new(key);
     if r.u8("a dentry's marker")? != DENTRY {
@@ -56,38 +56,39 @@ pub fn decode_dentry_key(key: &[u8]) -> Result<(VertexId, u64, u8), DecodeError>
     Ok((directory, hash, n))
 }
 
-/// The key of whereabouts.
-pub fn whereabouts_key(id: VertexId) -> [u8; 17] {
-    marked(WHEREABOUTS, id)
+/// Encodes the key of a location record.
+pub fn location_key(id: VertexId) -> [u8; 17] {
+    marked(LOCATION, id)
 }
 
-/// The key of what an inode was.
-pub fn past_key(id: VertexId, version: Version) -> [u8; 25] {
+/// Encodes the key of a superseded state of an inode.
+pub fn inode_history_key(id: VertexId, version: Version) -> [u8; 25] {
     let mut key = [0; 25];
     let (head, tail) = key.split_at_mut(17);
-    head.copy_from_slice(&past_prefix(id));
+    head.copy_from_slice(&inode_history_prefix(id));
     tail.copy_from_slice(&(!version.0).to_be_bytes());
     key
 }
 
-/// All that an inode was, newest first.
-pub fn past_prefix(id: VertexId) -> [u8; 17] {
-    marked(PAST, id)
+/// Returns the prefix of all superseded states of an inode, newest first.
+pub fn inode_history_prefix(id: VertexId) -> [u8; 17] {
+    marked(INODE_HISTORY, id)
 }
 
-/// Of which inode all states are meant, by what [`past_prefix`] made.
-pub fn of_past(prefix: &[u8]) -> Option<VertexId> {
+/// Decodes the inode's id from the output of [`inode_history_prefix`]; `None` for other bytes.
+pub fn decode_inode_history_prefix(prefix: &[u8]) -> Option<VertexId> {
     let (marker, id) = prefix.split_first()?;
-    (*marker == PAST).then_some(())?;
+    (*marker == INODE_HISTORY).then_some(())?;
     id.try_into().ok().map(VertexId)
 }
 
-/// The key of a claim on a path, by the id of a directory there.
-pub fn claim_key(path: VertexId) -> [u8; 17] {
-    marked(CLAIM, path)
+/// Encodes the key of the row that says which directory names its files after a path, by the id of a directory at that
+/// path.
+pub fn path_named_key(path: VertexId) -> [u8; 17] {
+    marked(PATH_NAMED, path)
 }
 
-/// The key of a directory in a directory.
+/// Encodes the key of a directory in a directory.
 pub fn child_key(parent: VertexId, child: VertexId) -> [u8; 33] {
     let mut key = [0; 33];
     let (head, tail) = key.split_at_mut(17);
@@ -96,12 +97,12 @@ pub fn child_key(parent: VertexId, child: VertexId) -> [u8; 33] {
     key
 }
 
-/// All directories in a directory.
+/// Returns the prefix of all directories in a directory.
 pub fn children_prefix(parent: VertexId) -> [u8; 17] {
     marked(CHILD, parent)
 }
 
-/// The directory of a key made by [`child_key`].
+/// Decodes the child directory from a key made by [`child_key`].
 pub fn decode_child_key(key: &[u8]) -> Result<VertexId, DecodeError> {
     let mut r = Reader::new(key);
     r.take(17, "a directory's id")?;
@@ -110,54 +111,55 @@ pub fn decode_child_key(key: &[u8]) -> Result<VertexId, DecodeError> {
     Ok(child)
 }
 
-/// The key that says that an entry of that hash has left a directory. It lies with the entries of that hash.
-pub fn left_key(directory: VertexId, hash: u64) -> [u8; 25] {
+/// Encodes the key that says that an entry with this hash was removed from a directory. The row is stored with the
+/// entries of that hash.
+pub fn removed_entry_key(directory: VertexId, hash: u64) -> [u8; 25] {
     let mut key = [0; 25];
     let (head, tail) = key.split_at_mut(17);
-    head.copy_from_slice(&lefts_prefix(directory));
+    head.copy_from_slice(&removed_entries_prefix(directory));
     tail.copy_from_slice(&hash.to_be_bytes());
     key
 }
 
-/// All that has left a directory.
-pub fn lefts_prefix(directory: VertexId) -> [u8; 17] {
-    marked(LEFT, directory)
+/// Returns the prefix of all removed entries of a directory.
+pub fn removed_entries_prefix(directory: VertexId) -> [u8; 17] {
+    marked(REMOVED_ENTRY, directory)
 }
 
-/// What all keys of whereabouts begin with.
-pub const WHEREABOUTS_PREFIX: [u8; 1] = [WHEREABOUTS];
+/// Prefix of all keys of location records.
+pub const LOCATION_PREFIX: [u8; 1] = [LOCATION];
 
-/// Whether that is the key of a dentry.
+/// Whether the key is that of a dentry.
 pub fn is_dentry(key: &[u8]) -> bool {
     key.first() == Some(&DENTRY)
 }
 
-/// Whether that is the key of a claim on a path.
-pub fn is_claim(key: &[u8]) -> bool {
-    key.first() == Some(&CLAIM)
+/// Whether the key is that of a path-named directory.
+pub fn is_path_named_key(key: &[u8]) -> bool {
+    key.first() == Some(&PATH_NAMED)
 }
 
-/// What decides where a row lies, where a namespace is spread over many servers.
+/// Rule that decides which server of a cluster stores a row of the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lies {
-    /// With the entries of that hash of a directory.
+pub enum RowHome {
+    /// With the entries of a directory that have this hash.
     Entry(VertexId, u64),
-    /// Where that vertex is at home.
+    /// At the home of this vertex.
     Home(VertexId),
-    /// Where it was written.
+    /// On the server that wrote it.
     Anywhere,
 }
 
-/// Where a row lies, by its key.
-pub fn lies(key: &[u8]) -> Result<Lies, DecodeError> {
+/// Returns the rule for the row with this key.
+pub fn row_home(key: &[u8]) -> Result<RowHome, DecodeError> {
     let mut r = Reader::new(key);
     let marker = r.u8("a row's marker")?;
     let id = VertexId(r.array("an id")?);
     Ok(match marker {
-        DENTRY if id == VertexId::default() => Lies::Home(super::root()),
-        DENTRY | LEFT => Lies::Entry(id, r.u64("a hash")?),
-        WHEREABOUTS | CLAIM | CHILD => Lies::Home(id),
-        PAST => Lies::Anywhere,
+        DENTRY if id == VertexId::default() => RowHome::Home(super::root()),
+        DENTRY | REMOVED_ENTRY => RowHome::Entry(id, r.u64("a hash")?),
+        LOCATION | PATH_NAMED | CHILD => RowHome::Home(id),
+        INODE_HISTORY => RowHome::Anywhere,
         _ => return Err(r.error("a row's marker (01 to 06)")),
     })
 }
@@ -170,42 +172,42 @@ fn marked(marker: u8, id: VertexId) -> [u8; 17] {
     key
 }
 
-/// An entry of a directory.
+/// An entry of a directory, with its file's attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dentry {
-    /// Its name.
+    /// Name of the entry.
     pub name: Name,
-    /// What it names.
+    /// Id of the file.
     pub id: VertexId,
-    /// Its attributes; those of a file with several names lie in its whereabouts.
+    /// Attributes of the file; those of a file with several names are in its location record.
     pub inode: DentryInode,
 }
 
-/// An inode's attributes, or where they are.
+/// Attributes of an inode, or the record that has them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DentryInode {
-    /// Here.
-    Here(Inode),
-    /// In the whereabouts of the id; of this kind.
-    Elsewhere(Kind),
+    /// The attributes are stored in the dentry.
+    Inline(Inode),
+    /// The attributes are stored in the location record of the id; the inode has this kind.
+    Linked(Kind),
 }
 
 const LINKED: u8 = 1;
 
 impl Dentry {
-    /// Appends the row.
+    /// Appends the encoded row.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let linked = matches!(self.inode, DentryInode::Elsewhere(_));
+        let linked = matches!(self.inode, DentryInode::Linked(_));
         out.push(if linked { LINKED } else { 0 });
         put_bytes(out, self.name.as_bytes());
         out.extend_from_slice(&self.id.0);
         match &self.inode {
-            DentryInode::Here(inode) => encode_inode(inode, out),
-            DentryInode::Elsewhere(kind) => put_varint(out, u64::from(kind.bits())),
+            DentryInode::Inline(inode) => encode_inode(inode, out),
+            DentryInode::Linked(kind) => put_varint(out, u64::from(kind.bits())),
         }
     }
 
-    /// Reads what [`Self::encode`] wrote.
+    /// Decodes the output of [`Self::encode`].
     pub fn decode(row: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(row);
         let flags = r.u8("a dentry's flags")?;
@@ -216,16 +218,16 @@ impl Dentry {
         let id = VertexId(r.array("an inode's id")?);
         let inode = if flags == LINKED {
             let kind = Kind::of_mode(u32_of(&mut r, "a kind")?);
-            DentryInode::Elsewhere(kind.ok_or_else(|| r.error("the type bits of a mode"))?)
+            DentryInode::Linked(kind.ok_or_else(|| r.error("the type bits of a mode"))?)
         } else {
-            DentryInode::Here(decode_inode(id, &mut r)?)
+            DentryInode::Inline(decode_inode(id, &mut r)?)
         };
         r.finish()?;
         Ok(Self { name, id, inode })
     }
 
-    /// The attributes in an encoded row whose name is that one, without making anything of the name; `None` if it is another
-    /// one, or if they lie elsewhere.
+    /// Decodes the attributes from an encoded row if it has the given name, without copying the name; `None` if it has
+    /// another name or its attributes are in the location record.
     pub fn inode_of(row: &[u8], name: &[u8]) -> Result<Option<Inode>, DecodeError> {
         let mut r = Reader::new(row);
         let linked = r.u8("a dentry's flags")? != 0;
@@ -238,7 +240,7 @@ impl Dentry {
         Ok(Some(inode))
     }
 
-    /// The name in an encoded row, without reading the rest.
+    /// Returns the name in an encoded row, without decoding the rest.
     pub fn name_of(row: &[u8]) -> Result<&[u8], DecodeError> {
         let mut r = Reader::new(row);
         r.u8("a dentry's flags")?;
@@ -246,21 +248,21 @@ impl Dentry {
     }
 }
 
-/// Where an inode is.
+/// Location of an inode.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Whereabouts {
-    /// It was unlinked, and has no name any more: the one listed was the last.
+pub struct LocationRecord {
+    /// Whether the inode was unlinked and has no name any more; the listed name was the last one.
     pub gone: bool,
-    /// Of a directory: something that was in it left it, so a new entry's id may be taken.
+    /// Whether an entry was removed from this directory, so that the id computed for a new entry may be taken.
     pub departed: bool,
-    /// Directory and name, of each of its names.
+    /// Directory and name of each of its names.
     pub names: Vec<(VertexId, Name)>,
-    /// Attributes of a file with several names; the last ones of one that is gone.
+    /// Attributes of a file with several names, or the last attributes of an unlinked one.
     pub inode: Option<Inode>,
 }
 
-impl Whereabouts {
-    /// Of something with one name.
+impl LocationRecord {
+    /// Creates the record of an inode with one name.
     pub fn at(directory: VertexId, name: Name) -> Self {
         Self {
             names: vec![(directory, name)],
@@ -268,7 +270,7 @@ impl Whereabouts {
         }
     }
 
-    /// Appends the row.
+    /// Appends the encoded row.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(
             u8::from(self.gone)
@@ -285,12 +287,12 @@ impl Whereabouts {
         }
     }
 
-    /// Reads what [`Self::encode`] wrote for that id.
+    /// Decodes the output of [`Self::encode`] for the inode with this id.
     pub fn decode(id: VertexId, row: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(row);
-        let flags = r.u8("flags of whereabouts")?;
+        let flags = r.u8("flags of a location record")?;
         if flags > 7 {
-            return Err(r.error("flags of whereabouts (below 8)"));
+            return Err(r.error("flags of a location record (below 8)"));
         }
         let count = r.count(18, "a count of names")?;
         let mut names = Vec::with_capacity(count);
@@ -311,26 +313,26 @@ impl Whereabouts {
     }
 }
 
-/// What an inode was, up to a version.
+/// A superseded state of an inode, valid up to a version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Past {
-    /// Where it was.
+pub struct InodeHistory {
+    /// Directory that contained the inode.
     pub directory: VertexId,
-    /// Under which name.
+    /// Name of the inode in that directory.
     pub name: Name,
-    /// Its attributes; its version is when it took them.
+    /// Attributes of the inode, with the version at which it took them.
     pub inode: Inode,
 }
 
-impl Past {
-    /// Appends the row.
+impl InodeHistory {
+    /// Appends the encoded row.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.directory.0);
         put_bytes(out, self.name.as_bytes());
         encode_inode(&self.inode, out);
     }
 
-    /// Reads what [`Self::encode`] wrote for that id.
+    /// Decodes the output of [`Self::encode`] for the inode with this id.
     pub fn decode(id: VertexId, row: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(row);
         let directory = VertexId(r.array("a directory's id")?);
@@ -369,10 +371,12 @@ fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
+/// Encodes the attributes of an inode:
+///
 /// ```text
 ///  [flags][version 8][mode][uid][gid][links][size]([blocks])[mtime][ctime][atime][btime]([rdev])([content])([xattrs])
 /// ```
-/// `ctime`, `atime` and `btime` are told by how far they lie from `mtime`: mostly nothing.
+/// `ctime`, `atime` and `btime` are stored as differences from `mtime`, which are mostly zero.
 fn encode_inode(inode: &Inode, out: &mut Vec<u8>) {
     let (content, bytes): (u8, &[u8]) = match &inode.content {
         Content::None => (0, &[]),
@@ -470,13 +474,13 @@ fn decode_inode(id: VertexId, r: &mut Reader<'_>) -> Result<Inode, DecodeError> 
     })
 }
 
-/// Appends an inode with its id, as it travels.
+/// Appends an inode with its id, for messages between servers.
 pub fn put_inode(inode: &Inode, out: &mut Vec<u8>) {
     out.extend_from_slice(&inode.id.0);
     encode_inode(inode, out);
 }
 
-/// Reads what [`put_inode`] wrote.
+/// Decodes the output of [`put_inode`].
 pub fn take_inode(r: &mut Reader<'_>) -> Result<Inode, DecodeError> {
     let id = VertexId(r.array("an inode's id")?);
     decode_inode(id, r)
@@ -522,7 +526,7 @@ mod tests {
         #[test]
         fn rows_come_back(name in names(), inode in inodes(), gone in any::<bool>(), departed in any::<bool>(), linked in any::<bool>()) {
             let id = inode.id;
-            let state = if linked { DentryInode::Elsewhere(Kind::Fifo) } else { DentryInode::Here(inode.clone()) };
+            let state = if linked { DentryInode::Linked(Kind::Fifo) } else { DentryInode::Inline(inode.clone()) };
             let dentry = Dentry { name: name.clone(), id, inode: state };
             let mut row = Vec::new();
             dentry.encode(&mut row);
@@ -534,21 +538,21 @@ mod tests {
                 prop_assert!(Dentry::decode(row.get(..end).unwrap()).is_err());
             }
             prop_assert_eq!(Dentry::decode(&row).unwrap(), dentry);
-            let place = Whereabouts { gone, departed, names: vec![(id, name.clone()); 2], inode: linked.then(|| inode.clone()) };
+            let place = LocationRecord { gone, departed, names: vec![(id, name.clone()); 2], inode: linked.then(|| inode.clone()) };
             let mut row = Vec::new();
             place.encode(&mut row);
-            prop_assert_eq!(Whereabouts::decode(id, &row).unwrap(), place);
-            let past = Past { directory: id, name, inode };
+            prop_assert_eq!(LocationRecord::decode(id, &row).unwrap(), place);
+            let past = InodeHistory { directory: id, name, inode };
             let mut row = Vec::new();
             past.encode(&mut row);
-            prop_assert_eq!(Past::decode(id, &row).unwrap(), past);
+            prop_assert_eq!(InodeHistory::decode(id, &row).unwrap(), past);
         }
 
         #[test]
         fn nothing_that_is_damaged_panics(row in prop::collection::vec(any::<u8>(), 0..80)) {
             let _ = (Dentry::decode(&row), Dentry::inode_of(&row, &[]));
-            let _ = Whereabouts::decode(VertexId::default(), &row);
-            let _ = Past::decode(VertexId::default(), &row);
+            let _ = LocationRecord::decode(VertexId::default(), &row);
+            let _ = InodeHistory::decode(VertexId::default(), &row);
             let _ = decode_dentry_key(&row);
             let _ = decode_child_key(&row);
         }
@@ -578,7 +582,7 @@ mod tests {
         Dentry {
             name: Name::new(b"file.00000001").unwrap(),
             id: inode.id,
-            inode: DentryInode::Here(inode),
+            inode: DentryInode::Inline(inode),
         }
         .encode(&mut row);
         assert!(row.len() <= 61, "{}", row.len());

@@ -1,14 +1,14 @@
-//! From names of vertices to vertices: `file:/path` is what is at that path now.
+//! Resolution of vertex names that are paths: `file:/path` means the file that is at that path now.
 
 use super::{Kind, NamePath, Namespace};
 use crate::error::Result;
 use crate::id::{VertexId, VertexName, VertexRef, VertexTypeId};
 use crate::mutation::{Mutation, Op};
-use crate::object::Asker;
+use crate::object::Principal;
 use crate::schema::Schema;
 use std::collections::HashMap;
 
-/// The path that a vertex's name may be, and the type of what is to be there.
+/// Returns the path that a vertex's key denotes, and the vertex type that the file there must have.
 fn path_of(schema: &Schema, type_id: VertexTypeId, key: &str) -> Option<(NamePath, &'static str)> {
     let name = &schema.vertex_type(type_id)?.name;
     let kinds = [Kind::File, Kind::Directory].map(Kind::type_name);
@@ -19,7 +19,7 @@ fn path_of(schema: &Schema, type_id: VertexTypeId, key: &str) -> Option<(NamePat
     Some((NamePath::parse(key.as_bytes()).ok()?, kind))
 }
 
-/// Whether a name may be the path of a file.
+/// Whether a vertex name denotes the path of a file.
 pub fn names_a_path(schema: &Schema, name: &VertexName) -> bool {
     name.key.starts_with('/')
         && schema
@@ -27,42 +27,42 @@ pub fn names_a_path(schema: &Schema, name: &VertexName) -> bool {
             .is_ok_and(|type_id| path_of(schema, type_id, &name.key).is_some())
 }
 
-/// Names on their way to vertices: which paths have to be asked about.
+/// A resolution of vertex names in progress: the paths to look up in the namespace.
 #[derive(Debug)]
-pub struct Resolving {
+pub struct NameResolution {
     vertices: Vec<VertexRef>,
     paths: Vec<NamePath>,
-    /// By path: which of the vertices it is, and the type of what is to be there.
-    places: Vec<(usize, &'static str)>,
+    /// For each path, the index of its vertex and the vertex type that the file there must have.
+    path_slots: Vec<(usize, &'static str)>,
 }
 
-impl Resolving {
-    /// Looks names up in the schema.
+impl NameResolution {
+    /// Looks the names up in the schema.
     pub fn new(schema: &Schema, names: &[VertexName]) -> Result<Self> {
         let mut all = Self {
             vertices: Vec::with_capacity(names.len()),
             paths: Vec::new(),
-            places: Vec::new(),
+            path_slots: Vec::new(),
         };
         for name in names {
             let vertex = name.resolve(schema)?;
             if let Some((path, kind)) = path_of(schema, vertex.type_id, &name.key) {
                 all.paths.push(path);
-                all.places.push((all.vertices.len(), kind));
+                all.path_slots.push((all.vertices.len(), kind));
             }
             all.vertices.push(vertex);
         }
         Ok(all)
     }
 
-    /// What has to be asked ([`Namespace::ids`]).
+    /// Returns the paths to look up ([`Namespace::ids`]).
     pub fn paths(&self) -> &[NamePath] {
         &self.paths
     }
 
-    /// The vertices, given what is at the paths.
+    /// Completes the resolution with the files found at the paths.
     pub fn end(mut self, found: Vec<Option<(VertexId, Kind)>>) -> Vec<VertexRef> {
-        for ((place, kind), found) in self.places.into_iter().zip(found) {
+        for ((place, kind), found) in self.path_slots.into_iter().zip(found) {
             if let Some((id, there)) = found
                 && there.type_name() == kind
                 && let Some(vertex) = self.vertices.get_mut(place)
@@ -74,34 +74,35 @@ impl Resolving {
     }
 }
 
-/// The vertices that names mean: what is at a path now, if there is a file (or directory) there, whatever it was called
-/// before. Where nothing is, or nothing that the asker gets to, a path means the file that was made there first: it may have another
-/// path by now, or be gone.
+/// Resolves vertex names: a path means the file (or directory) that is there now, whatever it was called before. Where
+/// no file is, or none that the principal can reach, a path means the file that was created there first, which may have
+/// another path by now or be deleted.
 pub fn resolve(
     namespace: &(impl Namespace + ?Sized),
-    asker: Option<&Asker>,
+    principal: Option<&Principal>,
     schema: &Schema,
     names: &[VertexName],
 ) -> Result<Vec<VertexRef>> {
-    let all = Resolving::new(schema, names)?;
+    let all = NameResolution::new(schema, names)?;
     let found = match all.paths() {
         [] => Vec::new(),
-        paths => namespace.ids(asker, paths)?,
+        paths => namespace.ids(principal, paths)?,
     };
     Ok(all.end(found))
 }
 
-/// Changes that name files by paths, turned to the files that are there now: what a log says of a path is said of the file
-/// that has it. Knows what earlier changes said, because edges name their ends by ids alone.
+/// Rewrites mutations that name files by paths so that they refer to the files that are there now: a statement about a
+/// path becomes one about the file that has it. Remembers earlier mutations, because edges name their ends by ids
+/// alone.
 #[derive(Debug, Default)]
-pub struct Settled {
-    /// Other vertices than the paths' own, by those.
-    others: HashMap<VertexId, VertexId>,
+pub struct FileRefResolver {
+    /// The ids of the files now at a path, by the id computed from the path, where they differ.
+    current: HashMap<VertexId, VertexId>,
 }
 
-impl Settled {
-    /// Turns changes, in their order.
-    pub fn settle(
+impl FileRefResolver {
+    /// Rewrites mutations in place, in their order.
+    pub fn resolve_mutations(
         &mut self,
         namespace: &(impl Namespace + ?Sized),
         schema: &Schema,
@@ -122,20 +123,20 @@ impl Settled {
             for ((id, kind), found) in ids.into_iter().zip(found) {
                 match found {
                     Some((other, there)) if other != id && there.type_name() == kind => {
-                        self.others.insert(id, other);
+                        self.current.insert(id, other);
                     }
                     _ => {
-                        self.others.remove(&id);
+                        self.current.remove(&id);
                     }
                 }
             }
         }
-        self.turn(mutations);
+        self.substitute(mutations);
         Ok(())
     }
 
-    /// Looks names up that changes name vertices by, for [`Self::turn`].
-    pub fn learn(
+    /// Looks up the vertex names by which mutations refer to files, for [`Self::substitute`].
+    pub fn resolve_names(
         &mut self,
         namespace: &(impl Namespace + ?Sized),
         schema: &Schema,
@@ -150,19 +151,19 @@ impl Settled {
         for (name, vertex) in names.iter().zip(found) {
             let own = name.resolve(schema)?;
             if own.id != vertex.id {
-                self.others.insert(own.id, vertex.id);
+                self.current.insert(own.id, vertex.id);
             }
         }
         Ok(())
     }
 
-    /// Turns changes by what is known.
-    pub fn turn(&self, mutations: &mut [Mutation]) {
-        if self.others.is_empty() {
+    /// Rewrites the vertex ids of mutations by the resolutions so far.
+    pub fn substitute(&self, mutations: &mut [Mutation]) {
+        if self.current.is_empty() {
             return;
         }
-        let turn = |vertex: &mut VertexRef| {
-            if let Some(other) = self.others.get(&vertex.id) {
+        let replace = |vertex: &mut VertexRef| {
+            if let Some(other) = self.current.get(&vertex.id) {
                 vertex.id = *other;
             }
         };
@@ -172,7 +173,7 @@ impl Settled {
                 | Op::EnsureVertex { vertex, .. }
                 | Op::ChangeVertex { vertex, .. }
                 | Op::SetAttributes { vertex, .. }
-                | Op::DeleteVertex { vertex } => turn(vertex),
+                | Op::DeleteVertex { vertex } => replace(vertex),
                 Op::PutEdge {
                     source,
                     destination,
@@ -183,8 +184,8 @@ impl Settled {
                     destination,
                     ..
                 } => {
-                    turn(source);
-                    turn(destination);
+                    replace(source);
+                    replace(destination);
                 }
                 Op::CreateObject { .. } | Op::MoveObject { .. } => {}
             }

@@ -1,22 +1,23 @@
-//! What a user may give a file besides its mode and owner: extended attributes, and the object that holds its content.
+//! Rules for what a user may give a file besides its mode and owner: extended attributes, and the object that has its
+//! content.
 
 use super::tags::TAG_PREFIX;
-use super::{Content, Errno, FileError, Kind, Make, XATTR_BYTES_MAX, XATTRS_BYTES_MAX, display};
-use crate::object::Asker;
+use super::{Content, Errno, FileError, Kind, NewFile, XATTR_BYTES_MAX, XATTRS_BYTES_MAX, display};
+use crate::object::Principal;
 
 /// Longest name of an extended attribute, in bytes (`XATTR_NAME_MAX`).
 const XATTR_NAME_BYTES_MAX: usize = 255;
 
-/// Whether nothing is refused to whoever asks: user 0, or a caller that asks on nobody's behalf.
-pub fn is_superuser(asker: Option<&Asker>) -> bool {
-    asker.is_none_or(|a| a.uid == 0)
+/// Whether the principal may do everything: user 0, or `None`, the owner of the database.
+pub fn is_superuser(principal: Option<&Principal>) -> bool {
+    principal.is_none_or(|a| a.uid == 0)
 }
 
-/// Refuses the name of an extended attribute that a file of that kind does not have, or that only the superuser may set
+/// Refuses the name of an extended attribute that files of that kind do not have, or that only the superuser may set
 /// (`xattr(7)`: `user.…` is for files and directories, `trusted.…` and `security.…` are the superuser's).
 pub fn check_xattr_name(
     kind: Kind,
-    asker: Option<&Asker>,
+    principal: Option<&Principal>,
     name: &[u8],
     path: &dyn Fn() -> String,
 ) -> Result<(), FileError> {
@@ -31,7 +32,7 @@ pub fn check_xattr_name(
     let allowed = if is(b"user.") {
         matches!(kind, Kind::File | Kind::Directory)
     } else if is(b"trusted.") || is(b"security.") {
-        is_superuser(asker)
+        is_superuser(principal)
     } else {
         let why = format!("{}: attribute `{}`", path(), display(name));
         return Err(Errno::NotSupported.at(why));
@@ -43,24 +44,24 @@ pub fn check_xattr_name(
     }
 }
 
-/// Refuses what a file that is to be made may not have: too many or too large extended attributes; and, unless the superuser asks, attributes
-/// that [`check_xattr_name`] refuses, tags (they are set afterwards), and a content that lies in an object.
-pub fn check_made(
-    asker: Option<&Asker>,
+/// Refuses attributes that a new file may not have: too many or too large extended attributes and, unless the superuser
+/// asks, names that [`check_xattr_name`] refuses, tags (they are set after creation), and content in an object.
+pub fn check_new_file(
+    principal: Option<&Principal>,
     kind: Kind,
-    make: &Make,
+    make: &NewFile,
     path: &dyn Fn() -> String,
 ) -> Result<(), FileError> {
     let total: usize = make.xattrs.iter().map(|(n, v)| n.len() + v.len()).sum();
     if total > XATTRS_BYTES_MAX || make.xattrs.iter().any(|(_, v)| v.len() > XATTR_BYTES_MAX) {
         return Err(Errno::NoSpace.at(path()));
     }
-    if is_superuser(asker) {
+    if is_superuser(principal) {
         return Ok(());
     }
-    check_object(asker, &Content::None, &make.content, path)?;
+    check_object(principal, &Content::None, &make.content, path)?;
     for (name, _) in &make.xattrs {
-        check_xattr_name(kind, asker, name, path)?;
+        check_xattr_name(kind, principal, name, path)?;
         if name.starts_with(TAG_PREFIX) {
             let why = format!(
                 "{}: tag `{}` of a file that is not made yet",
@@ -73,19 +74,20 @@ pub fn check_made(
     Ok(())
 }
 
-/// Refuses a content that lies in an object which the file did not lead to before, unless the superuser asks.
+/// Refuses content in an object that the file did not refer to before, unless the superuser asks.
 ///
-/// Objects are files of the data folders of mounts, which open them with the rights of whoever mounted. So only the mount itself says which object a
-/// file leads to: a user who could say it would read and write the content of any other file.
+/// Objects are files in the data folders of mounts, which open them with the rights of the user who mounted. So only
+/// the mount itself may say which object a file refers to: otherwise a user could read and write the content of any
+/// other file.
 pub fn check_object(
-    asker: Option<&Asker>,
+    principal: Option<&Principal>,
     present: &Content,
     content: &Content,
     path: &dyn Fn() -> String,
 ) -> Result<(), FileError> {
-    if matches!(content, Content::Object(_)) && content != present && !is_superuser(asker) {
+    if matches!(content, Content::Object(_)) && content != present && !is_superuser(principal) {
         let why = format!(
-            "{}: only a mount says which object holds its content",
+            "{}: only a mount sets which object holds its content",
             path()
         );
         return Err(Errno::NotPermitted.at(why));
@@ -99,19 +101,19 @@ mod tests {
 
     #[test]
     fn what_only_the_superuser_gives_is_refused_to_others() {
-        let user = Asker {
+        let user = Principal {
             uid: 7,
             gids: vec![7],
         };
         let at = || "/f".to_owned();
-        let refused = |make: &Make| {
+        let refused = |make: &NewFile| {
             let kind = Kind::of_mode(make.mode).unwrap();
-            assert_eq!(check_made(None, kind, make, &at), Ok(()), "{make:?}");
-            check_made(Some(&user), kind, make, &at).map_err(|e| e.errno)
+            assert_eq!(check_new_file(None, kind, make, &at), Ok(()), "{make:?}");
+            check_new_file(Some(&user), kind, make, &at).map_err(|e| e.errno)
         };
-        let with = |mode, name: &[u8]| Make {
+        let with = |mode, name: &[u8]| NewFile {
             xattrs: vec![(name.to_vec(), b"v".to_vec())],
-            ..Make::new(mode, 7, 7)
+            ..NewFile::new(mode, 7, 7)
         };
         let file = 0o10_0644;
         assert_eq!(refused(&with(file, b"user.a")), Ok(()));
@@ -125,16 +127,16 @@ mod tests {
         ] {
             assert_eq!(refused(&with(mode, name)), Err(errno), "{}", display(name));
         }
-        let object = Make {
+        let object = NewFile {
             content: Content::Object(b"/data/07/07".to_vec()),
-            ..Make::new(file, 7, 7)
+            ..NewFile::new(file, 7, 7)
         };
         assert_eq!(refused(&object), Err(Errno::NotPermitted));
-        let large = Make {
+        let large = NewFile {
             xattrs: vec![(b"user.a".to_vec(), vec![0; XATTRS_BYTES_MAX])],
-            ..Make::new(file, 7, 7)
+            ..NewFile::new(file, 7, 7)
         };
-        let root = check_made(None, Kind::File, &large, &at).map_err(|e| e.errno);
+        let root = check_new_file(None, Kind::File, &large, &at).map_err(|e| e.errno);
         assert_eq!(root, Err(Errno::NoSpace));
     }
 }

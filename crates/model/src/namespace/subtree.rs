@@ -1,40 +1,42 @@
-//! A subtree that somebody has built where nobody else sees it, as bytes: what comes into the namespace at once.
+//! Private subtrees as bytes: a directory tree that one program has built in memory and that enters the namespace at
+//! once.
 //!
 //! ```text
-//!  [01][path]            what follows lies in this directory, which is there already
-//!  [02][number]          what follows lies in a directory of this subtree: they are numbered from 0 as they come
+//!  [01][path]            the next entries are in this directory, which exists already
+//!  [02][number]          the next entries are in a directory of this subtree: directories are numbered from 0 in order
 //!  [80 | flags][name]([mode][uid][gid])([size][blocks][rdev])([which times][times])([content])([attributes])
-//!  [03][change]          made when all that is in front of it is there: further names of files, and tags
+//!  [03][change]          applied after everything before it exists: further names of files, and tags
 //! ```
 //!
-//! An entry says of itself what differs from the entry before it: times as distances, mode and owners if they are others.
+//! An entry contains only what differs from the entry before it: times as differences, mode and owners if they
+//! changed.
 
 #![deny(clippy::indexing_slicing)]
 
 use super::codec::{put_change, put_content, put_path, take_change, take_content, take_path};
-use super::{Change, Content, FileError, Kind, Make, Name, NamePath, PATH_BYTES_MAX};
+use super::{Change, Content, FileError, Kind, Name, NamePath, NewFile, PATH_BYTES_MAX};
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Most bytes of a subtree: some two million files with short names.
+/// Largest size of a subtree in bytes: about two million files with short names.
 pub const SUBTREE_BYTES_MAX: usize = 60 << 20;
 
-const EXISTING: u8 = 1;
-const MADE: u8 = 2;
+const EXISTING_DIRECTORY: u8 = 1;
+const NEW_DIRECTORY: u8 = 2;
 const CHANGE: u8 = 3;
 const ENTRY: u8 = 0x80;
 
-/// Mode and owners are those of the entry before.
-const SAME: u8 = 1;
+/// Flag: mode and owners equal those of the entry before.
+const SAME_OWNER: u8 = 1;
 const SIZED: u8 = 2;
 const TIMED: u8 = 4;
 const CONTENT: u8 = 8;
 const XATTRS: u8 = 16;
-const AWAITED: u8 = 32;
+const REFERRED: u8 = 32;
 
-/// A subtree as it travels. Copies share their bytes.
+/// An encoded subtree. Clones share the bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Subtree {
     path: NamePath,
@@ -50,49 +52,49 @@ impl fmt::Debug for Subtree {
     }
 }
 
-/// One thing that a subtree says.
+/// One item of an encoded subtree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
-    /// What follows lies in this directory, which is there already.
-    Existing(NamePath),
-    /// What follows lies in this directory of the subtree.
-    Made(u64),
-    /// An entry, and whether a change behind is about it.
-    Entry(Name, Make, bool),
-    /// A further name, or a tag.
+    /// The next entries are in this directory, which exists already.
+    ExistingDirectory(NamePath),
+    /// The next entries are in this directory of the subtree, by its number.
+    NewDirectory(u64),
+    /// An entry, and whether a later change refers to it.
+    Entry(Name, NewFile, bool),
+    /// A change to apply after the entries: a further name, or a tag.
     Change(Change),
 }
 
 impl Subtree {
-    /// From what [`Self::as_bytes`] gave. Whoever takes it in checks it.
+    /// Wraps the output of [`Self::as_bytes`]. The receiver checks it while decoding.
     pub fn new(path: NamePath, bytes: Vec<u8>) -> Self {
         let bytes = Arc::new(bytes);
         Self { path, bytes }
     }
 
-    /// What comes first in it.
+    /// Returns the path of the first entry.
     pub fn path(&self) -> &NamePath {
         &self.path
     }
 
-    /// Its bytes.
+    /// Returns the encoded bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same, file by file.
+    /// Expands the subtree into one change for each file.
     pub fn changes(&self) -> Result<Vec<Change>> {
         let mut directories = Vec::new();
         let mut changes = Vec::new();
         let mut place = NamePath::root();
         for item in self.items() {
             match item.map_err(|e| Error::corrupt("a subtree", e))? {
-                Item::Existing(path) => place = path,
-                Item::Made(number) => {
+                Item::ExistingDirectory(path) => place = path,
+                Item::NewDirectory(number) => {
                     let number = usize::try_from(number).ok();
                     let made: Option<&NamePath> = number.and_then(|n| directories.get(n));
                     place = made.cloned().ok_or_else(|| {
-                        Error::Invalid("a subtree speaks of a directory before it makes it".into())
+                        Error::Invalid("a subtree refers to a directory before it makes it".into())
                     })?;
                 }
                 Item::Entry(name, make, _) => {
@@ -100,7 +102,7 @@ impl Subtree {
                     if Kind::of_mode(make.mode) == Some(Kind::Directory) {
                         directories.push(path.clone());
                     }
-                    changes.push(Change::Make(path, make));
+                    changes.push(Change::Create(path, make));
                 }
                 Item::Change(change) => changes.push(change),
             }
@@ -108,7 +110,7 @@ impl Subtree {
         Ok(changes)
     }
 
-    /// What it says.
+    /// Iterates over the decoded items.
     pub fn items(&self) -> Items<'_> {
         Items {
             reader: Reader::new(&self.bytes),
@@ -117,14 +119,14 @@ impl Subtree {
     }
 }
 
-/// What the next entry is told by.
+/// Values of the last entry, against which the next one is encoded.
 #[derive(Debug, Clone, Copy, Default)]
 struct Last {
     owner: (u32, u32, u32),
     time: i64,
 }
 
-/// Builds a [`Subtree`].
+/// Builder of a [`Subtree`].
 #[derive(Debug, Default)]
 pub struct SubtreeBuilder {
     bytes: Vec<u8>,
@@ -137,23 +139,23 @@ pub struct SubtreeBuilder {
 }
 
 impl SubtreeBuilder {
-    /// What follows lies in this directory, which is there already.
-    pub fn existing(&mut self, directory: &NamePath) {
-        self.bytes.push(EXISTING);
+    /// Directs the next entries into an existing directory.
+    pub fn in_existing_directory(&mut self, directory: &NamePath) {
+        self.bytes.push(EXISTING_DIRECTORY);
         put_path(&mut self.bytes, directory);
         if self.path.is_none() {
             self.directory = Some(directory.clone());
         }
     }
 
-    /// What follows lies in a directory of this subtree, by its number.
-    pub fn made(&mut self, number: u64) {
-        self.bytes.push(MADE);
+    /// Directs the next entries into a directory of this subtree, by its number.
+    pub fn in_new_directory(&mut self, number: u64) {
+        self.bytes.push(NEW_DIRECTORY);
         put_varint(&mut self.bytes, number);
     }
 
-    /// Adds an entry; `awaited` if a change is about it. The number of a directory.
-    pub fn entry(&mut self, name: &Name, make: &Make, awaited: bool) -> Option<u64> {
+    /// Adds an entry; `referred` if a later change refers to it. Returns the number of a directory.
+    pub fn entry(&mut self, name: &Name, make: &NewFile, referred: bool) -> Option<u64> {
         if let Some(directory) = self.directory.take() {
             self.path = Some(directory.join(name));
         }
@@ -166,12 +168,12 @@ impl SubtreeBuilder {
         let out = &mut self.bytes;
         out.push(
             ENTRY
-                | flag(same, SAME)
+                | flag(same, SAME_OWNER)
                 | flag(sized, SIZED)
                 | flag(timed, TIMED)
                 | flag(content, CONTENT)
                 | flag(!make.xattrs.is_empty(), XATTRS)
-                | flag(awaited, AWAITED),
+                | flag(referred, REFERRED),
         );
         put_bytes(out, name.as_bytes());
         if !same {
@@ -210,23 +212,23 @@ impl SubtreeBuilder {
         directory.then_some(number)
     }
 
-    /// Adds a change: a further name of a file, or a tag.
+    /// Adds a change to apply after the entries: a further name of a file, or a tag.
     pub fn change(&mut self, change: &Change) {
         self.changes.push(CHANGE);
         put_change(&mut self.changes, change);
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// How many bytes it has.
+    /// Returns the size of the encoded subtree in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.len() + self.changes.len()
     }
 
-    /// The whole. Refused if it has nothing, or more than [`SUBTREE_BYTES_MAX`].
+    /// Returns the subtree. Refused if it is empty or larger than [`SUBTREE_BYTES_MAX`].
     pub fn finish(self) -> Result<Subtree> {
         let bytes = self.bytes();
         if bytes > SUBTREE_BYTES_MAX {
@@ -234,7 +236,8 @@ impl SubtreeBuilder {
         }
         let Some(path) = self.path else {
             return Err(Error::Invalid(
-                "a subtree without entries: expected one entry of a directory that is there at least".into(),
+                "a subtree without entries: expected at least one entry of an existing directory"
+                    .into(),
             ));
         };
         let mut bytes = self.bytes;
@@ -243,7 +246,7 @@ impl SubtreeBuilder {
     }
 }
 
-/// That a subtree is larger than it may be.
+/// Builds the error for a subtree that exceeds the size limit.
 pub fn too_large(got: u64, limit: u64) -> Error {
     Error::Limit {
         what: "a private subtree, in bytes (merge it sooner, or make several),".into(),
@@ -260,7 +263,7 @@ fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
 }
 
-/// Reads a subtree. Ends after the first error.
+/// Iterator over the items of a subtree. Ends after the first error.
 #[derive(Debug)]
 pub struct Items<'a> {
     reader: Reader<'a>,
@@ -272,8 +275,8 @@ impl Items<'_> {
         let r = &mut self.reader;
         let tag = r.u8("a part of a subtree")?;
         Ok(match tag {
-            EXISTING => Item::Existing(take_path(r)?),
-            MADE => Item::Made(r.varint("a directory's number")?),
+            EXISTING_DIRECTORY => Item::ExistingDirectory(take_path(r)?),
+            NEW_DIRECTORY => Item::NewDirectory(r.varint("a directory's number")?),
             CHANGE => Item::Change(take_change(r)?),
             tag if tag & ENTRY != 0 && tag & 0x40 == 0 => return self.entry(tag),
             _ => return Err(r.error("a part of a subtree (01 to 03, 80 to bf)")),
@@ -283,13 +286,13 @@ impl Items<'_> {
     fn entry(&mut self, flags: u8) -> std::result::Result<Item, DecodeError> {
         let r = &mut self.reader;
         let name = super::codec::take_name(r)?;
-        if flags & SAME == 0 {
+        if flags & SAME_OWNER == 0 {
             let mut number =
                 || u32::try_from(r.varint("a number")?).map_err(|_| r.error("a number of 32 bits"));
             self.last.owner = (number()?, number()?, number()?);
         }
         let (mode, uid, gid) = self.last.owner;
-        let mut make = Make::new(mode, uid, gid);
+        let mut make = NewFile::new(mode, uid, gid);
         if flags & SIZED != 0 {
             make.size = r.varint("a size")?;
             make.blocks = r.varint("a count of blocks")?;
@@ -315,7 +318,7 @@ impl Items<'_> {
                 make.xattrs.push((name, value));
             }
         }
-        Ok(Item::Entry(name, make, flags & AWAITED != 0))
+        Ok(Item::Entry(name, make, flags & REFERRED != 0))
     }
 }
 
@@ -334,11 +337,11 @@ impl Iterator for Items<'_> {
     }
 }
 
-/// The path of an entry of a directory, if it may be so long.
+/// Returns the path of an entry of a directory; an error if it is too long.
 pub fn path_in(directory: &NamePath, name: &Name) -> std::result::Result<NamePath, FileError> {
     let path = directory.join(name);
     if path.as_bytes().len() > PATH_BYTES_MAX {
-        // Says how long it is.
+        // Parsing gives the error with the length.
         NamePath::parse(path.as_bytes())?;
     }
     Ok(path)
@@ -353,7 +356,7 @@ mod tests {
         Name::new(text.as_bytes()).unwrap()
     }
 
-    fn makes() -> impl Strategy<Value = Make> {
+    fn makes() -> impl Strategy<Value = NewFile> {
         let content = prop_oneof![
             Just(Content::None),
             Just(Content::Inline(b"abc".to_vec())),
@@ -370,7 +373,7 @@ mod tests {
         )
             .prop_map(|((mode, uid), sizes, times, content, tagged)| {
                 let [size, blocks, rdev] = sizes.unwrap_or_default();
-                Make {
+                NewFile {
                     size,
                     blocks,
                     rdev,
@@ -381,7 +384,7 @@ mod tests {
                     } else {
                         Vec::new()
                     },
-                    ..Make::new(mode, uid, 7)
+                    ..NewFile::new(mode, uid, 7)
                 }
             })
     }
@@ -389,12 +392,12 @@ mod tests {
     fn items() -> impl Strategy<Value = Vec<Item>> {
         let path = || NamePath::parse(b"/a/b").unwrap();
         let item = prop_oneof![
-            Just(Item::Existing(path())),
-            any::<u64>().prop_map(Item::Made),
-            ("[a-z]{1,9}", makes(), any::<bool>()).prop_map(|(n, make, awaited)| Item::Entry(
+            Just(Item::ExistingDirectory(path())),
+            any::<u64>().prop_map(Item::NewDirectory),
+            ("[a-z]{1,9}", makes(), any::<bool>()).prop_map(|(n, make, referred)| Item::Entry(
                 name(&n),
                 make,
-                awaited
+                referred
             )),
         ];
         prop::collection::vec(item, 1..12)
@@ -403,17 +406,17 @@ mod tests {
     proptest! {
         #[test]
         fn subtrees_come_back(mut items in items(), end in any::<prop::sample::Index>()) {
-            let first = Item::Existing(NamePath::parse(b"/r").unwrap());
+            let first = Item::ExistingDirectory(NamePath::parse(b"/r").unwrap());
             items.insert(0, first);
-            items.insert(1, Item::Entry(name("x"), Make::new(0o4_0755, 1, 1), false));
+            items.insert(1, Item::Entry(name("x"), NewFile::new(0o4_0755, 1, 1), false));
             let change = Change::Unlink(NamePath::parse(b"/z").unwrap());
             let mut builder = SubtreeBuilder::default();
             builder.change(&change);
             for item in &items {
                 match item {
-                    Item::Existing(path) => builder.existing(path),
-                    Item::Made(number) => builder.made(*number),
-                    Item::Entry(name, make, awaited) => drop(builder.entry(name, make, *awaited)),
+                    Item::ExistingDirectory(path) => builder.in_existing_directory(path),
+                    Item::NewDirectory(number) => builder.in_new_directory(*number),
+                    Item::Entry(name, make, referred) => drop(builder.entry(name, make, *referred)),
                     Item::Change(_) => {}
                 }
             }
@@ -422,7 +425,7 @@ mod tests {
             prop_assert_eq!(subtree.path(), &NamePath::parse(b"/r/x").unwrap());
             let back: std::result::Result<Vec<_>, _> = subtree.items().collect();
             prop_assert_eq!(back.unwrap(), items.clone());
-            // Cut anywhere, nothing panics, and no part is taken for another.
+            // A truncated subtree must not panic, and its items must be a prefix of the original ones.
             let bytes = subtree.as_bytes();
             let cut = bytes.get(..end.index(bytes.len())).unwrap().to_vec();
             let cut = Subtree::new(subtree.path().clone(), cut);
@@ -440,8 +443,8 @@ mod tests {
     #[test]
     fn directories_are_numbered_as_they_come_and_nothing_is_refused() {
         let mut builder = SubtreeBuilder::default();
-        builder.existing(&NamePath::root());
-        let make = |mode| Make::new(mode, 1, 1);
+        builder.in_existing_directory(&NamePath::root());
+        let make = |mode| NewFile::new(mode, 1, 1);
         assert_eq!(builder.entry(&name("a"), &make(0o4_0755), false), Some(0));
         assert_eq!(builder.entry(&name("b"), &make(0o10_0644), false), None);
         assert_eq!(builder.entry(&name("c"), &make(0o4_0755), false), Some(1));

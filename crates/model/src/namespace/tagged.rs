@@ -1,30 +1,30 @@
-//! Files below a path with their tags: what the graph's vertices of them have as attributes of users.
+//! Files below a path with their tags: the user-defined attributes of their vertices.
 
 use super::{FIELD_NAMES, FileFields, Inode, NamePath, Namespace};
 use crate::error::Result;
 use crate::filter::Fields;
 use crate::graph::{Cancel, Flow, GraphRead};
-use crate::object::Asker;
+use crate::object::Principal;
 use crate::record::UserAttribute;
 use crate::value::Value;
 use crate::version::Version;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-/// Files whose vertices are read together.
+/// Number of files whose vertices are read in one call.
 const TOGETHER: usize = 1_024;
 
 /// A file with its tags.
 #[derive(Debug, Clone, Copy)]
 pub struct TaggedFile<'a> {
-    /// Where it is, and what.
+    /// Path and attributes of the file.
     pub file: FileFields<'a>,
-    /// None if the graph does not know it, or if nobody asked for them.
+    /// Tags of the file; empty if the graph has none or the caller did not ask for them.
     pub tags: &'a [UserAttribute],
 }
 
 impl Fields for TaggedFile<'_> {
-    /// An attribute of the file, or else a tag of that name.
+    /// Returns an attribute of the file, or else a tag of that name.
     fn field(&self, name: &str) -> Option<Cow<'_, Value>> {
         if FIELD_NAMES.contains(&name) {
             return self.file.field(name);
@@ -34,17 +34,17 @@ impl Fields for TaggedFile<'_> {
     }
 }
 
-/// As [`Namespace::walk`], each file with its tags if somebody wants them.
+/// Walks like [`Namespace::walk`], and reads each file's tags if `tags` is set.
 pub fn walk_tagged(
     (names, graph): (&dyn Namespace, &dyn GraphRead),
-    asker: Option<&Asker>,
+    principal: Option<&Principal>,
     path: &NamePath,
     tags: bool,
     cancel: &dyn Cancel,
     sink: &mut dyn FnMut(TaggedFile<'_>) -> Flow,
 ) -> Result<()> {
     if !tags {
-        return names.walk(asker, path, cancel, &mut |path, inode| {
+        return names.walk(principal, path, cancel, &mut |path, inode| {
             let file = FileFields { path, inode };
             sink(TaggedFile { file, tags: &[] })
         });
@@ -67,7 +67,7 @@ pub fn walk_tagged(
         Ok(ControlFlow::Continue(()))
     };
     let (mut failed, mut broke) = (None, false);
-    names.walk(asker, path, cancel, &mut |path, inode| {
+    names.walk(principal, path, cancel, &mut |path, inode| {
         waiting.push((path.clone(), inode.clone()));
         if waiting.len() < TOGETHER {
             return ControlFlow::Continue(());

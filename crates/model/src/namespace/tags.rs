@@ -1,29 +1,30 @@
-//! Tags of a file as extended attributes: `user.esker.NAME`, whose value is the tag's as text.
+//! Tags of a file as extended attributes: `user.esker.NAME`, whose value is the tag's value as text.
 
 use crate::traversal::parse_nanos;
 use crate::value::Value;
 use jiff::Timestamp;
 use std::fmt::Write as _;
 
-/// What the names of extended attributes begin with that are tags.
+/// Prefix of the names of extended attributes that are tags.
 pub const TAG_PREFIX: &[u8] = b"user.esker.";
 
-/// A tag's value as an extended attribute holds it. [`value_of`] reads it again, but for lists, which come back as text.
+/// Formats a tag's value as the value of an extended attribute. [`value_of`] parses it again, except lists, which it
+/// returns as text.
 pub fn text_of(value: &Value) -> Vec<u8> {
     match value {
         Value::Null => b"null".to_vec(),
         Value::Bytes(bytes) if std::str::from_utf8(bytes).is_err() => bytes.clone(),
         Value::String(text) if value_of(text.as_bytes()) == *value => text.clone().into_bytes(),
-        other => shown(other).into_bytes(),
+        other => to_text(other).into_bytes(),
     }
 }
 
-fn shown(value: &Value) -> String {
+fn to_text(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(b) => b.to_string(),
         Value::I64(n) => n.to_string(),
-        // Debug keeps the point: `1.0` is no integer.
+        // `Debug` keeps the point: `1.0` is not an integer.
         Value::F64(x) => format!("{x:?}"),
         Value::String(text) => format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")),
         Value::Bytes(bytes) => {
@@ -37,14 +38,14 @@ fn shown(value: &Value) -> String {
         Value::Timestamp(nanos) => Timestamp::from_nanosecond(i128::from(*nanos))
             .map_or_else(|_| nanos.to_string(), |t| t.to_string()),
         Value::List(items) => {
-            let items: Vec<_> = items.iter().map(shown).collect();
+            let items: Vec<_> = items.iter().map(to_text).collect();
             format!("[{}]", items.join(", "))
         }
     }
 }
 
-/// The value that a text looks like: `true`, `42`, `0.5`, `2026-03-01T12:00:00Z`, `null`, a text in quotes; all else is a
-/// text, and what is no UTF-8 bytes.
+/// Parses a value by its form: `true`, `42`, `0.5`, `2026-03-01T12:00:00Z`, `null`, a text in quotes. Any other UTF-8
+/// is a text, anything else bytes.
 pub fn value_of(bytes: &[u8]) -> Value {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return Value::Bytes(bytes.to_vec());
@@ -60,7 +61,7 @@ pub fn value_of(bytes: &[u8]) -> Value {
     {
         return Value::String(inner);
     }
-    // Not `007`, `+5`, `inf`: those are names more often than numbers.
+    // `007`, `+5` and `inf` are names more often than numbers, so they are not parsed as numbers.
     let digits = text.strip_prefix('-').unwrap_or(text);
     let plain = digits.starts_with(|c: char| c.is_ascii_digit())
         && (digits == "0" || digits.starts_with("0.") || !digits.starts_with('0'));
@@ -83,7 +84,7 @@ pub fn value_of(bytes: &[u8]) -> Value {
     Value::String(text.to_owned())
 }
 
-/// A text without the backslashes before quotes and backslashes; `None` if it is not written so.
+/// Removes the backslashes before quotes and backslashes; `None` if another character is escaped or a quote is not.
 fn unquoted(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();

@@ -1,19 +1,23 @@
-//! The traits of the objects' door, beside [`GraphRead`] and [`GraphWrite`]. Creating and moving objects are mutations
-//! ([`crate::Op::CreateObject`], [`crate::Op::MoveObject`]), and so are tags of single objects
-//! ([`crate::Op::SetAttributes`]) and predefined attributes ([`crate::Op::ChangeVertex`]).
+//! API traits for objects, in addition to [`GraphRead`] and [`GraphWrite`]. Creating and moving objects are mutations
+//! ([`crate::Op::CreateObject`], [`crate::Op::MoveObject`]), and so are changes of the tags of single objects
+//! ([`crate::Op::SetAttributes`]) and of predefined attributes ([`crate::Op::ChangeVertex`]).
 
-use super::{Asker, Find, FindReport, Found, ObjectKey, TagInfo, TagReport, TagWhere};
+use super::{Find, FindReport, Found, ObjectKey, Principal, TagInfo, TagReport, TagWhere};
 use crate::error::Result;
 use crate::graph::{Cancel, Flow, GraphRead, GraphWrite};
 
-/// Looking for objects.
+/// Read access to objects.
 pub trait ObjectRead: GraphRead {
-    /// Objects by number or by all their ID attributes (E-search), in the order asked for: `None` where there is none, or
-    /// none that the asker may read.
-    fn read_objects(&self, keys: &[ObjectKey], asker: Option<&Asker>)
-    -> Result<Vec<Option<Found>>>;
+    /// Looks up objects by number or by all their ID attributes (E-search); the result keeps the order of `keys`.
+    /// `None` where there is no such object or the principal may not read it.
+    fn read_objects(
+        &self,
+        keys: &[ObjectKey],
+        principal: Option<&Principal>,
+    ) -> Result<Vec<Option<Found>>>;
 
-    /// Objects by what holds of them (P-search). A name that no object has is no error: the report says so.
+    /// Searches objects by a filter (P-search). A name in the filter that no object has is not an error: the report
+    /// lists it.
     fn find(
         &self,
         find: &Find,
@@ -21,16 +25,17 @@ pub trait ObjectRead: GraphRead {
         sink: &mut dyn FnMut(Found) -> Flow,
     ) -> Result<FindReport>;
 
-    /// All names that objects which the asker may read have values under: by name, predefined ones first.
-    fn tags(&self, asker: Option<&Asker>) -> Result<Vec<TagInfo>>;
+    /// Returns all attribute and tag names of objects that the principal may read, sorted by name, predefined ones
+    /// first.
+    fn tags(&self, principal: Option<&Principal>) -> Result<Vec<TagInfo>>;
 }
 
-/// Changing many objects.
+/// Changes of many objects at once.
 pub trait ObjectWrite: ObjectRead + GraphWrite {
-    /// Changes the tags of all objects that a filter holds of, all or nothing (each server of a cluster its own).
+    /// Changes the tags of all objects that match a filter, atomically (in a cluster, atomically on each server).
     fn tag_where(&self, change: &TagWhere, cancel: &dyn Cancel) -> Result<TagReport>;
 
-    /// Lets searches use an index on a name, or forbids it; false if that is so already. An index is built by the first
-    /// search that wants it.
+    /// Allows or forbids an index on a name. Returns false if nothing changed. The first search that can use an index
+    /// builds it.
     fn set_index(&self, name: &str, on: bool) -> Result<bool>;
 }

@@ -1,21 +1,21 @@
-//! What a search found as columns: an array for each name, without an allocation for each object.
+//! Search results as columns: an array for each name, without an allocation for each object.
 
 use super::{FindReport, ObjectId};
 use crate::value::{Value, ValueView};
 
-/// What a search found, column by column.
+/// The result of a search, column by column.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct FoundColumns {
-    /// The objects' numbers.
+    /// Numbers of the objects.
     pub ids: Vec<ObjectId>,
-    /// A column for each name that was selected, in that order; each as long as `ids`.
+    /// A column for each selected name, in the order of selection; each is as long as `ids`.
     pub columns: Vec<(String, Values)>,
-    /// What else there is to say of the search.
+    /// The report of the search.
     pub report: FindReport,
 }
 
 impl FoundColumns {
-    /// The column of a name.
+    /// Returns the column of a name.
     pub fn column(&self, name: &str) -> Option<&Values> {
         let found = self.columns.iter().find(|(n, _)| n == name);
         found.map(|(_, values)| values)
@@ -25,15 +25,15 @@ impl FoundColumns {
 /// The values of one column.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
-    /// All are integers.
+    /// All values are integers.
     I64(Vec<i64>),
-    /// All are doubles.
+    /// All values are doubles.
     F64(Vec<f64>),
-    /// All are times, in nanoseconds since 1970.
+    /// All values are times, in nanoseconds since 1970.
     Timestamp(Vec<i64>),
-    /// All are texts.
+    /// All values are texts.
     Text(Texts),
-    /// They are of several kinds, or of others, or some objects have none.
+    /// Values of several or other kinds, or missing for some objects.
     Mixed(Vec<Option<Value>>),
 }
 
@@ -44,7 +44,7 @@ impl Default for Values {
 }
 
 impl Values {
-    /// How many there are.
+    /// Returns the number of values.
     pub const fn len(&self) -> usize {
         match self {
             Self::I64(values) | Self::Timestamp(values) => values.len(),
@@ -54,12 +54,12 @@ impl Values {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the column is empty.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One of them; `None` where the object has none.
+    /// Returns the value at an index; `None` where the object has none.
     pub fn get(&self, at: usize) -> Option<ValueView<'_>> {
         match self {
             Self::I64(values) => values.get(at).map(|v| ValueView::I64(*v)),
@@ -70,7 +70,7 @@ impl Values {
         }
     }
 
-    /// Adds one; the first says which kind it is taken to be.
+    /// Appends a value. The first value determines the kind of the column.
     pub fn push(&mut self, value: Option<&ValueView<'_>>) {
         if self.is_empty() {
             *self = match value {
@@ -98,32 +98,32 @@ impl Values {
     }
 }
 
-/// Texts one behind the other.
+/// Texts stored one after the other in one buffer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Texts {
     text: String,
-    /// Where each ends.
+    /// End offset of each text.
     ends: Vec<usize>,
 }
 
 impl Texts {
-    /// How many there are.
+    /// Returns the number of texts.
     pub const fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Adds one.
+    /// Appends a text to the list.
     pub fn push(&mut self, text: &str) {
         self.text.push_str(text);
         self.ends.push(self.text.len());
     }
 
-    /// One of them.
+    /// Returns the text at an index.
     pub fn get(&self, at: usize) -> Option<&str> {
         let from = match at.checked_sub(1) {
             None => 0,
@@ -137,7 +137,7 @@ impl Texts {
 mod tests {
     use super::*;
 
-    /// However kinds change on the way, what was put in comes out.
+    /// Values read back equal the values written, however kinds change in between.
     #[test]
     fn values_come_back() {
         let some = [

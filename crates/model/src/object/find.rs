@@ -1,4 +1,4 @@
-//! Searching objects (SoMeta's P-search, section II-E) and tagging what a search finds, as data.
+//! Searches for objects (SoMeta's P-search, section II-E) and tagging of the objects found, as data.
 
 use super::{Identity, ObjectId};
 use crate::filter::Expr;
@@ -7,29 +7,29 @@ use crate::version::Version;
 use std::fmt;
 use std::str::FromStr;
 
-/// On whose behalf something is asked. A search shows them only what they may read.
+/// The user for whom a call is made. A search returns only objects that the principal may read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Asker {
-    /// Their user id.
+pub struct Principal {
+    /// User id of the principal.
     pub uid: i64,
-    /// The groups that they are in.
+    /// Group ids of the principal.
     pub gids: Vec<i64>,
 }
 
-impl Asker {
-    /// Whether nothing is hidden from them: user 0. What others may see, [`crate::visibility`] decides.
-    pub fn sees_all(&self) -> bool {
+impl Principal {
+    /// Whether nothing is hidden from the principal: user 0. For others, [`crate::visibility`] decides.
+    pub fn is_superuser(&self) -> bool {
         self.uid == 0
     }
 
-    /// The asker, if something may be hidden from them.
-    pub fn limited(asker: Option<&Self>) -> Option<&Self> {
-        asker.filter(|a| !a.sees_all())
+    /// Returns the principal unless nothing is hidden from it.
+    pub fn limited(principal: Option<&Self>) -> Option<&Self> {
+        principal.filter(|a| !a.is_superuser())
     }
 }
 
-/// `UID` or `UID:GID,GID`.
-impl fmt::Display for Asker {
+/// Formats as `UID` or `UID:GID,GID`.
+impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.uid)?;
         for (n, gid) in self.gids.iter().enumerate() {
@@ -39,12 +39,12 @@ impl fmt::Display for Asker {
     }
 }
 
-impl FromStr for Asker {
+impl FromStr for Principal {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let bad =
-            || format!("`{text}` is no user: expected UID or UID:GID,GID, as in 1001:100,200");
+            || format!("`{text}` is not a user: expected UID or UID:GID,GID, as in 1001:100,200");
         let (uid, gids) = text.split_once(':').unwrap_or((text, ""));
         let number = |text: &str| text.trim().parse::<i64>().map_err(|_| bad());
         Ok(Self {
@@ -58,47 +58,47 @@ impl FromStr for Asker {
     }
 }
 
-/// A share of a search that several clients issue together (a collective search): each object is in exactly one.
+/// One client's share of a collective search. Each object is in exactly one share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// Which, from 0.
+    /// Index of the share, from 0.
     pub rank: u32,
-    /// Of how many.
+    /// Total number of shares.
     pub of: u32,
 }
 
 impl Share {
-    /// Whether an object is in it.
+    /// Whether an object is in this share.
     pub fn has(self, id: ObjectId) -> bool {
-        // A multiplication mixes all bits of the number into the high ones (Fibonacci hashing).
+        // The multiplication mixes all bits of the number into the high ones (Fibonacci hashing).
         let mixed = id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         (mixed * u64::from(self.of)) >> 32 == u64::from(self.rank)
     }
 }
 
-/// A search.
+/// A search for objects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Find {
-    /// What must hold.
+    /// Condition that objects must match.
     pub filter: Expr,
-    /// Which attributes and tags to give; `None` for all.
+    /// Names of the attributes and tags to return; `None` for all.
     pub select: Option<Vec<String>>,
-    /// At most so many.
+    /// Largest number of objects to return.
     pub limit: Option<u64>,
-    /// Only count; the sink gets nothing.
+    /// Whether only to count the objects; the sink gets nothing.
     pub count: bool,
-    /// Only say how it would be done; the sink gets nothing.
+    /// Whether only to explain the plan; the sink gets nothing.
     pub explain: bool,
-    /// On whose behalf; `None` sees everything.
-    pub asker: Option<Asker>,
-    /// Only a share of it.
+    /// The principal of the search; `None` sees everything.
+    pub principal: Option<Principal>,
+    /// The share of a collective search, if this is one.
     pub share: Option<Share>,
-    /// Only what comes behind that object in the order in which this search gives them: where an earlier answer stopped.
+    /// Cursor: the last object of an earlier answer. Only objects behind it in the order of this search are returned.
     pub after: Option<ObjectId>,
 }
 
 impl Find {
-    /// All that a filter holds of.
+    /// Searches for all objects that match a filter.
     pub const fn all(filter: Expr) -> Self {
         Self {
             filter,
@@ -106,35 +106,35 @@ impl Find {
             limit: None,
             count: false,
             explain: false,
-            asker: None,
+            principal: None,
             share: None,
             after: None,
         }
     }
 }
 
-/// An object as a search gives it.
+/// An object in the result of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// Its number.
+    /// Number of the object.
     pub id: ObjectId,
-    /// When it was created.
+    /// The version of its creation.
     pub created: Version,
-    /// When anything about it changed last.
+    /// The version of its last change.
     pub modified: Version,
-    /// Predefined attributes, the ID attributes among them; those that were selected.
+    /// Selected predefined attributes, ID attributes included.
     pub attributes: Properties,
-    /// User-defined tags; null is a tag without a value. Those that were selected.
+    /// Selected user-defined tags; null is a tag without a value.
     pub tags: Properties,
 }
 
 impl Found {
-    /// An attribute or a tag.
+    /// Returns the value of an attribute or a tag.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.attributes.get(name).or_else(|| self.tags.get(name))
     }
 
-    /// Its ID attributes, if they are all there.
+    /// Returns the ID attributes, if all of them were selected.
     pub fn identity(&self) -> Option<Identity> {
         let text = |name| match self.attributes.get(name) {
             Some(Value::String(s)) => Some(s.clone()),
@@ -153,96 +153,96 @@ impl Found {
     }
 }
 
-/// How one term of a search is or was answered, in the order in which they are looked at.
+/// One step of a search's plan: how a term of the filter is or was evaluated, in the order of evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanStep {
-    /// The server that did it; 0 where there is one.
+    /// Number of the server that evaluates the step; 0 outside of clusters.
     pub server: u32,
-    /// The term, as the filter language writes it.
+    /// The term in the syntax of the filter language.
     pub term: String,
-    /// By what: `index`, `text index`, `column`, `all`.
+    /// Access path: `index`, `text index`, `column` or `all`.
     pub access: String,
-    /// Objects that it was expected to leave.
+    /// Estimated number of objects left after the step.
     pub estimate: u64,
-    /// Objects that it left; nothing with `explain`.
+    /// Actual number of objects left after the step; `None` with `explain`.
     pub left: Option<u64>,
-    /// Microseconds; nothing with `explain`.
+    /// Duration in microseconds; `None` with `explain`.
     pub micros: Option<u64>,
 }
 
-/// What a search did.
+/// Summary of a search.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FindReport {
-    /// Objects that were given, or counted.
+    /// Number of objects returned or counted.
     pub matches: u64,
-    /// Whether all that there are were; false where the limit or the caller stopped it.
+    /// Whether the result is complete; false where the limit or the caller stopped the search.
     pub complete: bool,
-    /// Servers that did not answer, so that their objects are missing.
+    /// Numbers of the servers that did not answer, whose objects are missing.
     pub missing: Vec<u32>,
-    /// How it went about it.
+    /// Steps of the plan, in order.
     pub plan: Vec<PlanStep>,
-    /// Names in the filter that no object which the asker may read has, each with the nearest name there is and how many
-    /// objects have that one.
+    /// Names in the filter that no object readable by the principal has, each with the most similar existing name and
+    /// the number of objects that have it.
     pub unknown: Vec<(String, Option<(String, u64)>)>,
 }
 
-/// A name that objects have a value under, and how many do.
+/// Statistics of one attribute or tag name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagInfo {
-    /// The name.
+    /// The attribute or tag name.
     pub name: String,
-    /// Whether it is a predefined attribute.
+    /// Whether the name is a predefined attribute.
     pub predefined: bool,
-    /// Objects that have it.
+    /// Number of objects that have a value of this name.
     pub objects: u64,
-    /// Different values among them, where an index knows.
+    /// Number of distinct values, if an index knows.
     pub distinct: Option<u64>,
-    /// Whether searches may use an index on it.
+    /// Whether searches may use an index on the name.
     pub indexed: bool,
-    /// Bytes of memory that its values take, and those of its index.
+    /// Memory of the values, and of their index, in bytes.
     pub bytes: (u64, u64),
 }
 
-/// What is to become of the tags of objects.
+/// A change of the tags of objects.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TagChange {
-    /// Those to set; null for a tag without a value.
+    /// Tags to set; null for a tag without a value.
     pub set: Properties,
-    /// With it: only where an object lacks the tag (`tag add`; without it, `tag set`).
+    /// Whether to keep existing values: the tag is set only on objects that lack it (`tag add`, not `tag set`).
     pub keep: bool,
-    /// Those to remove.
+    /// Names of the tags to remove.
     pub remove: Vec<String>,
 }
 
-/// Tagging of all objects that a filter holds of.
+/// A change of the tags of all objects that match a filter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TagWhere {
-    /// What must hold.
+    /// Condition that objects must match.
     pub filter: Expr,
-    /// What to do.
+    /// Change of the tags of each.
     pub change: TagChange,
-    /// On whose behalf; objects that they may not change are left alone and counted.
-    pub asker: Option<Asker>,
-    /// Only count.
+    /// The principal of the change. Objects that the principal may not change are skipped and counted.
+    pub principal: Option<Principal>,
+    /// Whether only to count the objects.
     pub dry_run: bool,
-    /// As [`crate::Batch::once`].
-    pub once: Option<Vec<u8>>,
+    /// Idempotency key; see [`crate::Batch::idempotency_key`].
+    pub idempotency_key: Option<Vec<u8>>,
 }
 
-/// What tagging did.
+/// The result of changing tags by a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagReport {
-    /// Objects that the filter holds of, and that the asker may read.
+    /// Number of objects that match the filter and that the principal may read.
     pub matches: u64,
-    /// Those that changed, or would.
+    /// Number of objects that changed, or would with `dry_run`.
     pub changed: u64,
-    /// Those that the asker may not change.
+    /// Number of objects that the principal may not change.
     pub refused: u64,
-    /// When they changed.
+    /// The version of the change.
     pub version: Version,
-    /// Whether anything was done now. Not if it was only to be counted, nor if its marker says that it had been done before: by an
-    /// earlier call with that marker or, where a client repeats what was not answered, by an earlier attempt of this one. The
-    /// numbers are zero then.
+    /// Whether the call changed anything. False for a dry run, and if the idempotency key had been applied before: by
+    /// an earlier call with that key or, where a client repeats an unanswered call, by an earlier attempt of this one.
+    /// The counts are zero then.
     pub applied: bool,
 }
 
@@ -252,20 +252,20 @@ mod tests {
 
     #[test]
     fn users_and_their_groups_are_read_and_written() {
-        let asker = |uid, gids: &[i64]| Asker {
+        let principal = |uid, gids: &[i64]| Principal {
             uid,
             gids: gids.to_vec(),
         };
         for (text, read) in [
-            ("1001", asker(1001, &[])),
-            ("1001:100", asker(1001, &[100])),
-            ("1001:100,200", asker(1001, &[100, 200])),
+            ("1001", principal(1001, &[])),
+            ("1001:100", principal(1001, &[100])),
+            ("1001:100,200", principal(1001, &[100, 200])),
         ] {
             assert_eq!(text.parse(), Ok(read.clone()));
             assert_eq!(read.to_string(), text);
         }
         for bad in ["", "ada", "1001:x", "1001:100,", ":1"] {
-            assert!(bad.parse::<Asker>().is_err(), "{bad}");
+            assert!(bad.parse::<Principal>().is_err(), "{bad}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Objects: SoMeta's flat namespace (section II). An object is a vertex of type `Object`, named by a number that is never
-//! given twice, and found by its four ID attributes or by what its tags say.
+//! Objects: SoMeta's flat namespace (section II). An object is a vertex of type `Object`. Its name is a number that is
+//! never reused; it is found by its four ID attributes or by its tags.
 //!
 //! ```text
 //!  object id     63        47                            0
@@ -10,9 +10,9 @@
 //!  vertex id     [object id shifted left by one, 8 bytes][mark of objects, 8 bytes]
 //! ```
 //!
-//! So the object's vertex lies where its ID attributes hash to (SoMeta's equation 1): whoever knows them knows the virtual
-//! node, and whoever knows the number does, too. An object whose ID attributes change stays where it is, and so do its
-//! tags, edges and history; a row where the new ones hash to says which object they name now.
+//! The hash of the ID attributes selects the object's virtual node (SoMeta's equation 1), so a client that knows the
+//! ID attributes or the number knows the virtual node. An object whose ID attributes change stays where it is, with its
+//! tags, edges and history; a row at the virtual node of the new ID attributes says which object they name now.
 
 mod api;
 mod columns;
@@ -21,49 +21,49 @@ mod find;
 pub use api::{ObjectRead, ObjectWrite};
 pub use columns::{FoundColumns, Texts, Values};
 pub use find::{
-    Asker, Find, FindReport, Found, PlanStep, Share, TagChange, TagInfo, TagReport, TagWhere,
+    Find, FindReport, Found, PlanStep, Principal, Share, TagChange, TagInfo, TagReport, TagWhere,
 };
 
 use crate::id::{VertexId, VertexRef, VertexTypeId};
 use crate::schema::Schema;
 use std::fmt;
 
-/// The name of the vertex type of objects.
+/// Name of the vertex type of objects.
 pub const OBJECT_TYPE: &str = "Object";
 
-/// The four ID attributes, by their names as predefined attributes of the type `Object`.
+/// Names of the four ID attributes, which are predefined attributes of the type `Object`.
 pub const ID_ATTRIBUTES: [&str; 4] = ["name", "app", "owner", "step"];
 
-/// Who may read an object that was created without saying so: everybody; its owner may change it.
+/// Mode of an object created without one: readable by everybody, writable by its owner.
 pub const MODE_DEFAULT: i64 = 0o644;
 
-/// Bits of an object id behind its prefix.
+/// Number of bits of an object id behind its prefix.
 pub const SEQUENCE_BITS: u32 = 48;
 
-/// The second half of each object's vertex id.
+/// Second half of the vertex id of each object.
 const MARK: [u8; 8] = *b"\xE5\xCEob\x1Eect";
 
-/// The number of an object, below 2^63. Unique for ever.
+/// Number of an object, below 2^63. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
 
 impl ObjectId {
-    /// From its parts.
+    /// Builds a number from its parts.
     pub const fn new(prefix: Prefix, sequence: u64) -> Self {
         Self((prefix.0 as u64) << SEQUENCE_BITS | (sequence & ((1 << SEQUENCE_BITS) - 1)))
     }
 
-    /// Where it was created.
+    /// Returns the prefix, which selects the virtual node where the object was created.
     pub const fn prefix(self) -> Prefix {
         Prefix((self.0 >> SEQUENCE_BITS) as u16)
     }
 
-    /// What tells it from others of its prefix.
+    /// Returns the sequence part, which distinguishes the objects of one prefix.
     pub const fn sequence(self) -> u64 {
         self.0 & ((1 << SEQUENCE_BITS) - 1)
     }
 
-    /// The id of its vertex.
+    /// Returns the id of the object's vertex.
     pub fn vertex(self) -> VertexId {
         let mut id = [0; 16];
         let (head, tail) = id.split_at_mut(8);
@@ -72,14 +72,14 @@ impl ObjectId {
         VertexId(id)
     }
 
-    /// The object whose vertex that is.
+    /// Returns the object to which a vertex id belongs; `None` for other vertices.
     pub fn of_vertex(id: VertexId) -> Option<Self> {
         let (head, tail) = id.0.split_first_chunk::<8>()?;
         let head = u64::from_be_bytes(*head);
         (*tail == MARK && head & 1 == 0).then_some(Self(head >> 1))
     }
 
-    /// Reads it as the external key of a vertex: decimal digits without anything else, as [`fmt::Display`] writes them.
+    /// Parses the external key of an object's vertex: decimal digits and nothing else, as [`fmt::Display`] writes them.
     pub fn of_key(key: &str) -> Option<Self> {
         let plain =
             key.bytes().all(|b| b.is_ascii_digit()) && (key == "0" || !key.starts_with('0'));
@@ -88,42 +88,43 @@ impl ObjectId {
     }
 }
 
-/// Decimal digits.
+/// Formats as decimal digits.
 impl fmt::Display for ObjectId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-/// The first 15 bits of an identity's hash: which virtual node it belongs to.
+/// The first 15 bits of an identity's hash, which select the virtual node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix(pub u16);
 
 impl Prefix {
-    /// How many there are.
+    /// Number of different prefixes.
     pub const COUNT: usize = 1 << 15;
 
-    /// A vertex id of that prefix, for whoever wants to know the home of an object that is yet to be created.
-    pub fn place(self) -> VertexId {
+    /// Returns a vertex id with this prefix, from which the home of an object can be computed before the object is
+    /// created.
+    pub fn home_vertex(self) -> VertexId {
         ObjectId::new(self, 0).vertex()
     }
 }
 
-/// The four ID attributes (SoMeta, section II-D): together they name one object.
+/// The four ID attributes (SoMeta, section II-D), which together identify one object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
-    /// The object's name; at least one byte.
+    /// Name of the object; at least one byte.
     pub name: String,
-    /// The application that made it; may be empty.
+    /// Application that made the object; may be empty.
     pub app: String,
-    /// The user id of its owner.
+    /// User id of the owner.
     pub owner: i64,
-    /// The time step; 0 where there is none.
+    /// Time step; 0 for an object without time steps.
     pub step: i64,
 }
 
 impl Identity {
-    /// 128 bits of BLAKE3 over all four: what they are known by where they need to be short.
+    /// Returns 128 bits of BLAKE3 over all four attributes, a short stand-in for them.
     pub fn hash(&self) -> [u8; 16] {
         let mut bytes = Vec::with_capacity(40 + self.name.len() + self.app.len());
         bytes.extend_from_slice(b"esker object\0");
@@ -132,25 +133,25 @@ impl Identity {
         bytes.extend_from_slice(&(self.name.len() as u64).to_be_bytes());
         bytes.extend_from_slice(self.name.as_bytes());
         bytes.extend_from_slice(self.app.as_bytes());
-        // At once: in pieces it takes twice as long.
+        // One call for the whole buffer: in pieces hashing takes twice as long.
         let whole = blake3::hash(&bytes);
         let mut hash = [0; 16];
         hash.copy_from_slice(&whole.as_bytes()[..16]);
         hash
     }
 
-    /// Where an object that is created with this identity belongs.
+    /// Returns the prefix of an object that is created with this identity.
     pub fn prefix(&self) -> Prefix {
         prefix_of(&self.hash())
     }
 }
 
-/// The prefix that an identity's hash begins with.
+/// Returns the prefix from an identity's hash.
 pub fn prefix_of(hash: &[u8; 16]) -> Prefix {
     Prefix(u16::from_be_bytes([hash[0], hash[1]]) >> 1)
 }
 
-/// As people read it.
+/// Formats the four attributes for messages.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -163,12 +164,12 @@ impl fmt::Display for Identity {
     }
 }
 
-/// What an object is asked for by (SoMeta's E-search).
+/// Key by which an object is looked up (SoMeta's E-search).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ObjectKey {
-    /// Its number.
+    /// Number of the object.
     Id(ObjectId),
-    /// All its ID attributes.
+    /// All ID attributes of the object.
     Identity(Identity),
 }
 
@@ -184,13 +185,13 @@ impl From<Identity> for ObjectKey {
     }
 }
 
-/// The vertex type of objects in a schema; `None` in that of a database which has a type of its own of that name.
+/// Returns the vertex type of objects in a schema; `None` if the database has a type of its own of that name.
 pub fn object_type(schema: &Schema) -> Option<VertexTypeId> {
     let id = schema.vertex_type_id(OBJECT_TYPE).ok()?;
     schema.vertex_type(id).filter(|t| t.builtin).map(|_| id)
 }
 
-/// An object as a vertex of that schema.
+/// Returns the vertex reference of an object under that schema.
 pub fn object_ref(schema: &Schema, id: ObjectId) -> Option<VertexRef> {
     let type_id = object_type(schema)?;
     Some(VertexRef {

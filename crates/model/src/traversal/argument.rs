@@ -1,7 +1,7 @@
-//! What the arguments of each call mean by themselves: names, values, filters, counts, times.
+//! Meaning of the arguments of each call: names, values, filters, counts, times.
 
-use super::call::{Argument, Call, FILTERS, What, too_deep, usage};
-use super::error::{Fault, ParseErrorKind as Kind, Span, excerpt};
+use super::call::{Argument, ArgumentValue, ChainCall, FILTERS, too_deep, usage};
+use super::error::{Span, TraversalErrorKind as Kind, TraversalFault, excerpt};
 use super::{Filter, Predicate, Start};
 use crate::filter::Expr;
 use crate::id::VertexName;
@@ -11,8 +11,8 @@ use crate::value::Value;
 use crate::version::{Version, VersionRange};
 use std::cmp::Ordering;
 
-/// The wrong number of arguments: at the first one too many, or where one is missing.
-pub(super) fn count_fault(call: &Call, most: usize) -> Fault {
+/// Builds the error for a wrong number of arguments: at the first one too many, or where one is missing.
+pub(super) fn count_fault(call: &ChainCall, most: usize) -> TraversalFault {
     let got = call.arguments.len();
     let span = match (call.arguments.get(most), call.arguments.last()) {
         (Some(first), Some(last)) => first.span.to(last.span),
@@ -23,7 +23,7 @@ pub(super) fn count_fault(call: &Call, most: usize) -> Fault {
         1 => "1 argument".to_owned(),
         n => format!("{n} arguments"),
     };
-    Fault::new(
+    TraversalFault::new(
         span,
         Kind::ArgumentCount,
         format!("`{}` was given {arguments}", call.name),
@@ -31,7 +31,7 @@ pub(super) fn count_fault(call: &Call, most: usize) -> Fault {
     )
 }
 
-pub(super) fn no_arguments(call: &Call) -> Result<(), Fault> {
+pub(super) fn no_arguments(call: &ChainCall) -> Result<(), TraversalFault> {
     if call.arguments.is_empty() {
         Ok(())
     } else {
@@ -39,15 +39,15 @@ pub(super) fn no_arguments(call: &Call) -> Result<(), Fault> {
     }
 }
 
-/// Exactly that many arguments.
-pub(super) fn exactly<const N: usize>(call: Call) -> Result<[Argument; N], Fault> {
+/// Returns the arguments if their number is exactly `N`.
+pub(super) fn exactly<const N: usize>(call: ChainCall) -> Result<[Argument; N], TraversalFault> {
     if call.arguments.len() != N {
         return Err(count_fault(&call, N));
     }
     let close = call.close;
     let call_name = call.name;
     call.arguments.try_into().map_err(|_| {
-        Fault::new(
+        TraversalFault::new(
             close,
             Kind::ArgumentCount,
             "wrong number of arguments",
@@ -60,12 +60,12 @@ pub(super) fn wrong_kind(
     argument: &Argument,
     message: String,
     expected: impl Into<String>,
-) -> Fault {
-    Fault::new(argument.span, Kind::ArgumentKind, message, expected)
+) -> TraversalFault {
+    TraversalFault::new(argument.span, Kind::ArgumentKind, message, expected)
 }
 
-/// Refuses `name=` where nothing has a name.
-pub(super) fn unnamed(argument: &Argument, expected: &str) -> Result<(), Fault> {
+/// Refuses `name=` where arguments have no names.
+pub(super) fn unnamed(argument: &Argument, expected: &str) -> Result<(), TraversalFault> {
     match &argument.name {
         None => Ok(()),
         Some(name) => Err(wrong_kind(
@@ -76,9 +76,9 @@ pub(super) fn unnamed(argument: &Argument, expected: &str) -> Result<(), Fault> 
     }
 }
 
-pub(super) fn start_of(call: Call) -> Result<Start, Fault> {
+pub(super) fn start_of(call: ChainCall) -> Result<Start, TraversalFault> {
     let Some(first) = call.arguments.first() else {
-        return Err(Fault::new(
+        return Err(TraversalFault::new(
             call.close,
             Kind::ArgumentCount,
             "the first `v` was given no arguments",
@@ -96,7 +96,7 @@ pub(super) fn start_of(call: Call) -> Result<Start, Fault> {
             .suggest(close));
         }
         if let Some(second) = call.arguments.get(1) {
-            return Err(Fault::new(
+            return Err(TraversalFault::new(
                 second.span,
                 Kind::ArgumentCount,
                 "`v(type=…)` takes nothing else",
@@ -113,15 +113,15 @@ pub(super) fn start_of(call: Call) -> Result<Start, Fault> {
         .map(Start::Vertices)
 }
 
-pub(super) fn vertex_name(argument: Argument) -> Result<VertexName, Fault> {
+pub(super) fn vertex_name(argument: Argument) -> Result<VertexName, TraversalFault> {
     unnamed(&argument, "either v(type=\"File\") or v(\"type:key\", …)")?;
     let text = match argument.what {
-        What::Text(text) => text,
-        What::Word(word) => {
-            return Err(Fault::new(
+        ArgumentValue::Text(text) => text,
+        ArgumentValue::Word(word) => {
+            return Err(TraversalFault::new(
                 argument.span,
                 Kind::ArgumentKind,
-                format!("`{}` is no vertex name", excerpt(&word)),
+                format!("`{}` is not a vertex name", excerpt(&word)),
                 "names in quotes, as in v(\"file:/scratch/a.h5\"); v(type=\"File\") starts from all files",
             ));
         }
@@ -134,7 +134,7 @@ pub(super) fn vertex_name(argument: Argument) -> Result<VertexName, Fault> {
         }
     };
     let fault = |reason: &str| {
-        Fault::new(
+        TraversalFault::new(
             argument.span,
             Kind::VertexName,
             format!("\"{}\" names no vertex: {reason}", excerpt(&text)),
@@ -148,13 +148,13 @@ pub(super) fn vertex_name(argument: Argument) -> Result<VertexName, Fault> {
     Ok(name)
 }
 
-/// The name of a type or an attribute: a word or a string.
-pub(super) fn name_of(argument: Argument, what: &'static str) -> Result<String, Fault> {
+/// Reads the name of a type or an attribute: a word or a string.
+pub(super) fn name_of(argument: Argument, what: &'static str) -> Result<String, TraversalFault> {
     let span = argument.span;
     let name = match argument.what {
-        What::Word(name) | What::Text(name) => name,
+        ArgumentValue::Word(name) | ArgumentValue::Text(name) => name,
         other => {
-            return Err(Fault::new(
+            return Err(TraversalFault::new(
                 span,
                 Kind::ArgumentKind,
                 format!("the name of {what} cannot be {}", other.described()),
@@ -163,7 +163,7 @@ pub(super) fn name_of(argument: Argument, what: &'static str) -> Result<String, 
         }
     };
     let bad = |message: String| {
-        Err(Fault::new(
+        Err(TraversalFault::new(
             span,
             Kind::Name,
             message,
@@ -187,7 +187,7 @@ pub(super) fn name_of(argument: Argument, what: &'static str) -> Result<String, 
     Ok(name)
 }
 
-pub(super) fn names_of(call: Call) -> Result<Vec<String>, Fault> {
+pub(super) fn names_of(call: ChainCall) -> Result<Vec<String>, TraversalFault> {
     call.arguments
         .into_iter()
         .map(|argument| {
@@ -197,15 +197,15 @@ pub(super) fn names_of(call: Call) -> Result<Vec<String>, Fault> {
         .collect()
 }
 
-/// `va(…)` or `ea(…)`. `now` is for times relative to it.
-pub(super) fn filter_of(call: Call, now: Option<i64>) -> Result<Filter, Fault> {
+/// Reads the arguments of `va(…)` or `ea(…)`. Relative times are relative to `now`.
+pub(super) fn filter_of(call: ChainCall, now: Option<i64>) -> Result<Filter, TraversalFault> {
     let name = call.name;
     let count = call.arguments.len();
     if let [
         Argument {
             span,
             name: None,
-            what: What::Text(text),
+            what: ArgumentValue::Text(text),
         },
     ] = call.arguments.as_slice()
     {
@@ -215,7 +215,7 @@ pub(super) fn filter_of(call: Call, now: Option<i64>) -> Result<Filter, Fault> {
         unnamed(argument, usage(name))?;
     }
     let fewest = match call.arguments.get(1).map(|a| &a.what) {
-        Some(What::Word(word)) => match word.to_ascii_uppercase().as_str() {
+        Some(ArgumentValue::Word(word)) => match word.to_ascii_uppercase().as_str() {
             "EQ" => 3..=3,
             "IN" => 3..=usize::MAX,
             "RANGE" => 4..=4,
@@ -230,7 +230,7 @@ pub(super) fn filter_of(call: Call, now: Option<i64>) -> Result<Filter, Fault> {
     let close = call.close;
     let mut arguments = call.arguments.into_iter();
     let missing = || {
-        Fault::new(
+        TraversalFault::new(
             close,
             Kind::ArgumentCount,
             "an argument is missing",
@@ -244,15 +244,15 @@ pub(super) fn filter_of(call: Call, now: Option<i64>) -> Result<Filter, Fault> {
         "EQ" => Predicate::Eq(value_of(first)?),
         "IN" => {
             let alternatives = match first.what {
-                What::List(items) if count == 3 => items,
+                ArgumentValue::List(items) if count == 3 => items,
                 _ => std::iter::once(first).chain(arguments).collect(),
             };
             if alternatives.is_empty() {
-                return Err(Fault::new(
+                return Err(TraversalFault::new(
                     span,
                     Kind::ArgumentCount,
                     "`IN` has nothing to choose from",
-                    "at least one value behind IN",
+                    "at least one value after IN",
                 ));
             }
             Predicate::In(
@@ -276,14 +276,14 @@ pub(super) fn filter_of(call: Call, now: Option<i64>) -> Result<Filter, Fault> {
     })
 }
 
-/// A condition in the filter language. What is wrong with it is shown in the chain: at its place, unless escapes make the
-/// string longer than what it says.
-fn where_of(text: &str, span: Span, now: Option<i64>) -> Result<Filter, Fault> {
+/// Reads a condition in the filter language. Its errors are shown at their position in the chain; if escapes make the
+/// string longer than its value, at the whole string.
+fn where_of(text: &str, span: Span, now: Option<i64>) -> Result<Filter, TraversalFault> {
     match Expr::parse(text, now) {
-        Ok(Expr::All) => Err(Fault::new(
+        Ok(Expr::All) => Err(TraversalFault::new(
             span,
             Kind::Filter,
-            "the filter holds of everything",
+            "the filter matches everything",
             "a condition, as in \"size > 1GiB\"",
         )),
         Ok(expr) => Ok(Filter::Where(expr)),
@@ -294,17 +294,20 @@ fn where_of(text: &str, span: Span, now: Option<i64>) -> Result<Filter, Fault> {
             } else {
                 span
             };
-            Err(Fault::new(place, Kind::Filter, e.message, e.expected).suggest(e.suggestion))
+            Err(
+                TraversalFault::new(place, Kind::Filter, e.message, e.expected)
+                    .suggest(e.suggestion),
+            )
         }
     }
 }
 
-pub(super) fn operator_of(argument: &Argument) -> Result<&'static str, Fault> {
-    let expected = "a filter type behind the attribute: EQ, IN or RANGE";
+pub(super) fn operator_of(argument: &Argument) -> Result<&'static str, TraversalFault> {
+    let expected = "a filter type after the attribute: EQ, IN or RANGE";
     let find = |word: &str| FILTERS.into_iter().find(|f| f.eq_ignore_ascii_case(word));
     match &argument.what {
-        What::Word(word) => find(word).ok_or_else(|| {
-            Fault::new(
+        ArgumentValue::Word(word) => find(word).ok_or_else(|| {
+            TraversalFault::new(
                 argument.span,
                 Kind::UnknownFilter,
                 format!("unknown filter type `{}`", excerpt(word)),
@@ -312,12 +315,12 @@ pub(super) fn operator_of(argument: &Argument) -> Result<&'static str, Fault> {
             )
             .suggest(nearest(word, FILTERS.into_iter()))
         }),
-        What::Text(text) if find(text).is_some() => Err(wrong_kind(
+        ArgumentValue::Text(text) if find(text).is_some() => Err(wrong_kind(
             argument,
             format!("\"{}\" is a string", excerpt(text)),
             "the filter type without quotes: EQ, IN or RANGE",
         )),
-        what => Err(Fault::new(
+        what => Err(TraversalFault::new(
             argument.span,
             Kind::ArgumentKind,
             format!("a filter type cannot be {}", what.described()),
@@ -326,19 +329,19 @@ pub(super) fn operator_of(argument: &Argument) -> Result<&'static str, Fault> {
     }
 }
 
-pub(super) fn check_range(low: &Value, high: &Value, span: Span) -> Result<(), Fault> {
+pub(super) fn check_range(low: &Value, high: &Value, span: Span) -> Result<(), TraversalFault> {
     if *low == Value::Null || *high == Value::Null {
         return Ok(());
     }
     match low.compare(high) {
         Some(Ordering::Less | Ordering::Equal) => Ok(()),
-        Some(Ordering::Greater) => Err(Fault::new(
+        Some(Ordering::Greater) => Err(TraversalFault::new(
             span,
             Kind::EmptyRange,
-            "nothing lies in this range: its low end is above its high end",
+            "this range is empty: its low end is above its high end",
             "RANGE, low, high",
         )),
-        None => Err(Fault::new(
+        None => Err(TraversalFault::new(
             span,
             Kind::ArgumentKind,
             format!(
@@ -351,18 +354,18 @@ pub(super) fn check_range(low: &Value, high: &Value, span: Span) -> Result<(), F
     }
 }
 
-pub(super) fn value_of(argument: Argument) -> Result<Value, Fault> {
+pub(super) fn value_of(argument: Argument) -> Result<Value, TraversalFault> {
     let span = argument.span;
     let value = raw_value(argument)?;
     if value.depth() > LIST_DEPTH_MAX {
         return Err(too_deep(span));
     }
-    // No encoding is more than ten times as long as its text.
+    // No encoded value is more than ten times as long as its text.
     if span.len > VALUE_BYTES_MAX / 10 {
         let mut encoded = Vec::new();
         value.encode(&mut encoded);
         if encoded.len() > VALUE_BYTES_MAX {
-            return Err(Fault::new(
+            return Err(TraversalFault::new(
                 span,
                 Kind::Limit,
                 format!("the value takes {} bytes", encoded.len()),
@@ -373,25 +376,25 @@ pub(super) fn value_of(argument: Argument) -> Result<Value, Fault> {
     Ok(value)
 }
 
-pub(super) fn raw_value(argument: Argument) -> Result<Value, Fault> {
+pub(super) fn raw_value(argument: Argument) -> Result<Value, TraversalFault> {
     unnamed(&argument, "a value without a name")?;
     match argument.what {
-        What::Text(text) => Ok(Value::String(text)),
-        What::Literal(value) => Ok(value),
-        What::List(items) => items
+        ArgumentValue::Text(text) => Ok(Value::String(text)),
+        ArgumentValue::Literal(value) => Ok(value),
+        ArgumentValue::List(items) => items
             .into_iter()
             .map(raw_value)
             .collect::<Result<_, _>>()
             .map(Value::List),
-        What::Word(word) => match word.as_str() {
+        ArgumentValue::Word(word) => match word.as_str() {
             "true" => Ok(Value::Bool(true)),
             "false" => Ok(Value::Bool(false)),
             "null" => Ok(Value::Null),
             "inf" => Ok(Value::F64(f64::INFINITY)),
-            _ => Err(Fault::new(
+            _ => Err(TraversalFault::new(
                 argument.span,
                 Kind::ArgumentKind,
-                format!("`{}` is no value", excerpt(&word)),
+                format!("`{}` is not a value", excerpt(&word)),
                 "a number, true, false, null, t\"…\", a list or a string in quotes",
             )
             .suggest(Some(format!("\"{}\"", excerpt(&word))))),
@@ -399,13 +402,13 @@ pub(super) fn raw_value(argument: Argument) -> Result<Value, Fault> {
     }
 }
 
-/// A count of at least one.
-pub(super) fn count_of(argument: &Argument, what: &str) -> Result<u64, Fault> {
+/// Reads a count of at least one.
+pub(super) fn count_of(argument: &Argument, what: &str) -> Result<u64, TraversalFault> {
     let expected = format!("{what}: a whole number, at least 1");
     match &argument.what {
-        What::Literal(Value::I64(n)) => match u64::try_from(*n) {
+        ArgumentValue::Literal(Value::I64(n)) => match u64::try_from(*n) {
             Ok(n) if n > 0 => Ok(n),
-            _ => Err(Fault::new(
+            _ => Err(TraversalFault::new(
                 argument.span,
                 Kind::ArgumentKind,
                 format!("{n} is too small"),
@@ -420,7 +423,7 @@ pub(super) fn count_of(argument: &Argument, what: &str) -> Result<u64, Fault> {
     }
 }
 
-pub(super) fn max_of(call: Call) -> Result<Option<u32>, Fault> {
+pub(super) fn max_of(call: ChainCall) -> Result<Option<u32>, TraversalFault> {
     if call.arguments.is_empty() {
         return Ok(None);
     }
@@ -447,7 +450,7 @@ pub(super) fn max_of(call: Call) -> Result<Option<u32>, Fault> {
     let span = argument.span;
     let max = count_of(&argument, "the number of rounds")?;
     u32::try_from(max).map(Some).map_err(|_| {
-        Fault::new(
+        TraversalFault::new(
             span,
             Kind::Limit,
             format!("{max} rounds are too many"),
@@ -456,17 +459,20 @@ pub(super) fn max_of(call: Call) -> Result<Option<u32>, Fault> {
     })
 }
 
-pub(super) fn limit(call: Call) -> Result<u64, Fault> {
+pub(super) fn limit(call: ChainCall) -> Result<u64, TraversalFault> {
     let [argument] = exactly(call)?;
     unnamed(&argument, usage("limit"))?;
     count_of(&argument, "a limit")
 }
 
-pub(super) fn time_text(argument: Argument, call: &'static str) -> Result<(String, Span), Fault> {
+pub(super) fn time_text(
+    argument: Argument,
+    call: &'static str,
+) -> Result<(String, Span), TraversalFault> {
     unnamed(&argument, usage(call))?;
     match argument.what {
-        What::Text(text) => Ok((text, argument.span)),
-        What::Literal(Value::Timestamp(_)) => Err(Fault::new(
+        ArgumentValue::Text(text) => Ok((text, argument.span)),
+        ArgumentValue::Literal(Value::Timestamp(_)) => Err(TraversalFault::new(
             argument.span,
             Kind::ArgumentKind,
             format!("`{call}` takes a time as a plain string"),
@@ -480,25 +486,26 @@ pub(super) fn time_text(argument: Argument, call: &'static str) -> Result<(Strin
     }
 }
 
-pub(super) fn time_fault(text: &str, span: Span) -> Fault {
-    Fault::new(
+pub(super) fn time_fault(text: &str, span: Span) -> TraversalFault {
+    TraversalFault::new(
         span,
         Kind::Time,
-        format!("\"{}\" is no time", excerpt(text)),
+        format!("\"{}\" is not a time", excerpt(text)),
         "a date (2026-03-01), RFC 3339 (2026-03-01T12:00:00Z), @SECONDS or #VERSION",
     )
 }
 
-pub(super) fn as_of(call: Call) -> Result<Version, Fault> {
+pub(super) fn as_of(call: ChainCall) -> Result<Version, TraversalFault> {
     let [argument] = exactly(call)?;
     let (text, span) = time_text(argument, "as_of")?;
     Version::parse_as_of(&text).map_err(|_| time_fault(&text, span))
 }
 
-pub(super) fn versions(call: Call) -> Result<VersionRange, Fault> {
+pub(super) fn versions(call: ChainCall) -> Result<VersionRange, TraversalFault> {
     let [first, second] = exactly(call)?;
     let both = first.span.to(second.span);
-    let open = |argument: &Argument| matches!(&argument.what, What::Word(w) if w == "null");
+    let open =
+        |argument: &Argument| matches!(&argument.what, ArgumentValue::Word(w) if w == "null");
     let from = if open(&first) {
         Version::ZERO
     } else {
@@ -514,10 +521,10 @@ pub(super) fn versions(call: Call) -> Result<VersionRange, Fault> {
             .next()
     };
     if from >= until {
-        return Err(Fault::new(
+        return Err(TraversalFault::new(
             both,
             Kind::EmptyRange,
-            "nothing lies in this range: it begins after its end",
+            "this range is empty: it begins after its end",
             "versions(first moment, last moment)",
         ));
     }

@@ -1,9 +1,9 @@
-//! The grammar of a chain: calls, and their arguments as written.
+//! The grammar of a chain: calls and their arguments as written.
 //!
-//! What they mean is for [`super::argument`] (each by itself) and [`super::parse`] (in its place of the chain).
+//! [`super::argument`] interprets each argument by itself, [`super::parse`] each call by its position in the chain.
 
-use super::error::{Fault, ParseErrorKind as Kind, Span, excerpt};
-use super::lexer::{Lexer, Token};
+use super::error::{Span, TraversalErrorKind as Kind, TraversalFault, excerpt};
+use super::lexer::{ChainLexer, ChainToken};
 use crate::limits::{LIST_DEPTH_MAX, TRAVERSAL_TEXT_BYTES_MAX};
 use crate::schema::nearest;
 use crate::value::Value;
@@ -23,7 +23,7 @@ pub(super) const CALLS: [&str; 10] = [
 pub(super) const FILTERS: [&str; 3] = ["EQ", "IN", "RANGE"];
 pub(super) const START: &str = "v(\"type:key\", …) or v(type=\"Type\") at the start";
 
-/// How each call is written, for messages.
+/// Returns the syntax of a call, for messages.
 pub(super) fn usage(call: &str) -> &'static str {
     match call {
         "e" => "e(\"edge type\", …), or e() for all types",
@@ -47,21 +47,21 @@ pub(super) fn usage(call: &str) -> &'static str {
 #[derive(Debug)]
 pub(super) struct Argument {
     pub(super) span: Span,
-    /// `name=` before it.
+    /// The name before `=`, if there is one.
     pub(super) name: Option<String>,
-    pub(super) what: What,
+    pub(super) what: ArgumentValue,
 }
 
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum ArgumentValue {
     Word(String),
     Text(String),
     Literal(Value),
     List(Vec<Argument>),
 }
 
-impl What {
-    /// What it is, with an article, for messages.
+impl ArgumentValue {
+    /// Returns the kind of the argument with an article, for messages.
     pub(super) fn described(&self) -> String {
         let kind = match self {
             Self::Word(word) => match word.as_str() {
@@ -84,37 +84,37 @@ impl What {
 }
 
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct ChainCall {
     pub(super) name: &'static str,
     pub(super) span: Span,
     pub(super) arguments: Vec<Argument>,
-    /// The closing parenthesis, or nothing behind a bare `v`.
+    /// The closing parenthesis, or an empty span behind a bare `v`.
     pub(super) close: Span,
 }
 
-pub(super) struct Parser<'a> {
-    lexer: Lexer<'a>,
-    pub(super) token: Token,
+pub(super) struct ChainParser<'a> {
+    lexer: ChainLexer<'a>,
+    pub(super) token: ChainToken,
     pub(super) span: Span,
 }
 
-impl<'a> Parser<'a> {
-    pub(super) fn new(text: &'a str) -> Result<Self, Fault> {
+impl<'a> ChainParser<'a> {
+    pub(super) fn new(text: &'a str) -> Result<Self, TraversalFault> {
         if text.len() > TRAVERSAL_TEXT_BYTES_MAX {
-            return Err(Fault::new(
+            return Err(TraversalFault::new(
                 Span::new(0, 0),
                 Kind::Limit,
                 format!("the traversal is {} bytes long", text.len()),
                 format!("at most {TRAVERSAL_TEXT_BYTES_MAX} bytes"),
             ));
         }
-        let mut lexer = Lexer::new(text);
+        let mut lexer = ChainLexer::new(text);
         let (token, span) = lexer.next()?;
         Ok(Self { lexer, token, span })
     }
 
-    /// Takes the current token and reads the next.
-    fn take(&mut self) -> Result<(Token, Span), Fault> {
+    /// Consumes the current token and reads the next.
+    fn take(&mut self) -> Result<(ChainToken, Span), TraversalFault> {
         let (token, span) = self.lexer.next()?;
         Ok((
             std::mem::replace(&mut self.token, token),
@@ -124,16 +124,16 @@ impl<'a> Parser<'a> {
 
     fn found(&self) -> String {
         match &self.token {
-            Token::Word(word) => format!("`{}`", excerpt(word)),
-            Token::Text(text) => format!("string \"{}\"", excerpt(text)),
-            Token::Literal(value) => format!("value ({})", value.kind_name()),
-            Token::Sign(sign) => format!("`{sign}`"),
-            Token::End => "end of the text".to_owned(),
+            ChainToken::Word(word) => format!("`{}`", excerpt(word)),
+            ChainToken::Text(text) => format!("string \"{}\"", excerpt(text)),
+            ChainToken::Literal(value) => format!("value ({})", value.kind_name()),
+            ChainToken::Sign(sign) => format!("`{sign}`"),
+            ChainToken::End => "end of the text".to_owned(),
         }
     }
 
-    pub(super) fn unexpected(&self, expected: impl Into<String>) -> Fault {
-        Fault::new(
+    pub(super) fn unexpected(&self, expected: impl Into<String>) -> TraversalFault {
+        TraversalFault::new(
             self.span,
             Kind::Unexpected,
             format!("unexpected {}", self.found()),
@@ -141,24 +141,24 @@ impl<'a> Parser<'a> {
         )
     }
 
-    /// `GTravel.`, `g.` or nothing, then `v(…)`.
-    pub(super) fn start(&mut self) -> Result<Call, Fault> {
-        if self.token == Token::End {
-            return Err(Fault::new(
+    /// Reads `GTravel.`, `g.` or nothing, then `v(…)`.
+    pub(super) fn start(&mut self) -> Result<ChainCall, TraversalFault> {
+        if self.token == ChainToken::End {
+            return Err(TraversalFault::new(
                 Span::new(0, 0),
                 Kind::Empty,
                 "the traversal is empty",
                 START,
             ));
         }
-        if matches!(&self.token, Token::Word(w) if w == "GTravel" || w == "g") {
+        if matches!(&self.token, ChainToken::Word(w) if w == "GTravel" || w == "g") {
             self.take()?;
-            if self.token != Token::Sign('.') {
-                return Err(self.unexpected("`.` and v(…) behind it"));
+            if self.token != ChainToken::Sign('.') {
+                return Err(self.unexpected("`.` and v(…) after it"));
             }
             self.take()?;
         }
-        let Token::Word(word) = &self.token else {
+        let ChainToken::Word(word) = &self.token else {
             return Err(self.unexpected(START));
         };
         if word != "v" {
@@ -170,26 +170,26 @@ impl<'a> Parser<'a> {
                 (Kind::UnknownCall, message)
             };
             let close = nearest(word, ["GTravel", "v"].into_iter());
-            return Err(Fault::new(self.span, kind, message, START).suggest(close));
+            return Err(TraversalFault::new(self.span, kind, message, START).suggest(close));
         }
         let (_, span) = self.take()?;
         self.arguments("v", span)
     }
 
-    /// `.name(…)`.
-    pub(super) fn next_call(&mut self) -> Result<Call, Fault> {
+    /// Reads a call behind a dot: `.name(…)`.
+    pub(super) fn next_call(&mut self) -> Result<ChainCall, TraversalFault> {
         match &self.token {
-            Token::Sign('.') => self.take()?,
-            Token::Sign(')' | ']') => {
-                return Err(Fault::new(
+            ChainToken::Sign('.') => self.take()?,
+            ChainToken::Sign(')' | ']') => {
+                return Err(TraversalFault::new(
                     self.span,
                     Kind::Unbalanced,
                     format!("{} closes nothing", self.found()),
                     "`.` and a call, or the end",
                 ));
             }
-            Token::Word(word) => {
-                return Err(Fault::new(
+            ChainToken::Word(word) => {
+                return Err(TraversalFault::new(
                     Span::new(self.span.at, 0),
                     Kind::MissingDot,
                     format!("missing `.` before `{}`", excerpt(word)),
@@ -199,12 +199,12 @@ impl<'a> Parser<'a> {
             _ => return Err(self.unexpected("`.` and a call, or the end")),
         };
         let expected = || format!("one of: {}", CALLS.join(", "));
-        let Token::Word(word) = &self.token else {
-            return Err(self.unexpected(format!("a call behind `.`, {}", expected())));
+        let ChainToken::Word(word) = &self.token else {
+            return Err(self.unexpected(format!("a call after `.`, {}", expected())));
         };
         let word = if word == "rtm" { "rtn" } else { word.as_str() };
         let Some(name) = CALLS.into_iter().find(|call| *call == word) else {
-            return Err(Fault::new(
+            return Err(TraversalFault::new(
                 self.span,
                 Kind::UnknownCall,
                 format!("unknown call `{}`", excerpt(word)),
@@ -213,8 +213,8 @@ impl<'a> Parser<'a> {
             .suggest(nearest(word, CALLS.into_iter())));
         };
         let (_, span) = self.take()?;
-        if name == "v" && self.token != Token::Sign('(') {
-            return Ok(Call {
+        if name == "v" && self.token != ChainToken::Sign('(') {
+            return Ok(ChainCall {
                 name,
                 span,
                 arguments: Vec::new(),
@@ -224,15 +224,15 @@ impl<'a> Parser<'a> {
         self.arguments(name, span)
     }
 
-    /// `(…)` behind a call's name.
-    fn arguments(&mut self, name: &'static str, span: Span) -> Result<Call, Fault> {
-        if self.token != Token::Sign('(') {
-            return Err(self.unexpected(format!("`(` behind `{name}`")));
+    /// Reads `(…)` behind a call's name.
+    fn arguments(&mut self, name: &'static str, span: Span) -> Result<ChainCall, TraversalFault> {
+        if self.token != ChainToken::Sign('(') {
+            return Err(self.unexpected(format!("`(` after `{name}`")));
         }
         let (_, open) = self.take()?;
         let arguments = self.list(open, name)?;
         let (_, close) = self.take()?;
-        Ok(Call {
+        Ok(ChainCall {
             name,
             span,
             arguments,
@@ -240,71 +240,73 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Arguments up to the closing parenthesis, which stays the current token.
-    fn list(&mut self, open: Span, call: &str) -> Result<Vec<Argument>, Fault> {
+    /// Reads arguments up to the closing parenthesis, which stays the current token.
+    fn list(&mut self, open: Span, call: &str) -> Result<Vec<Argument>, TraversalFault> {
         let unclosed = || {
-            Fault::new(
+            TraversalFault::new(
                 open,
                 Kind::Unbalanced,
                 "`(` is never closed",
-                format!("`,` or `)` behind the last argument of {call}"),
+                format!("`,` or `)` after the last argument of {call}"),
             )
         };
         let mut items = Vec::new();
-        if self.token == Token::Sign(')') {
+        if self.token == ChainToken::Sign(')') {
             return Ok(items);
         }
         loop {
-            if self.token == Token::End {
+            if self.token == ChainToken::End {
                 return Err(unclosed());
             }
             items.push(self.argument(call)?);
             match self.token {
-                Token::Sign(',') => {
+                ChainToken::Sign(',') => {
                     self.take()?;
                 }
-                Token::Sign(')') => return Ok(items),
-                Token::End => return Err(unclosed()),
+                ChainToken::Sign(')') => return Ok(items),
+                ChainToken::End => return Err(unclosed()),
                 _ => return Err(self.not_separated(items.last(), call)),
             }
         }
     }
 
-    /// An argument that neither `,` nor `)` follows.
-    fn not_separated(&self, last: Option<&Argument>, call: &str) -> Fault {
+    /// Builds the error for an argument that neither `,` nor `)` follows.
+    fn not_separated(&self, last: Option<&Argument>, call: &str) -> TraversalFault {
         match last {
-            // `v("file:/C).e("read")`: the string ends where the next one was to begin.
+            // In `v("file:/C).e("read")` the string ends where the next one was to begin.
             Some(Argument {
                 span,
-                what: What::Text(_),
+                what: ArgumentValue::Text(_),
                 ..
-            }) if span.end() == self.span.at && matches!(self.token, Token::Word(_)) => Fault::new(
-                *span,
-                Kind::UnclosedString,
-                format!("{} follows this string directly", self.found()),
-                "a quote where the string ends, and `,` or `)` behind it",
-            ),
+            }) if span.end() == self.span.at && matches!(self.token, ChainToken::Word(_)) => {
+                TraversalFault::new(
+                    *span,
+                    Kind::UnclosedString,
+                    format!("{} follows this string directly", self.found()),
+                    "a quote where the string ends, and `,` or `)` after it",
+                )
+            }
             _ => self.unexpected(format!("`,` or `)`: the `(` of {call} is still open")),
         }
     }
 
-    pub(super) fn argument(&mut self, what: &str) -> Result<Argument, Fault> {
+    pub(super) fn argument(&mut self, what: &str) -> Result<Argument, TraversalFault> {
         self.argument_nested(what, 0)
     }
 
-    /// An argument with or without `name=` before it. A second `=` is refused here and not followed: a long row of
-    /// them must not become deep recursion.
-    fn argument_nested(&mut self, call: &str, depth: usize) -> Result<Argument, Fault> {
+    /// Reads an argument with or without `name=` before it. A second `=` is refused here and not followed, so that a
+    /// long row of `=` does not cause deep recursion.
+    fn argument_nested(&mut self, call: &str, depth: usize) -> Result<Argument, TraversalFault> {
         let first = self.bare_argument(call, depth)?;
-        if self.token != Token::Sign('=') {
+        if self.token != ChainToken::Sign('=') {
             return Ok(first);
         }
-        let What::Word(name) = first.what else {
+        let ArgumentValue::Word(name) = first.what else {
             return Err(self.unexpected("a plain word before `=`"));
         };
         self.take()?;
         let value = self.bare_argument(call, depth)?;
-        if self.token == Token::Sign('=') {
+        if self.token == ChainToken::Sign('=') {
             return Err(self.unexpected("one `=` in an argument"));
         }
         Ok(Argument {
@@ -314,14 +316,14 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn bare_argument(&mut self, call: &str, depth: usize) -> Result<Argument, Fault> {
+    fn bare_argument(&mut self, call: &str, depth: usize) -> Result<Argument, TraversalFault> {
         let what = match &self.token {
-            Token::Sign('[') => return self.bracketed(call, depth),
-            Token::Word(_) if self.lexer.at_name_sign() => return Err(self.unquoted_name()),
-            Token::Word(word) => What::Word(word.clone()),
-            Token::Text(text) => What::Text(text.clone()),
-            Token::Literal(value) => What::Literal(value.clone()),
-            Token::Sign(_) | Token::End => {
+            ChainToken::Sign('[') => return self.bracketed(call, depth),
+            ChainToken::Word(_) if self.lexer.at_name_sign() => return Err(self.unquoted_name()),
+            ChainToken::Word(word) => ArgumentValue::Word(word.clone()),
+            ChainToken::Text(text) => ArgumentValue::Text(text.clone()),
+            ChainToken::Literal(value) => ArgumentValue::Literal(value.clone()),
+            ChainToken::Sign(_) | ChainToken::End => {
                 return Err(self.unexpected(format!("an argument of {call}")));
             }
         };
@@ -333,58 +335,58 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn bracketed(&mut self, what: &str, depth: usize) -> Result<Argument, Fault> {
+    fn bracketed(&mut self, what: &str, depth: usize) -> Result<Argument, TraversalFault> {
         let (_, open) = self.take()?;
         // One level more than values may have: the brackets around the alternatives of IN.
         if depth > LIST_DEPTH_MAX {
             return Err(too_deep(open));
         }
         let mut items = Vec::new();
-        if self.token != Token::Sign(']') {
+        if self.token != ChainToken::Sign(']') {
             loop {
-                if self.token == Token::End {
+                if self.token == ChainToken::End {
                     break;
                 }
                 items.push(self.argument_nested(what, depth + 1)?);
-                if self.token != Token::Sign(',') {
+                if self.token != ChainToken::Sign(',') {
                     break;
                 }
                 self.take()?;
             }
         }
         match self.token {
-            Token::Sign(']') => {
+            ChainToken::Sign(']') => {
                 let (_, close) = self.take()?;
                 Ok(Argument {
                     span: open.to(close),
                     name: None,
-                    what: What::List(items),
+                    what: ArgumentValue::List(items),
                 })
             }
-            Token::End => Err(Fault::new(
+            ChainToken::End => Err(TraversalFault::new(
                 open,
                 Kind::Unbalanced,
                 "`[` is never closed",
-                "`,` or `]` behind the last item of the list",
+                "`,` or `]` after the last item of the list",
             )),
             _ => Err(self.unexpected("`,` or `]` in the list")),
         }
     }
 
-    /// `file:/C` without quotes around it.
-    fn unquoted_name(&self) -> Fault {
+    /// Builds the error for a name such as `file:/C` without quotes.
+    fn unquoted_name(&self) -> TraversalFault {
         let run = self.lexer.run_from(self.span.at);
-        Fault::new(
+        TraversalFault::new(
             Span::new(self.span.at, run.len()),
             Kind::ArgumentKind,
-            format!("`{}` stands without quotes", excerpt(run)),
+            format!("`{}` has no quotes", excerpt(run)),
             format!("quotes around names and strings: \"{}\"", excerpt(run)),
         )
     }
 }
 
-pub(super) fn too_deep(span: Span) -> Fault {
-    Fault::new(
+pub(super) fn too_deep(span: Span) -> TraversalFault {
+    TraversalFault::new(
         span,
         Kind::Limit,
         format!("the list is nested deeper than {LIST_DEPTH_MAX}"),

@@ -1,7 +1,7 @@
-//! The chain syntax written back: `parse(display(t)) == t`.
+//! Formatting of traversals in the chain syntax: `parse(display(t)) == t`.
 //!
-//! The canonical form quotes all names, writes `v()` behind every `e(…)`, `IN` with a list, and puts what holds
-//! for the whole chain last.
+//! The canonical form quotes all names, writes `v()` behind every `e(…)`, `IN` with a list, and puts calls about the
+//! whole chain last.
 
 use super::error::is_unprintable;
 use super::{Filter, Hop, Predicate, Segment, Start, Traversal};
@@ -16,7 +16,7 @@ impl fmt::Display for Traversal {
             Start::Vertices(names) => {
                 f.write_str("v(")?;
                 separated(f, names, |f, name| {
-                    // Not `VertexName`'s own form, which loses the type's case.
+                    // `VertexName`'s own format is not used, because it loses the type's case.
                     quoted(f, &format!("{}:{}", name.type_name, name.key))
                 })?;
                 f.write_str(")")?;
@@ -67,7 +67,7 @@ impl fmt::Display for Traversal {
     }
 }
 
-/// Its hops and, behind them, its `repeat(…)`.
+/// Formats the hops followed by `repeat(…)`.
 impl fmt::Display for Segment {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (i, hop) in self.hops.iter().enumerate() {
@@ -84,7 +84,7 @@ impl fmt::Display for Segment {
     }
 }
 
-/// `e("read").v()`, filters and `rtn()` included.
+/// Formats as `e("read").v()`, filters and `rtn()` included.
 impl fmt::Display for Hop {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("e(")?;
@@ -100,7 +100,7 @@ impl fmt::Display for Hop {
     }
 }
 
-/// The arguments of `va(…)` or `ea(…)`: `"size", RANGE, 10, null` or `"size >= 10"`.
+/// Formats the arguments of `va(…)` or `ea(…)`: `"size", RANGE, 10, null` or `"size >= 10"`.
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (attribute, predicate) = match self {
@@ -131,22 +131,22 @@ impl fmt::Display for Filter {
 }
 
 impl Hop {
-    /// The hop in the chain's own words, as profiles show it: `e("read").v()`.
+    /// Returns the hop in the chain syntax, as profiles show it: `e("read").v()`.
     pub fn text(&self) -> String {
         self.to_string()
     }
 }
 
 impl Traversal {
-    /// All hops in the order of the chain, with their places from 1 as [`super::WorkingSet::hop`] counts them
-    /// (repeats not counted).
+    /// Iterates over all hops in the order of the chain, numbered from 1 like [`super::WorkingSet::hop`] (repeats not
+    /// counted).
     pub fn hops(&self) -> impl Iterator<Item = (u32, &Hop)> {
         (1..).zip(self.segments.iter().flat_map(|s| &s.hops))
     }
 }
 
-/// A value as the chain syntax writes it: `"text"`, `1`, `1.0`, `true`, `null`, `t"…"`, `x"00ff"`, `[1, 2]`.
-/// NaN, which nothing equals, is written `nan` and not read back.
+/// Formats a value in the chain syntax: `"text"`, `1`, `1.0`, `true`, `null`, `t"…"`, `x"00ff"`, `[1, 2]`. NaN, which
+/// nothing equals, is written `nan` and cannot be parsed.
 pub fn value_text(value: &Value) -> String {
     struct Text<'a>(&'a Value);
     impl fmt::Display for Text<'_> {
@@ -189,7 +189,7 @@ fn write_value(f: &mut Formatter<'_>, value: &Value) -> fmt::Result {
         Value::Bool(b) => write!(f, "{b}"),
         Value::I64(n) => write!(f, "{n}"),
         Value::F64(x) if x.is_nan() => f.write_str("nan"),
-        // Debug keeps the point that tells 1.0 from 1.
+        // `Debug` keeps the point that distinguishes 1.0 from 1.
         Value::F64(x) => write!(f, "{x:?}"),
         Value::String(s) => quoted(f, s),
         Value::Bytes(bytes) => {
@@ -205,7 +205,7 @@ fn write_value(f: &mut Formatter<'_>, value: &Value) -> fmt::Result {
     }
 }
 
-/// A string in double quotes that the lexer reads back.
+/// Writes a string in double quotes that the lexer can read.
 fn quoted(f: &mut Formatter<'_>, text: &str) -> fmt::Result {
     f.write_char('"')?;
     for c in text.chars() {
@@ -221,7 +221,7 @@ fn quoted(f: &mut Formatter<'_>, text: &str) -> fmt::Result {
     f.write_char('"')
 }
 
-/// A version as text that names it and no other where `implied` is the logical part that a time without one gets.
+/// Formats a version unambiguously. `implied` is the logical part that a time without one gets.
 fn exact(version: Version, implied: u16) -> String {
     let moment = Version::new(version.millis(), 0);
     let text = moment.to_string();

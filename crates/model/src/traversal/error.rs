@@ -1,88 +1,88 @@
-//! What a person is told about a chain that does not parse: where, what was expected, what they may have meant.
+//! Errors of the chain parser: position, expected input and suggestion.
 
-use crate::caret::{self, Shown};
+use crate::caret::{self, Report};
 pub(super) use crate::caret::{Span, excerpt, is_unprintable};
 
 /// A traversal that does not parse.
 ///
-/// `Display` is one line that stands by itself; [`ParseError::render`] shows the place in the text.
+/// `Display` is a self-contained line; [`TraversalParseError::render`] marks the position in the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {message}; {}", self.advice())]
-pub struct ParseError {
-    /// Byte offset of the place in the text; always on a character's boundary.
+pub struct TraversalParseError {
+    /// Byte offset of the error in the text, on a character boundary.
     pub at: usize,
-    /// Bytes that the place covers; 0 where something is missing.
+    /// Length of the marked text in bytes; 0 where something is missing.
     pub len: usize,
-    /// Line of the place, from 1.
+    /// Line of the error, from 1.
     pub line: u32,
-    /// Column of the place in characters, from 1.
+    /// Column of the error in characters, from 1.
     pub column: u32,
-    /// What kind of mistake it is.
-    pub kind: ParseErrorKind,
-    /// What is wrong.
+    /// Kind of the mistake.
+    pub kind: TraversalErrorKind,
+    /// Description of the problem.
     pub message: String,
-    /// What would have been right, to be read after the word "expected".
+    /// Expected input, to be read after the word "expected".
     pub expected: String,
-    /// The closest word that would have been right, if one is close.
+    /// The most similar valid word, if one is similar enough.
     pub suggestion: Option<String>,
 }
 
 /// Kinds of mistakes in a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ParseErrorKind {
-    /// Nothing but blanks and comments.
+pub enum TraversalErrorKind {
+    /// The text has only blanks and comments.
     Empty,
-    /// A character that no chain holds outside strings.
+    /// A character that is not part of the syntax outside strings.
     Character,
-    /// A string without its closing quote.
+    /// A string lacks its closing quote.
     UnclosedString,
-    /// A backslash followed by something without meaning.
+    /// A backslash is followed by a character without meaning.
     Escape,
-    /// A malformed number, or one that fits no 64 bits.
+    /// A number is malformed or does not fit 64 bits.
     Number,
-    /// A parenthesis or bracket that is not closed, or one closed that was never opened.
+    /// A parenthesis or bracket is not closed, or was never opened.
     Unbalanced,
-    /// Something in a place where something else must stand.
+    /// A token of the wrong kind.
     Unexpected,
-    /// Two calls without a dot between them.
+    /// The dot between two calls is missing.
     MissingDot,
-    /// A call that does not exist.
+    /// The call does not exist.
     UnknownCall,
-    /// Too many or too few arguments.
+    /// A call has too many or too few arguments.
     ArgumentCount,
-    /// An argument of the wrong kind.
+    /// An argument has the wrong kind.
     ArgumentKind,
-    /// A filter type other than EQ, IN and RANGE.
+    /// The filter type is neither EQ nor IN nor RANGE.
     UnknownFilter,
-    /// A text that is no time.
+    /// A text is not a time.
     Time,
-    /// A text that names no vertex.
+    /// A text is not a vertex name.
     VertexName,
-    /// A text that names no attribute or type.
+    /// A text is not the name of an attribute or type.
     Name,
-    /// A call in a place of the chain where it has no meaning.
+    /// A call is in a position of the chain where it has no meaning.
     Order,
-    /// A call that may stand only once.
+    /// A call that may occur only once is repeated.
     Duplicate,
-    /// Calls that exclude each other.
+    /// Two calls exclude each other.
     Conflict,
-    /// A range without anything inside.
+    /// A range contains nothing.
     EmptyRange,
-    /// A condition that the filter language does not read.
+    /// A condition of the filter language does not parse.
     Filter,
-    /// Something over a limit of [`crate::limits`].
+    /// A size exceeds a limit of [`crate::limits`].
     Limit,
 }
 
-/// A [`ParseError`] before its line and column are known.
-pub(super) type Fault = caret::Fault<ParseErrorKind>;
+/// A [`TraversalParseError`] before its line and column are computed.
+pub(super) type TraversalFault = caret::Fault<TraversalErrorKind>;
 
-impl Fault {
-    /// The error, its place counted out in the text.
-    pub(super) fn locate(self, text: &str) -> ParseError {
-        let (at, line, column) = caret::place(text, self.span.at);
-        ParseError {
+impl TraversalFault {
+    /// Computes the line and column in the text.
+    pub(super) fn locate(self, text: &str) -> TraversalParseError {
+        let (at, line, column) = caret::position(text, self.span.at);
+        TraversalParseError {
             at,
             len: self.span.len,
             line,
@@ -95,13 +95,14 @@ impl Fault {
     }
 }
 
-impl ParseError {
+impl TraversalParseError {
     fn advice(&self) -> String {
         caret::advice(&self.expected, self.suggestion.as_deref())
     }
 
-    /// Several lines for a terminal: what is wrong, the line of the text with carets under the place, what was
-    /// expected. `text` is what was given to [`crate::Traversal::parse`]. No newline at the end.
+    /// Formats the error in several lines for a terminal: the problem, the line of the text with carets under the
+    /// position, and the expected input. `text` must be the input of [`crate::Traversal::parse`]. There is no newline
+    /// at the end.
     ///
     /// ```text
     /// error: unknown call `retrun_fp`
@@ -112,7 +113,7 @@ impl ParseError {
     pub fn render(&self, text: &str) -> String {
         caret::render(
             text,
-            &Shown {
+            &Report {
                 at: self.at,
                 len: self.len,
                 line: self.line,

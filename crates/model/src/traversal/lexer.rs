@@ -1,28 +1,28 @@
-//! Words, strings, numbers and signs of the chain syntax, with where each stands.
+//! Tokens of the chain syntax (words, strings, numbers, signs) with their positions.
 
-use super::error::{Fault, ParseErrorKind as Kind, Span, excerpt};
+use super::error::{Span, TraversalErrorKind as Kind, TraversalFault, excerpt};
 use crate::schema::nearest;
 use crate::value::Value;
 use jiff::{Timestamp, civil, tz::TimeZone};
 
-/// One piece of a chain.
+/// A token of a chain.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Token {
-    /// `repeat`, `EQ`, `size`, `true`.
+pub(super) enum ChainToken {
+    /// A word: `repeat`, `EQ`, `size`, `true`.
     Word(String),
-    /// `"…"`, escapes resolved.
+    /// A string `"…"`, escapes resolved.
     Text(String),
     /// A number, `t"…"` or `x"…"`.
     Literal(Value),
-    /// One of `().,=[]`.
+    /// One character of `().,=[]`.
     Sign(char),
     /// The end of the text.
     End,
 }
 
-/// Reads tokens front to back.
+/// Reads tokens from front to back.
 #[derive(Debug, Clone)]
-pub(super) struct Lexer<'a> {
+pub(super) struct ChainLexer<'a> {
     text: &'a str,
     at: usize,
 }
@@ -49,7 +49,7 @@ const SUFFIXES: [(&str, i64); 18] = [
     ("PiB", 1 << 50),
 ];
 
-impl<'a> Lexer<'a> {
+impl<'a> ChainLexer<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
     }
@@ -83,7 +83,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The text from there up to the next blank, quote, comma or closing sign: what a person meant as one word.
+    /// Returns the text from `at` up to the next blank, quote, comma or closing sign, which was probably meant as one
+    /// word.
     pub(super) fn run_from(&self, at: usize) -> &'a str {
         let rest = self.text.get(at..).unwrap_or_default();
         let len = rest
@@ -92,51 +93,53 @@ impl<'a> Lexer<'a> {
         rest.get(..len).unwrap_or_default()
     }
 
-    /// Whether a colon or slash follows immediately: a vertex name without quotes.
+    /// Whether a colon or slash follows immediately, as in a vertex name without quotes.
     pub(super) fn at_name_sign(&self) -> bool {
         matches!(self.peek(), Some(':' | '/'))
     }
 
-    /// The next token and where it stands.
-    pub(super) fn next(&mut self) -> Result<(Token, Span), Fault> {
+    /// Reads the next token and its position.
+    pub(super) fn next(&mut self) -> Result<(ChainToken, Span), TraversalFault> {
         self.skip_blanks();
         let start = self.at;
         let Some(c) = self.peek() else {
-            return Ok((Token::End, Span::new(start, 0)));
+            return Ok((ChainToken::End, Span::new(start, 0)));
         };
         let token = match c {
             '(' | ')' | '.' | ',' | '=' | '[' | ']' => {
                 self.at += 1;
-                Token::Sign(c)
+                ChainToken::Sign(c)
             }
-            '"' | '\'' => Token::Text(self.string()?),
+            '"' | '\'' => ChainToken::Text(self.string()?),
             't' | 'x' if matches!(self.peek_second(), Some('"' | '\'')) => {
                 self.at += 1;
                 let text = self.string()?;
                 let span = Span::new(start, self.at - start);
                 if c == 't' {
-                    Token::Literal(Value::Timestamp(timestamp(&text, span)?))
+                    ChainToken::Literal(Value::Timestamp(timestamp(&text, span)?))
                 } else {
-                    Token::Literal(Value::Bytes(byte_string(&text, span)?))
+                    ChainToken::Literal(Value::Bytes(byte_string(&text, span)?))
                 }
             }
-            '0'..='9' => Token::Literal(self.number()?),
-            '-' if matches!(self.peek_second(), Some('0'..='9')) => Token::Literal(self.number()?),
+            '0'..='9' => ChainToken::Literal(self.number()?),
+            '-' if matches!(self.peek_second(), Some('0'..='9')) => {
+                ChainToken::Literal(self.number()?)
+            }
             '-' if self.rest().starts_with("-inf") => {
                 self.at += 4;
-                Token::Literal(Value::F64(f64::NEG_INFINITY))
+                ChainToken::Literal(Value::F64(f64::NEG_INFINITY))
             }
             c if c.is_alphabetic() || c == '_' => {
                 let word = self.take_while(|c| c.is_alphanumeric() || c == '_' || c == '-');
-                Token::Word(word.to_owned())
+                ChainToken::Word(word.to_owned())
             }
-            c => return Err(stray(c, Span::new(start, c.len_utf8()))),
+            c => return Err(unexpected_character(c, Span::new(start, c.len_utf8()))),
         };
         Ok((token, Span::new(start, self.at - start)))
     }
 
-    /// A string, from its opening quote on.
-    fn string(&mut self) -> Result<String, Fault> {
+    /// Reads a string, from its opening quote on.
+    fn string(&mut self) -> Result<String, TraversalFault> {
         let open = self.at;
         let quote = self.peek().unwrap_or('"');
         self.at += quote.len_utf8();
@@ -144,7 +147,7 @@ impl<'a> Lexer<'a> {
         loop {
             let here = self.at;
             let Some(c) = self.peek().filter(|c| *c != '\n') else {
-                return Err(Fault::new(
+                return Err(TraversalFault::new(
                     Span::new(open, here - open),
                     Kind::UnclosedString,
                     "this string is not closed",
@@ -159,8 +162,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// What follows a backslash that stands at `start`.
-    fn escape(&mut self, start: usize) -> Result<char, Fault> {
+    /// Reads the escape whose backslash is at `start`.
+    fn escape(&mut self, start: usize) -> Result<char, TraversalFault> {
         let c = self.peek().filter(|c| *c != '\n');
         self.at += c.map_or(0, char::len_utf8);
         let resolved = match c {
@@ -183,7 +186,7 @@ impl<'a> Lexer<'a> {
         };
         resolved.ok_or_else(|| {
             let written = self.text.get(start..self.at).unwrap_or_default();
-            Fault::new(
+            TraversalFault::new(
                 Span::new(start, self.at - start),
                 Kind::Escape,
                 format!("`{}` has no meaning in a string", excerpt(written)),
@@ -192,8 +195,8 @@ impl<'a> Lexer<'a> {
         })
     }
 
-    /// A number with its suffix, if any.
-    fn number(&mut self) -> Result<Value, Fault> {
+    /// Reads a number with its optional suffix.
+    fn number(&mut self) -> Result<Value, TraversalFault> {
         let start = self.at;
         let digit = |c: char| c.is_ascii_digit() || c == '_';
         if self.peek() == Some('-') {
@@ -223,12 +226,12 @@ impl<'a> Lexer<'a> {
         let suffix = self.take_while(|c| c.is_alphanumeric() || c == '_');
         let span = Span::new(start, self.at - start);
         let fault = |message: String, expected: &str| {
-            Err(Fault::new(span, Kind::Number, message, expected))
+            Err(TraversalFault::new(span, Kind::Number, message, expected))
         };
         let shown = excerpt(self.text.get(start..self.at).unwrap_or_default());
         if written.ends_with('_') || written.contains("__") || written.contains("_.") {
             return fault(
-                format!("`{shown}` is no number"),
+                format!("`{shown}` is not a number"),
                 "single `_` between digits only, as in 1_000_000",
             );
         }
@@ -239,10 +242,10 @@ impl<'a> Lexer<'a> {
             match SUFFIXES.iter().find(|(name, _)| *name == suffix) {
                 Some((_, unit)) => Some(*unit),
                 None => {
-                    return Err(Fault::new(
+                    return Err(TraversalFault::new(
                         span,
                         Kind::Number,
-                        format!("`{shown}` is no number: unknown suffix `{}`", excerpt(suffix)),
+                        format!("`{shown}` is not a number: unknown suffix `{}`", excerpt(suffix)),
                         "no suffix or one of: k, M, G, T, P (1000s, B may follow), KiB, MiB, GiB, TiB, PiB",
                     )
                     .suggest(nearest(suffix, SUFFIXES.iter().map(|(name, _)| *name))));
@@ -275,13 +278,13 @@ impl<'a> Lexer<'a> {
                     return Ok(Value::F64(value));
                 };
                 let scaled = value * unit as f64;
-                // 2^53: up to there doubles count in whole numbers.
+                // Up to 2^53 a double represents every integer exactly.
                 if scaled.fract() == 0.0 && scaled.abs() < 9_007_199_254_740_992.0 {
                     #[allow(clippy::cast_possible_truncation, reason = "whole and within 2^53")]
                     return Ok(Value::I64(scaled as i64));
                 }
                 fault(
-                    format!("`{shown}` is no whole number"),
+                    format!("`{shown}` is not a whole number"),
                     "a number with a suffix to come to a whole number, as in 1.5GiB",
                 )
             }
@@ -289,19 +292,19 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// A character that has no business outside strings.
-fn stray(c: char, span: Span) -> Fault {
+/// Builds the error for a character that is not part of the syntax outside strings.
+fn unexpected_character(c: char, span: Span) -> TraversalFault {
     let expected = match c {
         '“' | '”' | '„' | '‘' | '’' | '«' | '»' | '`' => {
             "straight quotes around a string: \"…\" or '…'"
         }
         ':' | '/' => "a vertex name in quotes, as in \"file:/scratch/a.h5\"",
-        ';' => "the end of the traversal (no `;` behind it)",
-        '-' | '+' => "a digit behind the sign, as in -1",
+        ';' => "the end of the traversal (no `;` after it)",
+        '-' | '+' => "a digit after the sign, as in -1",
         '{' | '}' => "arguments in parentheses, lists in brackets",
         _ => "a call such as `.e(…)`, a string in quotes, a number or a name",
     };
-    Fault::new(
+    TraversalFault::new(
         span,
         Kind::Character,
         format!("unexpected character `{}`", excerpt(&c.to_string())),
@@ -309,19 +312,20 @@ fn stray(c: char, span: Span) -> Fault {
     )
 }
 
-fn timestamp(text: &str, span: Span) -> Result<i64, Fault> {
+fn timestamp(text: &str, span: Span) -> Result<i64, TraversalFault> {
     parse_nanos(text).ok_or_else(|| {
-        Fault::new(
+        TraversalFault::new(
             span,
             Kind::Time,
-            format!("`{}` is no time", excerpt(text)),
+            format!("`{}` is not a time", excerpt(text)),
             "RFC 3339 (t\"2026-03-01T12:00:00Z\"), a date (t\"2026-03-01\", its first moment) or t\"@SECONDS\", \
              from 1677-09-22 to 2262-04-11",
         )
     })
 }
 
-/// Nanoseconds since 1970-01-01 UTC; a date is its first moment; without an offset, UTC.
+/// Parses a time into nanoseconds since 1970-01-01 UTC. A date means its first instant; a time without an offset is
+/// UTC.
 pub(crate) fn parse_nanos(text: &str) -> Option<i64> {
     let text = text.trim();
     if let Some(seconds) = text.strip_prefix('@') {
@@ -356,18 +360,18 @@ pub(crate) fn parse_nanos(text: &str) -> Option<i64> {
     i64::try_from(timestamp.as_nanosecond()).ok()
 }
 
-fn byte_string(text: &str, span: Span) -> Result<Vec<u8>, Fault> {
+fn byte_string(text: &str, span: Span) -> Result<Vec<u8>, TraversalFault> {
     hexadecimal(text).ok_or_else(|| {
-        Fault::new(
+        TraversalFault::new(
             span,
             Kind::ArgumentKind,
-            format!("`{}` is no byte string", excerpt(text)),
+            format!("`{}` is not a byte string", excerpt(text)),
             "an even number of hexadecimal digits, as in x\"00ff\"",
         )
     })
 }
 
-/// Bytes from an even number of hexadecimal digits.
+/// Decodes bytes from an even number of hexadecimal digits.
 pub(crate) fn hexadecimal(text: &str) -> Option<Vec<u8>> {
     let nibbles: Vec<u8> = text
         .chars()

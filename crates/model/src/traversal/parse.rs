@@ -1,75 +1,75 @@
-//! The chain syntax read: what each call means in its place of the chain.
+//! Parser of the chain syntax: the meaning of each call by its position in the chain.
 //!
 //! The rules, each with its own message:
 //!
-//! - A chain begins with `v("type:key", …)` or `v(type="T")`; `GTravel.` or `g.` may stand before it.
+//! - A chain begins with `v("type:key", …)` or `v(type="T")`; `GTravel.` or `g.` may precede it.
 //! - `e(…)` begins a hop; `ea(…)` follows it before its `v()`; `v()` may be left out, and its parentheses too.
 //! - `va(…)` and `ea(…)` take an attribute, a filter type and values, or one string in the filter language ([`crate::filter`]).
-//! - `va(…)` and `rtn()` (or `rtm()`, the paper's other spelling) belong to the working set before them.
-//! - `repeat()` goes through all hops since the start or the last `repeat(…)` again, at least one. Behind it stand a
-//!   new `e(…)`, `rtn()` (what all rounds reached) or the end; a `va(…)` there could mean each round or the last one
-//!   and is refused. `repeat(max=1)` goes through hops once: so hops that shall not repeat are kept apart.
-//! - `as_of(t)` or `versions(t1, t2)`, one of them, once, anywhere behind the start: it holds for every hop. Both moments
-//!   named lie inside: `versions("2026-03-01", "2026-03-02")` is two whole days; null is an open end.
-//! - `limit(n)` and `return_fp()`, once each, come last. `return_fp()` beside `rtn()` is allowed: the answer then holds
-//!   the paths and each working set asked for.
+//! - `va(…)` and `rtn()` (or `rtm()`, the paper's other spelling) apply to the working set before them.
+//! - `repeat()` repeats all hops since the start or the last `repeat(…)`, at least one. It may be followed by a new `e(…)`,
+//!   by `rtn()` (the vertices reached in all rounds) or by the end. A `va(…)` there could mean each round or the last one
+//!   and is refused. `repeat(max=1)` runs hops once, which separates them from hops that repeat.
+//! - `as_of(t)` or `versions(t1, t2)`, one of them, once, anywhere behind the start, applies to every hop. Both ends are
+//!   included: `versions("2026-03-01", "2026-03-02")` is two whole days; null is an open end.
+//! - `limit(n)` and `return_fp()`, once each, come last. `return_fp()` may be combined with `rtn()`: the result then has
+//!   the paths and each returned working set.
 
 use super::argument::{
     as_of, filter_of, limit, max_of, names_of, no_arguments, start_of, value_of, versions,
 };
-use super::call::{Call, Parser, usage};
-use super::error::{Fault, ParseErrorKind as Kind};
-use super::lexer::Token;
-use super::{Hop, ParseError, Repeat, Segment, Traversal};
+use super::call::{ChainCall, ChainParser, usage};
+use super::error::{TraversalErrorKind as Kind, TraversalFault};
+use super::lexer::ChainToken;
+use super::{Hop, Repeat, Segment, Traversal, TraversalParseError};
 use crate::limits::TRAVERSAL_CALLS_MAX;
 use crate::value::Value;
 
 impl Traversal {
-    /// Reads a chain, as in `v("file:/C").e("wasWrittenBy").v().e("read").repeat().return_fp()` (GraphMeta,
-    /// sections 2.3 and 4.2). Blanks, line breaks and comments (`#` to the end of the line) may stand anywhere
-    /// between words. Strings take either quote and the usual escapes; edge types, attributes and the type of
-    /// `v(type=…)` may be plain words. Values: strings, integers (`1_000`, `64MiB`, `10k`), doubles, `true`,
-    /// `false`, `null`, `inf`, times (`t"2026-03-01T00:00:00Z"`), bytes (`x"00ff"`), lists (`[1, 2]`).
+    /// Parses a chain such as `v("file:/C").e("wasWrittenBy").v().e("read").repeat().return_fp()` (GraphMeta, sections
+    /// 2.3 and 4.2). Blanks, line breaks and comments (`#` to the end of the line) may separate tokens. Strings take
+    /// either quote and the usual escapes; edge types, attributes and the type of `v(type=…)` may be plain words.
+    /// Values are strings, integers (`1_000`, `64MiB`, `10k`), doubles, `true`, `false`, `null`, `inf`, times
+    /// (`t"2026-03-01T00:00:00Z"`), bytes (`x"00ff"`) and lists (`[1, 2]`).
     ///
-    /// Names are not looked up in a schema here. Whatever `Display` writes for a traversal read here is read back as
-    /// the same traversal.
+    /// Names are not looked up in a schema. Formatting the result with `Display` and parsing it again gives an equal
+    /// traversal.
     ///
     /// Times relative to now (`va("mtime > 30d ago")`) are refused: see [`Self::parse_at`].
-    pub fn parse(text: &str) -> Result<Self, ParseError> {
+    pub fn parse(text: &str) -> Result<Self, TraversalParseError> {
         parse_chain(text, None).map_err(|fault| fault.locate(text))
     }
 
-    /// The same for whoever knows what time it is, in nanoseconds since 1970.
-    pub fn parse_at(text: &str, now: i64) -> Result<Self, ParseError> {
+    /// Parses a chain that may contain relative times; `now` is the current time in nanoseconds since 1970.
+    pub fn parse_at(text: &str, now: i64) -> Result<Self, TraversalParseError> {
         parse_chain(text, Some(now)).map_err(|fault| fault.locate(text))
     }
 }
 
-/// Reads one value in the chain syntax's own form (see [`Traversal::parse`]); what
-/// [`value_text`](super::value_text) writes is read back.
-pub fn parse_value(text: &str) -> Result<Value, ParseError> {
+/// Parses one value in the chain syntax (see [`Traversal::parse`]), such as the output of
+/// [`value_text`](super::value_text).
+pub fn parse_value(text: &str) -> Result<Value, TraversalParseError> {
     let read = || {
-        let mut parser = Parser::new(text)?;
+        let mut parser = ChainParser::new(text)?;
         let argument = parser.argument("a value")?;
         let value = value_of(argument)?;
         match parser.token {
-            Token::End => Ok(value),
-            _ => Err(parser.unexpected("nothing behind the value")),
+            ChainToken::End => Ok(value),
+            _ => Err(parser.unexpected("nothing after the value")),
         }
     };
-    read().map_err(|fault: Fault| fault.locate(text))
+    read().map_err(|fault: TraversalFault| fault.locate(text))
 }
 
-fn parse_chain(text: &str, now: Option<i64>) -> Result<Traversal, Fault> {
-    let mut parser = Parser::new(text)?;
+fn parse_chain(text: &str, now: Option<i64>) -> Result<Traversal, TraversalFault> {
+    let mut parser = ChainParser::new(text)?;
     let mut chain = Chain::new(parser.start()?, now)?;
     let mut calls = 1;
-    while parser.token != Token::End {
+    while parser.token != ChainToken::End {
         let call = parser.next_call()?;
-        // `v()` behind `e(…)` may be left out, and is written behind each: that must not make a chain too long.
+        // `Display` writes the optional `v()` behind every `e(…)`; not counting it keeps that output within the limit.
         calls += usize::from(call.name != "v");
         if calls > TRAVERSAL_CALLS_MAX {
-            return Err(Fault::new(
+            return Err(TraversalFault::new(
                 call.span,
                 Kind::Limit,
                 format!("the chain has more than {TRAVERSAL_CALLS_MAX} calls"),
@@ -81,16 +81,16 @@ fn parse_chain(text: &str, now: Option<i64>) -> Result<Traversal, Fault> {
     Ok(chain.finish())
 }
 
-/// Where in the chain the next call stands.
+/// Position in the chain of the next call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Behind `v(…)`, its filters and its `rtn()`.
+    /// After `v(…)`, its filters and its `rtn()`.
     Start,
-    /// Behind `e(…)`, before its `v()`.
+    /// After `e(…)`, before its `v()`.
     Edge,
-    /// Behind a hop's `v()`, filter or `rtn()`.
+    /// After a hop's `v()`, filter or `rtn()`.
     Vertex,
-    /// Behind `repeat(…)`.
+    /// After `repeat(…)`.
     Repeated,
 }
 
@@ -100,14 +100,14 @@ struct Chain {
     /// Hops since the start or the last `repeat(…)`.
     hops: Vec<Hop>,
     stage: Stage,
-    /// Calls that may stand once, with their places.
+    /// Calls seen so far that may occur only once.
     seen: Vec<&'static str>,
-    /// What time it is, if the caller knows.
+    /// The current time, if the caller knows it.
     now: Option<i64>,
 }
 
 impl Chain {
-    fn new(call: Call, now: Option<i64>) -> Result<Self, Fault> {
+    fn new(call: ChainCall, now: Option<i64>) -> Result<Self, TraversalFault> {
         Ok(Self {
             traversal: Traversal {
                 start: start_of(call)?,
@@ -136,7 +136,7 @@ impl Chain {
         self.traversal
     }
 
-    /// The hop that `va`, `rtn` and the like belong to.
+    /// Returns the hop to which `va`, `rtn` and the like apply.
     fn last_hop(&mut self) -> Option<&mut Hop> {
         if self.stage == Stage::Repeated {
             self.traversal
@@ -148,7 +148,7 @@ impl Chain {
         }
     }
 
-    fn add(&mut self, call: Call) -> Result<(), Fault> {
+    fn add(&mut self, call: ChainCall) -> Result<(), TraversalFault> {
         self.check_order(&call)?;
         match call.name {
             "e" => {
@@ -201,7 +201,7 @@ impl Chain {
         Ok(())
     }
 
-    fn add_return(&mut self, call: &Call) -> Result<(), Fault> {
+    fn add_return(&mut self, call: &ChainCall) -> Result<(), TraversalFault> {
         no_arguments(call)?;
         let repeated = self.stage == Stage::Repeated;
         let returned = match self.last_hop() {
@@ -209,10 +209,10 @@ impl Chain {
             None => &mut self.traversal.start_returned,
         };
         if std::mem::replace(returned, true) {
-            return Err(Fault::new(
+            return Err(TraversalFault::new(
                 call.span,
                 Kind::Duplicate,
-                "`rtn` stands twice behind the same hop",
+                "`rtn` is given twice after the same hop",
                 "one rtn() for each working set",
             ));
         }
@@ -222,25 +222,30 @@ impl Chain {
         Ok(())
     }
 
-    /// Whether a call may stand where it stands.
-    fn check_order(&mut self, call: &Call) -> Result<(), Fault> {
+    /// Checks that a call is allowed at its position.
+    fn check_order(&mut self, call: &ChainCall) -> Result<(), TraversalFault> {
         let name = call.name;
         let order = |message: &str, expected: &str| {
-            Err(Fault::new(call.span, Kind::Order, message, expected))
+            Err(TraversalFault::new(
+                call.span,
+                Kind::Order,
+                message,
+                expected,
+            ))
         };
         let whole = matches!(name, "as_of" | "versions" | "limit" | "return_fp");
         if whole {
             if self.seen.contains(&name) {
-                return Err(Fault::new(
+                return Err(TraversalFault::new(
                     call.span,
                     Kind::Duplicate,
-                    format!("`{name}` stands twice"),
+                    format!("`{name}` is given twice"),
                     format!("`{name}` at most once in a chain"),
                 ));
             }
             let other = if name == "as_of" { "versions" } else { "as_of" };
             if matches!(name, "as_of" | "versions") && self.seen.contains(&other) {
-                return Err(Fault::new(
+                return Err(TraversalFault::new(
                     call.span,
                     Kind::Conflict,
                     "`as_of` and `versions` exclude each other",
@@ -254,14 +259,14 @@ impl Chain {
             if self.seen.contains(&last) {
                 return order(
                     &format!("`{name}` cannot follow `{last}`"),
-                    &format!("`{last}` behind all hops: it holds for the whole chain"),
+                    &format!("`{last}` after all hops: it applies to the whole chain"),
                 );
             }
         }
         match (name, self.stage) {
             ("ea", Stage::Start | Stage::Repeated) => order(
                 "`ea` filters edges, but there is no `e(…)` before it",
-                "ea(…) directly behind e(…)",
+                "ea(…) directly after e(…)",
             ),
             ("ea", Stage::Vertex) => order(
                 "`ea` must come before the hop's `v()`",
@@ -283,7 +288,7 @@ impl Chain {
                 "at least one e(…) before repeat(…)",
             ),
             ("repeat", Stage::Repeated) => order(
-                "`repeat` directly behind `repeat`",
+                "`repeat` directly after `repeat`",
                 "at least one e(…) between two repeat(…)",
             ),
             _ => Ok(()),

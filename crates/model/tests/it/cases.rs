@@ -1,7 +1,7 @@
-//! Golden cases of the chain syntax: `testdata/cases/traversal-syntax/*.case`, each an input, a line `----`, and what
-//! a person sees: the canonical form with a summary of what was understood, or the error.
+//! Golden cases of the chain syntax: `testdata/cases/traversal-syntax/*.case`. Each has an input, a line `----` and the
+//! output for the user: the canonical form with a summary of the parsed traversal, or the error.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p esker-model` writes the answers anew; read the difference before keeping it.
+//! `UPDATE_EXPECT=1 cargo test -p esker-model` rewrites the outputs; read the difference before keeping it.
 
 use esker_model::Traversal;
 use esker_model::traversal::Filter;
@@ -15,7 +15,7 @@ fn folder() -> PathBuf {
     std::path::absolute("../../testdata/cases/traversal-syntax").unwrap()
 }
 
-/// What a case must show.
+/// Returns the expected part of a case.
 fn answer(input: &str) -> String {
     match Traversal::parse(input) {
         Err(error) => format!("{}\n\n{error}\n", error.render(input)),
@@ -39,7 +39,7 @@ fn filter_summary(filter: &Filter) -> String {
     }
 }
 
-/// The tree, a line each part.
+/// Formats the parsed traversal as a tree, one line for each part.
 fn summary(t: &Traversal) -> String {
     let mut out = format!("start {:?}", t.start);
     for filter in &t.start_filters {

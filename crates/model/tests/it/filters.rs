@@ -1,11 +1,11 @@
-//! The filter language: what is written is read back, no text makes the parser panic, and what holds is what a plainer
-//! reading of the rules says.
+//! The filter language: formatting and parsing are inverse, no text makes the parser panic, and evaluation agrees with
+//! a simpler implementation of the rules.
 
 use crate::plain_filter::{plain_test, plainly};
 use crate::strategies::{text, value};
 use esker_model::filter::{
-    Comparison, Expr, ParseError, Pattern, PatternKind, Prepared, PreparedTest, Regex, Test,
-    ValueRef, moments,
+    Comparison, Expr, FilterParseError, Pattern, PatternKind, Prepared, PreparedTest, Regex, Test,
+    ValueRef, time_bounds,
 };
 use esker_model::limits::{FILTER_DEPTH_MAX, FILTER_TEXT_BYTES_MAX};
 use esker_model::{Properties, Value};
@@ -20,7 +20,7 @@ const COMPARISONS: [Comparison; 6] = [
     Comparison::Ge,
 ];
 
-/// Times of every form, days and moments.
+/// Times of every form, days and instants.
 const TIMES: [&str; 6] = [
     "2026-03-01",
     "2026-03-02",
@@ -70,7 +70,7 @@ fn regex() -> impl Strategy<Value = Regex> {
     texts.prop_filter_map("a regular expression", |text| Regex::new(&text).ok())
 }
 
-/// Tests of every kind over those values; with `odd`, such as hold of nothing too.
+/// Tests of every kind over those values; with `odd`, also tests that nothing can match.
 fn test(odd: bool, value: BoxedStrategy<Value>) -> impl Strategy<Value = Test> {
     let comparison = prop::sample::select(&COMPARISONS);
     let leaf = prop_oneof![
@@ -113,19 +113,19 @@ fn tree(term: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
     })
 }
 
-/// Conditions as people may write them, in the parser's form.
+/// Conditions that users may write, in the parser's form.
 pub(crate) fn expr() -> impl Strategy<Value = Expr> {
     let term = (name(), test(false, value(false).boxed()));
     tree(term.prop_map(|(name, test)| Expr::term(name, test)).boxed()).prop_map(Expr::normal)
 }
 
-/// Conditions as programs may build them.
+/// Conditions that programs may build.
 fn any_expr() -> impl Strategy<Value = Expr> {
     let term = (name(), test(true, value(false).boxed()));
     tree(term.prop_map(|(name, test)| Expr::term(name, test)).boxed())
 }
 
-/// Few values, so that they meet.
+/// A small set of values, so that equal ones are frequent.
 fn small_value() -> BoxedStrategy<Value> {
     let texts = [
         "",
@@ -139,8 +139,8 @@ fn small_value() -> BoxedStrategy<Value> {
         "@5",
         "1969-12-31",
     ];
-    let day = moments("2026-03-01").unwrap();
-    let moments = vec![
+    let day = time_bounds("2026-03-01").unwrap();
+    let time_bounds = vec![
         0,
         5_000_000_000,
         5_000_999_999,
@@ -163,7 +163,7 @@ fn small_value() -> BoxedStrategy<Value> {
         prop::sample::select(&[-0.0, 1.0, 1.5, f64::INFINITY, f64::NAN]).prop_map(Value::F64),
         prop::sample::select(texts.to_vec()).prop_map(Value::from),
         prop::collection::vec(0_u8..2, 0..3).prop_map(Value::Bytes),
-        prop::sample::select(moments).prop_map(Value::Timestamp),
+        prop::sample::select(time_bounds).prop_map(Value::Timestamp),
         prop::sample::select(edges).prop_map(Value::Timestamp),
     ];
     let list = prop::collection::vec(leaf.clone(), 0..3).prop_map(Value::List);
@@ -187,9 +187,9 @@ fn small_fields() -> impl Strategy<Value = Properties> {
     })
 }
 
-/// What every error must be, whatever the text.
+/// Checks the properties of every error.
 #[track_caller]
-fn check_error(text: &str, error: &ParseError) {
+fn check_error(text: &str, error: &FilterParseError) {
     assert!(text.is_char_boundary(error.at), "{text:?} {error:?}");
     assert!(error.at + error.len <= text.len(), "{text:?} {error:?}");
     assert!(!error.message.is_empty() && !error.expected.is_empty());
@@ -203,7 +203,7 @@ fn check_error(text: &str, error: &ParseError) {
 #[track_caller]
 fn read(text: &str) {
     match Expr::parse(text, Some(1_774_958_400_000_000_000)) {
-        // NaN equals nothing, itself included: what is written is compared then.
+        // NaN equals nothing, itself included, so the formatted texts are compared.
         Ok(expr) => {
             let written = expr.to_string();
             let again =
@@ -301,10 +301,10 @@ proptest! {
     #[test]
     fn what_holds_is_what_the_rules_say(expr in small_expr(), fields in small_fields()) {
         let expected = plainly(&expr, &fields);
-        prop_assert_eq!(expr.holds(&fields), expected);
-        prop_assert_eq!(Prepared::new(&expr).holds(&fields), expected);
+        prop_assert_eq!(expr.matches(&fields), expected);
+        prop_assert_eq!(Prepared::new(&expr).matches(&fields), expected);
         let normal = expr.normal();
-        prop_assert_eq!(normal.holds(&fields), expected, "{}", normal);
+        prop_assert_eq!(normal.matches(&fields), expected, "{}", normal);
     }
 
     #[test]
@@ -314,14 +314,14 @@ proptest! {
     }
 
     #[test]
-    fn text_beside_a_timestamp_is_the_whole_stretch(
+    fn text_compared_with_a_timestamp_is_a_whole_range(
         comparison in prop::sample::select(&COMPARISONS),
         time in prop::sample::select(&TIMES),
         other in prop::sample::select(&TIMES),
         edge in 0_usize..5,
         form in 0..3,
     ) {
-        let (first, last) = moments(time).unwrap();
+        let (first, last) = time_bounds(time).unwrap();
         let t = [first - 1, first, first + (last - first) / 2, last, last + 1][edge];
         let test = match form {
             0 => Test::Between(Value::from(time), Value::from(other)),
@@ -329,16 +329,16 @@ proptest! {
             _ => Test::Compare(comparison, Value::from(time)),
         };
         let expected = plain_test(&test, &Value::Timestamp(t));
-        prop_assert_eq!(test.holds(&Value::Timestamp(t)), expected);
-        prop_assert_eq!(PreparedTest::new(&test).holds(ValueRef::Timestamp(t)), expected);
-        // Without quotes the parser works it out.
+        prop_assert_eq!(test.matches(&Value::Timestamp(t)), expected);
+        prop_assert_eq!(PreparedTest::new(&test).matches(ValueRef::Timestamp(t)), expected);
+        // Without quotes the parser computes the range itself.
         let text = match test {
             Test::Compare(..) => format!("x {} {time}", comparison.sign()),
             Test::In(_) => format!("x IN ({other}, {time})"),
             _ => format!("x BETWEEN {time} AND {other}"),
         };
         let fields = Properties::new().with("x", Value::Timestamp(t));
-        prop_assert_eq!(Expr::parse(&text, None).unwrap().holds(&fields), expected, "{}", text);
+        prop_assert_eq!(Expr::parse(&text, None).unwrap().matches(&fields), expected, "{}", text);
     }
 
     #[test]
@@ -357,10 +357,10 @@ proptest! {
         let test = Test::In(numbers.iter().copied().map(value).collect());
         let expected = numbers.contains(&asked);
         let asked = value(asked);
-        prop_assert_eq!(test.holds(&asked), expected);
-        prop_assert_eq!(PreparedTest::new(&test).holds(ValueRef::from(&asked)), expected);
+        prop_assert_eq!(test.matches(&asked), expected);
+        prop_assert_eq!(PreparedTest::new(&test).matches(ValueRef::from(&asked)), expected);
         if let Value::I64(n) = asked {
-            prop_assert_eq!(PreparedTest::new(&test).holds(ValueRef::F64(n as f64)), expected);
+            prop_assert_eq!(PreparedTest::new(&test).matches(ValueRef::F64(n as f64)), expected);
         }
     }
 
@@ -370,8 +370,8 @@ proptest! {
         prop_assert!(times.iter().all(|(first, last)| first <= last));
         prop_assert!(times.windows(2).all(|w| w[0].1 < w[1].0 - 1), "{:?}", times);
         let expected = plain_test(&test, &value);
-        prop_assert_eq!(test.holds(&value), expected);
-        prop_assert_eq!(PreparedTest::new(&test).holds(ValueRef::from(&value)), expected);
+        prop_assert_eq!(test.matches(&value), expected);
+        prop_assert_eq!(PreparedTest::new(&test).matches(ValueRef::from(&value)), expected);
         if let Value::Timestamp(t) = value {
             prop_assert_eq!(times.iter().any(|(first, last)| *first <= t && t <= *last), expected);
         }
@@ -423,7 +423,7 @@ fn limits_are_errors_and_no_overflow() {
 
 #[test]
 fn a_pattern_takes_no_more_than_linear_time() {
-    // With backtracking over every `%` this would not end.
+    // Backtracking over every `%` would take practically forever.
     let text = "a".repeat(20_000);
     let pattern = Pattern::like(&format!("{}b", "%a".repeat(2_000)));
     assert!(!pattern.matches(&text));
@@ -437,7 +437,7 @@ fn book() -> String {
 
 #[test]
 fn the_examples_of_the_book_are_read_as_it_says() {
-    // 2026-03-31T12:00:00Z, as the book says.
+    // 2026-03-31T12:00:00Z, as in the book.
     const NOW: i64 = 1_774_958_400_000_000_000;
     let mut seen = 0;
     let book = book();
@@ -485,7 +485,7 @@ fn the_table_of_the_book_holds() {
         let expr = Expr::parse(text, None).unwrap_or_else(|e| panic!("{}", e.render(text)));
         assert_eq!(cells.len() - 1, fields.len(), "{row}");
         for (cell, of) in cells[1..].iter().zip(&fields) {
-            let expected = if expr.holds(of) { "yes" } else { "no" };
+            let expected = if expr.matches(of) { "yes" } else { "no" };
             assert_eq!(cell, expected, "{text} of {of:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Keys: byte order is logical order, what is written is read back, damage is an error and no panic.
+//! Keys: byte order is logical order, encoding and decoding are inverse, damage is an error and never a panic.
 
 use crate::strategies::{damaged, edge_type, version, vertex_id};
 use esker_model::key::{
@@ -19,7 +19,7 @@ fn edge_key() -> impl Strategy<Value = EdgeKey> {
     })
 }
 
-/// Names as `check_attribute_name` lets them pass.
+/// Names that `check_attribute_name` accepts.
 fn attribute() -> impl Strategy<Value = String> {
     prop_oneof!["[a-c]{1,3}", "[a-zA-Z0-9_.:é図-]{1,12}"]
 }
@@ -41,8 +41,8 @@ fn encode_history(key: &HistoryKey) -> Vec<u8> {
     }
 }
 
-/// Where a history key belongs: by vertex, then static, attributes by name, edges by type and destination; the
-/// newest version first.
+/// Order of history keys: by vertex, then static attributes, user-defined attributes by name, edges by type and
+/// destination; the newest version first.
 fn history_order(a: &HistoryKey, b: &HistoryKey) -> Ordering {
     fn id(k: &HistoryKey) -> VertexId {
         match k {
@@ -209,7 +209,7 @@ proptest! {
         index in damaged((any::<u16>(), vertex_id()).prop_map(|(t, id)| type_index(VertexTypeId(t), id).to_vec())),
     ) {
         for bytes in [bytes, old, count, index] {
-            // What decodes must encode to the same bytes: no two keys for one row.
+            // Bytes that decode must encode to the same bytes: no row has two keys.
             if let Ok(edge) = EdgeKey::decode(&bytes) {
                 prop_assert_eq!(edge.encode().to_vec(), bytes.clone());
             }

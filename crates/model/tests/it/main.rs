@@ -1,4 +1,4 @@
-//! Tests of the vocabulary from outside: golden cases of the chain syntax, laws of every encoding.
+//! Tests of the public data model: golden cases of the chain syntax, laws of every encoding.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::format_collect, reason = "short strings, in tests")]

@@ -1,7 +1,7 @@
 //! Vertex names and ids. Ids are a format: a change here orphans every database.
 
 use esker_model::limits::VERTEX_KEY_BYTES_MAX;
-use esker_model::namespace::{self, Kind, Name, hash_of, id_at_place, id_within};
+use esker_model::namespace::{self, Kind, Name, hash_of, id_with_home, id_within};
 use esker_model::{Schema, VertexId, VertexName};
 use proptest::prelude::*;
 
@@ -16,8 +16,8 @@ fn ids_are_a_format() {
     }
 }
 
-/// `b3sum` of the lower-case type, a zero byte and the key, its first 32 digits. Where the key is a path, the first four digits
-/// are its place: of the `b3sum` of each name the first four, their bits reversed, added up, and reversed again.
+/// The first 32 digits of `b3sum` of the lower-case type, a zero byte and the key. If the key is a path, the first four
+/// digits are its home: the first four of the `b3sum` of each name, their bits reversed, added up, and reversed again.
 const GOLDEN: [(&str, &str, &str); 5] = [
     ("file", "/scratch/a.h5", "cfafc99e80bcc23b61963db5ac44b935"),
     ("file", "scratch/a.h5", "2580c2230f9506a243870ca2d53cb42d"),
@@ -92,7 +92,7 @@ proptest! {
     }
 }
 
-/// What is in a directory of so many partitions lies where its vertex does, whatever the number of vnodes.
+/// An entry of a directory with any number of partitions is on the server of its vertex, for any number of vnodes.
 #[test]
 fn entries_go_where_their_vertices_are() {
     let directory = VertexId::of("Directory", "/scratch/run7");
@@ -103,21 +103,21 @@ fn entries_go_where_their_vertices_are() {
             let mask = (1_u32 << bits) - 1;
             let partition = hash_of(&name).reverse_bits() as u32;
             assert_eq!(
-                u32::from(file.place()) & mask,
-                (u32::from(directory.place()) + partition) & mask
+                u32::from(file.home_bits()) & mask,
+                (u32::from(directory.home_bits()) + partition) & mask
             );
         }
         let moved = id_within(Kind::File, directory, &name, 7);
-        assert_eq!(moved.place(), file.place());
+        assert_eq!(moved.home_bits(), file.home_bits());
         assert_ne!(moved, file);
         assert_eq!(
-            id_at_place(
+            id_with_home(
                 Kind::File,
                 format!("/scratch/run7/out{n}.nc").as_bytes(),
-                file.place()
+                file.home_bits()
             ),
             file
         );
     }
-    assert_eq!(namespace::root().place(), 0);
+    assert_eq!(namespace::root().home_bits(), 0);
 }

@@ -1,10 +1,10 @@
-//! The rules of filters once more, as `docs/book/filters.md` has them and in no hurry.
+//! A second, simple and slow implementation of the filter rules in `docs/book/filters.md`.
 
-use esker_model::filter::{Comparison, Expr, Term, Test, moments};
+use esker_model::filter::{Comparison, Expr, Term, Test, time_bounds};
 use esker_model::{Properties, Value};
 use std::cmp::Ordering;
 
-/// Whether a condition holds.
+/// Whether an item matches a condition.
 pub(crate) fn plainly(expr: &Expr, fields: &Properties) -> bool {
     match expr {
         Expr::All => true,
@@ -18,18 +18,18 @@ pub(crate) fn plainly(expr: &Expr, fields: &Properties) -> bool {
     }
 }
 
-/// Whether a test is true of a value.
+/// Whether a value matches a test.
 pub(crate) fn plain_test(test: &Test, v: &Value) -> bool {
     match test {
         Test::Exists => true,
         Test::Compare(Comparison::Eq, x) => equals(v, x),
         Test::Compare(Comparison::Ne, x) => !equals(v, x),
-        Test::Compare(Comparison::Lt, x) => below(v, x),
-        Test::Compare(Comparison::Gt, x) => above(v, x),
-        Test::Compare(Comparison::Le, x) => below(v, x) || equals(v, x),
-        Test::Compare(Comparison::Ge, x) => above(v, x) || equals(v, x),
+        Test::Compare(Comparison::Lt, x) => less(v, x),
+        Test::Compare(Comparison::Gt, x) => greater(v, x),
+        Test::Compare(Comparison::Le, x) => less(v, x) || equals(v, x),
+        Test::Compare(Comparison::Ge, x) => greater(v, x) || equals(v, x),
         Test::Between(low, high) => {
-            (above(v, low) || equals(v, low)) && (below(v, high) || equals(v, high))
+            (greater(v, low) || equals(v, low)) && (less(v, high) || equals(v, high))
         }
         Test::In(xs) => xs.iter().any(|x| equals(v, x)),
         Test::Like(pattern) => match v {
@@ -59,10 +59,10 @@ pub(crate) fn plain_test(test: &Test, v: &Value) -> bool {
     }
 }
 
-/// The stretch of time that text names beside a timestamp.
-fn stretch(v: &Value, x: &Value) -> Option<(i64, i64)> {
+/// Returns the range of time that a text denotes in a comparison with a timestamp.
+fn time_range(v: &Value, x: &Value) -> Option<(i64, i64)> {
     match (v, x) {
-        (Value::Timestamp(_), Value::String(text)) => moments(text),
+        (Value::Timestamp(_), Value::String(text)) => time_bounds(text),
         _ => None,
     }
 }
@@ -75,21 +75,21 @@ fn at(v: &Value) -> i64 {
 }
 
 fn equals(v: &Value, x: &Value) -> bool {
-    match stretch(v, x) {
+    match time_range(v, x) {
         Some((first, last)) => first <= at(v) && at(v) <= last,
         None => v.compare(x) == Some(Ordering::Equal),
     }
 }
 
-fn below(v: &Value, x: &Value) -> bool {
-    match stretch(v, x) {
+fn less(v: &Value, x: &Value) -> bool {
+    match time_range(v, x) {
         Some((first, _)) => at(v) < first,
         None => v.compare(x) == Some(Ordering::Less),
     }
 }
 
-fn above(v: &Value, x: &Value) -> bool {
-    match stretch(v, x) {
+fn greater(v: &Value, x: &Value) -> bool {
+    match time_range(v, x) {
         Some((_, last)) => at(v) > last,
         None => v.compare(x) == Some(Ordering::Greater),
     }
@@ -103,7 +103,7 @@ fn lower(text: &str) -> Vec<char> {
     text.chars().map(one).collect()
 }
 
-/// `LIKE` by trying everything.
+/// Matches a `LIKE` pattern by trying all possibilities.
 fn like(text: &[char], form: &[char]) -> bool {
     match (form, text) {
         ([], _) => text.is_empty(),

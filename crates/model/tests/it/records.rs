@@ -1,4 +1,4 @@
-//! Row values: what is written is read back; damage is an error and no panic.
+//! Rows: encoding and decoding are inverse; damage is an error and never a panic.
 
 use crate::strategies::{damaged, properties, text, value, version};
 use esker_model::record::{AttributeRecord, EdgeRecord, StaticRecord, UserAttribute, VertexRecord};
@@ -44,7 +44,7 @@ fn vertex_record() -> impl Strategy<Value = VertexRecord> {
         )
 }
 
-/// Gone and mentioned: never both.
+/// The flags `gone` and `mentioned`, which are never both set.
 fn standing() -> impl Strategy<Value = (bool, bool)> {
     prop_oneof![
         Just((false, false)),

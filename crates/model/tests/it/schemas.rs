@@ -1,4 +1,4 @@
-//! The schema: the default is GraphMeta's Table 1, changes only add, the stored form comes back.
+//! The schema: the default is GraphMeta's Table 1, changes only add, encoding and decoding are inverse.
 
 use crate::strategies::damaged;
 use esker_model::codec::Reader;
@@ -226,7 +226,7 @@ proptest! {
         prop_assert_eq!(r.remaining(), 0);
     }
 
-    /// Whatever decodes can be asked anything without a panic or an endless loop.
+    /// Any schema that decodes can be queried without a panic or an endless loop.
     #[test]
     fn any_bytes_decode_or_are_refused(
         bytes in proptest::collection::vec(any::<u8>(), 0..96),

@@ -1,9 +1,9 @@
-//! Generators that several laws share.
+//! Generators that several tests share.
 
 use esker_model::{EdgeTypeId, Properties, Value, Version, VertexId};
 use proptest::prelude::*;
 
-/// Any text, short; control characters, quotes and wide characters among it.
+/// Any short text, with control characters, quotes and wide characters.
 pub(crate) fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z]{1,8}",
@@ -60,7 +60,7 @@ pub(crate) fn version() -> impl Strategy<Value = Version> {
     ]
 }
 
-/// Ids, close together often, so that orders are decided late.
+/// Ids that are often close together, so that only their last bytes differ.
 pub(crate) fn vertex_id() -> impl Strategy<Value = VertexId> {
     prop_oneof![
         any::<[u8; 16]>().prop_map(VertexId),
@@ -77,7 +77,7 @@ pub(crate) fn edge_type() -> impl Strategy<Value = EdgeTypeId> {
     prop_oneof![any::<u16>(), 0_u16..3].prop_map(EdgeTypeId)
 }
 
-/// Bytes that often begin as a valid encoding does.
+/// Bytes that often begin like a valid encoding.
 pub(crate) fn damaged(valid: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     (
         valid,

@@ -1,16 +1,16 @@
-//! The chain syntax: what is written is read back, and no text makes the parser panic.
+//! The chain syntax: formatting and parsing are inverse, and no text makes the parser panic.
 
 use crate::strategies::{text, value, version};
 use esker_model::filter::Expr;
 use esker_model::limits::{TRAVERSAL_CALLS_MAX, TRAVERSAL_TEXT_BYTES_MAX, VERTEX_KEY_BYTES_MAX};
 use esker_model::traversal::{
-    Filter, Hop, ParseError, ParseErrorKind, Predicate, Repeat, Segment, Start, parse_value,
-    value_text,
+    Filter, Hop, Predicate, Repeat, Segment, Start, TraversalErrorKind, TraversalParseError,
+    parse_value, value_text,
 };
 use esker_model::{Traversal, Value, Version, VersionRange, VertexName};
 use proptest::prelude::*;
 
-/// Names as `check_attribute_name` lets them pass.
+/// Names that `check_attribute_name` accepts.
 fn name() -> impl Strategy<Value = String> {
     text().prop_map(|text| {
         let name: String = text
@@ -81,7 +81,7 @@ fn range() -> impl Strategy<Value = VersionRange> {
     })
 }
 
-/// Traversals as the parser makes them: only the last segment may go without repeat, no segment is empty.
+/// Traversals in the parser's form: only the last segment may lack a repeat, no segment is empty.
 fn traversal() -> impl Strategy<Value = Traversal> {
     let start = prop_oneof![
         proptest::collection::vec(vertex_name(), 1..4).prop_map(Start::Vertices),
@@ -130,9 +130,9 @@ fn traversal() -> impl Strategy<Value = Traversal> {
         )
 }
 
-/// What every error must be, whatever the text.
+/// Checks the properties of every error.
 #[track_caller]
-fn check_error(text: &str, error: &ParseError) {
+fn check_error(text: &str, error: &TraversalParseError) {
     assert!(text.is_char_boundary(error.at), "{text:?} {error:?}");
     assert!(error.at + error.len <= text.len(), "{text:?} {error:?}");
     assert!(!error.message.is_empty() && !error.expected.is_empty());
@@ -296,7 +296,7 @@ const WORDS: &[&str] = &[
     "@",
 ];
 
-fn kind_of(text: &str) -> ParseErrorKind {
+fn kind_of(text: &str) -> TraversalErrorKind {
     let error = Traversal::parse(text).unwrap_err();
     check_error(text, &error);
     error.kind
@@ -305,14 +305,15 @@ fn kind_of(text: &str) -> ParseErrorKind {
 #[test]
 fn limits_hold() {
     let calls = |n: usize| format!("v(\"file:/C\"){}", ".e()".repeat(n - 1));
-    // A chain of more than half as many calls was read, but not what was written of it: another process, which is sent that, refused it.
+    // A chain of more than half the limit was parsed, but its formatted form was not: the process that received it
+    // refused it.
     for n in [TRAVERSAL_CALLS_MAX / 2 + 1, TRAVERSAL_CALLS_MAX] {
         let read = Traversal::parse(&calls(n)).unwrap();
         assert_eq!(Traversal::parse(&read.to_string()).unwrap(), read);
     }
     assert_eq!(
         kind_of(&calls(TRAVERSAL_CALLS_MAX + 1)),
-        ParseErrorKind::Limit
+        TraversalErrorKind::Limit
     );
 
     let padded = |len: usize| {
@@ -322,38 +323,38 @@ fn limits_hold() {
     assert!(Traversal::parse(&padded(TRAVERSAL_TEXT_BYTES_MAX)).is_ok());
     assert_eq!(
         kind_of(&padded(TRAVERSAL_TEXT_BYTES_MAX + 1)),
-        ParseErrorKind::Limit
+        TraversalErrorKind::Limit
     );
 
     let key = |len: usize| format!("v(\"file:{}\")", "k".repeat(len));
     assert!(Traversal::parse(&key(VERTEX_KEY_BYTES_MAX)).is_ok());
     assert_eq!(
         kind_of(&key(VERTEX_KEY_BYTES_MAX + 1)),
-        ParseErrorKind::VertexName
+        TraversalErrorKind::VertexName
     );
 
     let edge = |len: usize| format!("v(\"file:/C\").e(\"{}\")", "n".repeat(len));
     assert!(Traversal::parse(&edge(255)).is_ok());
-    assert_eq!(kind_of(&edge(256)), ParseErrorKind::Name);
+    assert_eq!(kind_of(&edge(256)), TraversalErrorKind::Name);
     assert_eq!(
         kind_of(&format!("v(\"{}:k\")", "t".repeat(256))),
-        ParseErrorKind::VertexName
+        TraversalErrorKind::VertexName
     );
 
-    // Short doubles: nine bytes each once encoded, four as text.
+    // Short doubles: nine bytes each when encoded, four as text.
     let list = |n: usize| format!("v(\"f:C\").va(a, EQ, [{}])", vec!["1e9"; n].join(","));
     assert!(Traversal::parse(&list(110_000)).is_ok());
-    assert_eq!(kind_of(&list(120_000)), ParseErrorKind::Limit);
+    assert_eq!(kind_of(&list(120_000)), TraversalErrorKind::Limit);
 
     let deep = |n: usize| format!("v(\"f:C\").va(a, IN, {}1{})", "[".repeat(n), "]".repeat(n));
     assert!(
         Traversal::parse(&deep(9)).is_ok(),
         "the brackets of IN and eight levels"
     );
-    assert_eq!(kind_of(&deep(10)), ParseErrorKind::Limit);
-    assert_eq!(kind_of(&deep(100_000)), ParseErrorKind::Limit);
+    assert_eq!(kind_of(&deep(10)), TraversalErrorKind::Limit);
+    assert_eq!(kind_of(&deep(100_000)), TraversalErrorKind::Limit);
     let equals = format!("v(\"f:C\").e({}", "a=".repeat(300_000));
-    assert_eq!(kind_of(&equals), ParseErrorKind::Unexpected);
+    assert_eq!(kind_of(&equals), TraversalErrorKind::Unexpected);
 }
 
 #[test]
@@ -396,14 +397,14 @@ fn a_value_alone_refuses_what_follows() {
     );
     assert_eq!(
         parse_value("1 2").unwrap_err().kind,
-        ParseErrorKind::Unexpected
+        TraversalErrorKind::Unexpected
     );
     assert_eq!(
         parse_value("").unwrap_err().kind,
-        ParseErrorKind::Unexpected
+        TraversalErrorKind::Unexpected
     );
     assert_eq!(
         parse_value("a=1").unwrap_err().kind,
-        ParseErrorKind::ArgumentKind
+        TraversalErrorKind::ArgumentKind
     );
 }

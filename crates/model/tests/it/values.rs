@@ -1,4 +1,4 @@
-//! Values and properties: encodings come back, comparison is an order wherever it answers.
+//! Values and properties: encoding and decoding are inverse, comparison is an order wherever it is defined.
 
 use crate::strategies::{damaged, integer, properties, text, value};
 use esker_model::codec::Reader;
@@ -19,7 +19,7 @@ fn encoded_properties(properties: &Properties) -> Vec<u8> {
     out
 }
 
-/// Exact comparison by way of 128-bit integers and the double's own parts.
+/// Compares exactly, by 128-bit integers and the parts of the double.
 fn reference_compare(a: i64, b: f64) -> Option<Ordering> {
     if b.is_nan() {
         return None;
@@ -46,7 +46,7 @@ proptest! {
         let back = Value::decode(&mut r);
         prop_assert!(back.is_ok());
         prop_assert_eq!(r.position(), len);
-        // NaN equals nothing, its bits do.
+        // NaN equals nothing, but its bits do.
         prop_assert_eq!(encoded(&back.unwrap()), encoded(&value));
         let mut r = Reader::new(&bytes);
         prop_assert_eq!(Value::skip(&mut r), Ok(()));
@@ -142,7 +142,7 @@ proptest! {
     }
 }
 
-/// Numbers of both kinds, near each other.
+/// Numbers of both kinds that are close together.
 fn number() -> impl Strategy<Value = Value> {
     prop_oneof![
         integer().prop_map(Value::I64),
@@ -184,7 +184,7 @@ fn skipping_refuses_lists_that_decoding_refuses() {
 
 #[test]
 fn a_damaged_length_allocates_nothing() {
-    // A list, then a string, of 2^60 items: refused before anything is allocated.
+    // A list, then a string, of 2^60 items: refused before any allocation.
     for kind in [8_u8, 5, 6] {
         let bytes = [
             &[kind][..],

@@ -1,10 +1,10 @@
-//! Versions: what is printed is read back, and times name the moments that people mean.
+//! Versions: formatting and parsing are inverse, and times denote the expected instants.
 
 use crate::strategies::version;
 use esker_model::{Version, VersionRange};
 use proptest::prelude::*;
 
-/// Milliseconds from 1970 to 9999-12-30: what calendars print.
+/// Milliseconds from 1970 to 9999-12-30, the range that calendars can print.
 const CALENDAR: std::ops::Range<u64> = 0..253_402_207_200_000;
 
 proptest! {
@@ -14,7 +14,8 @@ proptest! {
         if version == Version::MAX {
             prop_assert_eq!(text, "now");
         } else if version.logical() == 0 && !text.starts_with('#') {
-            // Printed as a plain time; a read as of it sees all of that millisecond, a read since it begins with it.
+            // Printed as a plain time; a read as of it sees all of that millisecond, a read since it begins with that
+            // millisecond.
             prop_assert_eq!(Version::parse_since(&text), Ok(version));
             prop_assert_eq!(Version::parse_as_of(&text), Ok(Version::end_of_millis(version.millis())));
         } else {
@@ -107,7 +108,7 @@ fn a_bad_time_says_what_is_expected() {
     let error = Version::parse_as_of("soon").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`soon` is no time: expected a date (2026-03-01), RFC 3339 (2026-03-01T12:00:00Z), @SECONDS or #VERSION"
+        "`soon` is not a time: expected a date (2026-03-01), RFC 3339 (2026-03-01T12:00:00Z), @SECONDS or #VERSION"
     );
 }
 

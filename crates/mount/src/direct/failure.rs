@@ -1,4 +1,4 @@
-//! Why a call failed, for who asks without the kernel: a number as C has it, and a sentence.
+//! Errors of direct calls: an `errno` number for C, and a message.
 
 use crate::attributes;
 use esker_model::Error;
@@ -6,17 +6,17 @@ use fuser::Errno;
 use std::fmt;
 use std::io;
 
-/// Why a call failed.
+/// The error of a direct call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// As `errno` has it.
+    /// The error number, as in C's `errno`.
     pub errno: i32,
-    /// What it was about, and what was wrong.
+    /// Message with the subject and the problem.
     pub text: String,
 }
 
 impl Failure {
-    /// Of a number, with what it is about.
+    /// Creates the error with this number about a subject.
     pub fn new(errno: i32, about: impl fmt::Display) -> Self {
         let said = io::Error::from_raw_os_error(errno).to_string();
         let said = said.split(" (os error").next().unwrap_or_default();

@@ -1,15 +1,15 @@
 //! Open files without the kernel.
 //!
-//! A file that was just made has no body until somebody writes or reads: whoever makes many empty ones pays for nothing else.
+//! A new file has no backing file until its first read or write, so that creating many empty files costs nothing else.
 
 use super::{Direct, Failure, Result, Stat, by_id};
-use crate::content::{Held, Opened};
+use crate::content::{OpenContent, Opened};
 use crate::nodes::Node;
 use esker_model::VertexId;
 use esker_model::namespace::{
-    Change, Done, Inode, Kind, Looked, Make, NamePath, Open, SetAttributes,
+    AppliedChange, Change, Inode, Kind, NamePath, NewFile, Open, OpenLookup, SetAttributes,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use parking_lot::Mutex;
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use std::io;
@@ -24,56 +24,56 @@ const EEXIST: i32 = 17;
 const ELOOP: i32 = 40;
 const O_WRONLY: i32 = 1;
 const O_TRUNC: i32 = 0o1000;
-/// How often somebody else may be faster.
+/// Largest number of attempts when others create or remove the file concurrently.
 const TRIES: u32 = 64;
 
-/// How a file is opened, as `open` has it.
+/// Flags of an `open` call.
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a flag of its own, as the kernel's"
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags {
-    /// To read.
+    /// Open for reading (`O_RDONLY`, `O_RDWR`).
     pub read: bool,
-    /// To write.
+    /// Open for writing (`O_WRONLY`, `O_RDWR`).
     pub write: bool,
-    /// It is made if there is none (`O_CREAT`).
+    /// Create the file if it does not exist (`O_CREAT`).
     pub create: bool,
-    /// It must not be there (`O_EXCL`).
+    /// Fail if the file exists (`O_EXCL`).
     pub exclusive: bool,
-    /// Its content goes (`O_TRUNC`).
+    /// Truncate the content (`O_TRUNC`).
     pub truncate: bool,
-    /// What is written comes behind the last byte (`O_APPEND`).
+    /// Append every write at the end (`O_APPEND`).
     pub append: bool,
-    /// A last name that is a symbolic link is refused (`O_NOFOLLOW`).
+    /// Fail if the last name is a symbolic link (`O_NOFOLLOW`).
     pub no_follow: bool,
 }
 
-/// An open file. Dropped, it is closed; what that says nobody hears.
+/// An open file. Dropping it closes it and ignores errors.
 #[derive(Debug)]
 pub struct OpenFile {
     direct: Arc<Direct>,
-    asker: Asker,
+    principal: Principal,
     path: NamePath,
     flags: Flags,
-    state: Mutex<State>,
+    state: Mutex<OpenState>,
 }
 
 #[derive(Debug)]
-enum State {
-    /// It was just made, and nothing was done with it yet.
+enum OpenState {
+    /// Just created and not used yet.
     Made(VertexId),
-    /// It has a body.
+    /// Open with its content.
     Open(Arc<Node>),
     Closed,
 }
 
 impl OpenFile {
-    /// Opens what is at a path, or makes it with that mode.
+    /// Opens a path, creating the file with this mode if the flags say so.
     pub fn open(
         direct: &Arc<Direct>,
-        asker: &Asker,
+        principal: &Principal,
         path: &NamePath,
         flags: Flags,
         mode: u32,
@@ -81,52 +81,52 @@ impl OpenFile {
         let mut place = path.clone();
         for _ in 0..TRIES {
             if flags.create {
-                let make = Make::new(
+                let make = NewFile::new(
                     Kind::File.bits() | mode & 0o7777,
-                    owner(asker.uid),
-                    group(asker),
+                    owner(principal.uid),
+                    group(principal),
                 );
-                match direct.change(asker, &Change::Make(place.clone(), make)) {
-                    Ok(done) => return Ok(Self::made(direct, asker, path, flags, done)),
+                match direct.change(principal, &Change::Create(place.clone(), make)) {
+                    Ok(done) => return Ok(Self::made(direct, principal, path, flags, done)),
                     Err(e) if e.errno == EEXIST && !flags.exclusive => {}
                     Err(e) => return Err(e),
                 }
             }
-            match direct.names().look(Some(asker), path, flags.how())? {
-                Looked::Found(held, inode) => {
-                    return Self::found(direct, asker, (path, &held), flags, *inode);
+            match direct.names().look(Some(principal), path, flags.how())? {
+                OpenLookup::Found(held, inode) => {
+                    return Self::found(direct, principal, (path, &held), flags, *inode);
                 }
-                // A symbolic link leads there; or somebody has removed it meanwhile.
-                Looked::Missing { path, .. } => place = path,
+                // The path is a symbolic link to this one, or another client removed the file meanwhile.
+                OpenLookup::Missing { path, .. } => place = path,
             }
         }
         Err(Failure::new(
             EIO,
-            format_args!("{path} kept coming and going"),
+            format_args!("{path} was created and deleted again and again"),
         ))
     }
 
-    /// A file that somebody has made for whoever opens it here.
+    /// Wraps a file that was just created, as open.
     pub fn made(
         direct: &Arc<Direct>,
-        asker: &Asker,
+        principal: &Principal,
         path: &NamePath,
         flags: Flags,
-        done: Done,
+        done: AppliedChange,
     ) -> Self {
-        Self::with(direct, asker, path, flags, State::Made(done.id))
+        Self::with(direct, principal, path, flags, OpenState::Made(done.id))
     }
 
     fn with(
         direct: &Arc<Direct>,
-        asker: &Asker,
+        principal: &Principal,
         path: &NamePath,
         flags: Flags,
-        state: State,
+        state: OpenState,
     ) -> Self {
         Self {
             direct: Arc::clone(direct),
-            asker: asker.clone(),
+            principal: principal.clone(),
             path: path.clone(),
             flags,
             state: Mutex::new(state),
@@ -135,7 +135,7 @@ impl OpenFile {
 
     fn found(
         direct: &Arc<Direct>,
-        asker: &Asker,
+        principal: &Principal,
         (path, held): (&NamePath, &NamePath),
         flags: Flags,
         inode: Inode,
@@ -147,12 +147,12 @@ impl OpenFile {
         }
         let handle = held.handle();
         let node = direct.files.nodes.remember_open(&inode, handle.as_ref());
-        let file = Self::with(direct, asker, path, flags, State::Closed);
+        let file = Self::with(direct, principal, path, flags, OpenState::Closed);
         if inode.kind() == Kind::Directory {
-            *file.state.lock() = State::Open(node);
+            *file.state.lock() = OpenState::Open(node);
             return Ok(file);
         }
-        // Who may only write is not told what there is.
+        // With write-only access, the look-up returns no content, so the attributes are read separately.
         let inode = if flags.read {
             Ok(inode)
         } else {
@@ -161,13 +161,18 @@ impl OpenFile {
         let begun = inode.and_then(|inode| {
             let flags = flags.bits();
             let mut opened = node.opened();
-            direct
-                .files
-                .open_as(asker, &node, &mut opened, &inode, flags, &nobody)
+            direct.files.open_as(
+                principal,
+                &node,
+                &mut opened,
+                &inode,
+                flags,
+                &register_nothing,
+            )
         });
         match begun {
             Ok(_) => {
-                *file.state.lock() = State::Open(node);
+                *file.state.lock() = OpenState::Open(node);
                 Ok(file)
             }
             Err(e) => {
@@ -177,13 +182,13 @@ impl OpenFile {
         }
     }
 
-    /// The file, with a body.
-    fn begun(&self) -> Result<Arc<Node>> {
+    /// Returns the node with its content open.
+    fn ensure_open(&self) -> Result<Arc<Node>> {
         let mut state = self.state.lock();
         let id = match &*state {
-            State::Open(node) => return Ok(Arc::clone(node)),
-            State::Closed => return Err(Failure::new(EBADF, &self.path)),
-            State::Made(id) => *id,
+            OpenState::Open(node) => return Ok(Arc::clone(node)),
+            OpenState::Closed => return Err(Failure::new(EBADF, &self.path)),
+            OpenState::Made(id) => *id,
         };
         let names = self.direct.names();
         let how = Open {
@@ -191,8 +196,8 @@ impl OpenFile {
             ..Open::BOTH
         };
         let (held, inode) = match names.look(None, &self.path, how) {
-            Ok(Looked::Found(held, inode)) if inode.id == id => (held, *inode),
-            // It is called otherwise by now, or was removed: both leave word of where it is.
+            Ok(OpenLookup::Found(held, inode)) if inode.id == id => (held, *inode),
+            // The file was renamed or removed meanwhile: its location record still finds it.
             _ => (by_id(id), names.stat(None, &by_id(id), false)?),
         };
         let files = &self.direct.files;
@@ -203,22 +208,29 @@ impl OpenFile {
         }
         .bits();
         let mut opened = node.opened();
-        let begun = files.open_as(&self.asker, &node, &mut opened, &inode, flags, &nobody);
+        let begun = files.open_as(
+            &self.principal,
+            &node,
+            &mut opened,
+            &inode,
+            flags,
+            &register_nothing,
+        );
         drop(opened);
         if let Err(e) = begun {
             files.nodes.forget(node.number, 1);
             return Err(Failure::new(e.code(), &self.path));
         }
-        *state = State::Open(Arc::clone(&node));
+        *state = OpenState::Open(Arc::clone(&node));
         Ok(node)
     }
 
-    /// Reads; how much there was.
+    /// Reads at an offset; returns the number of bytes.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         if !self.flags.read {
             return Err(Failure::new(EBADF, &self.path));
         }
-        let node = self.begun()?;
+        let node = self.ensure_open()?;
         if node.is_directory() {
             return Err(Failure::new(EISDIR, &self.path));
         }
@@ -226,12 +238,13 @@ impl OpenFile {
             .map_err(Failure::at(&self.path))
     }
 
-    /// Writes at an offset, or behind the last byte of a file that is open so; where the next byte would go.
+    /// Writes at an offset, or at the end of a file opened for appending. Returns the number of bytes and the offset
+    /// behind them.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(usize, u64)> {
         if !self.flags.write {
             return Err(Failure::new(EBADF, &self.path));
         }
-        let node = self.begun()?;
+        let node = self.ensure_open()?;
         let at = Failure::at(&self.path);
         let _alone = self.flags.append.then(|| self.direct.appending.lock());
         let offset = if self.flags.append {
@@ -244,31 +257,31 @@ impl OpenFile {
         let files = &self.direct.files;
         let kill = node.state().privileged;
         let n = files
-            .write(&self.asker, &node, offset, data, kill)
+            .write(&self.principal, &node, offset, data, kill)
             .map_err(at)?;
         Ok((n as usize, offset + u64::from(n)))
     }
 
-    /// Cuts its content, or fills it with zero bytes.
+    /// Truncates the content, or extends it with zero bytes.
     pub fn truncate(&self, size: u64) -> Result<()> {
         if !self.flags.write {
             return Err(Failure::new(22, &self.path));
         }
-        let node = self.begun()?;
-        let cut = self.direct.files.truncate(&self.asker, &node, size);
+        let node = self.ensure_open()?;
+        let cut = self.direct.files.truncate(&self.principal, &node, size);
         cut.map_err(Failure::at(&self.path))
     }
 
-    /// What it is now.
+    /// Reads the present attributes.
     pub fn stat(&self) -> Result<Stat> {
-        if let State::Made(id) = &*self.state.lock() {
+        if let OpenState::Made(id) = &*self.state.lock() {
             let names = self.direct.names();
             match names.stat(None, &self.path, false) {
                 Ok(inode) if inode.id == *id => return Ok(self.direct.stat_of(&inode)),
                 _ => return Ok(self.direct.stat_of(&names.stat(None, &by_id(*id), false)?)),
             }
         }
-        let node = self.begun()?;
+        let node = self.ensure_open()?;
         let inode = self
             .direct
             .files
@@ -280,39 +293,39 @@ impl OpenFile {
 
     /// Changes attributes (`fchmod`, `fchown`, `futimens`).
     pub fn set(&self, set: SetAttributes) -> Result<()> {
-        let node = self.begun()?;
-        // What was written before has its time before.
+        let node = self.ensure_open()?;
+        // Earlier writes are published first, so that their time does not replace the one that is set.
         self.direct
             .files
             .flush(&node)
             .map_err(Failure::at(&self.path))?;
         let (path, follow) = (node.handle(), false);
         self.direct
-            .change(&self.asker, &Change::Set { path, follow, set })?;
+            .change(&self.principal, &Change::Set { path, follow, set })?;
         Ok(())
     }
 
-    /// What stands for it in the place of a path.
+    /// Returns the path form of the open file's handle.
     pub fn handle(&self) -> Result<NamePath> {
-        Ok(self.begun()?.handle())
+        Ok(self.ensure_open()?.handle())
     }
 
-    /// What was written survives a power failure.
+    /// Makes what was written survive a power failure.
     pub fn sync(&self) -> Result<()> {
-        if matches!(*self.state.lock(), State::Made(_)) {
+        if matches!(*self.state.lock(), OpenState::Made(_)) {
             return self.direct.persist();
         }
-        let node = self.begun()?;
+        let node = self.ensure_open()?;
         self.direct
             .files
             .sync(&node)
             .map_err(Failure::at(&self.path))
     }
 
-    /// What was written is told to the namespace: whoever opens it from now on sees it.
+    /// Publishes what was written: later opens see it.
     pub fn flush(&self) -> Result<()> {
         let node = match &*self.state.lock() {
-            State::Open(node) => Arc::clone(node),
+            OpenState::Open(node) => Arc::clone(node),
             _ => return Ok(()),
         };
         self.direct
@@ -321,10 +334,10 @@ impl OpenFile {
             .map_err(Failure::at(&self.path))
     }
 
-    /// Closes it. It is closed also where that fails, and what was written since it was last told may be lost.
+    /// Closes the file. On an error it is closed too, and unpublished writes may be lost.
     pub fn close(&self) -> Result<()> {
-        let state = std::mem::replace(&mut *self.state.lock(), State::Closed);
-        let State::Open(node) = state else {
+        let state = std::mem::replace(&mut *self.state.lock(), OpenState::Closed);
+        let OpenState::Open(node) = state else {
             return Ok(());
         };
         let files = &self.direct.files;
@@ -339,17 +352,18 @@ impl OpenFile {
         told.map_err(Failure::at(&self.path))
     }
 
-    /// A descriptor of the file underneath, open as this is and with a position of its own: the kernel reads and writes it. Small content
-    /// that is only read is a copy in memory. Of flags of `open`, `O_APPEND`, `O_NONBLOCK` and `O_CLOEXEC` count.
+    /// Opens a descriptor of the backing file with the same access and its own position, through which the kernel reads
+    /// and writes. For small content opened read-only, the descriptor is of a copy in memory. Only the flags
+    /// `O_APPEND`, `O_NONBLOCK` and `O_CLOEXEC` are used.
     pub fn descriptor(&self, flags: i32) -> Result<OwnedFd> {
-        let node = self.begun()?;
-        let held = node.opened().as_ref().map(|o| o.held.clone());
+        let node = self.ensure_open()?;
+        let held = node.opened().as_ref().map(|o| o.content.clone());
         let about = |e: io::Error| Failure::new(e.raw_os_error().unwrap_or(EIO), &self.path);
         let memory;
         let file = match &held {
             None => return Err(Failure::new(EBADF, &self.path)),
-            Some(Held::File(body)) => &*body.file,
-            Some(Held::Bytes(bytes)) => {
+            Some(OpenContent::File(body)) => &*body.file,
+            Some(OpenContent::Bytes(bytes)) => {
                 let made = rustix::fs::memfd_create("esker", MemfdFlags::CLOEXEC);
                 memory = std::fs::File::from(made.map_err(|e| about(e.into()))?);
                 memory.write_all_at(bytes, 0).map_err(about)?;
@@ -386,7 +400,7 @@ impl Flags {
         }
     }
 
-    /// As the kernel would have them.
+    /// Encodes the flags as the kernel does.
     fn bits(self) -> i32 {
         let mut bits = match (self.read, self.write) {
             (_, false) => 0,
@@ -400,8 +414,8 @@ impl Flags {
     }
 }
 
-/// There is no kernel that could read and write by itself.
-fn nobody(_: &std::fs::File) -> io::Result<fuser::BackingId> {
+/// Refuses to register a backing file, because no kernel is involved.
+fn register_nothing(_: &std::fs::File) -> io::Result<fuser::BackingId> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
@@ -409,6 +423,6 @@ fn owner(uid: i64) -> u32 {
     u32::try_from(uid).unwrap_or(u32::MAX)
 }
 
-fn group(asker: &Asker) -> u32 {
-    asker.gids.first().map_or(u32::MAX, |gid| owner(*gid))
+fn group(principal: &Principal) -> u32 {
+    principal.gids.first().map_or(u32::MAX, |gid| owner(*gid))
 }

@@ -1,8 +1,8 @@
-//! The same files without the kernel: for a program that links a library in the place of a mount.
+//! The mount's files without the kernel, for programs that link a library.
 //!
-//! What lies where, when it is told and what is a body is the mount's own code ([`crate::content`], [`crate::data`]): a file that is
-//! written here is read through any mount of the target, and the other way round. Only names are not asked for one by one, as the
-//! kernel does: a path is one question.
+//! Locations of content, publishing and backing files are the mount's own code ([`crate::content`], [`crate::data`]):
+//! a file that is written here can be read through any mount of the target, and the other way round. Paths are looked
+//! up in one call, not name by name as the kernel does.
 
 mod failure;
 mod file;
@@ -10,7 +10,7 @@ mod stat;
 
 pub use failure::Failure;
 pub use file::{Flags, OpenFile};
-pub use stat::{Room, Stat};
+pub use stat::{FsStats, Stat};
 
 use crate::data::Folders;
 use crate::files::{Files, Target};
@@ -18,10 +18,10 @@ use crate::options::Options;
 use esker_model::VertexId;
 use esker_model::graph::Flow;
 use esker_model::namespace::{
-    Change, Content, Cookie, Done, Entry, Handle, Inode, Name, NamePath, Namespace, Open,
+    AppliedChange, Change, Content, Cookie, Entry, Handle, Inode, Name, NamePath, Namespace, Open,
     SEAL_BYTES, SetAttributes, XattrMode, root,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -30,19 +30,19 @@ const ENOENT: i32 = 2;
 const EINVAL: i32 = 22;
 const ENODATA: i32 = 61;
 
-/// What a call answers.
+/// Result of a direct call.
 pub type Result<T> = std::result::Result<T, Failure>;
 
 /// A namespace with its data folders, used by this process.
 #[derive(Debug)]
 pub struct Direct {
     pub(crate) files: Files,
-    /// Held by who writes behind the last byte.
+    /// Held while appending to a file.
     appending: Mutex<()>,
 }
 
 impl Direct {
-    /// Opens the data folders. Of the options those count that say where contents lie.
+    /// Opens the data folders. Only options about the storage of contents are used.
     pub fn open(target: Arc<dyn Target>, options: Options) -> io::Result<Arc<Self>> {
         let invalid = |e: String| io::Error::new(io::ErrorKind::InvalidInput, e);
         options.check().map_err(|e| invalid(e.to_string()))?;
@@ -53,7 +53,7 @@ impl Direct {
         }))
     }
 
-    /// Contents up to this size lie in the namespace, in bytes.
+    /// Returns the largest size of content stored in the namespace, in bytes.
     pub fn inline_bytes(&self) -> usize {
         self.files.options.inline_bytes
     }
@@ -62,9 +62,9 @@ impl Direct {
         self.files.target.names()
     }
 
-    /// What is at a path. What was written here and not told yet counts.
-    pub fn stat(&self, asker: &Asker, path: &NamePath, follow: bool) -> Result<Stat> {
-        let inode = self.names().stat(Some(asker), path, follow)?;
+    /// Reads the attributes of the file at a path, including unpublished writes of this process.
+    pub fn stat(&self, principal: &Principal, path: &NamePath, follow: bool) -> Result<Stat> {
+        let inode = self.names().stat(Some(principal), path, follow)?;
         Ok(self.stat_of(&inode))
     }
 
@@ -75,33 +75,41 @@ impl Direct {
         }
     }
 
-    /// One change of a name, of attributes, or of extended attributes. With the last name of a file its object goes.
-    pub fn change(&self, asker: &Asker, change: &Change) -> Result<Done> {
-        let mut answers = self.change_many(asker, std::slice::from_ref(change))?;
-        let unanswered = || Err(Failure::new(5, "a change was not answered"));
+    /// Applies one change of a name, of attributes, or of extended attributes. Removing a file's last name removes its
+    /// object.
+    pub fn change(&self, principal: &Principal, change: &Change) -> Result<AppliedChange> {
+        let mut answers = self.change_many(principal, std::slice::from_ref(change))?;
+        let unanswered = || Err(Failure::new(5, "a change got no answer"));
         answers.pop().unwrap_or_else(unanswered)
     }
 
-    /// Several, one after the other, all that succeed in one commit. The answers are in their order.
-    pub fn change_many(&self, asker: &Asker, changes: &[Change]) -> Result<Vec<Result<Done>>> {
-        // What a rename is made over loses a name.
+    /// Applies changes in order and commits all that succeed in one commit. The results are in the order of the
+    /// changes.
+    pub fn change_many(
+        &self,
+        principal: &Principal,
+        changes: &[Change],
+    ) -> Result<Vec<Result<AppliedChange>>> {
+        // A file replaced by a rename loses a name.
         let over: Vec<Option<VertexId>> = changes.iter().map(|c| self.replaced(c)).collect();
-        let answers = self.names().change(Some(asker), changes)?;
+        let answers = self.names().change(Some(principal), changes)?;
         let answered = changes.iter().zip(over).zip(answers);
-        let seen =
-            |((change, over), answer): ((&Change, Option<VertexId>), esker_model::Result<Done>)| {
-                let done = answer?;
-                match change {
-                    Change::Unlink(_) | Change::Rmdir(_) => self.lost_name(done.id),
-                    Change::Rename { .. } => {
-                        if let Some(over) = over.filter(|id| *id != done.id) {
-                            self.lost_name(over);
-                        }
+        let seen = |((change, over), answer): (
+            (&Change, Option<VertexId>),
+            esker_model::Result<AppliedChange>,
+        )| {
+            let done = answer?;
+            match change {
+                Change::Unlink(_) | Change::Rmdir(_) => self.name_removed(done.id),
+                Change::Rename { .. } => {
+                    if let Some(over) = over.filter(|id| *id != done.id) {
+                        self.name_removed(over);
                     }
-                    _ => {}
                 }
-                Ok(done)
-            };
+                _ => {}
+            }
+            Ok(done)
+        };
         Ok(answered.map(seen).collect())
     }
 
@@ -123,8 +131,8 @@ impl Direct {
             .map(|inode| inode.id)
     }
 
-    /// A file has lost a name. With the last one its object goes; whoever has it open keeps it.
-    fn lost_name(&self, id: VertexId) {
+    /// Handles the loss of a file's name. With the last one its object is removed; open descriptors keep the content.
+    fn name_removed(&self, id: VertexId) {
         let node = self.files.nodes.find(id);
         let object = self.files.folders.find(id);
         if node.is_none() && object.is_none() {
@@ -136,68 +144,78 @@ impl Direct {
         if let Some(node) = node {
             let mut state = node.state();
             state.links = inode.links;
-            state.gone = inode.links == 0;
+            state.unlinked = inode.links == 0;
         }
         if inode.links == 0
             && let Content::Object(object) = &inode.content
         {
-            // What cannot be removed now is an orphan, which a check finds.
+            // An object that cannot be removed now is an orphan, which a check finds.
             let _ = self.files.folders.remove(object, id);
         }
     }
 
-    /// What a symbolic link says.
-    pub fn read_link(&self, asker: &Asker, path: &NamePath) -> Result<Vec<u8>> {
-        match self.names().stat(Some(asker), path, false)?.content {
+    /// Reads the target of a symbolic link.
+    pub fn read_link(&self, principal: &Principal, path: &NamePath) -> Result<Vec<u8>> {
+        match self.names().stat(Some(principal), path, false)?.content {
             Content::Symlink(target) => Ok(target),
             _ => Err(Failure::new(EINVAL, path)),
         }
     }
 
-    /// Changes attributes of what is at a path.
+    /// Changes attributes of the file at a path.
     pub fn set(
         &self,
-        asker: &Asker,
+        principal: &Principal,
         path: &NamePath,
         follow: bool,
         set: SetAttributes,
     ) -> Result<()> {
         let path = path.clone();
-        self.change(asker, &Change::Set { path, follow, set })?;
+        self.change(principal, &Change::Set { path, follow, set })?;
         Ok(())
     }
 
-    /// Cuts a content, or fills it with zero bytes.
-    pub fn truncate(self: &Arc<Self>, asker: &Asker, path: &NamePath, size: u64) -> Result<()> {
+    /// Truncates the content, or extends it with zero bytes.
+    pub fn truncate(
+        self: &Arc<Self>,
+        principal: &Principal,
+        path: &NamePath,
+        size: u64,
+    ) -> Result<()> {
         let flags = Flags {
             write: true,
             ..Flags::default()
         };
-        let file = OpenFile::open(self, asker, path, flags, 0)?;
+        let file = OpenFile::open(self, principal, path, flags, 0)?;
         file.truncate(size)?;
         file.close()
     }
 
-    /// The value of an extended attribute.
+    /// Reads an extended attribute.
     pub fn xattr(
         &self,
-        asker: &Asker,
+        principal: &Principal,
         path: &NamePath,
         follow: bool,
         name: &[u8],
     ) -> Result<Vec<u8>> {
-        let inode = self.names().stat(Some(asker), path, follow)?;
+        let inode = self.names().stat(Some(principal), path, follow)?;
         let found = inode.xattrs.into_iter().find(|(n, _)| n == name);
         let shown = String::from_utf8_lossy(name);
         let none = || Failure::new(ENODATA, format_args!("{path}, attribute `{shown}`"));
         found.map(|(_, value)| value).ok_or_else(none)
     }
 
-    /// The names of all extended attributes, each with a zero byte behind it.
-    pub fn xattr_names(&self, asker: &Asker, path: &NamePath, follow: bool) -> Result<Vec<u8>> {
+    /// Returns the names of all extended attributes, each terminated by a zero byte.
+    pub fn xattr_names(
+        &self,
+        principal: &Principal,
+        path: &NamePath,
+        follow: bool,
+    ) -> Result<Vec<u8>> {
         let mut names = Vec::new();
-        for (name, _) in self.names().stat(Some(asker), path, follow)?.xattrs {
-            if asker.uid == 0 || !name.starts_with(b"trusted.") {
+        for (name, _) in self.names().stat(Some(principal), path, follow)?.xattrs {
+            if principal.uid == 0 || !name.starts_with(b"trusted.") {
                 names.extend_from_slice(&name);
                 names.push(0);
             }
@@ -208,7 +226,7 @@ impl Direct {
     /// Sets an extended attribute, or removes it (`None`).
     pub fn set_xattr(
         &self,
-        asker: &Asker,
+        principal: &Principal,
         (path, follow): (&NamePath, bool),
         (name, value): (&[u8], Option<&[u8]>),
         mode: XattrMode,
@@ -216,21 +234,21 @@ impl Direct {
         let mut path = path.clone();
         if follow
             && matches!(
-                self.names().stat(Some(asker), &path, false)?.content,
+                self.names().stat(Some(principal), &path, false)?.content,
                 Content::Symlink(_)
             )
         {
-            // The change itself follows nothing.
+            // The change itself does not follow symbolic links.
             match self.names().look(None, &path, Open::READ)? {
-                esker_model::namespace::Looked::Found(held, _) => path = held,
-                esker_model::namespace::Looked::Missing { .. } => {
+                esker_model::namespace::OpenLookup::Found(held, _) => path = held,
+                esker_model::namespace::OpenLookup::Missing { .. } => {
                     return Err(Failure::new(ENOENT, &path));
                 }
             }
         }
         let (name, value) = (name.to_vec(), value.map(<[u8]>::to_vec));
         self.change(
-            asker,
+            principal,
             &Change::Xattr {
                 path,
                 name,
@@ -241,34 +259,34 @@ impl Direct {
         Ok(())
     }
 
-    /// Entries of a directory behind a place, each with its own place and what it is.
+    /// Lists the entries of a directory behind a cookie, each with its own cookie and its attributes.
     pub fn list(
         &self,
-        asker: &Asker,
+        principal: &Principal,
         path: &NamePath,
         after: Option<Cookie>,
         sink: &mut dyn FnMut(Cookie, &Name, Stat) -> Flow,
     ) -> Result<()> {
         let each =
             &mut |cookie, entry: Entry| sink(cookie, &entry.name, self.stat_of(&entry.inode));
-        Ok(self.names().list(Some(asker), path, after, each)?)
+        Ok(self.names().list(Some(principal), path, after, each)?)
     }
 
-    /// How much room there is.
-    pub fn room(&self) -> Result<Room> {
+    /// Returns the size and the free space of the data folders.
+    pub fn statfs(&self) -> Result<FsStats> {
         self.files
-            .room()
-            .map(Room::of)
+            .statfs()
+            .map(FsStats::of)
             .map_err(Failure::at("how much room there is"))
     }
 
-    /// All that was told survives a power failure.
+    /// Makes all published changes survive a power failure.
     pub fn persist(&self) -> Result<()> {
         Ok(self.files.target.persist()?)
     }
 }
 
-/// What stands for a file of which nothing is known but what it is.
+/// Returns the path form of a handle for a file of which only the id is known.
 fn by_id(id: VertexId) -> NamePath {
     let Ok(name) = Name::new(b"?") else {
         return NamePath::root();

@@ -1,36 +1,36 @@
-//! What a file is, in C's words.
+//! File attributes in the form of C's `struct stat`.
 
 use crate::attributes;
-use crate::xattrs::Space;
+use crate::xattrs::FsSpace;
 use esker_model::namespace::{Inode, Kind};
 use fuser::FileAttr;
 
 /// A file's attributes. Times are nanoseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stat {
-    /// Its number, the same through a mount.
+    /// Inode number; a mount shows the same one.
     pub number: u64,
-    /// Kind and permission bits.
+    /// Type and permission bits.
     pub mode: u32,
-    /// How many names it has.
+    /// Number of names (hard links).
     pub links: u32,
-    /// Its owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Its group.
+    /// Group id of the file.
     pub gid: u32,
-    /// Which device it is, of a device file.
+    /// Device number of a device file.
     pub rdev: u64,
-    /// Bytes of its content.
+    /// Size of the content in bytes.
     pub size: u64,
-    /// Blocks of 512 bytes.
+    /// Allocated blocks of 512 bytes.
     pub blocks: u64,
-    /// What reads and writes are best a multiple of, in bytes.
+    /// Preferred size of reads and writes, in bytes.
     pub block_bytes: u32,
-    /// Last read.
+    /// Time of the last read.
     pub atime: i64,
-    /// Last change of the content.
+    /// Time of the last change of content.
     pub mtime: i64,
-    /// Last change of anything.
+    /// Time of the last change of anything.
     pub ctime: i64,
 }
 
@@ -57,23 +57,23 @@ impl Stat {
     }
 }
 
-/// How much room there is in the data folders together.
+/// Total size and free space of the data folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Room {
-    /// Bytes of a block.
+pub struct FsStats {
+    /// Size of a block in bytes.
     pub block_bytes: u32,
-    /// Blocks.
+    /// Total number of blocks.
     pub blocks: u64,
-    /// Those that nobody uses.
+    /// Number of free blocks.
     pub free: u64,
-    /// Those that this user may use.
+    /// Number of blocks available to this user.
     pub available: u64,
-    /// Files of the namespace.
+    /// Number of files in the namespace.
     pub files: u64,
 }
 
-impl Room {
-    pub(crate) fn of(space: Space) -> Self {
+impl FsStats {
+    pub(crate) fn of(space: FsSpace) -> Self {
         Self {
             block_bytes: space.block_bytes,
             blocks: space.blocks,

@@ -1,14 +1,14 @@
-//! What was seen, as vertices and edges (`GraphMeta`'s Table 1).
+//! Recorded accesses as vertices and edges (`GraphMeta`'s Table 1).
 //!
 //! ```text
-//!  user:1000 ──run──► process:HOST/PID-BEGAN ──exe──► executable:/usr/bin/sort
-//!       │                   │   │ └──read, write──► the file: start, end, opens
-//!       │                   │ belongs
-//!       │                   ▼
-//!       └─────run──────► job:77 ──read, write──► the same
+//!   user:1000 ──run──► process:HOST/PID-BEGAN ──exe──► executable:/usr/bin/sort
+//!        │                   │   │ └──read, write──► the file: start, end, opens
+//!        │                   │ belongs
+//!        │                   ▼
+//!        └─run──────► job:77 ──read, write──► the same
 //! ```
 //!
-//! Edges lead to the file by what it is, not by its name: whatever it is called later, it has them.
+//! Edges refer to the file by its id, not by its name, so that they stay with it when it is renamed.
 
 use super::process::Process;
 use esker_model::{
@@ -18,7 +18,7 @@ use esker_model::{
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The schema's types that are needed, looked up once.
+/// Types of the schema that are needed, looked up once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Types {
     user: VertexTypeId,
@@ -50,12 +50,12 @@ impl Types {
     }
 }
 
-/// A file that a process had open, from then to then (nanoseconds since 1970).
+/// A period in which a process had a file open, in nanoseconds since 1970.
 #[derive(Debug, Clone)]
 pub(super) struct Access {
     pub(super) process: Arc<Process>,
     pub(super) file: VertexId,
-    /// Where it was when it was opened; what is no UTF-8 names no vertex.
+    /// Path of the file when it was opened; `None` if it is not UTF-8, which no vertex name can be.
     pub(super) path: Option<String>,
     pub(super) read: bool,
     pub(super) write: bool,
@@ -63,7 +63,7 @@ pub(super) struct Access {
     pub(super) end: i64,
 }
 
-/// What is sent of one file and process: all that they had with each other meanwhile.
+/// Sum of the accesses of one process to one file in a batch.
 #[derive(Debug, Clone)]
 struct Sum {
     start: i64,
@@ -86,16 +86,16 @@ impl Sum {
     }
 }
 
-/// Turns accesses into batches. What was said of a process is not said again.
+/// Converter of accesses to batches. It writes the vertices of a process only once.
 #[derive(Debug)]
 pub(super) struct Writer {
     types: Types,
     host: String,
-    said: HashMap<VertexId, Arc<Process>>,
+    written: HashMap<VertexId, Arc<Process>>,
 }
 
-/// Processes of which is remembered what was said.
-const SAID_MAX: usize = 4_096;
+/// Largest number of processes remembered as written.
+const WRITTEN_PROCESSES_MAX: usize = 4_096;
 
 struct Named {
     vertex: VertexRef,
@@ -111,7 +111,7 @@ fn named(type_id: VertexTypeId, type_name: &str, key: String) -> Named {
 }
 
 fn at(nanos: i64) -> Version {
-    // The first moment of a millisecond is before what a database did in it.
+    // The first instant of a millisecond precedes the changes that a database made in it.
     Version::new(u64::try_from(nanos / 1_000_000).unwrap_or(0), 0)
 }
 
@@ -120,11 +120,11 @@ impl Writer {
         Self {
             types,
             host,
-            said: HashMap::new(),
+            written: HashMap::new(),
         }
     }
 
-    /// One batch of all of them.
+    /// Builds one batch of all accesses.
     pub(super) fn batch(&mut self, accesses: &[Access]) -> Batch {
         let mut batch = Batch::new();
         let mut files = HashSet::new();
@@ -135,7 +135,8 @@ impl Writer {
             if let Some(path) = &access.path
                 && files.insert(access.file)
             {
-                // A file is a vertex once something is said of it; the database takes the path for the file that is there.
+                // A file becomes a vertex with its first edge; the database resolves the path to the file that is
+                // there.
                 let file = named(types.file, "File", path.clone());
                 batch.push_at(
                     at(access.start),
@@ -183,25 +184,25 @@ impl Writer {
         batch
     }
 
-    /// A process, with who ran what in which job; once for each program that it becomes.
+    /// Adds a process with its user, job and program; again for each program that it executes.
     fn process(&mut self, process: &Arc<Process>, batch: &mut Batch) -> VertexRef {
         let types = self.types;
         let key = format!("{}/{}-{}", self.host, process.pid, process.began);
         let me = named(types.process, "Process", key);
         if self
-            .said
+            .written
             .get(&me.vertex.id)
-            .is_some_and(|said| **said == **process)
+            .is_some_and(|written| **written == **process)
         {
             return me.vertex;
         }
         let began = i64::try_from(process.began).unwrap_or(0) * 1_000_000;
-        // What it became later is a later version of it.
-        let again = self.said.contains_key(&me.vertex.id);
-        if self.said.len() >= SAID_MAX {
-            self.said.clear();
+        // A later program of the process is a later version of its vertex.
+        let again = self.written.contains_key(&me.vertex.id);
+        if self.written.len() >= WRITTEN_PROCESSES_MAX {
+            self.written.clear();
         }
-        self.said.insert(me.vertex.id, Arc::clone(process));
+        self.written.insert(me.vertex.id, Arc::clone(process));
         let mut push = |op| {
             if again {
                 batch.push(op);
@@ -251,8 +252,8 @@ impl Writer {
         me.vertex
     }
 
-    /// What was said was not taken: it is to be said again.
+    /// Forgets which processes were written, after a batch was refused.
     pub(super) fn forget(&mut self) {
-        self.said.clear();
+        self.written.clear();
     }
 }

@@ -1,7 +1,8 @@
-//! Lineage for free: who had which file of the mount open, to read or to write, as edges of the graph.
+//! Recording of lineage: which process had which file of the mount open for reading or writing, as edges of the graph.
 //!
-//! The kernel reads and writes contents by itself, so what is seen is that a file was opened, how, and when it was closed. Whoever closes waits for
-//! nothing: accesses are kept here for a moment, and sent together. They are lost with the process, as what was not closed is.
+//! The kernel reads and writes contents itself, so only opens and closes are visible. Closing a file waits for
+//! nothing: accesses are buffered for a moment and sent together. They are lost if the process dies, as are files that
+//! were not closed.
 
 mod graph;
 mod process;
@@ -17,16 +18,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// For so long they are kept at most.
-const AGE: Duration = Duration::from_millis(300);
-/// So many are sent at once.
-const TOGETHER: usize = 2_000;
-/// Processes that one open file is told of.
-const HEIRS_MAX: usize = 64;
-/// So many are kept while the database does not answer; what comes then is lost, and counted.
-const KEPT_MAX: usize = 200_000;
+/// Longest time that an access is buffered.
+const BUFFERED_TIME: Duration = Duration::from_millis(300);
+/// Number of accesses in one batch.
+const ACCESSES_PER_BATCH: usize = 2_000;
+/// Largest number of processes recorded for one open file.
+const SHARERS_MAX: usize = 64;
+/// Largest number of buffered accesses while the database does not respond; later ones are lost and counted.
+const BUFFERED_MAX: usize = 200_000;
 
-/// How the accesses of a mount become edges.
+/// Recorder that turns the accesses of a mount into edges.
 pub struct Recorder {
     inner: Arc<Inner>,
     thread: Option<JoinHandle<()>>,
@@ -35,19 +36,19 @@ pub struct Recorder {
 struct Inner {
     graph: Arc<dyn GraphWrite>,
     processes: Processes,
-    open: Mutex<HashMap<u64, Opened>>,
+    open: Mutex<HashMap<u64, RecordedOpen>>,
     next: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<RecorderState>,
     changed: Condvar,
-    /// Held by who sends.
+    /// Held while sending.
     writer: Mutex<Writer>,
 }
 
-/// What somebody has open.
-struct Opened {
+/// A file that a process has open.
+struct RecordedOpen {
     process: Arc<Process>,
-    /// Those that got it from that one, and closed it: a shell may open what its child reads or writes.
-    heirs: Vec<Arc<Process>>,
+    /// Processes that inherited the file and closed it: a shell may open what its child reads or writes.
+    sharers: Vec<Arc<Process>>,
     file: VertexId,
     path: Option<String>,
     read: bool,
@@ -56,7 +57,7 @@ struct Opened {
 }
 
 #[derive(Default)]
-struct State {
+struct RecorderState {
     kept: Vec<Access>,
     oldest: Option<Instant>,
     recorded: u64,
@@ -64,12 +65,12 @@ struct State {
     closed: bool,
 }
 
-/// What came of it.
+/// Result of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Recorded {
-    /// Accesses that are in the graph.
+    /// Number of accesses in the graph.
     pub accesses: u64,
-    /// Those that are not: the database did not take them, or not in time.
+    /// Number of accesses lost, because the database refused them or did not respond in time.
     pub lost: u64,
 }
 
@@ -85,7 +86,7 @@ fn now() -> i64 {
 }
 
 impl Recorder {
-    /// Records into a graph whose schema has `GraphMeta`'s types, as the default schema has them.
+    /// Creates a recorder for a graph whose schema has `GraphMeta`'s types, as the default schema does.
     pub fn new(graph: Arc<dyn GraphWrite>) -> Result<Self> {
         let schema = graph.schema()?;
         let types = Types::resolve(&schema)?;
@@ -113,7 +114,7 @@ impl Recorder {
         })
     }
 
-    /// A thread has opened a file; the number of that, or 0 if nothing is known of the thread.
+    /// Records that a thread has opened a file. Returns its number, or 0 if the thread is unknown.
     pub(crate) fn opened(
         &self,
         (thread, uid): (u32, u32),
@@ -124,9 +125,9 @@ impl Recorder {
             return 0;
         };
         let number = self.inner.next.fetch_add(1, Ordering::Relaxed);
-        let opened = Opened {
+        let opened = RecordedOpen {
             process,
-            heirs: Vec::new(),
+            sharers: Vec::new(),
             file,
             path,
             read,
@@ -137,8 +138,8 @@ impl Recorder {
         number
     }
 
-    /// A descriptor of it was closed, by a thread that is there yet: it may be another program by now than the one that opened it, as what
-    /// a shell starts is.
+    /// Records that a thread has closed a descriptor of the file. Its program may be another one than the one that
+    /// opened it, as with programs started by a shell.
     pub(crate) fn flushed(&self, thread: u32, number: u64) {
         let Some((uid, pid)) = self.owner(number) else {
             return;
@@ -153,9 +154,9 @@ impl Recorder {
         if process.pid == pid {
             opened.process = process;
         } else {
-            opened.heirs.retain(|heir| heir.pid != process.pid);
-            if opened.heirs.len() < HEIRS_MAX {
-                opened.heirs.push(process);
+            opened.sharers.retain(|heir| heir.pid != process.pid);
+            if opened.sharers.len() < SHARERS_MAX {
+                opened.sharers.push(process);
             }
         }
     }
@@ -166,12 +167,12 @@ impl Recorder {
         Some((opened.process.uid, opened.process.pid))
     }
 
-    /// It is closed for good.
+    /// Records the last close of the file.
     pub(crate) fn closed(&self, number: u64) {
         let opened = self.inner.open.lock().remove(&number);
-        let Some(Opened {
+        let Some(RecordedOpen {
             process,
-            heirs,
+            sharers,
             file,
             path,
             read,
@@ -181,12 +182,12 @@ impl Recorder {
         else {
             return;
         };
-        // What a shell has opened it may have become another program with.
+        // The opening process may have executed another program with the file, as a shell does.
         let process = self.inner.processes.latest(&process);
         let end = now();
         let mut state = self.inner.state.lock();
-        for process in std::iter::once(process).chain(heirs) {
-            if state.kept.len() >= KEPT_MAX {
+        for process in std::iter::once(process).chain(sharers) {
+            if state.kept.len() >= BUFFERED_MAX {
                 state.lost += 1;
                 continue;
             }
@@ -202,14 +203,14 @@ impl Recorder {
         }
         let first = state.oldest.is_none();
         state.oldest.get_or_insert_with(Instant::now);
-        let enough = state.kept.len() >= TOGETHER;
+        let enough = state.kept.len() >= ACCESSES_PER_BATCH;
         drop(state);
         if first || enough {
             self.inner.changed.notify_one();
         }
     }
 
-    /// Sends what is kept, and ends.
+    /// Sends buffered accesses and ends the recording.
     pub fn finish(&self) -> Recorded {
         let sent = self.inner.send();
         let mut state = self.inner.state.lock();
@@ -239,7 +240,7 @@ impl Inner {
         let mut writer = self.writer.lock();
         loop {
             let mut state = self.state.lock();
-            let n = state.kept.len().min(TOGETHER);
+            let n = state.kept.len().min(ACCESSES_PER_BATCH);
             let some: Vec<Access> = state.kept.drain(..n).collect();
             state.oldest = (!state.kept.is_empty()).then(Instant::now);
             drop(state);
@@ -260,17 +261,19 @@ impl Inner {
         }
     }
 
-    /// Sends what has been kept for long enough, or is enough, until it is closed.
+    /// Sends accesses that are old enough or enough for a batch, until the recorder is closed.
     fn work(&self) {
         let mut state = self.state.lock();
         let mut failed = false;
         while !state.closed {
-            let due = state.oldest.map(|oldest| oldest + AGE);
+            let due = state.oldest.map(|oldest| oldest + BUFFERED_TIME);
             let left = due.map(|due| due.saturating_duration_since(Instant::now()));
             match left {
-                Some(left) if left.is_zero() || state.kept.len() >= TOGETHER && !failed => {
+                Some(left)
+                    if left.is_zero() || state.kept.len() >= ACCESSES_PER_BATCH && !failed =>
+                {
                     drop(state);
-                    // It stays kept if it cannot be sent, and is tried again after a while.
+                    // Accesses that cannot be sent stay buffered and are retried after a while.
                     failed = self.send().is_err();
                     state = self.state.lock();
                 }

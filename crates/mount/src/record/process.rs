@@ -1,4 +1,4 @@
-//! Which process asks: what `/proc` says of it, read when it is first seen and when it has become another program.
+//! Calling processes as described by `/proc`, read at their first access and after they execute another program.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -7,23 +7,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Processes that are remembered.
+/// Largest number of processes remembered.
 const REMEMBERED_MAX: usize = 4_096;
-/// Bytes of a command line that are kept.
+/// Largest number of bytes kept of a command line.
 const COMMAND_BYTES_MAX: usize = 4_096;
-/// Ticks of the clock that `/proc` counts by (`USER_HZ`), in a second.
+/// Clock ticks per second in `/proc` (`USER_HZ`).
 const TICKS: u64 = 100;
 
-/// A process as it is one program.
+/// A process while it runs one program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
-    /// When it began, in ticks since the machine did: with the pid, it is the only one of its machine.
+    /// Start time in ticks since the boot; with the pid it identifies the process on its machine.
     ticks: u64,
-    /// The name of its program, as the kernel cuts it.
+    /// Name of the program, as the kernel truncates it.
     comm: String,
     pub(crate) uid: u32,
-    /// When it began, in milliseconds since 1970.
+    /// Start time in milliseconds since 1970.
     pub(crate) began: u64,
     pub(crate) command: String,
     pub(crate) executable: Option<PathBuf>,
@@ -31,11 +31,11 @@ pub(crate) struct Process {
     pub(crate) rank: Option<i64>,
 }
 
-/// Those that were seen lately, by the number of the thread that asked.
+/// Recently seen processes, by the number of the calling thread.
 #[derive(Debug)]
 pub(crate) struct Processes {
     known: Mutex<HashMap<u32, Arc<Process>>>,
-    /// When the machine began, in milliseconds since 1970.
+    /// Boot time of the machine, in milliseconds since 1970.
     booted: u64,
 }
 
@@ -45,7 +45,7 @@ impl Processes {
         let now = now.map_or(0, |d| d.as_millis() as u64);
         let up = fs::read_to_string("/proc/uptime").unwrap_or_default();
         let up = up.split('.').next().and_then(|s| s.parse::<u64>().ok());
-        // To the second: it is a part of keys, and is to be the same the next time.
+        // Rounded to the second: the time is part of keys and must be the same in the next run.
         let booted = boot_time().unwrap_or_else(|| now / 1_000 - up.unwrap_or(0)) * 1_000;
         Self {
             known: Mutex::default(),
@@ -53,7 +53,8 @@ impl Processes {
         }
     }
 
-    /// The process of a thread, as it is now. `None` of one that is not seen from here: of another machine or container, or gone.
+    /// Returns the present process of a thread. `None` if it is not visible here: of another machine or container, or
+    /// ended.
     pub(crate) fn of(&self, thread: u32, uid: u32) -> Option<Arc<Process>> {
         let text = fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
         let (comm, ticks) = stat(&text)?;
@@ -68,7 +69,7 @@ impl Processes {
         if let Some(before) = before
             && process.executable.is_none()
         {
-            // It is ending, and has given its memory back: of what was there the name alone is left.
+            // The process is ending and has released its memory: only the name is left.
             process.job.clone_from(&before.job);
             process.rank = before.rank;
         }
@@ -81,7 +82,7 @@ impl Processes {
         Some(process)
     }
 
-    /// The program that a process was seen to be last.
+    /// Returns the process with the program that it was last seen to run.
     pub(crate) fn latest(&self, process: &Arc<Process>) -> Arc<Process> {
         let known = self.known.lock();
         let last = known.get(&process.pid);
@@ -93,7 +94,7 @@ impl Processes {
         let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
         let group = status.lines().find_map(|l| l.strip_prefix("Tgid:"));
         let pid = group.and_then(|n| n.trim().parse().ok()).unwrap_or(thread);
-        // All threads of a process are one.
+        // All threads of a process count as the process.
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let (_, ticks) = stat(&text)?;
         let own = fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
@@ -129,7 +130,7 @@ fn boot_time() -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// Name and beginning, of `/proc/PID/stat` (proc(5)). The name may hold anything, brackets too.
+/// Parses the name and the start time from `/proc/PID/stat` (proc(5)). The name may contain anything, even parentheses.
 fn stat(text: &str) -> Option<(&str, u64)> {
     let (front, behind) = text.rsplit_once(')')?;
     let (_, comm) = front.split_once('(')?;

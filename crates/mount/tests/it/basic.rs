@@ -1,4 +1,4 @@
-//! What a person does first.
+//! First steps of a user.
 
 use crate::scratch::{Scratch, mounting};
 use std::fs;
@@ -16,7 +16,7 @@ fn files_of_all_sizes_come_back() {
             assert_eq!(fs::metadata(&path).unwrap().len(), size as u64);
             assert!(fs::read(&path).unwrap() == content, "{size}");
         }
-        // What is small lies in the namespace, what is large in the folder.
+        // Small content is in the namespace, large content in the folder.
         scratch.unmount();
         scratch.mount(|_| {});
         let mut objects = 0;

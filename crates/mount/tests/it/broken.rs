@@ -1,6 +1,6 @@
-//! A data folder that fails.
+//! A failing data folder.
 
-use crate::failing::Failing;
+use crate::failing::FailingMount;
 use crate::scratch::{Scratch, mounting};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -9,7 +9,7 @@ fn is_io<T: std::fmt::Debug>(done: std::io::Result<T>) -> bool {
     done.unwrap_err().raw_os_error() == Some(5)
 }
 
-/// Writes, syncs and closes; what fails of it.
+/// Writes, syncs and closes; returns the first error.
 fn kept(path: &std::path::Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(bytes)?;
@@ -20,7 +20,7 @@ fn kept(path: &std::path::Path, bytes: &[u8]) -> std::io::Result<()> {
 fn what_a_folder_says_is_what_programs_are_told() {
     mounting(|| {
         for passthrough in [true, false] {
-            let failing = Failing::new();
+            let failing = FailingMount::new();
             let data = failing.path().join("data");
             let scratch = Scratch::with(|o| {
                 o.passthrough = passthrough;
@@ -34,7 +34,7 @@ fn what_a_folder_says_is_what_programs_are_told() {
                 .unwrap();
 
             failing.fail(true);
-            // Whoever writes, or waits until it is safe, is told; nothing is there that was not acknowledged.
+            // A writer, or a process that waits for a sync, gets the error; unacknowledged data does not appear.
             assert!(
                 is_io(kept(&scratch.path("during"), &vec![2; 50_000])),
                 "{passthrough}"
@@ -47,7 +47,7 @@ fn what_a_folder_says_is_what_programs_are_told() {
                 is_io(fs::write(scratch.path("before"), vec![4; 50_000])),
                 "{passthrough}"
             );
-            // What lies in the database is not held up by it.
+            // Content in the database is not affected.
             assert_eq!(fs::read(scratch.path("small")).unwrap(), b"in the database");
             fs::create_dir(scratch.path("d")).unwrap();
             fs::rename(scratch.path("small"), scratch.path("d/small")).unwrap();

@@ -1,4 +1,5 @@
-//! Contents: random writes, cuts and reads beside a plain file (as fsx does), and folders that are full or gone.
+//! Contents: random writes and truncations compared with a plain file (as fsx does), and folders that are full or
+//! missing.
 
 use crate::history::Random;
 use crate::scratch::{Scratch, Tmpfs, mounting};
@@ -18,13 +19,13 @@ fn open(path: &Path) -> File {
         .unwrap()
 }
 
-fn whole(file: &File) -> Vec<u8> {
+fn read_all(file: &File) -> Vec<u8> {
     let mut content = vec![0; file.metadata().unwrap().len() as usize];
     file.read_exact_at(&mut content, 0).unwrap();
     content
 }
 
-/// `largest` decides whether it stays small, becomes large, or is large at once.
+/// Exercises one file; `largest` decides whether it stays small, becomes large, or is large at once.
 fn exercise(seed: u64, largest: u64, passthrough: bool) {
     let scratch = Scratch::with(|o| o.passthrough = passthrough);
     let (here, there) = (scratch.path("f"), scratch.folder().join("f"));
@@ -34,8 +35,11 @@ fn exercise(seed: u64, largest: u64, passthrough: bool) {
         format!("seed {seed}, largest {largest}, passthrough {passthrough}, step {step}")
     };
     for step in 0..400 {
-        let (at, size) = (random.below(largest), random.below(largest / 2 + 1));
-        match random.below(12) {
+        let (at, size) = (
+            random.number_below(largest),
+            random.number_below(largest / 2 + 1),
+        );
+        match random.number_below(12) {
             0..=4 => {
                 let data = vec![step as u8; size as usize];
                 ours.write_all_at(&data, at).unwrap();
@@ -62,7 +66,7 @@ fn exercise(seed: u64, largest: u64, passthrough: bool) {
             }
             8 => ours.sync_all().unwrap(),
             9 => {
-                // Another one appends, meanwhile.
+                // A second process appends meanwhile.
                 for path in [&here, &there] {
                     let mut file = OpenOptions::new().append(true).open(path).unwrap();
                     file.write_all(&vec![step as u8; (size / 4) as usize])
@@ -102,7 +106,7 @@ fn exercise(seed: u64, largest: u64, passthrough: bool) {
             told(step)
         );
         if step % 8 == 0 {
-            assert!(whole(&ours) == whole(&theirs), "{}", told(step));
+            assert!(read_all(&ours) == read_all(&theirs), "{}", told(step));
             assert!(
                 fs::read(&here).unwrap() == fs::read(&there).unwrap(),
                 "{}",
@@ -166,7 +170,7 @@ fn a_folder_that_is_full_is_told() {
             assert!(written > 500_000, "{written}");
             drop(file);
             assert!(fs::read(&path).unwrap().iter().all(|b| *b == 7));
-            // Small ones have their place elsewhere, and room comes back.
+            // Small content is stored elsewhere, and space becomes free again.
             fs::write(scratch.path("small"), "still").ok();
             fs::remove_file(&path).unwrap();
             fs::write(scratch.path("again"), vec![1; 500_000]).unwrap();
@@ -219,7 +223,7 @@ fn folders_that_are_added_move_nothing() {
         };
         assert!(objects(&more) >= 10 && objects(&first) >= 30);
         assert_eq!(objects(&more) + objects(&first), 60);
-        // A mount that was not given a folder says so, and touches nothing.
+        // A mount without the folder reports it and changes nothing.
         scratch.unmount();
         scratch.mount(|o| o.data = vec![first]);
         let missing = (0..40).filter(|n| fs::read(scratch.path(&format!("b{n}"))).is_err());

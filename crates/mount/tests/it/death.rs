@@ -1,9 +1,9 @@
-//! Mounts whose process dies, servers that are started again, mounts that must go.
+//! Mounts whose process dies, servers that are restarted, forced unmounts.
 
 use crate::scratch::{Scratch, Served, mounting};
 use esker::OpenOptions;
-use esker_mount::place::unmount;
-use esker_mount::{How, Options};
+use esker_mount::mount_point::unmount;
+use esker_mount::{Options, UnmountMode};
 use esker_server::{Server, Settings};
 use esker_testkit::wait::{eventually, wait_until};
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const CHILD: &str = "ESKER_MOUNT_TEST_CHILD";
 
-/// Not a test of its own: the process that is killed.
+/// Body of the process that is killed; not a test.
 #[test]
 fn child() {
     let Some(what) = std::env::var_os(CHILD) else {
@@ -35,12 +35,12 @@ fn child() {
 }
 
 /// A mount in another process.
-pub(crate) struct Other {
+pub(crate) struct MountProcess {
     process: Child,
     pub(crate) at: PathBuf,
 }
 
-impl Other {
+impl MountProcess {
     pub(crate) fn mount(folder: &Path, target: &str, at: &Path) -> Self {
         fs::create_dir_all(at).unwrap();
         fs::write(folder.join("target"), target).unwrap();
@@ -52,9 +52,9 @@ impl Other {
             .spawn()
             .unwrap();
         wait_until("it does not mount", || {
-            esker_mount::place::mount_at(at).unwrap().is_some()
+            esker_mount::mount_point::mount_at(at).unwrap().is_some()
         });
-        // It answers.
+        // The mount responds.
         fs::read_dir(at).unwrap();
         Self {
             process,
@@ -68,9 +68,9 @@ impl Other {
     }
 }
 
-impl Drop for Other {
+impl Drop for MountProcess {
     fn drop(&mut self) {
-        let _ = unmount(&self.at, How::Force);
+        let _ = unmount(&self.at, UnmountMode::Force);
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -83,11 +83,11 @@ fn what_was_synced_survives_a_killed_mount() {
         let folder = scratch.path();
         let target = folder.join("db").to_str().unwrap().to_owned();
         let at = folder.join("mnt");
-        let mut other = Other::mount(folder, &target, &at);
+        let mut other = MountProcess::mount(folder, &target, &at);
         let mut open = Vec::new();
         for n in 0..1_000_usize {
             let mut file = File::create(at.join(format!("{n}"))).unwrap();
-            // Every third is large.
+            // Every third file is large.
             let size = if n.is_multiple_of(3) { 9_000 } else { n };
             file.write_all(&vec![n as u8; size]).unwrap();
             if n.is_multiple_of(10) {
@@ -96,8 +96,8 @@ fn what_was_synced_survives_a_killed_mount() {
             open.push(file);
         }
         other.kill();
-        // Whoever has a file open is told when they ask whether it is safe, and whoever comes now at once. (Where the kernel writes to
-        // the file underneath by itself, writing alone goes on as if nothing was.)
+        // Processes with open files get the error at their next sync, new ones at once. (Where the kernel writes to the
+        // backing file itself, writes alone continue without error.)
         let told = open[1].sync_all().unwrap_err();
         assert!([107, 103].contains(&told.raw_os_error().unwrap()), "{told}");
         drop(open);
@@ -114,14 +114,14 @@ fn what_was_synced_survives_a_killed_mount() {
         };
         let told = again(&options).unwrap_err().to_string();
         assert!(told.contains("is dead"), "{told}");
-        unmount(&at, How::Plain).unwrap();
+        unmount(&at, UnmountMode::Plain).unwrap();
         let mounted = again(&options).unwrap();
         for n in (0..1_000_usize).step_by(10) {
             let size = if n.is_multiple_of(3) { 9_000 } else { n };
             let content = fs::read(at.join(format!("{n}"))).unwrap();
             assert!(content == vec![n as u8; size], "{n}");
         }
-        // The others are whole, too, or empty: what was not flushed was never told.
+        // All files are whole or empty: unflushed content was never published.
         for entry in fs::read_dir(&at).unwrap() {
             let entry = entry.unwrap();
             let n: usize = entry.file_name().to_str().unwrap().parse().unwrap();
@@ -134,7 +134,7 @@ fn what_was_synced_survives_a_killed_mount() {
 }
 
 fn serve(folder: &Path, listen: &str) -> Server {
-    // The port is free again in a moment.
+    // The port is free again after a moment.
     eventually(|| {
         let database = OpenOptions::new()
             .create(true)
@@ -157,7 +157,7 @@ fn a_server_is_started_again_under_open_files() {
         let server = serve(&folder.join("db"), "127.0.0.1:0");
         let address = server.address().to_string();
         let at = folder.join("mnt");
-        let other = Other::mount(folder, &format!("esker://{address}"), &at);
+        let other = MountProcess::mount(folder, &format!("esker://{address}"), &at);
         let mut small = File::create(at.join("small")).unwrap();
         let mut large = File::create(at.join("large")).unwrap();
         small.write_all(b"before ").unwrap();
@@ -189,10 +189,10 @@ fn a_busy_mount_goes_only_if_it_must() {
         let scratch = Scratch::new();
         let at = scratch.at();
         let mut file = File::create(at.join("f")).unwrap();
-        let told = unmount(&at, How::Plain).unwrap_err();
+        let told = unmount(&at, UnmountMode::Plain).unwrap_err();
         assert!(told.to_string().contains("--lazy"), "{told}");
-        unmount(&at, How::Detach).unwrap();
-        // Nobody finds it, and whoever has it goes on.
+        unmount(&at, UnmountMode::Detach).unwrap();
+        // The mount is hidden, and programs that use it continue.
         assert_eq!(fs::read_dir(&at).unwrap().count(), 0);
         file.write_all(&[5; 10_000]).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 10_000);
@@ -202,7 +202,7 @@ fn a_busy_mount_goes_only_if_it_must() {
         let at = scratch.at();
         let mut file = File::create(at.join("f")).unwrap();
         file.write_all(b"text").unwrap();
-        unmount(&at, How::Force).unwrap();
+        unmount(&at, UnmountMode::Force).unwrap();
         assert_eq!(fs::read_dir(&at).unwrap().count(), 0);
         file.metadata().unwrap_err();
     });
@@ -215,14 +215,14 @@ fn two_mounts_see_what_was_closed() {
         let folder = scratch.path();
         let server = serve(&folder.join("db"), "127.0.0.1:0");
         let target = format!("esker://{}", server.address());
-        let one = Other::mount(folder, &target, &folder.join("one"));
-        let two = Other::mount(folder, &target, &folder.join("two"));
+        let one = MountProcess::mount(folder, &target, &folder.join("one"));
+        let two = MountProcess::mount(folder, &target, &folder.join("two"));
         let (one, two) = (&one.at, &two.at);
         for (n, size) in [10, 5_000, 20, 4_096, 100_000, 3, 0, 77]
             .into_iter()
             .enumerate()
         {
-            // Each content is open at the other side while this one makes it anew, and before.
+            // Each content is open at the other side before and while this side rewrites it.
             let (writer, reader) = if n % 2 == 0 { (one, two) } else { (two, one) };
             let kept = File::open(reader.join("same"));
             let content = vec![n as u8; size];
@@ -235,7 +235,7 @@ fn two_mounts_see_what_was_closed() {
             assert_eq!(opened.metadata().unwrap().len(), size as u64, "round {n}");
             drop(kept);
 
-            // A file that takes the place of another one, as editors and installers do it.
+            // A file replaces another one, as editors and installers do it.
             fs::write(writer.join(".new"), &content).unwrap();
             fs::rename(writer.join(".new"), writer.join("same")).unwrap();
             assert!(
@@ -243,7 +243,7 @@ fn two_mounts_see_what_was_closed() {
                 "round {n}, renamed"
             );
 
-            // Appended to by one and the other, in turn.
+            // Both sides append in turn.
             for at in [writer, reader] {
                 let mut log = File::options()
                     .append(true)
@@ -258,18 +258,18 @@ fn two_mounts_see_what_was_closed() {
                 assert!(part.iter().all(|b| *b == i as u8), "round {n}, part {i}");
             }
         }
-        // What one removes, the other does not open any more.
+        // A file removed on one side can no longer be opened on the other.
         fs::remove_file(one.join("same")).unwrap();
         let told = File::open(two.join("same")).unwrap_err();
         assert_eq!(told.raw_os_error(), Some(2));
-        // What is new is there at once; what was there once is gone within the time-out.
+        // A new file is visible at once; a removed one disappears within the time-out.
         fs::create_dir(one.join("d")).unwrap();
         fs::write(one.join("d/new"), "x").unwrap();
         assert_eq!(fs::read(two.join("d/new")).unwrap(), b"x");
         fs::rename(one.join("d"), one.join("e")).unwrap();
         std::thread::sleep(Duration::from_millis(1_100));
         assert_eq!(fs::read(two.join("e/new")).unwrap(), b"x");
-        // Only one of two moves the same directory.
+        // Only one of two moves of the same directory succeeds.
         let moves = [(one, "x"), (two, "y")].map(|(at, to)| {
             let at = at.clone();
             std::thread::spawn(move || fs::rename(at.join("e"), at.join(to)))

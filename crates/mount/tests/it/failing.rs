@@ -1,4 +1,4 @@
-//! A file system for data folders that fails when it is told to: a folder of another one, shown by FUSE.
+//! A FUSE file system for data folders that shows another folder and fails on request.
 
 use fuser::{
     BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
@@ -21,26 +21,26 @@ use std::time::{Duration, SystemTime};
 
 const NOW: Duration = Duration::ZERO;
 
-/// It, mounted.
-pub(crate) struct Failing {
+/// The mounted failing file system.
+pub(crate) struct FailingMount {
     at: tempfile::TempDir,
     _below: tempfile::TempDir,
     fails: Arc<AtomicBool>,
     session: Option<fuser::BackgroundSession>,
 }
 
-struct Shown {
+struct FailingFs {
     below: PathBuf,
     fails: Arc<AtomicBool>,
     /// Paths by number; the root has number 1.
     paths: Mutex<HashMap<u64, PathBuf>>,
 }
 
-impl Failing {
+impl FailingMount {
     pub(crate) fn new() -> Self {
         let (at, below) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let fails = Arc::new(AtomicBool::new(false));
-        let shown = Shown {
+        let filesystem = FailingFs {
             below: below.path().to_owned(),
             fails: Arc::clone(&fails),
             paths: Mutex::new(HashMap::from([(1, PathBuf::new())])),
@@ -53,7 +53,7 @@ impl Failing {
         );
         let (kind, options) = (Some("fuse.failing"), Some(data.as_str()));
         mount(kind, at.path(), kind, MsFlags::empty(), options).unwrap();
-        let session = Session::from_fd(shown, device, SessionACL::All, Config::default());
+        let session = Session::from_fd(filesystem, device, SessionACL::All, Config::default());
         let session = session.unwrap().spawn().unwrap();
         Self {
             at,
@@ -67,13 +67,13 @@ impl Failing {
         self.at.path()
     }
 
-    /// From now on whatever touches contents or makes files is `EIO`, or is not any more.
+    /// Makes all calls that touch contents or create files fail with `EIO`, or succeed again.
     pub(crate) fn fail(&self, fails: bool) {
         self.fails.store(fails, Ordering::SeqCst);
     }
 }
 
-impl Drop for Failing {
+impl Drop for FailingMount {
     fn drop(&mut self) {
         let _ = umount2(self.at.path(), MntFlags::MNT_DETACH);
         drop(self.session.take());
@@ -86,7 +86,7 @@ fn told<T>(done: io::Result<T>) -> Answer<T> {
     done.map_err(Errno::from)
 }
 
-impl Shown {
+impl FailingFs {
     fn path(&self, number: INodeNo) -> PathBuf {
         let paths = self.paths.lock().unwrap();
         self.below
@@ -154,7 +154,7 @@ fn entry(reply: ReplyEntry, answer: Answer<FileAttr>) {
     }
 }
 
-impl Filesystem for Shown {
+impl Filesystem for FailingFs {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         entry(reply, self.look(&self.path(parent).join(name)));
     }

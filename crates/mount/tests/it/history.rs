@@ -1,6 +1,6 @@
-//! Random histories, on the mount and in a tmpfs beside it: what every call answers, and what there is afterwards, is the same.
+//! Random histories, on the mount and on a tmpfs: every result, and the final state, must be equal.
 //!
-//! `ESKER_MOUNT_SEEDS=200` plays more of them, `ESKER_MOUNT_SEED=7` one.
+//! `ESKER_MOUNT_SEEDS=200` runs more of them, `ESKER_MOUNT_SEED=7` a single one.
 
 use crate::people::{ADA, NOBODY, Person, ROOT, by};
 use crate::scratch::{Scratch, Tmpfs, mounting};
@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Numbers out of a seed.
+/// Random number generator with a seed.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -21,7 +21,7 @@ impl Random {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn number_below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -29,7 +29,7 @@ impl Random {
     }
 
     fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
+        all[self.number_below(all.len() as u64) as usize]
     }
 }
 
@@ -67,15 +67,15 @@ enum Step {
 const FILES: usize = 4;
 
 fn step(random: &mut Random) -> Step {
-    let file = random.below(FILES as u64) as usize;
+    let file = random.number_below(FILES as u64) as usize;
     let (a, b) = (path(random), path(random));
     let size = random.of(&[0, 1, 10, 100, 4_000, 4_096, 4_097, 9_000, 70_000]);
     let at = random.of(&[0, 1, 50, 4_000, 4_096, 10_000]);
-    let byte = random.below(256) as u8;
+    let byte = random.number_below(256) as u8;
     let mode = random.of(&[
         0o644, 0o600, 0o666, 0o777, 0o755, 0o700, 0o400, 0o000, 0o070, 0o4755, 0o2775, 0o1777,
     ]);
-    match random.below(38) {
+    match random.number_below(38) {
         0..=4 => {
             let mut flags =
                 random.of(&[OFlags::RDONLY, OFlags::WRONLY, OFlags::RDWR, OFlags::RDWR]);
@@ -87,12 +87,14 @@ fn step(random: &mut Random) -> Step {
                 OFlags::NOFOLLOW,
                 OFlags::DIRECTORY,
             ] {
-                if random.below(4) == 0 || flag == OFlags::CREATE && random.below(2) == 0 {
+                if random.number_below(4) == 0
+                    || flag == OFlags::CREATE && random.number_below(2) == 0
+                {
                     flags |= flag;
                 }
             }
             if flags.contains(OFlags::CREATE) {
-                // Linux refuses the two together since 6.4, as it is unclear what they mean.
+                // Linux refuses the two together since 6.4, because their meaning is unclear.
                 flags -= OFlags::DIRECTORY;
             } else {
                 flags -= OFlags::EXCL;
@@ -112,7 +114,7 @@ fn step(random: &mut Random) -> Step {
         19..=21 => Step::Mkdir(a, mode),
         22 => Step::Rmdir(a),
         23 => Step::Unlink(a),
-        24..=26 => Step::Rename(a, b, random.below(4) == 0),
+        24..=26 => Step::Rename(a, b, random.number_below(4) == 0),
         27 => Step::Link(a, b),
         28 => Step::Symlink(random.of(&["a", "../b", "b/c", "c", "nowhere", "."]), a),
         29 => Step::Readlink(a),
@@ -121,14 +123,14 @@ fn step(random: &mut Random) -> Step {
             let someone = [None, Some(0), Some(1_000), Some(2_000), Some(65_534)];
             Step::Chown(a, random.of(&someone), random.of(&someone))
         }
-        32 => Step::Times(a, random.below(2_000_000_000) as i64 - 1_000),
+        32 => Step::Times(a, random.number_below(2_000_000_000) as i64 - 1_000),
         33 => Step::Fifo(a),
         34 => Step::Stat(a),
         35 => Step::List(a),
         36 => Step::SetXattr(a, random.of(&["user.note", "user.b"]), size.min(300)),
         _ => {
             let name = random.of(&["user.note", "user.b", "user.c"]);
-            if random.below(2) == 0 {
+            if random.number_below(2) == 0 {
                 Step::GetXattr(a, name)
             } else {
                 Step::RemoveXattr(a, name)
@@ -139,7 +141,7 @@ fn step(random: &mut Random) -> Step {
 
 fn path(random: &mut Random) -> PathBuf {
     let mut path = PathBuf::new();
-    for _ in 0..=random.below(3) {
+    for _ in 0..=random.number_below(3) {
         path.push(random.of(&["a", "b", "c", "d"]));
     }
     path
@@ -161,7 +163,7 @@ fn nothing<T>(_: T) -> String {
 
 fn told(meta: &fs::Metadata) -> String {
     let size = if meta.is_dir() { 0 } else { meta.len() };
-    // What was set, not when this was played.
+    // A time that was set is compared, not the time of the run.
     let time = if meta.mtime() < 1_700_000_000 {
         meta.mtime()
     } else {
@@ -183,14 +185,14 @@ fn sum(data: &[u8]) -> String {
     format!("{} bytes, {sum:x}", data.len())
 }
 
-/// One side.
+/// One of the two file systems.
 struct Side {
     root: PathBuf,
     open: [Option<File>; FILES],
 }
 
 impl Side {
-    /// One directory below what is mounted: links lead a directory up, and out of there.
+    /// Uses a directory below the mount point: links lead one directory up and out of the mount.
     fn new(mounted: &Path) -> Self {
         let root = mounted.join("top");
         fs::create_dir(&root).unwrap();
@@ -201,7 +203,7 @@ impl Side {
         }
     }
 
-    fn play(&mut self, who: Person, step: &Step) -> Said {
+    fn apply(&mut self, who: Person, step: &Step) -> Said {
         let opened = by(who, || match step {
             Step::Open(_, path, flags, mode) => {
                 let path = self.root.join(path);
@@ -352,7 +354,7 @@ fn plain(root: &Path, open: &[Option<File>; FILES], step: &Step) -> Said {
     }
 }
 
-/// Whoever opens a pipe waits for the other end.
+/// Whether the path is a pipe, whose open would wait for the other end.
 fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir())
 }
@@ -366,7 +368,7 @@ fn names(path: &Path) -> std::io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Everything that there is, by path.
+/// Returns the state of all files, by path.
 fn all(root: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut left = vec![root.to_path_buf()];
@@ -404,7 +406,7 @@ fn all(root: &Path) -> BTreeMap<String, String> {
     found
 }
 
-fn play(seed: u64, steps: usize, passthrough: bool) {
+fn run_history(seed: u64, steps: usize, passthrough: bool) {
     let scratch = Scratch::with(|o| o.passthrough = passthrough);
     let tmpfs = Tmpfs::new();
     let mut random = Random::new(seed);
@@ -416,10 +418,11 @@ fn play(seed: u64, steps: usize, passthrough: bool) {
         if let Step::Chmod(_, mode) = &mut step
             && passthrough
         {
-            // Where the kernel does not say who writes, that shows when the file is closed (docs/book/mount.md).
+            // If the kernel does not report writers, privileges are cleared when the file is closed
+            // (docs/book/mount.md).
             *mode &= 0o1777;
         }
-        let (here, there) = (ours.play(who, &step), theirs.play(who, &step));
+        let (here, there) = (ours.apply(who, &step), theirs.apply(who, &step));
         played.push(format!("{n} by {}: {step:?} -> {there:?}", who.uid));
         assert_eq!(
             here,
@@ -458,10 +461,10 @@ fn seeds(passthrough: bool) {
             .and_then(|n: String| n.parse().ok())
     };
     if let Some(seed) = number("ESKER_MOUNT_SEED") {
-        return play(seed, 600, passthrough);
+        return run_history(seed, 600, passthrough);
     }
     for seed in 0..number("ESKER_MOUNT_SEEDS").unwrap_or(2) {
-        play(seed, 600, passthrough);
+        run_history(seed, 600, passthrough);
     }
 }
 

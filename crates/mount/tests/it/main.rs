@@ -1,4 +1,4 @@
-//! The mount, used as programs use it.
+//! Tests of the mount through the calls that programs use.
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "what is left out is told")]
 
@@ -8,7 +8,7 @@ mod contents;
 mod death;
 mod failing;
 mod history;
-mod others;
+mod other_users;
 mod people;
 mod programs;
 mod rules;

@@ -1,9 +1,9 @@
-//! Doing something as somebody: a thread of its own takes their ids.
+//! Calls as another user: a thread of its own takes the user's ids.
 
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-/// Somebody.
+/// User and groups of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Person {
     pub(crate) uid: u32,
@@ -27,7 +27,7 @@ pub(crate) const NOBODY: Person = Person {
     groups: &[],
 };
 
-/// Does it as somebody.
+/// Runs a closure as this user.
 pub(crate) fn by<T: Send>(who: Person, work: impl FnOnce() -> T + Send) -> T {
     if who == ROOT {
         return work();

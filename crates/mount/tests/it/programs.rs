@@ -1,4 +1,4 @@
-//! Programs that know nothing of Esker do their work on a mount.
+//! Ordinary programs, unmodified, on a mount.
 
 use crate::scratch::{Scratch, mounting};
 use std::fs;

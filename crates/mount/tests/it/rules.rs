@@ -1,6 +1,6 @@
-//! What POSIX and Linux say of each call, as a table: who does what, and what they are told. After the subjects of pjdfstest
-//! (chmod, chown, link, mkdir, mkfifo, open, rename, rmdir, symlink, truncate, unlink, utimensat), in our own words.
-//! This part: opening, modes and owners, directories.
+//! Rules of POSIX and Linux for each call, as a table of callers and expected results. The subjects are those of
+//! pjdfstest (chmod, chown, link, mkdir, mkfifo, open, rename, rmdir, symlink, truncate, unlink, utimensat), in our own
+//! words. This part: opening, modes and owners, directories.
 
 use crate::people::{ADA, NOBODY, ROOT, by};
 use crate::rules_table::{OK, changes, chmod, chown, mkdir, mode, open, table};
@@ -80,7 +80,7 @@ fn opening() {
         c.expect("256 bytes", ROOT, Some(Errno::NAMETOOLONG), || {
             open(&longer, OFlags::CREATE | OFlags::WRONLY)
         });
-        // Whoever makes a file writes it, whatever its mode says.
+        // The creator of a file may write it, whatever its mode is.
         let sealed = c.path("sealed");
         c.expect("make 0000 and write", ADA, OK, || {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;

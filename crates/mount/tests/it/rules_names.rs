@@ -1,4 +1,4 @@
-//! What POSIX and Linux say of names and times (see `rules`): renaming, links and removal, times.
+//! Rules of POSIX and Linux for names and times (see `rules`): renaming, links and removal, times.
 
 use crate::people::{ADA, NOBODY, ROOT};
 use crate::rules_table::{OK, changes, chmod, hand, link, open, rename, table, utimes};

@@ -1,4 +1,4 @@
-//! What the tables of rules are made of: who calls, what is expected, and what is told of those that differ.
+//! Parts of the tables of rules: callers, expected results, and the report of differences.
 
 use crate::people::{Person, by};
 use crate::scratch::{Scratch, mounting};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub(crate) const OK: Option<Errno> = None;
 
-/// One case: a call by somebody, and what it is told.
+/// One case: a call by a user and its result.
 pub(crate) struct Case<'a> {
     at: &'a Path,
     told: Vec<String>,
@@ -108,7 +108,7 @@ pub(crate) fn utimes(path: &Path, atime: i64, mtime: i64) -> rustix::io::Result<
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-/// Whether a call gives a file a new time of change.
+/// Whether a call changes a file's change time.
 pub(crate) fn changes(path: &Path, call: impl FnOnce()) -> bool {
     let time = |path: &Path| {
         let meta = fs::symlink_metadata(path).unwrap();

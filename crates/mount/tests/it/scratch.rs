@@ -5,7 +5,7 @@ use esker_model::namespace::Namespace;
 use esker_model::{NeverCancel, Result};
 use esker_mount::data::Folders;
 use esker_mount::orphans::{Search, check};
-use esker_mount::{How, Mounted, Options, Target};
+use esker_mount::{Mounted, Options, Target, UnmountMode};
 use esker_testkit::wait::{HANG, eventually};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// An open database, as something to mount.
+/// An open database as a mount target.
 pub(crate) struct Served(pub(crate) Database);
 
 impl Target for Served {
@@ -26,14 +26,14 @@ impl Target for Served {
     }
 }
 
-/// What is unmounted and removed at the end.
+/// A scratch folder and mount, unmounted and removed at the end.
 pub(crate) struct Scratch {
     pub(crate) database: Database,
     mounted: Option<Mounted>,
     folder: tempfile::TempDir,
 }
 
-/// Whether this machine lets this process mount. Says so where not.
+/// Whether this process may mount on this machine; prints the reason if not.
 pub(crate) fn can_mount() -> bool {
     let can = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !can {
@@ -43,7 +43,7 @@ pub(crate) fn can_mount() -> bool {
 }
 
 impl Scratch {
-    /// With one data folder.
+    /// Creates a mount with one data folder.
     pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
@@ -65,7 +65,7 @@ impl Scratch {
         scratch
     }
 
-    /// With a database whose owner lets all users attach to the process that has it open.
+    /// Creates a mount of a database whose owner lets all users attach to its process.
     pub(crate) fn open_to_others() -> Self {
         let folder = tempfile::tempdir().unwrap();
         open_up(folder.path());
@@ -104,18 +104,19 @@ impl Scratch {
 
     pub(crate) fn unmount(&mut self) {
         if let Some(mounted) = self.mounted.take() {
-            // A program that another test starts holds this process's open files between its fork and its exec, and with them the mount.
-            eventually(|| mounted.unmount(How::Plain));
+            // A program that another test starts has this process's open files between its fork and its exec, and with
+            // them the mount.
+            eventually(|| mounted.unmount(UnmountMode::Plain));
             mounted.wait().unwrap();
         }
     }
 
-    /// The database is whole, and data folders and namespace agree.
+    /// Checks that the database is whole, and that data folders and namespace agree.
     pub(crate) fn demand_sound(&self) {
         self.demand_sound_in(&self.data());
     }
 
-    /// The same with that folder.
+    /// Checks that database, data folder and namespace agree, with a given folder.
     pub(crate) fn demand_sound_in(&self, data: &Path) {
         let folders = Folders::open(&[data.to_owned()]).unwrap();
         let search = Search {
@@ -150,7 +151,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Plays a test where one may mount, and fails if it hangs.
+/// Runs a test if mounting is possible; fails if the test hangs.
 pub(crate) fn mounting(test: impl FnOnce() + Send + 'static) {
     if !can_mount() {
         return;
@@ -168,13 +169,13 @@ pub(crate) fn mounting(test: impl FnOnce() + Send + 'static) {
             }
         }
         Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
-            let_everything_go();
+            abort_mounts();
             panic!("it hangs");
         }
     }
 }
 
-/// A tmpfs of its own.
+/// A tmpfs of this test alone.
 pub(crate) struct Tmpfs(tempfile::TempDir);
 
 impl Tmpfs {
@@ -188,7 +189,7 @@ impl Tmpfs {
         let kind = Some("tmpfs");
         let flags = MsFlags::empty();
         mount(kind, folder.path(), kind, flags, Some(options.as_str())).unwrap();
-        // So that everybody gets through to it.
+        // Makes the path accessible to everybody.
         open_up(folder.path());
         Self(folder)
     }
@@ -209,11 +210,11 @@ pub(crate) fn open_up(path: &Path) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Whoever waits for a mount of this process waits no more: not this process either, which could not end with open files.
-fn let_everything_go() {
-    for mount in esker_mount::place::mounts().unwrap_or_default() {
+/// Aborts all waits for mounts of this process, which could otherwise not end with open files.
+fn abort_mounts() {
+    for mount in esker_mount::mount_point::mounts().unwrap_or_default() {
         if mount.is_ours() && mount.at.starts_with(std::env::temp_dir()) {
-            let _ = esker_mount::place::unmount(&mount.at, How::Force);
+            let _ = esker_mount::mount_point::unmount(&mount.at, UnmountMode::Force);
         }
     }
 }

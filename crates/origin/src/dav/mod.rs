@@ -1,15 +1,15 @@
-//! WebDAV: one PROPFIND tells of a path, one of a directory and all that stands in it.
+//! WebDAV: one PROPFIND returns the attributes of a path, or of a directory and its children.
 //!
-//! HTTP/1.1 has no pipelining that can be relied on: questions in flight are requests on as many kept connections, or streams
-//! of one where the server offers HTTP/2. Names are bytes, as far as servers let them be.
+//! HTTP/1.1 pipelining is not reliable: each request in flight takes a kept connection, or a stream of one connection if the
+//! server offers HTTP/2. Names are bytes, as far as servers allow.
 
 mod xml;
 
 use crate::children::Children;
-use crate::error::{Error, Result, shown};
-use crate::http::{Answer, Http, MANY_MAX, ONE_MAX};
-use crate::place::{Place, Scheme, escaped};
-use crate::question::{Found, Question};
+use crate::error::{Error, Result, printable};
+use crate::http::{Http, HttpResponse, MANY_MAX, ONE_MAX};
+use crate::origin_url::{OriginUrl, Scheme, percent_encode};
+use crate::request::{MetadataRequest, PathMetadata};
 use crate::session::{Connect, Session};
 use esker_site_cache::entry::{Kind, Wants};
 use futures_util::future::BoxFuture;
@@ -22,7 +22,7 @@ use url::Url;
 use xml::Response;
 pub(crate) use xml::date;
 
-/// Redirections that are followed: to the name with `/` at its end, mostly.
+/// Redirections that are followed; most lead to the name with a trailing `/`.
 const REDIRECTS_MAX: usize = 3;
 
 const BODY: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:propfind xmlns:D=\"DAV:\"><D:prop><D:resourcetype/>\
@@ -30,13 +30,13 @@ const BODY: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:propfind xmln
 
 const LOGIN: &str = "put `machine HOST login USER password WORD` into ~/.netrc";
 
-/// Connections to a WebDAV server.
+/// A WebDAV server as an origin.
 pub struct Dav {
-    place: Place,
-    inner: Arc<Inner>,
+    origin_url: OriginUrl,
+    inner: Arc<DavClient>,
 }
 
-struct Inner {
+struct DavClient {
     http: Http,
     /// `http://host:port`, without a path.
     base: String,
@@ -46,31 +46,38 @@ struct Inner {
 }
 
 impl Dav {
-    /// To a place, as somebody with a password if there is one. `silence` is how long a server may say nothing.
+    /// Creates the origin, with user and password if `login` is given. `silence` is the time after which a server
+    /// that sends nothing
+    /// has failed.
     ///
-    /// A password goes to another machine over TLS only.
-    pub fn new(place: Place, login: Option<(&str, &str)>, silence: Duration) -> Result<Self> {
-        let origin: Box<str> = place.to_string().into();
-        let scheme = match place.scheme {
+    /// # Errors
+    /// Returns `Denied` if the password would be sent in clear text to another machine, `InvalidName` if the host is invalid.
+    pub fn new(
+        origin_url: OriginUrl,
+        login: Option<(&str, &str)>,
+        silence: Duration,
+    ) -> Result<Self> {
+        let origin: Box<str> = origin_url.to_string().into();
+        let scheme = match origin_url.scheme {
             Scheme::Davs => "https",
             _ => "http",
         };
-        let near = ["localhost", "127.0.0.1", "::1"].contains(&&*place.host);
+        let near = ["localhost", "127.0.0.1", "::1"].contains(&&*origin_url.host);
         if login.is_some() && scheme == "http" && !near {
             return Err(Error::Denied {
                 origin,
-                why: "a password does not go over the network in clear text; use davs://".into(),
+                why: "a password is not sent over the network in clear text; use davs://".into(),
             });
         }
-        let authority = place.authority();
+        let authority = origin_url.authority();
         let base = format!("{scheme}://{authority}");
         if base.parse::<http::Uri>().is_err() || Url::parse(&base).is_err() {
-            return Err(Error::Named {
+            return Err(Error::InvalidName {
                 what: origin,
-                why: "this is no name of a host".into(),
+                why: "this is not a host name".into(),
             });
         }
-        let inner = Inner {
+        let inner = DavClient {
             http: Http::new(origin, scheme == "https", silence)?,
             base,
             authority,
@@ -78,13 +85,13 @@ impl Dav {
             about: Mutex::default(),
         };
         Ok(Self {
-            place,
+            origin_url,
             inner: Arc::new(inner),
         })
     }
 }
 
-/// The header of RFC 7617, which is not to be shown anywhere.
+/// The `Authorization` header of RFC 7617; must not appear in any message.
 fn basic(user: &str, word: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::try_from(format!(
         "Basic {}",
@@ -95,7 +102,7 @@ fn basic(user: &str, word: &str) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// RFC 4648, section 4.
+/// Encodes bytes in base64 (RFC 4648, section 4).
 pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
@@ -116,33 +123,33 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 }
 
 impl Connect for Dav {
-    fn place(&self) -> &Place {
-        &self.place
+    fn origin_url(&self) -> &OriginUrl {
+        &self.origin_url
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Session>>> {
         Box::pin(async {
             let inner = self.inner.clone();
             inner.greet().await?;
-            Ok(Arc::new(Sites { inner }) as Arc<dyn Session>)
+            Ok(Arc::new(DavSession { inner }) as Arc<dyn Session>)
         })
     }
 }
 
-struct Sites {
-    inner: Arc<Inner>,
+struct DavSession {
+    inner: Arc<DavClient>,
 }
 
-impl Session for Sites {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Found>> {
-        Box::pin(async move { self.inner.answer(&question).await })
+impl Session for DavSession {
+    fn request(&self, request: MetadataRequest) -> BoxFuture<'_, Result<PathMetadata>> {
+        Box::pin(async move { self.inner.answer(&request).await })
     }
 
     fn width(&self) -> usize {
         self.inner.http.width()
     }
 
-    /// Connections come and go below this.
+    /// Always false: the HTTP client replaces broken connections itself.
     fn is_broken(&self) -> bool {
         false
     }
@@ -153,8 +160,13 @@ impl Session for Sites {
     }
 }
 
-impl Inner {
-    async fn send(&self, method: &str, url: &str, depth: Option<&'static str>) -> Result<Answer> {
+impl DavClient {
+    async fn send(
+        &self,
+        method: &str,
+        url: &str,
+        depth: Option<&'static str>,
+    ) -> Result<HttpResponse> {
         let mut request = Request::builder().method(method).uri(url);
         request = request.header(header::USER_AGENT, "esker");
         if let Some(login) = &self.login {
@@ -168,8 +180,8 @@ impl Inner {
             body = BODY;
         }
         let request = request.body(Full::new(Bytes::from_static(body.as_bytes())));
-        let request = request.map_err(|e| Error::Named {
-            what: shown(url.as_bytes()),
+        let request = request.map_err(|e| Error::InvalidName {
+            what: printable(url.as_bytes()),
             why: e.to_string().into(),
         })?;
         let most = if depth == Some("1") {
@@ -180,7 +192,7 @@ impl Inner {
         self.http.send(request, most).await
     }
 
-    /// Who the server is, and whether it lets us in.
+    /// Asks for the server's name and checks that it accepts the login.
     async fn greet(&self) -> Result<()> {
         let answer = self
             .send("OPTIONS", &format!("{}/", self.base), None)
@@ -191,22 +203,23 @@ impl Inner {
         let server = answer.header("server").unwrap_or("a server without a name");
         let classes = answer.header("dav").unwrap_or("nothing said");
         let about = format!("{server}, WebDAV classes: {classes}");
-        *self.about.lock().unwrap_or_else(PoisonError::into_inner) = shown(about.as_bytes()).into();
+        *self.about.lock().unwrap_or_else(PoisonError::into_inner) =
+            printable(about.as_bytes()).into();
         Ok(())
     }
 
-    async fn answer(&self, question: &Question) -> Result<Found> {
-        let depth = match question.wants {
+    async fn answer(&self, request: &MetadataRequest) -> Result<PathMetadata> {
+        let depth = match request.wants {
             Wants::Stat => "0",
             Wants::List => "1",
         };
-        let mut url = format!("{}{}", self.base, escaped(&question.path, b"/"));
-        let mut path = question.path.to_vec();
+        let mut url = format!("{}{}", self.base, percent_encode(&request.path, b"/"));
+        let mut path = request.path.to_vec();
         for _ in 0..=REDIRECTS_MAX {
             let answer = self.send("PROPFIND", &url, Some(depth)).await?;
             match answer.status.as_u16() {
-                207 => return self.read(&answer.body, &path, question.wants),
-                404 | 410 => return Ok(Found::Absent),
+                207 => return self.read(&answer.body, &path, request.wants),
+                404 | 410 => return Ok(PathMetadata::Absent),
                 301 | 302 | 307 | 308 => {
                     url = self.redirected(&url, &answer)?;
                     path = xml::path_of(&url);
@@ -217,17 +230,17 @@ impl Inner {
                     return Err(self.http.refused(answer.status, "", help));
                 }
                 200..=299 => {
-                    let help = "an answer that is not WebDAV's; is it a page to log in?";
-                    return Err(self.http.nonsense(help));
+                    let help = "an answer that is not WebDAV's; is it a login page?";
+                    return Err(self.http.protocol_error(help));
                 }
                 _ => return Err(self.http.refused(answer.status, "", "")),
             }
         }
-        Err(self.http.nonsense("redirections without end"))
+        Err(self.http.protocol_error("redirections without end"))
     }
 
-    /// Only within the server: another one was not named, and must not get the password.
-    fn redirected(&self, from: &str, answer: &Answer) -> Result<String> {
+    /// Resolves a redirection. Only redirections within the server are followed, so that no other server gets the password.
+    fn redirected(&self, from: &str, answer: &HttpResponse) -> Result<String> {
         let to = answer.header("location").unwrap_or_default();
         let url = Url::parse(from).and_then(|url| url.join(to));
         let within = |url: &Url| {
@@ -240,16 +253,16 @@ impl Inner {
             _ => Err(Error::Unsupported {
                 origin: self.http.origin().into(),
                 why: format!(
-                    "{} sends elsewhere, to {}; ask there",
+                    "{} redirects to {}; use that address",
                     self.authority,
-                    shown(to.as_bytes())
+                    printable(to.as_bytes())
                 )
                 .into(),
             }),
         }
     }
 
-    fn read(&self, body: &[u8], path: &[u8], wants: Wants) -> Result<Found> {
+    fn read(&self, body: &[u8], path: &[u8], wants: Wants) -> Result<PathMetadata> {
         let mut asked = path;
         while asked.len() > 1 && asked.last() == Some(&b'/') {
             asked = &asked[..asked.len() - 1];
@@ -257,7 +270,7 @@ impl Inner {
         let mut own: Option<Response> = None;
         let mut others = Vec::new();
         let read = xml::responses(body, |response| {
-            if others.len() >= crate::question::CHILDREN_MAX {
+            if others.len() >= crate::request::CHILDREN_MAX {
                 return Err("a directory with too many names".into());
             }
             if response.path == asked {
@@ -267,18 +280,20 @@ impl Inner {
             }
             Ok(())
         });
-        read.map_err(|why| self.http.nonsense(&why))?;
-        // Behind a proxy that changes paths, the one that all others begin with is the one that was asked about.
+        read.map_err(|why| self.http.protocol_error(&why))?;
+        // If no path matches, a proxy has changed the paths: the shortest path, a prefix of all others, is the requested one.
         if own.is_none()
             && let Some(at) = (0..others.len()).min_by_key(|at| others[*at].path.len())
         {
             own = Some(others.swap_remove(at));
         }
         let Some(own) = own else {
-            return Err(self.http.nonsense("an answer that is about nothing"));
+            return Err(self
+                .http
+                .protocol_error("an answer that describes no resource"));
         };
         match own.status {
-            Some(404 | 410) => return Ok(Found::Absent),
+            Some(404 | 410) => return Ok(PathMetadata::Absent),
             Some(status) if status >= 400 => {
                 let status = http::StatusCode::from_u16(status).unwrap_or_default();
                 return Err(self.http.refused(status, "", ""));
@@ -286,7 +301,7 @@ impl Inner {
             _ => {}
         }
         if wants == Wants::Stat || own.attributes.kind != Kind::Directory {
-            return Ok(Found::Present(own.attributes));
+            return Ok(PathMetadata::Present(own.attributes));
         }
         let mut before = own.path;
         if before != b"/" {
@@ -299,12 +314,12 @@ impl Inner {
                 continue;
             };
             if response.status.is_some_and(|status| status >= 400) {
-                // It is listed, but what it is the server does not tell.
+                // The entry is listed without usable attributes.
                 children.cut();
                 continue;
             }
             let taken = children.push(name.into(), response.attributes);
-            taken.map_err(|_| self.http.nonsense("a directory with too many names"))?;
+            taken.map_err(|_| self.http.protocol_error("a directory with too many names"))?;
         }
         Ok(children.finish(own.attributes))
     }
@@ -316,15 +331,15 @@ mod tests {
 
     #[test]
     fn passwords_stay_at_home() {
-        let place = |url: &str| Place::parse(url).unwrap().0;
-        let dav = |url: &str| Dav::new(place(url), Some(("u", "w")), Duration::from_secs(1));
+        let origin_url = |url: &str| OriginUrl::parse(url).unwrap().0;
+        let dav = |url: &str| Dav::new(origin_url(url), Some(("u", "w")), Duration::from_secs(1));
         assert!(dav("dav://host/").is_err());
         assert!(dav("davs://host/").is_ok() && dav("dav://127.0.0.1:1/").is_ok());
         let inner = dav("davs://host/").unwrap().inner;
         let to = |location: &str| {
             let mut headers = http::HeaderMap::new();
             headers.insert("location", location.parse().unwrap());
-            let answer = Answer::of(http::StatusCode::FOUND, headers);
+            let answer = HttpResponse::of(http::StatusCode::FOUND, headers);
             inner.redirected("https://host:443/a", &answer)
         };
         assert_eq!(to("/a/").unwrap(), "https://host/a/");

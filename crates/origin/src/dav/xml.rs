@@ -1,6 +1,6 @@
-//! A multistatus document of WebDAV (RFC 4918) as names and attributes.
+//! Parser of WebDAV multistatus documents (RFC 4918).
 
-use crate::place::percent;
+use crate::origin_url::percent_decode;
 use esker_site_cache::entry::{Attributes, Kind};
 use jiff::fmt::rfc2822::DateTimeParser;
 use quick_xml::NsReader;
@@ -8,58 +8,58 @@ use quick_xml::escape::unescape;
 use quick_xml::events::Event;
 use quick_xml::name::{Namespace, ResolveResult};
 
-/// What is wrong with a document.
-pub(crate) type Wrong = String;
+/// Description of an invalid document.
+pub(crate) type XmlError = String;
 
-/// What a server says of one path.
+/// One `response` element: what a server returns for one path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Response {
-    /// The path, as bytes without escapes and without a `/` at its end.
+    /// The path, as bytes without escapes and without a trailing `/`.
     pub(crate) path: Vec<u8>,
-    /// A status for the path as a whole, where properties have none.
+    /// HTTP status of the path itself, if the response has no properties.
     pub(crate) status: Option<u16>,
-    /// From the properties that it has.
+    /// Attributes taken from the properties with status 200.
     pub(crate) attributes: Attributes,
 }
 
-/// How deep elements may stand in each other; those that mean something stand six deep.
+/// Maximum nesting of elements; the deepest element that is read is at depth 6.
 const DEPTH_MAX: usize = 64;
 
-/// The path of a link, which may be a whole URL.
+/// Returns the path of an `href`, which may be a full URL.
 pub(crate) fn path_of(href: &str) -> Vec<u8> {
     let path = match href.split_once("://") {
         Some((_, rest)) => rest.find('/').map_or("/", |at| &rest[at..]),
         None => href,
     };
     let path = path.split(['?', '#']).next().unwrap_or_default();
-    let mut path = percent(path.as_bytes());
+    let mut path = percent_decode(path.as_bytes());
     while path.len() > 1 && path.last() == Some(&b'/') {
         path.pop();
     }
     path
 }
 
-/// Seconds since 1970 of an HTTP date, as nanoseconds.
+/// Parses an HTTP date to nanoseconds since 1970.
 pub(crate) fn date(text: &str) -> Option<i64> {
     let time = DateTimeParser::new().parse_timestamp(text.trim()).ok()?;
     i64::try_from(time.as_nanosecond()).ok()
 }
 
-/// The number of `HTTP/1.1 200 OK`.
+/// Returns the number in `HTTP/1.1 200 OK`.
 fn status(text: &str) -> Option<u16> {
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Properties under one status.
+/// The properties with one status.
 #[derive(Default)]
 struct Group {
     status: Option<u16>,
     attributes: Attributes,
-    /// Whether the server told of a type at all; an empty one is that of a file.
+    /// Whether `resourcetype` was present; an empty one means a file.
     typed: bool,
 }
 
-/// Names of the elements around the place that is read.
+/// The element around the current position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Multistatus,
@@ -91,11 +91,11 @@ fn at(name: &str, parent: Option<At>) -> At {
     }
 }
 
-/// Reads a whole document, and hands each response on. An error of `each` ends it.
+/// Parses a document and passes each response to `each`; an error of `each` ends parsing.
 pub(crate) fn responses(
     body: &[u8],
-    mut each: impl FnMut(Response) -> Result<(), Wrong>,
-) -> Result<(), Wrong> {
+    mut each: impl FnMut(Response) -> Result<(), XmlError>,
+) -> Result<(), XmlError> {
     let mut reader = NsReader::from_reader(body);
     reader.config_mut().expand_empty_elements = true;
     let mut path: Vec<At> = Vec::new();
@@ -106,12 +106,12 @@ pub(crate) fn responses(
     loop {
         let (namespace, event) = reader
             .read_resolved_event()
-            .map_err(|e| format!("a document that is no XML: {e}"))?;
+            .map_err(|e| format!("a document that is not XML: {e}"))?;
         let dav = namespace == ResolveResult::Bound(Namespace("DAV:"));
         match event {
             Event::Start(element) => {
                 if path.len() >= DEPTH_MAX {
-                    return Err("a document of elements in elements in elements".into());
+                    return Err("a document with elements nested too deeply".into());
                 }
                 let name = element.local_name();
                 let here = if dav {
@@ -141,7 +141,7 @@ pub(crate) fn responses(
             }
             Event::GeneralRef(name) => {
                 let part = format!("&{};", &*name);
-                let part = unescape(&part).map_err(|e| format!("a document that is no XML: {e}"));
+                let part = unescape(&part).map_err(|e| format!("a document that is not XML: {e}"));
                 text.push_str(&part?);
             }
             Event::CData(part) => {
@@ -177,11 +177,11 @@ pub(crate) fn responses(
     if seen && path.is_empty() {
         Ok(())
     } else {
-        Err("something else than a whole multistatus document".into())
+        Err("something other than a complete multistatus document".into())
     }
 }
 
-/// Properties that are there become attributes; those with another status are not.
+/// Copies the attributes of properties with status 200 to the response; ignores other properties.
 fn settle(response: &mut Response, group: Group) {
     if group.status.is_some_and(|status| status != 200) {
         return;
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> Result<Vec<Response>, Wrong> {
+    fn read(text: &str) -> Result<Vec<Response>, XmlError> {
         let mut all = Vec::new();
         responses(text.as_bytes(), |r| {
             all.push(r);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a server sends, and wherever its document is cut or changed, nothing breaks.
+        /// Truncated, changed and random documents cause no panic.
         #[test]
         fn any_bytes_are_read_or_refused(
             junk in proptest::collection::vec(any::<u8>(), 0..200),

@@ -1,17 +1,17 @@
-//! The namespace of another Esker, server or cluster, as an origin.
+//! The namespace of another Esker server or cluster as an origin.
 //!
-//! Attributes come with a listing's names, so that one question answers for all below a directory. Of a cluster any server
-//! can be asked, each answers for all. What is asked is asked as whoever owns the database: a tier shows all that it sees.
+//! A listing returns names with attributes, so one request answers for a whole directory. Any server of a cluster can be asked;
+//! each answers for all. Requests are made as the owner of the database: a tier serves everything that its own principal sees.
 //!
-//! A server tells of changes of what it was asked about, on the connection by which it was asked ([`watch`]). One of a cluster does
-//! not yet, and none does of paths that lead through symbolic links: those answers are believed for the tier's time-to-live.
+//! A server sends notifications of changes on the connection of the request ([`watch`]). A cluster's servers do not yet, and no
+//! server does for paths through symbolic links: those responses are valid for the tier's time-to-live.
 
 mod watch;
 
 use crate::children::Children;
-use crate::error::{Error, Result, shown};
-use crate::place::{Place, Scheme};
-use crate::question::{Found, Question, Told};
+use crate::error::{Error, Result, printable};
+use crate::origin_url::{OriginUrl, Scheme};
+use crate::request::{MetadataRequest, Notification, PathMetadata};
 use crate::session::{Connect, Session};
 use crate::unix;
 use esker_model::namespace::{Content, Errno, Inode, NamePath};
@@ -25,57 +25,57 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use watch::{Ear, Ears};
+use watch::{Subscription, Subscriptions};
 
-/// Questions that may be open at once.
+/// Maximum number of requests in flight.
 const WIDTH: usize = 256;
-/// Extended attributes of a file that are told: their names and values together.
+/// Total bytes of names and values of extended attributes in one response.
 const XATTR_BYTES_MAX: usize = 4 << 10;
-/// Where systems keep the certificates that they trust.
+/// Files with the system's trusted certificates.
 const TRUSTED: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",
 ];
 
-/// Another Esker.
+/// Another Esker server or cluster as an origin.
 #[derive(Debug)]
 pub struct Esker {
-    place: Place,
+    origin_url: OriginUrl,
     address: Address,
-    ears: Arc<Ears>,
+    subscriptions: Arc<Subscriptions>,
 }
 
 impl Esker {
-    /// Nothing is asked before the first connection. A server that says nothing for that long is taken as gone.
-    pub fn new(place: Place, silence: Duration) -> Result<Self> {
-        let named = |why: String| Error::Named {
-            what: place.to_string().into(),
+    /// Creates the origin; the first request connects. A server that sends nothing for `silence` has failed.
+    pub fn new(origin_url: OriginUrl, silence: Duration) -> Result<Self> {
+        let named = |why: String| Error::InvalidName {
+            what: origin_url.to_string().into(),
             why: why.into(),
         };
-        if place.user.is_some() {
-            let why = "an Esker server knows no log-in: esker://HOST:PORT/PATH, without a user";
+        if origin_url.user.is_some() {
+            let why = "an Esker server has no logins: esker://HOST:PORT/PATH, without a user";
             return Err(named(why.into()));
         }
-        let text = format!("esker://{}", place.authority());
+        let text = format!("esker://{}", origin_url.authority());
         let mut address = Address::parse(&text).map_err(|e| named(e.to_string()))?;
         address.patience = silence;
         address.cache = false;
-        if place.scheme == Scheme::EskerTls {
+        if origin_url.scheme == Scheme::EskerTls {
             let file = trusted(std::env::var_os("SSL_CERT_FILE").map(PathBuf::from));
             address.tls = Some(file.ok_or_else(|| {
                 named("no certificates to trust are found: name a file of them (PEM) with SSL_CERT_FILE".into())
             })?);
         }
         Ok(Self {
-            place,
+            origin_url,
             address,
-            ears: Arc::default(),
+            subscriptions: Arc::default(),
         })
     }
 }
 
-/// The certificates that are named, or those of the machine.
+/// Returns the named certificates file, or the first of the system's files that exists.
 fn trusted(named: Option<PathBuf>) -> Option<PathBuf> {
     named.or_else(|| {
         let known = TRUSTED.iter().map(Path::new);
@@ -84,18 +84,18 @@ fn trusted(named: Option<PathBuf>) -> Option<PathBuf> {
 }
 
 impl Connect for Esker {
-    fn place(&self) -> &Place {
-        &self.place
+    fn origin_url(&self) -> &OriginUrl {
+        &self.origin_url
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Session>>> {
         Box::pin(async move {
             let link = FileLink::open(&self.address).await;
             let link = link.map_err(|e| {
-                let origin = self.place.to_string().into();
-                let why = shown(e.to_string().as_bytes());
+                let origin = self.origin_url.to_string().into();
+                let why = printable(e.to_string().as_bytes());
                 match e {
-                    // A server that wants TLS may say so, or just hang up.
+                    // A server that requires TLS may say so, or just close the connection.
                     esker_model::Error::Unavailable(_)
                         if self.address.tls.is_none() && why.contains("before any greeting") =>
                     {
@@ -103,7 +103,7 @@ impl Connect for Esker {
                         Error::Unreachable { origin, why }
                     }
                     esker_model::Error::Unavailable(_) => Error::Unreachable { origin, why },
-                    // It may be spoken to in another way only.
+                    // The server may accept TLS only.
                     _ if self.address.tls.is_none() => {
                         let why = format!("{why} (for an origin over TLS: esker+tls://)").into();
                         Error::Unsupported { origin, why }
@@ -111,11 +111,11 @@ impl Connect for Esker {
                     _ => Error::Unsupported { origin, why },
                 }
             })?;
-            let origin = self.place.to_string().into();
+            let origin = self.origin_url.to_string().into();
             let names = Arc::default();
-            Ok(Arc::new(Linked {
-                ear: self.ears.listen(&link).await,
-                ears: Arc::clone(&self.ears),
+            Ok(Arc::new(EskerSession {
+                subscription: self.subscriptions.listen(&link).await,
+                subscriptions: Arc::clone(&self.subscriptions),
                 link,
                 origin,
                 names,
@@ -123,39 +123,39 @@ impl Connect for Esker {
         })
     }
 
-    fn changes(&self) -> Option<mpsc::Receiver<Told>> {
-        Some(self.ears.open())
+    fn changes(&self) -> Option<mpsc::Receiver<Notification>> {
+        Some(self.subscriptions.open())
     }
 
-    fn tells(&self, path: &[u8]) -> bool {
-        self.ears.tells(path)
+    fn notifies(&self, path: &[u8]) -> bool {
+        self.subscriptions.notifies(path)
     }
 }
 
-struct Linked {
+struct EskerSession {
     link: Arc<FileLink>,
-    ears: Arc<Ears>,
-    /// If this connection is told of changes.
-    ear: Option<Ear>,
+    subscriptions: Arc<Subscriptions>,
+    /// The subscription of this connection, if the server sends notifications.
+    subscription: Option<Subscription>,
     origin: Box<str>,
-    /// Names of all listings that are read now.
+    /// Number of names in all listings that are being read.
     names: Arc<AtomicUsize>,
 }
 
-impl Session for Linked {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Found>> {
+impl Session for EskerSession {
+    fn request(&self, request: MetadataRequest) -> BoxFuture<'_, Result<PathMetadata>> {
         Box::pin(async move {
-            let path = match NamePath::parse(&question.path) {
+            let path = match NamePath::parse(&request.path) {
                 Ok(path) => path,
                 Err(e) => return self.refused(e.into()),
             };
-            let answer = match question.wants {
+            let answer = match request.wants {
                 Wants::Stat => self.stat(&path).await,
                 Wants::List => self.list(&path).await,
             };
-            // Failures are not kept.
-            let told = matches!(&answer, Ok((_, told)) if *told);
-            self.ears.note(&question.path, told);
+            // Failures are not cached.
+            let watched = matches!(&answer, Ok((_, watched)) if *watched);
+            self.subscriptions.note(&request.path, watched);
             match answer {
                 Ok((found, _)) => found,
                 Err(e) => self.refused(e),
@@ -172,28 +172,30 @@ impl Session for Linked {
     }
 
     fn about(&self) -> String {
-        format!("Esker {}", shown(self.link.release().as_bytes()))
+        format!("Esker {}", printable(self.link.release().as_bytes()))
     }
 }
 
-impl Linked {
+impl EskerSession {
     fn watcher(&self) -> u64 {
-        self.ear.as_ref().map_or(0, Ear::number)
+        self.subscription.as_ref().map_or(0, Subscription::number)
     }
 
-    /// The outer error is the server's. With the answer: whether its changes are told.
-    async fn stat(&self, path: &NamePath) -> esker_model::Result<(Result<Found>, bool)> {
-        let (inode, told) = self.link.stat(None, path, self.watcher()).await?;
-        let found = inode.map_or(Found::Absent, |inode| Found::Present(attributes(&inode)));
-        Ok((Ok(found), told))
+    /// Returns the attributes of a path and whether the server will notify changes. The outer error is the server's.
+    async fn stat(&self, path: &NamePath) -> esker_model::Result<(Result<PathMetadata>, bool)> {
+        let (inode, watched) = self.link.stat(None, path, self.watcher()).await?;
+        let found = inode.map_or(PathMetadata::Absent, |inode| {
+            PathMetadata::Present(attributes(&inode))
+        });
+        Ok((Ok(found), watched))
     }
 
-    /// The same.
-    async fn list(&self, path: &NamePath) -> esker_model::Result<(Result<Found>, bool)> {
+    /// Lists a directory; the flag and the outer error are as in `stat`.
+    async fn list(&self, path: &NamePath) -> esker_model::Result<(Result<PathMetadata>, bool)> {
         let watcher = self.watcher();
         let mut children = Children::among(&self.names);
         let mut fits = true;
-        let (own, told) = {
+        let (own, watched) = {
             let entries = self.link.list(None, path, watcher, |entry| {
                 let name = entry.name.as_bytes().into();
                 fits = children.push(name, attributes(&entry.inode)).is_ok();
@@ -204,57 +206,57 @@ impl Linked {
                 }
             });
             let own = self.link.stat(None, path, watcher);
-            // What leads to a directory would be listed as that one, in vain.
+            // A link would be listed as its target directory, which is not wanted.
             match select(pin!(own), pin!(entries)).await {
                 Either::Left((own, entries)) => {
-                    let (own, told) = own?;
+                    let (own, watched) = own?;
                     let Some(own) = own else {
-                        return Ok((Ok(Found::Absent), told));
+                        return Ok((Ok(PathMetadata::Absent), watched));
                     };
                     if !own.is_directory() {
-                        return Ok((Ok(Found::Present(attributes(&own))), told));
+                        return Ok((Ok(PathMetadata::Present(attributes(&own))), watched));
                     }
-                    (own, told & entries.await?)
+                    (own, watched & entries.await?)
                 }
                 Either::Right((listed, own)) => {
-                    let (own, told) = own.await?;
+                    let (own, watched) = own.await?;
                     let Some(own) = own else {
-                        return Ok((Ok(Found::Absent), told));
+                        return Ok((Ok(PathMetadata::Absent), watched));
                     };
                     if !own.is_directory() {
-                        return Ok((Ok(Found::Present(attributes(&own))), told));
+                        return Ok((Ok(PathMetadata::Present(attributes(&own))), watched));
                     }
-                    (own, told & listed?)
+                    (own, watched & listed?)
                 }
             }
         };
         if !fits {
             let origin = self.origin.clone();
             let why = "a directory with too many names".into();
-            return Ok((Err(Error::Nonsense { origin, why }), false));
+            return Ok((Err(Error::Protocol { origin, why }), false));
         }
-        Ok((Ok(children.finish(attributes(&own))), told))
+        Ok((Ok(children.finish(attributes(&own))), watched))
     }
 
-    /// What a server's error means for whoever asked.
-    fn refused(&self, error: esker_model::Error) -> Result<Found> {
+    /// Converts a server's error to a response or an error of this crate.
+    fn refused(&self, error: esker_model::Error) -> Result<PathMetadata> {
         use esker_model::Error as E;
         let origin = self.origin.clone();
-        let why = shown(error.to_string().as_bytes());
+        let why = printable(error.to_string().as_bytes());
         Err(match error {
-            // There can be no file of such a name.
+            // No file can have such a name.
             E::File(e)
                 if matches!(
                     e.errno,
                     Errno::NotFound | Errno::NotDirectory | Errno::NameTooLong
                 ) =>
             {
-                return Ok(Found::Absent);
+                return Ok(PathMetadata::Absent);
             }
             E::File(_) => Error::Denied { origin, why },
             E::Unavailable(_) | E::Interrupted if self.link.usable() => Error::Busy { origin, why },
             E::Unavailable(_) | E::Interrupted => Error::Broken { origin, why },
-            _ => Error::Nonsense { origin, why },
+            _ => Error::Protocol { origin, why },
         })
     }
 }
@@ -273,7 +275,7 @@ fn attributes(inode: &Inode) -> Attributes {
     }
     let mut bytes = 0;
     for (name, value) in &inode.xattrs {
-        // Their names have a dot in them, so that none is taken for one of those above.
+        // Names of extended attributes contain a dot, so none collides with the names above.
         let texts = (std::str::from_utf8(name), std::str::from_utf8(value));
         bytes += name.len() + value.len();
         if let (Ok(name), Ok(value)) = texts
@@ -296,18 +298,18 @@ mod tests {
     use super::*;
     use crate::pool::{Pool, Settings};
 
-    fn place(url: &str) -> Place {
-        Place::parse(url).unwrap().0
+    fn origin_url(url: &str) -> OriginUrl {
+        OriginUrl::parse(url).unwrap().0
     }
 
     #[test]
     fn places_are_addresses() {
         let second = Duration::from_secs(1);
-        let esker = Esker::new(place("esker://[::1]:7401/x"), second).unwrap();
+        let esker = Esker::new(origin_url("esker://[::1]:7401/x"), second).unwrap();
         assert_eq!(esker.address.authority(), "[::1]:7401");
         assert_eq!(esker.address.tls, None);
-        let error = Esker::new(place("esker://ann@lab/x"), second).unwrap_err();
-        assert!(error.to_string().contains("knows no log-in"), "{error}");
+        let error = Esker::new(origin_url("esker://ann@lab/x"), second).unwrap_err();
+        assert!(error.to_string().contains("has no logins"), "{error}");
         let named = trusted(Some("mine.pem".into()));
         assert_eq!(named, Some("mine.pem".into()));
     }
@@ -317,10 +319,10 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
         drop(taken);
-        let place = place(&format!("esker://127.0.0.1:{port}/"));
-        let esker = Esker::new(place, Duration::from_secs(2)).unwrap();
+        let origin_url = origin_url(&format!("esker://127.0.0.1:{port}/"));
+        let esker = Esker::new(origin_url, Duration::from_secs(2)).unwrap();
         let pool = Pool::new(Arc::new(esker), Settings::default());
-        let error = pool.ask(Question::stat(b"/")).await.unwrap_err();
-        assert!(error.to_string().contains("nobody listens"), "{error}");
+        let error = pool.request(MetadataRequest::stat(b"/")).await.unwrap_err();
+        assert!(error.to_string().contains("nothing listens"), "{error}");
     }
 }

@@ -1,7 +1,7 @@
-//! What a server tells of what it was asked about.
+//! Change notifications from another Esker server.
 
-use crate::question::Told;
-use esker_rpc::client::{FileLink, Happened, Watching, What};
+use crate::request::Notification;
+use esker_rpc::client::{FileLink, FileSubscription, Happened, What};
 use esker_site_cache::entry::{Attributes, Kind};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,95 +9,95 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-/// Changes that wait for whoever is told; then the server is not listened to for a while.
+/// Notifications that may wait for the receiver; when the queue is full, reading from the server pauses.
 const WAITING_MAX: usize = 1024;
-/// Paths that nothing is told of: those that lead through symbolic links. With more of them, nothing is believed to be told.
-const UNTOLD_MAX: usize = 1 << 16;
+/// Maximum number of paths without notifications (paths through symbolic links). Beyond it, notifications are disabled.
+const UNWATCHED_MAX: usize = 1 << 16;
 
-/// What is told of an origin, over all its connections.
+/// Notifications of one origin, over all its connections.
 #[derive(Debug, Default)]
-pub(super) struct Ears {
-    tell: Mutex<Option<mpsc::Sender<Told>>>,
-    untold: Mutex<HashSet<Box<[u8]>>>,
-    /// A connection is not told of changes.
-    deaf: AtomicBool,
+pub(super) struct Subscriptions {
+    tell: Mutex<Option<mpsc::Sender<Notification>>>,
+    unwatched: Mutex<HashSet<Box<[u8]>>>,
+    /// Whether notifications are disabled because some connection does not deliver them.
+    disabled: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Ears {
-    /// Begins to listen, from the next connection on.
-    pub(super) fn open(&self) -> mpsc::Receiver<Told> {
+impl Subscriptions {
+    /// Starts forwarding notifications, from the next connection on.
+    pub(super) fn open(&self) -> mpsc::Receiver<Notification> {
         let (tell, changes) = mpsc::channel(WAITING_MAX);
         *lock(&self.tell) = Some(tell);
         changes
     }
 
-    /// Whether changes of what was last answered about that path are told.
-    pub(super) fn tells(&self, path: &[u8]) -> bool {
-        !self.deaf.load(Ordering::Acquire) && !lock(&self.untold).contains(path)
+    /// Whether changes to the last response for `path` will be notified.
+    pub(super) fn notifies(&self, path: &[u8]) -> bool {
+        !self.disabled.load(Ordering::Acquire) && !lock(&self.unwatched).contains(path)
     }
 
-    /// How an answer about a path was given.
+    /// Records whether changes to a response for `path` will be notified.
     pub(super) fn note(&self, path: &[u8], told: bool) {
-        if self.deaf.load(Ordering::Acquire) {
+        if self.disabled.load(Ordering::Acquire) {
             return;
         }
-        let mut untold = lock(&self.untold);
+        let mut unwatched = lock(&self.unwatched);
         if told {
-            untold.remove(path);
-        } else if untold.len() < UNTOLD_MAX {
-            untold.insert(path.into());
+            unwatched.remove(path);
+        } else if unwatched.len() < UNWATCHED_MAX {
+            unwatched.insert(path.into());
         } else {
-            self.deaf.store(true, Ordering::Release);
+            self.disabled.store(true, Ordering::Release);
         }
     }
 
-    /// Listens on a connection; nothing if nobody wants to hear, or the server does not tell.
-    pub(super) async fn listen(self: &Arc<Self>, link: &Arc<FileLink>) -> Option<Ear> {
+    /// Subscribes on a connection; `None` if there is no receiver or the server sends no notifications.
+    pub(super) async fn listen(self: &Arc<Self>, link: &Arc<FileLink>) -> Option<Subscription> {
         let tell = lock(&self.tell).clone()?;
         let Ok(watching) = link.watch().await else {
-            self.deaf.store(true, Ordering::Release);
+            self.disabled.store(true, Ordering::Release);
             return None;
         };
         let number = Arc::new(AtomicU64::new(watching.number()));
         let task = tokio::spawn(forward(watching, Arc::clone(&number), tell));
-        Some(Ear {
+        Some(Subscription {
             number,
             task: task.abort_handle(),
         })
     }
 }
 
-/// One connection's watcher.
+/// The subscription of one connection.
 #[derive(Debug)]
-pub(super) struct Ear {
+pub(super) struct Subscription {
     number: Arc<AtomicU64>,
     task: AbortHandle,
 }
 
-impl Ear {
-    /// What questions name it by; 0 once it hears no more.
+impl Subscription {
+    /// The number that requests pass to the server; 0 once the subscription has ended.
     pub(super) fn number(&self) -> u64 {
         self.number.load(Ordering::Acquire)
     }
 }
 
-impl Drop for Ear {
+impl Drop for Subscription {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// Says that nothing is promised any more, however the task ends.
-struct Missed(mpsc::Sender<Told>);
+/// Sends `MissedOnDrop` when the task ends for any reason.
+struct MissedOnDrop(mpsc::Sender<Notification>);
 
-impl Drop for Missed {
+impl Drop for MissedOnDrop {
     fn drop(&mut self) {
         let tell = self.0.clone();
-        if let Err(mpsc::error::TrySendError::Full(cut)) = tell.try_send(Told::Cut)
+        if let Err(mpsc::error::TrySendError::Full(cut)) = tell.try_send(Notification::SourceLost)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             runtime.spawn(async move { tell.send(cut).await });
@@ -105,12 +105,16 @@ impl Drop for Missed {
     }
 }
 
-async fn forward(mut watching: Watching, number: Arc<AtomicU64>, tell: mpsc::Sender<Told>) {
-    // Dropped after the number is taken back: what is asked before that is doubted with the rest.
-    let _missed = Missed(tell.clone());
+async fn forward(
+    mut watching: FileSubscription,
+    number: Arc<AtomicU64>,
+    tell: mpsc::Sender<Notification>,
+) {
+    // Dropped after the number is reset, so that responses requested before the reset are also invalidated.
+    let _missed = MissedOnDrop(tell.clone());
     while let Ok(Some(happened)) = watching.next().await {
         for one in happened {
-            if tell.send(told(one)).await.is_err() {
+            if tell.send(notification(one)).await.is_err() {
                 return;
             }
         }
@@ -118,11 +122,11 @@ async fn forward(mut watching: Watching, number: Arc<AtomicU64>, tell: mpsc::Sen
     number.store(0, Ordering::Release);
 }
 
-fn told(happened: Happened) -> Told {
+fn notification(happened: Happened) -> Notification {
     let path = happened.path.into_boxed_slice();
     match What::try_from(happened.what) {
-        Ok(What::Changed) => Told::Changed(path, Attributes::of(Kind::Unknown)),
-        Ok(What::Gone) => Told::Deleted(path),
-        Ok(What::Missed) | Err(_) => Told::Missed(path),
+        Ok(What::Changed) => Notification::Changed(path, Attributes::of(Kind::Unknown)),
+        Ok(What::Gone) => Notification::Deleted(path),
+        Ok(What::Missed) | Err(_) => Notification::Missed(path),
     }
 }

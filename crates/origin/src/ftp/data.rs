@@ -1,9 +1,9 @@
-//! The data channel, for listings that a server gives on no other: one at a time, with nothing else in flight.
+//! Listings over the data channel, for servers without listings on the control channel: one at a time, nothing else in flight.
 
-use super::listing::{Format, Gather, Listed, Said};
-use super::login::Wire;
+use super::listing::{CommandResult, Format, Gather, ParsedListing};
+use super::login::FtpTransport;
 use super::reply::{Reply, command};
-use super::session::Control;
+use super::session::ControlChannel;
 use crate::error::{Error, Result};
 use bytes::BytesMut;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,13 +12,13 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Bytes that a line may have.
+/// Maximum length of a line in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Gives up the connection unless the listing came to an end: replies would not match any more.
-struct Midway<'a>(&'a Control, bool);
+/// Abandons the connection on drop unless the listing finished, because later replies could not be matched.
+struct AbandonOnDrop<'a>(&'a ControlChannel, bool);
 
-impl Drop for Midway<'_> {
+impl Drop for AbandonOnDrop<'_> {
     fn drop(&mut self) {
         if !self.1 {
             self.0.give_up();
@@ -26,21 +26,29 @@ impl Drop for Midway<'_> {
     }
 }
 
-impl Control {
-    /// A listing over a data channel.
-    pub(super) async fn by_data(&self, words: &[u8], format: Format) -> Result<Said<Listed>> {
-        let _alone = self.calm.write().await;
-        let mut midway = Midway(self, false);
+impl ControlChannel {
+    /// Lists over a data channel.
+    pub(super) async fn by_data(
+        &self,
+        words: &[u8],
+        format: Format,
+    ) -> Result<CommandResult<ParsedListing>> {
+        let _alone = self.data_gate.write().await;
+        let mut midway = AbandonOnDrop(self, false);
         let result = self.by_data_alone(words, format).await;
-        // Whatever came back, no reply is awaited any more, unless the connection is said to be of no use.
-        midway.1 = !matches!(result, Err(Error::Late { .. } | Error::Nonsense { .. }));
+        // No reply is outstanding after other results; after these errors the connection is unusable.
+        midway.1 = !matches!(result, Err(Error::TimedOut { .. } | Error::Protocol { .. }));
         result
     }
 
-    async fn by_data_alone(&self, words: &[u8], format: Format) -> Result<Said<Listed>> {
+    async fn by_data_alone(
+        &self,
+        words: &[u8],
+        format: Format,
+    ) -> Result<CommandResult<ParsedListing>> {
         let address = match self.passive().await? {
             Ok(address) => address,
-            Err(reply) => return Ok(Said::No(reply)),
+            Err(reply) => return Ok(CommandResult::No(reply)),
         };
         let unreachable = |why: String| Error::Busy {
             origin: self.origin.clone(),
@@ -49,65 +57,65 @@ impl Control {
         let connected = timeout(self.silence, TcpStream::connect(address)).await;
         let connected = connected.map_err(|_| unreachable(format!("{address} does not answer")))?;
         let tcp = connected.map_err(|error| unreachable(error.to_string()))?;
-        let reply = self.stream.ask(command(words, &self.origin));
+        let reply = self.stream.request(command(words, &self.origin));
         let read = async {
-            let wire: Box<dyn Wire> = match &self.tls {
+            let wire: Box<dyn FtpTransport> = match &self.tls {
                 Some(tls) => Box::new(tls.wrap(tcp).await?),
                 None => Box::new(tcp),
             };
             let gather = self.gather(format, None);
-            // On the control channel nothing comes meanwhile.
+            // The control channel is silent during the transfer.
             let comes = || self.stream.is_at_work();
             read(wire, gather, self.silence, &self.origin, comes).await
         };
         tokio::pin!(reply, read);
-        // A refusal comes while the data channel stays silent.
+        // A refusal arrives on the control channel while the data channel stays silent.
         let (reply, listed) = tokio::select! {
             reply = &mut reply => {
                 let reply = reply?;
                 if !reply.is_well() {
-                    return Ok(Said::No(reply));
+                    return Ok(CommandResult::No(reply));
                 }
                 (reply, read.await?)
             }
             listed = &mut read => {
-                // Of a channel that broke or stayed silent nothing can be hoped for any more.
+                // After a failed transfer no final reply can be expected.
                 let listed = listed?;
                 (reply.await?, listed)
             }
         };
         match reply.code {
-            200..300 => Ok(Said::Yes(listed)),
+            200..300 => Ok(CommandResult::Yes(listed)),
             425 | 426 => Err(self.busy(&reply)),
-            _ => Ok(Said::No(reply)),
+            _ => Ok(CommandResult::No(reply)),
         }
     }
 
-    /// Where the server waits for a data connection.
+    /// Asks for the address of a data connection (EPSV or PASV).
     async fn passive(&self) -> Result<Result<SocketAddr, Reply>> {
-        let bad = |reply: &Reply| Error::Nonsense {
+        let bad = |reply: &Reply| Error::Protocol {
             origin: self.origin.clone(),
-            why: format!("no address in `{}`", reply.shown()).into(),
+            why: format!("no address in `{}`", reply.printable()).into(),
         };
-        if self.can().epsv {
-            let reply = self.stream.ask(command(b"EPSV", &self.origin)).await?;
+        if self.capabilities().epsv {
+            let reply = self.stream.request(command(b"EPSV", &self.origin)).await?;
             if reply.code == 229 {
                 let port = extended(&reply.text()).ok_or_else(|| bad(&reply))?;
                 return Ok(Ok((self.peer, port).into()));
             }
-            self.learn(|can| can.epsv = false);
+            self.learn(|capabilities| capabilities.epsv = false);
         }
-        let reply = self.stream.ask(command(b"PASV", &self.origin)).await?;
+        let reply = self.stream.request(command(b"PASV", &self.origin)).await?;
         if reply.code != 227 {
             return Ok(Err(reply));
         }
         let address = passive(&reply.text()).ok_or_else(|| bad(&reply))?;
-        // The port at the server itself: whatever other address it names is behind its router, or somebody else's.
+        // Only the port counts: another address is behind the server's router, or belongs to somebody else.
         Ok(Ok((self.peer, address.port()).into()))
     }
 }
 
-/// The port in `229 … (|||6446|)`.
+/// Parses the port in `229 … (|||6446|)`.
 pub(super) fn extended(text: &[u8]) -> Option<u16> {
     let open = text.iter().position(|b| *b == b'(')?;
     let inner = text.get(open + 1..)?;
@@ -128,7 +136,7 @@ pub(super) fn extended(text: &[u8]) -> Option<u16> {
     (end.is_empty() && parts.next().is_none()).then_some(port as u16)
 }
 
-/// The address in `227 … (127,0,0,1,159,176)`; some leave the brackets out.
+/// Parses the address in `227 … (127,0,0,1,159,176)`; some servers omit the parentheses.
 pub(super) fn passive(text: &[u8]) -> Option<SocketAddr> {
     let is_part = |b: &u8| b.is_ascii_digit() || *b == b',';
     text.split(|b| !is_part(b)).find_map(|run| {
@@ -147,25 +155,25 @@ pub(super) fn passive(text: &[u8]) -> Option<SocketAddr> {
     })
 }
 
-/// Reads a listing to the end of its connection.
+/// Reads a listing until the data connection ends.
 pub(super) async fn read<R: AsyncRead + Unpin>(
     mut from: R,
     mut gather: Gather,
     silence: Duration,
     origin: &str,
     comes: impl Fn(),
-) -> Result<Listed> {
+) -> Result<ParsedListing> {
     let mut bytes = BytesMut::new();
     loop {
         bytes.reserve(32 << 10);
         let read = timeout(silence, from.read_buf(&mut bytes)).await;
-        let read = read.map_err(|_| Error::Late {
+        let read = read.map_err(|_| Error::TimedOut {
             origin: origin.into(),
             seconds: silence.as_secs(),
         })?;
         let count = match read {
             Ok(count) => count,
-            // Many servers end TLS without saying so; whether all came is said on the control channel.
+            // Many servers end TLS without a close message; the control channel says whether the transfer is complete.
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => 0,
             Err(error) => {
                 return Err(Error::Broken {
@@ -186,9 +194,9 @@ pub(super) async fn read<R: AsyncRead + Unpin>(
             return Ok(gather.finish());
         }
         if bytes.len() > LINE_BYTES_MAX {
-            return Err(Error::Nonsense {
+            return Err(Error::Protocol {
                 origin: origin.into(),
-                why: "a line of a listing does not end".into(),
+                why: "a line of a listing has no end".into(),
             });
         }
     }

@@ -1,30 +1,30 @@
-//! Facts about a path, as MLST, MLSD and MLSC have them: RFC 3659, section 7.
+//! Facts about a path, in the format of MLST, MLSD and MLSC (RFC 3659, section 7).
 
 use super::time;
-use crate::error::shown;
+use crate::error::printable;
 use esker_site_cache::entry::{Attributes, Kind};
 
-/// What a line is about.
+/// The entry that a line describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum About {
-    /// A name.
+pub enum EntryRole {
+    /// A child of the directory.
     Name,
-    /// The directory that is listed.
+    /// The listed directory itself.
     Itself,
-    /// The one above it.
-    Above,
+    /// The parent of the listed directory.
+    Parent,
 }
 
-/// Facts that are read of one line; there may be more.
+/// Maximum number of facts read from one line.
 const FACTS_MAX: usize = 40;
 
-/// Reads `fact=value;fact=value; name`. The line may begin with the one space that control channels put in front.
-pub fn parse(line: &[u8]) -> Option<(About, Attributes, &[u8])> {
+/// Parses `fact=value;fact=value; name`. The line may begin with the space that control channels add.
+pub fn parse(line: &[u8]) -> Option<(EntryRole, Attributes, &[u8])> {
     let line = line.strip_prefix(b" ").unwrap_or(line);
     let (facts, name) = if let Some(name) = line.strip_prefix(b" ") {
         (&[][..], name)
     } else {
-        // A value may have spaces, though it should not; the last fact ends with a semicolon.
+        // A value may contain spaces, though it should not; the last fact ends with a semicolon.
         let at = line.windows(2).position(|w| w == b"; ")?;
         (line.get(..at)?, line.get(at + 2..)?)
     };
@@ -32,14 +32,14 @@ pub fn parse(line: &[u8]) -> Option<(About, Attributes, &[u8])> {
         return None;
     }
     let mut attributes = Attributes::default();
-    let mut about = About::Name;
+    let mut about = EntryRole::Name;
     let mut more: Vec<(Box<str>, Box<str>)> = Vec::new();
     for fact in facts.split(|b| *b == b';').take(FACTS_MAX) {
         let Some(at) = fact.iter().position(|b| *b == b'=') else {
             continue;
         };
         let (key, value) = (fact.get(..at)?, fact.get(at + 1..)?);
-        let key = shown(key).to_ascii_lowercase();
+        let key = printable(key).to_ascii_lowercase();
         match key.as_str() {
             "type" => {
                 let (what, kind) = kind(value);
@@ -48,7 +48,7 @@ pub fn parse(line: &[u8]) -> Option<(About, Attributes, &[u8])> {
                 let link = value.iter().skip(b"os.unix=slink:".len());
                 let link: Vec<u8> = link.copied().collect();
                 if kind == Kind::Link && !link.is_empty() && value.contains(&b':') {
-                    more.push(("target".into(), shown(&link)));
+                    more.push(("target".into(), printable(&link)));
                 }
             }
             "size" | "sizd" => attributes.size = time::digits(value),
@@ -57,7 +57,7 @@ pub fn parse(line: &[u8]) -> Option<(About, Attributes, &[u8])> {
             "" => {}
             _ => {
                 let name = key.strip_prefix("unix.").unwrap_or(&key);
-                more.push((name.into(), shown(value)));
+                more.push((name.into(), printable(value)));
             }
         }
     }
@@ -70,7 +70,7 @@ pub fn parse(line: &[u8]) -> Option<(About, Attributes, &[u8])> {
     Some((about, attributes, name))
 }
 
-/// A server that says where a link leads says all else of what stands there: the link's own attributes are not known.
+/// A server that reports a link's target reports the target's other facts too: the link's own attributes are unknown.
 fn follow(attributes: &mut Attributes, more: &mut Vec<(Box<str>, Box<str>)>, at: usize) {
     let link = more.remove(at).1;
     for (key, _) in more.iter_mut() {
@@ -88,16 +88,16 @@ fn follow(attributes: &mut Attributes, more: &mut Vec<(Box<str>, Box<str>)>, at:
     *attributes = Attributes::of(Kind::Link);
 }
 
-fn kind(value: &[u8]) -> (About, Kind) {
+fn kind(value: &[u8]) -> (EntryRole, Kind) {
     let value = value.to_ascii_lowercase();
     match &value[..] {
-        b"file" => (About::Name, Kind::File),
-        b"dir" => (About::Name, Kind::Directory),
-        b"cdir" => (About::Itself, Kind::Directory),
-        b"pdir" => (About::Above, Kind::Directory),
-        b"os.unix=symlink" | b"os.unix=slink" => (About::Name, Kind::Link),
-        value if value.starts_with(b"os.unix=slink:") => (About::Name, Kind::Link),
-        _ => (About::Name, Kind::Other),
+        b"file" => (EntryRole::Name, Kind::File),
+        b"dir" => (EntryRole::Name, Kind::Directory),
+        b"cdir" => (EntryRole::Itself, Kind::Directory),
+        b"pdir" => (EntryRole::Parent, Kind::Directory),
+        b"os.unix=symlink" | b"os.unix=slink" => (EntryRole::Name, Kind::Link),
+        value if value.starts_with(b"os.unix=slink:") => (EntryRole::Name, Kind::Link),
+        _ => (EntryRole::Name, Kind::Other),
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
             b" modify=20261123013028;perm=adfr;size=6;type=file;unique=FE00U9B003A;UNIX.group=0;UNIX.mode=0644;UNIX.owner=0; /a b; c",
         )
         .unwrap();
-        assert_eq!((about, name), (About::Name, &b"/a b; c"[..]));
+        assert_eq!((about, name), (EntryRole::Name, &b"/a b; c"[..]));
         assert_eq!(attributes.kind, Kind::File);
         assert_eq!(attributes.size, Some(6));
         assert_eq!(attributes.modified, Some(1_795_397_428_000_000_000));
@@ -126,9 +126,9 @@ mod tests {
         assert!(more.contains(&("owner".into(), "0".into())));
         assert!(more.contains(&("perm".into(), "adfr".into())));
         let (about, attributes, name) = parse(b"Type=cdir;Size=4096;UNIX.mode=0755; .").unwrap();
-        assert_eq!((about, name), (About::Itself, &b"."[..]));
+        assert_eq!((about, name), (EntryRole::Itself, &b"."[..]));
         assert_eq!(attributes.kind, Kind::Directory);
-        // Globus follows links and says where they lead.
+        // Globus follows links and reports their targets.
         let line = b" Type=file;Size=6;UNIX.mode=0644;UNIX.slink=/data/a b; link";
         let (_, attributes, name) = parse(line).unwrap();
         assert_eq!(name, b"link");

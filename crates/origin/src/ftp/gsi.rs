@@ -1,11 +1,11 @@
-//! GSI: TLS inside of FTP's commands (RFC 2228), as Globus has it.
+//! GSI: TLS inside FTP commands (RFC 2228), as implemented by Globus.
 //!
-//! The handshake's records travel in `ADAT` and its replies, then each command in `ENC` and each line of a reply in a line of
-//! its own, in base64. After the handshake the client says `0`: it does not lend its identity to the server.
+//! Handshake records travel in `ADAT` commands and their replies, then each command in `ENC` and each reply line in a line of
+//! its own, in base64. After the handshake the client sends `0`: it does not delegate its credential to the server.
 
 use super::reply::Lines;
-use crate::error::{Error, Result, shown};
-use crate::place::Place;
+use crate::error::{Error, Result, printable};
+use crate::origin_url::OriginUrl;
 use crate::stream::Fault;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,13 +20,14 @@ use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::rustls::version::TLS12;
 use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-/// Bytes that may wait for the end of a line.
+/// Maximum number of bytes that wait for the end of a line.
 const OPENED_MAX: usize = 64 << 10;
-/// Files of certificates that are read, and bytes of a proxy certificate.
+/// Maximum number of certificate files that are read.
 const FILES_MAX: usize = 10_000;
+/// The maximum size of a proxy certificate in bytes.
 const PROXY_BYTES_MAX: u64 = 1 << 20;
 
-/// Where Globus looks for a proxy certificate.
+/// Path of the proxy certificate, as Globus resolves it.
 pub(super) fn proxy() -> Option<PathBuf> {
     if let Some(file) = std::env::var_os("X509_USER_PROXY").filter(|file| !file.is_empty()) {
         return Some(file.into());
@@ -42,28 +43,32 @@ pub(super) fn proxy() -> Option<PathBuf> {
     None
 }
 
-/// Where Globus looks for the certificates that it trusts.
+/// Folder of the trusted certificates, as Globus resolves it.
 pub(super) fn trusted() -> PathBuf {
     let named = std::env::var_os("X509_CERT_DIR").filter(|folder| !folder.is_empty());
     named.map_or_else(|| "/etc/grid-security/certificates".into(), PathBuf::from)
 }
 
-/// TLS whose records travel inside of something else.
+/// A TLS session whose records travel in FTP commands and replies.
 #[derive(Debug)]
 pub(super) struct Seal {
     tls: ClientConnection,
-    /// Whether it was said that no identity is lent.
-    said: bool,
-    /// Cuts what tokens come in.
+    /// Whether the `0` (no delegation) has been sent.
+    delegation_declined: bool,
+    /// Splits the input into lines that contain tokens.
     outer: Lines,
-    /// What tokens had in them.
+    /// Decrypted bytes.
     opened: BytesMut,
 }
 
 impl Seal {
-    /// With the proxy certificate in a file; nothing if there is none.
-    pub(super) fn new(proxy: &Path, grid: Option<&Path>, place: &Place) -> Result<Option<Self>> {
-        let bad = |what: &Path, why: String| Error::Named {
+    /// Creates a session with the proxy certificate in a file; `None` if there is no such file.
+    pub(super) fn new(
+        proxy: &Path,
+        grid: Option<&Path>,
+        origin_url: &OriginUrl,
+    ) -> Result<Option<Self>> {
+        let bad = |what: &Path, why: String| Error::InvalidName {
             what: what.display().to_string().into(),
             why: why.into(),
         };
@@ -75,7 +80,7 @@ impl Seal {
         if about.len() > PROXY_BYTES_MAX {
             return Err(bad(proxy, "too large for a proxy certificate".into()));
         }
-        if crate::credentials::is_open(&about) {
+        if crate::credentials::is_readable_by_others(&about) {
             let why = format!(
                 "others may read the key in it; chmod 600 {}",
                 proxy.display()
@@ -90,42 +95,42 @@ impl Seal {
         let grid = grid.map_or_else(trusted, Path::to_path_buf);
         let roots = roots(&grid).map_err(|why| bad(&grid, why))?;
         let key = ring::sign::any_supported_type(&key).map_err(|e| bad(proxy, e.to_string()))?;
-        // Not looked into: what makes a proxy certificate one is an extension that is not known to all.
+        // The key is not checked against the certificate: proxy certificates have an extension that not every library knows.
         let own = CertifiedKey::new(chain, key);
-        // Globus has its own end of a handshake, which is that of 1.2.
+        // Globus ends the handshake in its own way, which requires TLS 1.2.
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&TLS12])
             .map_err(|e| bad(proxy, e.to_string()))?
             .with_root_certificates(roots)
             .with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
-        let name = ServerName::try_from(place.host.to_string());
-        let name = name.map_err(|e| bad(Path::new(&*place.host), e.to_string()))?;
+        let name = ServerName::try_from(origin_url.host.to_string());
+        let name = name.map_err(|e| bad(Path::new(&*origin_url.host), e.to_string()))?;
         let tls = ClientConnection::new(Arc::new(config), name);
         Ok(Some(Self {
             tls: tls.map_err(|e| bad(proxy, e.to_string()))?,
-            said: false,
+            delegation_declined: false,
             outer: Lines::default(),
             opened: BytesMut::new(),
         }))
     }
 
-    /// A step of the handshake: what the server answered, and what it is told next.
+    /// Runs one handshake step: takes the server's token and returns the next one.
     pub(super) fn step(&mut self, answer: &[u8]) -> std::result::Result<Vec<u8>, Box<str>> {
         self.take(answer)?;
-        if !self.tls.is_handshaking() && !self.said {
-            self.said = true;
-            let said = self.tls.writer().write_all(b"0");
-            said.map_err(|e| e.to_string())?;
+        if !self.tls.is_handshaking() && !self.delegation_declined {
+            self.delegation_declined = true;
+            let delegation_declined = self.tls.writer().write_all(b"0");
+            delegation_declined.map_err(|e| e.to_string())?;
         }
         self.records()
     }
 
-    /// Whether either side knows the other.
+    /// Whether the handshake is complete on both sides.
     pub(super) fn is_whole(&self) -> bool {
-        !self.tls.is_handshaking() && self.said
+        !self.tls.is_handshaking() && self.delegation_declined
     }
 
-    /// Records, and what is in them.
+    /// Decrypts the records of a token.
     fn take(&mut self, mut token: &[u8]) -> std::result::Result<(), Box<str>> {
         while !token.is_empty() {
             let read = self.tls.read_tls(&mut token);
@@ -157,39 +162,40 @@ impl Seal {
         Ok(out)
     }
 
-    /// What has been opened so far.
+    /// The bytes decrypted so far.
     pub(super) fn opened(&mut self) -> &mut BytesMut {
         &mut self.opened
     }
 
-    /// Opens the next token; false if it has not all come.
+    /// Decrypts the next token; false if it has not arrived completely.
     pub(super) fn open_next(&mut self, bytes: &mut BytesMut) -> std::result::Result<bool, Fault> {
         let Some(line) = self.outer.cut(bytes) else {
             return Ok(false);
         };
-        let nonsense = |why: &str| Fault::Nonsense(format!("{why}: `{}`", shown(&line)).into());
+        let protocol_error =
+            |why: &str| Fault::Protocol(format!("{why}: `{}`", printable(&line)).into());
         let token = match line.split_at_checked(4) {
             Some((b"631 " | b"631-" | b"632 " | b"632-" | b"633 " | b"633-", token)) => token,
-            // Whoever says this can as well cut the line.
-            Some((b"421 ", text)) => return Err(Fault::Closing(shown(text))),
-            _ => return Err(nonsense("a reply that is not protected")),
+            // An unprotected 421 is accepted: an attacker could as well cut the connection.
+            Some((b"421 ", text)) => return Err(Fault::Closing(printable(text))),
+            _ => return Err(protocol_error("a reply that is not protected")),
         };
         let token = STANDARD.decode(token.trim_ascii());
-        let token = token.map_err(|_| nonsense("no base64"))?;
-        self.take(&token).map_err(|why| nonsense(&why))?;
+        let token = token.map_err(|_| protocol_error("no base64"))?;
+        self.take(&token).map_err(|why| protocol_error(&why))?;
         Ok(true)
     }
 
-    /// Puts a command into a token.
+    /// Encrypts a command into a token.
     pub(super) fn close(
         &mut self,
         command: &[u8],
         out: &mut BytesMut,
     ) -> std::result::Result<(), Fault> {
-        let wrong = |why: String| Fault::Nonsense(why.into());
+        let wrong = |why: String| Fault::Protocol(why.into());
         let written = self.tls.writer().write_all(command);
         written.map_err(|e| wrong(e.to_string()))?;
-        let records = self.records().map_err(Fault::Nonsense)?;
+        let records = self.records().map_err(Fault::Protocol)?;
         out.extend_from_slice(b"ENC ");
         out.extend_from_slice(STANDARD.encode(records).as_bytes());
         out.extend_from_slice(b"\r\n");
@@ -208,7 +214,7 @@ fn roots(folder: &Path) -> std::result::Result<RootCertStore, String> {
         if !file.extension().is_some_and(is_one) {
             continue;
         }
-        // One that cannot be read is one that is not trusted.
+        // An unreadable certificate is not trusted.
         if let Ok(read) = CertificateDer::pem_file_iter(&file) {
             roots.add_parsable_certificates(read.flatten());
         }
@@ -219,16 +225,16 @@ fn roots(folder: &Path) -> std::result::Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// A step of the handshake as a command.
+/// Formats a handshake token as a command.
 pub(super) fn adat(token: &[u8]) -> Vec<u8> {
     [b"ADAT ", STANDARD.encode(token).as_bytes()].concat()
 }
 
-/// The server's step in its reply; empty if there is none.
+/// Extracts the server's token from a reply; empty if there is no token.
 pub(super) fn token(text: &[u8]) -> std::result::Result<Vec<u8>, Fault> {
     let Some(token) = text.strip_prefix(b"ADAT=") else {
         return Ok(Vec::new());
     };
     let token = STANDARD.decode(token.trim_ascii());
-    token.map_err(|_| Fault::Nonsense("ADAT is no base64".into()))
+    token.map_err(|_| Fault::Protocol("ADAT is not base64".into()))
 }

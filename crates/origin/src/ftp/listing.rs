@@ -1,49 +1,50 @@
-//! Lines of listings to names, whichever channel they come on.
+//! Parsing of listings, from either channel.
 
-use super::facts::{self, About};
+use super::facts::{self, EntryRole};
 use super::reply::{Line, Lines, Part, Reply, line, too_long};
 use super::unix;
 use crate::error::Error;
-use crate::question::{ANSWER_BYTES_MAX, CHILDREN_MAX, Named};
+use crate::request::{ANSWER_BYTES_MAX, CHILDREN_MAX, DirEntry};
 use crate::stream::{Chain, Codec as _, Verdict};
 use esker_site_cache::entry::{Attributes, Kind};
 
-/// How lines are written.
+/// The line format of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
-    /// As MLST has them.
+    /// The format of MLST (RFC 3659).
     Facts,
-    /// As `ls -l` has them; the time tells the year of dates without one.
+    /// The format of `ls -l`; the value is the current time in seconds since 1970, which determines the year of dates
+    /// without one.
     Unix(i64),
 }
 
-/// What a listing said.
+/// The parsed lines of a listing.
 #[derive(Debug, Default)]
-pub(super) struct Listed {
-    /// The directory itself, if it was listed: then this is a directory, and names with a dot in front are not hidden.
+pub(super) struct ParsedListing {
+    /// Attributes of the directory itself, if listed; then the path is a directory and names with a leading dot are included.
     pub(super) own: Option<Attributes>,
-    pub(super) children: Vec<Named>,
-    /// The one that was looked for, if it was one.
+    pub(super) children: Vec<DirEntry>,
+    /// Attributes of the wanted name, if the listing was filtered by name.
     pub(super) found: Option<Attributes>,
-    /// Lines that cannot be a name's.
+    /// Number of lines that could not be parsed.
     pub(super) unread: usize,
-    /// Names that were not taken, or that may be more than one.
+    /// Whether names were dropped, or may be ambiguous.
     pub(super) dropped: bool,
 }
 
-/// An answer, or what the server said instead.
+/// The result of a command, or the reply that refused it.
 #[derive(Debug)]
-pub(super) enum Said<T> {
+pub(super) enum CommandResult<T> {
     Yes(T),
     No(Reply),
 }
 
-/// Gathers lines.
+/// Collects the lines of a listing.
 pub(super) struct Gather {
     format: Format,
-    /// Only this one is wanted.
+    /// The only wanted name; `None` for all.
     wanted: Option<Box<[u8]>>,
-    listed: Listed,
+    listed: ParsedListing,
     bytes: usize,
     children_max: usize,
     origin: Box<str>,
@@ -54,7 +55,7 @@ impl Gather {
         Self {
             format,
             wanted: wanted.map(Into::into),
-            listed: Listed::default(),
+            listed: ParsedListing::default(),
             bytes: 0,
             children_max: CHILDREN_MAX,
             origin: origin.into(),
@@ -64,7 +65,7 @@ impl Gather {
     pub(super) fn line(&mut self, text: &[u8]) -> Result<(), Error> {
         self.bytes += text.len() + 2;
         if self.bytes > ANSWER_BYTES_MAX || self.listed.children.len() >= self.children_max {
-            return Err(Error::Nonsense {
+            return Err(Error::Protocol {
                 origin: self.origin.clone(),
                 why: "a listing without an end".into(),
             });
@@ -74,9 +75,9 @@ impl Gather {
             Format::Facts => facts::parse(text),
             Format::Unix(now) => unix::parse(text, now).map(|(attributes, name)| {
                 let about = match name {
-                    b"." => About::Itself,
-                    b".." => About::Above,
-                    _ => About::Name,
+                    b"." => EntryRole::Itself,
+                    b".." => EntryRole::Parent,
+                    _ => EntryRole::Name,
                 };
                 (about, attributes, name)
             }),
@@ -85,16 +86,16 @@ impl Gather {
             let plain = text.trim_ascii();
             if !plain.is_empty() && !plain.starts_with(b"total ") {
                 self.listed.unread += 1;
-                // It may be the rest of a name with an end of line in it.
+                // The line may be the rest of a name that contains a line break, so the previous name is dropped too.
                 self.listed.children.pop();
                 self.listed.dropped = true;
             }
             return Ok(());
         };
         match about {
-            About::Itself => self.listed.own = Some(attributes),
-            About::Above => {}
-            About::Name => self.name(attributes, name),
+            EntryRole::Itself => self.listed.own = Some(attributes),
+            EntryRole::Parent => {}
+            EntryRole::Name => self.name(attributes, name),
         }
         Ok(())
     }
@@ -111,14 +112,14 @@ impl Gather {
         } else if name != b"." && name != b".." {
             if is_name(name) {
                 let name = name.into();
-                self.listed.children.push(Named { name, attributes });
+                self.listed.children.push(DirEntry { name, attributes });
             } else {
                 self.listed.dropped = true;
             }
         }
     }
 
-    pub(super) fn finish(&mut self) -> Listed {
+    pub(super) fn finish(&mut self) -> ParsedListing {
         let mut listed = std::mem::take(&mut self.listed);
         let children = &mut listed.children;
         if !children.is_sorted_by(|a, b| a.name < b.name) {
@@ -129,27 +130,30 @@ impl Gather {
     }
 }
 
-/// Whether a name in a reply is that of a path: the path itself, or its last part.
+/// Whether a name in a reply belongs to a path: equal to the path or to its last component.
 pub(super) fn is_name_of(name: &[u8], path: &[u8]) -> bool {
     let last = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
     name == path || name == last
 }
 
-/// Whether it can be passed on as one name of a directory.
+/// Whether a name is valid as a child of a directory.
 fn is_name(name: &[u8]) -> bool {
     let wrong = |b: &u8| *b < 32 || *b == 127 || *b == b'/';
     !name.is_empty() && name.len() <= 4096 && !name.iter().any(wrong)
 }
 
-/// A command whose reply is a listing.
-pub(super) fn listing(command: &[u8], gather: Gather) -> Chain<Lines, Said<Listed>> {
+/// Builds a command whose reply is a listing.
+pub(super) fn listing(
+    command: &[u8],
+    gather: Gather,
+) -> Chain<Lines, CommandResult<ParsedListing>> {
     let mut gather = gather;
     let mut refused = Reply::default();
     Chain::new(line(command), move |line: Line| {
         let ends = Lines::ends(&line);
         if line.code >= 300 {
             return match refused.add(line) {
-                Ok(true) => Verdict::Done(Said::No(std::mem::take(&mut refused))),
+                Ok(true) => Verdict::Done(CommandResult::No(std::mem::take(&mut refused))),
                 Ok(false) => Verdict::Next,
                 Err(_) => Verdict::Break(too_long(&gather.origin)),
             };
@@ -160,22 +164,22 @@ pub(super) fn listing(command: &[u8], gather: Gather) -> Chain<Lines, Said<Liste
             return Verdict::Break(error);
         }
         if ends {
-            return Verdict::Done(Said::Yes(gather.finish()));
+            return Verdict::Done(CommandResult::Yes(gather.finish()));
         }
         Verdict::Next
     })
 }
 
-/// What MLST told.
+/// The result of MLST.
 #[derive(Debug)]
-pub(super) enum Fact {
-    Of(Attributes),
-    /// Of a path that has lost bytes on its way.
-    OfAnother,
+pub(super) enum MlstResult {
+    Facts(Attributes),
+    /// Facts of another path, because the server dropped bytes of the requested one.
+    OtherPath,
 }
 
-/// MLST: facts about one path.
-pub(super) fn mlst(path: &[u8], origin: &str) -> Chain<Lines, Said<Fact>> {
+/// Builds an MLST request for the facts of one path.
+pub(super) fn mlst(path: &[u8], origin: &str) -> Chain<Lines, CommandResult<MlstResult>> {
     let origin: Box<str> = origin.into();
     let path: Box<[u8]> = path.into();
     let mut found = None;
@@ -186,7 +190,7 @@ pub(super) fn mlst(path: &[u8], origin: &str) -> Chain<Lines, Said<Fact>> {
             && line.part == Part::Middle
             && let Some((_, attributes, name)) = facts::parse(&line.text)
         {
-            // Replies are matched by their order alone: one that names another path was never this one's.
+            // Replies are matched by order alone: a reply that names another path means that the order is lost.
             let name = if name.len() > 1 {
                 name.strip_suffix(b"/").unwrap_or(name)
             } else {
@@ -201,26 +205,25 @@ pub(super) fn mlst(path: &[u8], origin: &str) -> Chain<Lines, Said<Fact>> {
             };
             if differs {
                 if path.is_ascii() {
-                    return Verdict::Break(Error::Nonsense {
+                    return Verdict::Break(Error::Protocol {
                         origin: origin.clone(),
-                        why: "it answers about another path than the one that was asked about"
-                            .into(),
+                        why: "it answered for another path than the one requested".into(),
                     });
                 }
-                found = Some(Fact::OfAnother);
+                found = Some(MlstResult::OtherPath);
             } else {
-                found = Some(Fact::Of(attributes));
+                found = Some(MlstResult::Facts(attributes));
             }
         }
         match reply.add(line) {
             Ok(false) => Verdict::Next,
             Ok(true) => match found.take() {
-                Some(fact) if reply.is_well() => Verdict::Done(Said::Yes(fact)),
-                _ if reply.is_well() => Verdict::Skip(Error::Nonsense {
+                Some(fact) if reply.is_well() => Verdict::Done(CommandResult::Yes(fact)),
+                _ if reply.is_well() => Verdict::Fail(Error::Protocol {
                     origin: origin.clone(),
-                    why: format!("no facts in `{}`", reply.shown()).into(),
+                    why: format!("no facts in `{}`", reply.printable()).into(),
                 }),
-                _ => Verdict::Done(Said::No(std::mem::take(&mut reply))),
+                _ => Verdict::Done(CommandResult::No(std::mem::take(&mut reply))),
             },
             Err(_) => Verdict::Break(too_long(&origin)),
         }
@@ -272,7 +275,7 @@ mod tests {
                 "{bad:?}"
             );
         }
-        // A name with an end of line in it: neither half is a name.
+        // A name with a line break: neither half is a valid name.
         let lines: [&[u8]; 3] = [
             b"-rw-r--r-- 1 a b 6 Feb  3  2001 x",
             b"-rw-r--r-- 1 a b 6 Feb  3  2001 new",
@@ -293,6 +296,6 @@ mod tests {
         let mut gather = Gather::new(Format::Facts, None, "x");
         gather.children_max = 10;
         let more = (0..20).try_for_each(|at| gather.line(format!("type=file; {at}").as_bytes()));
-        assert!(matches!(more, Err(Error::Nonsense { .. })));
+        assert!(matches!(more, Err(Error::Protocol { .. })));
     }
 }

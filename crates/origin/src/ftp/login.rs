@@ -1,12 +1,12 @@
-//! From a connection to a server that knows who asks, and of which it is known what it says that it can do.
+//! Connecting: TLS or GSI, login, and the server's announced features.
 
-use super::Settings;
+use super::FtpSettings;
 use super::gsi::{self, Seal};
 use super::reply::{Lines, Reply, line};
 use super::tls::Tls;
 use crate::credentials::Login;
 use crate::error::{Error, Result};
-use crate::place::{Place, Scheme};
+use crate::origin_url::{OriginUrl, Scheme};
 use crate::stream::{Codec as _, Fault};
 use bytes::BytesMut;
 use std::net::IpAddr;
@@ -16,58 +16,58 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// A connection, whatever is below it.
-pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
+/// A byte stream to the server, plain or encrypted.
+pub(super) trait FtpTransport: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> FtpTransport for T {}
 
-/// The port on which TLS begins without being asked for.
+/// Port of implicit TLS.
 const IMPLICIT: u16 = 990;
-/// How long the second reply may take after the first, of commands that were sent together.
-const AHEAD: Duration = Duration::from_secs(3);
+/// Maximum time between the first reply and the second, of commands that were sent together.
+const PIPELINED_REPLY_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What a login came to.
-pub(super) struct Made {
-    pub(super) wire: Box<dyn Wire>,
+/// A connection after the login.
+pub(super) struct LoggedIn {
+    pub(super) wire: Box<dyn FtpTransport>,
     pub(super) lines: Lines,
     pub(super) peer: IpAddr,
     pub(super) tls: Option<Tls>,
-    /// Lines of FEAT.
+    /// Lines of the FEAT reply.
     pub(super) features: Vec<String>,
-    /// What it calls itself.
+    /// The server's own description (SYST).
     pub(super) about: String,
 }
 
-/// Why there is no login.
-pub(super) enum Failed {
-    /// Perhaps because commands were sent ahead of replies.
-    Ahead(Error),
+/// Reasons for a failed login.
+pub(super) enum LoginError {
+    /// Possibly caused by pipelined commands; retried without pipelining.
+    Pipelining(Error),
     Other(Error),
 }
 
-impl Failed {
+impl LoginError {
     pub(super) fn error(self) -> Error {
         match self {
-            Self::Ahead(error) | Self::Other(error) => error,
+            Self::Pipelining(error) | Self::Other(error) => error,
         }
     }
 }
 
-impl From<Error> for Failed {
+impl From<Error> for LoginError {
     fn from(error: Error) -> Self {
         Self::Other(error)
     }
 }
 
-/// Commands and replies, one at a time, before there is a stream.
-struct Talk {
-    wire: Box<dyn Wire>,
+/// Commands and replies, one at a time, before the stream starts.
+struct LoginChannel {
+    wire: Box<dyn FtpTransport>,
     lines: Lines,
     input: BytesMut,
     origin: Box<str>,
     silence: Duration,
 }
 
-impl Talk {
+impl LoginChannel {
     async fn say(&mut self, text: &[u8]) -> Result<()> {
         let sent = timeout(self.silence, async {
             self.wire.write_all(text).await?;
@@ -76,11 +76,11 @@ impl Talk {
         match sent.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.broken(&error.to_string())),
-            Err(_) => Err(self.late(self.silence)),
+            Err(_) => Err(self.timed_out(self.silence)),
         }
     }
 
-    /// In one write.
+    /// Sends all commands in one write.
     async fn say_all(&mut self, commands: &[&[u8]]) -> Result<()> {
         let mut out = BytesMut::new();
         for command in commands {
@@ -95,7 +95,7 @@ impl Talk {
         self.reply_within(within).await
     }
 
-    /// All of it within the time, however it comes.
+    /// Reads a reply; the time limit covers all of it.
     async fn reply_within(&mut self, within: Duration) -> Result<Reply> {
         let mut reply = Reply::default();
         let read = timeout(within, async {
@@ -108,7 +108,7 @@ impl Talk {
                     continue;
                 }
                 if self.input.len() > 64 << 10 {
-                    return Err(self.fault(Fault::Nonsense("a line without an end".into())));
+                    return Err(self.fault(Fault::Protocol("a line without an end".into())));
                 }
                 match self.wire.read_buf(&mut self.input).await {
                     Ok(0) => return Err(self.broken("the server closed it")),
@@ -118,11 +118,11 @@ impl Talk {
             }
         });
         let read = read.await;
-        read.unwrap_or_else(|_| Err(self.late(within)))?;
+        read.unwrap_or_else(|_| Err(self.timed_out(within)))?;
         Ok(reply)
     }
 
-    async fn ask(&mut self, text: &[u8]) -> Result<Reply> {
+    async fn request(&mut self, text: &[u8]) -> Result<Reply> {
         self.say_all(&[text]).await?;
         self.reply().await
     }
@@ -134,8 +134,8 @@ impl Talk {
         }
     }
 
-    fn late(&self, waited: Duration) -> Error {
-        Error::Late {
+    fn timed_out(&self, waited: Duration) -> Error {
+        Error::TimedOut {
             origin: self.origin.clone(),
             seconds: waited.as_secs(),
         }
@@ -144,8 +144,8 @@ impl Talk {
     fn fault(&self, fault: Fault) -> Error {
         let origin = self.origin.clone();
         match fault {
-            Fault::Nonsense(why) => Error::Nonsense { origin, why },
-            // Said while logging in, it means that there are too many already.
+            Fault::Protocol(why) => Error::Protocol { origin, why },
+            // A 421 during login means that there are too many connections.
             Fault::Closing(why) => Error::Busy { origin, why },
         }
     }
@@ -153,84 +153,99 @@ impl Talk {
     fn refused(&self, reply: &Reply, what: &str) -> Error {
         let origin = self.origin.clone();
         if (400..500).contains(&reply.code) {
-            let why = reply.shown();
+            let why = reply.printable();
             return Error::Busy { origin, why };
         }
-        let why = format!("{} {what}", reply.shown()).into();
+        let why = format!("{} {what}", reply.printable()).into();
         Error::Denied { origin, why }
     }
 }
 
-/// Connects and logs in. `one_at_a_time`: no command goes out before the last one's reply has come.
+/// Connects and logs in. `one_at_a_time`: no command is sent before the reply to the previous one.
 pub(super) async fn connect(
-    place: &Place,
-    settings: &Settings,
+    origin_url: &OriginUrl,
+    settings: &FtpSettings,
     login: &Login,
     one_at_a_time: bool,
-) -> Result<Made, Failed> {
-    let origin: Box<str> = place.to_string().into();
+) -> Result<LoggedIn, LoginError> {
+    let origin: Box<str> = origin_url.to_string().into();
     let unreachable = |error: std::io::Error| Error::Unreachable {
         origin: origin.clone(),
         why: error.to_string().into(),
     };
-    let tcp = TcpStream::connect((&*place.host, place.port)).await;
+    let tcp = TcpStream::connect((&*origin_url.host, origin_url.port)).await;
     let tcp = tcp.map_err(unreachable)?;
     tcp.set_nodelay(true).map_err(unreachable)?;
     let peer = tcp.peer_addr().map_err(unreachable)?.ip();
-    let tls = match place.scheme {
-        Scheme::Ftps => Some(Tls::new(&place.host, settings.trusted.as_deref(), &origin)?),
+    let tls = match origin_url.scheme {
+        Scheme::Ftps => Some(Tls::new(
+            &origin_url.host,
+            settings.trusted.as_deref(),
+            &origin,
+        )?),
         _ => None,
     };
-    let mut talk = Talk {
+    let mut talk = LoginChannel {
         wire: Box::new(tcp),
         lines: Lines::default(),
         input: BytesMut::new(),
         origin: origin.clone(),
         silence: settings.silence,
     };
-    if let (Some(tls), true) = (&tls, place.port == IMPLICIT) {
+    if let (Some(tls), true) = (&tls, origin_url.port == IMPLICIT) {
         talk.wire = Box::new(tls.wrap(talk.wire).await?);
     }
     let greeting = talk.reply().await?;
     if !greeting.is_well() {
         return Err(talk.refused(&greeting, "").into());
     }
-    if let (Some(tls), true) = (&tls, place.port != IMPLICIT) {
+    if let (Some(tls), true) = (&tls, origin_url.port != IMPLICIT) {
         talk = secure(talk, tls).await?;
     }
-    let grid = match (&settings.proxy, place.scheme) {
-        // Who names an account whose password is known goes in by that.
-        (Some(proxy), Scheme::GridFtp) if login.password.is_empty() || place.user.is_none() => {
-            known_by(&mut talk, proxy, settings, place).await?
+    let grid = match (&settings.proxy, origin_url.scheme) {
+        // If the URL names an account with a known password, that password is used instead of the certificate.
+        (Some(proxy), Scheme::GridFtp)
+            if login.password.is_empty() || origin_url.user.is_none() =>
+        {
+            authenticate_gsi(&mut talk, proxy, settings, origin_url).await?
         }
         _ => false,
     };
     if grid {
-        let user = place.user.as_deref().unwrap_or(":globus-mapping:");
+        let user = origin_url.user.as_deref().unwrap_or(":globus-mapping:");
         let login = Login {
             user: user.into(),
             password: "dummy".into(),
         };
-        enter(&mut talk, &login, place).await?;
+        log_in(&mut talk, &login, origin_url).await?;
     } else {
         if tls.is_none() && !settings.clear_passwords && is_secret(login) {
-            return Err(in_clear(&talk, "the password of ~/.netrc would go", place).into());
+            return Err(clear_text_error(
+                &talk,
+                "the password of ~/.netrc would be sent",
+                origin_url,
+            )
+            .into());
         }
-        enter(&mut talk, login, place).await?;
+        log_in(&mut talk, login, origin_url).await?;
     }
-    let (system, features) = find_out(&mut talk, one_at_a_time).await?;
+    let (system, features) = probe_features(&mut talk, one_at_a_time).await?;
     if tls.is_some() {
-        // Only listings over a data channel need it; a server that refuses is asked for none.
-        talk.ask(b"PBSZ 0").await?;
-        talk.ask(b"PROT P").await?;
+        // Only data channels need it; without it, no listing is requested over a data channel.
+        talk.request(b"PBSZ 0").await?;
+        talk.request(b"PROT P").await?;
     }
     let greeting = String::from_utf8_lossy(&greeting.text()).into_owned();
-    let about = format!("{} ({})", crate::error::shown(greeting.as_bytes()), system);
+    let about = format!(
+        "{} ({})",
+        crate::error::printable(greeting.as_bytes()),
+        system
+    );
     if !talk.input.is_empty() {
-        let why = "it replies to what nobody said".into();
-        return Err(Error::Nonsense { origin, why }.into());
+        let why = "it sent a reply without a request".into();
+        return Err(Error::Protocol { origin, why }.into());
     }
-    Ok(Made {
+    Ok(LoggedIn {
         wire: talk.wire,
         lines: talk.lines,
         peer,
@@ -240,54 +255,59 @@ pub(super) async fn connect(
     })
 }
 
-async fn secure(mut talk: Talk, tls: &Tls) -> Result<Talk> {
-    let reply = talk.ask(b"AUTH TLS").await?;
+async fn secure(mut talk: LoginChannel, tls: &Tls) -> Result<LoginChannel> {
+    let reply = talk.request(b"AUTH TLS").await?;
     if reply.code != 234 {
         return Err(Error::Unsupported {
             origin: talk.origin.clone(),
-            why: format!("no TLS: {}; ftp:// would go without", reply.shown()).into(),
+            why: format!(
+                "no TLS: {}; with ftp:// nothing would be encrypted",
+                reply.printable()
+            )
+            .into(),
         });
     }
-    // What was sent in the open after the server agreed is not the server's.
+    // Plain-text input after AUTH TLS was accepted is not from the server.
     if !talk.input.is_empty() {
-        return Err(talk.fault(Fault::Nonsense(
-            "it goes on in the open after AUTH TLS".into(),
+        return Err(talk.fault(Fault::Protocol(
+            "it continues in clear text after AUTH TLS".into(),
         )));
     }
     talk.wire = Box::new(tls.wrap(talk.wire).await?);
     Ok(talk)
 }
 
-/// GSI: who asks is known by a certificate, and all that follows is sealed. False if there is none, or the server has no GSI.
-async fn known_by(
-    talk: &mut Talk,
+/// GSI: authenticates by certificate and encrypts everything after. Returns false without a certificate or if the
+/// server has no GSI.
+async fn authenticate_gsi(
+    talk: &mut LoginChannel,
     proxy: &Path,
-    settings: &Settings,
-    place: &Place,
+    settings: &FtpSettings,
+    origin_url: &OriginUrl,
 ) -> Result<bool> {
-    let Some(mut seal) = Seal::new(proxy, settings.grid.as_deref(), place)? else {
+    let Some(mut seal) = Seal::new(proxy, settings.grid.as_deref(), origin_url)? else {
         return Ok(false);
     };
-    let reply = talk.ask(b"AUTH GSSAPI").await?;
+    let reply = talk.request(b"AUTH GSSAPI").await?;
     if reply.code != 334 {
         if settings.clear_passwords {
             return Ok(false);
         }
-        // Anybody in between may have said it in the server's place.
+        // An attacker may have sent the refusal in place of the server.
         let what = format!(
-            "it refuses GSI ({}), and what follows would go",
-            reply.shown()
+            "it refuses GSI ({}), and what follows would be sent",
+            reply.printable()
         );
-        return Err(in_clear(talk, &what, place));
+        return Err(clear_text_error(talk, &what, origin_url));
     }
     let mut answer = Vec::new();
-    // Few are needed.
+    // A handshake needs only a few steps.
     for _ in 0..20 {
         let token = seal.step(&answer).map_err(|why| Error::Denied {
             origin: talk.origin.clone(),
             why: format!("GSI: {why}").into(),
         })?;
-        let reply = talk.ask(&gsi::adat(&token)).await?;
+        let reply = talk.request(&gsi::adat(&token)).await?;
         if !matches!(reply.code, 235 | 335) {
             return Err(talk.refused(&reply, "(by GSI; is the proxy certificate still valid?)"));
         }
@@ -298,25 +318,25 @@ async fn known_by(
                 why: format!("GSI: {why}").into(),
             })?;
             if !seal.is_whole() {
-                let why = "GSI: it ends before either side is known".into();
-                return Err(talk.fault(Fault::Nonsense(why)));
+                let why = "GSI: it ends before both sides are authenticated".into();
+                return Err(talk.fault(Fault::Protocol(why)));
             }
             talk.lines.seal = Some(Box::new(seal));
             return Ok(true);
         }
     }
-    Err(talk.fault(Fault::Nonsense("GSI does not come to an end".into())))
+    Err(talk.fault(Fault::Protocol("GSI authentication does not end".into())))
 }
 
-/// Whether others are not to know how an account is opened.
+/// Whether the login has a secret password.
 fn is_secret(login: &Login) -> bool {
     let open = ["anonymous", "ftp"].contains(&&*login.user);
     !open && !login.password.is_empty()
 }
 
-/// Something does not go in clear text.
-fn in_clear(talk: &Talk, what: &str, place: &Place) -> Error {
-    let safe = match place.scheme {
+/// The error for a secret that would be sent in clear text.
+fn clear_text_error(talk: &LoginChannel, what: &str, origin_url: &OriginUrl) -> Error {
+    let safe = match origin_url.scheme {
         Scheme::GridFtp => "make a proxy certificate (grid-proxy-init)",
         _ => "use ftps://",
     };
@@ -330,37 +350,39 @@ fn in_clear(talk: &Talk, what: &str, place: &Place) -> Error {
     }
 }
 
-async fn enter(talk: &mut Talk, login: &Login, place: &Place) -> Result<()> {
-    let proxy = match place.scheme {
+async fn log_in(talk: &mut LoginChannel, login: &Login, origin_url: &OriginUrl) -> Result<()> {
+    let proxy = match origin_url.scheme {
         Scheme::GridFtp => "; or make a proxy certificate (grid-proxy-init)",
         _ => "",
     };
     let help = format!(
         "(as `{}`); name another user in the URL, and its password in ~/.netrc: machine {} login USER password …{proxy}",
         login.user,
-        if place.port == place.scheme.port() {
-            place.host.to_string()
+        if origin_url.port == origin_url.scheme.port() {
+            origin_url.host.to_string()
         } else {
-            place.authority()
+            origin_url.authority()
         }
     );
     let wrong = |text: &str| text.chars().any(char::is_control);
     if wrong(&login.user) || wrong(&login.password) {
-        return Err(Error::Named {
-            what: place.to_string().into(),
+        return Err(Error::InvalidName {
+            what: origin_url.to_string().into(),
             why: "the user or the password has control characters".into(),
         });
     }
-    let mut reply = talk.ask(format!("USER {}", login.user).as_bytes()).await?;
+    let mut reply = talk
+        .request(format!("USER {}", login.user).as_bytes())
+        .await?;
     if reply.code == 331 {
         reply = talk
-            .ask(format!("PASS {}", login.password).as_bytes())
+            .request(format!("PASS {}", login.password).as_bytes())
             .await?;
     }
     if reply.code == 332 {
         return Err(talk.refused(
             &reply,
-            "it wants an account besides, which Esker cannot give",
+            "it also requires an account, which Esker does not support",
         ));
     }
     if !reply.is_well() {
@@ -369,27 +391,30 @@ async fn enter(talk: &mut Talk, login: &Login, place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Asks for what the server is and can do, all at once: whether it takes that is learned as well.
-async fn find_out(talk: &mut Talk, one_at_a_time: bool) -> Result<(String, Vec<String>), Failed> {
+/// Queries the server's type and features with pipelined commands, which also tests whether it supports pipelining.
+async fn probe_features(
+    talk: &mut LoginChannel,
+    one_at_a_time: bool,
+) -> Result<(String, Vec<String>), LoginError> {
     const QUESTIONS: [&[u8]; 5] = [b"SYST", b"TYPE I", b"OPTS UTF8 ON", b"PWD", b"FEAT"];
     let mut replies = Vec::new();
     if one_at_a_time {
-        for question in QUESTIONS {
-            replies.push(talk.ask(question).await?);
+        for request in QUESTIONS {
+            replies.push(talk.request(request).await?);
         }
     } else {
         let began = Instant::now();
         talk.say_all(&QUESTIONS).await?;
         replies.push(talk.reply().await?);
-        let within = (AHEAD + began.elapsed() * 2).min(talk.silence);
+        let within = (PIPELINED_REPLY_TIMEOUT + began.elapsed() * 2).min(talk.silence);
         while replies.len() < QUESTIONS.len() {
             let reply = talk.reply_within(within).await;
-            replies.push(reply.map_err(Failed::Ahead)?);
+            replies.push(reply.map_err(LoginError::Pipelining)?);
         }
         let codes = replies.iter().map(|r| r.code);
         if codes.clone().all(|code| code >= 500) || !matches!(replies[4].code, 211 | 500..=599) {
-            // A server of which these make no sense may have lost its place in what was sent.
-            return Err(Failed::Ahead(Error::Nonsense {
+            // A server whose replies do not match may have lost its position in the pipelined commands.
+            return Err(LoginError::Pipelining(Error::Protocol {
                 origin: talk.origin.clone(),
                 why: format!("codes {:?} to {QUESTIONS:?}", codes.collect::<Vec<_>>()).into(),
             }));
@@ -402,20 +427,21 @@ async fn find_out(talk: &mut Talk, one_at_a_time: bool) -> Result<(String, Vec<S
         let lines = replies[4].lines.iter().skip(1);
         features.extend(lines.map(|line| String::from_utf8_lossy(line).trim().to_owned()));
     }
-    // All facts that it has, and only those that are of use.
+    // Asks for all available facts that are used.
     let mlst = features
         .iter()
         .find(|f| f.to_ascii_lowercase().starts_with("mlst "));
     if let Some(mlst) = mlst {
         let wanted = wanted_facts(mlst);
         if !wanted.is_empty() {
-            talk.ask(format!("OPTS MLST {wanted}").as_bytes()).await?;
+            talk.request(format!("OPTS MLST {wanted}").as_bytes())
+                .await?;
         }
     }
-    Ok((crate::error::shown(system.as_bytes()).into(), features))
+    Ok((crate::error::printable(system.as_bytes()).into(), features))
 }
 
-/// Facts that are of use.
+/// The facts that are used.
 const USEFUL: [&str; 12] = [
     "type",
     "size",
@@ -431,7 +457,7 @@ const USEFUL: [&str; 12] = [
     "sizd",
 ];
 
-/// Those that servers have but do not send are asked for; the empty text if there are none.
+/// Returns the used facts that a server offers but does not send by default; empty if none.
 fn wanted_facts(mlst: &str) -> String {
     let facts = mlst.get(5..).unwrap_or_default();
     let facts: Vec<&str> = facts

@@ -1,68 +1,69 @@
 //! FTP, FTP over TLS and `GridFTP`: a control channel with many commands in flight.
 //!
-//! What a server can do is found out by asking it: `FEAT` says something, and what it says is believed until a command is answered
-//! with "not understood"; then the next way is taken. Attributes come by `MLST`; else by `STAT` of the path, which
-//! prints what `ls -l` does; else by `SIZE`, `MDTM` and `CWD`. Listings come on the control channel by `MLSC` (`GridFTP`) or `STAT`,
-//! many at once; else by `MLSD` or `LIST` over a data channel, one at a time. A refusal is read for what it means (`words`),
-//! and where its words do not tell, the directory above is looked at: nothing is called absent because it could not be seen.
+//! The capabilities of a server are found by trial: `FEAT` is believed until a command is refused as not understood; then the
+//! next way is taken. Attributes come from `MLST`; else from `STAT` of the path, which prints `ls -l` lines; else from `SIZE`,
+//! `MDTM` and `CWD`. Listings come on the control channel from `MLSC` (`GridFTP`) or `STAT`, many at once; else from `MLSD` or
+//! `LIST` over a data channel, one at a time. The text of a refusal is classified (`refusal`); if it is not clear, the parent
+//! directory is listed: no path is reported as absent because it could not be seen.
 //!
-//! Suggested reading order: `reply`, `facts`, `unix`, `words`, `listing`, `login`, `can`, `session`, `doubt`, `together`, `data`.
+//! Suggested reading order: `reply`, `facts`, `unix`, `refusal`, `listing`, `login`, `capabilities`, `session`,
+//! `fallback`, `shared_listing`, `data`.
 
-mod can;
+mod capabilities;
 mod data;
-mod doubt;
 pub mod facts;
+mod fallback;
 mod gsi;
 mod listing;
 mod login;
+pub mod refusal;
 pub mod reply;
 mod session;
+mod shared_listing;
 mod time;
 mod tls;
-mod together;
 pub mod unix;
-pub mod words;
 
 use crate::credentials::{self, Login};
 use crate::error::{Error, Result};
-use crate::place::{Place, Scheme};
+use crate::origin_url::{OriginUrl, Scheme};
 use crate::session::{Connect, Session};
 use crate::stream::Limits;
-use can::Can;
+use capabilities::Capabilities;
 use futures_util::future::BoxFuture;
-use session::Control;
+use session::ControlChannel;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How connections are made.
+/// Settings for connections to FTP servers.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// Commands in flight on one connection at most.
+pub struct FtpSettings {
+    /// Maximum number of commands in flight on one connection.
     pub in_flight: usize,
-    /// How long nothing may come while something is awaited.
+    /// The time after which an awaited server that sends nothing has failed.
     pub silence: Duration,
-    /// Who asks; none: who the netrc file says, else anonymous.
+    /// The account; `None` for the account in the netrc file, else `anonymous`.
     pub login: Option<Login>,
-    /// Where passwords are looked up.
+    /// Path of the netrc file with passwords.
     pub netrc: Option<PathBuf>,
-    /// Whether an account that is there for any host (`default`) is shown to this one.
+    /// Whether the `default` entry of the netrc file is used for this server.
     pub default_login: bool,
-    /// Whether a password may go in clear text: over `ftp://`, and over `gridftp://` where the server has no GSI.
+    /// Whether a password may be sent in clear text: over `ftp://`, and over `gridftp://` if the server has no GSI.
     pub clear_passwords: bool,
-    /// Where a server tells size and time of a file at once, but all else of it only by reading through its directory: asks for all
-    /// else as well. Otherwise links to files pass for files there, and there are no permissions, but times have seconds.
+    /// Whether to request all attributes where the server returns size and time cheaply but other attributes only by reading the
+    /// directory. If false, links to files are reported as files without permissions, but times have seconds.
     pub exact: bool,
-    /// The proxy certificate, or the certificate with its key, by which `GridFTP` servers know who asks; none: no GSI.
+    /// File with the proxy certificate, or certificate and key, for `GridFTP` servers; `None`: no GSI.
     pub proxy: Option<PathBuf>,
-    /// The folder of certificates that `GridFTP` servers must be signed by.
+    /// Folder of the certificates trusted for `GridFTP` servers.
     pub grid: Option<PathBuf>,
-    /// Certificates that servers of `ftps` must be signed by; none: those that this machine trusts.
+    /// File of the certificates trusted for `ftps` servers; `None` for those of the system.
     pub trusted: Option<PathBuf>,
 }
 
-impl Default for Settings {
+impl Default for FtpSettings {
     fn default() -> Self {
         let limits = Limits::default();
         Self {
@@ -80,38 +81,41 @@ impl Default for Settings {
     }
 }
 
-/// What connections to one server have found out about it, for those that come after.
+/// Observations of one server's behaviour, shared by all its connections.
 #[derive(Debug, Clone, Default)]
-struct Known {
-    /// It loses or refuses commands that are sent before the reply to the one before.
+struct LearnedBehaviour {
+    /// Whether the server loses or refuses pipelined commands.
     one_at_a_time: bool,
-    /// Directories that `STAT` takes too long for. `ProFTPD` takes the square of their names.
+    /// Directories for which `STAT` is too slow; `ProFTPD` takes time quadratic in their names.
     slow: HashSet<Box<[u8]>>,
-    /// What a server that says this of itself can do.
-    can: Option<(Vec<String>, Can)>,
+    /// Capabilities observed with the FEAT lines they belong to.
+    capabilities: Option<(Vec<String>, Capabilities)>,
 }
 
-/// Connects to an FTP or `GridFTP` server.
+/// An FTP or `GridFTP` server as an origin.
 pub struct Ftp {
-    place: Place,
-    settings: Settings,
-    known: Arc<Mutex<Known>>,
+    origin_url: OriginUrl,
+    settings: FtpSettings,
+    learned: Arc<Mutex<LearnedBehaviour>>,
 }
 
 impl Ftp {
-    /// Connects to nothing yet.
-    pub fn new(place: Place, settings: Settings) -> Result<Self> {
-        if !matches!(place.scheme, Scheme::Ftp | Scheme::Ftps | Scheme::GridFtp) {
-            return Err(Error::Named {
-                what: place.to_string().into(),
+    /// Creates the origin; nothing is connected yet.
+    pub fn new(origin_url: OriginUrl, settings: FtpSettings) -> Result<Self> {
+        if !matches!(
+            origin_url.scheme,
+            Scheme::Ftp | Scheme::Ftps | Scheme::GridFtp
+        ) {
+            return Err(Error::InvalidName {
+                what: origin_url.to_string().into(),
                 why: "not FTP".into(),
             });
         }
-        let known = Arc::default();
+        let learned = Arc::default();
         Ok(Self {
-            place,
+            origin_url,
             settings,
-            known,
+            learned,
         })
     }
 
@@ -120,11 +124,12 @@ impl Ftp {
             return Ok(login.clone());
         }
         if let Some(file) = &self.settings.netrc
-            && let Some(login) = credentials::find(&self.place, file, self.settings.default_login)?
+            && let Some(login) =
+                credentials::find(&self.origin_url, file, self.settings.default_login)?
         {
             return Ok(login);
         }
-        let user = self.place.user.clone();
+        let user = self.origin_url.user.clone();
         let password = if user.is_some() { "" } else { "esker@" };
         Ok(Login {
             user: user.unwrap_or_else(|| "anonymous".into()),
@@ -134,34 +139,40 @@ impl Ftp {
 
     async fn open(&self) -> Result<Arc<dyn Session>> {
         let login = self.login()?;
-        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = lock().clone();
-        let made = login::connect(&self.place, &self.settings, &login, known.one_at_a_time).await;
+        let lock = || self.learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let learned = lock().clone();
+        let made = login::connect(
+            &self.origin_url,
+            &self.settings,
+            &login,
+            learned.one_at_a_time,
+        )
+        .await;
         let (made, one_at_a_time) = match made {
-            // It may be that it cannot take commands ahead of its replies: once more, without.
-            Err(login::Failed::Ahead(_)) if !known.one_at_a_time => {
-                let made = login::connect(&self.place, &self.settings, &login, true).await;
+            // The server may not support pipelined commands: retry once without.
+            Err(login::LoginError::Pipelining(_)) if !learned.one_at_a_time => {
+                let made = login::connect(&self.origin_url, &self.settings, &login, true).await;
                 (made, true)
             }
-            made => (made, known.one_at_a_time),
+            made => (made, learned.one_at_a_time),
         };
-        let made = made.map_err(login::Failed::error)?;
+        let made = made.map_err(login::LoginError::error)?;
         lock().one_at_a_time = one_at_a_time;
         let width = (!one_at_a_time).then_some(self.settings.in_flight.max(1));
-        let known = self.known.clone();
-        Ok(Arc::new(Control::new(
-            &self.place,
+        let learned = self.learned.clone();
+        Ok(Arc::new(ControlChannel::new(
+            &self.origin_url,
             &self.settings,
             made,
             width,
-            known,
+            learned,
         )))
     }
 }
 
 impl Connect for Ftp {
-    fn place(&self) -> &Place {
-        &self.place
+    fn origin_url(&self) -> &OriginUrl {
+        &self.origin_url
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Session>>> {

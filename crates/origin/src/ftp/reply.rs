@@ -1,48 +1,48 @@
-//! Replies: lines with a code, RFC 959 section 4.2.
+//! FTP replies: lines with a code (RFC 959, section 4.2).
 
 use super::gsi::Seal;
-use crate::error::{Error, shown};
+use crate::error::{Error, printable};
 use crate::stream::{Chain, Codec, Fault, Verdict};
 use bytes::{Bytes, BytesMut};
 
-/// Where in a reply a line stands.
+/// The position of a line in its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// The only line of a reply.
     Only,
-    /// The first of many.
+    /// The first of several lines.
     First,
-    /// Between.
+    /// Neither the first nor the last line.
     Middle,
-    /// The last of many.
+    /// The last of several lines.
     Last,
 }
 
 /// A line of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// The reply's code.
+    /// The three-digit code of the reply.
     pub code: u16,
-    /// Where it stands.
+    /// The position of the line in its reply.
     pub part: Part,
-    /// What it says, without the code.
+    /// The text without the code.
     pub text: Bytes,
 }
 
 impl Line {
-    /// Whether the reply has all been read with it.
+    /// Whether the line is the last one of its reply.
     fn closes(&self) -> bool {
         matches!(self.part, Part::Only | Part::Last)
     }
 }
 
-/// Cuts what comes into lines.
+/// Splits input into lines.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// Lines come, and commands go, inside of tokens.
+    /// The GSI session, if lines and commands travel inside tokens.
     pub(super) seal: Option<Box<Seal>>,
     open: Option<u16>,
-    /// Whether this server ends lines with CR LF: if it does, an LF alone is part of a name.
+    /// Whether this server ends lines with CR LF: then a lone LF belongs to a name.
     returns: Option<bool>,
 }
 
@@ -62,7 +62,7 @@ impl Lines {
         }
     }
 
-    /// The next line, if all of it has come.
+    /// Returns the next line, if it has arrived completely.
     pub fn line(&mut self, bytes: &mut BytesMut) -> Result<Option<Line>, Fault> {
         let Some(line) = self.cut(bytes) else {
             return Ok(None);
@@ -82,9 +82,9 @@ impl Lines {
             return Ok(Some(Line { code, part, text }));
         }
         let Some((code, after)) = code else {
-            let shown = shown(&line);
-            return Err(Fault::Nonsense(
-                format!("`{shown}` where a reply's code was expected").into(),
+            let printable = printable(&line);
+            return Err(Fault::Protocol(
+                format!("`{printable}` where a reply's code was expected").into(),
             ));
         };
         let part = if after == b'-' {
@@ -98,7 +98,7 @@ impl Lines {
     }
 }
 
-/// Three digits, and what stands after them; zero at the end of the line.
+/// Returns the three-digit code and the byte after it; zero at the end of the line.
 fn code(line: &[u8]) -> Option<(u16, u8)> {
     let (digits, rest) = line.split_at_checked(3)?;
     if !digits.iter().all(u8::is_ascii_digit) || !(b'1'..=b'6').contains(digits.first()?) {
@@ -134,9 +134,9 @@ impl Codec for Lines {
             }
         };
         match line {
-            // The server closes the connection, whatever was asked.
+            // The server closes the connection, regardless of the command.
             Some(line) if line.code == 421 && line.closes() => {
-                Err(Fault::Closing(shown(&line.text)))
+                Err(Fault::Closing(printable(&line.text)))
             }
             line => Ok(line),
         }
@@ -155,53 +155,56 @@ impl Codec for Lines {
     }
 }
 
-/// A reply of few lines.
+/// A reply of a few lines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reply {
-    /// Its code.
+    /// The three-digit code of the reply.
     pub code: u16,
-    /// Its lines without the code.
+    /// The lines without the code.
     pub lines: Vec<Bytes>,
 }
 
-/// Lines, and bytes, that are read of a reply that ought to be short.
+/// Maximum number of lines and of bytes in a short reply.
 const SHORT: (usize, usize) = (1000, 64 << 10);
 
 impl Reply {
-    /// Adds a line; true if that was the last one. An error is told if there are too many.
+    /// Adds a line; returns true if it was the last one.
+    ///
+    /// # Errors
+    /// Returns an error if the reply exceeds [`SHORT`].
     pub fn add(&mut self, line: Line) -> Result<bool, Fault> {
         let ends = Lines::ends(&line);
         self.code = line.code;
         if line.closes() && !ends {
-            // A preliminary one: what counts comes after it.
+            // A preliminary reply; the final one follows.
             self.lines.clear();
             return Ok(false);
         }
         self.lines.push(line.text);
         let bytes: usize = self.lines.iter().map(Bytes::len).sum();
         if self.lines.len() > SHORT.0 || bytes > SHORT.1 {
-            return Err(Fault::Nonsense("a reply of very many lines".into()));
+            return Err(Fault::Protocol("a reply of very many lines".into()));
         }
         Ok(ends)
     }
 
-    /// Whether it says yes.
+    /// Whether the code means success (2xx).
     pub fn is_well(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
-    /// All its words.
+    /// Returns all lines, joined by spaces.
     pub fn text(&self) -> Vec<u8> {
         self.lines.join(&b' ')
     }
 
-    /// For a message.
-    pub fn shown(&self) -> Box<str> {
-        format!("{} {}", self.code, shown(&self.text())).into()
+    /// Returns code and text for an error message.
+    pub fn printable(&self) -> Box<str> {
+        format!("{} {}", self.code, printable(&self.text())).into()
     }
 }
 
-/// A command of which the whole reply is wanted.
+/// Builds a command whose complete reply is returned.
 pub fn command(text: &[u8], origin: &str) -> Chain<Lines, Reply> {
     let origin: Box<str> = origin.into();
     let mut reply = Reply::default();
@@ -212,15 +215,15 @@ pub fn command(text: &[u8], origin: &str) -> Chain<Lines, Reply> {
     })
 }
 
-/// Of a reply that ought to be short.
+/// The error for a short reply that exceeds its limit.
 pub fn too_long(origin: &str) -> Error {
-    Error::Nonsense {
+    Error::Protocol {
         origin: origin.into(),
         why: "a reply of very many lines".into(),
     }
 }
 
-/// A command as it goes over the wire. A byte 255 is doubled, as Telnet has it.
+/// Encodes a command for the wire. A byte 255 is doubled, as Telnet requires.
 pub fn line(text: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(text.len() + 2);
     for byte in text {
@@ -264,19 +267,19 @@ mod tests {
         ];
         let expected = expected.map(|(code, part, text)| (code, part, text.to_owned()));
         assert_eq!(read, expected);
-        // A server that ends its lines with CR LF has an LF only in names.
+        // If a server ends lines with CR LF, a lone LF is part of a name.
         let read = all(b"250-a\r\n new\nline\r\n250 e\r\n").unwrap();
         assert_eq!(read[1].2, " new\nline");
         let read = all(b"250-a\n b\n250 e\n").unwrap();
         assert_eq!(read.len(), 3);
-        assert!(matches!(all(b"hello\r\n"), Err(Fault::Nonsense(_))));
-        assert!(matches!(all(b"2500 x\r\n"), Err(Fault::Nonsense(_))));
+        assert!(matches!(all(b"hello\r\n"), Err(Fault::Protocol(_))));
+        assert!(matches!(all(b"2500 x\r\n"), Err(Fault::Protocol(_))));
         assert!(matches!(all(b"421 bye\r\n"), Err(Fault::Closing(_))));
         assert_eq!(&line(b"MLST \xff")[..], b"MLST \xff\xff\r\n");
     }
 
     proptest! {
-        /// Any bytes end in lines, in wanting more, or in a fault; and it does not matter in which pieces they come.
+        /// Any bytes yield lines, a request for more input, or a fault, independent of how they are split.
         #[test]
         fn bytes_are_lines_or_faults(
             text in prop::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'-'), Just(b' '), Just(b'2'), any::<u8>()], 0..200),

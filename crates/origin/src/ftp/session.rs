@@ -1,16 +1,18 @@
-//! Questions as commands: by which way, and what a refusal means.
+//! Requests as FTP commands: the choice of command and the handling of refusals.
 
-use super::can::Can;
-use super::listing::{Fact, Format, Gather, Listed, Said, is_name_of, listing, mlst};
-use super::login::Made;
+use super::capabilities::Capabilities;
+use super::listing::{
+    CommandResult, Format, Gather, MlstResult, ParsedListing, is_name_of, listing, mlst,
+};
+use super::login::LoggedIn;
+use super::refusal::{self, Refusal};
 use super::reply::{Lines, Reply, command};
+use super::shared_listing::SharedListings;
 use super::tls::Tls;
-use super::together::Together;
-use super::words::{self, Refusal};
-use super::{Known, Settings};
-use crate::error::{Error, Result, shown};
-use crate::place::Place;
-use crate::question::{Found, Question};
+use super::{FtpSettings, LearnedBehaviour};
+use crate::error::{Error, Result, printable};
+use crate::origin_url::OriginUrl;
+use crate::request::{MetadataRequest, PathMetadata};
 use crate::session::Session;
 use crate::stream::{Chain, Limits, Stream};
 use esker_site_cache::entry::{Attributes, Kind, Wants};
@@ -22,26 +24,26 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::RwLock;
 use tokio::time::timeout;
 
-/// Bytes that a path in a command may have.
+/// Maximum length of a path in a command, in bytes.
 const PATH_BYTES_MAX: usize = 8 << 10;
 
-/// Directories that are remembered to be slow.
+/// Maximum number of remembered slow directories.
 const SLOW_MAX: usize = 10_000;
-/// Commands that one question sends at once at most.
+/// Maximum number of commands that one request sends at once.
 const COMMANDS: usize = 3;
 
-/// What looking into a directory came to.
-pub(super) enum Looked {
-    Listed(Listed, bool),
-    /// No words against it, but no listing: it is no directory, or one that may not be read.
+/// The result of listing a directory.
+pub(super) enum ListOutcome {
+    Listed(ParsedListing, bool),
+    /// No refusal and no listing: not a directory, or not readable.
     Nothing,
     Refused(Reply),
 }
 
-/// A control channel.
-pub(super) struct Control {
+/// An FTP control channel.
+pub(super) struct ControlChannel {
     pub(super) stream: Stream<Lines>,
-    place: Place,
+    origin_url: OriginUrl,
     pub(super) origin: Box<str>,
     pub(super) peer: IpAddr,
     pub(super) tls: Option<Tls>,
@@ -49,17 +51,17 @@ pub(super) struct Control {
     features: Vec<String>,
     pub(super) silence: Duration,
     exact: bool,
-    /// Questions that may be open; one may take several commands at once.
+    /// Maximum number of open requests; one may take several commands at once.
     width: usize,
-    known: Arc<Mutex<Known>>,
-    can: Mutex<Can>,
-    /// Held while something is tried: once is enough, however many ask.
-    trying: tokio::sync::Mutex<()>,
-    /// Held while a command is asked; taken alone for a listing over a data channel.
-    pub(super) calm: RwLock<()>,
-    /// It was given up.
-    lost: AtomicBool,
-    pub(super) together: Together,
+    learned: Arc<Mutex<LearnedBehaviour>>,
+    capabilities: Mutex<Capabilities>,
+    /// Held while a capability is probed, so that concurrent requests probe it once.
+    probing: tokio::sync::Mutex<()>,
+    /// Read-locked while a command is in flight; write-locked for a listing over a data channel.
+    pub(super) data_gate: RwLock<()>,
+    /// Whether the connection was abandoned.
+    abandoned: AtomicBool,
+    pub(super) shared_listings: SharedListings,
 }
 
 fn now() -> i64 {
@@ -67,7 +69,7 @@ fn now() -> i64 {
     now.map_or(0, |now| now.as_secs() as i64)
 }
 
-/// The directory that a path stands in, and its name there; nothing for the root.
+/// Splits a path into parent directory and name; `None` for the root.
 pub(super) fn divide(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = path.iter().rposition(|b| *b == b'/')?;
     let name = path.get(at + 1..).filter(|name| !name.is_empty())?;
@@ -79,22 +81,22 @@ fn may_be_directory(kind: Kind) -> bool {
     matches!(kind, Kind::Directory | Kind::Unknown)
 }
 
-fn is_directory(found: &Found) -> bool {
-    matches!(found, Found::Present(attributes) if may_be_directory(attributes.kind))
+fn is_directory(found: &PathMetadata) -> bool {
+    matches!(found, PathMetadata::Present(attributes) if may_be_directory(attributes.kind))
 }
 
-pub(super) fn said(words: &[u8], path: &[u8]) -> Vec<u8> {
+pub(super) fn command_with_path(words: &[u8], path: &[u8]) -> Vec<u8> {
     [words, b" ", path].concat()
 }
 
-impl Control {
+impl ControlChannel {
     pub(super) fn new(
-        place: &Place,
-        settings: &Settings,
-        made: Made,
-        // None: one command at a time.
+        origin_url: &OriginUrl,
+        settings: &FtpSettings,
+        made: LoggedIn,
+        // `None`: one command at a time.
         width: Option<usize>,
-        known: Arc<Mutex<Known>>,
+        learned: Arc<Mutex<LearnedBehaviour>>,
     ) -> Self {
         let limits = Limits {
             in_flight: width.map_or(1, |width| width * COMMANDS),
@@ -102,16 +104,16 @@ impl Control {
             buffer: 64 << 10,
             ..Limits::default()
         };
-        let origin: Box<str> = place.to_string().into();
-        let before = known.lock().unwrap_or_else(PoisonError::into_inner);
-        let can = match &before.can {
-            Some((features, can)) if *features == made.features => can.clone(),
-            _ => Can::new(&made.features),
+        let origin: Box<str> = origin_url.to_string().into();
+        let before = learned.lock().unwrap_or_else(PoisonError::into_inner);
+        let capabilities = match &before.capabilities {
+            Some((features, capabilities)) if *features == made.features => capabilities.clone(),
+            _ => Capabilities::new(&made.features),
         };
         drop(before);
         Self {
             stream: Stream::new(made.wire, made.lines, &origin, limits),
-            place: place.clone(),
+            origin_url: origin_url.clone(),
             origin,
             peer: made.peer,
             tls: made.tls,
@@ -119,37 +121,40 @@ impl Control {
             silence: settings.silence,
             exact: settings.exact,
             width: width.unwrap_or(1),
-            known,
-            can: Mutex::new(can),
+            learned,
+            capabilities: Mutex::new(capabilities),
             features: made.features,
-            trying: tokio::sync::Mutex::new(()),
-            calm: RwLock::new(()),
-            lost: AtomicBool::new(false),
-            together: Together::default(),
+            probing: tokio::sync::Mutex::new(()),
+            data_gate: RwLock::new(()),
+            abandoned: AtomicBool::new(false),
+            shared_listings: SharedListings::default(),
         }
     }
 
-    pub(super) fn can(&self) -> Can {
-        self.can
+    pub(super) fn capabilities(&self) -> Capabilities {
+        self.capabilities
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    /// Something was found out.
-    pub(super) fn learn(&self, change: impl Fn(&mut Can)) {
-        let mut can = self.can.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = can.clone();
-        change(&mut can);
-        if *can != before {
-            let mut known = self.known();
-            known.can = Some((self.features.clone(), can.clone()));
+    /// Records an observation of the server's behaviour.
+    pub(super) fn learn(&self, change: impl Fn(&mut Capabilities)) {
+        let mut capabilities = self
+            .capabilities
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = capabilities.clone();
+        change(&mut capabilities);
+        if *capabilities != before {
+            let mut learned = self.learned();
+            learned.capabilities = Some((self.features.clone(), capabilities.clone()));
         }
     }
 
     pub(super) async fn say<T: Send + 'static>(&self, chain: Chain<Lines, T>) -> Result<T> {
-        let _calm = self.calm.read().await;
-        self.stream.ask(chain).await
+        let _gate = self.data_gate.read().await;
+        self.stream.request(chain).await
     }
 
     pub(super) fn gather(&self, format: Format, wanted: Option<&[u8]>) -> Gather {
@@ -159,123 +164,135 @@ impl Control {
     pub(super) fn denied(&self, path: &[u8], why: &str) -> Error {
         Error::Denied {
             origin: self.origin.clone(),
-            why: format!("{}: {why}", shown(path)).into(),
+            why: format!("{}: {why}", printable(path)).into(),
         }
     }
 
     pub(super) fn busy(&self, reply: &Reply) -> Error {
         Error::Busy {
             origin: self.origin.clone(),
-            why: reply.shown(),
+            why: reply.printable(),
         }
     }
 
-    /// Whether `STAT` lists directories on the control channel; tried at the root once.
+    /// Whether `STAT` lists directories on the control channel; probed once at the root.
     pub(super) async fn stat_lists(&self) -> Result<bool> {
-        if let Some(known) = self.can().stat {
+        if let Some(known) = self.capabilities().stat {
             return Ok(known);
         }
-        let _trying = self.trying.lock().await;
-        if let Some(known) = self.can().stat {
+        let _probing = self.probing.lock().await;
+        if let Some(known) = self.capabilities().stat {
             return Ok(known);
         }
         let gather = self.gather(Format::Unix(now()), Some(b"/"));
         let lists = match self.say(listing(b"STAT -a /", gather)).await? {
-            Said::Yes(listed) => listed.own.is_some(),
-            Said::No(reply) if words::read(&reply, b"/") == Refusal::Busy => {
+            CommandResult::Yes(listed) => listed.own.is_some(),
+            CommandResult::No(reply) if refusal::read(&reply, b"/") == Refusal::Busy => {
                 return Err(self.busy(&reply));
             }
-            Said::No(_) => false,
+            CommandResult::No(_) => false,
         };
-        self.learn(|can| can.stat = Some(lists));
+        self.learn(|capabilities| capabilities.stat = Some(lists));
         Ok(lists)
     }
 
-    /// Whether names can be picked out of a directory by braces, tried at the root once.
-    async fn picks(&self) -> Result<bool> {
-        if let Some(known) = self.can().braces {
+    /// Whether braces select names from a directory; probed once at the root.
+    async fn can_select_names(&self) -> Result<bool> {
+        if let Some(known) = self.capabilities().braces {
             return Ok(known);
         }
-        let _trying = self.trying.lock().await;
-        if let Some(known) = self.can().braces {
+        let _probing = self.probing.lock().await;
+        if let Some(known) = self.capabilities().braces {
             return Ok(known);
         }
         let gather = self.gather(Format::Unix(now()), None);
-        let picks = match self.say(listing(b"STAT -a /{?}", gather)).await? {
-            // Names of one letter, and links, to which it gives other names.
-            Said::Yes(listed) => {
+        let can_select_names = match self.say(listing(b"STAT -a /{?}", gather)).await? {
+            // Names of one letter, and links, which are printed under other names.
+            CommandResult::Yes(listed) => {
                 let fits = |name: &[u8], kind| name.len() == 1 || kind == Kind::Link;
                 let mut children = listed.children.iter();
                 listed.own.is_some() && children.all(|c| fits(&c.name, c.attributes.kind))
             }
-            Said::No(_) => false,
+            CommandResult::No(_) => false,
         };
-        self.learn(|can| {
-            can.braces = Some(picks);
-            can.stat = if picks { Some(true) } else { can.stat };
+        self.learn(|capabilities| {
+            capabilities.braces = Some(can_select_names);
+            capabilities.stat = if can_select_names {
+                Some(true)
+            } else {
+                capabilities.stat
+            };
         });
-        Ok(picks)
+        Ok(can_select_names)
     }
 
-    pub(super) fn stat<'a>(&'a self, path: &'a [u8]) -> BoxFuture<'a, Result<Found>> {
+    pub(super) fn stat<'a>(&'a self, path: &'a [u8]) -> BoxFuture<'a, Result<PathMetadata>> {
         Box::pin(async move {
-            let can = self.can();
-            if can.mlst
-                && let Some(found) = self.by_mlst(path, &can).await?
+            let capabilities = self.capabilities();
+            if capabilities.mlst
+                && let Some(found) = self.by_mlst(path, &capabilities).await?
             {
                 return Ok(found);
             }
-            if self.picks().await? {
+            if self.can_select_names().await? {
                 if !self.exact
-                    && let Some(file) = self.quick(path).await?
+                    && let Some(file) = self.size_and_time(path).await?
                 {
-                    return Ok(Found::Present(file));
+                    return Ok(PathMetadata::Present(file));
                 }
-                return self.pick(path).await;
+                return self.select_name(path).await;
             }
             if self.stat_lists().await? {
                 return match self.stat_line(path).await? {
                     Ok(found) => Ok(found),
                     Err(reply) => {
-                        let refusal = words::read(&reply, path);
+                        let refusal = refusal::read(&reply, path);
                         self.refused(path, &reply, refusal).await
                     }
                 };
             }
-            self.parts(path, true).await
+            self.basic_attributes(path, true).await
         })
     }
 
-    /// Nothing if the server does not know MLST after all.
-    async fn by_mlst(&self, path: &[u8], can: &Can) -> Result<Option<Found>> {
-        let doubt = !path.is_ascii() && can.bytes != Some(true);
+    /// Returns `None` if the server turns out not to support MLST.
+    async fn by_mlst(
+        &self,
+        path: &[u8],
+        capabilities: &Capabilities,
+    ) -> Result<Option<PathMetadata>> {
+        let doubt = !path.is_ascii() && capabilities.bytes != Some(true);
         let reply = match self.say(mlst(path, &self.origin)).await? {
-            Said::Yes(Fact::Of(attributes)) => {
-                if !can.mlst_works || doubt {
-                    self.learn(|can| {
-                        can.mlst_works = true;
-                        can.bytes = if doubt { Some(true) } else { can.bytes };
+            CommandResult::Yes(MlstResult::Facts(attributes)) => {
+                if !capabilities.mlst_works || doubt {
+                    self.learn(|capabilities| {
+                        capabilities.mlst_works = true;
+                        capabilities.bytes = if doubt {
+                            Some(true)
+                        } else {
+                            capabilities.bytes
+                        };
                     });
                 }
-                if can.looks_like_a_link(&attributes)
+                if capabilities.looks_like_a_link(&attributes)
                     && let Some(link) = self.link(path).await?
                 {
-                    return Ok(Some(Found::Present(link)));
+                    return Ok(Some(PathMetadata::Present(link)));
                 }
-                return Ok(Some(Found::Present(attributes)));
+                return Ok(Some(PathMetadata::Present(attributes)));
             }
-            Said::Yes(Fact::OfAnother) => {
-                self.learn(|can| can.bytes = Some(false));
+            CommandResult::Yes(MlstResult::OtherPath) => {
+                self.learn(|capabilities| capabilities.bytes = Some(false));
                 return self.by_bytes(path).await.map(Some);
             }
-            Said::No(reply) => reply,
+            CommandResult::No(reply) => reply,
         };
-        let refusal = words::read(&reply, path);
-        if refusal == Refusal::Unsupported && !can.mlst_works {
-            // It said that it could, and cannot.
-            self.learn(|can| {
-                can.mlst = false;
-                can.braces = None;
+        let refusal = refusal::read(&reply, path);
+        if refusal == Refusal::Unsupported && !capabilities.mlst_works {
+            // The server announced MLST but does not support it.
+            self.learn(|capabilities| {
+                capabilities.mlst = false;
+                capabilities.braces = None;
             });
             return Ok(None);
         }
@@ -285,11 +302,11 @@ impl Control {
         self.refused(path, &reply, refusal).await.map(Some)
     }
 
-    /// `ProFTPD`'s MLST mixes what a link says of itself with what stands where it leads: a listing of lines has it right.
+    /// `ProFTPD`'s MLST mixes attributes of a link with those of its target; a listing is correct.
     async fn link(&self, path: &[u8]) -> Result<Option<Attributes>> {
         let is_link = |a: &Attributes| a.kind == Kind::Link;
         if self.stat_lists().await?
-            && let Ok(Found::Present(found)) = self.stat_line(path).await?
+            && let Ok(PathMetadata::Present(found)) = self.stat_line(path).await?
             && found.kind != Kind::Directory
         {
             return Ok(Some(found).filter(is_link));
@@ -297,23 +314,25 @@ impl Control {
         let Some((parent, name)) = divide(path) else {
             return Ok(None);
         };
-        let looked = self.look_together(parent).await?;
-        let Looked::Listed(listed, _) = &*looked else {
+        let outcome = self.list_shared(parent).await?;
+        let ListOutcome::Listed(listed, _) = &*outcome else {
             return Ok(None);
         };
         let child = listed.children.iter().find(|c| &*c.name == name);
         Ok(child.map(|c| c.attributes.clone()).filter(is_link))
     }
 
-    /// One name out of the directory above. No name there does not mean that there is none: names of links may be hidden so.
-    async fn pick(&self, path: &[u8]) -> Result<Found> {
+    /// Selects one name from the parent directory. An empty result does not prove absence: names of links may be hidden.
+    async fn select_name(&self, path: &[u8]) -> Result<PathMetadata> {
         let mut gather = self.gather(Format::Unix(now()), Some(path));
         let Some((parent, name)) = divide(path) else {
-            let said = self.say(listing(b"STAT -a /{?}", gather)).await?;
-            return match said {
-                Said::Yes(Listed { own: Some(own), .. }) => Ok(Found::Present(own)),
-                Said::Yes(_) => Err(self.denied(path, "it shows nothing")),
-                Said::No(reply) => Err(self.denied(path, &reply.shown())),
+            let result = self.say(listing(b"STAT -a /{?}", gather)).await?;
+            return match result {
+                CommandResult::Yes(ParsedListing { own: Some(own), .. }) => {
+                    Ok(PathMetadata::Present(own))
+                }
+                CommandResult::Yes(_) => Err(self.denied(path, "it lists nothing")),
+                CommandResult::No(reply) => Err(self.denied(path, &reply.printable())),
             };
         };
         let special = |b: &u8| b"*?{},[]\\".contains(b) || *b == 255;
@@ -323,11 +342,11 @@ impl Control {
             let words = [b"STAT -a ", parent, slash, b"{?,", name, b"}"].concat();
             gather = self.gather(Format::Unix(now()), Some(path));
             match self.say(listing(&words, gather)).await? {
-                Said::Yes(Listed {
+                CommandResult::Yes(ParsedListing {
                     found: Some(found), ..
-                }) => return Ok(Found::Present(found)),
-                Said::Yes(_) => {}
-                Said::No(reply) => match words::read(&reply, path) {
+                }) => return Ok(PathMetadata::Present(found)),
+                CommandResult::Yes(_) => {}
+                CommandResult::No(reply) => match refusal::read(&reply, path) {
                     Refusal::Busy => return Err(self.busy(&reply)),
                     _ => why = reply,
                 },
@@ -336,190 +355,203 @@ impl Control {
         self.by_parent(path, &why).await
     }
 
-    /// `STAT` of the path itself: a directory is all listed for it.
-    pub(super) async fn stat_line(&self, path: &[u8]) -> Result<Result<Found, Reply>> {
+    /// `STAT` of the path itself; a directory is listed completely.
+    pub(super) async fn stat_line(&self, path: &[u8]) -> Result<Result<PathMetadata, Reply>> {
         let gather = self.gather(Format::Unix(now()), Some(path));
-        match self.say(listing(&said(b"STAT -a", path), gather)).await? {
-            Said::Yes(listed) => match listed.own.or(listed.found) {
-                Some(found) => Ok(Ok(Found::Present(found))),
+        match self
+            .say(listing(&command_with_path(b"STAT -a", path), gather))
+            .await?
+        {
+            CommandResult::Yes(listed) => match listed.own.or(listed.found) {
+                Some(found) => Ok(Ok(PathMetadata::Present(found))),
                 None => Ok(Err(Reply::default())),
             },
-            Said::No(reply) => Ok(Err(reply)),
+            CommandResult::No(reply) => Ok(Err(reply)),
         }
     }
 
-    /// What stands in a directory, and whether that is all.
-    pub(super) async fn look(&self, path: &[u8]) -> Result<Looked> {
-        let can = self.can();
-        if can.mlsc {
+    /// Lists a directory; the flag says whether the listing is complete.
+    pub(super) async fn read_directory(&self, path: &[u8]) -> Result<ListOutcome> {
+        let capabilities = self.capabilities();
+        if capabilities.mlsc {
             let gather = self.gather(Format::Facts, None);
-            match self.say(listing(&said(b"MLSC", path), gather)).await? {
-                Said::Yes(listed) => {
-                    if !can.mlsc_works {
-                        self.learn(|can| can.mlsc_works = true);
+            match self
+                .say(listing(&command_with_path(b"MLSC", path), gather))
+                .await?
+            {
+                CommandResult::Yes(listed) => {
+                    if !capabilities.mlsc_works {
+                        self.learn(|capabilities| capabilities.mlsc_works = true);
                     }
-                    return Ok(self.looked(listed, path));
+                    return Ok(self.outcome(listed, path));
                 }
-                Said::No(reply) => {
-                    let refusal = words::read(&reply, path);
-                    if refusal != Refusal::Unsupported || can.mlsc_works {
-                        return Ok(Looked::Refused(reply));
+                CommandResult::No(reply) => {
+                    let refusal = refusal::read(&reply, path);
+                    if refusal != Refusal::Unsupported || capabilities.mlsc_works {
+                        return Ok(ListOutcome::Refused(reply));
                     }
-                    self.learn(|can| can.mlsc = false);
+                    self.learn(|capabilities| capabilities.mlsc = false);
                 }
             }
         }
         if self.stat_lists().await? {
-            if can.mlsd && self.known().slow.contains(path) {
-                return self.look_by_data(path).await;
+            if capabilities.mlsd && self.learned().slow.contains(path) {
+                return self.list_by_data(path).await;
             }
             let gather = self.gather(Format::Unix(now()), None);
-            let asked = self.say(listing(&said(b"STAT -a", path), gather));
-            let said = if can.mlsd {
+            let asked = self.say(listing(&command_with_path(b"STAT -a", path), gather));
+            let result = if capabilities.mlsd {
                 let asked = timeout(self.silence / 4, asked).await;
                 asked.unwrap_or_else(|_| Err(self.too_slow(path)))?
             } else {
                 asked.await?
             };
-            return Ok(match said {
-                // Some take names for patterns here.
-                Said::Yes(listed)
+            return Ok(match result {
+                // Some servers take names for patterns here.
+                CommandResult::Yes(listed)
                     if listed.own.is_none() && path.iter().any(|b| b"*?[{\\".contains(b)) =>
                 {
-                    self.look_by_data(path).await?
+                    self.list_by_data(path).await?
                 }
-                Said::Yes(listed) => self.looked(listed, path),
-                Said::No(reply) => Looked::Refused(reply),
+                CommandResult::Yes(listed) => self.outcome(listed, path),
+                CommandResult::No(reply) => ListOutcome::Refused(reply),
             });
         }
-        self.look_by_data(path).await
+        self.list_by_data(path).await
     }
 
-    /// The server reads through a directory, and there is no way to stop it but to go away; next time it is asked otherwise.
+    /// The server reads through a directory and can be stopped only by disconnecting; the next request uses another command.
     fn too_slow(&self, path: &[u8]) -> Error {
-        let mut known = self.known();
-        if known.slow.len() < SLOW_MAX {
-            known.slow.insert(path.into());
+        let mut learned = self.learned();
+        if learned.slow.len() < SLOW_MAX {
+            learned.slow.insert(path.into());
         }
-        drop(known);
+        drop(learned);
         self.give_up();
         Error::Broken {
             origin: self.origin.clone(),
-            why: format!("{}: a listing by STAT takes too long", shown(path)).into(),
+            why: format!("{}: a listing by STAT takes too long", printable(path)).into(),
         }
     }
 
     pub(super) fn give_up(&self) {
-        self.lost.store(true, Ordering::Relaxed);
+        self.abandoned.store(true, Ordering::Relaxed);
         self.stream.give_up();
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn learned(&self) -> MutexGuard<'_, LearnedBehaviour> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn look_by_data(&self, path: &[u8]) -> Result<Looked> {
-        if self.can().mlsd {
-            match self.by_data(&said(b"MLSD", path), Format::Facts).await? {
-                Said::Yes(listed) => {
+    async fn list_by_data(&self, path: &[u8]) -> Result<ListOutcome> {
+        if self.capabilities().mlsd {
+            match self
+                .by_data(&command_with_path(b"MLSD", path), Format::Facts)
+                .await?
+            {
+                CommandResult::Yes(listed) => {
                     let complete = !listed.dropped;
-                    return Ok(Looked::Listed(listed, complete));
+                    return Ok(ListOutcome::Listed(listed, complete));
                 }
-                Said::No(reply) if words::read(&reply, path) == Refusal::Unsupported => {
-                    self.learn(|can| can.mlsd = false);
+                CommandResult::No(reply) if refusal::read(&reply, path) == Refusal::Unsupported => {
+                    self.learn(|capabilities| capabilities.mlsd = false);
                 }
-                Said::No(reply) => return Ok(Looked::Refused(reply)),
+                CommandResult::No(reply) => return Ok(ListOutcome::Refused(reply)),
             }
         }
-        let words = said(b"LIST -a", path);
+        let words = command_with_path(b"LIST -a", path);
         match self.by_data(&words, Format::Unix(now())).await? {
-            Said::No(reply) => Ok(Looked::Refused(reply)),
-            Said::Yes(listed) if listed.own.is_some() => Ok(self.looked(listed, path)),
+            CommandResult::No(reply) => Ok(ListOutcome::Refused(reply)),
+            CommandResult::Yes(listed) if listed.own.is_some() => Ok(self.outcome(listed, path)),
             // A file is listed as itself.
-            Said::Yes(listed) => match &listed.children[..] {
-                [] => Ok(Looked::Nothing),
-                [one] if is_name_of(&one.name, path) => Ok(Looked::Nothing),
-                _ => Ok(Looked::Listed(listed, false)),
+            CommandResult::Yes(listed) => match &listed.children[..] {
+                [] => Ok(ListOutcome::Nothing),
+                [one] if is_name_of(&one.name, path) => Ok(ListOutcome::Nothing),
+                _ => Ok(ListOutcome::Listed(listed, false)),
             },
         }
     }
 
-    /// A listing in which the directory itself stands shows all, names with a dot in front as well.
-    fn looked(&self, listed: Listed, path: &[u8]) -> Looked {
+    /// A listing that includes the directory itself is complete, names with a leading dot included.
+    fn outcome(&self, listed: ParsedListing, path: &[u8]) -> ListOutcome {
         if listed.unread > 0 {
-            tracing::debug!(origin = %self.origin, path = %shown(path), lines = listed.unread, "lines of a listing were not understood");
+            tracing::debug!(origin = %self.origin, path = %printable(path), lines = listed.unread, "lines of a listing were not understood");
         }
         if listed.own.is_none() {
-            return Looked::Nothing;
+            return ListOutcome::Nothing;
         }
         let complete = !listed.dropped;
-        Looked::Listed(listed, complete)
+        ListOutcome::Listed(listed, complete)
     }
 
-    async fn list(&self, path: &[u8]) -> Result<Found> {
-        let can = self.can();
-        // Both at once: what may be no directory but a link to one is not followed. Not where both would be the same command.
-        let plain = path.is_ascii() || can.bytes == Some(true) || !can.mlst;
-        let (own, looked) = if !plain {
+    async fn list(&self, path: &[u8]) -> Result<PathMetadata> {
+        let capabilities = self.capabilities();
+        // Both commands are pipelined, since a link to a directory is not followed; not if both would be the same command.
+        let plain = path.is_ascii() || capabilities.bytes == Some(true) || !capabilities.mlst;
+        let (own, outcome) = if !plain {
             let own = self.stat(path).await?;
-            if self.can().bytes == Some(false) && is_directory(&own) {
+            if self.capabilities().bytes == Some(false) && is_directory(&own) {
                 return Err(self.garbled(path));
             }
-            (Some(own), self.look(path).await?)
-        } else if can.mlst || can.braces == Some(true) {
-            let (own, looked) = tokio::join!(self.stat(path), self.look(path));
-            (Some(own?), looked?)
+            (Some(own), self.read_directory(path).await?)
+        } else if capabilities.mlst || capabilities.braces == Some(true) {
+            let (own, outcome) = tokio::join!(self.stat(path), self.read_directory(path));
+            (Some(own?), outcome?)
         } else {
-            (None, self.look(path).await?)
+            (None, self.read_directory(path).await?)
         };
-        let own = match (own, &looked) {
+        let own = match (own, &outcome) {
             (Some(own), _) => own,
-            (None, Looked::Listed(Listed { own: Some(own), .. }, _)) => Found::Present(own.clone()),
+            (None, ListOutcome::Listed(ParsedListing { own: Some(own), .. }, _)) => {
+                PathMetadata::Present(own.clone())
+            }
             (None, _) => self.stat(path).await?,
         };
-        let Found::Present(attributes) = own else {
+        let PathMetadata::Present(attributes) = own else {
             return Ok(own);
         };
-        let why = match looked {
-            _ if !may_be_directory(attributes.kind) => return Ok(Found::Present(attributes)),
-            Looked::Listed(listed, complete) => {
-                return Ok(Found::Listing {
+        let why = match outcome {
+            _ if !may_be_directory(attributes.kind) => {
+                return Ok(PathMetadata::Present(attributes));
+            }
+            ListOutcome::Listed(listed, complete) => {
+                return Ok(PathMetadata::Listing {
                     attributes,
                     children: listed.children,
                     complete,
                 });
             }
-            Looked::Refused(reply) if words::read(&reply, path) == Refusal::Busy => {
+            ListOutcome::Refused(reply) if refusal::read(&reply, path) == Refusal::Busy => {
                 return Err(self.busy(&reply));
             }
-            Looked::Refused(reply) => reply.shown(),
-            Looked::Nothing => "it does not let this directory be read".into(),
+            ListOutcome::Refused(reply) => reply.printable(),
+            ListOutcome::Nothing => "it denies access to this directory".into(),
         };
         Err(self.denied(path, &why))
     }
 }
 
 fn named(path: &[u8], why: &str) -> Error {
-    Error::Named {
-        what: shown(path),
+    Error::InvalidName {
+        what: printable(path),
         why: why.into(),
     }
 }
 
-impl Session for Control {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Found>> {
+impl Session for ControlChannel {
+    fn request(&self, request: MetadataRequest) -> BoxFuture<'_, Result<PathMetadata>> {
         Box::pin(async move {
-            let path = &*question.path;
+            let path = &*request.path;
             if path.iter().any(|b| matches!(b, b'\r' | b'\n' | 0)) {
                 return Err(named(
                     path,
-                    "FTP cannot say a path with an end of line in it",
+                    "FTP cannot express a path with a line break in it",
                 ));
             }
             if path.first() != Some(&b'/') || path.len() > PATH_BYTES_MAX {
-                return Err(named(path, "not an absolute path, or too long a one"));
+                return Err(named(path, "not an absolute path, or too long"));
             }
-            match question.wants {
+            match request.wants {
                 Wants::Stat => self.stat(path).await,
                 Wants::List => self.list(path).await,
             }
@@ -531,19 +563,19 @@ impl Session for Control {
     }
 
     fn is_broken(&self) -> bool {
-        self.lost.load(Ordering::Relaxed) || self.stream.is_broken()
+        self.abandoned.load(Ordering::Relaxed) || self.stream.is_broken()
     }
 
     fn about(&self) -> String {
-        let can = self.can();
-        let stat = match (can.mlst, can.braces, can.stat) {
+        let capabilities = self.capabilities();
+        let stat = match (capabilities.mlst, capabilities.braces, capabilities.stat) {
             (true, ..) => "MLST",
             (_, Some(true), _) if !self.exact => "SIZE, MDTM, STAT",
             (_, Some(true), _) | (_, _, Some(true)) => "STAT",
             (_, _, Some(false)) => "SIZE, MDTM, CWD",
             (_, _, None) => "not tried yet",
         };
-        let list = match (can.mlsc, can.stat, can.mlsd) {
+        let list = match (capabilities.mlsc, capabilities.stat, capabilities.mlsd) {
             (true, ..) => "MLSC",
             (_, Some(true), _) => "STAT",
             (_, None, _) => "not tried yet",
@@ -556,14 +588,14 @@ impl Session for Control {
         };
         format!(
             "{}: {}; attributes by {stat}, listings by {list}; {ahead}",
-            self.place.scheme.name(),
+            self.origin_url.scheme.name(),
             self.about
         )
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            let quit = self.stream.ask(command(b"QUIT", &self.origin));
+            let quit = self.stream.request(command(b"QUIT", &self.origin));
             let _ = timeout(Duration::from_secs(2), quit).await;
         })
     }

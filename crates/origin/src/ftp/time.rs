@@ -1,6 +1,6 @@
 //! Dates of the Gregorian calendar, in UTC, as nanoseconds since 1970.
 
-/// Days since 1970 of a date; nothing if there is no such date.
+/// Days from 1970 to a date; `None` for an invalid date.
 pub(super) fn days(year: i64, month: u8, day: u8) -> Option<i64> {
     let leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
     let most = match month {
@@ -13,7 +13,7 @@ pub(super) fn days(year: i64, month: u8, day: u8) -> Option<i64> {
     if !(1..=most).contains(&day) || !(1..=9999).contains(&year) {
         return None;
     }
-    // Years begin in March here, so that the day that only some have is the last one.
+    // Years begin in March here, so that a leap day is the last day.
     let months = (i64::from(month) + 9) % 12;
     let year = year - i64::from(months >= 10);
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -21,7 +21,7 @@ pub(super) fn days(year: i64, month: u8, day: u8) -> Option<i64> {
     Some(era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468)
 }
 
-/// Seconds since 1970.
+/// Seconds from 1970 to a date and time.
 pub(super) fn seconds(
     year: i64,
     month: u8,
@@ -38,7 +38,7 @@ pub(super) fn seconds(
     Some(days(year, month, day)? * 86_400 + of_day)
 }
 
-/// The year in which a moment lies.
+/// Returns the year of a time.
 pub(super) fn year(seconds: i64) -> i64 {
     let mut year = 1970 + seconds.div_euclid(31_556_952);
     while days(year + 1, 1, 1).is_some_and(|next| next * 86_400 <= seconds) {
@@ -50,12 +50,12 @@ pub(super) fn year(seconds: i64) -> i64 {
     year
 }
 
-/// Nanoseconds, where they fit.
+/// Converts seconds to nanoseconds; `None` on overflow.
 pub(super) fn nanoseconds(seconds: i64) -> Option<i64> {
     seconds.checked_mul(1_000_000_000)
 }
 
-/// A number of so many digits and nothing else.
+/// Parses a number of at most 19 digits without sign or spaces.
 pub(super) fn digits(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 19 || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -63,7 +63,7 @@ pub(super) fn digits(text: &[u8]) -> Option<u64> {
     Some(text.iter().fold(0, |all, d| all * 10 + u64::from(d - b'0')))
 }
 
-/// `YYYYMMDDHHMMSS` with or without a fraction, as MLST and MDTM have it, in nanoseconds.
+/// Parses `YYYYMMDDHHMMSS` with an optional fraction, as in MLST and MDTM, to nanoseconds.
 pub(super) fn stamp(text: &[u8]) -> Option<i64> {
     let (whole, fraction) = match text.iter().position(|b| *b == b'.') {
         Some(at) => (text.get(..at)?, text.get(at + 1..)?),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     proptest! {
-        /// One day after another, and each in its year.
+        /// Consecutive dates have consecutive day numbers, each in its year.
         #[test]
         fn days_follow_each_other(year in 1_i64..9999, month in 1_u8..=12, day in 1_u8..=31) {
             let Some(this) = days(year, month, day) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! TLS for `ftps`: whom to trust.
+//! TLS for `ftps`, with the trusted certificates.
 
 use crate::error::{Error, Result};
 use rustls_pki_types::pem::PemObject as _;
@@ -11,7 +11,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Where systems keep the certificates that they trust.
+/// Files with the system's trusted certificates.
 const SYSTEM: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -19,7 +19,7 @@ const SYSTEM: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// TLS to one server. The data channel takes the same, so that servers see that it is the same client.
+/// TLS to one server. The data channel reuses the session, so that servers recognize the client.
 #[derive(Clone)]
 pub(super) struct Tls {
     connector: TlsConnector,
@@ -35,16 +35,16 @@ impl Tls {
         let file = file.ok_or_else(|| Error::Unreachable {
             origin: origin.into(),
             why:
-                "no trusted certificates: install ca-certificates, or name a file by SSL_CERT_FILE"
+                "no trusted certificates: install ca-certificates, or name a file with SSL_CERT_FILE"
                     .into(),
         })?;
-        let bad = |why: String| Error::Named {
+        let bad = |why: String| Error::InvalidName {
             what: file.display().to_string().into(),
             why: why.into(),
         };
         let mut roots = RootCertStore::empty();
         let read = CertificateDer::pem_file_iter(&file).map_err(|e| bad(e.to_string()))?;
-        // One that cannot be read is one that is not trusted.
+        // An unreadable certificate is not trusted.
         roots.add_parsable_certificates(read.flatten());
         if roots.is_empty() {
             return Err(bad("it has no certificates".into()));
@@ -54,7 +54,7 @@ impl Tls {
             .map_err(|e| bad(e.to_string()))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let name = ServerName::try_from(host.to_owned()).map_err(|e| Error::Named {
+        let name = ServerName::try_from(host.to_owned()).map_err(|e| Error::InvalidName {
             what: host.into(),
             why: e.to_string().into(),
         })?;

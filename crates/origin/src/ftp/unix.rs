@@ -1,29 +1,29 @@
-//! Lines of `ls -l`, for servers that have nothing better.
+//! Lines of `ls -l`, for servers without a better format.
 //!
-//! Their times have no seconds, and no zone: they are taken for UTC, as most servers mean them. A date without a year is the
-//! last such day.
+//! Times have no seconds and no zone; UTC is assumed, as most servers use it. A date without a year is the latest such day that
+//! is not in the future.
 
 use super::time;
-use crate::error::shown;
+use crate::error::printable;
 use esker_site_cache::entry::{Attributes, Kind};
 
-/// Reads a line. `now`, in seconds since 1970, tells the year of dates that have none.
+/// Parses a line. `now`, in seconds since 1970, determines the year of dates without one.
 pub fn parse(line: &[u8], now: i64) -> Option<(Attributes, &[u8])> {
     let line = line.strip_prefix(b" ").unwrap_or(line);
     let (kind, mode) = mode(line)?;
     let tokens = tokens(line);
-    // Owners and groups may have spaces: the date is what is looked for, with the size in front of it.
+    // Owners and groups may contain spaces, so the date is searched, with the size in front of it.
     let date = (3..tokens.len()).find_map(|at| date(line, &tokens, at, now).map(|d| (at, d)))?;
     let (at, (modified, last)) = date;
     let word = |at: usize| tokens.get(at).and_then(|(from, to)| line.get(*from..*to));
-    // Devices have two numbers there.
+    // Devices have two numbers in place of a size.
     let is_device = matches!(line.first(), Some(b'b' | b'c'));
     let size = if is_device {
         None
     } else {
         Some(time::digits(word(at - 1)?)?)
     };
-    // What follows is the name, from the second byte on: it may begin with spaces.
+    // The name begins one byte after the date and may begin with spaces.
     let end = tokens.get(last)?.1;
     let mut name = line.get(end + 1..).filter(|name| !name.is_empty())?;
     let mut more: Vec<(Box<str>, Box<str>)> = Vec::new();
@@ -31,13 +31,13 @@ pub fn parse(line: &[u8], now: i64) -> Option<(Attributes, &[u8])> {
     if kind == Kind::Link {
         let (own, link) = divide(name, size)?;
         name = own;
-        target = Some(shown(link));
+        target = Some(printable(link));
     }
     if let (Some(owner), true) = (word(2), at >= 4) {
-        more.push(("owner".into(), shown(owner)));
+        more.push(("owner".into(), printable(owner)));
     }
     if let (Some(group), true) = (word(3), at == 5) {
-        more.push(("group".into(), shown(group)));
+        more.push(("group".into(), printable(group)));
     }
     more.extend(target.map(|target| ("target".into(), target)));
     let attributes = Attributes {
@@ -50,7 +50,7 @@ pub fn parse(line: &[u8], now: i64) -> Option<(Attributes, &[u8])> {
     Some((attributes, name))
 }
 
-/// Where the words stand; no more than may come before a name.
+/// Positions of words; at most as many as can precede a name.
 fn tokens(line: &[u8]) -> Vec<(usize, usize)> {
     let mut tokens = Vec::new();
     let mut from = None;
@@ -70,7 +70,7 @@ fn tokens(line: &[u8]) -> Vec<(usize, usize)> {
     tokens
 }
 
-/// `Nov 23 01:30` or `Feb  3  2001`, from word `at` on: when, and its last word.
+/// Parses `Nov 23 01:30` or `Feb  3  2001` from word `at` on; returns the time and the index of its last word.
 fn date(line: &[u8], tokens: &[(usize, usize)], at: usize, now: i64) -> Option<(i64, usize)> {
     const MONTHS: [&[u8]; 12] = [
         b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov",
@@ -87,7 +87,7 @@ fn date(line: &[u8], tokens: &[(usize, usize)], at: usize, now: i64) -> Option<(
         let (hour, minute) = (part(third.get(..colon))?, part(third.get(colon + 1..))?);
         let year = time::year(now);
         let this = time::seconds(year, month, day, hour, minute, 0);
-        // Clocks differ, and so do zones: a day ahead is no year ago.
+        // Clocks and zones differ: a date up to one day ahead belongs to this year.
         match this.filter(|this| *this <= now + 86_400) {
             Some(this) => this,
             None => time::seconds(year - 1, month, day, hour, minute, 0)?,
@@ -99,7 +99,7 @@ fn date(line: &[u8], tokens: &[(usize, usize)], at: usize, now: i64) -> Option<(
     Some((time::nanoseconds(seconds)?, at + 2))
 }
 
-/// `drwxr-sr-x` and what may stand behind it.
+/// Parses `drwxr-sr-x` and an optional mark after it.
 fn mode(line: &[u8]) -> Option<(Kind, u32)> {
     let (letters, rest) = line.split_at_checked(10)?;
     if !matches!(rest, [b' ', ..] | [b'.' | b'+' | b'@', b' ', ..]) {
@@ -129,7 +129,7 @@ fn mode(line: &[u8]) -> Option<(Kind, u32)> {
     Some((kind, mode))
 }
 
-/// `name -> target`, either of which may have an arrow: the link's size is the length of its target.
+/// Splits `name -> target`; both may contain an arrow, so the link's size gives the length of its target.
 fn divide(text: &[u8], size: Option<u64>) -> Option<(&[u8], &[u8])> {
     const ARROW: &[u8] = b" -> ";
     let cut = |at: usize| Some((text.get(..at)?, text.get(at + ARROW.len()..)?));
@@ -174,14 +174,14 @@ mod tests {
         );
         let (a, name) = read("-rwSr-sr-T. 1 ann Domain Users 6 Dec 24 12:00 x").unwrap();
         assert_eq!((a.mode, name.as_str()), (Some(0o7654), "x"));
-        // A December that is still to come was last year's.
+        // A December after `now` is last year's.
         assert_eq!(a.modified, Some(1_766_577_600_000_000_000));
         let (a, name) = read("lrwxrwxrwx 1 root root 3 Nov 23 01:32 l3 -> m -> one").unwrap();
         assert_eq!((a.kind, name.as_str()), (Kind::Link, "l3 -> m"));
         assert_eq!(a.more.unwrap()[2], ("target".into(), "one".into()));
         let (a, name) = read("crw-rw-rw- 1 root root 1, 3 Nov 23 01:30 null").unwrap();
         assert_eq!((a.kind, a.size, name.as_str()), (Kind::Other, None, "null"));
-        // Without a group.
+        // A line without a group.
         assert_eq!(read("-rw-r--r-- 1 ann 6 Nov 23 01:30 x").unwrap().1, "x");
         for bad in [
             "",
@@ -210,7 +210,7 @@ mod tests {
             let _ = parse(line.as_bytes(), NOW);
         }
 
-        /// Written as `ls` does, read as it was.
+        /// A line formatted as by `ls` is parsed back to its values.
         #[test]
         fn lines_of_ls_are_read(size in 0_u64..1 << 50, name in "[^\r\n]{1,40}", day in 1_u8..=28, hour in 0_u8..24) {
             let line = format!("-rw-r--r--    1 ann      users {size:>12} Oct {day:02} {hour:02}:07 {name}");

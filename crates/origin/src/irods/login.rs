@@ -1,41 +1,41 @@
-//! Who asks, and how that is shown: iRODS's native authentication.
+//! Accounts of iRODS and its native authentication.
 //!
-//! `iinit` of the icommands leaves `~/.irods/irods_environment.json` and, for the password, `~/.irods/.irodsA`, where it is
-//! hidden but not encrypted. Both are read here; so are `IRODS_USER_NAME`, `IRODS_ZONE_NAME` and `IRODS_PASSWORD`.
+//! `iinit` of the icommands writes `~/.irods/irods_environment.json` and the password to `~/.irods/.irodsA`, obfuscated but not
+//! encrypted. Both are read here, and `IRODS_USER_NAME`, `IRODS_ZONE_NAME` and `IRODS_PASSWORD`.
 
 use crate::error::{Error, Result};
-use crate::place::Place;
+use crate::origin_url::OriginUrl;
 use md5::{Digest as _, Md5};
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The longest password that there is; shorter ones are filled up with zeros.
+/// Maximum length of a password; shorter ones are padded with zeros.
 const PASSWORD_MAX: usize = 50;
-/// The longest file that is read.
+/// Maximum size of a file in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Who asks.
+/// An iRODS account with its password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Login {
-    /// The user's name.
+pub struct IrodsLogin {
+    /// The name of the user.
     pub user: Box<str>,
     /// The zone of the user.
     pub zone: Box<str>,
-    /// Empty for `anonymous`.
+    /// The password; empty for `anonymous`.
     pub password: Box<str>,
 }
 
-/// Without the password.
-impl fmt::Debug for Login {
+/// Omits the password.
+impl fmt::Debug for IrodsLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}#{}", self.user, self.zone)
     }
 }
 
-impl Login {
-    /// For a place, from where people keep it. A URL may say `user%23zone@`.
-    pub fn find(place: &Place) -> Result<Self> {
+impl IrodsLogin {
+    /// Finds the account for an origin in the environment and the files of the user. A URL may contain `user%23zone@`.
+    pub fn find(origin_url: &OriginUrl) -> Result<Self> {
         let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         let folder = std::env::home_dir().unwrap_or_default().join(".irods");
         let path = |name: &str, file: &str| {
@@ -44,7 +44,7 @@ impl Login {
         let environment = path("IRODS_ENVIRONMENT_FILE", "irods_environment.json");
         let hidden = path("IRODS_AUTHENTICATION_FILE", ".irodsA");
         Self::of(
-            place,
+            origin_url,
             &variable,
             &read(&environment).unwrap_or_default(),
             &|| {
@@ -55,18 +55,18 @@ impl Login {
     }
 
     fn of(
-        place: &Place,
+        origin_url: &OriginUrl,
         variable: &dyn Fn(&str) -> Option<String>,
         environment: &str,
         hidden: &dyn Fn() -> Option<String>,
     ) -> Result<Self> {
         let settings: serde_json::Value = serde_json::from_str(environment).unwrap_or_default();
         let setting = |name: &str| settings.get(name)?.as_str().map(str::to_owned);
-        let bad = |why: &str| Error::Named {
-            what: place.to_string().into(),
+        let bad = |why: &str| Error::InvalidName {
+            what: origin_url.to_string().into(),
             why: why.into(),
         };
-        let named = place
+        let named = origin_url
             .user
             .as_deref()
             .map(|u| u.split_once('#').unwrap_or((u, "")));
@@ -84,7 +84,7 @@ impl Login {
         let zone = zone.ok_or_else(|| {
             bad("of which zone is the user? Run `iinit`, set IRODS_ZONE_NAME, or write irods://USER%23ZONE@HOST/")
         })?;
-        // What was hidden is the password of whom the environment names, and of nobody else.
+        // The obfuscated password belongs to the user in the environment file only.
         let own = setting("irods_user_name").is_none_or(|own| own == user);
         let password = variable("IRODS_PASSWORD")
             .or_else(|| own.then(hidden).flatten())
@@ -101,20 +101,20 @@ impl Login {
         })
     }
 
-    /// The answer to a server's challenge.
+    /// Computes the response to a server's challenge.
     pub(super) fn response(&self, challenge: &[u8]) -> [u8; 16] {
         let mut password = self.password.trim().as_bytes().to_vec();
         password.resize(PASSWORD_MAX, 0);
         let mut hash = Md5::new();
         hash.update(challenge);
         hash.update(&password);
-        // It is handled as text that ends with a zero, over there.
+        // The server handles the response as zero-terminated text.
         <[u8; 16]>::from(hash.finalize()).map(|b| b.max(1))
     }
 }
 
-/// Whether there is to be TLS, and the certificates that the user's environment names. There is, unless the environment says
-/// that it is refused (`"irods_client_server_policy": "CS_NEG_REFUSE"`): a server, or somebody in between, does not say so for it.
+/// Returns whether TLS is required, and the certificates file from the user's environment. TLS is required unless the environment
+/// refuses it (`"irods_client_server_policy": "CS_NEG_REFUSE"`), so that no server or attacker can switch it off.
 pub(super) fn tls() -> (bool, Option<PathBuf>) {
     let folder = std::env::home_dir().unwrap_or_default().join(".irods");
     let path = std::env::var_os("IRODS_ENVIRONMENT_FILE")
@@ -135,7 +135,7 @@ fn read(path: &Path) -> Option<String> {
     short.then(|| std::fs::read_to_string(path).ok()).flatten()
 }
 
-/// What the bytes of a hidden password are shifted by.
+/// Shift amounts of the password obfuscation.
 const SHIFTS: [u32; 16] = [
     0xd768_b678,
     0xedfd_af56,
@@ -155,14 +155,14 @@ const SHIFTS: [u32; 16] = [
     0xe76d_342e,
 ];
 
-/// The characters that are shifted, in a circle: digits, capitals, small letters, and from `!` to `/`.
+/// The cyclic alphabet that is shifted: digits, capitals, small letters, and `!` to `/`.
 fn circle() -> Vec<u8> {
     let ranges = [b'0'..=b'9', b'A'..=b'Z', b'a'..=b'z', b'!'..=b'/'];
     ranges.into_iter().flatten().collect()
 }
 
-/// The password in the text of `.irodsA`, of the user with this number: after a dot and five bytes of no use comes the choice of
-/// a shift, then the password, each character moved along the circle.
+/// Decodes the password in `.irodsA` for the user with this number: after a dot and five unused bytes comes the index of a shift,
+/// then the password, each character moved along the alphabet.
 fn reveal(text: &str, user: u32) -> Option<String> {
     let bytes = text.as_bytes();
     let choice = bytes.get(6)?.checked_sub(b'e')?;
@@ -192,9 +192,9 @@ mod tests {
     const ENVIRONMENT: &str =
         r#"{"irods_user_name": "ann", "irods_zone_name": "lab", "irods_port": 1247}"#;
 
-    fn found(url: &str, environment: &str) -> Result<Login> {
-        let place = Place::parse(url).unwrap().0;
-        Login::of(&place, &|_| None, environment, &|| Some("word".into()))
+    fn found(url: &str, environment: &str) -> Result<IrodsLogin> {
+        let origin_url = OriginUrl::parse(url).unwrap().0;
+        IrodsLogin::of(&origin_url, &|_| None, environment, &|| Some("word".into()))
     }
 
     #[test]
@@ -205,12 +205,12 @@ mod tests {
         assert_eq!(format!("{login:?}"), "bob#far");
         let error = found("irods://host/", "").unwrap_err().to_string();
         assert!(error.contains("iinit"), "{error}");
-        // The hidden password is not bob's.
+        // The obfuscated password is not bob's.
         assert!(found("irods://bob@host/", ENVIRONMENT).is_err());
         assert!(found("irods://anonymous@host/", ENVIRONMENT).is_ok());
     }
 
-    /// As python-irodsclient hides it, for users of three numbers.
+    /// Passwords obfuscated by python-irodsclient for three user numbers.
     #[test]
     fn hidden_passwords_are_revealed() {
         for (user, text) in [
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_environment_says_whether_tls() {
-        // Nothing that a server says takes TLS away.
+        // No policy of the server disables TLS.
         assert_eq!(tls_of(ENVIRONMENT), (true, None));
         assert_eq!(tls_of("nonsense"), (true, None));
         let text = r#"{"irods_client_server_policy": "CS_NEG_DONT_CARE"}"#;

@@ -1,15 +1,15 @@
-//! Messages of iRODS: a length, a header, a body, as XML (the protocol's other form is binary and differs between machines).
+//! Messages of iRODS: a length, a header, a body, as XML (the binary format differs between machines).
 
-use super::xml::{self, Element, Wrong, escape};
+use super::xml::{self, Element, MessageError, escape};
 use esker_site_cache::entry::{Attributes, Kind};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// A header has some 150 bytes.
+/// Maximum size of a header in bytes; typical headers have 150.
 const HEADER_MAX: usize = 4096;
-/// A page of rows has some 200 KiB.
+/// Maximum size of a body in bytes; a page of rows has about 200 KiB.
 const BODY_MAX: usize = 16 << 20;
 
-/// Columns of the catalogue.
+/// Column numbers of the catalogue.
 pub(crate) mod column {
     pub(crate) const DATA_NAME: u32 = 403;
     pub(crate) const DATA_SIZE: u32 = 407;
@@ -22,7 +22,7 @@ pub(crate) mod column {
     pub(crate) const COLLECTION_MODIFIED: u32 = 509;
 }
 
-/// Numbers of calls.
+/// Call numbers of the protocol.
 pub(crate) mod call {
     pub(crate) const OBJ_STAT: i32 = 633;
     pub(crate) const GEN_QUERY: i32 = 702;
@@ -31,20 +31,20 @@ pub(crate) mod call {
     pub(crate) const AUTHENTICATION: i32 = 110_000;
 }
 
-/// Rows that one reply may bring.
+/// Maximum number of rows in one reply.
 pub(crate) const ROWS: u32 = 500;
 
-/// A message as it came.
+/// A message as received.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Message {
     pub(crate) kind: Vec<u8>,
-    /// What a call returned; an error if it is negative.
+    /// The result of a call; an error if negative.
     pub(crate) info: i32,
     pub(crate) body: Vec<u8>,
     pub(crate) error: Vec<u8>,
 }
 
-/// A header alone, with the lengths of body, error and bytes that it says follow.
+/// Encodes a header with the lengths of body, error and bytes that follow.
 pub(crate) fn pack_header(kind: &str, [body, error, bytes]: [usize; 3], info: i32) -> Vec<u8> {
     let header = format!(
         "<MsgHeader_PI><type>{kind}</type><msgLen>{body}</msgLen><errorLen>{error}</errorLen><bsLen>{bytes}</bsLen>\
@@ -55,17 +55,17 @@ pub(crate) fn pack_header(kind: &str, [body, error, bytes]: [usize; 3], info: i3
     out
 }
 
-/// A message to be sent.
+/// Encodes a message with a body.
 pub(crate) fn pack(kind: &str, info: i32, body: &[u8]) -> Vec<u8> {
     let mut out = pack_header(kind, [body.len(), 0, 0], info);
     out.extend(body);
     out
 }
 
-/// Reads the next message. An inner error is one of the protocol.
+/// Reads the next message. The inner error is a protocol error.
 pub(crate) async fn read(
     from: &mut (impl AsyncRead + Unpin),
-) -> std::io::Result<Result<Message, Wrong>> {
+) -> std::io::Result<Result<Message, MessageError>> {
     let length = from.read_u32().await? as usize;
     if length > HEADER_MAX {
         return Ok(Err("a message without a header of iRODS"));
@@ -81,14 +81,14 @@ pub(crate) async fn read(
     from.read_exact(&mut message.body).await?;
     message.error.resize(error, 0);
     from.read_exact(&mut message.error).await?;
-    // Bytes of files, which are not asked for.
+    // Contents of files, which are never requested.
     let mut rest = vec![0; rest];
     from.read_exact(&mut rest).await?;
     Ok(Ok(message))
 }
 
-/// A header, and the lengths of what follows it.
-fn unpack(header: &[u8]) -> Result<(Message, [usize; 3]), Wrong> {
+/// Parses a header; returns the message and the lengths of what follows.
+fn unpack(header: &[u8]) -> Result<(Message, [usize; 3]), MessageError> {
     let header = xml::parse(header)?;
     let kind = header.string("type", false);
     let length = |name| match header.number::<usize>(name) {
@@ -107,16 +107,16 @@ fn unpack(header: &[u8]) -> Result<(Message, [usize; 3]), Wrong> {
     Ok((message, lengths))
 }
 
-/// Elements of a body, one after the other.
+/// Consecutive elements of a body.
 pub(crate) struct Body(Vec<u8>);
 
 impl Body {
-    /// Begins an element.
+    /// Creates an empty body.
     pub(crate) fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// An element with a text.
+    /// Appends an element with a text.
     pub(crate) fn put(mut self, name: &str, text: &[u8]) -> Self {
         self.0.extend(format!("<{name}>").bytes());
         escape(text, &mut self.0);
@@ -124,18 +124,18 @@ impl Body {
         self
     }
 
-    /// An element with a number.
+    /// Appends an element with a number.
     pub(crate) fn number(self, name: &str, number: impl std::fmt::Display) -> Self {
         self.put(name, number.to_string().as_bytes())
     }
 
-    /// An element with elements.
+    /// Appends an element that contains the elements of `inner`.
     pub(crate) fn with(mut self, inner: Self, name: &str) -> Self {
         self.0.extend(inner.within(name));
         self
     }
 
-    /// All of them in one element.
+    /// Encloses all elements in one element.
     pub(crate) fn within(self, name: &str) -> Vec<u8> {
         let mut out = format!("<{name}>").into_bytes();
         out.extend(self.0);
@@ -144,7 +144,7 @@ impl Body {
     }
 }
 
-/// Asks what there is at a path.
+/// Requests the attributes of a path.
 pub(crate) fn stat(path: &[u8]) -> Vec<u8> {
     let body = Body::new()
         .put("objPath", path)
@@ -162,7 +162,7 @@ pub(crate) fn stat(path: &[u8]) -> Vec<u8> {
     )
 }
 
-/// Asks the catalogue for columns of what fits a condition; `after` continues an earlier query, and zero rows end it.
+/// Queries columns of the rows that match a condition. `after` continues an earlier query; zero `rows` end it.
 pub(crate) fn query(columns: &[u32], which: (u32, &[u8]), rows: u32, after: i32) -> Vec<u8> {
     let mut selected = Body::new().number("iiLen", columns.len());
     for column in columns {
@@ -187,7 +187,7 @@ pub(crate) fn query(columns: &[u32], which: (u32, &[u8]), rows: u32, after: i32)
     )
 }
 
-/// Ends a query that has more rows than were asked for.
+/// Ends a query that has more rows.
 pub(crate) fn end(query_number: i32) -> Vec<u8> {
     query(
         &[column::COLLECTION],
@@ -197,8 +197,8 @@ pub(crate) fn end(query_number: i32) -> Vec<u8> {
     )
 }
 
-/// The condition that a column is a text. Old servers have no way to say an apostrophe: what has one is asked for with a
-/// wildcard in its place, and whoever asks compares.
+/// Builds the condition that a column equals a text. Old servers cannot express an apostrophe: a wildcard replaces it, and the
+/// caller compares.
 fn is(text: &[u8]) -> Vec<u8> {
     let quoted = |sign: &str, text: &[u8]| [sign.as_bytes(), b" '", text, b"'"].concat();
     if text.contains(&b'\'') {
@@ -217,18 +217,18 @@ fn is(text: &[u8]) -> Vec<u8> {
     quoted("=", text)
 }
 
-/// Rows of a reply to [`query`], and how to go on if there are more.
+/// A page of rows, the reply to [`query`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Rows {
-    /// One vector for each column, all of one length.
+    /// Column numbers with their values; all columns have the same length.
     pub(crate) columns: Vec<(u32, Vec<Vec<u8>>)>,
     pub(crate) count: usize,
-    /// Greater than zero if there are more.
+    /// Continuation number; greater than zero if there are more rows.
     pub(crate) next: i32,
 }
 
 impl Rows {
-    /// A field of a row; empty if it is not there.
+    /// Returns a field of a row; empty if absent.
     pub(crate) fn field(&self, row: usize, column: u32) -> &[u8] {
         let column = self.columns.iter().find(|(number, _)| *number == column);
         column
@@ -237,8 +237,8 @@ impl Rows {
     }
 }
 
-/// Reads a reply to [`query`].
-pub(crate) fn rows(body: &[u8], old: bool) -> Result<Rows, Wrong> {
+/// Parses a reply to [`query`].
+pub(crate) fn rows(body: &[u8], old: bool) -> Result<Rows, MessageError> {
     let root = xml::parse(body)?;
     let count: usize = root.number("rowCnt").ok_or("rows without their number")?;
     let mut rows = Rows {
@@ -247,7 +247,7 @@ pub(crate) fn rows(body: &[u8], old: bool) -> Result<Rows, Wrong> {
         columns: Vec::new(),
     };
     let wanted = root.number("attriCnt").unwrap_or(usize::MAX);
-    // Servers send empty columns behind those that were asked for.
+    // Servers append empty columns that were not requested.
     for column in root.all("SqlResult_PI").take(wanted) {
         let number = column
             .number("attriInx")
@@ -264,7 +264,7 @@ pub(crate) fn rows(body: &[u8], old: bool) -> Result<Rows, Wrong> {
     Ok(rows)
 }
 
-/// Seconds since 1970, with zeros in front.
+/// Parses zero-padded seconds since 1970.
 pub(crate) fn time(text: &[u8]) -> Option<i64> {
     let seconds: i64 = str::from_utf8(text).ok()?.trim().parse().ok()?;
     seconds.checked_mul(1_000_000_000)
@@ -283,8 +283,8 @@ fn more(pairs: &[(&str, Vec<u8>)]) -> Option<crate::unix::More> {
     (!pairs.is_empty()).then(|| pairs.into())
 }
 
-/// Reads a reply to [`stat`].
-pub(crate) fn attributes(body: &[u8], old: bool) -> Result<Attributes, Wrong> {
+/// Parses a reply to [`stat`].
+pub(crate) fn attributes(body: &[u8], old: bool) -> Result<Attributes, MessageError> {
     let root = xml::parse(body)?;
     let kind = match root.number("objType") {
         Some(1) => Kind::File,
@@ -309,7 +309,7 @@ pub(crate) fn attributes(body: &[u8], old: bool) -> Result<Attributes, Wrong> {
     })
 }
 
-/// A data object's attributes out of a row.
+/// Returns a data object's attributes from a row.
 pub(crate) fn of_data(rows: &Rows, row: usize) -> Attributes {
     let size = str::from_utf8(rows.field(row, column::DATA_SIZE)).ok();
     Attributes {
@@ -321,7 +321,7 @@ pub(crate) fn of_data(rows: &Rows, row: usize) -> Attributes {
     }
 }
 
-/// A collection's attributes out of a row.
+/// Returns a collection's attributes from a row.
 pub(crate) fn of_collection(rows: &Rows, row: usize) -> Attributes {
     Attributes {
         kind: Kind::Directory,
@@ -331,8 +331,8 @@ pub(crate) fn of_collection(rows: &Rows, row: usize) -> Attributes {
     }
 }
 
-/// What a server says of an error, if it says something.
-pub(crate) fn words(error: &[u8]) -> Vec<u8> {
+/// Returns the server's error message, if there is one.
+pub(crate) fn error_text(error: &[u8]) -> Vec<u8> {
     let read = || -> Option<Vec<u8>> {
         let root = xml::parse(error).ok()?;
         let first: &Element<'_> = root.get("RErrMsg_PI")?;
@@ -373,7 +373,7 @@ mod tests {
             let mut changed = ROWS_MESSAGE.as_bytes().to_vec();
             changed[to] = byte;
             for bytes in [&junk, &changed] {
-                let _ = (rows(bytes, false), attributes(bytes, true), words(bytes), unpack(bytes));
+                let _ = (rows(bytes, false), attributes(bytes, true), error_text(bytes), unpack(bytes));
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                 let _ = runtime.block_on(read(&mut &bytes[..]));
             }

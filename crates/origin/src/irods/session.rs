@@ -1,14 +1,15 @@
-//! One connection: requests go out as they come, replies come back in the same order.
+//! A connection to iRODS: requests are sent as they come, replies arrive in the same order.
 
-use super::hello::{
-    BUFFER, Hello, NO_COLLECTION, NO_DATA, NO_FILE, NO_PATH, NO_ROWS, refused, said, version,
+use super::handshake::{
+    BUFFER, Handshake, NO_COLLECTION, NO_DATA, NO_FILE, NO_PATH, NO_ROWS, io_error_text, refused,
+    version,
 };
-use super::login::Login;
+use super::login::IrodsLogin;
 use super::message::{self, Message, ROWS, Rows, column, pack};
-use super::tls::{Stream, Tls};
+use super::tls::{IrodsTransport, TlsPolicy};
 use crate::children::Children;
-use crate::error::{Error, Result, shown};
-use crate::question::{Found, Question};
+use crate::error::{Error, Result, printable};
+use crate::request::{MetadataRequest, PathMetadata};
 use crate::session::Session;
 use esker_site_cache::entry::{Kind, Wants};
 use futures_util::future::BoxFuture;
@@ -20,18 +21,18 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, interval};
 
-/// Questions on one connection.
+/// Maximum number of requests in flight.
 const WIDTH: usize = 64;
-/// Listings at once: a server keeps 50 queries of a connection open, and each listing has two.
+/// Maximum number of concurrent listings: a server allows 50 open queries per connection, and each listing has two.
 const LISTINGS: usize = 16;
-/// One message in this many times the silence is no answer either.
+/// A reply must be complete within this multiple of `silence`, even if other messages arrive.
 const SILENCES: u32 = 4;
-/// Versions whose messages name apostrophes and backticks alike.
+/// Versions below this one encode apostrophes and backticks alike.
 const OLD: (u32, u32, u32) = (4, 2, 9);
-/// Versions that log in by steps that have names.
+/// Versions from this one on log in by named steps.
 const STEPS: (u32, u32, u32) = (4, 3, 0);
 
-/// What is asked of data objects. The collection is compared here, for a condition may fit more.
+/// Columns requested for data objects. The collection is compared here, because a condition may match too many.
 const DATA: [u32; 6] = [
     column::DATA_NAME,
     column::DATA_SIZE,
@@ -40,7 +41,7 @@ const DATA: [u32; 6] = [
     column::DATA_MODIFIED,
     column::COLLECTION,
 ];
-/// What is asked of collections.
+/// Columns requested for collections.
 const COLLECTIONS: [u32; 4] = [
     column::COLLECTION,
     column::COLLECTION_PARENT,
@@ -48,25 +49,25 @@ const COLLECTIONS: [u32; 4] = [
     column::COLLECTION_MODIFIED,
 ];
 
-type Waiter = oneshot::Sender<Result<Message>>;
+type MessageSender = oneshot::Sender<Result<Message>>;
 
-struct Open {
-    /// Requests without a reply, in their order: since when, and who waits. Nobody waits for a query to be ended.
-    waiting: VecDeque<(Instant, Option<Waiter>)>,
+struct IrodsPending {
+    /// Requests without a reply, in order: the time sent and the waiter, `None` for a query's end.
+    waiting: VecDeque<(Instant, Option<MessageSender>)>,
     heard: Instant,
     broken: Option<Error>,
 }
 
-struct Wire {
+struct IrodsConnection {
     origin: Box<str>,
     out: mpsc::UnboundedSender<Vec<u8>>,
-    open: Mutex<Open>,
+    open: Mutex<IrodsPending>,
     old: bool,
 }
 
-/// A query that has more rows. It is ended when it is dropped: a server has few.
+/// A query that has more rows; ended on drop, because a server allows few.
 struct Cursor<'w> {
-    wire: &'w Wire,
+    wire: &'w IrodsConnection,
     next: i32,
 }
 
@@ -78,27 +79,28 @@ impl Drop for Cursor<'_> {
     }
 }
 
-impl Wire {
-    fn lock(&self) -> MutexGuard<'_, Open> {
+impl IrodsConnection {
+    fn lock(&self) -> MutexGuard<'_, IrodsPending> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn send(&self, bytes: Vec<u8>, waiter: Option<Waiter>) {
+    fn send(&self, bytes: Vec<u8>, waiter: Option<MessageSender>) {
         let mut open = self.lock();
         if let Some(error) = &open.broken {
             if let Some(waiter) = waiter {
-                // Whoever asked may have gone.
+                // The receiver may be gone.
                 let _ = waiter.send(Err(error.clone()));
             }
             return;
         }
         open.waiting.push_back((Instant::now(), waiter));
-        // With the lock held, so that the queue has the order of the wire. The other end is gone only when the connection is
-        // broken, which is told to all who wait.
+        // Sent under the lock, so that the queue has the order of the wire. The receiver is closed only if the
+        // connection is broken,
+        // which all waiters learn.
         let _ = self.out.send(bytes);
     }
 
-    fn ask(&self, bytes: Vec<u8>) -> oneshot::Receiver<Result<Message>> {
+    fn request(&self, bytes: Vec<u8>) -> oneshot::Receiver<Result<Message>> {
         let (waiter, answer) = oneshot::channel();
         self.send(bytes, Some(waiter));
         answer
@@ -113,8 +115,8 @@ impl Wire {
         answer.await.unwrap_or_else(gone)
     }
 
-    fn nonsense(&self, why: &str) -> Error {
-        Error::Nonsense {
+    fn protocol_error(&self, why: &str) -> Error {
+        Error::Protocol {
             origin: self.origin.clone(),
             why: why.into(),
         }
@@ -124,18 +126,18 @@ impl Wire {
         let mut open = self.lock();
         open.heard = Instant::now();
         let Some((_, waiter)) = open.waiting.pop_front() else {
-            return Err(self.nonsense("a reply to what was not asked"));
+            return Err(self.protocol_error("a reply without a request"));
         };
         drop(open);
         if message.kind != b"RODS_API_REPLY" {
-            return Err(self.nonsense("a message that is no reply"));
+            return Err(self.protocol_error("a message that is not a reply"));
         }
         if let Some(waiter) = waiter
             && let Err(Ok(message)) = waiter.send(Ok(message))
             && let Ok(Rows { next, .. }) = message::rows(&message.body, self.old)
             && next > 0
         {
-            // Whoever asked has gone, and the query has more rows.
+            // The caller is gone and the query has more rows.
             self.send(message::end(next), None);
         }
         Ok(())
@@ -151,7 +153,7 @@ impl Wire {
         }
     }
 
-    /// Ends when no reply came for too long.
+    /// Returns when no reply arrived in time.
     async fn watch(&self, silence: Duration) -> Error {
         let mut ticks = interval((silence / 8).max(Duration::from_millis(10)));
         loop {
@@ -162,7 +164,7 @@ impl Wire {
             };
             let quiet = oldest.elapsed().min(open.heard.elapsed());
             if quiet > silence || oldest.elapsed() > silence * SILENCES {
-                return Error::Late {
+                return Error::TimedOut {
                     origin: self.origin.clone(),
                     seconds: oldest.elapsed().as_secs(),
                 };
@@ -171,45 +173,45 @@ impl Wire {
     }
 }
 
-/// A connection to a server of iRODS.
-pub(crate) struct Talk {
-    wire: Arc<Wire>,
+/// A session with an iRODS server.
+pub(crate) struct IrodsSession {
+    wire: Arc<IrodsConnection>,
     about: String,
     listings: Semaphore,
     abort: AbortHandle,
 }
 
-impl Drop for Talk {
+impl Drop for IrodsSession {
     fn drop(&mut self) {
         self.abort.abort();
     }
 }
 
-impl Talk {
-    /// Introduces the user and logs in, and is ready for questions.
+impl IrodsSession {
+    /// Introduces the user and logs in.
     pub(crate) async fn begin(
         origin: Box<str>,
-        stream: impl Stream,
-        login: &Login,
-        tls: &Tls,
+        stream: impl IrodsTransport,
+        login: &IrodsLogin,
+        tls: &TlsPolicy,
         silence: Duration,
     ) -> Result<Self> {
-        let stream = BufReader::with_capacity(BUFFER, Box::new(stream) as Box<dyn Stream>);
-        let mut hello = Hello { origin, stream };
-        let release = hello.begin(login, tls).await?;
+        let stream = BufReader::with_capacity(BUFFER, Box::new(stream) as Box<dyn IrodsTransport>);
+        let mut handshake = Handshake { origin, stream };
+        let release = handshake.begin(login, tls).await?;
         let number = version(&release);
         if number >= STEPS {
-            hello.log_in_by_steps(login).await?;
+            handshake.log_in_by_steps(login).await?;
         } else {
-            hello.log_in(login).await?;
+            handshake.log_in(login).await?;
         }
-        let Hello { origin, stream } = hello;
+        let Handshake { origin, stream } = handshake;
         let (mut from, mut to) = tokio::io::split(stream);
         let (out, mut requests) = mpsc::unbounded_channel::<Vec<u8>>();
-        let wire = Arc::new(Wire {
+        let wire = Arc::new(IrodsConnection {
             origin,
             out,
-            open: Mutex::new(Open {
+            open: Mutex::new(IrodsPending {
                 waiting: VecDeque::new(),
                 heard: Instant::now(),
                 broken: None,
@@ -220,7 +222,7 @@ impl Talk {
             let wire = wire.clone();
             async move {
                 let broken = |error: &std::io::Error| {
-                    let (origin, why) = (wire.origin.clone(), said(error));
+                    let (origin, why) = (wire.origin.clone(), io_error_text(error));
                     Error::Broken { origin, why }
                 };
                 let reading = async {
@@ -231,7 +233,7 @@ impl Talk {
                                     return error;
                                 }
                             }
-                            Ok(Err(wrong)) => return wire.nonsense(wrong),
+                            Ok(Err(wrong)) => return wire.protocol_error(wrong),
                             Err(error) => return broken(&error),
                         }
                     }
@@ -243,7 +245,7 @@ impl Talk {
                         }
                         let written = async {
                             to.write_all(&bytes).await?;
-                            // What TLS keeps back until there is more would never go.
+                            // TLS may buffer data until it is flushed.
                             to.flush().await
                         };
                         if let Err(error) = written.await {
@@ -255,57 +257,60 @@ impl Talk {
                 let error = tokio::select! {
                     error = reading => error,
                     error = writing => error,
-                    late = wire.watch(silence) => late,
+                    timed_out = wire.watch(silence) => timed_out,
                 };
                 wire.end(&error);
             }
         });
         Ok(Self {
             wire,
-            about: format!("iRODS {}", shown(&release)),
+            about: format!("iRODS {}", printable(&release)),
             listings: Semaphore::new(LISTINGS),
             abort: task.abort_handle(),
         })
     }
 
-    fn found(&self, message: &Message) -> Result<Found> {
+    fn found(&self, message: &Message) -> Result<PathMetadata> {
         match message.info / 1000 {
-            NO_FILE | NO_PATH | NO_ROWS | NO_COLLECTION | NO_DATA => return Ok(Found::Absent),
+            NO_FILE | NO_PATH | NO_ROWS | NO_COLLECTION | NO_DATA => {
+                return Ok(PathMetadata::Absent);
+            }
             _ if message.info < 0 => return Err(refused(&self.wire.origin, message)),
             _ => {}
         }
         let attributes = message::attributes(&message.body, self.wire.old);
-        let attributes = attributes.map_err(|why| self.wire.nonsense(why))?;
+        let attributes = attributes.map_err(|why| self.wire.protocol_error(why))?;
         Ok(match attributes.kind {
-            // A path of no kind is one where nothing is.
-            Kind::Other if message.info == 0 => Found::Absent,
-            _ => Found::Present(attributes),
+            // A path without a type does not exist.
+            Kind::Other if message.info == 0 => PathMetadata::Absent,
+            _ => PathMetadata::Present(attributes),
         })
     }
 
-    async fn stat(&self, path: &[u8]) -> Result<Found> {
-        let answer = self.wire.ask(message::stat(path));
+    async fn stat(&self, path: &[u8]) -> Result<PathMetadata> {
+        let answer = self.wire.request(message::stat(path));
         self.found(&self.wire.wait(answer).await?)
     }
 
-    async fn list(&self, path: &[u8]) -> Result<Found> {
-        // Only a semaphore that is closed refuses, and this one never is.
+    async fn list(&self, path: &[u8]) -> Result<PathMetadata> {
+        // Acquiring fails only on a closed semaphore, and this one is never closed.
         let _turn = self.listings.acquire().await;
-        let of = |columns: &[u32], which| self.wire.ask(message::query(columns, which, ROWS, 0));
-        let own = self.wire.ask(message::stat(path));
+        let of =
+            |columns: &[u32], which| self.wire.request(message::query(columns, which, ROWS, 0));
+        let own = self.wire.request(message::stat(path));
         let in_it = (column::COLLECTION, path);
         let below = (column::COLLECTION_PARENT, path);
         let (first, second) = (of(&DATA, in_it), of(&COLLECTIONS, below));
         let own = self.found(&self.wire.wait(own).await?);
         let mut objects = Objects::default();
         let mut children = Children::default();
-        let many = || self.wire.nonsense("a collection with too many names");
-        // All are read, so that queries that have more rows are ended.
+        let many = || self.wire.protocol_error("a collection with too many names");
+        // All replies are read, so that queries with more rows are ended.
         let read = self.rows(first, &DATA, in_it, |rows, row| {
             if rows.field(row, column::COLLECTION) == path {
                 objects.add(rows, row);
             }
-            objects.len() <= crate::question::CHILDREN_MAX
+            objects.len() <= crate::request::CHILDREN_MAX
         });
         read.await?;
         let read = self.rows(second, &COLLECTIONS, below, |rows, row| {
@@ -324,7 +329,7 @@ impl Talk {
         });
         read.await?;
         let attributes = match own? {
-            Found::Present(attributes) if attributes.kind == Kind::Directory => attributes,
+            PathMetadata::Present(attributes) if attributes.kind == Kind::Directory => attributes,
             other => return Ok(other),
         };
         for (name, attributes) in objects.finish() {
@@ -333,7 +338,7 @@ impl Talk {
         Ok(children.finish(attributes))
     }
 
-    /// All rows of a query, page by page, as long as `each` wants more.
+    /// Reads all rows of a query, page by page, while `each` returns true.
     async fn rows(
         &self,
         first: oneshot::Receiver<Result<Message>>,
@@ -353,25 +358,25 @@ impl Talk {
                 _ => {}
             }
             let rows = message::rows(&message.body, wire.old);
-            let rows = rows.map_err(|why| wire.nonsense(why))?;
+            let rows = rows.map_err(|why| wire.protocol_error(why))?;
             cursor.next = rows.next;
             for row in 0..rows.count {
                 if !each(&rows, row) {
-                    return Err(wire.nonsense("a collection with too many names"));
+                    return Err(wire.protocol_error("a collection with too many names"));
                 }
             }
             if rows.next <= 0 {
                 return Ok(());
             }
             if rows.count == 0 {
-                return Err(wire.nonsense("a listing that goes on without rows"));
+                return Err(wire.protocol_error("a listing that continues without rows"));
             }
-            answer = wire.ask(message::query(columns, which, ROWS, rows.next));
+            answer = wire.request(message::query(columns, which, ROWS, rows.next));
         }
     }
 }
 
-/// Data objects by name: each has a row for each different replica, of which the best is told of.
+/// Data objects by name; of the rows for different replicas, the best counts.
 #[derive(Default)]
 struct Objects {
     by_name: std::collections::HashMap<Box<[u8]>, (bool, esker_site_cache::entry::Attributes)>,
@@ -400,12 +405,12 @@ impl Objects {
     }
 }
 
-impl Session for Talk {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Found>> {
+impl Session for IrodsSession {
+    fn request(&self, request: MetadataRequest) -> BoxFuture<'_, Result<PathMetadata>> {
         Box::pin(async move {
-            match question.wants {
-                Wants::Stat => self.stat(&question.path).await,
-                Wants::List => self.list(&question.path).await,
+            match request.wants {
+                Wants::Stat => self.stat(&request.path).await,
+                Wants::List => self.list(&request.path).await,
             }
         })
     }
@@ -424,7 +429,7 @@ impl Session for Talk {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            // The other end is gone only when all is over already.
+            // The receiver is closed only if the connection has ended.
             let _ = self.wire.out.send(pack("RODS_DISCONNECT", 0, b""));
             tokio::time::sleep(Duration::from_millis(10)).await;
             self.abort.abort();
@@ -441,8 +446,8 @@ mod tests {
     use proptest::prelude::*;
     use tokio::time::timeout;
 
-    fn login() -> Login {
-        Login {
+    fn login() -> IrodsLogin {
+        IrodsLogin {
             user: "ann".into(),
             zone: "lab".into(),
             password: "word".into(),
@@ -453,20 +458,20 @@ mod tests {
         b"<Version_PI><status>0</status><relVersion>rods4.2.11</relVersion></Version_PI>";
     const CHALLENGE: &[u8] = b"<authRequestOut_PI><challenge>eA==</challenge></authRequestOut_PI>";
 
-    /// A server that says these bytes, whatever it is asked, and hangs up.
-    async fn ask(bytes: Vec<u8>) -> Result<Vec<Result<Found>>> {
+    /// A server that sends these bytes regardless of the requests, then disconnects.
+    async fn request(bytes: Vec<u8>) -> Result<Vec<Result<PathMetadata>>> {
         let (here, mut there) = tokio::io::duplex(1 << 20);
         tokio::spawn(async move {
-            // The other side may hang up first.
+            // The client may disconnect first.
             let _ = there.write_all(&bytes).await;
             tokio::time::sleep(Duration::from_millis(20)).await;
         });
         let silence = Duration::from_millis(500);
-        let tls = Tls::default();
-        let talk = Talk::begin("irods://h".into(), here, &login(), &tls, silence).await?;
+        let tls = TlsPolicy::default();
+        let talk = IrodsSession::begin("irods://h".into(), here, &login(), &tls, silence).await?;
         let asked = [
-            talk.ask(Question::stat(b"/a")),
-            talk.ask(Question::list(b"/a")),
+            talk.request(MetadataRequest::stat(b"/a")),
+            talk.request(MetadataRequest::list(b"/a")),
         ];
         Ok(futures_util::future::join_all(asked).await)
     }
@@ -474,27 +479,27 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever a server says, before and after the log-in, there is an answer or an error, and soon.
+        /// Random server output, before and after the login, yields a response or an error in bounded time.
         #[test]
         fn any_bytes_are_survived(
             bytes in proptest::collection::vec(any::<u8>(), 0..300),
             known in 0..4_usize,
             info in -1000..1000_i32,
         ) {
-            let hello = [
+            let handshake = [
                 pack("RODS_VERSION", 0, VERSION),
                 pack("RODS_API_REPLY", 0, CHALLENGE),
                 pack("RODS_API_REPLY", 0, b""),
             ];
-            let mut all = hello[..known.min(3)].concat();
+            let mut all = handshake[..known.min(3)].concat();
             if let Some((at, rest)) = bytes.split_first() {
-                // One whole reply of it, then anything.
+                // One valid reply followed by random bytes.
                 let (part, rest) = rest.split_at(usize::from(*at).min(rest.len()));
                 all.extend(pack("RODS_API_REPLY", info * 1000, part));
                 all.extend(rest);
             }
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-            let asked = async { timeout(Duration::from_secs(20), ask(all)).await };
+            let asked = async { timeout(Duration::from_secs(20), request(all)).await };
             prop_assert!(runtime.block_on(asked).is_ok());
         }
     }

@@ -1,4 +1,4 @@
-//! TLS under a connection, where the server or the user demands it.
+//! TLS for iRODS, if the server or the user requires it.
 
 use super::message::pack_header;
 use crate::error::{Error, Result};
@@ -12,32 +12,32 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
 
-/// What a connection is carried by.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+/// A byte stream to the server, plain or encrypted.
+pub(crate) trait IrodsTransport: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> IrodsTransport for S {}
 
-/// Bytes of files would be encrypted with this once more; none are asked for, but a server waits for a key.
+/// Key parameters that a server waits for: encryption of file contents, which are never requested.
 const KEY: (&str, usize, usize, usize) = ("AES-256-CBC", 32, 8, 16);
 
-/// Whether there is TLS, and whom it trusts.
+/// TLS policy and trusted certificates.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Tls {
-    /// The name that the certificate has to have.
+pub(super) struct TlsPolicy {
+    /// The host name that the certificate must have.
     pub(super) host: Box<str>,
-    /// Not without it, even if the server would.
+    /// Whether TLS is required even if the server would do without.
     pub(super) required: bool,
-    /// A file of certificates instead of those that this machine trusts.
+    /// A certificates file that replaces the system's.
     pub(super) trusted: Option<PathBuf>,
 }
 
-impl Tls {
-    /// Wraps a connection, and hands over the key that the protocol demands.
+impl TlsPolicy {
+    /// Starts TLS on a connection and sends the key that the protocol requires.
     pub(super) async fn wrap(
         &self,
-        plain: Box<dyn Stream>,
+        plain: Box<dyn IrodsTransport>,
         origin: &str,
-    ) -> Result<Box<dyn Stream>> {
+    ) -> Result<Box<dyn IrodsTransport>> {
         let unsupported = |why: String| Error::Unsupported {
             origin: origin.into(),
             why: why.into(),
@@ -60,7 +60,7 @@ impl Tls {
                 let mut roots = RootCertStore::empty();
                 let read = CertificateDer::pem_file_iter(file);
                 let read = read.map_err(|e| unsupported(format!("{}: {e}", file.display())))?;
-                // One that cannot be read is one that is not trusted.
+                // An unreadable certificate is not trusted.
                 roots.add_parsable_certificates(read.flatten());
                 config.with_root_certificates(roots)
             }
@@ -78,11 +78,11 @@ impl Tls {
         }
         };
         let mut stream = connector.connect(name, plain).await.map_err(refused)?;
-        let mut hello = pack_header(KEY.0, [KEY.1, KEY.2, KEY.3], 0);
-        hello.extend(pack_header("SHARED_SECRET", [KEY.1, 0, 0], 0));
-        hello.extend(key);
+        let mut handshake = pack_header(KEY.0, [KEY.1, KEY.2, KEY.3], 0);
+        handshake.extend(pack_header("SHARED_SECRET", [KEY.1, 0, 0], 0));
+        handshake.extend(key);
         let sent = async {
-            stream.write_all(&hello).await?;
+            stream.write_all(&handshake).await?;
             stream.flush().await
         };
         sent.await.map_err(refused)?;

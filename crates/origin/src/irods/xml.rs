@@ -1,38 +1,38 @@
-//! What iRODS calls XML: elements without attributes, text as bytes, five entities.
+//! The XML subset of iRODS: elements without attributes, text as bytes, five entities.
 //!
-//! A parser of XML would not do: names of files stand in it as they are, with control characters and in any encoding.
+//! A standard XML parser fails: file names appear unescaped, with control characters and in any encoding.
 
-/// An element with its text or what stands in it.
+/// An element with its text or children.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Element<'a> {
     pub(crate) name: &'a [u8],
-    /// As it is on the wire; [`Element::text`] resolves entities.
+    /// Text as on the wire; [`Element::text`] resolves entities.
     raw: &'a [u8],
     pub(crate) children: Vec<Element<'a>>,
 }
 
-/// Elements in elements; a reply has four.
+/// Maximum nesting of elements; a reply has four levels.
 const DEPTH_MAX: usize = 16;
-/// Elements of one message: a page of rows has a few thousand.
+/// Maximum number of elements in a message; a page of rows has a few thousand.
 const ELEMENTS_MAX: usize = 1 << 20;
 
-/// What is wrong with a message.
-pub(crate) type Wrong = &'static str;
+/// Description of an invalid message.
+pub(crate) type MessageError = &'static str;
 
 impl Element<'_> {
-    /// The first of these that stand in it.
+    /// Returns the first child with this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Self> {
         self.children.iter().find(|c| c.name == name.as_bytes())
     }
 
-    /// All of these that stand in it.
+    /// Returns all children with this name.
     pub(crate) fn all<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s Self> {
         self.children
             .iter()
             .filter(move |c| c.name == name.as_bytes())
     }
 
-    /// Its text as it is meant. Servers before 4.2.9 write `&apos;` for a backtick.
+    /// Returns the text with entities resolved. Servers before 4.2.9 write `&apos;` for a backtick.
     pub(crate) fn text(&self, old: bool) -> Vec<u8> {
         let entities: [(&[u8], u8); 5] = [
             (b"&amp;", b'&'),
@@ -56,7 +56,7 @@ impl Element<'_> {
         out
     }
 
-    /// The number that stands in an element of it.
+    /// Returns the number in a child element.
     pub(crate) fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
         str::from_utf8(self.get(name)?.raw)
             .ok()?
@@ -65,13 +65,13 @@ impl Element<'_> {
             .ok()
     }
 
-    /// The text that stands in an element of it.
+    /// Returns the text of a child element.
     pub(crate) fn string(&self, name: &str, old: bool) -> Option<Vec<u8>> {
         self.get(name).map(|e| e.text(old))
     }
 }
 
-/// Text for a message.
+/// Escapes text for a message.
 pub(crate) fn escape(text: &[u8], out: &mut Vec<u8>) {
     for byte in text {
         match byte {
@@ -79,14 +79,14 @@ pub(crate) fn escape(text: &[u8], out: &mut Vec<u8>) {
             b'<' => out.extend(b"&lt;"),
             b'>' => out.extend(b"&gt;"),
             b'"' => out.extend(b"&quot;"),
-            // An apostrophe needs none, and old servers would take it for a backtick.
+            // An apostrophe is not escaped: old servers would take it for a backtick.
             other => out.push(*other),
         }
     }
 }
 
-/// Reads the one element of a message.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Element<'_>, Wrong> {
+/// Parses the root element of a message.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Element<'_>, MessageError> {
     let cut = "a message that ends in the middle";
     let mut open: Vec<(Element<'_>, usize)> = Vec::new();
     let mut count = 0;

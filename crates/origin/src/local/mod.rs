@@ -1,14 +1,14 @@
-//! A folder of this machine as an origin: a parallel file system, say, or a mount that is slow to list.
+//! A folder of this machine as an origin, for example a parallel file system or a mount that is slow to list.
 //!
-//! Links are seen as links. Changes are told by inotify for what was asked about, so that a cache above needs no
-//! time-to-live. inotify tells what happens through this machine: what others do on a network's file system it does not see.
+//! Links are reported as links. inotify reports changes of requested paths, so a cache needs no time-to-live. inotify sees only
+//! changes made through this machine, not those of other clients of a network file system.
 
 mod watch;
 
 use crate::children::Children;
-use crate::error::{Error, Result, shown};
-use crate::place::Place;
-use crate::question::{Found, Question, Told};
+use crate::error::{Error, Result, printable};
+use crate::origin_url::OriginUrl;
+use crate::request::{MetadataRequest, Notification, PathMetadata};
 use crate::session::{Connect, Session};
 use crate::unix;
 use esker_site_cache::entry::{Attributes, Kind, Wants};
@@ -23,37 +23,37 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 use watch::Watch;
 
-/// Questions that may be open at once.
+/// Maximum number of requests in flight.
 const WIDTH: usize = 256;
-/// Threads that ask the kernel.
+/// Maximum number of threads that make system calls.
 const THREADS: usize = 8;
 
-/// Folders of this machine.
+/// The file system of this machine as an origin.
 #[derive(Debug)]
 pub struct Local {
-    place: Place,
+    origin_url: OriginUrl,
     watch: Arc<Mutex<Option<Watch>>>,
 }
 
 impl Local {
-    /// All of them: paths begin at `/`.
-    pub fn new(place: Place) -> Self {
+    /// Creates the origin; paths begin at `/`.
+    pub fn new(origin_url: OriginUrl) -> Self {
         Self {
-            place,
+            origin_url,
             watch: Arc::default(),
         }
     }
 }
 
 impl Connect for Local {
-    fn place(&self) -> &Place {
-        &self.place
+    fn origin_url(&self) -> &OriginUrl {
+        &self.origin_url
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Session>>> {
-        let folders = Folders {
-            inner: Arc::new(Inner {
-                origin: self.place.to_string().into(),
+        let folders = LocalSession {
+            inner: Arc::new(LocalClient {
+                origin: self.origin_url.to_string().into(),
                 watch: self.watch.clone(),
                 queue: Mutex::default(),
             }),
@@ -63,8 +63,8 @@ impl Connect for Local {
         ))
     }
 
-    /// Of what is asked about from now on. There is one receiver: an earlier one ends.
-    fn changes(&self) -> Option<mpsc::Receiver<Told>> {
+    /// Starts notifications for paths requested from now on. There is one receiver: an earlier one is closed.
+    fn changes(&self) -> Option<mpsc::Receiver<Notification>> {
         match watch::start(&self.watch) {
             Ok(changes) => Some(changes),
             Err(error) => {
@@ -75,31 +75,31 @@ impl Connect for Local {
     }
 }
 
-type Asked = (Question, oneshot::Sender<Result<Found>>);
+type QueuedRequest = (MetadataRequest, oneshot::Sender<Result<PathMetadata>>);
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Asked>,
+    waiting: VecDeque<QueuedRequest>,
     threads: usize,
 }
 
-struct Inner {
+struct LocalClient {
     origin: Box<str>,
     watch: Arc<Mutex<Option<Watch>>>,
     queue: Mutex<Queue>,
 }
 
-struct Folders {
-    inner: Arc<Inner>,
+struct LocalSession {
+    inner: Arc<LocalClient>,
 }
 
-impl Session for Folders {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Found>> {
+impl Session for LocalSession {
+    fn request(&self, request: MetadataRequest) -> BoxFuture<'_, Result<PathMetadata>> {
         Box::pin(async move {
             let (waiter, answer) = oneshot::channel();
             let starts = {
                 let mut queue = self.inner.queue();
-                queue.waiting.push_back((question, waiter));
+                queue.waiting.push_back((request, waiter));
                 let starts = queue.threads < THREADS;
                 queue.threads += usize::from(starts);
                 starts
@@ -130,16 +130,16 @@ impl Session for Folders {
     }
 }
 
-impl Inner {
+impl LocalClient {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers questions as long as there are any: one start of a thread serves many.
+    /// Answers queued requests until none are left, so that one thread start serves many.
     fn work(&self) {
         loop {
             let mut queue = self.queue();
-            let Some((question, waiter)) = queue.waiting.pop_front() else {
+            let Some((request, waiter)) = queue.waiting.pop_front() else {
                 queue.threads -= 1;
                 return;
             };
@@ -147,30 +147,30 @@ impl Inner {
             if waiter.is_closed() {
                 continue;
             }
-            // Whoever asked may have gone meanwhile.
-            let _ = waiter.send(self.answer(&question));
+            // The caller may be gone.
+            let _ = waiter.send(self.answer(&request));
         }
     }
 
-    fn answer(&self, question: &Question) -> Result<Found> {
-        let path = Path::new(OsStr::from_bytes(&question.path));
-        if question.path.contains(&0) || !path.is_absolute() {
-            return Err(Error::Named {
-                what: shown(&question.path),
+    fn answer(&self, request: &MetadataRequest) -> Result<PathMetadata> {
+        let path = Path::new(OsStr::from_bytes(&request.path));
+        if request.path.contains(&0) || !path.is_absolute() {
+            return Err(Error::InvalidName {
+                what: printable(&request.path),
                 why: "a path begins with / and has no zero bytes".into(),
             });
         }
-        // Before the folder is read, so that no change lies in between.
+        // Watched before the folder is read, so that no change is missed.
         if let Some(watch) = &*self.watch.lock().unwrap_or_else(PoisonError::into_inner) {
-            watch.add(&question.path, question.wants);
+            watch.add(&request.path, request.wants);
         }
-        let found = match question.wants {
+        let found = match request.wants {
             Wants::Stat => stat(path),
             Wants::List => self.list(path)?,
         };
         match found {
             Ok(found) => Ok(found),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(Found::Absent),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(PathMetadata::Absent),
             Err(errno) => Err(self.failed(errno)),
         }
     }
@@ -182,7 +182,7 @@ impl Inner {
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN | Errno::INTR => {
                 Error::Busy { origin, why }
             }
-            // What file systems of networks say when their servers are away.
+            // Errors of network file systems whose servers are unreachable.
             Errno::STALE
             | Errno::TIMEDOUT
             | Errno::HOSTDOWN
@@ -193,13 +193,13 @@ impl Inner {
         }
     }
 
-    /// The outer error is for whoever asks; the inner one may mean that nothing is there.
-    fn list(&self, path: &Path) -> Result<Result<Found, Errno>> {
+    /// Lists a directory. The outer error is for the caller; the inner one may mean that the path does not exist.
+    fn list(&self, path: &Path) -> Result<Result<PathMetadata, Errno>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(CWD, path, flags | OFlags::NONBLOCK, Mode::empty());
         let folder = match opened {
             Ok(folder) => folder,
-            // A file, a link, or a file where a folder should be on the way.
+            // A file, a link, or a file in place of a parent directory.
             Err(Errno::NOTDIR | Errno::LOOP) => return Ok(stat(path)),
             Err(errno) => return Ok(Err(errno)),
         };
@@ -220,13 +220,13 @@ impl Inner {
             }
             let attributes = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => attributes(&stat),
-                // Gone since it was listed.
+                // Deleted after it was listed.
                 Err(Errno::NOENT) => continue,
-                // Its name is known, and no more of it.
+                // Only the name is known.
                 Err(_) => Attributes::of(Kind::Unknown),
             };
             let taken = children.push(name.to_bytes().into(), attributes);
-            taken.map_err(|_| Error::Nonsense {
+            taken.map_err(|_| Error::Protocol {
                 origin: self.origin.clone(),
                 why: "a directory with too many names".into(),
             })?;
@@ -235,8 +235,8 @@ impl Inner {
     }
 }
 
-/// What is at a path; a link's own attributes, and where it leads.
-fn stat(path: &Path) -> Result<Found, Errno> {
+/// Returns the attributes at a path; a link's own attributes with its target.
+fn stat(path: &Path) -> Result<PathMetadata, Errno> {
     let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
     let mut attributes = attributes(&stat);
     if attributes.kind == Kind::Link
@@ -245,7 +245,7 @@ fn stat(path: &Path) -> Result<Found, Errno> {
     {
         unix::add(&mut attributes, "target", target);
     }
-    Ok(Found::Present(attributes))
+    Ok(PathMetadata::Present(attributes))
 }
 
 #[allow(

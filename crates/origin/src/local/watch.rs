@@ -1,10 +1,10 @@
-//! Changes of what was asked about, by inotify.
+//! Changes of requested paths, reported by inotify.
 //!
-//! A watch tells of a directory and of what stands in it. So for each question the directory around it is watched, and all
-//! directories above, whose renames change paths that nobody asked about by that name. Their number is bounded: the oldest
-//! watch is given up for a new one, and that is told.
+//! A watch reports changes of a directory and its children. Each request watches the parent directory and all directories above
+//! it, whose renames change the requested path. The number of watches is bounded: the oldest is replaced, and its paths are
+//! reported as `Missed`.
 
-use crate::question::Told;
+use crate::request::Notification;
 use esker_site_cache::entry::Wants;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
@@ -20,14 +20,14 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-/// Directories that are watched at most. Each takes about 1 KiB of the kernel's memory.
+/// Maximum number of watched directories. Each takes about 1 KiB of kernel memory.
 const WATCHES_MAX: usize = 8192;
-/// Changes that wait for whoever is told; then the kernel's queue fills, and says so when it overflows.
+/// Notifications that may wait for the receiver; then the kernel's queue fills, which reports its overflow.
 const WAITING_MAX: usize = 1024;
-/// A file that is being written tells often: changes within this time are told once.
-const GATHERED: Duration = Duration::from_millis(10);
+/// Time over which changes are coalesced: a file that is being written changes often.
+const COALESCE_TIME: Duration = Duration::from_millis(10);
 
-fn wanted() -> WatchFlags {
+fn watch_flags() -> WatchFlags {
     WatchFlags::ATTRIB
         | WatchFlags::CREATE
         | WatchFlags::DELETE
@@ -39,32 +39,33 @@ fn wanted() -> WatchFlags {
         | WatchFlags::ONLYDIR
 }
 
-/// What happened to which paths.
-type Events = BTreeMap<Box<[u8]>, What>;
+/// Paths with pending checks.
+type Events = BTreeMap<Box<[u8]>, Check>;
 
-/// What is known of a path after some events.
+/// The check that a path needs after some events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
-    /// It changed, or it is gone; the file system knows.
-    Look,
-    /// As well as that, it is new, and what is below may have been asked about before.
-    Below,
+enum Check {
+    /// Read the path's attributes.
+    Path,
+    /// Report the subtree as missed and read the attributes: the directory is new, and paths below it may have been
+    /// requested before.
+    Subtree,
 }
 
 #[derive(Debug, Default)]
 struct Watched {
-    /// The kernel's number of each, and when it was asked about last.
+    /// Watch descriptor of each path, and the turn of its last request.
     numbers: HashMap<Box<[u8]>, (i32, u64)>,
-    /// One directory may be reached by more than one path.
+    /// Paths of each watch descriptor; a directory may be reached by several.
     paths: HashMap<i32, Vec<Box<[u8]>>>,
-    /// By when they were asked about last. A directory's own turn comes after that of all below it.
+    /// Paths by the turn of their last request. A directory's turn is later than those of all paths below it.
     order: BTreeMap<u64, Box<[u8]>>,
     turn: u64,
-    /// Watches that were given up and are to be told of.
+    /// Replaced watches whose paths are to be reported as missed.
     given_up: Vec<Box<[u8]>>,
 }
 
-/// Directories that are watched.
+/// The watched directories of one origin.
 #[derive(Debug)]
 pub(super) struct Watch {
     fd: Arc<AsyncFd<OwnedFd>>,
@@ -77,8 +78,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins to watch what is asked about from now on.
-pub(super) fn start(slot: &Mutex<Option<Watch>>) -> std::io::Result<mpsc::Receiver<Told>> {
+/// Starts watching the paths that are requested from now on.
+pub(super) fn start(slot: &Mutex<Option<Watch>>) -> std::io::Result<mpsc::Receiver<Notification>> {
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(std::io::Error::other(
             "it needs a runtime that waits for events",
@@ -98,7 +99,7 @@ pub(super) fn start(slot: &Mutex<Option<Watch>>) -> std::io::Result<mpsc::Receiv
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // Whoever waits for events sees that it is the last to know of them.
+        // The reader of events sees that it has the last reference.
         self.wake.notify_one();
     }
 }
@@ -119,7 +120,7 @@ impl Watch {
         })
     }
 
-    /// Watches what a question is about: the directory itself if it is listed, and those above it.
+    /// Watches the directories for a request: the directory itself if it is listed, and all above it.
     pub(super) fn add(&self, path: &[u8], wants: Wants) {
         let mut watched = lock(&self.watched);
         if wants == Wants::List {
@@ -148,14 +149,14 @@ impl Watch {
             watched.give_up_oldest(fd);
             self.wake.notify_one();
         }
-        let mut added = inotify::add_watch(fd, Path::new(OsStr::from_bytes(path)), wanted());
+        let mut added = inotify::add_watch(fd, Path::new(OsStr::from_bytes(path)), watch_flags());
         if added == Err(Errno::NOSPC) {
-            // All that the kernel gives to one user are in use.
+            // The kernel's limit of watches per user is reached.
             watched.give_up_oldest(fd);
             self.wake.notify_one();
-            added = inotify::add_watch(fd, Path::new(OsStr::from_bytes(path)), wanted());
+            added = inotify::add_watch(fd, Path::new(OsStr::from_bytes(path)), watch_flags());
         }
-        // What is no directory, or is not there, is told of by the one above it.
+        // A file or an absent path is covered by the parent's watch.
         let Ok(number) = added else { return };
         watched.numbers.insert(path.into(), (number, turn));
         watched.paths.entry(number).or_default().push(path.into());
@@ -180,13 +181,13 @@ impl Watched {
             paths.retain(|p| **p != *path);
             if paths.is_empty() {
                 self.paths.remove(&number);
-                // It may be gone already, with its directory.
+                // The kernel may have removed it with its directory.
                 let _ = inotify::remove_watch(fd, number);
             }
         }
     }
 
-    /// What was renamed or deleted is watched under a name that is not its own any more, and so is all below it.
+    /// A renamed or deleted directory is watched under an outdated path, as is everything below it.
     fn forget_below(&mut self, path: &[u8], fd: impl std::os::fd::AsFd) {
         let below = |p: &[u8]| {
             p.strip_prefix(path)
@@ -198,7 +199,7 @@ impl Watched {
         }
     }
 
-    /// What one event says, of each path that its directory has. False if events were lost.
+    /// Adds the checks for one event, for each path of its directory. Returns false if events were lost.
     fn note(
         &mut self,
         event: &inotify::Event<'_>,
@@ -220,7 +221,7 @@ impl Watched {
                 if events.intersects(gone | ReadFlags::IGNORED) {
                     self.forget_below(&path, fd.as_fd());
                 }
-                told.entry(path).or_insert(What::Look);
+                told.entry(path).or_insert(Check::Path);
                 continue;
             };
             let child = [
@@ -234,13 +235,13 @@ impl Watched {
                 self.forget_below(&child, fd.as_fd());
             }
             if directory && events.intersects(comes) {
-                told.insert(child, What::Below);
+                told.insert(child, Check::Subtree);
             } else {
-                told.entry(child).or_insert(What::Look);
+                told.entry(child).or_insert(Check::Path);
             }
             if events.intersects(leaves | comes) {
-                // Its own time changed.
-                told.entry(path).or_insert(What::Look);
+                // The directory's modification time changed.
+                told.entry(path).or_insert(Check::Path);
             }
         }
         true
@@ -251,7 +252,7 @@ async fn run(
     fd: Arc<AsyncFd<OwnedFd>>,
     watched: Arc<Mutex<Watched>>,
     wake: Arc<tokio::sync::Notify>,
-    tell: mpsc::Sender<Told>,
+    tell: mpsc::Sender<Notification>,
 ) {
     let mut more = false;
     loop {
@@ -265,27 +266,34 @@ async fn run(
                 },
             }
         }
-        // Nobody asks any more.
+        // No requests will follow.
         if Arc::strong_count(&watched) == 1 {
             return;
         }
-        sleep(GATHERED).await;
+        sleep(COALESCE_TIME).await;
         let (told, lost);
         (told, lost, more) = gather(&fd, &watched);
-        if lost && tell.send(Told::Missed(b"/"[..].into())).await.is_err() {
+        if lost
+            && tell
+                .send(Notification::Missed(b"/"[..].into()))
+                .await
+                .is_err()
+        {
             return;
         }
         let given_up = std::mem::take(&mut lock(&watched).given_up);
         for path in given_up {
-            if tell.send(Told::Missed(path)).await.is_err() {
+            if tell.send(Notification::Missed(path)).await.is_err() {
                 return;
             }
         }
         for (path, what) in told {
-            if what == What::Below && tell.send(Told::Missed(path.clone())).await.is_err() {
+            if what == Check::Subtree
+                && tell.send(Notification::Missed(path.clone())).await.is_err()
+            {
                 return;
             }
-            if let Some(news) = look(&path)
+            if let Some(news) = read_state(&path)
                 && tell.send(news).await.is_err()
             {
                 return;
@@ -294,14 +302,14 @@ async fn run(
     }
 }
 
-/// Events that wait, each path once; whether some were lost; and whether there are more of them.
+/// Reads pending events; returns the checks, whether events were lost, and whether more are pending.
 fn gather(fd: &AsyncFd<OwnedFd>, watched: &Mutex<Watched>) -> (Events, bool, bool) {
     let mut told = Events::new();
     let mut lost = false;
     let mut buffer = [MaybeUninit::uninit(); 16 << 10];
     let mut reader = Reader::new(fd.get_ref(), &mut buffer);
     let mut watched = lock(watched);
-    // No more than that at once: a flood must not keep those waiting that ask.
+    // Bounded, so that a flood of events does not delay requests.
     while told.len() < WAITING_MAX || !reader.is_buffer_empty() {
         match reader.next() {
             Ok(event) => lost |= !watched.note(&event, fd.get_ref(), &mut told),
@@ -312,13 +320,15 @@ fn gather(fd: &AsyncFd<OwnedFd>, watched: &Mutex<Watched>) -> (Events, bool, boo
     (told, lost, true)
 }
 
-/// What is at a path by now.
-fn look(path: &[u8]) -> Option<Told> {
+/// Reads the current state of a path as a notification.
+fn read_state(path: &[u8]) -> Option<Notification> {
     match super::stat(Path::new(OsStr::from_bytes(path))) {
-        Ok(crate::Found::Present(attributes)) => Some(Told::Changed(path.into(), attributes)),
-        Err(Errno::NOENT | Errno::NOTDIR) => Some(Told::Deleted(path.into())),
+        Ok(crate::PathMetadata::Present(attributes)) => {
+            Some(Notification::Changed(path.into(), attributes))
+        }
+        Err(Errno::NOENT | Errno::NOTDIR) => Some(Notification::Deleted(path.into())),
         Ok(_) => None,
-        Err(_) => Some(Told::Missed(path.into())),
+        Err(_) => Some(Notification::Missed(path.into())),
     }
 }
 
@@ -327,7 +337,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// The oldest watch is given up, never a directory above one that stays: its rename would not be told of.
+    /// The oldest watch is replaced, but never a directory above a watched one, whose rename would be missed.
     #[tokio::test]
     async fn watches_are_bounded() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
-//! Connections that break when they are asked ahead, that are slow to come about, that never do.
+//! Connections that break under pipelined requests, are slow to connect, or never connect.
 
 use super::{CONNECTING_MAX, Pool, Settings};
 use crate::error::{Error, Result};
-use crate::place::Place;
-use crate::question::{Found, Question};
+use crate::origin_url::OriginUrl;
+use crate::request::{MetadataRequest, PathMetadata};
 use crate::session::{Connect, Session};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Breaks when more than `most` questions are open.
+/// A session that breaks when more than `most` requests are open.
 struct Fragile {
     most: usize,
     open: AtomicUsize,
@@ -19,7 +19,7 @@ struct Fragile {
 }
 
 impl Session for Fragile {
-    fn ask(&self, _question: Question) -> BoxFuture<'_, Result<Found>> {
+    fn request(&self, _question: MetadataRequest) -> BoxFuture<'_, Result<PathMetadata>> {
         Box::pin(async {
             let open = self.open.fetch_add(1, Ordering::SeqCst) + 1;
             if open > self.most {
@@ -31,7 +31,7 @@ impl Session for Fragile {
                 let (origin, why) = ("ftp://h".into(), "asked ahead".into());
                 return Err(Error::Broken { origin, why });
             }
-            Ok(Found::Absent)
+            Ok(PathMetadata::Absent)
         })
     }
 
@@ -45,7 +45,7 @@ impl Session for Fragile {
 }
 
 struct Maker {
-    place: Place,
+    origin_url: OriginUrl,
     most: usize,
     reachable: bool,
     making: AtomicUsize,
@@ -53,8 +53,8 @@ struct Maker {
 }
 
 impl Connect for Maker {
-    fn place(&self) -> &Place {
-        &self.place
+    fn origin_url(&self) -> &OriginUrl {
+        &self.origin_url
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Session>>> {
@@ -79,7 +79,7 @@ impl Connect for Maker {
 
 fn maker(most: usize, reachable: bool) -> Arc<Maker> {
     Arc::new(Maker {
-        place: Place::parse("ftp://h").unwrap().0,
+        origin_url: OriginUrl::parse("ftp://h").unwrap().0,
         most,
         reachable,
         making: AtomicUsize::new(0),
@@ -95,12 +95,12 @@ async fn a_server_that_cannot_be_asked_ahead_is_found_out() {
         ..Settings::default()
     };
     let pool = Pool::new(maker(4, true), settings);
-    let all = (0..500).map(|_| pool.ask(Question::stat(b"/x")));
+    let all = (0..500).map(|_| pool.request(MetadataRequest::stat(b"/x")));
     let answers = futures_util::future::join_all(all).await;
     let answered = answers.iter().filter(|a| a.is_ok()).count();
     assert_eq!(answered, 500, "{:?}", pool.report());
     let report = pool.report();
-    assert!(report.again > 0 && report.window < 64, "{report:?}");
+    assert!(report.retries > 0 && report.window < 64, "{report:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +111,7 @@ async fn few_connections_come_about_at_once() {
         ..Settings::default()
     };
     let pool = Pool::new(maker.clone(), settings);
-    let all = (0..4000).map(|_| pool.ask(Question::stat(b"/x")));
+    let all = (0..4000).map(|_| pool.request(MetadataRequest::stat(b"/x")));
     let answers = futures_util::future::join_all(all).await;
     assert!(answers.iter().all(Result::is_ok));
     assert_eq!(maker.making_most.load(Ordering::SeqCst), CONNECTING_MAX);
@@ -122,7 +122,10 @@ async fn few_connections_come_about_at_once() {
 async fn an_origin_that_is_not_there_is_an_error_in_bounded_time() {
     let pool = Pool::new(maker(64, false), Settings::default());
     let began = tokio::time::Instant::now();
-    let error = pool.ask(Question::stat(b"/x")).await.unwrap_err();
+    let error = pool
+        .request(MetadataRequest::stat(b"/x"))
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert!(began.elapsed() <= Settings::default().patience);
     assert_eq!(pool.report().failed, 1);

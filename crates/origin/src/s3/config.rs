@@ -1,26 +1,26 @@
-//! Where keys, regions and endpoints are kept: the environment, then `~/.aws`, as Amazon's own tools have it.
+//! Keys, regions and endpoints from the environment, then `~/.aws`, as in Amazon's own tools.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// The longest configuration file that is read.
+/// Maximum size of a configuration file in bytes.
 const FILE_MAX: u64 = 1 << 20;
 
-/// Who asks, and where.
+/// Credentials and location of a bucket.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Config {
-    /// Key id and secret; without them requests are not signed, which public buckets allow.
+    /// Key id and secret; without them requests are not signed, as public buckets allow.
     pub keys: Option<(Box<str>, Box<str>)>,
-    /// Of keys that do not last.
+    /// Session token of temporary keys.
     pub token: Option<Box<str>>,
-    /// Where the bucket is.
+    /// The region of the bucket.
     pub region: Option<Box<str>>,
     /// `https://host[:port]` of a server other than Amazon's.
     pub endpoint: Option<Box<str>>,
 }
 
-/// Without secrets.
+/// Omits the secrets.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
@@ -33,12 +33,12 @@ impl fmt::Debug for Config {
 
 type Section = BTreeMap<String, String>;
 
-/// Sections of `[name]` and `key = value`; whatever else there is, is left out.
+/// Parses sections `[name]` with lines `key = value`; skips other lines.
 fn sections(text: &str) -> BTreeMap<String, Section> {
     let mut all: BTreeMap<String, Section> = BTreeMap::new();
     let mut name = String::new();
     for line in text.lines() {
-        // What is indented belongs to the line before it: settings of a service, which have no place here.
+        // An indented line belongs to the line before: settings of one service, which are ignored.
         if line.starts_with([' ', '\t', '#', ';']) {
             continue;
         }
@@ -58,7 +58,7 @@ fn sections(text: &str) -> BTreeMap<String, Section> {
 }
 
 impl Config {
-    /// From the environment of this process and the files of its user. `profile` is a name of theirs.
+    /// Reads the environment of this process and the files of its user. `profile` is a profile of these files.
     pub fn find(profile: Option<&str>) -> Self {
         let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         let file = |variable_name: &str, name: &str| {
@@ -96,7 +96,7 @@ impl Config {
             let keys = variable("AWS_ACCESS_KEY_ID").zip(variable("AWS_SECRET_ACCESS_KEY"));
             keys.map(|keys| (keys, variable("AWS_SESSION_TOKEN")))
         };
-        // Who names a profile means its keys.
+        // A named profile takes precedence over the environment.
         let keys = match profile {
             Some(_) => from(&credentials).or_else(|| from(&config)),
             None => environment()

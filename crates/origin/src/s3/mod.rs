@@ -1,21 +1,21 @@
-//! S3 and what speaks like it: a bucket as a file system, keys parted by `/`.
+//! S3 and compatible services: a bucket as a file system, keys split at `/`.
 //!
-//! There are no directories in a bucket. A path is a file if there is an object of that key, and a directory if there are
-//! keys below it; where both are so, it is a directory, for else what is below could not be reached. An object whose key ends
-//! in `/` only makes a directory without children. To ask about a path takes two requests, which are sent together; to list it,
-//! one for each thousand names. Names that are no UTF-8 are absent: keys are text.
+//! A bucket has no directories. A path is a file if an object has that key, and a directory if there are keys below it; if both,
+//! it is a directory, so that the keys below are reachable. An object whose key ends in `/` only makes a directory without
+//! children. The attributes of a path take two requests, sent together; a listing takes one for each thousand names. Names that
+//! are not UTF-8 are absent: keys are text.
 //!
-//! `s3://bucket/path`, or `s3://profile@bucket/path`. See [`Config`] for credentials. Questions in flight are requests on as
-//! many kept connections, or streams of one where the server offers HTTP/2.
+//! URLs are `s3://bucket/path` or `s3://profile@bucket/path`. [`Config`] describes credentials. Each request in flight takes a
+//! kept connection, or a stream of one connection if the server offers HTTP/2.
 
 mod config;
 mod xml;
 
 use crate::children::Children;
 use crate::error::{Error, Result};
-use crate::http::{Answer, Http, ONE_MAX};
-use crate::place::{Place, escaped};
-use crate::question::{Found, Question};
+use crate::http::{Http, HttpResponse, ONE_MAX};
+use crate::origin_url::{OriginUrl, percent_encode};
+use crate::request::{MetadataRequest, PathMetadata};
 use crate::session::{Connect, Session};
 use crate::unix;
 pub use config::Config;
@@ -31,23 +31,23 @@ use std::time::Duration;
 use url::Url;
 use xml::{Object, Page};
 
-/// The longest key that there is.
+/// Maximum length of a key in bytes.
 const KEY_MAX: usize = 1024;
-/// How long a signature holds: clocks differ, and requests may wait.
+/// Validity of a signature in seconds: clocks differ, and requests may wait.
 const SIGNED_SECONDS: u64 = 900;
 const REGION: &str = "us-east-1";
 const KEYS: &str =
     "are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or ~/.aws/credentials right?";
 
-/// Connections to a bucket.
+/// A bucket as an origin.
 pub struct S3 {
-    place: Place,
-    inner: Arc<Inner>,
+    origin_url: OriginUrl,
+    inner: Arc<S3Client>,
 }
 
-struct Inner {
+struct S3Client {
     http: Http,
-    /// Of the bucket, without `/` at its end.
+    /// URL of the bucket, without a trailing `/`.
     base: Url,
     config: Config,
     region: Mutex<Box<str>>,
@@ -55,18 +55,19 @@ struct Inner {
 }
 
 impl S3 {
-    /// The bucket is the place's host. `silence` is how long a server may say nothing.
-    pub fn new(place: Place, config: Config, silence: Duration) -> Result<Self> {
-        let origin: Box<str> = place.to_string().into();
-        let bad = |why: &str| Error::Named {
+    /// Creates the origin; the URL's host is the bucket. `silence` is the time after which a server that sends
+    /// nothing has failed.
+    pub fn new(origin_url: OriginUrl, config: Config, silence: Duration) -> Result<Self> {
+        let origin: Box<str> = origin_url.to_string().into();
+        let bad = |why: &str| Error::InvalidName {
             what: origin.clone(),
             why: why.into(),
         };
-        let bucket = &*place.host;
+        let bucket = &*origin_url.host;
         let sound = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         if bucket.starts_with('.') || !bucket.chars().all(sound) {
             return Err(bad(
-                "this is no name of a bucket; it has letters, digits, dots and hyphens",
+                "this is not a bucket name; it has letters, digits, dots and hyphens",
             ));
         }
         let region = config.region.clone().unwrap_or_else(|| REGION.into());
@@ -74,11 +75,11 @@ impl S3 {
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || c == '-')
         {
-            return Err(bad("AWS_REGION is no name of a region"));
+            return Err(bad("AWS_REGION is not the name of a region"));
         }
         let text = match &config.endpoint {
             Some(endpoint) => format!("{}/{bucket}", endpoint.trim_end_matches('/')),
-            // Certificates hold for one word in front.
+            // Wildcard certificates cover a single label.
             None if bucket.contains('.') => format!("https://s3.{region}.amazonaws.com/{bucket}"),
             None => format!("https://{bucket}.s3.{region}.amazonaws.com"),
         };
@@ -88,7 +89,7 @@ impl S3 {
         let base = base.ok_or_else(|| {
             bad("AWS_ENDPOINT_URL, or endpoint_url in ~/.aws/config, is not http[s]://HOST[:PORT]")
         })?;
-        let inner = Inner {
+        let inner = S3Client {
             http: Http::new(origin, base.scheme() == "https", silence)?,
             base,
             config,
@@ -96,41 +97,41 @@ impl S3 {
             about: Mutex::default(),
         };
         Ok(Self {
-            place,
+            origin_url,
             inner: Arc::new(inner),
         })
     }
 }
 
 impl Connect for S3 {
-    fn place(&self) -> &Place {
-        &self.place
+    fn origin_url(&self) -> &OriginUrl {
+        &self.origin_url
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Session>>> {
         Box::pin(async {
             let inner = self.inner.clone();
             inner.greet().await?;
-            Ok(Arc::new(Bucket { inner }) as Arc<dyn Session>)
+            Ok(Arc::new(S3Session { inner }) as Arc<dyn Session>)
         })
     }
 }
 
-struct Bucket {
-    inner: Arc<Inner>,
+struct S3Session {
+    inner: Arc<S3Client>,
 }
 
-impl Session for Bucket {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Found>> {
+impl Session for S3Session {
+    fn request(&self, request: MetadataRequest) -> BoxFuture<'_, Result<PathMetadata>> {
         Box::pin(async move {
-            let Ok(path) = str::from_utf8(&question.path) else {
-                return Ok(Found::Absent);
+            let Ok(path) = str::from_utf8(&request.path) else {
+                return Ok(PathMetadata::Absent);
             };
             let key = path.strip_prefix('/').unwrap_or(path);
             if key.len() > KEY_MAX {
-                return Ok(Found::Absent);
+                return Ok(PathMetadata::Absent);
             }
-            match question.wants {
+            match request.wants {
                 Wants::Stat => self.inner.stat(key).await,
                 Wants::List => self.inner.list(key).await,
             }
@@ -141,7 +142,7 @@ impl Session for Bucket {
         self.inner.http.width()
     }
 
-    /// Connections come and go below this.
+    /// Always false: the HTTP client replaces broken connections itself.
     fn is_broken(&self) -> bool {
         false
     }
@@ -152,13 +153,18 @@ impl Session for Bucket {
     }
 }
 
-impl Inner {
-    async fn send(&self, method: Method, key: &str, query: &[(&str, &str)]) -> Result<Answer> {
+impl S3Client {
+    async fn send(
+        &self,
+        method: Method,
+        key: &str,
+        query: &[(&str, &str)],
+    ) -> Result<HttpResponse> {
         let mut url = self.base.clone();
         let before = url.path().trim_end_matches('/');
         let path = match key {
             "" => before.to_owned(),
-            key => format!("{before}/{}", escaped(key.as_bytes(), b"/")),
+            key => format!("{before}/{}", percent_encode(key.as_bytes(), b"/")),
         };
         url.set_path(&path);
         let region = self
@@ -183,7 +189,7 @@ impl Inner {
         } else if !query.is_empty() {
             let plain: Vec<String> = query
                 .iter()
-                .map(|(k, v)| format!("{k}={}", escaped(v.as_bytes(), b"")))
+                .map(|(k, v)| format!("{k}={}", percent_encode(v.as_bytes(), b"")))
                 .collect();
             url.set_query(Some(&plain.join("&")));
         }
@@ -195,16 +201,18 @@ impl Inner {
             .method(name)
             .uri(url.as_str())
             .header(http::header::USER_AGENT, "esker");
-        // The text of this error must not have the URL, which is signed.
-        let request = request.body(Full::default()).map_err(|_| Error::Named {
-            what: key.into(),
-            why: "this cannot be said in a URL".into(),
-        })?;
+        // The error message must not contain the URL, which is signed.
+        let request = request
+            .body(Full::default())
+            .map_err(|_| Error::InvalidName {
+                what: key.into(),
+                why: "this cannot be expressed in a URL".into(),
+            })?;
         // A page has a thousand keys at most.
         self.http.send(request, ONE_MAX).await
     }
 
-    /// Finds the bucket's region, if it is another one than the user said.
+    /// Finds the bucket's region if it differs from the configured one.
     async fn greet(&self) -> Result<()> {
         let answer = self.send(Method::Head, "", &[]).await?;
         let sound =
@@ -214,14 +222,14 @@ impl Inner {
         }
         let server = answer.header("server").unwrap_or("a server without a name");
         *self.about.lock().unwrap_or_else(PoisonError::into_inner) =
-            crate::error::shown(server.as_bytes()).into();
+            crate::error::printable(server.as_bytes()).into();
         Ok(())
     }
 
-    fn refused(&self, answer: &Answer) -> Error {
+    fn refused(&self, answer: &HttpResponse) -> Error {
         let (code, words) = xml::error(&answer.body);
         let origin = self.http.origin().into();
-        let why = format!("{code}: {}", crate::error::shown(words.as_bytes())).into();
+        let why = format!("{code}: {}", crate::error::printable(words.as_bytes())).into();
         match &*code {
             "SlowDown" | "ServiceUnavailable" | "InternalError" | "RequestTimeout" => {
                 return Error::Busy { origin, why };
@@ -252,7 +260,7 @@ impl Inner {
         self.http.refused(answer.status, &said, help)
     }
 
-    /// An object of this very key; an error if that cannot be known.
+    /// Returns the attributes of the object with exactly this key; an error if that cannot be determined.
     async fn head(&self, key: &str) -> Result<Option<Attributes>> {
         let answer = self.send(Method::Head, key, &[]).await?;
         match answer.status.as_u16() {
@@ -270,7 +278,7 @@ impl Inner {
         }
     }
 
-    /// A page of keys that begin with `prefix`; none if there is no such bucket.
+    /// Returns a page of keys that begin with `prefix`; `None` if the bucket does not exist.
     async fn page(&self, prefix: &str, most: &str, after: Option<&str>) -> Result<Option<Page>> {
         let mut query = vec![
             ("delimiter", "/"),
@@ -286,54 +294,54 @@ impl Inner {
         match answer.status.as_u16() {
             200 => {
                 let page = xml::page(&answer.body);
-                Ok(Some(page.map_err(|why| self.http.nonsense(&why))?))
+                Ok(Some(page.map_err(|why| self.http.protocol_error(&why))?))
             }
             404 => Ok(None),
             _ => Err(self.refused(&answer)),
         }
     }
 
-    async fn stat(&self, key: &str) -> Result<Found> {
-        let prefix = below(key);
+    async fn stat(&self, key: &str) -> Result<PathMetadata> {
+        let prefix = prefix_of(key);
         let below = self.page(&prefix, "1", None);
         if key.is_empty() {
             return Ok(match below.await? {
-                Some(_) => Found::Present(Attributes::of(Kind::Directory)),
-                None => Found::Absent,
+                Some(_) => PathMetadata::Present(Attributes::of(Kind::Directory)),
+                None => PathMetadata::Absent,
             });
         }
         match join(self.head(key), below).await {
             (_, Ok(Some(page))) if !page.is_empty() => {
-                Ok(Found::Present(directory(&prefix, &page)))
+                Ok(PathMetadata::Present(directory(&prefix, &page)))
             }
-            (Ok(Some(attributes)), _) => Ok(Found::Present(attributes)),
-            (Ok(None), Ok(_)) => Ok(Found::Absent),
-            // Who may list but not read is refused each object, but is told of it in a listing.
+            (Ok(Some(attributes)), _) => Ok(PathMetadata::Present(attributes)),
+            (Ok(None), Ok(_)) => Ok(PathMetadata::Absent),
+            // A principal with permission to list but not to read gets attributes from a listing.
             (Err(Error::Denied { .. }), Ok(_)) => {
                 let page = self.page(key, "1", None).await?.unwrap_or_default();
                 let object = page.objects.into_iter().find(|o| o.key == key.as_bytes());
-                Ok(object.map_or(Found::Absent, |o| Found::Present(file(o))))
+                Ok(object.map_or(PathMetadata::Absent, |o| PathMetadata::Present(file(o))))
             }
             (Err(error), _) | (_, Err(error)) => Err(error),
         }
     }
 
-    async fn list(&self, key: &str) -> Result<Found> {
-        let prefix = below(key);
+    async fn list(&self, key: &str) -> Result<PathMetadata> {
+        let prefix = prefix_of(key);
         let Some(mut page) = self.page(&prefix, "1000", None).await? else {
-            return Ok(Found::Absent);
+            return Ok(PathMetadata::Absent);
         };
         if page.is_empty() && page.next.is_none() && !key.is_empty() {
-            // Nothing is below it: it is a file, or not there.
+            // No keys are below it: it is a file, or absent.
             return self.stat(key).await;
         }
         let own = directory(&prefix, &page);
         let mut children = Children::default();
         let mut directories = Vec::new();
-        let many = |_| self.http.nonsense("a bucket with too many names");
+        let many = |_| self.http.protocol_error("a bucket with too many names");
         loop {
             for object in std::mem::take(&mut page.objects) {
-                // What makes the directory itself is no child of it.
+                // The object that makes the directory is not a child.
                 if let Some(name) = object.key.strip_prefix(prefix.as_bytes())
                     && !name.is_empty()
                 {
@@ -350,16 +358,18 @@ impl Inner {
             }
             let Some(next) = page.next.take() else { break };
             let more = self.page(&prefix, "1000", Some(&next)).await?;
-            page =
-                more.ok_or_else(|| self.http.nonsense("a listing whose next page is not there"))?;
+            page = more.ok_or_else(|| {
+                self.http
+                    .protocol_error("a listing whose next page is missing")
+            })?;
             if page.next.as_deref() == Some(&next) {
-                return Err(self.http.nonsense("a listing without end"));
+                return Err(self.http.protocol_error("a listing without end"));
             }
-            if directories.len() > crate::question::CHILDREN_MAX {
-                return Err(self.http.nonsense("a bucket with too many names"));
+            if directories.len() > crate::request::CHILDREN_MAX {
+                return Err(self.http.protocol_error("a bucket with too many names"));
             }
         }
-        // After the objects: of two that have one name, the last is taken.
+        // Directories come after objects: the last entry with a name counts.
         for name in directories {
             let attributes = Attributes::of(Kind::Directory);
             children.push(name, attributes).map_err(many)?;
@@ -374,8 +384,8 @@ impl Page {
     }
 }
 
-/// What all keys below a path begin with.
-fn below(key: &str) -> String {
+/// Returns the prefix of all keys below a path.
+fn prefix_of(key: &str) -> String {
     match key {
         "" => String::new(),
         key => format!("{key}/"),
@@ -395,7 +405,7 @@ fn file(object: Object) -> Attributes {
     attributes
 }
 
-/// A directory's own attributes: the time of the object that makes it, if one does.
+/// Returns a directory's attributes: the time of the object that makes it, if there is one.
 fn directory(prefix: &str, page: &Page) -> Attributes {
     let own = page.objects.iter().find(|o| o.key == prefix.as_bytes());
     Attributes {

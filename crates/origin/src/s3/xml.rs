@@ -1,20 +1,20 @@
-//! A page of ListObjectsV2, and errors, out of XML. Servers differ in namespaces, so that names alone count.
+//! Parser of ListObjectsV2 pages and error documents. Servers differ in namespaces, so only local names count.
 
-use crate::place::percent;
+use crate::origin_url::percent_decode;
 use quick_xml::Reader;
 use quick_xml::escape::unescape;
 use quick_xml::events::Event;
 
-/// Elements in elements; those that mean something stand three deep.
+/// Maximum nesting of elements; the deepest element that is read is at depth 3.
 const DEPTH_MAX: usize = 32;
 
 /// An object or a common prefix of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Object {
-    /// Its whole key.
+    /// The complete key of the object.
     pub(crate) key: Vec<u8>,
     pub(crate) size: Option<u64>,
-    /// Nanoseconds since 1970.
+    /// Modification time in nanoseconds since 1970.
     pub(crate) modified: Option<i64>,
     pub(crate) etag: Option<Box<str>>,
 }
@@ -23,15 +23,15 @@ pub(crate) struct Object {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Page {
     pub(crate) objects: Vec<Object>,
-    /// Common prefixes, whole, with the `/` at their ends.
+    /// Common prefixes, with the trailing `/`.
     pub(crate) prefixes: Vec<Vec<u8>>,
-    /// What the next page is asked for with, if there is one.
+    /// Continuation token of the next page.
     pub(crate) next: Option<String>,
 }
 
-/// Calls `each` with the names of the elements around a text, and the text.
+/// Calls `each` for every text with the names of its enclosing elements.
 fn texts(body: &[u8], mut each: impl FnMut(&[String], &str)) -> Result<(), String> {
-    let wrong = |e: &dyn std::fmt::Display| format!("a document that is no XML: {e}");
+    let wrong = |e: &dyn std::fmt::Display| format!("a document that is not XML: {e}");
     let mut reader = Reader::from_reader(body);
     reader.config_mut().expand_empty_elements = true;
     let mut path: Vec<String> = Vec::new();
@@ -40,7 +40,7 @@ fn texts(body: &[u8], mut each: impl FnMut(&[String], &str)) -> Result<(), Strin
         match reader.read_event().map_err(|e| wrong(&e))? {
             Event::Start(element) => {
                 if path.len() >= DEPTH_MAX {
-                    return Err("a document of elements in elements in elements".into());
+                    return Err("a document with elements nested too deeply".into());
                 }
                 path.push(element.local_name().as_ref().to_owned());
                 text.clear();
@@ -63,12 +63,12 @@ fn texts(body: &[u8], mut each: impl FnMut(&[String], &str)) -> Result<(), Strin
     }
 }
 
-/// Keys are asked for in the form of URLs, for XML cannot say all of them.
+/// Decodes a URL-encoded key; XML cannot represent all keys.
 fn key(text: &str) -> Vec<u8> {
-    percent(text.replace('+', " ").as_bytes())
+    percent_decode(text.replace('+', " ").as_bytes())
 }
 
-/// Reads a page.
+/// Parses a page of a listing.
 pub(crate) fn page(body: &[u8]) -> Result<Page, String> {
     let mut page = Page::default();
     let mut object = Object::default();
@@ -93,9 +93,9 @@ pub(crate) fn page(body: &[u8]) -> Result<Page, String> {
         }
     })?;
     if !seen {
-        return Err("something else than a listing of a bucket".into());
+        return Err("something other than a listing of a bucket".into());
     }
-    // Where that is said may be behind the keys.
+    // The encoding may be stated after the keys.
     if encoded {
         let keys = page.objects.iter_mut().map(|o| &mut o.key);
         for bytes in keys.chain(&mut page.prefixes) {
@@ -103,7 +103,8 @@ pub(crate) fn page(body: &[u8]) -> Result<Page, String> {
         }
     }
     if cut {
-        page.next = Some(next.ok_or("a listing that goes on but does not say how")?);
+        page.next =
+            Some(next.ok_or("a listing that is incomplete but does not say how to continue")?);
     }
     Ok(page)
 }
@@ -113,10 +114,10 @@ fn time(text: &str) -> Option<i64> {
     i64::try_from(time.as_nanosecond()).ok()
 }
 
-/// Code and words of an error, as far as they can be read.
+/// Returns code and message of an error document, as far as it can be read.
 pub(crate) fn error(body: &[u8]) -> (String, String) {
     let (mut code, mut words) = (String::new(), String::new());
-    // What cannot be read makes the status no clearer.
+    // If the document is invalid, only the status counts.
     let _ = texts(&body[..body.len().min(64 << 10)], |path, text| {
         let names: Vec<&str> = path.iter().map(String::as_str).collect();
         match names[..] {

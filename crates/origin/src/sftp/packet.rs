@@ -1,16 +1,16 @@
-//! The packets of SFTP version 3 that questions need, as bytes.
+//! The packets of SFTP version 3 that requests need, as bytes.
 //!
-//! The version that servers speak is an Internet draft (draft-ietf-secsh-filexfer-02): a length, a kind, a number that
-//! pairs a reply with its request, and fields in big-endian order. Names are bytes here as they are on the wire.
+//! Servers implement an Internet draft (draft-ietf-secsh-filexfer-02): a length, a kind, a number that pairs a reply with its
+//! request, and big-endian fields. Names are bytes, as on the wire.
 
 use crate::unix::{kind, owner};
 use esker_site_cache::entry::{Attributes, Kind};
 
-/// The longest packet that is read; the draft demands 34,000 bytes, OpenSSH sends up to 256 KiB.
+/// Maximum size of a packet in bytes; the draft requires 34,000, OpenSSH sends up to 256 KiB.
 pub(crate) const PACKET_MAX: usize = 1 << 20;
-/// The longest handle that the draft allows.
+/// Maximum length of a handle, from the draft.
 const HANDLE_MAX: usize = 256;
-/// Extensions of a server that are looked at.
+/// Maximum number of a server's extensions that are read.
 const EXTENSIONS_MAX: usize = 64;
 
 const INIT: u8 = 1;
@@ -31,23 +31,23 @@ const HAS_MODE: u32 = 4;
 const HAS_TIMES: u32 = 8;
 const HAS_MORE: u32 = 1 << 31;
 
-/// A request, without its number.
+/// A request without its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Request {
-    /// Attributes; of a link, its own.
+    /// Attributes of a path; of a link, its own.
     Lstat(Box<[u8]>),
     /// Opens a directory for reading.
     OpenDir(Box<[u8]>),
-    /// Some more names of an open directory.
+    /// Reads the next names of an open directory.
     ReadDir(Box<[u8]>),
-    /// Closes a directory.
+    /// Closes an open directory.
     Close(Box<[u8]>),
-    /// Where a link leads.
+    /// Reads the target of a link.
     ReadLink(Box<[u8]>),
 }
 
 impl Request {
-    /// Puts the whole packet, with its length, behind `out`.
+    /// Appends the packet, with its length, to `out`.
     pub(crate) fn encode(&self, id: u32, out: &mut Vec<u8>) {
         let (kind, bytes) = match self {
             Self::Lstat(path) => (LSTAT, path),
@@ -65,50 +65,50 @@ impl Request {
     }
 }
 
-/// The first packet on a connection: the highest version that is understood here.
+/// Encodes the first packet of a connection: the highest version that is supported here.
 pub(crate) fn hello() -> [u8; 9] {
     [0, 0, 0, 5, INIT, 0, 0, 0, 3]
 }
 
-/// A name of a directory, or where a link leads.
+/// A directory entry, or the target of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name {
-    /// As the server has it.
+    /// The name as the server sends it.
     pub(crate) name: Box<[u8]>,
-    /// What it says of it.
+    /// Attributes reported with the name.
     pub(crate) attributes: Attributes,
 }
 
-/// A reply, without its number.
+/// A reply without its number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Reply {
-    /// That something worked or did not, with the server's words.
+pub(crate) enum ReplyPacket {
+    /// Status code and the server's message.
     Status(u32, Box<[u8]>),
-    /// An open directory.
+    /// Handle of an open directory.
     Handle(Box<[u8]>),
-    /// Names.
+    /// Directory entries or a link's target.
     Names(Vec<Name>),
-    /// Attributes.
+    /// Attributes of a path.
     Attributes(Attributes),
 }
 
-/// What a server says first.
+/// The first packet of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Greeting {
-    /// Its version.
+    /// The protocol version of the server.
     pub(crate) version: u32,
-    /// Names of what it can do beyond that.
+    /// Names of the supported extensions.
     pub(crate) extensions: Vec<Box<str>>,
 }
 
-/// What is wrong with a packet.
-pub(crate) type Wrong = &'static str;
+/// Description of an invalid packet.
+pub(crate) type PacketError = &'static str;
 
-/// Fields in order; whatever is too short is an error.
+/// Reader of consecutive fields; a truncated field is an error.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Wrong> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], PacketError> {
         let (first, rest) = self
             .0
             .split_at_checked(count)
@@ -117,25 +117,25 @@ impl<'a> Fields<'a> {
         Ok(first)
     }
 
-    fn byte(&mut self) -> Result<u8, Wrong> {
+    fn byte(&mut self) -> Result<u8, PacketError> {
         Ok(self.take(1)?.first().copied().unwrap_or_default())
     }
 
-    fn u32(&mut self) -> Result<u32, Wrong> {
+    fn u32(&mut self) -> Result<u32, PacketError> {
         let bytes = self.take(4)?;
         Ok(bytes.iter().fold(0, |n, b| n << 8 | u32::from(*b)))
     }
 
-    fn u64(&mut self) -> Result<u64, Wrong> {
+    fn u64(&mut self) -> Result<u64, PacketError> {
         Ok(u64::from(self.u32()?) << 32 | u64::from(self.u32()?))
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8], Wrong> {
+    fn bytes(&mut self) -> Result<&'a [u8], PacketError> {
         let length = self.u32()?;
         self.take(length as usize)
     }
 
-    fn attributes(&mut self) -> Result<Attributes, Wrong> {
+    fn attributes(&mut self) -> Result<Attributes, PacketError> {
         let flags = self.u32()?;
         let mut attributes = Attributes::default();
         if flags & HAS_SIZE != 0 {
@@ -155,7 +155,7 @@ impl<'a> Fields<'a> {
             attributes.modified = Some(i64::from(written) * 1_000_000_000);
         }
         if flags & HAS_MORE != 0 {
-            // Each pair takes eight bytes at least, so that a lie about their count ends with the packet.
+            // Each pair takes at least eight bytes, so that a wrong count fails at the end of the packet.
             for _ in 0..self.u32()? {
                 self.bytes()?;
                 self.bytes()?;
@@ -165,7 +165,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A line of `ls -l` says what a name is, where its attributes do not.
+/// Returns the kind from an `ls -l` line, for names whose attributes lack it.
 fn kind_of_line(line: &[u8]) -> Kind {
     match line.first() {
         Some(b'd') => Kind::Directory,
@@ -176,12 +176,12 @@ fn kind_of_line(line: &[u8]) -> Kind {
     }
 }
 
-/// How many bytes follow the four of a packet's length.
-pub(crate) fn length(head: [u8; 4]) -> Result<usize, Wrong> {
+/// Returns the number of bytes after the four-byte length of a packet.
+pub(crate) fn length(head: [u8; 4]) -> Result<usize, PacketError> {
     let length = u32::from_be_bytes(head) as usize;
     if length > PACKET_MAX && head.iter().all(|b| (b' '..=b'~').contains(b)) {
         return Err(
-            "text where SFTP should begin; something that the far account runs at log-in (.bashrc, .profile) prints it",
+            "text where SFTP should begin; something that the remote account runs at login (.bashrc, .profile) prints it",
         );
     }
     match length {
@@ -191,11 +191,11 @@ pub(crate) fn length(head: [u8; 4]) -> Result<usize, Wrong> {
     }
 }
 
-/// The reply to [`hello`].
-pub(crate) fn greeting(packet: &[u8]) -> Result<Greeting, Wrong> {
+/// Parses the reply to [`hello`].
+pub(crate) fn greeting(packet: &[u8]) -> Result<Greeting, PacketError> {
     let mut fields = Fields(packet);
     if fields.byte()? != VERSION {
-        return Err("something else than its version first");
+        return Err("something other than its version first");
     }
     let mut greeting = Greeting {
         version: fields.u32()?,
@@ -207,34 +207,34 @@ pub(crate) fn greeting(packet: &[u8]) -> Result<Greeting, Wrong> {
     while !fields.0.is_empty() && greeting.extensions.len() < EXTENSIONS_MAX {
         greeting
             .extensions
-            .push(crate::error::shown(fields.bytes()?));
+            .push(crate::error::printable(fields.bytes()?));
         fields.bytes()?;
     }
     Ok(greeting)
 }
 
-/// A reply and the number of its request.
-pub(crate) fn reply(packet: &[u8]) -> Result<(u32, Reply), Wrong> {
+/// Parses a reply; returns the number of its request.
+pub(crate) fn reply(packet: &[u8]) -> Result<(u32, ReplyPacket), PacketError> {
     let mut fields = Fields(packet);
     let kind = fields.byte()?;
     let id = fields.u32()?;
     let reply = match kind {
         STATUS => {
             let code = fields.u32()?;
-            // Old servers end here.
+            // Old servers omit the message.
             let words = fields.bytes().unwrap_or_default();
-            Reply::Status(code, words[..words.len().min(800)].into())
+            ReplyPacket::Status(code, words[..words.len().min(800)].into())
         }
         HANDLE => {
             let handle = fields.bytes()?;
             if handle.len() > HANDLE_MAX {
                 return Err("a handle longer than 256 bytes");
             }
-            Reply::Handle(handle.into())
+            ReplyPacket::Handle(handle.into())
         }
         NAME => {
             let count = fields.u32()? as usize;
-            // A name takes 12 bytes at least: what is said to follow must fit, before room is made for it.
+            // A name takes at least 12 bytes: the count must fit the packet before memory is reserved.
             if count > fields.0.len() / 12 {
                 return Err("more names than its packet holds");
             }
@@ -248,10 +248,10 @@ pub(crate) fn reply(packet: &[u8]) -> Result<(u32, Reply), Wrong> {
                 }
                 names.push(Name { name, attributes });
             }
-            Reply::Names(names)
+            ReplyPacket::Names(names)
         }
-        ATTRS => Reply::Attributes(fields.attributes()?),
-        _ => return Err("a kind of packet that was not asked for"),
+        ATTRS => ReplyPacket::Attributes(fields.attributes()?),
+        _ => return Err("a kind of packet that was not requested"),
     };
     Ok((id, reply))
 }
@@ -356,19 +356,19 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a server sends, there is an answer, and no more memory is taken than it sent.
+        /// Random server output yields a reply or an error and takes no more memory than was sent.
         #[test]
         fn any_bytes_are_a_reply_or_an_error(packet in bytes(400), kind in 100_u8..107) {
             let _ = greeting(&packet);
             let _ = reply(&packet);
             let mut likely = vec![kind];
             likely.extend(&packet);
-            if let Ok((_, Reply::Names(names))) = reply(&likely) {
+            if let Ok((_, ReplyPacket::Names(names))) = reply(&likely) {
                 prop_assert!(names.len() * 12 <= packet.len());
             }
         }
 
-        /// Names and attributes come out as they went in, and no beginning of a packet is a packet.
+        /// Names and attributes survive a round trip, and no prefix of a packet is a valid packet.
         #[test]
         fn names_come_back(entries in proptest::collection::vec((bytes(40), attributes()), 0..8), id: u32) {
             let mut packet = vec![NAME];
@@ -380,7 +380,7 @@ mod tests {
                 put(attributes, &mut packet);
             }
             let wanted = entries.into_iter().map(|(name, attributes)| Name { name: name.into(), attributes });
-            prop_assert_eq!(reply(&packet), Ok((id, Reply::Names(wanted.collect()))));
+            prop_assert_eq!(reply(&packet), Ok((id, ReplyPacket::Names(wanted.collect()))));
             for cut in 0..packet.len() {
                 prop_assert!(reply(&packet[..cut]).is_err());
             }

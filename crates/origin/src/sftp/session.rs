@@ -1,9 +1,9 @@
-//! One connection: requests with numbers go out as fast as they come, replies find who waits for them.
+//! An SFTP connection: numbered requests are sent immediately, replies are matched by number.
 
-use super::packet::{self, Greeting, Name, Reply, Request};
+use super::packet::{self, Greeting, Name, ReplyPacket, Request};
 use crate::children::Children;
-use crate::error::{Error, Result, shown};
-use crate::question::{Found, Question};
+use crate::error::{Error, Result, printable};
+use crate::request::{MetadataRequest, PathMetadata};
 use crate::session::Session;
 use crate::unix;
 use esker_site_cache::entry::{Attributes, Kind, Wants};
@@ -17,13 +17,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, interval, timeout};
 
-/// Questions on one connection: what OpenSSH's own client does with requests.
+/// Maximum number of requests in flight, as in OpenSSH's client.
 const WIDTH: usize = 64;
-/// Requests for more names of one directory that are open at first, and at most. OpenSSH answers each with up to 100 names.
-const AHEAD: (usize, usize) = (4, 32);
-/// Replies without names in one listing, before it is taken for one without end.
+/// Read-ahead of a directory in requests, at first and at most. OpenSSH answers each with up to 100 names.
+const READ_AHEAD: (usize, usize) = (4, 32);
+/// Number of replies without names after which a listing is taken for endless.
 const EMPTY_MAX: usize = 16;
-/// One packet in this many times the silence is no answer either.
+/// A reply must be complete within this multiple of `silence`, even if other packets arrive.
 const SILENCES: u32 = 4;
 
 const OK: u32 = 0;
@@ -35,23 +35,23 @@ const NO_CONNECTION: u32 = 6;
 const CONNECTION_LOST: u32 = 7;
 const OP_UNSUPPORTED: u32 = 8;
 
-/// What carries a connection, and knows why it ended.
+/// The transport of a connection, which knows why the connection ended.
 pub(crate) trait Carrier: Send + 'static {
-    /// Makes an error of what the carrier said at the end.
+    /// Converts the transport's last messages to an error.
     fn ended(&mut self, why: String, greeted: bool) -> BoxFuture<'_, Error>;
 }
 
-/// A reply as it is handed on. A handle that nobody takes is closed.
-enum Answer {
+/// A reply as it is delivered. An unused handle is closed.
+enum DeliveredReply {
     Status(u32, Box<[u8]>),
     Handle(Handle),
     Names(Vec<Name>),
     Attributes(Attributes),
 }
 
-/// An open directory, closed when it is dropped.
+/// An open directory, closed on drop.
 struct Handle {
-    wire: Arc<Wire>,
+    wire: Arc<SftpConnection>,
     bytes: Box<[u8]>,
 }
 
@@ -62,35 +62,35 @@ impl Drop for Handle {
     }
 }
 
-type Waiter = oneshot::Sender<Result<Answer>>;
+type ReplySender = oneshot::Sender<Result<DeliveredReply>>;
 
-struct Open {
-    /// Requests without a reply: since when, and who waits. Nobody waits for a directory to be closed.
-    waiting: HashMap<u32, (Instant, Option<Waiter>)>,
+struct SftpPending {
+    /// Requests without a reply: the time sent and the waiter, `None` for closing a directory.
+    waiting: HashMap<u32, (Instant, Option<ReplySender>)>,
     next: u32,
-    /// When a whole packet came last.
+    /// Time of the last complete packet.
     heard: Instant,
     broken: Option<Error>,
 }
 
-struct Wire {
+struct SftpConnection {
     origin: Box<str>,
     out: mpsc::UnboundedSender<Vec<u8>>,
-    open: Mutex<Open>,
-    /// Names of all listings that are being read.
+    open: Mutex<SftpPending>,
+    /// Number of names in all listings that are being read.
     names: Arc<AtomicUsize>,
 }
 
-impl Wire {
-    fn lock(&self) -> MutexGuard<'_, Open> {
+impl SftpConnection {
+    fn lock(&self) -> MutexGuard<'_, SftpPending> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn send(&self, request: &Request, waiter: Option<Waiter>) {
+    fn send(&self, request: &Request, waiter: Option<ReplySender>) {
         let mut open = self.lock();
         if let Some(error) = &open.broken {
             if let Some(waiter) = waiter {
-                // Whoever asked may have gone.
+                // The receiver may be gone.
                 let _ = waiter.send(Err(error.clone()));
             }
             return;
@@ -100,19 +100,19 @@ impl Wire {
         open.waiting.insert(id, (Instant::now(), waiter));
         let mut packet = Vec::new();
         request.encode(id, &mut packet);
-        // With the lock held, so that requests go out in the order of their numbers. The other end is gone only when the
-        // connection is broken, which is told to all who wait.
+        // Sent under the lock, so that requests have the order of their numbers. The receiver is closed only if the connection is
+        // broken, which all waiters learn.
         let _ = self.out.send(packet);
     }
 
-    fn ask(&self, request: &Request) -> oneshot::Receiver<Result<Answer>> {
+    fn request(&self, request: &Request) -> oneshot::Receiver<Result<DeliveredReply>> {
         let (waiter, answer) = oneshot::channel();
         self.send(request, Some(waiter));
         answer
     }
 
-    fn nonsense(&self, why: &str) -> Error {
-        Error::Nonsense {
+    fn protocol_error(&self, why: &str) -> Error {
+        Error::Protocol {
             origin: self.origin.clone(),
             why: why.into(),
         }
@@ -125,37 +125,40 @@ impl Wire {
         }
     }
 
-    async fn wait(&self, answer: oneshot::Receiver<Result<Answer>>) -> Result<Answer> {
+    async fn wait(
+        &self,
+        answer: oneshot::Receiver<Result<DeliveredReply>>,
+    ) -> Result<DeliveredReply> {
         let gone = |_| Err(self.broken("it was closed"));
         answer.await.unwrap_or_else(gone)
     }
 
-    /// Hands a packet to whoever waits for it.
+    /// Delivers a packet to its waiter.
     fn deliver(self: &Arc<Self>, packet: &[u8]) -> Result<()> {
-        let (id, reply) = packet::reply(packet).map_err(|why| self.nonsense(why))?;
+        let (id, reply) = packet::reply(packet).map_err(|why| self.protocol_error(why))?;
         let mut open = self.lock();
         open.heard = Instant::now();
         let Some((_, waiter)) = open.waiting.remove(&id) else {
-            return Err(self.nonsense("a reply to what was not asked"));
+            return Err(self.protocol_error("a reply without a request"));
         };
         drop(open);
         let answer = match reply {
-            Reply::Status(code, words) => Answer::Status(code, words),
-            Reply::Handle(bytes) => {
+            ReplyPacket::Status(code, words) => DeliveredReply::Status(code, words),
+            ReplyPacket::Handle(bytes) => {
                 let wire = self.clone();
-                Answer::Handle(Handle { wire, bytes })
+                DeliveredReply::Handle(Handle { wire, bytes })
             }
-            Reply::Names(names) => Answer::Names(names),
-            Reply::Attributes(attributes) => Answer::Attributes(attributes),
+            ReplyPacket::Names(names) => DeliveredReply::Names(names),
+            ReplyPacket::Attributes(attributes) => DeliveredReply::Attributes(attributes),
         };
         if let Some(waiter) = waiter {
-            // Whoever asked may have gone.
+            // The receiver may be gone.
             let _ = waiter.send(Ok(answer));
         }
         Ok(())
     }
 
-    /// The connection is of no use any more; all who wait are told why.
+    /// Marks the connection as broken and passes the error to all waiters.
     fn end(&self, error: &Error) {
         let mut open = self.lock();
         open.broken = Some(error.clone());
@@ -168,7 +171,7 @@ impl Wire {
         }
     }
 
-    /// Ends when no reply came for too long.
+    /// Returns when no reply arrived in time.
     async fn watch(&self, silence: Duration) -> Error {
         let mut ticks = interval((silence / 8).max(Duration::from_millis(10)));
         loop {
@@ -178,9 +181,9 @@ impl Wire {
                 continue;
             };
             let quiet = oldest.elapsed().min(open.heard.elapsed());
-            // A server that says something now and then, but never that, is no better than one that says nothing.
+            // A server that only sends other packets counts as silent.
             if quiet > silence || oldest.elapsed() > silence * SILENCES {
-                return Error::Late {
+                return Error::TimedOut {
                     origin: self.origin.clone(),
                     seconds: oldest.elapsed().as_secs(),
                 };
@@ -188,15 +191,15 @@ impl Wire {
         }
     }
 
-    /// What a status other than "there is nothing" means.
+    /// Converts a status other than "no such file" to an error.
     fn refused(&self, code: u32, words: &[u8]) -> Error {
         let origin = self.origin.clone();
-        let mut why = shown(words);
+        let mut why = printable(words);
         if why.is_empty() {
             why = format!("status {code}").into();
         }
         match code {
-            BAD_MESSAGE => Error::Nonsense {
+            BAD_MESSAGE => Error::Protocol {
                 origin,
                 why: format!("it does not understand a request: {why}").into(),
             },
@@ -207,21 +210,24 @@ impl Wire {
     }
 
     fn unexpected(&self) -> Error {
-        self.nonsense("a reply of another kind than the request asks for")
+        self.protocol_error("a reply of another kind than requested")
     }
 }
 
-async fn read_loop(wire: &Arc<Wire>, from: &mut (impl AsyncRead + Unpin)) -> Result<String> {
+async fn read_loop(
+    wire: &Arc<SftpConnection>,
+    from: &mut (impl AsyncRead + Unpin),
+) -> Result<String> {
     loop {
         match read_packet(from).await {
             Ok(Ok(packet)) => wire.deliver(&packet)?,
-            Ok(Err(wrong)) => return Err(wire.nonsense(wrong)),
-            Err(error) => return Ok(said(&error)),
+            Ok(Err(wrong)) => return Err(wire.protocol_error(wrong)),
+            Err(error) => return Ok(end_reason(&error)),
         }
     }
 }
 
-fn said(error: &std::io::Error) -> String {
+fn end_reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::UnexpectedEof => "the server closed it".into(),
         _ => error.to_string(),
@@ -230,7 +236,7 @@ fn said(error: &std::io::Error) -> String {
 
 async fn read_packet(
     from: &mut (impl AsyncRead + Unpin),
-) -> std::io::Result<Result<Vec<u8>, packet::Wrong>> {
+) -> std::io::Result<Result<Vec<u8>, packet::PacketError>> {
     let mut head = [0; 4];
     from.read_exact(&mut head).await?;
     let length = match packet::length(head) {
@@ -242,13 +248,13 @@ async fn read_packet(
     Ok(Ok(packet))
 }
 
-/// Whatever waits goes out in one piece.
+/// Writes all queued packets in one write.
 async fn write_loop(
     mut packets: mpsc::UnboundedReceiver<Vec<u8>>,
     mut to: impl AsyncWrite + Unpin,
 ) -> String {
     while let Some(mut bytes) = packets.recv().await {
-        // An empty packet says goodbye.
+        // An empty packet requests the close.
         let mut ends = bytes.is_empty();
         while let Ok(more) = packets.try_recv() {
             ends |= more.is_empty();
@@ -261,7 +267,7 @@ async fn write_loop(
             if let Err(error) = to.shutdown().await {
                 return error.to_string();
             }
-            // A child's pipe is closed by being dropped, and by nothing else; the answers to what was asked still come.
+            // A child's pipe is closed only by dropping it; outstanding replies still arrive.
             drop(to);
             return std::future::pending().await;
         }
@@ -269,22 +275,22 @@ async fn write_loop(
     "it was closed".into()
 }
 
-/// A connection to a server of SFTP.
-pub(crate) struct Talk {
-    wire: Arc<Wire>,
+/// A session with an SFTP server.
+pub(crate) struct SftpSession {
+    wire: Arc<SftpConnection>,
     greeting: Greeting,
     task: Mutex<Option<JoinHandle<()>>>,
     abort: AbortHandle,
 }
 
-impl Drop for Talk {
+impl Drop for SftpSession {
     fn drop(&mut self) {
         self.abort.abort();
     }
 }
 
-impl Talk {
-    /// Greets the server, and is ready for questions.
+impl SftpSession {
+    /// Exchanges versions with the server and returns the session.
     pub(crate) async fn begin(
         origin: Box<str>,
         from: impl AsyncRead + Unpin + Send + 'static,
@@ -301,20 +307,20 @@ impl Talk {
         let greeting = match greeted.await {
             Ok(Ok(packet)) => packet::greeting(&packet),
             Ok(Err(wrong)) => Err(wrong),
-            Err(error) => return Err(carrier.ended(said(&error), false).await),
+            Err(error) => return Err(carrier.ended(end_reason(&error), false).await),
         };
-        let greeting = greeting.map_err(|why| Error::Nonsense {
+        let greeting = greeting.map_err(|why| Error::Protocol {
             origin: origin.clone(),
             why: why.into(),
         })?;
         let (out, packets) = mpsc::unbounded_channel();
-        let open = Open {
+        let open = SftpPending {
             waiting: HashMap::new(),
             next: 1,
             heard: Instant::now(),
             broken: None,
         };
-        let wire = Arc::new(Wire {
+        let wire = Arc::new(SftpConnection {
             origin,
             out,
             open: Mutex::new(open),
@@ -326,9 +332,9 @@ impl Talk {
                 let ended = tokio::select! {
                     ended = read_loop(&wire, &mut from) => ended,
                     why = write_loop(packets, to) => Ok(why),
-                    late = wire.watch(silence) => Err(late),
+                    timed_out = wire.watch(silence) => Err(timed_out),
                 };
-                // What ended is told at once; what the carrier says of it takes a moment.
+                // The end is reported immediately; the transport's messages take a while.
                 wire.lock().broken = Some(wire.broken("it ended"));
                 let error = match ended {
                     Ok(why) => carrier.ended(why, true).await,
@@ -348,60 +354,60 @@ impl Talk {
 
     #[cfg(test)]
     pub(crate) async fn wire_readlink(&self) {
-        let answer = self.wire.ask(&Request::ReadLink(b"/"[..].into()));
+        let answer = self.wire.request(&Request::ReadLink(b"/"[..].into()));
         let _ = self.wire.wait(answer).await;
     }
 
-    async fn stat(&self, path: Box<[u8]>) -> Result<Found> {
+    async fn stat(&self, path: Box<[u8]>) -> Result<PathMetadata> {
         let wire = &self.wire;
-        let answer = wire.ask(&Request::Lstat(path.clone()));
+        let answer = wire.request(&Request::Lstat(path.clone()));
         let mut attributes = match wire.wait(answer).await? {
-            Answer::Attributes(attributes) => attributes,
-            Answer::Status(NO_SUCH_FILE, _) => return Ok(Found::Absent),
-            Answer::Status(code, words) => return Err(wire.refused(code, &words)),
+            DeliveredReply::Attributes(attributes) => attributes,
+            DeliveredReply::Status(NO_SUCH_FILE, _) => return Ok(PathMetadata::Absent),
+            DeliveredReply::Status(code, words) => return Err(wire.refused(code, &words)),
             _ => return Err(wire.unexpected()),
         };
         if attributes.kind == Kind::Link {
-            let answer = wire.ask(&Request::ReadLink(path));
-            // That a link cannot be read, or is gone by now, makes its attributes no worse.
-            if let Answer::Names(names) = wire.wait(answer).await?
+            let answer = wire.request(&Request::ReadLink(path));
+            // An unreadable or deleted link keeps its attributes.
+            if let DeliveredReply::Names(names) = wire.wait(answer).await?
                 && let Some(first) = names.into_iter().next()
                 && let Ok(target) = String::from_utf8(first.name.into_vec())
             {
                 unix::add(&mut attributes, "target", &target);
             }
         }
-        Ok(Found::Present(attributes))
+        Ok(PathMetadata::Present(attributes))
     }
 
-    async fn list(&self, path: Box<[u8]>) -> Result<Found> {
+    async fn list(&self, path: Box<[u8]>) -> Result<PathMetadata> {
         let wire = &self.wire;
-        let attributes = wire.ask(&Request::Lstat(path.clone()));
-        let handle = wire.ask(&Request::OpenDir(path));
+        let attributes = wire.request(&Request::Lstat(path.clone()));
+        let handle = wire.request(&Request::OpenDir(path));
         let attributes = match wire.wait(attributes).await? {
-            Answer::Attributes(attributes) => attributes,
-            Answer::Status(NO_SUCH_FILE, _) => return Ok(Found::Absent),
-            Answer::Status(code, words) => return Err(wire.refused(code, &words)),
+            DeliveredReply::Attributes(attributes) => attributes,
+            DeliveredReply::Status(NO_SUCH_FILE, _) => return Ok(PathMetadata::Absent),
+            DeliveredReply::Status(code, words) => return Err(wire.refused(code, &words)),
             _ => return Err(wire.unexpected()),
         };
-        // What is behind a link is listed where the link leads to.
+        // A link is not followed: its target is listed at the target's path.
         if !matches!(attributes.kind, Kind::Directory | Kind::Unknown) {
-            return Ok(Found::Present(attributes));
+            return Ok(PathMetadata::Present(attributes));
         }
         let handle = match wire.wait(handle).await? {
-            Answer::Handle(handle) => handle,
-            Answer::Status(..) if attributes.kind == Kind::Unknown => {
-                return Ok(Found::Present(attributes));
+            DeliveredReply::Handle(handle) => handle,
+            DeliveredReply::Status(..) if attributes.kind == Kind::Unknown => {
+                return Ok(PathMetadata::Present(attributes));
             }
-            Answer::Status(NO_SUCH_FILE, _) => return Ok(Found::Absent),
-            Answer::Status(code @ (PERMISSION_DENIED | OP_UNSUPPORTED), words) => {
+            DeliveredReply::Status(NO_SUCH_FILE, _) => return Ok(PathMetadata::Absent),
+            DeliveredReply::Status(code @ (PERMISSION_DENIED | OP_UNSUPPORTED), words) => {
                 return Err(wire.refused(code, &words));
             }
-            Answer::Status(_, words) => {
-                // Too many open files, or it was something else than a directory a moment later.
+            DeliveredReply::Status(_, words) => {
+                // Too many open files, or the path was replaced by something other than a directory.
                 return Err(Error::Busy {
                     origin: wire.origin.clone(),
-                    why: format!("the directory cannot be opened: {}", shown(&words)).into(),
+                    why: format!("the directory cannot be opened: {}", printable(&words)).into(),
                 });
             }
             _ => return Err(wire.unexpected()),
@@ -410,53 +416,54 @@ impl Talk {
         Ok(children.finish(attributes))
     }
 
-    /// All names of an open directory, a few requests ahead of the answers.
+    /// Reads all names of an open directory with several requests in flight.
     async fn read(&self, handle: &Handle) -> Result<Children> {
         let wire = &self.wire;
         let request = Request::ReadDir(handle.bytes.clone());
         let mut children = Children::among(&wire.names);
         let mut asked = VecDeque::new();
-        let (mut ahead, mut ended, mut empty) = (AHEAD.0, false, 0);
+        let (mut ahead, mut ended, mut empty) = (READ_AHEAD.0, false, 0);
         loop {
             while !ended && asked.len() < ahead {
-                asked.push_back(wire.ask(&request));
+                asked.push_back(wire.request(&request));
             }
-            // A server may answer out of order: what was asked before the end became known may still bring names.
+            // A server may answer out of order: requests sent before the end became known may still return names.
             let Some(answer) = asked.pop_front() else {
                 return Ok(children);
             };
             match wire.wait(answer).await? {
-                Answer::Names(names) => {
+                DeliveredReply::Names(names) => {
                     empty += usize::from(names.is_empty());
                     if empty > EMPTY_MAX {
-                        return Err(wire.nonsense("a listing that goes on without names"));
+                        return Err(wire.protocol_error("a listing that continues without names"));
                     }
                     for Name { name, attributes } in names {
                         let taken = children.push(name, attributes);
-                        taken.map_err(|_| wire.nonsense("a directory with too many names"))?;
+                        taken
+                            .map_err(|_| wire.protocol_error("a directory with too many names"))?;
                     }
-                    ahead = (ahead + 1).min(AHEAD.1);
+                    ahead = (ahead + 1).min(READ_AHEAD.1);
                 }
-                Answer::Status(EOF | OK, _) => ended = true,
-                Answer::Status(code, words) => return Err(wire.refused(code, &words)),
+                DeliveredReply::Status(EOF | OK, _) => ended = true,
+                DeliveredReply::Status(code, words) => return Err(wire.refused(code, &words)),
                 _ => return Err(wire.unexpected()),
             }
         }
     }
 }
 
-impl Session for Talk {
-    fn ask(&self, question: Question) -> BoxFuture<'_, Result<Found>> {
+impl Session for SftpSession {
+    fn request(&self, request: MetadataRequest) -> BoxFuture<'_, Result<PathMetadata>> {
         Box::pin(async move {
-            if question.path.contains(&0) {
-                return Err(Error::Named {
-                    what: shown(&question.path),
+            if request.path.contains(&0) {
+                return Err(Error::InvalidName {
+                    what: printable(&request.path),
                     why: "a path has no zero bytes".into(),
                 });
             }
-            match question.wants {
-                Wants::Stat => self.stat(question.path).await,
-                Wants::List => self.list(question.path).await,
+            match request.wants {
+                Wants::Stat => self.stat(request.path).await,
+                Wants::List => self.list(request.path).await,
             }
         })
     }
@@ -482,14 +489,14 @@ impl Session for Talk {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            // The other end is gone only when all is over already.
+            // The receiver is closed only if the connection has ended.
             let _ = self.wire.out.send(Vec::new());
             let task = {
                 let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
                 task.take()
             };
             if let Some(task) = task {
-                // A server that does not hang up is not waited for.
+                // A server that does not close the connection is not waited for.
                 let _ = timeout(Duration::from_secs(2), task).await;
             }
             self.abort.abort();

@@ -1,8 +1,8 @@
-//! The child process that carries a connection, and what its words mean.
+//! The `ssh` child process of a connection, and its error messages.
 
-use super::session::{Carrier, Talk};
-use crate::error::{Error, Result, shown};
-use crate::place::Place;
+use super::session::{Carrier, SftpSession};
+use crate::error::{Error, Result, printable};
+use crate::origin_url::OriginUrl;
 use crate::session::{Connect, Session};
 use futures_util::future::BoxFuture;
 use std::ffi::OsString;
@@ -14,12 +14,12 @@ use tokio::process::{Child, ChildStderr, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// What `ssh` said last is kept; banners before it may be long.
+/// Maximum size in bytes of the last `ssh` messages that are kept; banners before them may be long.
 const WORDS_MAX: usize = 4096;
-/// How long is waited for the last words of an `ssh` that has closed its output.
+/// Time to wait for the last messages of an `ssh` that has closed its output.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Never asks anyone, forwards nothing, runs nothing here, and finds out by itself when the other side is gone.
+/// Options: no prompts, no forwarding, no local commands, and detection of dead servers.
 const OPTIONS: [&str; 12] = [
     "-x",
     "-a",
@@ -30,64 +30,67 @@ const OPTIONS: [&str; 12] = [
     "-oPermitLocalCommand=no",
     "-oRemoteCommand=none",
     "-oRequestTTY=no",
-    // A shared connection that somebody has opened is used; this process becomes none, for it would outlive its parent.
+    // An existing shared connection is used; this process does not become the master, which would outlive its parent.
     "-oControlMaster=no",
     "-oStdinNull=no",
     "-oForkAfterAuthentication=no",
 ];
 
-/// Connections to a server of SFTP.
+/// An SFTP server as an origin.
 #[derive(Debug)]
 pub struct Sftp {
-    place: Place,
+    origin_url: OriginUrl,
     program: Vec<OsString>,
     silence: Duration,
 }
 
 impl Sftp {
-    /// To a place, with the `ssh` of this machine or the one that `ESKER_SSH` names.
-    pub fn new(place: Place) -> Result<Self> {
+    /// Creates the origin with the `ssh` of this machine or the program that `ESKER_SSH` names.
+    pub fn new(origin_url: OriginUrl) -> Result<Self> {
         let program = match esker_rpc::environment::variable("ESKER_SSH") {
-            Some(text) if !text.is_empty() => words(&text),
+            Some(text) if !text.is_empty() => split_words(&text),
             _ => vec!["ssh".into()],
         };
-        let bad = |why: &str| Error::Named {
-            what: place.to_string().into(),
+        let bad = |why: &str| Error::InvalidName {
+            what: origin_url.to_string().into(),
             why: why.into(),
         };
         if program.is_empty() {
             return Err(bad("ESKER_SSH is blank; give a program, or unset it"));
         }
-        // The name becomes part of commands in people's ssh_config (`ProxyCommand nc %h %p`), which a shell reads.
+        // The name becomes part of commands in ssh_config (`ProxyCommand nc %h %p`), which a shell reads.
         let sound = |c: char| c.is_ascii_alphanumeric() || !c.is_ascii() || ".-_:%".contains(c);
-        if place.host.is_empty() || place.host.starts_with('-') || !place.host.chars().all(sound) {
+        if origin_url.host.is_empty()
+            || origin_url.host.starts_with('-')
+            || !origin_url.host.chars().all(sound)
+        {
             return Err(bad(
-                "this is no name of a host; it has letters, digits, dots and hyphens and begins with none of the latter",
+                "this is not a host name; it has letters, digits, dots and hyphens, and does not begin with a hyphen",
             ));
         }
         let odd = |c: char| c.is_control() || c.is_whitespace() || "'\"`$\\;&|<>(){}".contains(c);
-        if let Some(user) = &place.user
+        if let Some(user) = &origin_url.user
             && (user.starts_with('-') || user.chars().any(odd))
         {
             return Err(bad(
-                "this is no name of a user: it begins with a hyphen or has spaces, quotes or other signs of shells",
+                "this is not a user name: it begins with a hyphen or has spaces, quotes or other signs of shells",
             ));
         }
         Ok(Self {
-            place,
+            origin_url,
             program,
             silence: Duration::from_secs(20),
         })
     }
 
-    /// With another program in place of `ssh`, and its first arguments.
+    /// Replaces `ssh` by another program with its first arguments.
     #[must_use]
     pub fn with_program(mut self, program: impl IntoIterator<Item = OsString>) -> Self {
         self.program = program.into_iter().collect();
         self
     }
 
-    /// Gives a connection up when nothing came on it for this long although something was asked; 20 s if nothing is said.
+    /// Sets the time after which a connection with an open request and no input has failed; 20 s by default.
     #[must_use]
     pub fn with_silence(mut self, silence: Duration) -> Self {
         self.silence = silence;
@@ -96,17 +99,17 @@ impl Sftp {
 
     fn command(&self) -> Command {
         let mut program = self.program.iter();
-        // There is one: all that make this see to it.
+        // Never empty: all constructors check it.
         let mut command = Command::new(program.next().map_or("ssh".as_ref(), OsString::as_os_str));
         command.args(program).args(OPTIONS);
-        // Without a port in the URL, ssh_config may know it.
-        if self.place.port != self.place.scheme.port() {
-            command.arg("-p").arg(self.place.port.to_string());
+        // Without a port in the URL, ssh_config may define it.
+        if self.origin_url.port != self.origin_url.scheme.port() {
+            command.arg("-p").arg(self.origin_url.port.to_string());
         }
-        if let Some(user) = &self.place.user {
+        if let Some(user) = &self.origin_url.user {
             command.arg("-l").arg(&**user);
         }
-        command.args(["-s", "--", &self.place.host, "sftp"]);
+        command.args(["-s", "--", &self.origin_url.host, "sftp"]);
         command.stdin(Stdio::piped());
         command.stdout(Stdio::piped());
         command.stderr(Stdio::piped());
@@ -115,7 +118,7 @@ impl Sftp {
     }
 
     async fn begin(&self) -> Result<Arc<dyn Session>> {
-        let origin: Box<str> = self.place.to_string().into();
+        let origin: Box<str> = self.origin_url.to_string().into();
         let unreachable = |why: String| Error::Unreachable {
             origin: origin.clone(),
             why: why.into(),
@@ -129,7 +132,7 @@ impl Sftp {
         let mut child = command.spawn().map_err(|e| match e.kind() {
             std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => Error::Unsupported {
                 origin: origin.clone(),
-                why: format!("there is no program `{program}` that may be run here; install OpenSSH's client, or set ESKER_SSH")
+                why: format!("there is no executable `{program}` here; install OpenSSH's client, or set ESKER_SSH")
                     .into(),
             },
             _ => unreachable(format!("`{program}` does not start: {e}")),
@@ -139,13 +142,13 @@ impl Sftp {
             return Err(unreachable(format!("`{program}` has no pipes")));
         };
         let carrier = Ssh::new(origin.clone(), child, errors);
-        let talk = Talk::begin(origin, from, to, carrier, self.silence).await?;
+        let talk = SftpSession::begin(origin, from, to, carrier, self.silence).await?;
         Ok(Arc::new(talk))
     }
 }
 
-/// Parted by spaces; paths with spaces cannot be said so.
-fn words(text: &std::ffi::OsStr) -> Vec<OsString> {
+/// Splits at spaces; paths with spaces cannot be expressed.
+fn split_words(text: &std::ffi::OsStr) -> Vec<OsString> {
     use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
     let parts = text.as_bytes().split(u8::is_ascii_whitespace);
     let parts = parts.filter(|part| !part.is_empty());
@@ -155,8 +158,8 @@ fn words(text: &std::ffi::OsStr) -> Vec<OsString> {
 }
 
 impl Connect for Sftp {
-    fn place(&self) -> &Place {
-        &self.place
+    fn origin_url(&self) -> &OriginUrl {
+        &self.origin_url
     }
 
     fn connect(&self) -> BoxFuture<'_, Result<Arc<dyn Session>>> {
@@ -164,11 +167,11 @@ impl Connect for Sftp {
     }
 }
 
-/// A running `ssh`. It is killed when this is dropped.
+/// A running `ssh`, killed on drop.
 struct Ssh {
     origin: Box<str>,
     _child: Child,
-    words: Arc<Mutex<Vec<u8>>>,
+    messages: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
 }
 
@@ -180,107 +183,107 @@ impl Drop for Ssh {
 
 impl Ssh {
     fn new(origin: Box<str>, child: Child, errors: ChildStderr) -> Self {
-        let words = Arc::default();
-        let reader = tokio::spawn(listen(errors, Arc::clone(&words)));
+        let messages = Arc::default();
+        let reader = tokio::spawn(listen(errors, Arc::clone(&messages)));
         Self {
             origin,
             _child: child,
-            words,
+            messages,
             reader,
         }
     }
 }
 
-async fn listen(mut errors: ChildStderr, words: Arc<Mutex<Vec<u8>>>) {
+async fn listen(mut errors: ChildStderr, messages: Arc<Mutex<Vec<u8>>>) {
     let mut part = [0; 1024];
     while let Ok(count @ 1..) = errors.read(&mut part).await {
-        let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
-        words.extend_from_slice(&part[..count]);
-        let over = words.len().saturating_sub(WORDS_MAX);
-        words.drain(..over);
+        let mut messages = messages.lock().unwrap_or_else(PoisonError::into_inner);
+        messages.extend_from_slice(&part[..count]);
+        let over = messages.len().saturating_sub(WORDS_MAX);
+        messages.drain(..over);
     }
 }
 
 impl Carrier for Ssh {
     fn ended(&mut self, why: String, greeted: bool) -> BoxFuture<'_, Error> {
         Box::pin(async move {
-            // Whether it is over or not, what was said so far is all there is.
+            // After the time limit, the messages so far are used.
             let _ = timeout(LAST_WORDS, &mut self.reader).await;
-            let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-            meant(&self.origin, &words, &why, greeted)
+            let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+            classify_failure(&self.origin, &messages, &why, greeted)
         })
     }
 }
 
-/// What `ssh` says when it fails, what that is to whoever asks, and what helps.
-const MEANT: [(&str, Meant, &str); 13] = [
+/// Failure messages of `ssh`, their error kind, and advice.
+const SSH_FAILURES: [(&str, SshFailure, &str); 13] = [
     (
         "host key verification failed",
-        Meant::Denied,
+        SshFailure::Denied,
         "connect once by hand with `ssh`, compare the key's fingerprint with the one that the site publishes, and accept it",
     ),
     (
         "remote host identification has changed",
-        Meant::Denied,
+        SshFailure::Denied,
         "ask the site whether its key is new before you remove the old one with `ssh-keygen -R HOST`",
     ),
     (
         "too many authentication failures",
-        Meant::Denied,
+        SshFailure::Denied,
         "name the one right key in ~/.ssh/config with IdentityFile and IdentitiesOnly",
     ),
     (
         "permission denied (",
-        Meant::Denied,
-        "`ssh HOST` has to work without a question: load a key into your agent, or name it in ~/.ssh/config",
+        SshFailure::Denied,
+        "`ssh HOST` must work without a prompt: load a key into your agent, or name it in ~/.ssh/config",
     ),
     (
         "unable to negotiate",
-        Meant::Denied,
+        SshFailure::Denied,
         "the two sides share no algorithm; allow one in ~/.ssh/config",
     ),
     (
         "subsystem request failed",
-        Meant::Unsupported,
+        SshFailure::Unsupported,
         "the server lets you in but offers no SFTP",
     ),
     (
         "bad configuration option",
-        Meant::Denied,
-        "mend ~/.ssh/config, or name another with ESKER_SSH=\"ssh -F FILE\"",
+        SshFailure::Denied,
+        "correct ~/.ssh/config, or name another with ESKER_SSH=\"ssh -F FILE\"",
     ),
     (
         "bad owner or permissions",
-        Meant::Denied,
+        SshFailure::Denied,
         "`chmod go-w` the file",
     ),
     (
         "could not resolve hostname",
-        Meant::Unreachable,
+        SshFailure::Unreachable,
         "is the host's name right?",
     ),
     (
         "connection refused",
-        Meant::Unreachable,
+        SshFailure::Unreachable,
         "is the port right?",
     ),
-    ("timed out", Meant::Unreachable, ""),
-    ("no route to host", Meant::Unreachable, ""),
-    ("network is unreachable", Meant::Unreachable, ""),
+    ("timed out", SshFailure::Unreachable, ""),
+    ("no route to host", SshFailure::Unreachable, ""),
+    ("network is unreachable", SshFailure::Unreachable, ""),
 ];
 
 #[derive(Clone, Copy)]
-enum Meant {
+enum SshFailure {
     Denied,
     Unsupported,
     Unreachable,
 }
 
-fn meant(origin: &str, words: &[u8], why: &str, greeted: bool) -> Error {
-    let text = String::from_utf8_lossy(words);
+fn classify_failure(origin: &str, messages: &[u8], why: &str, greeted: bool) -> Error {
+    let text = String::from_utf8_lossy(messages);
     let low = text.to_lowercase();
-    let known = MEANT.iter().find(|(said, ..)| low.contains(said));
-    // The last lines are about the end; those before may be a banner or warnings.
+    let known = SSH_FAILURES.iter().find(|(said, ..)| low.contains(said));
+    // The last lines are about the end; earlier ones may be a banner or warnings.
     let mut lines: Vec<&str> = text
         .lines()
         .map(str::trim)
@@ -296,10 +299,10 @@ fn meant(origin: &str, words: &[u8], why: &str, greeted: bool) -> Error {
     if told.is_empty() {
         told = format!("ssh ended without a word: {why}");
     }
-    let mut told = shown(told.as_bytes());
+    let mut told = printable(told.as_bytes());
     let origin: Box<str> = origin.into();
-    // Once the server has greeted, a broken connection is one that may be made again, whatever the words.
-    let Some((_, meant, help)) = known.filter(|_| !greeted) else {
+    // After the greeting, a broken connection can be retried, regardless of the messages.
+    let Some((_, failure, help)) = known.filter(|_| !greeted) else {
         return if greeted {
             Error::Broken { origin, why: told }
         } else {
@@ -309,10 +312,10 @@ fn meant(origin: &str, words: &[u8], why: &str, greeted: bool) -> Error {
     if !help.is_empty() {
         told = format!("{told} ({help})").into();
     }
-    match meant {
-        Meant::Denied => Error::Denied { origin, why: told },
-        Meant::Unsupported => Error::Unsupported { origin, why: told },
-        Meant::Unreachable => Error::Unreachable { origin, why: told },
+    match failure {
+        SshFailure::Denied => Error::Denied { origin, why: told },
+        SshFailure::Unsupported => Error::Unsupported { origin, why: told },
+        SshFailure::Unreachable => Error::Unreachable { origin, why: told },
     }
 }
 
@@ -321,25 +324,25 @@ mod tests {
     use super::*;
 
     fn sftp(url: &str) -> Result<Sftp> {
-        Sftp::new(Place::parse(url).unwrap().0)
+        Sftp::new(OriginUrl::parse(url).unwrap().0)
     }
 
     #[test]
     fn a_host_is_never_an_option() {
-        let mut place = Place::parse("sftp://host/").unwrap().0;
+        let mut origin_url = OriginUrl::parse("sftp://host/").unwrap().0;
         for host in ["-oProxyCommand=x", "", "a b", "a;b", "$(x)", "a`b`"] {
-            place.host = host.into();
-            let error = Sftp::new(place.clone()).unwrap_err();
-            assert!(matches!(error, Error::Named { .. }), "{error}");
+            origin_url.host = host.into();
+            let error = Sftp::new(origin_url.clone()).unwrap_err();
+            assert!(matches!(error, Error::InvalidName { .. }), "{error}");
         }
         for user in ["-x", "a b", "$(x)"] {
             let (host, user) = ("host".into(), Some(user.into()));
-            let place = Place {
+            let origin_url = OriginUrl {
                 user,
                 host,
-                ..place.clone()
+                ..origin_url.clone()
             };
-            assert!(Sftp::new(place).is_err());
+            assert!(Sftp::new(origin_url).is_err());
         }
     }
 
@@ -361,17 +364,19 @@ mod tests {
 
     #[test]
     fn words_of_ssh_become_errors_that_help() {
-        let told = |words: &str, greeted| meant("sftp://h", words.as_bytes(), "end", greeted);
+        let told = |messages: &str, greeted| {
+            classify_failure("sftp://h", messages.as_bytes(), "end", greeted)
+        };
         let banner = "Welcome!\nuser@h: Permission denied (publickey).\n";
         let error = told(banner, false);
         assert!(matches!(error, Error::Denied { .. }));
         assert_eq!(
             error.to_string(),
-            "sftp://h refuses: user@h: Permission denied (publickey). (`ssh HOST` has to work without a question: load a key into your \
-             agent, or name it in ~/.ssh/config)"
+            "sftp://h refuses: user@h: Permission denied (publickey). (`ssh HOST` must work \
+             without a prompt: load a key into your agent, or name it in ~/.ssh/config)"
         );
-        assert!(told("ssh: connect to host h port 1: Connection refused", false).is_passing());
-        assert!(told("", false).is_passing());
+        assert!(told("ssh: connect to host h port 1: Connection refused", false).is_transient());
+        assert!(told("", false).is_transient());
         assert!(matches!(told(banner, true), Error::Broken { .. }));
         assert!(matches!(
             told("subsystem request failed on channel 0", false),

@@ -1,9 +1,9 @@
-//! Servers that do what they should not, over pipes in memory.
+//! Misbehaving servers, over in-memory pipes.
 
 use super::packet;
-use super::session::{Carrier, Talk};
+use super::session::{Carrier, SftpSession};
 use crate::error::{Error, Result};
-use crate::question::{Found, Question};
+use crate::request::{MetadataRequest, PathMetadata};
 use crate::session::Session;
 use esker_site_cache::entry::Kind;
 use futures_util::future::{BoxFuture, join_all};
@@ -24,15 +24,15 @@ impl Carrier for Pipe {
     }
 }
 
-/// A connection to a server that greets, and then does as it likes.
-async fn with<F>(serve: impl FnOnce(DuplexStream) -> F) -> Result<Talk>
+/// Connects to a server that greets, then runs `serve`.
+async fn with<F>(serve: impl FnOnce(DuplexStream) -> F) -> Result<SftpSession>
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let (here, there) = duplex(1 << 16);
     let (from, to) = tokio::io::split(here);
     tokio::spawn(serve(there));
-    Talk::begin(
+    SftpSession::begin(
         "sftp://test".into(),
         from,
         to,
@@ -52,11 +52,11 @@ async fn greet(there: &mut DuplexStream) {
 async fn send(there: &mut DuplexStream, packet: &[u8]) {
     let mut out = (packet.len() as u32).to_be_bytes().to_vec();
     out.extend(packet);
-    // The other side may have hung up, as it should.
+    // The client may have disconnected, as it should.
     let _ = there.write_all(&out).await;
 }
 
-/// A request: its kind, its number, its field.
+/// Reads a request: its kind, number and field.
 async fn take(there: &mut DuplexStream) -> Option<(u8, [u8; 4], Vec<u8>)> {
     let length = there.read_u32().await.ok()?;
     let mut packet = vec![0; length as usize];
@@ -74,7 +74,7 @@ fn reply(kind: u8, id: [u8; 4], rest: &[u8]) -> Vec<u8> {
 
 const DIRECTORY: [u8; 8] = [0, 0, 0, 4, 0, 0, 0o100, 0o355];
 
-/// In simulated time.
+/// Fails after 20 s of simulated time.
 async fn bounded<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), what)
         .await
@@ -89,7 +89,7 @@ async fn replies_find_their_requests_in_any_order() {
         for _ in 0..64 {
             all.push(take(&mut there).await.unwrap());
         }
-        // All had been sent before the first answer; the last is answered first.
+        // All requests were sent before the first reply; the last is answered first.
         for (kind, id, path) in all.into_iter().rev() {
             assert_eq!(kind, 7);
             let size = path.len() as u64;
@@ -102,15 +102,20 @@ async fn replies_find_their_requests_in_any_order() {
     });
     let talk = talk.await.unwrap();
     let paths: Vec<Vec<u8>> = (1..=64).map(|n| vec![b'/'; n]).collect();
-    let found = bounded(join_all(paths.iter().map(|p| talk.ask(Question::stat(p))))).await;
+    let found = bounded(join_all(
+        paths.iter().map(|p| talk.request(MetadataRequest::stat(p))),
+    ))
+    .await;
     for (path, found) in paths.iter().zip(found) {
-        let Ok(Found::Present(attributes)) = found else {
+        let Ok(PathMetadata::Present(attributes)) = found else {
             panic!("{found:?}")
         };
         assert_eq!(attributes.size, Some(path.len() as u64));
     }
-    // The server has hung up after that.
-    let error = bounded(talk.ask(Question::stat(b"/"))).await.unwrap_err();
+    // The server disconnects after that.
+    let error = bounded(talk.request(MetadataRequest::stat(b"/")))
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::Broken { .. }), "{error}");
     assert!(talk.is_broken());
 }
@@ -139,8 +144,10 @@ async fn what_is_no_sftp_is_said() {
             std::future::pending::<()>().await;
         });
         let talk = talk.await.unwrap();
-        let error = bounded(talk.ask(Question::stat(b"/"))).await.unwrap_err();
-        assert!(matches!(error, Error::Nonsense { .. }), "{error}");
+        let error = bounded(talk.request(MetadataRequest::stat(b"/")))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, Error::Protocol { .. }), "{error}");
         assert!(talk.is_broken());
     }
 }
@@ -152,11 +159,13 @@ async fn a_silent_server_is_given_up() {
         std::future::pending::<()>().await;
     });
     let talk = talk.await.unwrap();
-    // Without a question nothing is expected.
+    // Without an open request no reply is expected.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(!talk.is_broken());
-    let error = bounded(talk.ask(Question::stat(b"/"))).await.unwrap_err();
-    assert!(matches!(error, Error::Late { .. }), "{error}");
+    let error = bounded(talk.request(MetadataRequest::stat(b"/")))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
     assert!(talk.is_broken());
 }
 
@@ -164,7 +173,7 @@ async fn a_silent_server_is_given_up() {
 async fn a_server_that_drips_is_given_up() {
     let talk = with(|mut there| async move {
         greet(&mut there).await;
-        // A long packet, byte after byte.
+        // A long packet, one byte at a time.
         let _ = there.write_all(&[0, 1, 0, 0]).await;
         loop {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -174,8 +183,10 @@ async fn a_server_that_drips_is_given_up() {
         }
     });
     let talk = talk.await.unwrap();
-    let error = bounded(talk.ask(Question::stat(b"/"))).await.unwrap_err();
-    assert!(matches!(error, Error::Late { .. }), "{error}");
+    let error = bounded(talk.request(MetadataRequest::stat(b"/")))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,18 +203,22 @@ async fn a_listing_without_names_or_end_is_given_up() {
         }
     });
     let talk = talk.await.unwrap();
-    let error = bounded(talk.ask(Question::list(b"/d"))).await.unwrap_err();
+    let error = bounded(talk.request(MetadataRequest::list(b"/d")))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("without names"), "{error}");
-    // The connection is as good as before.
+    // The connection remains usable.
     assert!(!talk.is_broken());
-    let found = bounded(talk.ask(Question::stat(b"/d"))).await.unwrap();
-    let Found::Present(attributes) = found else {
+    let found = bounded(talk.request(MetadataRequest::stat(b"/d")))
+        .await
+        .unwrap();
+    let PathMetadata::Present(attributes) = found else {
         panic!("{found:?}")
     };
     assert_eq!(attributes.kind, Kind::Directory);
 }
 
-/// A directory that was opened for a question that nobody waits for any more must not stay open: servers have few.
+/// A directory opened for an abandoned request must be closed: servers allow few.
 #[tokio::test(start_paused = true)]
 async fn directories_are_closed_when_nobody_waits() {
     let (closed, mut closes) = tokio::sync::mpsc::unbounded_channel();
@@ -218,7 +233,7 @@ async fn directories_are_closed_when_nobody_waits() {
                     send(&mut there, &reply(101, id, &[0; 4])).await;
                     closed.send(field).unwrap();
                 }
-                // Something else was asked in between: now the directory opens.
+                // Another request came in between: now the directory opens.
                 _ => {
                     send(&mut there, &reply(101, id, &[0, 0, 0, 2])).await;
                     let handle = reply(102, later.take().unwrap(), b"\0\0\0\x01h");
@@ -228,7 +243,10 @@ async fn directories_are_closed_when_nobody_waits() {
         }
     });
     let talk = talk.await.unwrap();
-    let dropped = tokio::time::timeout(Duration::from_millis(50), talk.ask(Question::list(b"/d")));
+    let dropped = tokio::time::timeout(
+        Duration::from_millis(50),
+        talk.request(MetadataRequest::list(b"/d")),
+    );
     assert!(dropped.await.is_err());
     talk.wire_readlink().await;
     assert_eq!(bounded(closes.recv()).await.unwrap(), b"h");
@@ -237,14 +255,14 @@ async fn directories_are_closed_when_nobody_waits() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever comes after the greeting, each question has an answer or an error, and soon.
+    /// For random output after the greeting, each request yields a response or an error in bounded time.
     #[test]
     fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 100_u8..107) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let talk = with(move |mut there| async move {
                 greet(&mut there).await;
-                // First likely ones, each the reply to a question, then anything.
+                // Plausible replies to each request first, then random bytes.
                 for part in bytes.chunks(40) {
                     let Some((_, id, _)) = take(&mut there).await else { return };
                     send(&mut there, &reply(kind, id, part)).await;
@@ -252,8 +270,8 @@ proptest! {
                 let _ = there.write_all(&bytes).await;
             });
             let talk = talk.await.unwrap();
-            let paths = [Question::stat(b"/a"), Question::list(b"/a")];
-            let asked = (0..8).map(|n| talk.ask(paths[n % 2].clone()));
+            let paths = [MetadataRequest::stat(b"/a"), MetadataRequest::list(b"/a")];
+            let asked = (0..8).map(|n| talk.request(paths[n % 2].clone()));
             bounded(join_all(asked)).await;
         });
     }

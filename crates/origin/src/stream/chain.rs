@@ -1,4 +1,4 @@
-//! Requests: commands in order, each with what reads its reply.
+//! Requests: commands in order, each with the parser of its reply.
 
 use super::Codec;
 use crate::error::{Error, Result};
@@ -6,32 +6,32 @@ use bytes::Bytes;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 
-/// What a parser says of an item.
+/// A parser's decision on an item.
 pub enum Verdict<C: Codec, T> {
-    /// All is well so far: the next item, or the reply to the chain's next command, is wanted.
+    /// Continue: the next item, or the reply to the chain's next command, is needed.
     Next,
-    /// The request is answered; what remains of the chain is not wanted.
+    /// The request is answered; the rest of the chain is discarded.
     Done(T),
-    /// What comes next depended on this reply: instead of what remains of the chain, this is asked.
+    /// The next commands depend on this reply: this chain replaces the rest.
     Then(Chain<C, T>),
-    /// It failed, and may succeed when it is asked again: the error is a passing one.
-    Again(Error),
-    /// It failed for good.
-    Skip(Error),
-    /// The reply cannot belong to the command, so nothing that follows on this connection can be trusted.
+    /// Failure with a transient error; a retry may succeed.
+    Retry(Error),
+    /// Permanent failure of the request.
+    Fail(Error),
+    /// The reply cannot belong to the command, so the connection is unusable.
     Break(Error),
 }
 
-/// Reads a reply, item by item.
+/// Parser of a reply, called for each item.
 pub type Parser<C, T> = Box<dyn FnMut(<C as Codec>::Item) -> Verdict<C, T> + Send>;
 
-/// One request.
+/// A request: commands with their parsers.
 pub struct Chain<C: Codec, T> {
     steps: Vec<(Bytes, Parser<C, T>)>,
 }
 
 impl<C: Codec, T: Send + 'static> Chain<C, T> {
-    /// A command, and what reads its reply.
+    /// Creates a chain of one command with the parser of its reply.
     pub fn new(
         command: impl Into<Bytes>,
         parser: impl FnMut(C::Item) -> Verdict<C, T> + Send + 'static,
@@ -39,7 +39,7 @@ impl<C: Codec, T: Send + 'static> Chain<C, T> {
         Self { steps: Vec::new() }.and(command, parser)
     }
 
-    /// Another command, sent without waiting for the reply to the one before it.
+    /// Appends a command that is sent without waiting for the previous reply.
     #[must_use]
     pub fn and(
         mut self,
@@ -54,11 +54,11 @@ impl<C: Codec, T: Send + 'static> Chain<C, T> {
         self.jobs_with(&Arc::new(Mutex::new(Some(answer))))
     }
 
-    fn jobs_with(self, answer: &Answer<T>) -> Vec<Job<C>> {
+    fn jobs_with(self, answer: &ResultSlot<T>) -> Vec<Job<C>> {
         let last = self.steps.len().saturating_sub(1);
         let job = |(at, (command, parser)): (usize, (Bytes, Parser<C, T>))| Job {
             command,
-            take: Box::new(Step {
+            reader: Box::new(Step {
                 parser,
                 answer: answer.clone(),
                 is_last: at == last,
@@ -68,32 +68,32 @@ impl<C: Codec, T: Send + 'static> Chain<C, T> {
     }
 }
 
-type Answer<T> = Arc<Mutex<Option<oneshot::Sender<Result<T>>>>>;
+type ResultSlot<T> = Arc<Mutex<Option<oneshot::Sender<Result<T>>>>>;
 
-/// A command that is to be sent or has been, whatever its chain's answer is.
+/// A command to be sent or in flight, independent of its chain's result type.
 pub(super) struct Job<C: Codec> {
     pub(super) command: Bytes,
-    pub(super) take: Box<dyn Take<C>>,
+    pub(super) reader: Box<dyn ReplyReader<C>>,
 }
 
-/// What follows from an item.
-pub(super) enum After<C: Codec> {
+/// The driver's action after an item.
+pub(super) enum FollowUp<C: Codec> {
     Nothing,
-    Ask(Vec<Job<C>>),
+    Send(Vec<Job<C>>),
     Break(Error),
 }
 
-pub(super) trait Take<C: Codec>: Send {
-    /// Whether anybody still waits for what it would give.
-    fn wanted(&self) -> bool;
-    /// Reads an item; `ends` says that the reply is over with it.
-    fn item(&mut self, item: C::Item, ends: bool, origin: &str) -> After<C>;
+pub(super) trait ReplyReader<C: Codec>: Send {
+    /// Whether the caller still waits for the result.
+    fn is_wanted(&self) -> bool;
+    /// Parses an item; `ends` says whether it is the last one of its reply.
+    fn item(&mut self, item: C::Item, ends: bool, origin: &str) -> FollowUp<C>;
     fn fail(&mut self, error: &Error);
 }
 
 struct Step<C: Codec, T> {
     parser: Parser<C, T>,
-    answer: Answer<T>,
+    answer: ResultSlot<T>,
     is_last: bool,
 }
 
@@ -105,25 +105,25 @@ impl<C: Codec, T> Step<C, T> {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(waiting) = waiting {
-            // Who asked may have gone away.
+            // The receiver may be gone.
             let _ = waiting.send(result);
         }
     }
 }
 
-impl<C: Codec, T: Send + 'static> Take<C> for Step<C, T> {
-    fn wanted(&self) -> bool {
+impl<C: Codec, T: Send + 'static> ReplyReader<C> for Step<C, T> {
+    fn is_wanted(&self) -> bool {
         let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
         answer.as_ref().is_some_and(|waiting| !waiting.is_closed())
     }
 
-    fn item(&mut self, item: C::Item, ends: bool, origin: &str) -> After<C> {
+    fn item(&mut self, item: C::Item, ends: bool, origin: &str) -> FollowUp<C> {
         match (self.parser)(item) {
             Verdict::Next => {
                 if ends && self.is_last {
-                    self.answer(Err(Error::Nonsense {
+                    self.answer(Err(Error::Protocol {
                         origin: origin.into(),
-                        why: "its reply ended without what was asked for".into(),
+                        why: "its reply ended without the requested data".into(),
                     }));
                 }
             }
@@ -134,18 +134,18 @@ impl<C: Codec, T: Send + 'static> Take<C> for Step<C, T> {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .take();
-                // The steps that are left of the old chain find no one who waits.
+                // The remaining steps of the old chain have no receiver.
                 if let Some(waiting) = waiting {
-                    return After::Ask(chain.jobs(waiting));
+                    return FollowUp::Send(chain.jobs(waiting));
                 }
             }
-            Verdict::Again(error) | Verdict::Skip(error) => self.answer(Err(error)),
+            Verdict::Retry(error) | Verdict::Fail(error) => self.answer(Err(error)),
             Verdict::Break(error) => {
                 self.answer(Err(error.clone()));
-                return After::Break(error);
+                return FollowUp::Break(error);
             }
         }
-        After::Nothing
+        FollowUp::Nothing
     }
 
     fn fail(&mut self, error: &Error) {

@@ -1,6 +1,6 @@
-//! The task that owns a connection: commands out, replies in, the clock.
+//! The task that owns a connection: commands out, replies in, time limits.
 
-use super::chain::{After, Job, Take};
+use super::chain::{FollowUp, Job, ReplyReader};
 use super::{Codec, Fault, Limits, Shared};
 use crate::error::Error;
 use bytes::BytesMut;
@@ -12,12 +12,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, Wr
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-/// Bytes of commands that wait to be written at most; more commands wait as such.
+/// Maximum number of encoded bytes that wait to be written; further commands wait unencoded.
 const OUT_BYTES: usize = 64 << 10;
-/// Bytes that one read may take.
+/// Maximum number of bytes per read.
 const READ_BYTES: usize = 32 << 10;
-/// How often a slow reply is looked at, once it is one.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval at which the rate of a slow reply is checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) struct Driver<C: Codec, S> {
     read: ReadHalf<S>,
@@ -25,16 +25,16 @@ pub(super) struct Driver<C: Codec, S> {
     codec: C,
     inbox: mpsc::UnboundedReceiver<Vec<Job<C>>>,
     queue: VecDeque<Job<C>>,
-    flying: VecDeque<Box<dyn Take<C>>>,
+    in_flight: VecDeque<Box<dyn ReplyReader<C>>>,
     input: BytesMut,
     out: BytesMut,
-    /// There is something to be written, or what was written may stand in a buffer below, that of TLS for example.
+    /// Whether bytes are to be written, or written bytes may be in a lower buffer such as that of TLS.
     unflushed: bool,
     shared: Arc<Shared>,
     limits: Limits,
-    /// When an item came last, or the first command went out after a time without any.
+    /// Time of the last item, or of the first command after an idle time.
     heard: Instant,
-    /// Since when the reply to the oldest command is the next to come, and the bytes of it.
+    /// Time since which the oldest command's reply is due, and the bytes of it so far.
     front: (Instant, u64),
 }
 
@@ -54,7 +54,7 @@ impl<C: Codec, S: AsyncRead + AsyncWrite + Send + 'static> Driver<C, S> {
             codec,
             inbox,
             queue: VecDeque::new(),
-            flying: VecDeque::new(),
+            in_flight: VecDeque::new(),
             input: BytesMut::new(),
             out: BytesMut::new(),
             unflushed: false,
@@ -69,43 +69,43 @@ impl<C: Codec, S: AsyncRead + AsyncWrite + Send + 'static> Driver<C, S> {
         let Err(error) = self.work().await else {
             return;
         };
-        // Only whose reply it was is told of nonsense; to all others the connection just broke, and they may ask elsewhere.
+        // Only the request whose reply was invalid gets the protocol error; the others get a broken connection and can retry.
         let to_others = match &error {
-            Error::Nonsense { .. } => self.broken(&error.to_string()),
+            Error::Protocol { .. } => self.broken(&error.to_string()),
             _ => error.clone(),
         };
-        // First the reason, so that whoever finds the inbox closed finds it, too.
+        // The reason is set first, so that a caller that finds the inbox closed also finds the reason.
         let ended = self.shared.ended.get_or_init(|| to_others).clone();
         self.inbox.close();
-        if let Some(mut take) = self.flying.pop_front() {
-            take.fail(&error);
+        if let Some(mut reader) = self.in_flight.pop_front() {
+            reader.fail(&error);
         }
         let error = ended;
-        for mut take in self.flying.drain(..) {
-            take.fail(&error);
+        for mut reader in self.in_flight.drain(..) {
+            reader.fail(&error);
         }
         for mut job in self.queue.drain(..) {
-            job.take.fail(&error);
+            job.reader.fail(&error);
         }
         while let Ok(jobs) = self.inbox.try_recv() {
             for mut job in jobs {
-                job.take.fail(&error);
+                job.reader.fail(&error);
             }
         }
     }
 
-    /// Ends well when nobody can ask any more.
+    /// Returns without an error when all senders are gone.
     async fn work(&mut self) -> Result<(), Error> {
         loop {
             self.fill()?;
-            // As much as there is in one read, not what happens to be left of the buffer.
+            // Reserved for one large read, not limited by the rest of the buffer.
             self.input.reserve(READ_BYTES);
             let deadline = self.deadline();
             tokio::select! {
                 jobs = self.inbox.recv() => {
                     let Some(jobs) = jobs else { return Ok(()) };
                     self.queue.extend(jobs);
-                    // Who was woken by the same bytes asks now, too: one write for all of them.
+                    // Tasks woken by the same bytes can now send requests, which share one write.
                     tokio::task::yield_now().await;
                     while let Ok(jobs) = self.inbox.try_recv() {
                         self.queue.extend(jobs);
@@ -117,7 +117,7 @@ impl<C: Codec, S: AsyncRead + AsyncWrite + Send + 'static> Driver<C, S> {
                         Ok(count) => self.front.1 += count as u64,
                         Err(error) => return Err(self.broken(&error.to_string())),
                     }
-                    self.take()?;
+                    self.process_input()?;
                 }
                 pushed = push(&mut self.write, &mut self.out), if self.unflushed => {
                     match pushed {
@@ -126,35 +126,35 @@ impl<C: Codec, S: AsyncRead + AsyncWrite + Send + 'static> Driver<C, S> {
                     }
                 }
                 () = self.shared.given_up.notified() => return Err(self.broken("it was given up")),
-                () = sleep_until(deadline), if !self.flying.is_empty() => self.look()?,
+                () = sleep_until(deadline), if !self.in_flight.is_empty() => self.check_progress()?,
             }
         }
     }
 
-    /// Commands from the queue into what is written next.
+    /// Encodes queued commands into the output buffer.
     fn fill(&mut self) -> Result<(), Error> {
         let width = self.shared.width.load(Ordering::Relaxed);
-        while self.flying.len() < width && self.out.len() < OUT_BYTES {
+        while self.in_flight.len() < width && self.out.len() < OUT_BYTES {
             let Some(job) = self.queue.pop_front() else {
                 break;
             };
-            if !job.take.wanted() {
+            if !job.reader.is_wanted() {
                 continue;
             }
-            if self.flying.is_empty() {
+            if self.in_flight.is_empty() {
                 self.heard = Instant::now();
                 self.front = (self.heard, 0);
             }
             self.unflushed = true;
             let encoded = self.codec.encode(&job.command, &mut self.out);
-            self.flying.push_back(job.take);
+            self.in_flight.push_back(job.reader);
             encoded.map_err(|fault| self.fault(fault))?;
         }
         Ok(())
     }
 
-    /// All items that have come.
-    fn take(&mut self) -> Result<(), Error> {
+    /// Processes all complete items.
+    fn process_input(&mut self) -> Result<(), Error> {
         loop {
             let decoded = self.codec.decode(&mut self.input);
             let Some(item) = decoded.map_err(|fault| self.fault(fault))? else {
@@ -162,39 +162,39 @@ impl<C: Codec, S: AsyncRead + AsyncWrite + Send + 'static> Driver<C, S> {
             };
             self.heard = Instant::now();
             let ends = C::ends(&item);
-            let Some(front) = self.flying.front_mut() else {
-                return Err(Error::Nonsense {
+            let Some(front) = self.in_flight.front_mut() else {
+                return Err(Error::Protocol {
                     origin: self.shared.origin.clone(),
-                    why: "it replies to what nobody said".into(),
+                    why: "it sent a reply without a request".into(),
                 });
             };
-            // Bytes that have come, not those that were read: near enough.
+            // Counts arrived bytes, not parsed ones: a sufficient approximation.
             let bytes = self.front.1;
-            let after = if front.wanted() {
+            let after = if front.is_wanted() {
                 front.item(item, ends, &self.shared.origin)
             } else if bytes > self.limits.unwanted as u64 {
-                return Err(self.broken("a reply for which nobody waits does not end"));
+                return Err(self.broken("a reply that no request waits for does not end"));
             } else {
-                After::Nothing
+                FollowUp::Nothing
             };
             if bytes > self.limits.reply as u64 {
-                return Err(Error::Nonsense {
+                return Err(Error::Protocol {
                     origin: self.shared.origin.clone(),
                     why: format!("a reply of more than {} bytes", self.limits.reply).into(),
                 });
             }
             if ends {
-                self.flying.pop_front();
+                self.in_flight.pop_front();
                 self.front = (self.heard, self.input.len() as u64);
             }
             match after {
-                After::Nothing => {}
-                After::Ask(jobs) => self.queue.extend(jobs),
-                After::Break(error) => return Err(error),
+                FollowUp::Nothing => {}
+                FollowUp::Send(jobs) => self.queue.extend(jobs),
+                FollowUp::Break(error) => return Err(error),
             }
         }
         if self.input.len() > self.limits.buffer {
-            return Err(Error::Nonsense {
+            return Err(Error::Protocol {
                 origin: self.shared.origin.clone(),
                 why: format!("more than {} bytes without an end", self.limits.buffer).into(),
             });
@@ -204,35 +204,35 @@ impl<C: Codec, S: AsyncRead + AsyncWrite + Send + 'static> Driver<C, S> {
 
     fn deadline(&self) -> Instant {
         let silence = self.heard + self.limits.silence;
-        let slow = (self.front.0 + self.limits.grace).max(Instant::now() + LOOK);
+        let slow = (self.front.0 + self.limits.grace).max(Instant::now() + CHECK_INTERVAL);
         silence.min(slow)
     }
 
-    /// Whether what is awaited comes at all, and fast enough.
-    fn look(&mut self) -> Result<(), Error> {
+    /// Checks that the awaited reply arrives, and fast enough.
+    fn check_progress(&mut self) -> Result<(), Error> {
         if self.shared.at_work.swap(false, Ordering::Relaxed) {
             self.heard = Instant::now();
             self.front = (self.heard, 0);
             return Ok(());
         }
-        let late = |waited: Duration| Error::Late {
+        let timed_out = |waited: Duration| Error::TimedOut {
             origin: self.shared.origin.clone(),
             seconds: waited.as_secs().max(1),
         };
         if self.heard.elapsed() >= self.limits.silence {
-            return Err(late(self.limits.silence));
+            return Err(timed_out(self.limits.silence));
         }
         let (since, bytes) = self.front;
         let waited = since.elapsed();
         if waited >= self.limits.grace && bytes / waited.as_secs().max(1) < self.limits.slowest {
-            return Err(late(waited));
+            return Err(timed_out(waited));
         }
         Ok(())
     }
 
     fn fault(&self, fault: Fault) -> Error {
         match fault {
-            Fault::Nonsense(why) => Error::Nonsense {
+            Fault::Protocol(why) => Error::Protocol {
                 origin: self.shared.origin.clone(),
                 why,
             },
@@ -248,7 +248,7 @@ impl<C: Codec, S: AsyncRead + AsyncWrite + Send + 'static> Driver<C, S> {
     }
 }
 
-/// Writes some of what there is; when there is nothing more, flushes, and says so. May be dropped at any time.
+/// Writes a part of `out`; if it is empty, flushes and returns true. May be cancelled at any time.
 async fn push<W: AsyncWrite + Unpin>(write: &mut W, out: &mut BytesMut) -> std::io::Result<bool> {
     if out.is_empty() {
         write.flush().await?;

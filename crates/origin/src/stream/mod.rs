@@ -1,11 +1,11 @@
-//! The universal transferring stream (SMURF, III-B): one connection that has many commands in flight.
+//! The universal transferring stream (SMURF, III-B): one connection with many commands in flight.
 //!
-//! A request is a [`Chain`] of commands, each with the parser of its reply. Commands of many requests go out together, in few
-//! writes, up to a bound without waiting for replies; replies come in the order of commands. What is particular to a
-//! protocol, where a reply begins and ends, is its [`Codec`].
+//! A request is a [`Chain`] of commands, each with the parser of its reply. Commands of many requests are sent together, in few
+//! writes, up to a bound without waiting for replies; replies arrive in the order of commands. A [`Codec`] knows where a reply of
+//! its protocol begins and ends.
 //!
-//! A request whose asker has gone away stays in its place, and its reply is read and thrown away. A reply that does not come, or comes
-//! too slowly, or is no reply, ends the connection: everything that was open on it ends with the same error.
+//! A request whose caller is gone keeps its position; its reply is read and discarded. A missing, slow or invalid reply ends the
+//! connection: all open requests on it fail.
 
 mod chain;
 mod driver;
@@ -15,7 +15,7 @@ mod tests;
 pub use chain::{Chain, Parser, Verdict};
 
 use crate::error::{Error, Result};
-use crate::question::ANSWER_BYTES_MAX;
+use crate::request::ANSWER_BYTES_MAX;
 use bytes::BytesMut;
 use chain::Job;
 use driver::Driver;
@@ -25,49 +25,49 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-/// How a protocol's bytes become items: replies, or parts of replies that are worth looking at before the rest has come.
+/// Conversion of a protocol's bytes to items: replies, or parts of replies that parsers see before the rest has arrived.
 pub trait Codec: Send + 'static {
-    /// What parsers see.
+    /// The unit that parsers see.
     type Item: Send + 'static;
 
-    /// Takes the next item off the front of what has come; `None` if more has to come first.
+    /// Removes the next item from the front of the input; `None` if more input is needed.
     fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Self::Item>, Fault>;
 
-    /// Whether a reply is over with this item, so that what comes next belongs to the next command.
+    /// Whether the item ends its reply, so that the next item belongs to the next command.
     fn ends(item: &Self::Item) -> bool;
 
-    /// Writes a command as it goes over the wire.
+    /// Encodes a command for the wire.
     fn encode(&mut self, command: &[u8], out: &mut BytesMut) -> Result<(), Fault> {
         out.extend_from_slice(command);
         Ok(())
     }
 }
 
-/// Why nothing that comes on a connection can be read any more.
+/// Reasons why the rest of a connection's input cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// It is not what the protocol allows.
-    Nonsense(Box<str>),
-    /// The server says that it closes the connection.
+    /// The input violates the protocol.
+    Protocol(Box<str>),
+    /// The server announces that it closes the connection.
     Closing(Box<str>),
 }
 
-/// What one connection may take.
+/// Limits of one connection.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Commands in flight at most: the paper's C.
+    /// Maximum number of commands in flight: the paper's C.
     pub in_flight: usize,
-    /// How long nothing may come while a reply is awaited.
+    /// The time after which a silent server with an awaited reply has failed.
     pub silence: Duration,
-    /// From when on a reply has to come at `slowest` bytes a second, counted from when it was the next to come.
+    /// Time after which a due reply must have arrived at `slowest` bytes per second on average.
     pub grace: Duration,
-    /// Bytes a second that a long reply must reach.
+    /// Minimum rate of a long reply, in bytes per second.
     pub slowest: u64,
-    /// Bytes that may wait for the end of one item.
+    /// Maximum size of an incomplete item, in bytes.
     pub buffer: usize,
-    /// Bytes that one reply may have.
+    /// Maximum size of a reply, in bytes.
     pub reply: usize,
-    /// Bytes that are still read of a reply for which nobody waits any more.
+    /// Maximum size of a discarded reply whose caller is gone, in bytes.
     pub unwanted: usize,
 }
 
@@ -85,15 +85,15 @@ impl Default for Limits {
     }
 }
 
-/// What asker and driver both see.
+/// State that callers and the driver share.
 struct Shared {
     origin: Box<str>,
     width: AtomicUsize,
-    /// Something else shows that the server is at work on the oldest command.
+    /// Whether another channel shows that the server is executing the oldest command.
     at_work: AtomicBool,
-    /// Told when the connection is of no use to who has it.
+    /// Notified when the owner abandons the connection.
     given_up: Notify,
-    /// Why the connection is of no use, once it is.
+    /// The error that ended the connection.
     ended: OnceLock<Error>,
 }
 
@@ -107,7 +107,7 @@ impl Shared {
     }
 }
 
-/// A connection that takes chains of commands. Dropping it ends it.
+/// A connection that accepts chains of commands. Dropping it ends the connection.
 pub struct Stream<C: Codec> {
     jobs: mpsc::UnboundedSender<Vec<Job<C>>>,
     shared: Arc<Shared>,
@@ -126,14 +126,17 @@ impl<C: Codec> Stream<C> {
             given_up: Notify::new(),
             ended: OnceLock::new(),
         });
-        // Not bounded by itself: each asker waits for its own chain, and how many may ask is the pool's business.
+        // Unbounded: each caller waits for its own chain, and the pool bounds the callers.
         let (jobs, inbox) = mpsc::unbounded_channel();
         tokio::spawn(Driver::new(io, codec, inbox, shared.clone(), limits).run());
         Self { jobs, shared }
     }
 
-    /// Has a chain's commands sent and its answer parsed.
-    pub async fn ask<T: Send + 'static>(&self, chain: Chain<C, T>) -> Result<T> {
+    /// Sends a chain's commands and returns its parsed result.
+    ///
+    /// # Errors
+    /// Returns the chain's error, or the reason why the connection ended.
+    pub async fn request<T: Send + 'static>(&self, chain: Chain<C, T>) -> Result<T> {
         let (answer, answered) = oneshot::channel();
         if self.jobs.send(chain.jobs(answer)).is_err() {
             return Err(self.shared.error());
@@ -144,32 +147,32 @@ impl<C: Codec> Stream<C> {
         }
     }
 
-    /// Commands that may be in flight.
+    /// Maximum number of commands in flight.
     pub fn width(&self) -> usize {
         self.shared.width.load(Ordering::Relaxed)
     }
 
-    /// Changes how many commands may be in flight; those that are, stay.
+    /// Changes the maximum number of commands in flight; commands already in flight stay.
     pub fn set_width(&self, width: usize) {
         self.shared.width.store(width.max(1), Ordering::Relaxed);
     }
 
-    /// Something shows that the server is at work on what it was asked, though it says nothing here: its silence counts from now.
+    /// Reports a sign of activity on another channel: the silence is counted from now.
     pub fn is_at_work(&self) {
         self.shared.at_work.store(true, Ordering::Relaxed);
     }
 
-    /// Ends it with all that is open on it.
+    /// Ends the connection and fails all open requests.
     pub fn give_up(&self) {
         self.shared.given_up.notify_one();
     }
 
-    /// Whether it has ended.
+    /// Whether the connection has ended.
     pub fn is_broken(&self) -> bool {
         self.shared.ended.get().is_some() || self.jobs.is_closed()
     }
 
-    /// The origin's name in messages.
+    /// The origin's name for messages.
     pub fn origin(&self) -> &str {
         &self.shared.origin
     }

@@ -1,4 +1,4 @@
-//! The stream against a model: random chains, bytes split anywhere, connections that end anywhere.
+//! The stream against a model: random chains, input split anywhere, connections that end anywhere.
 
 use super::*;
 use bytes::Bytes;
@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-/// Lines; a reply is over with a line that begins with `.`.
-struct Lines;
+/// A line-based protocol; a line that begins with `.` ends a reply.
+struct LineCodec;
 
-impl Codec for Lines {
+impl Codec for LineCodec {
     type Item = Bytes;
 
     fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<Bytes>, Fault> {
@@ -18,7 +18,7 @@ impl Codec for Lines {
         };
         let line = bytes.split_to(end + 1).freeze();
         if line.starts_with(b"!") {
-            return Err(Fault::Nonsense("!".into()));
+            return Err(Fault::Protocol("!".into()));
         }
         Ok(Some(line.slice(..end)))
     }
@@ -75,7 +75,7 @@ async fn server(mut io: DuplexStream, mut pieces: VecDeque<usize>, until: usize)
     }
 }
 
-/// One command, its reply's lines counted and checked.
+/// Builds one command with a parser that counts and checks the lines of its reply.
 fn step(name: usize, lines: usize) -> (String, impl FnMut(Bytes) -> Result<bool, String> + Send) {
     let mut seen = 0;
     let check = move |line: Bytes| {
@@ -103,32 +103,32 @@ fn wrong(why: &str) -> Error {
     }
 }
 
-/// What a chain does in the model.
+/// A chain in the model.
 #[derive(Debug, Clone)]
 struct Plan {
-    /// Lines of the reply to each command sent at once.
+    /// Number of lines in the reply to each command that is sent at once.
     commands: Vec<usize>,
-    /// Then another one, that waits for those replies.
+    /// A further command that waits for those replies.
     then: Option<usize>,
-    /// Answers after the first line of the first reply already.
+    /// Whether the chain is answered after the first line of the first reply.
     early: bool,
 }
 
-fn chain(name: usize, plan: &Plan) -> Chain<Lines, usize> {
-    let mut chain: Option<Chain<Lines, usize>> = None;
+fn chain(name: usize, plan: &Plan) -> Chain<LineCodec, usize> {
+    let mut chain: Option<Chain<LineCodec, usize>> = None;
     let count = plan.commands.len();
     for (at, lines) in plan.commands.iter().enumerate() {
         let (command, mut check) = step(name * 100 + at, *lines);
         let (then, early) = (plan.then, plan.early);
         let parser = move |line: Bytes| match check(line) {
-            Err(why) => Verdict::Skip(wrong(&why)),
+            Err(why) => Verdict::Fail(wrong(&why)),
             Ok(_) if early => Verdict::Done(name),
             Ok(true) if at + 1 == count => match then {
                 None => Verdict::Done(name),
                 Some(lines) => {
                     let (command, mut check) = step(name * 100 + 99, lines);
                     Verdict::Then(Chain::new(command, move |line| match check(line) {
-                        Err(why) => Verdict::Skip(wrong(&why)),
+                        Err(why) => Verdict::Fail(wrong(&why)),
                         Ok(true) => Verdict::Done(name),
                         Ok(false) => Verdict::Next,
                     }))
@@ -168,7 +168,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 proptest! {
-    /// Whatever is asked, and however the bytes come: each chain gets its own answer, or, if the connection ends, a passing error.
+    /// Each chain gets its own result or, if the connection ends, a transient error, however the input is split.
     #[test]
     fn replies_find_their_chains(
         plans in plans(),
@@ -180,11 +180,11 @@ proptest! {
         run(async {
             let (near, far) = duplex(64);
             tokio::spawn(server(far, pieces.into(), until));
-            let stream = Arc::new(Stream::new(near, Lines, "model", limits(width)));
+            let stream = Arc::new(Stream::new(near, LineCodec, "model", limits(width)));
             let mut asked = Vec::new();
             for (name, plan) in plans.iter().enumerate() {
                 let (stream, chain) = (stream.clone(), chain(name, plan));
-                let task = tokio::spawn(async move { stream.ask(chain).await });
+                let task = tokio::spawn(async move { stream.request(chain).await });
                 if dropped[name] && name % 3 == 0 {
                     tokio::task::yield_now().await;
                     task.abort();
@@ -196,7 +196,7 @@ proptest! {
                 match task.await.unwrap() {
                     Ok(answer) => prop_assert_eq!(answer, name),
                     Err(error) => {
-                        prop_assert!(until < usize::MAX && error.is_passing(), "{}", error);
+                        prop_assert!(until < usize::MAX && error.is_transient(), "{}", error);
                         prop_assert!(stream.is_broken());
                     }
                 }
@@ -213,7 +213,7 @@ proptest! {
 fn as_many_commands_are_in_flight_as_may_be_and_go_out_together() {
     run(async {
         let (near, mut far) = duplex(1 << 16);
-        let stream = Arc::new(Stream::new(near, Lines, "model", limits(64)));
+        let stream = Arc::new(Stream::new(near, LineCodec, "model", limits(64)));
         let plan = Plan {
             commands: vec![0],
             then: None,
@@ -222,10 +222,10 @@ fn as_many_commands_are_in_flight_as_may_be_and_go_out_together() {
         let tasks: Vec<_> = (0..100)
             .map(|name| {
                 let (stream, chain) = (stream.clone(), chain(name, &plan));
-                tokio::spawn(async move { stream.ask(chain).await })
+                tokio::spawn(async move { stream.request(chain).await })
             })
             .collect();
-        // Nothing is replied before 64 have come, and no 65th comes before a reply.
+        // No reply before 64 commands have arrived, and no 65th command before a reply.
         let mut input = Vec::with_capacity(1 << 16);
         let mut reads = 0;
         let count = |input: &[u8]| input.split(|b| *b == b'\n').count() - 1;
@@ -243,7 +243,7 @@ fn as_many_commands_are_in_flight_as_may_be_and_go_out_together() {
         for task in tasks {
             match task.await.unwrap() {
                 Ok(_) => answered += 1,
-                Err(error) => assert!(error.is_passing()),
+                Err(error) => assert!(error.is_transient()),
             }
         }
         assert_eq!(answered, 1);
@@ -255,7 +255,7 @@ fn a_chain_that_waits_for_its_own_reply_holds_nobody_up() {
     run(async {
         let (near, far) = duplex(1 << 16);
         tokio::spawn(server(far, VecDeque::new(), usize::MAX));
-        let stream = Stream::new(near, Lines, "model", limits(2));
+        let stream = Stream::new(near, LineCodec, "model", limits(2));
         let two = Plan {
             commands: vec![1],
             then: Some(3),
@@ -267,22 +267,22 @@ fn a_chain_that_waits_for_its_own_reply_holds_nobody_up() {
             early: false,
         };
         let order = std::sync::Mutex::new(Vec::new());
-        let ask = async |name, plan| {
-            stream.ask(chain(name, plan)).await.unwrap();
+        let request = async |name, plan| {
+            stream.request(chain(name, plan)).await.unwrap();
             order.lock().unwrap().push(name);
         };
-        tokio::join!(ask(1, &two), ask(2, &one), ask(3, &one));
+        tokio::join!(request(1, &two), request(2, &one), request(3, &one));
         assert_eq!(order.into_inner().unwrap(), [2, 3, 1]);
     });
 }
 
 #[test]
 fn silence_slowness_and_nonsense_end_it() {
-    let ask = |babble: &'static [u8], every: Duration| {
+    let request = |babble: &'static [u8], every: Duration| {
         run(async move {
             let (near, mut far) = duplex(1 << 16);
             tokio::spawn(async move {
-                // As long as no one has asked, it says nothing.
+                // The server is silent until the first request.
                 far.read_u8().await.unwrap();
                 loop {
                     if babble.is_empty() {
@@ -295,70 +295,71 @@ fn silence_slowness_and_nonsense_end_it() {
                 }
             });
             let began = tokio::time::Instant::now();
-            let stream = Stream::new(near, Lines, "model", limits(8));
+            let stream = Stream::new(near, LineCodec, "model", limits(8));
             let chain = || {
-                Chain::<Lines, ()>::new("1:1\n", |_| Verdict::Next).and("2:1\n", |_| Verdict::Next)
+                Chain::<LineCodec, ()>::new("1:1\n", |_| Verdict::Next)
+                    .and("2:1\n", |_| Verdict::Next)
             };
-            let (first, second) = tokio::join!(stream.ask(chain()), stream.ask(chain()));
+            let (first, second) = tokio::join!(stream.request(chain()), stream.request(chain()));
             assert!(stream.is_broken());
-            let third = stream.ask(chain()).await.unwrap_err();
-            assert!(third.is_passing(), "{third}");
+            let third = stream.request(chain()).await.unwrap_err();
+            assert!(third.is_transient(), "{third}");
             let secs = began.elapsed().as_secs();
             (first.unwrap_err(), second.unwrap_err(), secs)
         })
     };
-    // Nothing comes.
-    let (first, second, secs) = ask(b"", Duration::ZERO);
-    assert!(matches!(first, Error::Late { .. }), "{first}");
-    assert!(matches!(second, Error::Late { .. }), "{second}");
+    // A silent server.
+    let (first, second, secs) = request(b"", Duration::ZERO);
+    assert!(matches!(first, Error::TimedOut { .. }), "{first}");
+    assert!(matches!(second, Error::TimedOut { .. }), "{second}");
     assert_eq!(secs, 5);
     // A line of two bytes every four seconds.
-    let (first, _, secs) = ask(b"x\n", Duration::from_secs(4));
-    assert!(matches!(first, Error::Late { .. }), "{first}");
+    let (first, _, secs) = request(b"x\n", Duration::from_secs(4));
+    assert!(matches!(first, Error::TimedOut { .. }), "{first}");
     assert!((60..70).contains(&secs), "{secs}");
-    // A line without an end: only whose reply it was hears of nonsense.
-    let (first, second, _) = ask(&[b'x'; 600], Duration::from_millis(1));
-    assert!(matches!(first, Error::Nonsense { .. }), "{first}");
+    // A line without an end: only the request whose reply it is gets the protocol error.
+    let (first, second, _) = request(&[b'x'; 600], Duration::from_millis(1));
+    assert!(matches!(first, Error::Protocol { .. }), "{first}");
     assert!(matches!(second, Error::Broken { .. }), "{second}");
-    let (first, second, _) = ask(b"!\n", Duration::from_secs(1));
-    assert!(matches!(first, Error::Nonsense { .. }), "{first}");
+    let (first, second, _) = request(b"!\n", Duration::from_secs(1));
+    assert!(matches!(first, Error::Protocol { .. }), "{first}");
     assert!(matches!(second, Error::Broken { .. }), "{second}");
-    // One that goes on and on.
-    let (first, second, _) = ask(b"x\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx\n", Duration::ZERO);
-    assert!(matches!(first, Error::Nonsense { .. }), "{first}");
+    // An endless reply.
+    let (first, second, _) = request(b"x\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx\nx\n", Duration::ZERO);
+    assert!(matches!(first, Error::Protocol { .. }), "{first}");
     assert!(matches!(second, Error::Broken { .. }), "{second}");
-    // A reply that ends without an answer, and one to nobody.
-    let (first, ..) = ask(b".\n", Duration::ZERO);
-    assert!(matches!(first, Error::Nonsense { .. }), "{first}");
+    // A reply that ends without a result, and one without a request.
+    let (first, ..) = request(b".\n", Duration::ZERO);
+    assert!(matches!(first, Error::Protocol { .. }), "{first}");
 }
 
 #[test]
 fn what_is_given_up_ends_for_all() {
     run(async {
         let (near, _far) = duplex(1 << 16);
-        let stream = Stream::new(near, Lines, "model", limits(8));
-        let ask = stream.ask(Chain::<Lines, ()>::new("1:1\n", |_| Verdict::Next));
-        let (answer, ()) = tokio::join!(ask, async { stream.give_up() });
+        let stream = Stream::new(near, LineCodec, "model", limits(8));
+        let request = stream.request(Chain::<LineCodec, ()>::new("1:1\n", |_| Verdict::Next));
+        let (answer, ()) = tokio::join!(request, async { stream.give_up() });
         assert!(matches!(answer, Err(Error::Broken { .. })), "{answer:?}");
         assert!(stream.is_broken());
     });
 }
 
 #[test]
-fn who_is_seen_at_work_may_be_silent() {
+fn a_working_server_may_be_silent() {
     run(async {
         let (near, _far) = duplex(1 << 16);
-        let stream = Stream::new(near, Lines, "model", limits(8));
+        let stream = Stream::new(near, LineCodec, "model", limits(8));
         let began = tokio::time::Instant::now();
-        let ask = stream.ask(Chain::<Lines, ()>::new("1:1\n", |_| Verdict::Next));
+        let request = stream.request(Chain::<LineCodec, ()>::new("1:1\n", |_| Verdict::Next));
         let work = async {
             for _ in 0..100 {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 stream.is_at_work();
             }
         };
-        let (answer, ()) = tokio::join!(ask, work);
-        assert!(matches!(answer, Err(Error::Late { .. })), "{answer:?}");
+        let (answer, ()) = tokio::join!(request, work);
+        assert!(matches!(answer, Err(Error::TimedOut { .. })), "{answer:?}");
         assert!((100..=110).contains(&began.elapsed().as_secs()));
     });
 }

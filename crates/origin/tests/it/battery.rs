@@ -1,6 +1,6 @@
-//! The same questions for every kind of origin, about a folder that the tests can see themselves.
+//! One set of requests for every kind of origin, on a folder that the tests can read directly.
 
-use esker_origin::{Found, Named, Pool, Question};
+use esker_origin::{DirEntry, MetadataRequest, PathMetadata, Pool};
 use esker_site_cache::entry::{Attributes, Kind};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Names that break what is not careful.
+/// Names that need escaping or exact byte handling.
 pub(crate) const ODD: [&[u8]; 12] = [
     b"a b",
     b" leading",
@@ -25,10 +25,10 @@ pub(crate) const ODD: [&[u8]; 12] = [
     b"-rf",
     b"...",
 ];
-/// Those that are no text.
+/// Names that are not UTF-8.
 pub(crate) const NO_TEXT: [&[u8]; 2] = [b"latin\xe9", b"\xff\xfe"];
 
-/// A folder with a bit of everything.
+/// A folder with all kinds of files.
 pub(crate) struct Tree {
     pub(crate) dir: tempfile::TempDir,
 }
@@ -72,7 +72,7 @@ impl Tree {
         Self { dir }
     }
 
-    /// For origins that cannot show links, and servers that may read everything.
+    /// Without links and unreadable files, for origins without links and servers that can read everything.
     pub(crate) fn plain(names: &[&[u8]]) -> Self {
         let tree = Self::new(names);
         for name in ["link", "dangling", "dirlink"] {
@@ -98,24 +98,24 @@ impl Drop for Tree {
     }
 }
 
-/// What an origin's answers do not say.
+/// Attributes that an origin does not report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lacks {
-    /// Links are followed, or cannot be.
+    /// Links are followed, or not supported.
     Links,
-    /// Permissions and owners.
+    /// Permissions and owners are not reported.
     Modes,
-    /// Times are in seconds.
+    /// Times are in whole seconds.
     Nanoseconds,
-    /// Times are not those of the files here.
+    /// Times differ from those of the files.
     Times,
 }
 
-/// A folder and the origin that shows it.
+/// A folder and the origin that serves it.
 #[derive(Clone)]
 pub(crate) struct Site {
     pub(crate) pool: Pool,
-    /// The folder as the tests see it, and as the origin does.
+    /// The folder's path in the file system and at the origin.
     pub(crate) root: PathBuf,
     pub(crate) prefix: Vec<u8>,
     pub(crate) lacks: &'static [Lacks],
@@ -147,49 +147,53 @@ impl Site {
         path
     }
 
-    fn here(&self, below: &[u8]) -> PathBuf {
+    fn local_path(&self, below: &[u8]) -> PathBuf {
         self.root.join(OsStr::from_bytes(below))
     }
 
-    pub(crate) async fn stat(&self, below: &[u8]) -> esker_origin::Result<Found> {
-        self.pool.ask(Question::stat(&self.path(below))).await
+    pub(crate) async fn stat(&self, below: &[u8]) -> esker_origin::Result<PathMetadata> {
+        self.pool
+            .request(MetadataRequest::stat(&self.path(below)))
+            .await
     }
 
-    pub(crate) async fn list(&self, below: &[u8]) -> esker_origin::Result<Found> {
-        self.pool.ask(Question::list(&self.path(below))).await
+    pub(crate) async fn list(&self, below: &[u8]) -> esker_origin::Result<PathMetadata> {
+        self.pool
+            .request(MetadataRequest::list(&self.path(below)))
+            .await
     }
 
-    /// What the origin says is what lstat(2) says.
+    /// Asserts that the attributes equal those of lstat(2).
     pub(crate) fn same(&self, below: &[u8], attributes: &Attributes) {
-        let shown = String::from_utf8_lossy(below);
-        let meta = fs::symlink_metadata(self.here(below)).unwrap();
+        let printable = String::from_utf8_lossy(below);
+        let meta = fs::symlink_metadata(self.local_path(below)).unwrap();
         let kind = kind_of(&meta);
-        assert_eq!(attributes.kind, kind, "{shown}");
+        assert_eq!(attributes.kind, kind, "{printable}");
         if kind == Kind::File {
-            assert_eq!(attributes.size, Some(meta.len()), "{shown}");
+            assert_eq!(attributes.size, Some(meta.len()), "{printable}");
         }
         if matches!(kind, Kind::File | Kind::Directory) && self.says(Lacks::Times) {
             let mut wanted = meta.mtime() * 1_000_000_000;
             if self.says(Lacks::Nanoseconds) {
                 wanted += meta.mtime_nsec();
             }
-            assert_eq!(attributes.modified, Some(wanted), "{shown}");
+            assert_eq!(attributes.modified, Some(wanted), "{printable}");
         }
         if self.says(Lacks::Modes) {
-            assert_eq!(attributes.mode, Some(meta.mode() & 0o7777), "{shown}");
+            assert_eq!(attributes.mode, Some(meta.mode() & 0o7777), "{printable}");
             let more = attributes.more.as_ref().unwrap();
             let owner = [
                 ("uid".into(), meta.uid().to_string().into()),
                 ("gid".into(), meta.gid().to_string().into()),
             ];
-            assert_eq!(more[..2], owner, "{shown}");
+            assert_eq!(more[..2], owner, "{printable}");
         }
     }
 
-    /// The listing has all names of the folder and no other.
+    /// Asserts that the listing has exactly the names of the folder.
     pub(crate) async fn lists(&self, below: &[u8]) {
         let found = self.list(below).await.unwrap();
-        let Found::Listing {
+        let PathMetadata::Listing {
             attributes,
             children,
             complete,
@@ -199,8 +203,9 @@ impl Site {
         };
         assert_eq!(attributes.kind, Kind::Directory);
         assert!(complete);
-        let children: BTreeMap<&[u8], &Named> = children.iter().map(|c| (&c.name[..], c)).collect();
-        let mut there: Vec<Vec<u8>> = fs::read_dir(self.here(below))
+        let children: BTreeMap<&[u8], &DirEntry> =
+            children.iter().map(|c| (&c.name[..], c)).collect();
+        let mut there: Vec<Vec<u8>> = fs::read_dir(self.local_path(below))
             .unwrap()
             .map(|e| e.unwrap().file_name().as_bytes().to_vec())
             .collect();
@@ -215,11 +220,11 @@ impl Site {
         }
     }
 
-    /// All that every origin must be able to do.
+    /// The requests that every origin must answer.
     pub(crate) async fn all(&self, questions: usize) {
         for path in [&b""[..], b"file", b"hollow", b"dir", b"empty", b"dir/inner"] {
             let found = self.stat(path).await.unwrap();
-            let Found::Present(attributes) = found else {
+            let PathMetadata::Present(attributes) = found else {
                 panic!("{}: {found:?}", String::from_utf8_lossy(path))
             };
             self.same(path, &attributes);
@@ -230,14 +235,22 @@ impl Site {
             b"dir/nothing",
             b"file/below",
         ] {
-            let shown = String::from_utf8_lossy(path);
-            assert_eq!(self.stat(path).await.unwrap(), Found::Absent, "{shown}");
-            assert_eq!(self.list(path).await.unwrap(), Found::Absent, "{shown}");
+            let printable = String::from_utf8_lossy(path);
+            assert_eq!(
+                self.stat(path).await.unwrap(),
+                PathMetadata::Absent,
+                "{printable}"
+            );
+            assert_eq!(
+                self.list(path).await.unwrap(),
+                PathMetadata::Absent,
+                "{printable}"
+            );
         }
-        // What is no directory is answered with its attributes.
+        // A listing of a path that is not a directory returns its attributes.
         let found = self.list(b"file").await.unwrap();
         assert!(
-            matches!(&found, Found::Present(a) if a.size == Some(5)),
+            matches!(&found, PathMetadata::Present(a) if a.size == Some(5)),
             "{found:?}"
         );
         for path in [&b""[..], b"dir", b"empty", b"thousand", b"odd"] {
@@ -246,9 +259,9 @@ impl Site {
         for entry in fs::read_dir(self.root.join("odd")).unwrap() {
             let path = [b"odd/", entry.unwrap().file_name().as_bytes()].concat();
             let found = self.stat(&path).await.unwrap();
-            let shown = String::from_utf8_lossy(&path);
-            let Found::Present(attributes) = found else {
-                panic!("{shown}: {found:?}")
+            let printable = String::from_utf8_lossy(&path);
+            let PathMetadata::Present(attributes) = found else {
+                panic!("{printable}: {found:?}")
             };
             self.same(&path, &attributes);
         }
@@ -265,22 +278,22 @@ impl Site {
             ("dirlink", "dir"),
         ] {
             let found = self.stat(path.as_bytes()).await.unwrap();
-            let Found::Present(attributes) = &found else {
+            let PathMetadata::Present(attributes) = &found else {
                 panic!("{path}: {found:?}")
             };
             self.same(path.as_bytes(), attributes);
             let more = attributes.more.as_ref().unwrap();
             assert_eq!(more.last(), Some(&("target".into(), target.into())));
-            // A link is not followed, wherever it leads.
+            // A link is not followed, whatever its target is.
             let listed = self.list(path.as_bytes()).await.unwrap();
             assert!(
-                matches!(&listed, Found::Present(a) if a.kind == Kind::Link),
+                matches!(&listed, PathMetadata::Present(a) if a.kind == Kind::Link),
                 "{listed:?}"
             );
         }
     }
 
-    /// Questions in random order, all at once: each gets its own answer.
+    /// Concurrent requests in random order: each gets its own response.
     pub(crate) async fn many(&self, count: usize) {
         let mut random = 88_172_645_463_325_252_u64;
         let mut asked = Vec::new();
@@ -297,9 +310,11 @@ impl Site {
             let site = self.clone();
             asked.push(tokio::spawn(async move {
                 let found = site.stat(below.as_bytes()).await.unwrap();
-                match (site.here(below.as_bytes()).exists(), found) {
-                    (true, Found::Present(attributes)) => site.same(below.as_bytes(), &attributes),
-                    (false, Found::Absent) => {}
+                match (site.local_path(below.as_bytes()).exists(), found) {
+                    (true, PathMetadata::Present(attributes)) => {
+                        site.same(below.as_bytes(), &attributes);
+                    }
+                    (false, PathMetadata::Absent) => {}
                     (_, found) => panic!("{below}: {found:?}"),
                 }
             }));

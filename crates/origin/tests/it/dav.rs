@@ -1,10 +1,10 @@
-//! `WsgiDAV` on cheroot, and servers that answer what they should not.
+//! `WsgiDAV` on cheroot, and misbehaving servers.
 
 use crate::battery::{Lacks, ODD, Site, Tree};
 use crate::servers::{Running, always, free_port, patient, program, with_body};
 use esker_origin::dav::Dav;
 use esker_origin::session::Connect as _;
-use esker_origin::{Error, Found, Place, Pool, Question};
+use esker_origin::{Error, MetadataRequest, OriginUrl, PathMetadata, Pool};
 use esker_testkit::wait::{HANG, ends};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_rustls::TlsAcceptor;
 
-/// With a password for one user, or open to all.
+/// Starts a server, with a password for one user or open to all.
 fn serve(root: &Path, scratch: &Path, login: bool) -> Running {
     let port = free_port();
     let users = if login {
@@ -41,8 +41,10 @@ fn pool(port: u16, login: Option<(&str, &str)>) -> Pool {
 }
 
 fn pool_within(port: u16, login: Option<(&str, &str)>, silence: Duration) -> Pool {
-    let place = Place::parse(&format!("dav://127.0.0.1:{port}/")).unwrap().0;
-    let dav = Dav::new(place, login, silence).unwrap();
+    let origin_url = OriginUrl::parse(&format!("dav://127.0.0.1:{port}/"))
+        .unwrap()
+        .0;
+    let dav = Dav::new(origin_url, login, silence).unwrap();
     Pool::new(Arc::new(dav), patient())
 }
 
@@ -68,15 +70,19 @@ async fn wsgidav_answers_as_the_file_system_does() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_not_let_in_is_told_what_to_do() {
+async fn a_denied_user_gets_advice() {
     let scratch = tempfile::tempdir().unwrap();
     let tree = Tree::plain(&[]);
     let server = serve(tree.root(), scratch.path(), true);
-    let ask = async |login| pool(server.port, login).ask(Question::stat(b"/file")).await;
-    let found = ask(Some(("ann", "secret word"))).await.unwrap();
-    assert!(matches!(found, Found::Present(a) if a.size == Some(5)));
+    let request = async |login| {
+        pool(server.port, login)
+            .request(MetadataRequest::stat(b"/file"))
+            .await
+    };
+    let found = request(Some(("ann", "secret word"))).await.unwrap();
+    assert!(matches!(found, PathMetadata::Present(a) if a.size == Some(5)));
     for login in [None, Some(("ann", "wrong word"))] {
-        let error = ask(login).await.unwrap_err();
+        let error = request(login).await.unwrap_err();
         assert!(matches!(error, Error::Denied { .. }), "{error}");
         assert!(error.to_string().contains("~/.netrc"), "{error}");
         assert!(!error.to_string().contains("word wrong"), "{error}");
@@ -89,11 +95,13 @@ async fn a_server_that_is_gone_is_not_waited_for() {
     let tree = Tree::plain(&[]);
     let mut server = serve(tree.root(), scratch.path(), false);
     let pool = pool(server.port, None);
-    pool.ask(Question::stat(b"/file")).await.unwrap();
+    pool.request(MetadataRequest::stat(b"/file")).await.unwrap();
     server.process.kill().unwrap();
     server.process.wait().unwrap();
-    // Not that it is late.
-    let error = ends(pool.ask(Question::stat(b"/file"))).await.unwrap_err();
+    // The error must not be a timeout.
+    let error = ends(pool.request(MetadataRequest::stat(b"/file")))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
 }
 
@@ -103,27 +111,27 @@ async fn hostile_servers_are_found_out() {
     let elsewhere = "<d:multistatus xmlns:d='DAV:'/>";
     let nest = "<a>".repeat(100_000);
     let long = format!("<!--{}", "x".repeat(9 << 20));
-    // About one path that is too long; about many it is read, and no XML.
+    // Too long for one path; as a listing it is read, but is not XML.
     let port = always(with_body("207 Multi-Status", &long)).await;
-    for (question, said) in [
-        (Question::stat(b"/a"), "longer than 8 MiB"),
-        (Question::list(b"/a"), "no XML"),
+    for (request, said) in [
+        (MetadataRequest::stat(b"/a"), "longer than 8 MiB"),
+        (MetadataRequest::list(b"/a"), "not XML"),
     ] {
-        let error = pool(port, None).ask(question).await.unwrap_err();
+        let error = pool(port, None).request(request).await.unwrap_err();
         assert!(error.to_string().contains(said), "{error}, not {said}");
     }
     for (answer, said) in [
         (with_body("207 Multi-Status", "no XML"), "multistatus"),
         (with_body("207 Multi-Status", bomb), "type of its own"),
-        (with_body("207 Multi-Status", &nest), "elements in elements"),
-        (with_body("207 Multi-Status", elsewhere), "about nothing"),
+        (with_body("207 Multi-Status", &nest), "nested too deeply"),
         (
-            with_body("200 OK", "<html>Log in!</html>"),
-            "page to log in",
+            with_body("207 Multi-Status", elsewhere),
+            "describes no resource",
         ),
+        (with_body("200 OK", "<html>Log in!</html>"), "login page"),
         (
             with_body("302 Found\r\nlocation: http://other/", ""),
-            "ask there",
+            "use that address",
         ),
         (
             with_body("302 Found\r\nlocation: /again", ""),
@@ -144,12 +152,14 @@ async fn hostile_servers_are_found_out() {
             _ => HANG,
         };
         let pool = pool_within(port, None, silence);
-        let error = ends(pool.ask(Question::list(b"/a"))).await.unwrap_err();
+        let error = ends(pool.request(MetadataRequest::list(b"/a")))
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains(said), "{error}, not {said}");
     }
 }
 
-/// A server with a certificate, which says over which version of HTTP it was asked, and on how many connections so far.
+/// A server with a certificate that reports the HTTP version of the request and the number of connections so far.
 async fn with_tls(protocol: &'static [u8]) -> u16 {
     use http_body_util::Full;
     use hyper::body::Bytes;
@@ -176,7 +186,7 @@ async fn with_tls(protocol: &'static [u8]) -> u16 {
             let (socket, _) = listener.accept().await.unwrap();
             let (acceptor, count) = (acceptor.clone(), count.clone());
             tokio::spawn(async move {
-                // Who does not trust the certificate hangs up here.
+                // A client that does not trust the certificate disconnects here.
                 let Ok(stream) = acceptor.accept(socket).await else {
                     return;
                 };
@@ -202,7 +212,7 @@ async fn with_tls(protocol: &'static [u8]) -> u16 {
     port
 }
 
-/// The part of the test below that needs an environment of its own.
+/// The part of the test below that needs its own environment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "part of another test"]
 #[expect(clippy::print_stdout, reason = "the other test reads it")]
@@ -210,17 +220,18 @@ async fn asks_over_tls() {
     let Ok(port) = std::env::var("ESKER_TEST_DAVS") else {
         return;
     };
-    let place = Place::parse(&format!("davs://localhost:{port}/"))
+    let origin_url = OriginUrl::parse(&format!("davs://localhost:{port}/"))
         .unwrap()
         .0;
-    let dav = Dav::new(place, None, HANG).unwrap();
+    let dav = Dav::new(origin_url, None, HANG).unwrap();
     let session = match dav.connect().await {
         Ok(session) => session,
         Err(error) => return println!("<{error}>"),
     };
-    let asked = (0..200).map(|n| session.ask(Question::stat(format!("/{n}").as_bytes())));
+    let asked =
+        (0..200).map(|n| session.request(MetadataRequest::stat(format!("/{n}").as_bytes())));
     let found = futures_util::future::join_all(asked).await;
-    let Ok(Found::Present(last)) = found.last().unwrap() else {
+    let Ok(PathMetadata::Present(last)) = found.last().unwrap() else {
         panic!("{found:?}")
     };
     println!("<{} {}>", last.more.as_ref().unwrap()[0].1, session.width());

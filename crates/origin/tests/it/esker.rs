@@ -1,9 +1,9 @@
-//! Another Esker, as a process: the command that the build of the workspace made.
+//! Another Esker as a process, from the binary of the workspace build.
 
 use crate::battery::{NO_TEXT, ODD, Site, Tree, chmod};
 use crate::servers::{Running, free_port, patient};
 use esker_origin::esker::Esker;
-use esker_origin::{Error, Found, Place, Pool, Question, Settings, Told};
+use esker_origin::{Error, MetadataRequest, Notification, OriginUrl, PathMetadata, Pool, Settings};
 use esker_site_cache::entry::{Attributes, Kind};
 use esker_testkit::wait::{HANG, ends, eventually_async};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The binary, or word that the test is passed over.
+/// The binary; prints that the test is skipped without it.
 #[expect(clippy::print_stderr, reason = "a test that was skipped must be seen")]
 fn binary() -> Option<PathBuf> {
     let binary = esker_testkit::program::esker();
@@ -38,20 +38,20 @@ fn signal(server: &Running, name: &str) {
 }
 
 fn pool(port: u16, patience: Duration) -> Pool {
-    let (place, _) = Place::parse(&format!("esker://127.0.0.1:{port}/")).unwrap();
+    let (origin_url, _) = OriginUrl::parse(&format!("esker://127.0.0.1:{port}/")).unwrap();
     let settings = Settings {
         patience,
         connections: 1,
         ..patient()
     };
-    let esker = Esker::new(place, patience * 2 / 3).unwrap();
+    let esker = Esker::new(origin_url, patience * 2 / 3).unwrap();
     Pool::new(Arc::new(esker), settings)
 }
 
-/// Takes the tree into the namespace, at its own path.
+/// Scans the tree into the namespace, at its own path.
 fn take_in(binary: &Path, folder: &Path, port: u16, tree: &Tree) {
     let taken = Command::new(binary)
-        .args(["scan", &format!("esker://127.0.0.1:{port}")])
+        .args(["import", "tree", &format!("esker://127.0.0.1:{port}")])
         .arg(tree.root())
         .current_dir(folder)
         .output()
@@ -77,15 +77,18 @@ async fn the_battery() {
     };
     site.all(5_000).await;
     let report = site.pool.report();
-    assert_eq!((report.connections, report.again, report.failed), (1, 0, 0));
+    assert_eq!(
+        (report.connections, report.retries, report.failed),
+        (1, 0, 0)
+    );
     assert!(report.about.starts_with("Esker "), "{}", report.about);
-    // No name can be so long.
+    // No file name can be this long.
     let long = site.stat(&[b'x'; 300]).await.unwrap();
-    assert_eq!(long, Found::Absent);
-    // Many long listings at once share one connection.
+    assert_eq!(long, PathMetadata::Absent);
+    // Many long concurrent listings share one connection.
     let listings = (0..40).map(|_| site.list(b"thousand"));
     for listed in futures_util::future::join_all(listings).await {
-        let Found::Listing { children, .. } = listed.unwrap() else {
+        let PathMetadata::Listing { children, .. } = listed.unwrap() else {
             panic!("no listing")
         };
         assert_eq!(children.len(), 1000);
@@ -99,37 +102,40 @@ async fn a_server_that_hangs_dies_and_comes_back() {
     let port = free_port();
     let server = serve(&binary, folder.path(), port);
     let pool = pool(port, Duration::from_secs(3));
-    let root = Question::list(b"/");
+    let root = MetadataRequest::list(b"/");
     let there = async || {
-        let found = eventually_async(async || pool.ask(root.clone()).await).await;
-        assert!(matches!(found, Found::Listing { complete: true, .. }));
+        let found = eventually_async(async || pool.request(root.clone()).await).await;
+        assert!(matches!(
+            found,
+            PathMetadata::Listing { complete: true, .. }
+        ));
     };
     there().await;
     signal(&server, "STOP");
-    let error = ends(pool.ask(root.clone())).await.unwrap_err();
-    assert!(error.is_passing(), "{error}");
+    let error = ends(pool.request(root.clone())).await.unwrap_err();
+    assert!(error.is_transient(), "{error}");
     signal(&server, "CONT");
     there().await;
-    // It dies with questions open.
+    // The server dies with open requests.
     let asked: Vec<_> = (0..50)
         .map(|_| {
             let (pool, root) = (pool.clone(), root.clone());
-            tokio::spawn(async move { pool.ask(root).await })
+            tokio::spawn(async move { pool.request(root).await })
         })
         .collect();
     signal(&server, "KILL");
     drop(server);
     for answer in asked {
         if let Err(error) = answer.await.unwrap() {
-            assert!(error.is_passing(), "{error}");
+            assert!(error.is_transient(), "{error}");
         }
     }
-    assert!(pool.ask(root.clone()).await.is_err());
+    assert!(pool.request(root.clone()).await.is_err());
     let _server = serve(&binary, folder.path(), port);
     there().await;
 }
 
-/// What others do to files that were asked about is told, soon; a restart of the server puts all in doubt.
+/// Changes by other clients to requested files are notified soon; a restart of the server invalidates all responses.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changes_is_told() {
     let Some(binary) = binary() else { return };
@@ -152,7 +158,7 @@ async fn what_changes_is_told() {
     esker(&["ln", "-s", &at, "/a/b", "/way"]);
     let pool = pool(port, HANG);
     let mut changes = pool.changes().unwrap();
-    let mut told = async |expected: Told| {
+    let mut told = async |expected: Notification| {
         let wait = async {
             loop {
                 let got = changes.recv().await.unwrap();
@@ -164,43 +170,43 @@ async fn what_changes_is_told() {
         let waited = tokio::time::timeout(HANG, wait).await;
         assert!(waited.is_ok(), "{expected:?} was not told");
     };
-    let changed = |path: &[u8]| Told::Changed(path.into(), Attributes::of(Kind::Unknown));
-    let ask = async |path: &[u8]| pool.ask(Question::stat(path)).await.unwrap();
-    assert!(matches!(ask(b"/a/b/x").await, Found::Present(_)));
-    assert!(pool.tells(b"/a/b/x"));
+    let changed = |path: &[u8]| Notification::Changed(path.into(), Attributes::of(Kind::Unknown));
+    let request = async |path: &[u8]| pool.request(MetadataRequest::stat(path)).await.unwrap();
+    assert!(matches!(request(b"/a/b/x").await, PathMetadata::Present(_)));
+    assert!(pool.notifies(b"/a/b/x"));
     esker(&["chmod", &at, "600", "/a/b/x"]);
     told(changed(b"/a/b/x")).await;
-    // What is not there is told of when it comes.
-    assert_eq!(ask(b"/a/b/c/d").await, Found::Absent);
-    assert!(pool.tells(b"/a/b/c/d"));
+    // An absent path is notified when it is created.
+    assert_eq!(request(b"/a/b/c/d").await, PathMetadata::Absent);
+    assert!(pool.notifies(b"/a/b/c/d"));
     esker(&["mkdir", &at, "/a/b/c"]);
-    told(Told::Missed(b"/a/b/c"[..].into())).await;
-    // Tags are attributes.
+    told(Notification::Missed(b"/a/b/c"[..].into())).await;
+    // Tags are reported as attributes.
     esker(&["put", &at, "file:/a/b/x", "kept=1"]);
     told(changed(b"/a/b/x")).await;
-    // Through a link nothing is told, and that is said.
-    assert!(matches!(ask(b"/way/x").await, Found::Present(_)));
-    assert!(!pool.tells(b"/way/x"));
+    // Paths through a link have no notifications, and the server says so.
+    assert!(matches!(request(b"/way/x").await, PathMetadata::Present(_)));
+    assert!(!pool.notifies(b"/way/x"));
     assert!(matches!(
-        pool.ask(Question::list(b"/a/b")).await.unwrap(),
-        Found::Listing { .. }
+        pool.request(MetadataRequest::list(b"/a/b")).await.unwrap(),
+        PathMetadata::Listing { .. }
     ));
-    assert!(pool.tells(b"/a/b"));
+    assert!(pool.notifies(b"/a/b"));
     esker(&["mv", &at, "/a", "/z"]);
-    told(Told::Deleted(b"/a"[..].into())).await;
-    assert_eq!(ask(b"/a/b/x").await, Found::Absent);
+    told(Notification::Deleted(b"/a"[..].into())).await;
+    assert_eq!(request(b"/a/b/x").await, PathMetadata::Absent);
     signal(&server, "KILL");
-    told(Told::Cut).await;
+    told(Notification::SourceLost).await;
     drop(server);
     let _server = serve(&binary, folder.path(), port);
-    eventually_async(async || pool.ask(Question::stat(b"/z/b/x")).await).await;
-    assert!(pool.tells(b"/z/b/x"));
+    eventually_async(async || pool.request(MetadataRequest::stat(b"/z/b/x")).await).await;
+    assert!(pool.notifies(b"/z/b/x"));
     esker(&["rm", &at, "/z/b/x"]);
-    told(Told::Deleted(b"/z/b/x"[..].into())).await;
+    told(Notification::Deleted(b"/z/b/x"[..].into())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_no_esker_is_said_to_be_none() {
+async fn a_server_that_is_not_esker_is_reported() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -211,7 +217,7 @@ async fn whoever_is_no_esker_is_said_to_be_none() {
         }
     });
     let pool = pool(port, HANG);
-    let error = pool.ask(Question::stat(b"/")).await.unwrap_err();
+    let error = pool.request(MetadataRequest::stat(b"/")).await.unwrap_err();
     assert!(
         matches!(error, Error::Unsupported { .. } | Error::Unreachable { .. }),
         "{error:?}"

@@ -1,9 +1,9 @@
-//! A responder that Python's official client accepts too. No registry has a server of iRODS.
+//! A responder that Python's official client accepts too; no package registry offers an iRODS server.
 
 use crate::battery::{Lacks, NO_TEXT, ODD, Site, Tree};
 use crate::servers::{Running, free_port, patient, program};
-use esker_origin::irods::{Irods, Login};
-use esker_origin::{Error, Found, Place, Pool, Question, Settings};
+use esker_origin::irods::{Irods, IrodsLogin};
+use esker_origin::{Error, MetadataRequest, OriginUrl, PathMetadata, Pool, Settings};
 use esker_testkit::wait::{HANG, ends, eventually_async};
 use std::fs;
 use std::path::Path;
@@ -42,15 +42,15 @@ fn pool(server: &Running, password: &str) -> Pool {
 }
 
 fn pool_with(server: &Running, password: &str, with: impl Fn(Irods) -> Irods) -> Pool {
-    let place = Place::parse(&format!("irods://127.0.0.1:{}/", server.port))
+    let origin_url = OriginUrl::parse(&format!("irods://127.0.0.1:{}/", server.port))
         .unwrap()
         .0;
-    let login = Login {
+    let login = IrodsLogin {
         user: "ann".into(),
         zone: "lab".into(),
         password: password.into(),
     };
-    let irods = with(Irods::new(place, login, HANG));
+    let irods = with(Irods::new(origin_url, login, HANG));
     let settings = Settings {
         connections: 1,
         ..patient()
@@ -77,7 +77,7 @@ async fn a_zone_answers_as_the_file_system_does() {
             prefix: b"/lab".into(),
             lacks: &[Lacks::Links, Lacks::Modes, Lacks::Nanoseconds],
         };
-        hold(scratch.path(), 32);
+        delay_replies(scratch.path(), 32);
         site.many(200).await;
         let before = before(scratch.path());
         assert!(
@@ -87,29 +87,33 @@ async fn a_zone_answers_as_the_file_system_does() {
         site.all(2_000).await;
         site.lists(b"it's").await;
         site.lists(b"it_s").await;
-        let root = site.pool.ask(Question::list(b"/")).await.unwrap();
-        let Found::Listing { children, .. } = root else {
+        let root = site
+            .pool
+            .request(MetadataRequest::list(b"/"))
+            .await
+            .unwrap();
+        let PathMetadata::Listing { children, .. } = root else {
             panic!("{root:?}")
         };
         assert_eq!((&*children[0].name, children.len()), (&b"lab"[..], 1));
         let report = site.pool.report();
         assert_eq!(report.about, format!("iRODS rods{version}"));
-        assert_eq!((report.again, report.failed), (0, 0));
+        assert_eq!((report.retries, report.failed), (0, 0));
     }
 }
 
-/// Has the responder wait with its first answer until it has been asked so often.
-fn hold(scratch: &Path, questions: usize) {
+/// Makes the responder hold its first reply until it has received this many requests.
+fn delay_replies(scratch: &Path, questions: usize) {
     fs::write(scratch.join("hold"), questions.to_string()).unwrap();
 }
 
-/// How often it had been asked before its first answer, or by now.
+/// Number of requests received before the first reply, or so far.
 fn before(scratch: &Path) -> usize {
     let before = fs::read_to_string(scratch.join("before")).unwrap_or_default();
     before.parse().unwrap_or(0)
 }
 
-/// More than a server keeps queries open; and questions that are dropped leave none behind.
+/// More listings than a server allows open queries; cancelled requests leave no queries open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn listings_leave_no_queries_behind() {
     let tree = Tree::plain(&[]);
@@ -119,18 +123,20 @@ async fn listings_leave_no_queries_behind() {
     for round in 0..3 {
         let asked = (0..40).map(|_| {
             let pool = pool.clone();
-            tokio::spawn(async move { pool.ask(Question::list(b"/lab/thousand")).await })
+            tokio::spawn(async move { pool.request(MetadataRequest::list(b"/lab/thousand")).await })
         });
         let asked: Vec<_> = asked.collect();
         if round == 1 {
-            // Wherever they are by then.
+            // At any stage of the requests.
             tokio::time::sleep(Duration::from_millis(100)).await;
             asked.iter().for_each(tokio::task::JoinHandle::abort);
             continue;
         }
         for task in asked {
             let found = task.await.unwrap().unwrap();
-            assert!(matches!(found, Found::Listing { children, .. } if children.len() == 1000));
+            assert!(
+                matches!(found, PathMetadata::Listing { children, .. } if children.len() == 1000)
+            );
         }
     }
     assert_eq!(pool.report().failed, 0);
@@ -157,16 +163,22 @@ async fn pythons_client_takes_the_responder_for_a_server() {
             .unwrap();
         let told = String::from_utf8_lossy(&client.stderr);
         assert!(client.status.success(), "{told}");
-        // What is right and wrong for that client is so for this one.
+        // Both clients accept and reject the same passwords and certificates.
         let trusting = |irods: Irods| match trusted {
             "" => irods,
             file => irods.with_tls(Some(file.into())),
         };
         let known = pool_with(&server, WORD, trusting);
-        let found = known.ask(Question::list(b"/lab/thousand")).await.unwrap();
-        assert!(matches!(found, Found::Listing { children, .. } if children.len() == 1000));
+        let found = known
+            .request(MetadataRequest::list(b"/lab/thousand"))
+            .await
+            .unwrap();
+        assert!(matches!(found, PathMetadata::Listing { children, .. } if children.len() == 1000));
         let stranger = pool_with(&server, "wrong word", trusting);
-        let error = stranger.ask(Question::stat(b"/lab")).await.unwrap_err();
+        let error = stranger
+            .request(MetadataRequest::stat(b"/lab"))
+            .await
+            .unwrap_err();
         assert!(matches!(error, Error::Denied { .. }), "{error}");
         let error = error.to_string();
         assert!(
@@ -188,13 +200,16 @@ async fn certificates_are_checked() {
         "CS_NEG_REQUIRE",
         &tls,
     );
-    // Demanded by the server; this machine does not trust it, and neither does who trusts another.
+    // TLS required by the server: neither the system's certificates nor another authority's trust it.
     let other = format!("{}/other.pem", certificates());
     for pool in [
         pool(&server, WORD),
         pool_with(&server, WORD, |i| i.with_tls(Some(other.clone().into()))),
     ] {
-        let error = pool.ask(Question::stat(b"/lab")).await.unwrap_err();
+        let error = pool
+            .request(MetadataRequest::stat(b"/lab"))
+            .await
+            .unwrap_err();
         assert!(
             error.to_string().contains("irods_ssl_ca_certificate_file"),
             "{error}"
@@ -207,15 +222,15 @@ async fn what_cannot_be_spoken_is_said() {
     let tree = Tree::plain(&[]);
     let scratch = tempfile::tempdir().unwrap();
     for (policy, odd, said) in [
-        ("CS_NEG_REFUSE", "secure", "speaks no TLS"),
+        ("CS_NEG_REFUSE", "secure", "does not support TLS"),
         (EITHER, "garbage", "without a header of iRODS"),
         (EITHER, "silent", "no connection within"),
     ] {
         let server = serve(tree.root(), scratch.path(), "4.2.11", policy, odd);
-        let place = Place::parse(&format!("irods://127.0.0.1:{}/", server.port))
+        let origin_url = OriginUrl::parse(&format!("irods://127.0.0.1:{}/", server.port))
             .unwrap()
             .0;
-        let login = Login {
+        let login = IrodsLogin {
             user: "ann".into(),
             zone: "lab".into(),
             password: WORD.into(),
@@ -224,12 +239,14 @@ async fn what_cannot_be_spoken_is_said() {
         if odd == "silent" {
             settings.connect = Duration::from_secs(1);
         }
-        let mut irods = Irods::new(place, login, HANG);
+        let mut irods = Irods::new(origin_url, login, HANG);
         if odd == "secure" {
             irods = irods.with_tls(None);
         }
         let pool = Pool::new(Arc::new(irods), settings);
-        let error = ends(pool.ask(Question::stat(b"/lab"))).await.unwrap_err();
+        let error = ends(pool.request(MetadataRequest::stat(b"/lab")))
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains(said), "{error}");
     }
 }
@@ -240,11 +257,11 @@ async fn a_server_that_dies_and_comes_back_is_asked_again() {
     let scratch = tempfile::tempdir().unwrap();
     let mut server = serve(tree.root(), scratch.path(), "4.2.11", EITHER, "");
     let (pool, port) = (pool(&server, WORD), server.port);
-    // It does not answer: all of these are open when it dies.
-    hold(scratch.path(), usize::MAX);
+    // The responder sends no reply: all requests are open when it dies.
+    delay_replies(scratch.path(), usize::MAX);
     let asked = (0..40).map(|_| {
         let pool = pool.clone();
-        tokio::spawn(async move { pool.ask(Question::stat(b"/lab/file")).await })
+        tokio::spawn(async move { pool.request(MetadataRequest::stat(b"/lab/file")).await })
     });
     let asked: Vec<_> = asked.collect();
     eventually_async(async || {
@@ -263,6 +280,7 @@ async fn a_server_that_dies_and_comes_back_is_asked_again() {
         );
     }
     let _server = serve_at(port, tree.root(), scratch.path(), "4.2.11", EITHER, "");
-    let found = eventually_async(async || pool.ask(Question::stat(b"/lab/file")).await).await;
-    assert!(matches!(found, Found::Present(_)), "{found:?}");
+    let found =
+        eventually_async(async || pool.request(MetadataRequest::stat(b"/lab/file")).await).await;
+    assert!(matches!(found, PathMetadata::Present(_)), "{found:?}");
 }

@@ -1,4 +1,4 @@
-"""Python's official client of iRODS against the responder: what it sees is what is in the folder."""
+"""Checks with Python's official iRODS client that the responder serves the content of the folder."""
 
 import os
 import sys

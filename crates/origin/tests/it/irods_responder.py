@@ -1,11 +1,11 @@
-"""As much of an iRODS server as reading needs: it logs one user in and shows a folder as a zone.
+"""The part of an iRODS server that reading needs: it logs one user in and serves a folder as a zone.
 
-Each data object has two replicas, one of them stale. What had been asked before the first reply about a path went out is
-written into the file `before` of the scratch folder.
+Each data object has two replicas, one of them stale. The number of requests received before the first reply about a path is
+written to the file `before` of the scratch folder.
 
 usage: irods_responder.py PORT FOLDER SCRATCH VERSION POLICY [garbage|silent|tls:FOLDER]
 
-With tls it has the certificate and the key of that folder.
+With tls, it uses the certificate and the key in that folder.
 """
 
 import base64
@@ -32,7 +32,7 @@ number = tuple(int(n) for n in version.split("."))
 
 
 def quote(text):
-    # As the real one: apostrophes too.
+    # Like a real server, apostrophes included.
     return escape(text, {"'": "&apos;", '"': "&quot;"})
 
 
@@ -61,7 +61,7 @@ def receive(stream):
     header = head(stream)
     lengths = [int(header.find(name).text) for name in ("msgLen", "errorLen", "bsLen")]
     body, _, _ = [whole(stream, n) for n in lengths]
-    # Names are in any encoding: read as one that has all bytes, then as what they are.
+    # Names have any encoding: parsed as Latin-1, which maps all bytes, then converted back.
     root = ElementTree.fromstring(b"<?xml version='1.0' encoding='iso-8859-1'?>" + body) if body else None
     for element in root.iter() if body else []:
         element.text = (element.text or "").encode("iso-8859-1").decode(errors="surrogateescape")
@@ -98,7 +98,7 @@ def objects(within):
             if not entry.is_file():
                 continue
             for replica in (0, 1):
-                # The first one is stale: of another size and time.
+                # The first replica is stale, with another size and time.
                 yield {
                     **collection,
                     401: str(entry.inode()),
@@ -173,7 +173,7 @@ class Connection:
         context.load_cert_chain(f"{folder}/server.pem", f"{folder}/server.key")
         self.sock = context.wrap_socket(self.sock, server_side=True)
         self.stream = self.sock.makefile("rb", buffering=65536)
-        # How bytes of files would be encrypted, in the lengths of a header; then the key.
+        # Parameters of file encryption, in the lengths of a header; then the key.
         sizes = head(self.stream)
         assert sizes.findtext("type") == "AES-256-CBC"
         secret = head(self.stream)
@@ -229,7 +229,7 @@ class Connection:
             self.send("RODS_API_REPLY", -13000)
 
     def hold(self):
-        """Waits until as many questions have come as `hold` says, if it is there, and writes how many had into `before`."""
+        """Waits for the number of requests in `hold`, if it exists, and writes the number received to `before`."""
         try:
             with open(os.path.join(scratch, "hold")) as file:
                 enough = int(file.read())
@@ -279,7 +279,7 @@ class Connection:
                     rows.append(values)
         if not rows:
             return self.send("RODS_API_REPLY", -808000)
-        # Fewer than are asked for, as servers may.
+        # Fewer than requested, as servers may return.
         most = min(most, 300)
         page, rest, index = rows[:most], rows[most:], 0
         if rest:
@@ -302,10 +302,10 @@ def serve(sock):
         if isinstance(connection.sock, ssl.SSLSocket):
             connection.sock = connection.sock.unwrap()
     except (EOFError, OSError):
-        # Also of TLS that was refused.
+        # The client disconnected, or refused TLS.
         pass
     finally:
-        # A reader may still hold the file.
+        # A reader may still have the file open.
         try:
             connection.sock.shutdown(socket.SHUT_RDWR)
         except OSError:

@@ -1,10 +1,10 @@
-//! Folders of this machine, and changes in them.
+//! Folders of this machine, and their change notifications.
 
 use crate::battery::{NO_TEXT, ODD, Site, Tree};
 use crate::servers::patient;
 use esker_origin::local::Local;
 use esker_origin::session::Connect as _;
-use esker_origin::{Error, Found, Place, Pool, Question, Settings, Told};
+use esker_origin::{Error, MetadataRequest, Notification, OriginUrl, PathMetadata, Pool, Settings};
 use esker_testkit::wait::HANG;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
 fn local() -> Local {
-    Local::new(Place::parse("file:///").unwrap().0)
+    Local::new(OriginUrl::parse("file:///").unwrap().0)
 }
 
 fn bytes(path: &Path) -> Vec<u8> {
@@ -45,12 +45,19 @@ async fn folders_are_as_they_are() {
     assert!(matches!(error, Error::Denied { .. }), "{error}");
 }
 
-/// What is told about a path, others left out.
-async fn told(changes: &mut Receiver<Told>, path: &[u8], wanted: impl Fn(&Told) -> bool) -> Told {
+/// Waits for a notification about a path; skips those about other paths.
+async fn told(
+    changes: &mut Receiver<Notification>,
+    path: &[u8],
+    wanted: impl Fn(&Notification) -> bool,
+) -> Notification {
     let found = timeout(HANG, async {
         loop {
             let told = changes.recv().await.unwrap();
-            let (Told::Changed(of, _) | Told::Deleted(of) | Told::Missed(of)) = &told else {
+            let (Notification::Changed(of, _)
+            | Notification::Deleted(of)
+            | Notification::Missed(of)) = &told
+            else {
                 continue;
             };
             if **of == *path && wanted(&told) {
@@ -58,10 +65,10 @@ async fn told(changes: &mut Receiver<Told>, path: &[u8], wanted: impl Fn(&Told) 
             }
         }
     });
-    let shown = String::from_utf8_lossy(path);
+    let printable = String::from_utf8_lossy(path);
     found
         .await
-        .unwrap_or_else(|_| panic!("nothing is told of {shown}"))
+        .unwrap_or_else(|_| panic!("nothing is told of {printable}"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -74,53 +81,68 @@ async fn changes_are_told() {
     let local = local();
     let mut changes = local.changes().unwrap();
     let session = local.connect().await.unwrap();
-    session.ask(Question::stat(&path("a/file"))).await.unwrap();
-    session.ask(Question::list(&path("a/b"))).await.unwrap();
-    let nothing = session
-        .ask(Question::stat(&path("a/later/x")))
+    session
+        .request(MetadataRequest::stat(&path("a/file")))
         .await
         .unwrap();
-    assert_eq!(nothing, Found::Absent);
+    session
+        .request(MetadataRequest::list(&path("a/b")))
+        .await
+        .unwrap();
+    let nothing = session
+        .request(MetadataRequest::stat(&path("a/later/x")))
+        .await
+        .unwrap();
+    assert_eq!(nothing, PathMetadata::Absent);
 
     fs::write(at("a/file"), "four").unwrap();
     told(
         &mut changes,
         &path("a/file"),
-        |t| matches!(t, Told::Changed(_, a) if a.size == Some(4)),
+        |t| matches!(t, Notification::Changed(_, a) if a.size == Some(4)),
     )
     .await;
     fs::write(at("a/b/new"), "").unwrap();
     told(&mut changes, &path("a/b/new"), |t| {
-        matches!(t, Told::Changed(..))
+        matches!(t, Notification::Changed(..))
     })
     .await;
     fs::remove_file(at("a/b/new")).unwrap();
     told(&mut changes, &path("a/b/new"), |t| {
-        matches!(t, Told::Deleted(_))
+        matches!(t, Notification::Deleted(_))
     })
     .await;
-    // Below a directory that was not there when it was asked about.
+    // Below a directory that did not exist when it was requested.
     fs::create_dir(at("a/later")).unwrap();
     told(&mut changes, &path("a/later"), |t| {
-        matches!(t, Told::Missed(_))
+        matches!(t, Notification::Missed(_))
     })
     .await;
-    // A directory far above what was asked about gets another name.
+    // An ancestor of a requested path is renamed.
     fs::rename(at("a"), at("z")).unwrap();
-    told(&mut changes, &path("a"), |t| matches!(t, Told::Deleted(_))).await;
-    // What happens behind the new name is not told by the old one.
+    told(&mut changes, &path("a"), |t| {
+        matches!(t, Notification::Deleted(_))
+    })
+    .await;
+    // Changes below the new name are not reported under the old one.
     fs::write(at("z/b/new"), "").unwrap();
     fs::write(at("z/file"), "").unwrap();
     fs::create_dir_all(at("a/b")).unwrap();
-    told(&mut changes, &path("a"), |t| matches!(t, Told::Missed(_))).await;
-    let found = session.ask(Question::list(&path("a/b"))).await.unwrap();
-    assert!(matches!(found, Found::Listing { children, .. } if children.is_empty()));
+    told(&mut changes, &path("a"), |t| {
+        matches!(t, Notification::Missed(_))
+    })
+    .await;
+    let found = session
+        .request(MetadataRequest::list(&path("a/b")))
+        .await
+        .unwrap();
+    assert!(matches!(found, PathMetadata::Listing { children, .. } if children.is_empty()));
     fs::write(at("a/b/again"), "").unwrap();
     let told = told(&mut changes, &path("a/b/again"), |_| true).await;
-    assert!(matches!(told, Told::Changed(..)), "{told:?}");
+    assert!(matches!(told, Notification::Changed(..)), "{told:?}");
 }
 
-/// How many questions a second are answered: `cargo test -p esker-origin --test it -- --ignored --nocapture local::speed`.
+/// Requests per second: `cargo test -p esker-origin --test it -- --ignored --nocapture local::speed`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 #[expect(clippy::print_stderr, reason = "what it is for")]
@@ -135,7 +157,7 @@ async fn speed() {
         for part in 0..count / 250 {
             let asked = (0..250).map(|n| {
                 let name = format!("thousand/n{:04}", (part * 250 + n) % 1000);
-                session.ask(Question::stat(&bytes(&tree.root().join(name))))
+                session.request(MetadataRequest::stat(&bytes(&tree.root().join(name))))
             });
             let found = futures_util::future::join_all(asked).await;
             assert!(found.iter().all(Result::is_ok));

@@ -1,4 +1,4 @@
-//! Origins as people run them: real servers on loopback, started and stopped by the tests.
+//! Origins against real servers on loopback, started and stopped by the tests.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod battery;

@@ -1,7 +1,7 @@
-"""An SFTP server behind a relay that looks on.
+"""An SFTP server behind a relay that counts requests.
 
-With a file `hold` beside it, the first answer waits until as many questions have come as that says; how many had goes into `before`.
-With a file `die` beside it, it ends at once after 20 requests, and takes the file away.
+With a file `hold` in its folder, the first reply waits for the number of requests in that file; the number received by then is written
+to `before`. With a file `die` in its folder, it ends after 20 requests and removes the file.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ out.write(packet(child.stdout))
 first = packet(child.stdout)
 with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, "hold")) as file:
     enough = int(file.read())
-    # All but the one that greets.
+    # Without the greeting.
     while asked - 1 < enough:
         time.sleep(0.01)
     with open(os.path.join(folder, "before"), "w") as file:

@@ -3,7 +3,7 @@
 use crate::battery::{Lacks, ODD, Site, Tree};
 use crate::servers::{Running, always, free_port, patient, program, with_body};
 use esker_origin::s3::{Config, S3};
-use esker_origin::{Error, Found, Place, Pool, Question};
+use esker_origin::{Error, MetadataRequest, OriginUrl, PathMetadata, Pool};
 use esker_site_cache::entry::Kind;
 use esker_testkit::wait::{HANG, ends};
 use std::fs;
@@ -39,24 +39,24 @@ fn pool_at(port: u16, bucket: &str, keys: bool) -> Pool {
 }
 
 fn pool_within(port: u16, bucket: &str, keys: bool, silence: Duration) -> Pool {
-    let place = Place::parse(&format!("s3://{bucket}/")).unwrap().0;
+    let origin_url = OriginUrl::parse(&format!("s3://{bucket}/")).unwrap().0;
     let config = Config {
         keys: keys.then(|| ("key".into(), "secret".into())),
         endpoint: Some(format!("http://127.0.0.1:{port}").into()),
         ..Config::default()
     };
-    let s3 = S3::new(place, config, silence).unwrap();
+    let s3 = S3::new(origin_url, config, silence).unwrap();
     Pool::new(Arc::new(s3), patient())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bucket_answers_as_the_file_system_does() {
-    // moto has no route for keys with line ends.
+    // moto has no route for keys with line breaks.
     let names: Vec<&[u8]> = ODD.into_iter().filter(|n| !n.contains(&b'\n')).collect();
     let tree = Tree::plain(&names);
     let server = serve();
     fill(&server, "lab", tree.root());
-    // So that the listing of the root has them too.
+    // The listing of the root includes them too.
     fs::create_dir_all(tree.root().join("both")).unwrap();
     fs::create_dir(tree.root().join("double")).unwrap();
     fs::write(tree.root().join("both/inner"), "x").unwrap();
@@ -66,29 +66,32 @@ async fn a_bucket_answers_as_the_file_system_does() {
         prefix: Vec::new(),
         lacks: &[Lacks::Links, Lacks::Modes, Lacks::Times],
     };
-    // Fewer questions than elsewhere: moto looks through all keys for each.
+    // Fewer requests than elsewhere: moto scans all keys for each.
     site.all(500).await;
     site.lists(b"both").await;
-    let Found::Present(both) = site.stat(b"both").await.unwrap() else {
+    let PathMetadata::Present(both) = site.stat(b"both").await.unwrap() else {
         panic!("it is there")
     };
     assert_eq!(both.kind, Kind::Directory);
-    // A name that no file system has is left out, and that is said.
+    // A name that is invalid in file systems is dropped, and the listing is incomplete.
     let found = site.list(b"double").await.unwrap();
-    let Found::Listing {
+    let PathMetadata::Listing {
         children, complete, ..
     } = found
     else {
         panic!("{found:?}")
     };
     assert!(children.is_empty() && !complete);
-    let Found::Present(file) = site.stat(b"file").await.unwrap() else {
+    let PathMetadata::Present(file) = site.stat(b"file").await.unwrap() else {
         panic!("it is there")
     };
     assert!(file.modified.is_some());
     assert_eq!(file.more.unwrap()[0].0, "etag".into());
-    assert_eq!(site.stat(b"\xff").await.unwrap(), Found::Absent);
-    assert_eq!(site.stat(&[b'x'; 2000]).await.unwrap(), Found::Absent);
+    assert_eq!(site.stat(b"\xff").await.unwrap(), PathMetadata::Absent);
+    assert_eq!(
+        site.stat(&[b'x'; 2000]).await.unwrap(),
+        PathMetadata::Absent
+    );
     assert_eq!(site.pool.report().failed, 0);
 }
 
@@ -98,15 +101,20 @@ async fn a_bucket_that_is_not_there_is_absent() {
     for keys in [true, false] {
         let pool = pool(&server, "nothing", keys);
         assert_eq!(
-            pool.ask(Question::stat(b"/x")).await.unwrap(),
-            Found::Absent
+            pool.request(MetadataRequest::stat(b"/x")).await.unwrap(),
+            PathMetadata::Absent
         );
-        assert_eq!(pool.ask(Question::list(b"/")).await.unwrap(), Found::Absent);
+        assert_eq!(
+            pool.request(MetadataRequest::list(b"/")).await.unwrap(),
+            PathMetadata::Absent
+        );
     }
     let pool = pool(&server, "nothing", true);
     server.process.kill().unwrap();
     server.process.wait().unwrap();
-    let error = ends(pool.ask(Question::stat(b"/x"))).await.unwrap_err();
+    let error = ends(pool.request(MetadataRequest::stat(b"/x")))
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     assert!(!error.to_string().contains("X-Amz"), "{error}");
 }
@@ -123,7 +131,7 @@ async fn hostile_servers_are_found_out() {
         (
             with_body("200 OK", "no XML"),
             true,
-            "something else than a listing",
+            "something other than a listing",
         ),
         (with_body("200 OK", &stuck), true, "without end"),
         (with_body("200 OK", &lost), true, "does not say how"),
@@ -151,7 +159,9 @@ async fn hostile_servers_are_found_out() {
             _ => HANG,
         };
         let pool = pool_within(port, "lab", keys, silence);
-        let error = ends(pool.ask(Question::list(b"/"))).await.unwrap_err();
+        let error = ends(pool.request(MetadataRequest::list(b"/")))
+            .await
+            .unwrap_err();
         let error = error.to_string();
         assert!(error.contains(said), "{error}, not {said}");
         assert!(
@@ -161,7 +171,7 @@ async fn hostile_servers_are_found_out() {
     }
 }
 
-/// moto takes any signature; this server takes what Amazon's library would have made of the same request, and no other.
+/// moto accepts any signature; this server accepts only the signature that Amazon's library computes for the request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signatures_are_what_amazon_makes_them() {
     let port = free_port();
@@ -175,14 +185,17 @@ async fn signatures_are_what_amazon_makes_them() {
             region: Some("eu-west-1".into()),
             endpoint: Some(format!("http://127.0.0.1:{port}/").into()),
         };
-        let place = Place::parse("s3://lab/").unwrap().0;
-        let s3 = S3::new(place, config, HANG).unwrap();
+        let origin_url = OriginUrl::parse("s3://lab/").unwrap().0;
+        let s3 = S3::new(origin_url, config, HANG).unwrap();
         let pool = Pool::new(Arc::new(s3), patient());
         for path in ["/", "/a/b", "/a b+c*~/\u{e9}'()!", "/x&y=z?#%41/\n"] {
-            let asked = pool.ask(Question::stat(path.as_bytes())).await;
-            let listed = pool.ask(Question::list(path.as_bytes())).await;
+            let asked = pool.request(MetadataRequest::stat(path.as_bytes())).await;
+            let listed = pool.request(MetadataRequest::list(path.as_bytes())).await;
             if right {
-                assert!(matches!(asked, Ok(Found::Present(_))), "{path}: {asked:?}");
+                assert!(
+                    matches!(asked, Ok(PathMetadata::Present(_))),
+                    "{path}: {asked:?}"
+                );
                 assert!(listed.is_ok(), "{path}: {listed:?}");
             } else {
                 assert!(

@@ -16,6 +16,6 @@ for folder, _, names in os.walk(root):
     for name in names:
         with open(os.path.join(folder, name), "rb") as file:
             client.put_object(Bucket=bucket, Key=prefix + name, Body=file)
-# A key that is both, and one with an empty name.
+# A key that is a file and a directory, and one with an empty name.
 for key in ["both", "both/inner", "double//slash"]:
     client.put_object(Bucket=bucket, Key=key, Body=b"x")

@@ -1,4 +1,4 @@
-"""A server that checks signatures as Amazon's own library makes them. A right one gets an empty listing.
+"""A server that checks signatures with Amazon's own library. A request with a valid one gets an empty listing.
 
 usage: s3_verify.py PORT
 """

@@ -1,4 +1,4 @@
-//! Starting servers, and stopping them.
+//! Starting and stopping servers.
 
 use esker_origin::Settings;
 use esker_testkit::wait::{HANG, eventually};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-/// With no time-out that a slow machine could reach.
+/// Settings with timeouts that no slow machine can reach.
 pub(crate) fn patient() -> Settings {
     Settings {
         patience: HANG,
@@ -16,7 +16,7 @@ pub(crate) fn patient() -> Settings {
     }
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that is currently free.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -26,7 +26,7 @@ pub(crate) fn wait_for(port: u16) {
     eventually(|| TcpStream::connect(("127.0.0.1", port)));
 }
 
-/// A program of the virtual environment that `tests/fetch-servers.sh` makes.
+/// Path of a program in the virtual environment of `tests/fetch-servers.sh`.
 pub(crate) fn program(name: &str) -> PathBuf {
     let here = std::path::absolute(".").unwrap();
     let folder = std::env::var_os("ESKER_ORIGIN_SERVERS_DIR")
@@ -40,7 +40,7 @@ pub(crate) fn program(name: &str) -> PathBuf {
     path
 }
 
-/// A server, stopped with this.
+/// A running server, stopped on drop.
 pub(crate) struct Running {
     pub(crate) process: Child,
     pub(crate) port: u16,
@@ -48,14 +48,14 @@ pub(crate) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have been stopped by the test.
+        // The test may have stopped it already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
 impl Running {
-    /// Waits until the port is open.
+    /// Starts a server and waits until its port is open.
     pub(crate) fn start(command: &mut Command, port: u16) -> Self {
         command
             .stdin(Stdio::null())
@@ -68,7 +68,7 @@ impl Running {
     }
 }
 
-/// A server that answers everything with the same bytes, and then is silent.
+/// A server that answers every request with the same bytes, then stays silent.
 pub(crate) async fn always(answer: Vec<u8>) -> u16 {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -97,7 +97,7 @@ pub(crate) async fn always(answer: Vec<u8>) -> u16 {
     port
 }
 
-/// An answer of HTTP with a body of the right length.
+/// An HTTP response with a body and its length.
 pub(crate) fn with_body(head: &str, body: &str) -> Vec<u8> {
     format!(
         "HTTP/1.1 {head}\r\ncontent-length: {}\r\n\r\n{body}",

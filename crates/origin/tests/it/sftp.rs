@@ -1,9 +1,9 @@
-//! OpenSSH's own server, with keys and a configuration of its own.
+//! OpenSSH's server, with its own keys and configuration.
 
 use crate::battery::{Lacks, NO_TEXT, ODD, Site, Tree, chmod};
 use crate::servers::{free_port, patient, wait_for};
 use esker_origin::sftp::Sftp;
-use esker_origin::{Error, Found, Place, Pool, Question, Settings};
+use esker_origin::{Error, MetadataRequest, OriginUrl, PathMetadata, Pool, Settings};
 use esker_testkit::wait::{HANG, ends};
 use std::ffi::OsString;
 use std::fs;
@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A server, stopped with this.
+/// A running server, stopped on drop.
 struct Sshd {
     dir: tempfile::TempDir,
     process: Child,
@@ -35,7 +35,8 @@ fn run(command: &mut Command) -> String {
 }
 
 impl Sshd {
-    /// With a subsystem, as whoever runs the tests; or, if that is root, whom nothing is denied, as somebody else.
+    /// Starts a server with a subsystem, as the user who runs the tests; if that is root, which is denied nothing, as
+    /// another user.
     fn start(subsystem: &str, lowly: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         chmod(dir.path(), 0o755);
@@ -97,25 +98,25 @@ impl Sshd {
         ]
     }
 
-    /// To all relays that run.
+    /// Sends a signal to all running relays.
     fn signal(&self, signal: &str) {
         for entry in fs::read_dir(self.dir.path()).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if let Some(pid) = name.strip_prefix("pid.") {
-                // One that has ended needs none.
+                // An ended process needs no signal.
                 let script = format!("kill -s {signal} {pid} || true");
                 run(Command::new("bash").args(["-c", &script]));
             }
         }
     }
 
-    fn place(&self) -> Place {
+    fn origin_url(&self) -> OriginUrl {
         let url = format!("sftp://{}@127.0.0.1:{}/", self.user, self.port);
-        Place::parse(&url).unwrap().0
+        OriginUrl::parse(&url).unwrap().0
     }
 
     fn pool_with(&self, program: Vec<OsString>, settings: Settings) -> Pool {
-        let sftp = Sftp::new(self.place()).unwrap().with_program(program);
+        let sftp = Sftp::new(self.origin_url()).unwrap().with_program(program);
         Pool::new(Arc::new(sftp.with_silence(HANG)), settings)
     }
 
@@ -160,9 +161,9 @@ async fn openssh_answers_as_the_file_system_does() {
     let error = site.list(b"secret").await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error}");
     let long = site.stat(&[b'x'; 300]).await.unwrap_err();
-    assert!(!long.is_passing(), "{long}");
+    assert!(!long.is_transient(), "{long}");
     let report = site.pool.report();
-    assert_eq!((report.again, report.connections <= 4), (0, true));
+    assert_eq!((report.retries, report.connections <= 4), (0, true));
     assert!(
         report.about.contains("posix-rename@openssh.com"),
         "{}",
@@ -196,7 +197,7 @@ async fn a_server_that_dies_in_mid_pipeline_is_asked_again() {
     site.many(100).await;
     assert!(!sshd.dir.path().join("die").exists());
     let report = site.pool.report();
-    assert!(report.again > 0 && report.failed == 0, "{report:?}");
+    assert!(report.retries > 0 && report.failed == 0, "{report:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,20 +209,20 @@ async fn a_server_that_is_gone_is_not_waited_for() {
     let mut sshd = sshd;
     sshd.process.kill().unwrap();
     sshd.signal("KILL");
-    // Not that it is late.
+    // The error must not be a timeout.
     let error = ends(site.stat(b"file")).await.unwrap_err();
     assert!(error.to_string().contains("Connection refused"), "{error}");
 }
 
-/// A server that hangs, as one does whose file system is away, is found out and another connection asked.
+/// A hanging server, as with an unreachable file system, is detected, and the request is retried on another connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_is_asked_again_elsewhere() {
     let sshd = Sshd::start(&relayed(), false);
     let tree = Tree::new(&[]);
-    let sftp = Sftp::new(sshd.place()).unwrap();
+    let sftp = Sftp::new(sshd.origin_url()).unwrap();
     let sftp = sftp.with_program(sshd.program("user_key", "known_hosts"));
     let sftp = sftp.with_silence(Duration::from_secs(5));
-    // Where this machine is so slow that the next connection is silent for as long, there is another one.
+    // On a machine so slow that the next connection times out as well, there is yet another one.
     let settings = Settings { tries: 50, ..one() };
     let site = site(Pool::new(Arc::new(sftp), settings), &tree);
     site.stat(b"file").await.unwrap();
@@ -229,17 +230,17 @@ async fn a_server_that_hangs_is_asked_again_elsewhere() {
     ends(site.many(50)).await;
     sshd.signal("KILL");
     let report = site.pool.report();
-    assert!(report.again > 0 && report.failed == 0, "{report:?}");
+    assert!(report.retries > 0 && report.failed == 0, "{report:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_not_let_in_is_told_what_to_do() {
+async fn a_denied_user_gets_advice() {
     let sshd = Sshd::start("internal-sftp", true);
-    let ask = async |program: Vec<OsString>| {
+    let request = async |program: Vec<OsString>| {
         let pool = sshd.pool_with(program, one());
-        pool.ask(Question::stat(b"/")).await
+        pool.request(MetadataRequest::stat(b"/")).await
     };
-    let error = ask(sshd.program("stranger_key", "known_hosts"))
+    let error = request(sshd.program("stranger_key", "known_hosts"))
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Denied { .. }));
@@ -247,7 +248,7 @@ async fn who_is_not_let_in_is_told_what_to_do() {
         error.to_string().contains("load a key into your agent"),
         "{error}"
     );
-    let error = ask(sshd.program("user_key", "nobody_knows"))
+    let error = request(sshd.program("user_key", "nobody_knows"))
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Denied { .. }));
@@ -255,21 +256,21 @@ async fn who_is_not_let_in_is_told_what_to_do() {
         error.to_string().contains("compare the key's fingerprint"),
         "{error}"
     );
-    // Nobody was asked to accept it, and nothing was written.
+    // There was no prompt, and nothing was written.
     assert!(!sshd.dir.path().join("nobody_knows").exists());
-    let error = ask(vec!["no-such-ssh".into()]).await.unwrap_err();
+    let error = request(vec!["no-such-ssh".into()]).await.unwrap_err();
     assert!(
         error.to_string().contains("install OpenSSH's client"),
         "{error}"
     );
     let other = Sshd::start("internal-sftp", true);
-    // Another server at the place of one that is known.
+    // Another server at a known server's address.
     let known = fs::read_to_string(sshd.dir.path().join("known_hosts")).unwrap();
     let known = known.replace(&sshd.port.to_string(), &other.port.to_string());
     fs::write(other.dir.path().join("known_hosts"), known).unwrap();
     let error = other
         .pool(one())
-        .ask(Question::stat(b"/"))
+        .request(MetadataRequest::stat(b"/"))
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error}");
@@ -282,13 +283,13 @@ async fn a_server_without_sftp_is_said() {
     assert!(Path::new(&config).exists());
     let error = sshd
         .pool(one())
-        .ask(Question::stat(b"/"))
+        .request(MetadataRequest::stat(b"/"))
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error}");
 }
 
-/// How many questions a second one connection answers on loopback: `cargo test -p esker-origin -- --ignored --nocapture speed`.
+/// Requests per second over one loopback connection: `cargo test -p esker-origin -- --ignored --nocapture speed`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 #[expect(clippy::print_stderr, reason = "what it is for")]
@@ -305,15 +306,15 @@ async fn speed() {
             .unwrap()
             .as_bytes()
             .to_vec();
-        let found = pool.ask(Question::stat(&path)).await.unwrap();
-        assert!(matches!(found, Found::Present(_)));
+        let found = pool.request(MetadataRequest::stat(&path)).await.unwrap();
+        assert!(matches!(found, PathMetadata::Present(_)));
         let began = Instant::now();
         let count = 20_000;
         let tasks = (0..in_flight).map(|_| {
             let (pool, path) = (pool.clone(), path.clone());
             tokio::spawn(async move {
                 for _ in 0..count / in_flight {
-                    pool.ask(Question::stat(&path)).await.unwrap();
+                    pool.request(MetadataRequest::stat(&path)).await.unwrap();
                 }
             })
         });

@@ -1,4 +1,4 @@
-//! Programs that know nothing of Esker, with the library before the C library's.
+//! Unmodified programs with the preloaded library.
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::print_stderr, reason = "what is left out is told")]
 

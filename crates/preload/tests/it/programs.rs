@@ -1,4 +1,4 @@
-//! `ls`, `cp`, `cat`, `mv`, `rm`, Python and MPI below the prefix, with no mount anywhere.
+//! `ls`, `cp`, `cat`, `mv`, `rm`, Python and MPI below the prefix, without a mount.
 
 use crate::scratch::{Scratch, has};
 use std::fs;
@@ -25,14 +25,14 @@ fn commands_of_everyday() {
         "{long}"
     );
 
-    // There and back, whole.
+    // A copy in both directions keeps the content.
     scratch.run("cp", &["$LAB/run7/large", "back"]);
     assert_eq!(fs::read(scratch.path("back")).unwrap(), large);
     scratch.run("cmp", &["large", "$LAB/run7/large"]);
     scratch.run("cp", &["-r", "$LAB/run7", "$LAB/run8"]);
     scratch.run("cmp", &["$LAB/run7/large", "$LAB/run8/large"]);
 
-    // By commands that go there.
+    // Commands that change the working directory.
     let said = scratch.run(
         "sh",
         &[
@@ -42,7 +42,7 @@ fn commands_of_everyday() {
     );
     assert_eq!(said, "/esker-preload-test/run7\nmore\n");
 
-    // Moved within, and out of the target.
+    // Moves inside the target and out of it.
     scratch.run("mv", &["$LAB/run8/small", "$LAB/run8/moved"]);
     scratch.run("mv", &["$LAB/run8/moved", "outside"]);
     assert_eq!(
@@ -67,7 +67,7 @@ fn commands_of_everyday() {
         "12 /esker-preload-test/run8/large\n"
     );
 
-    // What is not there is said as ever.
+    // A missing file gives the usual message.
     let said = scratch.fail("cat", &["$LAB/run9"]);
     assert_eq!(
         said,
@@ -77,7 +77,7 @@ fn commands_of_everyday() {
     assert!(said.contains("Directory not empty"), "{said}");
     scratch.run("rm", &["-r", "$LAB/run7", "$LAB/run8"]);
     assert_eq!(scratch.run("ls", &["-A", "$LAB"]), "");
-    // And everything else is untouched.
+    // Other files are not affected.
     assert_eq!(scratch.run("cat", &["small"]), "hello\n");
     assert!(!std::path::Path::new("/esker-preload-test").exists());
 }
@@ -194,7 +194,7 @@ fn an_mpi_program() {
         String::from_utf8_lossy(&compiled.stderr)
     );
     scratch.run("mkdir", &["$LAB/out"]);
-    // The launcher itself needs nothing of it.
+    // The launcher itself does not need the library.
     let preload = scratch.command("true", &[]);
     let of = |key: &str| {
         let (_, value) = preload.get_envs().find(|(k, _)| *k == key).unwrap();

@@ -1,10 +1,10 @@
-//! A database, and programs that are started with the library before the C library.
+//! A database, and programs that are started with the preloaded library.
 
 use esker::OpenOptions;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Where no such directory is: what is seen there is the target's.
+/// A directory that does not exist, so that everything below it comes from the target.
 pub(crate) const PREFIX: &str = "/esker-preload-test";
 
 pub(crate) struct Scratch {
@@ -28,7 +28,7 @@ impl Scratch {
         self.path("db").to_str().unwrap().to_owned()
     }
 
-    /// A command as a shell would run it, where `$LAB` is the prefix.
+    /// Builds a shell command in which `$LAB` is the prefix.
     pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let data = self.path("data");
         let mut command = Command::new(program);
@@ -45,7 +45,7 @@ impl Scratch {
         command
     }
 
-    /// What it printed, if it did what it should.
+    /// Runs a program that must succeed; returns its output.
     pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> String {
         let out = self.command(program, arguments).output().unwrap();
         let said = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -59,7 +59,7 @@ impl Scratch {
         said
     }
 
-    /// What it complained of, where it must fail.
+    /// Runs a program that must fail; returns its error output.
     pub(crate) fn fail(&self, program: &str, arguments: &[&str]) -> String {
         let out = self.command(program, arguments).output().unwrap();
         assert!(!out.status.success(), "{program} {arguments:?}");
@@ -67,7 +67,7 @@ impl Scratch {
     }
 }
 
-/// As this test's own build made it.
+/// Returns the library of this build.
 fn library() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let library = program.parent().unwrap().join("libesker_preload.so");

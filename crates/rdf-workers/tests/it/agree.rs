@@ -1,16 +1,16 @@
 //! Random queries over random data.
 
 use crate::generator::{data, request};
-use crate::{Workers, here, load, there};
+use crate::{Workers, answer_by_workers, answer_locally, load};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-/// Queries that are asked of the same data.
+/// Queries per dataset.
 const QUERIES: usize = 12;
 
 #[test]
 fn workers_answer_as_one_process_does() {
-    // Strategies within strategies need more stack than a test has.
+    // Nested strategies need more stack than a test thread has.
     let run = || {
         let config = Config {
             cases: option_env!("ESKER_CASES").map_or(25, |n| n.parse().unwrap()),
@@ -28,8 +28,8 @@ fn workers_answer_as_one_process_does() {
             let coordinator = workers.coordinator();
             let whole = load(&text, None);
             for query in queries {
-                let expected = here(&whole, &query);
-                let found = there(&coordinator, &query);
+                let expected = answer_locally(&whole, &query);
+                let found = answer_by_workers(&coordinator, &query);
                 prop_assert_eq!(expected, found, "{}\n{}", query, text);
             }
             Ok(())

@@ -1,6 +1,6 @@
-//! Single cases: what is solved where, and what is refused.
+//! Single cases: queries that are distributed, evaluated by the coordinator, or refused.
 
-use crate::{Workers, here, load, there};
+use crate::{Workers, answer_by_workers, answer_locally, load};
 use esker_rdf::{Graphs, Part};
 use esker_rdf_workers::{Coordinator, Secret, Settings};
 
@@ -23,9 +23,9 @@ fn same(queries: &[&str]) {
     let whole = load(DATA, None);
     for query in queries {
         let query = format!("{PREFIX}{query}");
-        let expected = here(&whole, &query);
+        let expected = answer_locally(&whole, &query);
         assert!(expected.is_ok(), "{query}: {expected:?}");
-        assert_eq!(there(&coordinator, &query), expected, "{query}");
+        assert_eq!(answer_by_workers(&coordinator, &query), expected, "{query}");
     }
 }
 
@@ -90,7 +90,7 @@ fn graphs_are_asked_as_in_one_process() {
     let prepared = coordinator
         .prepare(&query, Some(&graphs), false, &|| None)
         .unwrap();
-    assert_eq!(prepared.given[0].rows.len(), 1);
+    assert_eq!(prepared.input_bindings[0].rows.len(), 1);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn who_does_not_know_the_secret_is_not_answered() {
+fn a_wrong_secret_is_refused() {
     let mut workers = Workers::none();
     let secret = Secret::new("a secret of the workers'").unwrap();
     for i in 0..2 {
@@ -167,7 +167,10 @@ fn who_does_not_know_the_secret_is_not_answered() {
         ..Settings::default()
     };
     let coordinator = Coordinator::connect(&workers.addresses, settings).unwrap();
-    // Workers that ask each other say it, too.
+    // Workers send the secret to each other, too.
     let text = format!("{PREFIX}SELECT * {{ ?a :knows ?b . ?b :knows ?c }}");
-    assert_eq!(there(&coordinator, &text), here(&load(DATA, None), &text));
+    assert_eq!(
+        answer_by_workers(&coordinator, &text),
+        answer_locally(&load(DATA, None), &text)
+    );
 }

@@ -1,10 +1,10 @@
-//! Machines that want a worker to have nothing left for others. They are other addresses of loopback, which connect to one of this machine's
-//! that is not: there a worker knows its clients by their addresses alone.
+//! Clients that try to exhaust a worker's connections. They use other loopback addresses and connect to an address of this machine that is
+//! no loopback address: there a worker identifies clients by address alone.
 
 use crate::sources::{connect, outside};
 use crate::{Workers, load};
 use esker_rdf::Part;
-use esker_rdf_workers::{Coordinator, Held, Listener, Secret, Settings};
+use esker_rdf_workers::{Coordinator, Listener, Secret, Settings, WorkerData};
 use hyper_util::rt::TokioIo;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::io::AsyncReadExt as _;
 use tonic::transport::Endpoint;
 use tower::ServiceExt as _;
 
-/// After that long something hangs.
+/// Timeout after which a test counts as hanging.
 const HANG: Duration = Duration::from_mins(2);
 const DATA: &str = "@prefix u: <http://u/> . u:a u:b u:c .";
 
@@ -21,7 +21,7 @@ fn secret() -> Secret {
     Secret::new("a secret of more than twenty characters").unwrap()
 }
 
-/// What a request without the secret is answered with, from 127.0.0.`last`.
+/// Returns the response to a request without the secret from 127.0.0.`last`.
 async fn asks(last: u8, at: SocketAddr) -> String {
     let connector = tower::service_fn(move |_: http::Uri| async move {
         Ok::<_, std::io::Error>(TokioIo::new(connect(last, at).await?))
@@ -38,7 +38,7 @@ async fn asks(last: u8, at: SocketAddr) -> String {
 }
 
 #[test]
-fn an_address_that_says_nothing_leaves_room_for_others() {
+fn a_silent_address_leaves_slots_for_others() {
     let Some(host) = outside() else { return };
     let workers = Workers::none();
     let runtime = workers.runtime.as_ref().unwrap();
@@ -48,7 +48,7 @@ fn an_address_that_says_nothing_leaves_room_for_others() {
         let listener = listener.unwrap();
         addresses.push(listener.address());
         let part = Part::new(n, 2).unwrap();
-        let held = Held::new(Arc::new(load(DATA, Some(part))), part);
+        let held = WorkerData::new(Arc::new(load(DATA, Some(part))), part);
         runtime.spawn(listener.serve(held, secret(), std::future::pending()));
     }
     let at = addresses[0];
@@ -66,14 +66,17 @@ fn an_address_that_says_nothing_leaves_room_for_others() {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     let coordinator = Coordinator::connect(&addresses, settings).unwrap();
     let query = "SELECT ?s { ?s ?p ?o }";
-    assert_eq!(crate::there(&coordinator, query).unwrap().len(), 1);
+    assert_eq!(
+        crate::answer_by_workers(&coordinator, query).unwrap().len(),
+        1
+    );
     runtime.block_on(async {
         for mut stream in silent {
             let mut rest = Vec::new();
             let ended = tokio::time::timeout(HANG, stream.read_to_end(&mut rest)).await;
             assert!(ended.is_ok(), "a silent connection is open still");
         }
-        // Who does not know the secret is told so, and that it fails too often.
+        // A client with a wrong secret is refused, and after too many failures blocked.
         let until = Instant::now() + HANG;
         loop {
             let said = asks(2, at).await;
@@ -92,5 +95,8 @@ fn an_address_that_says_nothing_leaves_room_for_others() {
             "{said}"
         );
     });
-    assert_eq!(crate::there(&coordinator, query).unwrap().len(), 1);
+    assert_eq!(
+        crate::answer_by_workers(&coordinator, query).unwrap().len(),
+        1
+    );
 }

@@ -1,4 +1,4 @@
-//! Answers over workers are those of one process.
+//! Answers over workers equal those of one process.
 
 #![allow(clippy::print_stdout, reason = "what was skipped must be seen")]
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
@@ -13,10 +13,10 @@ mod sources;
 
 use esker_rdf::parse::Loader;
 use esker_rdf::{Dataset, DateTime, Found, Options, Part, RdfFormat};
-use esker_rdf_workers::{Coordinator, Held, Listener, Secret, Settings};
+use esker_rdf_workers::{Coordinator, Listener, Secret, Settings, WorkerData};
 use std::sync::Arc;
 
-/// A dataset from `TriG`, or a part of it.
+/// Loads a dataset from `TriG`, or one part of it.
 fn load(text: &str, part: Option<Part>) -> Dataset {
     let mut loader = Loader::new(Dataset::default(), "t", false);
     if let Some(part) = part {
@@ -34,7 +34,7 @@ fn load(text: &str, part: Option<Part>) -> Dataset {
     loader.finish().0
 }
 
-/// Workers of this process, on ports of their own; they end with it.
+/// Workers in this process, on ports of their own, stopped on drop.
 struct Workers {
     runtime: Option<tokio::runtime::Runtime>,
     addresses: Vec<String>,
@@ -54,15 +54,15 @@ impl Workers {
             .block_on(Listener::bind("127.0.0.1:0".parse().unwrap()))
             .unwrap();
         self.addresses.push(listener.address().to_string());
-        let held = Held {
+        let held = WorkerData {
             // Few rows, so that streams have several batches.
             batch: 7,
-            ..Held::new(Arc::new(data), part)
+            ..WorkerData::new(Arc::new(data), part)
         };
         runtime.spawn(listener.serve(held, secret, std::future::pending()));
     }
 
-    /// All parts of that data.
+    /// Starts workers for all parts of the data.
     fn of(text: &str, n: usize) -> Self {
         let mut workers = Self::none();
         for i in 0..n {
@@ -77,7 +77,7 @@ impl Workers {
     }
 }
 
-/// As `esker rdf worker` ends: a star whose rows nobody takes any more is not waited for.
+/// As when `esker rdf worker` ends: a star whose rows have no receiver is not waited for.
 impl Drop for Workers {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -90,7 +90,7 @@ fn options() -> Options<'static> {
     Options::new("2026-11-22T12:00:00Z".parse::<DateTime>().unwrap(), 7)
 }
 
-/// Solutions or triples as texts, sorted; a variable `m` is left out.
+/// Returns solutions or triples as sorted texts, without variable `m`.
 fn texts(answer: &esker_rdf::Answer<'_>) -> Vec<String> {
     let mut rows: Vec<String> = match &answer.found {
         Found::Boolean(b) => vec![b.to_string()],
@@ -115,20 +115,20 @@ fn texts(answer: &esker_rdf::Answer<'_>) -> Vec<String> {
     rows
 }
 
-fn here(data: &Dataset, text: &str) -> Result<Vec<String>, String> {
+fn answer_locally(data: &Dataset, text: &str) -> Result<Vec<String>, String> {
     let options = options();
     esker_rdf::query(data, text, None, None, false, &options)
         .map(|a| texts(&a))
         .map_err(|e| e.to_string())
 }
 
-fn there(coordinator: &Coordinator, text: &str) -> Result<Vec<String>, String> {
+fn answer_by_workers(coordinator: &Coordinator, text: &str) -> Result<Vec<String>, String> {
     let query = esker_rdf::syntax::query(text, None).map_err(|e| e.to_string())?;
     let prepared = coordinator
         .prepare(&query, None, false, &|| None)
         .map_err(|e| e.to_string())?;
     let mut options = options();
-    options.given = &prepared.given;
+    options.input_bindings = &prepared.input_bindings;
     esker_rdf::query_parsed(&prepared.data, text, &prepared.query, None, false, &options)
         .map(|a| texts(&a))
         .map_err(|e| e.to_string())

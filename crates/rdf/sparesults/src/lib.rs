@@ -1,5 +1,5 @@
-//! The types of SPARQL results that the library `spareval` names. `spareval` needs a crate `sparesults` of exactly this
-//! version; the published one brings a parser of XML with known advisories, and nothing here parses results with it.
+//! The types of SPARQL results that the library `spareval` names. `spareval` requires a crate `sparesults` of exactly this version; the
+//! published one depends on an XML parser with known advisories, and this project parses no results with it.
 
 use oxrdf::{Term, Variable, VariableRef};
 use std::convert::Infallible;
@@ -15,14 +15,14 @@ pub struct QuerySolution {
 }
 
 impl QuerySolution {
-    /// The value of a variable.
+    /// Returns the value of a variable.
     pub fn get<'v>(&self, variable: impl Into<VariableRef<'v>>) -> Option<&Term> {
         let variable = variable.into();
         let at = self.variables.iter().position(|v| *v == variable)?;
         self.values.get(at)?.as_ref()
     }
 
-    /// The variables that have values, with these.
+    /// Iterates over the bound variables with their values.
     pub fn iter(&self) -> impl Iterator<Item = (&Variable, &Term)> {
         let all = self.variables.iter().zip(&self.values);
         all.filter_map(|(variable, value)| Some((variable, value.as_ref()?)))
@@ -47,21 +47,21 @@ impl<'s> IntoIterator for &'s QuerySolution {
     }
 }
 
-/// Results that are read from a stream. There are none: nothing makes a value of this type.
+/// Results read from a stream. No function creates a value of this type.
 #[derive(Debug)]
 pub enum ReaderQueryResultsParserOutput<R: Read> {
-    /// Solutions.
+    /// Solutions of a query.
     Solutions(ReaderSolutionsParser<R>),
-    /// A truth.
+    /// Boolean result of a query.
     Boolean(bool),
 }
 
-/// Solutions that are read from a stream. Nothing makes a value of this type.
+/// Solutions read from a stream. No function creates a value of this type.
 #[derive(Debug)]
 pub struct ReaderSolutionsParser<R: Read>(Infallible, PhantomData<R>);
 
 impl<R: Read> ReaderSolutionsParser<R> {
-    /// The variables.
+    /// Returns the variables of the solutions.
     #[must_use]
     pub fn variables(&self) -> &[Variable] {
         match self.0 {}
@@ -76,21 +76,21 @@ impl<R: Read> Iterator for ReaderSolutionsParser<R> {
     }
 }
 
-/// Results that are read from bytes. There are none: nothing makes a value of this type.
+/// Results read from bytes. No function creates a value of this type.
 #[derive(Debug)]
 pub enum SliceQueryResultsParserOutput<'a> {
-    /// Solutions.
+    /// Solutions of a query.
     Solutions(SliceSolutionsParser<'a>),
-    /// A truth.
+    /// Boolean result of a query.
     Boolean(bool),
 }
 
-/// Solutions that are read from bytes. Nothing makes a value of this type.
+/// Solutions read from bytes. No function creates a value of this type.
 #[derive(Debug)]
 pub struct SliceSolutionsParser<'a>(Infallible, PhantomData<&'a [u8]>);
 
 impl SliceSolutionsParser<'_> {
-    /// The variables.
+    /// Returns the variables of the solutions.
     #[must_use]
     pub fn variables(&self) -> &[Variable] {
         match self.0 {}

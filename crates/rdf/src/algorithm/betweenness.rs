@@ -1,15 +1,13 @@
-//! Betweenness: which part of all shortest paths leads through a vertex. Brandes' algorithm, from all vertices or from
-//! some.
+//! Betweenness centrality by Brandes' algorithm, exact or from sampled source vertices.
 
 use super::{Network, Stop, check};
 use crate::error::{Error, Result};
 
-/// Vertices from which paths are followed before sums are added up. Fixed, so that the result does not depend on the
-/// number of threads.
+/// Source vertices per partial sum. Fixed, so that the result does not depend on the number of threads.
 const BLOCK: usize = 64;
 
-/// What following paths from one vertex needs.
-struct Walk {
+/// State of the search from one source vertex.
+struct BrandesState {
     distance: Vec<u32>,
     paths: Vec<f64>,
     part: Vec<f64>,
@@ -17,7 +15,7 @@ struct Walk {
     sum: Vec<f64>,
 }
 
-impl Walk {
+impl BrandesState {
     fn new(n: usize) -> Self {
         Self {
             distance: vec![u32::MAX; n],
@@ -71,8 +69,8 @@ impl Walk {
     }
 }
 
-/// The betweenness of each vertex, as a part of all pairs of others. With samples, paths begin at that many vertices
-/// that the seed chooses, and the result is scaled.
+/// Returns the betweenness of each vertex, as a fraction of all pairs of other vertices. With `samples`, shortest paths start at that many
+/// vertices chosen by `seed`, and the result is scaled.
 pub fn betweenness(
     network: &Network,
     samples: Option<usize>,
@@ -85,7 +83,7 @@ pub fn betweenness(
     if let Some(k) = samples
         && k < n
     {
-        // The beginning of a shuffle.
+        // First part of a Fisher-Yates shuffle.
         let mut state = seed;
         for i in 0..k {
             state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -104,7 +102,7 @@ pub fn betweenness(
     };
     let mut sum = vec![0.0; n];
     let threads = threads.max(1);
-    let mut walks: Vec<Walk> = (0..threads).map(|_| Walk::new(n)).collect();
+    let mut walks: Vec<BrandesState> = (0..threads).map(|_| BrandesState::new(n)).collect();
     for wave in sources.chunks(BLOCK * threads) {
         check(stop)?;
         let blocks: Vec<&[u32]> = wave.chunks(BLOCK).collect();

@@ -1,31 +1,31 @@
-//! Communities of the graph without directions, by the method of Louvain: vertices move to where their edges lie more
-//! densely than by chance, communities become vertices, and so on.
+//! Communities of the undirected graph by the Louvain method: vertices move to the community with the highest gain in modularity,
+//! communities become vertices, and so on.
 
 use super::components::by_size;
 use super::{Network, Stop, check};
 use crate::error::Result;
 
-/// What was found.
+/// Communities and their quality.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Communities {
-    /// For each vertex the number of its community; the largest is 0.
+    /// Number of each vertex's community, by decreasing size: the largest community is 0.
     pub of: Vec<u32>,
-    /// How many there are.
+    /// Number of communities found.
     pub count: usize,
-    /// The part of edges within communities, less what chance would give.
+    /// Modularity: the fraction of edges within communities, minus the fraction expected by chance.
     pub modularity: f64,
 }
 
-/// Rounds in which vertices move, at most: each makes the modularity larger, and the last ones by little.
+/// Limit of rounds in which vertices move: each round increases the modularity, the last ones by little.
 const ROUNDS: usize = 100;
-/// A gain that counts.
+/// Minimum gain for a move.
 const GAIN: f64 = 1e-10;
 
-/// A graph with weights; an edge stands at both ends, one within a vertex once with its weight twice.
+/// A weighted graph. An edge is stored at both ends; a self-loop is stored once, with twice its weight.
 struct Level {
     offsets: Vec<usize>,
     edges: Vec<(u32, f64)>,
-    /// The weight of all edges of a vertex.
+    /// Total weight of the edges of each vertex.
     degree: Vec<f64>,
 }
 
@@ -38,7 +38,7 @@ impl Level {
         self.degree.len()
     }
 
-    /// Communities as vertices.
+    /// Returns the graph whose vertices are the communities.
     fn joined(&self, community: &[u32], count: usize) -> Self {
         let mut members: Vec<Vec<u32>> = vec![Vec::new(); count];
         for (v, c) in community.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Level {
     }
 }
 
-/// Finds communities; the same for the same graph.
+/// Finds communities; deterministic for a graph.
 pub fn communities(network: &Network, stop: Stop<'_>) -> Result<Communities> {
     let n = network.len();
     let mut level = Level {
@@ -123,7 +123,7 @@ pub fn communities(network: &Network, stop: Stop<'_>) -> Result<Communities> {
     })
 }
 
-/// Moves vertices until nothing gains. Their communities, numbered densely.
+/// Moves vertices until no move gains modularity. Returns their communities, numbered densely, and the number of communities.
 fn moved(level: &Level, total: f64, stop: Stop<'_>) -> Result<(Vec<u32>, usize)> {
     let n = level.len();
     let mut community: Vec<u32> = (0..n as u32).collect();

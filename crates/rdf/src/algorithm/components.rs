@@ -1,13 +1,12 @@
-//! Connected components: without regard to directions, or with regard to them.
+//! Weakly and strongly connected components.
 
 use super::{Network, Stop, check};
 use crate::error::Result;
 
-/// Steps after which the host is asked whether to stop.
+/// Steps between two cancellation checks.
 const STEPS: usize = 1 << 16;
 
-/// For each vertex the number of its component. The largest is 0; of equal ones the one with the first vertex comes
-/// first.
+/// Renumbers components by decreasing size; of equal ones the one with the first vertex comes first.
 fn numbered(found: &[u32], count: usize) -> Vec<u32> {
     let mut sizes = vec![0usize; count];
     let mut first = vec![usize::MAX; count];
@@ -24,13 +23,13 @@ fn numbered(found: &[u32], count: usize) -> Vec<u32> {
     found.iter().map(|c| numbers[*c as usize]).collect()
 }
 
-/// The same numbers for what any clustering found, the largest first.
+/// Renumbers the clusters of any clustering by decreasing size.
 pub(super) fn by_size(found: &[u32]) -> Vec<u32> {
     let count = found.iter().max().map_or(0, |m| *m as usize + 1);
     numbered(found, count)
 }
 
-/// Components whose vertices are connected, whatever the directions.
+/// Returns the number of each vertex's weakly connected component, by decreasing size.
 pub fn weak(network: &Network, stop: Stop<'_>) -> Result<Vec<u32>> {
     const NONE: u32 = u32::MAX;
     let n = network.len();
@@ -61,9 +60,9 @@ pub fn weak(network: &Network, stop: Stop<'_>) -> Result<Vec<u32>> {
     Ok(numbered(&found, count as usize))
 }
 
-/// Components whose vertices can be reached from each other.
+/// Returns the number of each vertex's strongly connected component, by decreasing size.
 pub fn strong(network: &Network, stop: Stop<'_>) -> Result<Vec<u32>> {
-    // Tarjan's algorithm, without calling itself.
+    // Tarjan's algorithm, without recursion.
     const NONE: u32 = u32::MAX;
     let n = network.len();
     let mut index = vec![NONE; n];

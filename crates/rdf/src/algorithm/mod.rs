@@ -1,7 +1,7 @@
-//! Algorithms on the graph that a CONSTRUCT gives: its triples are edges from subject to object.
+//! Graph algorithms on the result of a CONSTRUCT: its triples are edges from subject to object.
 //!
-//! Vertices are numbered densely, edges lie in compressed rows in both directions. Two triples with the same ends are
-//! one edge; literals are no vertices. Every result is the same for the same data, whatever the number of threads.
+//! Vertices are numbered densely; edges are in compressed sparse rows in both directions. Two triples with the same ends are one edge;
+//! literals are not vertices. Every result depends only on the data, whatever the number of threads.
 
 mod betweenness;
 mod communities;
@@ -24,22 +24,22 @@ use crate::error::{Error, Result};
 use crate::id::Id;
 use crate::query::{Answer, Found};
 
-/// Asked now and then: whether to stop, and why.
+/// Cancellation check: returns the reason to stop, or `None`.
 pub type Stop<'a> = &'a (dyn Fn() -> Option<&'static str> + Sync);
 
 pub(crate) fn check(stop: Stop<'_>) -> Result<()> {
     stop().map_or(Ok(()), |why| Err(Error::Stopped(why)))
 }
 
-/// For each vertex its neighbours, ascending.
+/// Adjacency lists in compressed sparse rows, each ascending.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Rows {
+pub(crate) struct AdjacencyLists {
     offsets: Vec<usize>,
     targets: Vec<u32>,
 }
 
-impl Rows {
-    /// From edges that are sorted and have no doubles.
+impl AdjacencyLists {
+    /// Builds adjacency lists from sorted, distinct edges.
     fn new(vertices: usize, edges: &[(u32, u32)]) -> Self {
         let mut offsets = vec![0; vertices + 1];
         for (from, _) in edges {
@@ -59,7 +59,7 @@ impl Rows {
     }
 }
 
-/// All ends, each once.
+/// Returns all ends, sorted and distinct.
 fn ids(ends: &[(Id, Id)]) -> Vec<Id> {
     let mut ids: Vec<Id> = ends.iter().flat_map(|(a, b)| [*a, *b]).collect();
     ids.sort_unstable();
@@ -67,21 +67,21 @@ fn ids(ends: &[(Id, Id)]) -> Vec<Id> {
     ids
 }
 
-/// A graph with dense numbers.
+/// A graph with densely numbered vertices.
 #[derive(Debug, Clone, Default)]
 pub struct Network {
     vertices: Vec<Id>,
-    /// Where each stands, by number.
-    places: Vec<(Id, u32)>,
-    out: Rows,
-    into: Rows,
-    /// The edges without direction, none from a vertex to itself.
-    both: Rows,
+    /// Vertex number by term id, sorted.
+    numbers: Vec<(Id, u32)>,
+    out: AdjacencyLists,
+    into: AdjacencyLists,
+    /// Undirected edges, without self-loops.
+    both: AdjacencyLists,
     edges: usize,
 }
 
 impl Network {
-    /// The graph of a CONSTRUCT's answer. Without directions, each edge leads both ways.
+    /// Builds the graph of a CONSTRUCT's answer. If `undirected`, each edge is added in both directions.
     pub fn of(answer: &Answer<'_>, undirected: bool) -> Result<Self> {
         let Found::Triples(triples) = &answer.found else {
             return Err(Error::Refused(
@@ -97,7 +97,7 @@ impl Network {
         ends.sort_unstable();
         ends.dedup();
         ends.retain(|(_, o)| is_vertex(*o));
-        // By their texts: the same graph gives the same result, whatever was loaded first.
+        // Vertices are ordered by their texts, so that a graph gives the same result whatever was loaded first.
         let mut texts: Vec<(String, Id)> = ids(&ends)
             .into_iter()
             .filter_map(|id| Some((answer.term(id)?.to_string(), id)))
@@ -107,17 +107,17 @@ impl Network {
         Ok(Self::build(vertices, &ends, undirected))
     }
 
-    /// From pairs of ends.
+    /// Builds a graph from pairs of ends.
     pub fn new(ends: &[(Id, Id)], undirected: bool) -> Self {
         Self::build(ids(ends), ends, undirected)
     }
 
     fn build(vertices: Vec<Id>, ends: &[(Id, Id)], undirected: bool) -> Self {
-        let mut places: Vec<(Id, u32)> = (0..).zip(&vertices).map(|(n, id)| (*id, n)).collect();
-        places.sort_unstable();
+        let mut numbers: Vec<(Id, u32)> = (0..).zip(&vertices).map(|(n, id)| (*id, n)).collect();
+        numbers.sort_unstable();
         let number = |id: Id| {
-            let at = places.binary_search_by_key(&id, |p| p.0);
-            at.ok().and_then(|at| places.get(at)).map_or(0, |p| p.1)
+            let at = numbers.binary_search_by_key(&id, |p| p.0);
+            at.ok().and_then(|at| numbers.get(at)).map_or(0, |p| p.1)
         };
         let mut edges: Vec<(u32, u32)> =
             ends.iter().map(|(a, b)| (number(*a), number(*b))).collect();
@@ -138,45 +138,45 @@ impl Network {
             edges.clone_from(&both);
         }
         let n = vertices.len();
-        let into = Rows::new(n, &turned(&edges));
+        let into = AdjacencyLists::new(n, &turned(&edges));
         both.retain(|(a, b)| a != b);
         Self {
-            out: Rows::new(n, &edges),
+            out: AdjacencyLists::new(n, &edges),
             into,
-            both: Rows::new(n, &both),
+            both: AdjacencyLists::new(n, &both),
             edges: if undirected {
                 both.len() / 2 + edges.iter().filter(|e| e.0 == e.1).count()
             } else {
                 edges.len()
             },
             vertices,
-            places,
+            numbers,
         }
     }
 
-    /// The terms' numbers, in the order of the vertices.
+    /// Returns the term ids of the vertices, in the order of their numbers.
     pub fn vertices(&self) -> &[Id] {
         &self.vertices
     }
 
-    /// How many vertices.
+    /// Returns the number of vertices.
     pub fn len(&self) -> usize {
         self.vertices.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the graph has no vertices.
     pub fn is_empty(&self) -> bool {
         self.vertices.is_empty()
     }
 
-    /// How many edges.
+    /// Returns the number of edges.
     pub const fn edges(&self) -> usize {
         self.edges
     }
 
-    /// The place of a vertex.
-    pub fn place(&self, id: Id) -> Option<usize> {
-        let at = self.places.binary_search_by_key(&id, |p| p.0).ok()?;
-        self.places.get(at).map(|p| p.1 as usize)
+    /// Returns the number of the vertex with a term id.
+    pub fn number_of(&self, id: Id) -> Option<usize> {
+        let at = self.numbers.binary_search_by_key(&id, |p| p.0).ok()?;
+        self.numbers.get(at).map(|p| p.1 as usize)
     }
 }

@@ -3,16 +3,16 @@
 use super::{Network, Stop, check};
 use crate::error::Result;
 
-/// Paths that were found.
+/// Shortest paths between two vertices.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Paths {
-    /// The paths, each from the first vertex to the last; by the vertices' places.
+    /// Paths up to the limit, each from the first vertex to the last, as vertex numbers.
     pub list: Vec<Vec<u32>>,
-    /// How many there are, the others included; too many to be counted is the largest number.
+    /// Number of shortest paths, including those above the limit; saturates at the maximum.
     pub count: u64,
 }
 
-/// All shortest paths, at most `limit` of them.
+/// Finds all shortest paths and returns at most `limit` of them.
 pub fn shortest(
     network: &Network,
     from: usize,
@@ -25,7 +25,7 @@ pub fn shortest(
     if from >= n || to >= n {
         return Ok(Paths::default());
     }
-    // Backward from the end: whoever is one step nearer leads there.
+    // Breadth-first search backward from the end: a neighbour with a smaller distance is on a shortest path.
     let mut distance = vec![FAR; n];
     let mut counts = vec![0u64; n];
     let mut order = vec![to as u32];

@@ -1,16 +1,16 @@
-//! `PageRank`, by iteration.
+//! `PageRank` by power iteration.
 
 use super::{Network, Stop, check};
 use crate::error::{Error, Result};
 
-/// How ranks are found.
+/// Parameters of the `PageRank` iteration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rank {
-    /// With which probability an edge is followed; else one begins anywhere.
+    /// Probability of following an edge instead of jumping to a random vertex.
     pub damping: f64,
-    /// The sum of all changes below which it is done.
+    /// Sum of absolute changes below which the iteration has converged.
     pub tolerance: f64,
-    /// Rounds after which it gives up.
+    /// Limit of the number of iterations.
     pub rounds: usize,
 }
 
@@ -24,8 +24,7 @@ impl Default for Rank {
     }
 }
 
-/// The rank of each vertex, and in how many rounds they were found. They sum up to 1. Who has no edge out of it leads
-/// everywhere.
+/// Returns the rank of each vertex and the number of iterations. Ranks sum to 1. A vertex without outgoing edges links to all vertices.
 pub fn pagerank(network: &Network, how: Rank, stop: Stop<'_>) -> Result<(Vec<f64>, usize)> {
     let n = network.len();
     if n == 0 {

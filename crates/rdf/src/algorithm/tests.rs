@@ -1,11 +1,11 @@
-//! Against the definitions, on random graphs.
+//! Algorithms compared with their definitions on random graphs.
 
 use super::*;
 use std::collections::BTreeSet;
 
 const NEVER: Stop<'static> = &|| None;
 
-/// A random graph, and its edges by the vertices' places.
+/// Returns a random graph, and its edges by vertex numbers.
 fn random(seed: u64, undirected: bool) -> (Network, BTreeSet<(usize, usize)>) {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) + 1;
     let mut below = |n: u64| {
@@ -21,7 +21,7 @@ fn random(seed: u64, undirected: bool) -> (Network, BTreeSet<(usize, usize)>) {
     let network = Network::new(&ends, undirected);
     let mut edges = BTreeSet::new();
     for (a, b) in ends {
-        let (a, b) = (network.place(a).unwrap(), network.place(b).unwrap());
+        let (a, b) = (network.number_of(a).unwrap(), network.number_of(b).unwrap());
         edges.insert((a, b));
         if undirected {
             edges.insert((b, a));
@@ -30,7 +30,7 @@ fn random(seed: u64, undirected: bool) -> (Network, BTreeSet<(usize, usize)>) {
     (network, edges)
 }
 
-/// How far, and by how many shortest paths.
+/// Returns the distance of each vertex, and the number of shortest paths to each.
 fn distances(n: usize, edges: &BTreeSet<(usize, usize)>, from: usize) -> Vec<(usize, f64)> {
     let mut all = vec![(usize::MAX, 0.0); n];
     all[from] = (0, 1.0);
@@ -88,7 +88,7 @@ fn betweenness_is_what_all_shortest_paths_say() {
 }
 
 #[test]
-fn components_are_who_reaches_whom() {
+fn components_are_mutually_reachable_vertices() {
     for seed in 0..200 {
         let (network, edges) = random(seed, false);
         let n = network.len();

@@ -1,19 +1,19 @@
-//! Triangles of the graph without directions.
+//! Triangles of the undirected graph.
 
-use super::{Network, Rows, Stop, check};
+use super::{AdjacencyLists, Network, Stop, check};
 use crate::error::Result;
 
-/// In how many triangles each vertex is.
+/// Returns the number of triangles that contain each vertex.
 pub fn triangles(network: &Network, stop: Stop<'_>) -> Result<Vec<u64>> {
     let n = network.len();
-    // Each edge leads from the vertex of fewer edges, so that no list is long.
+    // Each edge is directed away from its end of lower degree, which bounds the length of the lists.
     let weight = |v: u32| (network.both.of(v as usize).len(), v);
     let mut edges: Vec<(u32, u32)> = Vec::new();
     for v in 0..n as u32 {
         let up = network.both.of(v as usize).iter();
         edges.extend(up.filter(|w| weight(v) < weight(**w)).map(|w| (v, *w)));
     }
-    let rows = Rows::new(n, &edges);
+    let rows = AdjacencyLists::new(n, &edges);
     let mut counts = vec![0; n];
     for v in 0..n {
         if v % 4096 == 0 {

@@ -1,4 +1,4 @@
-//! A dictionary as the bytes of an image, its hash tables included, so that opening it computes nothing.
+//! Encoding of a dictionary in an image, including its hash tables, so that opening computes nothing.
 
 use super::heads::{Head, Heads};
 use super::segment::Segment;
@@ -7,7 +7,7 @@ use crate::codec::{Reader, put_bytes, put_column, put_u32, put_u64};
 use crate::error::{Error, Result};
 
 impl Dictionary {
-    /// Appends its bytes.
+    /// Appends the encoded dictionary to `to`.
     pub fn encode(&self, to: &mut Vec<u8>) {
         put_u64(self.heads.list().len() as u64, to);
         for head in self.heads.list() {
@@ -35,7 +35,7 @@ impl Dictionary {
         }
     }
 
-    /// What [`Self::encode`] wrote.
+    /// Decodes what [`Self::encode`] wrote.
     pub fn decode(from: &mut Reader<'_>) -> Result<Self> {
         let mut heads = Heads::default();
         let fixed = heads.list().len();
@@ -48,12 +48,12 @@ impl Dictionary {
                 b'"' => Head::Plain,
                 b'@' => Head::Lang(text.into()),
                 b'^' => Head::Typed(text.into()),
-                other => return Err(Error::Corrupt(format!("no kind of term is {other}"))),
+                other => return Err(Error::Corrupt(format!("unknown kind of term {other}"))),
             };
             if i < fixed {
                 if *heads.get(i as u32) != head {
                     return Err(Error::Corrupt(
-                        "the dictionary's first heads are others".into(),
+                        "the dictionary's first heads are wrong".into(),
                     ));
                 }
             } else {
@@ -79,7 +79,7 @@ impl Dictionary {
                 && bases.iter().all(|b| *b <= heap.len() as u64);
             if !whole {
                 return Err(Error::Corrupt(
-                    "a segment of the dictionary does not fit together".into(),
+                    "a segment of the dictionary is inconsistent".into(),
                 ));
             }
             next = first + starts.len() as u32;

@@ -1,27 +1,27 @@
-//! What many terms have in common: the beginnings of IRIs, languages, datatypes.
+//! Shared parts of terms: IRI prefixes, languages, datatypes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The kind of a term, with the text that it shares with others.
+/// The kind of a term, with the text that it shares with other terms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Head {
-    /// An IRI that begins so.
+    /// An IRI with this prefix.
     Iri(Box<str>),
-    /// A blank node.
+    /// A blank node; the label follows.
     Blank,
     /// A literal of type `xsd:string`.
     Plain,
-    /// A literal with that language.
+    /// A literal with this language tag.
     Lang(Box<str>),
-    /// A literal with that datatype.
+    /// A literal with this datatype.
     Typed(Box<str>),
 }
 
-/// Beginnings of IRIs that are kept; further IRIs are stored whole.
+/// Limit of stored IRI prefixes; IRIs with further prefixes are stored in full.
 const PREFIXES_MAX: usize = 1 << 16;
 
-/// The list of heads.
+/// The table of heads.
 #[derive(Debug, Clone)]
 pub(crate) struct Heads {
     list: Vec<Head>,
@@ -69,11 +69,11 @@ impl Heads {
     }
 
     fn find(&self, kind: u8, text: &str) -> Option<u32> {
-        // A tuple with a borrowed text cannot be asked for, so the key is made; this is only done for new terms.
+        // A tuple with a borrowed text cannot be looked up, so the key is allocated; this happens only for new terms.
         self.known.get(&(kind, Arc::from(text))).copied()
     }
 
-    /// The head of an IRI and how many of its bytes it covers. `None` if it would have to be added.
+    /// Returns the head of an IRI and the length of its prefix; `None` if the head must be added first.
     pub(crate) fn of_iri(&self, iri: &str) -> Option<(u32, usize)> {
         let cut = iri.rfind(['/', '#', ':']).map_or(0, |i| i + 1);
         match self.find(b'<', &iri[..cut]) {
@@ -83,7 +83,7 @@ impl Heads {
         }
     }
 
-    /// The head for a new IRI.
+    /// Adds the head of a new IRI. Returns its number and the length of the prefix.
     pub(crate) fn add_iri(&mut self, iri: &str) -> (u32, usize) {
         let cut = iri.rfind(['/', '#', ':']).map_or(0, |i| i + 1);
         (self.add(Head::Iri(iri[..cut].into())), cut)

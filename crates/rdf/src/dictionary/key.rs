@@ -1,4 +1,4 @@
-//! A term as the dictionary looks it up: borrowed, taken apart, hashed.
+//! Lookup keys of the dictionary: borrowed, decomposed terms with their hashes.
 
 use crate::id::XSD;
 use oxrdf::{BlankNodeRef, LiteralRef, NamedNodeRef, Term, TermRef};
@@ -6,20 +6,20 @@ use oxrdf::{BlankNodeRef, LiteralRef, NamedNodeRef, Term, TermRef};
 /// A term in borrowed pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key<'a> {
-    /// An IRI.
+    /// An IRI as one text.
     Iri(&'a str),
     /// A blank node's label.
     Blank(&'a str),
     /// A literal of type `xsd:string`.
     Plain(&'a str),
-    /// A literal and its language.
+    /// A literal and its language tag.
     Lang(&'a str, &'a str),
     /// A literal and its datatype.
     Typed(&'a str, &'a str),
 }
 
 impl<'a> Key<'a> {
-    /// The pieces of a term.
+    /// Decomposes a term into pieces.
     pub fn of(term: TermRef<'a>) -> Self {
         match term {
             TermRef::NamedNode(n) => Self::Iri(n.as_str()),
@@ -28,7 +28,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The pieces of a literal.
+    /// Decomposes a literal into pieces.
     pub fn of_literal(l: LiteralRef<'a>) -> Self {
         match l.language() {
             Some(lang) => Self::Lang(l.value(), lang),
@@ -36,7 +36,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// A literal with a datatype.
+    /// Returns the key of a literal with a datatype.
     pub fn typed(value: &'a str, datatype: &'a str) -> Self {
         if datatype.strip_prefix(XSD) == Some("string") {
             Self::Plain(value)
@@ -45,7 +45,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Bytes of its pieces.
+    /// Returns the total length of the pieces in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Iri(text) | Self::Blank(text) | Self::Plain(text) => text.len(),
@@ -53,7 +53,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The term.
+    /// Returns the key as an owned term.
     pub fn to_term(self) -> Term {
         match self {
             Self::Iri(iri) => NamedNodeRef::new_unchecked(iri).into_owned().into(),
@@ -82,7 +82,7 @@ impl<'a> Key<'a> {
 const K1: u64 = 0x9E37_79B9_7F4A_7C15;
 const K2: u64 = 0xD6E8_FEB8_6659_FD93;
 
-/// The hash of a term's pieces. It stands in images, so it never changes.
+/// Hashes a term's pieces. Images contain these hashes, so this function must never change.
 pub(crate) fn hash(kind: u8, text: &[u8], suffix: &[u8]) -> u64 {
     let h = bytes(u64::from(kind).wrapping_mul(K1), text);
     if suffix.is_empty() {

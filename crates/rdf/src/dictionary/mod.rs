@@ -1,8 +1,8 @@
-//! Terms to numbers and back.
+//! Dictionary: terms to ids and back.
 //!
-//! A term is stored once: the number of its *head* (what it shares with others: an IRI's beginning, a language, a
-//! datatype) and the rest of its text. Numbers are dense and never given twice. The dictionary is a list of segments;
-//! copies share all but the last, so that a snapshot costs nothing and a writer goes on beside it.
+//! A term is stored once: the number of its *head* (the shared part: an IRI prefix, a language, a datatype) and the rest of its text. Ids
+//! are dense and never reused. The dictionary is a list of segments; copies share all segments but the last, so that a snapshot is cheap
+//! and does not block the writer.
 
 mod codec;
 mod heads;
@@ -20,7 +20,7 @@ use segment::Segment;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Terms that a shared last segment may have and still be copied by a writer.
+/// Limit of terms in a shared last segment that a writer copies; a larger one is left as it is, and a new segment begins.
 const COPIED_MAX: usize = 2048;
 
 /// All terms of a database.
@@ -39,32 +39,32 @@ impl Default for Dictionary {
     }
 }
 
-/// How a term is written, in pieces that lie in the dictionary.
+/// A term in pieces borrowed from the dictionary.
 #[derive(Debug, Clone, Copy)]
 pub enum Parts<'a> {
-    /// Head and rest.
+    /// Head and remaining text.
     Stored(&'a Head, &'a str),
-    /// A value that stands in its number.
+    /// A value encoded in the term id.
     Inline(id::Inline),
 }
 
 impl Dictionary {
-    /// Terms that it holds.
+    /// Returns the number of stored terms.
     pub fn len(&self) -> usize {
         self.segments.iter().map(|s| s.len()).sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether no term is stored.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes in memory, the terms' own included.
+    /// Returns the size in memory, in bytes.
     pub fn bytes(&self) -> usize {
         self.heads.bytes() + self.segments.iter().map(|s| s.bytes()).sum::<usize>()
     }
 
-    /// The number of a term that is known.
+    /// Returns the id of a stored term.
     pub fn find(&self, key: &Key<'_>) -> Option<Id> {
         if let Key::Typed(value, datatype) = key
             && let Some(id) = id::inline(value, datatype)
@@ -77,12 +77,12 @@ impl Dictionary {
             .find_map(|s| s.find(key, hash, &self.heads))
     }
 
-    /// [`Self::find`] of a term.
+    /// Looks up a term as [`Self::find`] does.
     pub fn find_term(&self, term: TermRef<'_>) -> Option<Id> {
         self.find(&Key::of(term))
     }
 
-    /// The number of a term, which is added if it is new.
+    /// Returns the id of a term and adds the term if it is new.
     pub fn intern(&mut self, key: &Key<'_>) -> Result<Id> {
         if let Key::Typed(value, datatype) = key
             && let Some(id) = id::inline(value, datatype)
@@ -92,7 +92,7 @@ impl Dictionary {
         self.intern_hashed(key, key.hash())
     }
 
-    /// As [`Self::intern`], of a term that is no value, with its hash.
+    /// Interns a term like [`Self::intern`], with a precomputed hash; the term must not be an inline value.
     pub(crate) fn intern_hashed(&mut self, key: &Key<'_>, hash: u64) -> Result<Id> {
         for segment in &self.segments {
             if let Some(id) = segment.find(key, hash, &self.heads) {
@@ -132,13 +132,13 @@ impl Dictionary {
         Arc::make_mut(&mut self.heads).add(head)
     }
 
-    /// Makes one segment of all.
-    pub fn settle(&mut self) {
+    /// Merges all segments into one.
+    pub fn compact(&mut self) {
         merge(&mut self.segments, &self.heads, true);
     }
 
-    /// The numbers of terms that are known, 0 for the others, given their hashes; none is a value. Faster than one by one:
-    /// what each needs from memory is asked for before anything waits.
+    /// Looks up many terms by key and hash; 0 for terms not found. None may be an inline value. Faster than single lookups: memory accesses
+    /// of one batch overlap.
     pub(crate) fn find_many(&self, keys: &[Key<'_>], hashes: &[u64], ids: &mut Vec<Id>) {
         ids.clear();
         let find = |key: &Key<'_>, hash: u64| {
@@ -165,7 +165,7 @@ impl Dictionary {
         ids.extend(keys.iter().zip(hashes).map(|(key, hash)| find(key, *hash)));
     }
 
-    /// How the term of that number is written.
+    /// Returns the pieces of the term with an id.
     pub fn parts(&self, id: Id) -> Option<Parts<'_>> {
         if let Some(value) = id::value(id) {
             return Some(Parts::Inline(value));
@@ -179,13 +179,13 @@ impl Dictionary {
         Some(Parts::Stored(self.heads.get(head), tail))
     }
 
-    /// The term of that number.
+    /// Returns the term with an id.
     pub fn term(&self, id: Id) -> Option<Term> {
         Some(self.parts(id)?.to_term())
     }
 }
 
-/// The segment that takes new terms, which nobody else sees.
+/// Returns the unshared segment to which new terms are added.
 fn last<'s>(segments: &'s mut Vec<Arc<Segment>>, heads: &Heads) -> &'s mut Segment {
     let (shared, next) = segments.last().map_or((false, 1), |s| {
         (
@@ -201,7 +201,7 @@ fn last<'s>(segments: &'s mut Vec<Arc<Segment>>, heads: &Heads) -> &'s mut Segme
     Arc::make_mut(&mut segments[at])
 }
 
-/// Joins segments from the end while the one before is not much larger, so that there are few; or all.
+/// Merges segments from the end while the previous one is not much larger, which keeps their number small; or merges all.
 fn merge(segments: &mut Vec<Arc<Segment>>, heads: &Heads, all: bool) {
     while let [.., a, b] = segments.as_slice() {
         if !all && a.len() > 2 * b.len() {
@@ -214,8 +214,8 @@ fn merge(segments: &mut Vec<Arc<Segment>>, heads: &Heads, all: bool) {
 }
 
 impl Parts<'_> {
-    /// An order of all terms that follows from what they say: blank nodes, IRIs, integers, texts, texts with a language, booleans,
-    /// dates, other literals; within each kind by value or text.
+    /// Compares two terms in a total order by content: blank nodes, IRIs, integers, strings, language-tagged strings, booleans, dates,
+    /// other literals; within a kind by value or text.
     pub fn order(&self, other: &Parts<'_>) -> Ordering {
         let kind = |parts: &Parts<'_>| match parts {
             Parts::Stored(Head::Blank, _) => 0,
@@ -252,7 +252,7 @@ impl Parts<'_> {
             })
     }
 
-    /// The term.
+    /// Returns the pieces as an owned term.
     pub fn to_term(self) -> Term {
         match self {
             Parts::Inline(value) => {

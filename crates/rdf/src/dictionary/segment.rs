@@ -1,22 +1,22 @@
-//! A run of terms with consecutive numbers: their bytes in one heap, and a hash table over them.
+//! A segment of terms with consecutive ids: their bytes in one heap, and a hash table over them.
 
 use super::heads::{Head, Heads};
 use super::key::{Key, hash};
 use crate::error::{Error, Result};
 
-/// Terms between two full positions in the heap.
+/// Terms per absolute position in the heap.
 const BLOCK: usize = 64;
-/// Bytes of a term at most, so that a block's positions fit into 32 bits.
+/// Limit of a term's length in bytes, so that offsets within a block fit into 32 bits.
 pub(crate) const TERM_BYTES_MAX: usize = 32 << 20;
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Segment {
-    /// Number of its first term.
+    /// Id of the first term.
     pub(crate) first: u32,
     pub(crate) heap: Vec<u8>,
     pub(crate) bases: Vec<u64>,
     pub(crate) starts: Vec<u32>,
-    /// Open addressing: the index of a term plus one; as many as a power of two.
+    /// Open-addressing hash table: the index of a term plus one. The size is a power of two.
     pub(crate) slots: Vec<u32>,
     pub(crate) tags: Vec<u8>,
 }
@@ -42,7 +42,7 @@ impl Segment {
         Some(base + *self.starts.get(i)? as usize)
     }
 
-    /// The head's number and the rest of a term.
+    /// Returns the head's number and the remaining text of a term.
     pub(crate) fn record(&self, i: usize) -> Option<(u32, &str)> {
         let from = self.start(i)?;
         let to = self.start(i + 1).unwrap_or(self.heap.len());
@@ -51,7 +51,7 @@ impl Segment {
         Some((head, tail))
     }
 
-    /// As [`Self::record`], without the check of the text: for comparisons.
+    /// Returns a record like [`Self::record`], without UTF-8 validation: for comparisons.
     fn raw(&self, i: usize) -> Option<(u32, &[u8])> {
         let from = self.start(i)?;
         let to = self.start(i + 1).unwrap_or(self.heap.len());
@@ -84,7 +84,7 @@ impl Segment {
         }
     }
 
-    /// The first term whose hash may be that one.
+    /// Returns the first candidate for a hash.
     pub(crate) fn first_slot(&self, hash: u64) -> Option<u32> {
         let mask = self.slots.len().checked_sub(1)?;
         let tag = (hash >> 56) as u8;
@@ -98,7 +98,7 @@ impl Segment {
         }
     }
 
-    /// This one and the one after it.
+    /// Returns this segment merged with the following one.
     pub(crate) fn joined(&self, next: &Self, heads: &Heads) -> Self {
         let mut joined = Self {
             first: self.first,
@@ -124,7 +124,7 @@ impl Segment {
         joined
     }
 
-    /// Adds a term that is not there.
+    /// Adds a term that is not stored yet.
     pub(crate) fn add(&mut self, head: u32, tail: &str, hash: u64, heads: &Heads) -> Result<u32> {
         if tail.len() > TERM_BYTES_MAX {
             return Err(Error::Long(tail.len(), TERM_BYTES_MAX));
@@ -140,11 +140,11 @@ impl Segment {
         if (i + 1) * 10 > self.slots.len() * 6 {
             self.grow(heads);
         }
-        self.place(i as u32, hash);
+        self.insert_slot(i as u32, hash);
         Ok(self.first + i as u32)
     }
 
-    fn place(&mut self, i: u32, hash: u64) {
+    fn insert_slot(&mut self, i: u32, hash: u64) {
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
         while self.slots[at] != 0 {
@@ -154,13 +154,13 @@ impl Segment {
         self.tags[at] = (hash >> 56) as u8;
     }
 
-    /// Twice the table. The term that is being added is placed by the caller.
+    /// Doubles the hash table. The caller inserts the term that is being added.
     fn grow(&mut self, heads: &Heads) {
         let size = (self.slots.len() * 2).max(64);
         self.rehash(size, self.starts.len().saturating_sub(1), heads);
     }
 
-    /// A new table: the terms say their hashes again.
+    /// Rebuilds the hash table from recomputed hashes.
     fn rehash(&mut self, size: usize, terms: usize, heads: &Heads) {
         self.slots = vec![0; size];
         self.tags = vec![0; size];
@@ -181,7 +181,7 @@ impl Segment {
                 Head::Lang(l) => hash(b'@', tail, l.as_bytes()),
                 Head::Typed(t) => hash(b'^', tail, t.as_bytes()),
             };
-            self.place(i as u32, hash);
+            self.insert_slot(i as u32, hash);
         }
     }
 }

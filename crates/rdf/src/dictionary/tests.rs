@@ -1,4 +1,4 @@
-//! What the dictionary promises: the same term gives the same number, and a number gives its term.
+//! Invariants of the dictionary: equal terms have equal ids, and an id gives its term.
 
 use super::*;
 

@@ -1,6 +1,6 @@
-//! `GROUP BY` and the aggregates.
+//! Operator for `GROUP BY` and aggregates.
 
-use super::rows::{RowSet, Seen};
+use super::rows::{DistinctRows, RowSet};
 use super::{Context, STRING_BYTES_MAX, Table, Var};
 use crate::error::{Error, Result};
 use crate::expr::value::{self, Number, Value};
@@ -11,7 +11,7 @@ use oxrdf::Term;
 use spargebra::algebra::AggregateFunction as F;
 use std::cmp::Ordering;
 
-/// One row for each group.
+/// Computes aggregates; the result has one row per group.
 pub(crate) fn aggregate(
     ctx: &Context<'_>,
     table: &Table,
@@ -28,9 +28,9 @@ pub(crate) fn aggregate(
         let mut firsts = Vec::new();
         let mut last = 0;
         for r in 0..keys.len() {
-            // Rows of a group often come together.
+            // Rows of one group are often adjacent.
             if r == 0 || keys.columns().iter().any(|c| c[r] != c[r - 1]) {
-                let (n, new) = set.place(&keys, r);
+                let (n, new) = set.find_or_insert(&keys, r);
                 last = n as u32;
                 if new {
                     firsts.push(r as u32);
@@ -48,8 +48,12 @@ pub(crate) fn aggregate(
     Ok(keys)
 }
 
-/// The one group of so many solutions, of which nothing but their number is asked.
-pub(crate) fn counted(ctx: &Context<'_>, rows: usize, aggregates: &[Aggregate]) -> Result<Table> {
+/// Computes aggregates over a single group of `rows` solutions of which only the number matters.
+pub(crate) fn count_only(
+    ctx: &Context<'_>,
+    rows: usize,
+    aggregates: &[Aggregate],
+) -> Result<Table> {
     let n = i64::try_from(rows)
         .map_err(|_| Error::Unsupported(format!("counting {rows} solutions: more than 2^63")))?;
     let mut table = Table::unit();
@@ -73,7 +77,7 @@ fn one(
             let mut keyed = table.clone();
             keyed.set_column(Var::MAX, of_row.to_vec());
             for (r, g) in of_row.iter().enumerate() {
-                counts[*g as usize] += i64::from(set.place(&keyed, r).1);
+                counts[*g as usize] += i64::from(set.find_or_insert(&keyed, r).1);
             }
         } else {
             of_row.iter().for_each(|g| counts[*g as usize] += 1);
@@ -83,7 +87,7 @@ fn one(
     if let F::Custom(name) = function {
         return Err(Error::Unsupported(format!("the aggregate {name}")));
     }
-    let mut seen = Seen::default();
+    let mut seen = DistinctRows::default();
     if let (F::Count, Some(Expr::Var(v))) = (function, &a.expr) {
         let mut counts = vec![0i64; groups];
         for (g, id) in of_row.iter().zip(table.column(*v).unwrap_or(&[])) {
@@ -92,9 +96,9 @@ fn one(
         }
         return Ok(counts.into_iter().map(|n| count(ctx, n)).collect());
     }
-    ctx.fits(groups, size_of::<State>() / size_of::<Id>())?;
-    let held = ctx.held();
-    let mut states: Vec<State> = (0..groups).map(|_| State::default()).collect();
+    ctx.fits(groups, size_of::<Accumulator>() / size_of::<Id>())?;
+    let reserved = ctx.reserved();
+    let mut states: Vec<Accumulator> = (0..groups).map(|_| Accumulator::default()).collect();
     let separator = match function {
         F::GroupConcat { separator } => separator.as_deref().unwrap_or(" "),
         _ => "",
@@ -114,7 +118,7 @@ fn one(
         };
         let state = &mut states[*g as usize];
         let Some(value) = value else {
-            // COUNT and SAMPLE pass over errors; the others become errors.
+            // COUNT and SAMPLE skip errors; other aggregates become errors.
             state.failed = true;
             continue;
         };
@@ -130,13 +134,13 @@ fn one(
                 limit: STRING_BYTES_MAX,
             });
         }
-        let in_use = ctx.held();
+        let in_use = ctx.reserved();
         state.add(ctx, function, value, separator);
         ctx.release_to(in_use);
-        // The texts of all groups grow until the last row was seen.
-        ctx.hold(texts)?;
+        // The strings of all groups grow until the last row, so their memory is counted until then.
+        ctx.reserve(texts)?;
     }
-    ctx.release_to(held);
+    ctx.release_to(reserved);
     Ok(states.into_iter().map(|s| s.end(ctx, function)).collect())
 }
 
@@ -145,7 +149,7 @@ fn count(ctx: &Context<'_>, n: i64) -> Id {
 }
 
 #[derive(Default)]
-struct State {
+struct Accumulator {
     failed: bool,
     count: i64,
     sum: Option<Number>,
@@ -154,7 +158,7 @@ struct State {
     text: String,
 }
 
-impl State {
+impl Accumulator {
     fn add(&mut self, ctx: &Context<'_>, function: &F, value: Val, separator: &str) {
         self.count += 1;
         match function {

@@ -1,11 +1,11 @@
-//! Runs the steps of a basic graph pattern, batch by batch, so that it stops as soon as enough is found.
+//! Executes the steps of a basic graph pattern batch by batch, so that execution stops as soon as there are enough solutions.
 
 use super::Var;
 use super::bits::Bits;
 use super::context::Context;
 use super::parallel::portions;
-use super::rows::{Sieve, distinct};
-use super::steps::{Con, Side, Step, Wanted, steps};
+use super::rows::{DuplicateFilter, distinct};
+use super::steps::{Constraint, RequiredRef, Side, Step, steps};
 use super::table::{Row, Table, gather};
 use crate::error::Result;
 use crate::expr::Expr;
@@ -14,24 +14,24 @@ use crate::plan::{Pos, Triple, order};
 use crate::quads::{Graph, Index, Pairs, seek};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Rows of a batch at most, about.
+/// Approximate limit of rows in a batch.
 const BATCH: usize = 1 << 14;
-/// Rows of a result from which on repetitions are taken out of it, where they do not matter.
+/// Size of a result, in rows, from which duplicates are removed where they do not matter.
 const COMPACT: usize = 1 << 20;
 
-/// Solves a basic graph pattern, beginning with the solutions of `seed`, whose variables all have values.
+/// Solves a basic graph pattern, starting from the rows of `seed`, in which every variable is bound.
 pub(crate) fn solve(
     ctx: &Context<'_>,
     graph: &Graph,
     triples: &[Triple],
     filters: &[Expr],
     seed: Table,
-    wanted: &Wanted<'_>,
+    required: &RequiredRef<'_>,
     names: &dyn Fn(Var) -> String,
 ) -> Result<Table> {
     let seeded = seed.vars().to_vec();
-    let loose = if ctx.options.optimise {
-        loose(triples, filters, &seeded, wanted)
+    let existential = if ctx.options.optimise {
+        existential(triples, filters, &seeded, required)
     } else {
         Vec::new()
     };
@@ -40,83 +40,83 @@ pub(crate) fn solve(
         triples,
         &seeded,
         seed.len(),
-        &loose,
+        &existential,
         &|v| {
-            wanted.distinct
-                && !wanted.vars.contains(&v)
+            required.distinct
+                && !required.vars.contains(&v)
                 && !filters.iter().any(|f| f.vars().contains(&v))
         },
         ctx.options.optimise,
     );
-    let steps = steps(&order, triples, filters, &seeded, &loose, wanted);
+    let steps = steps(&order, triples, filters, &seeded, &existential, required);
     for step in &steps {
         ctx.note(|| step.show(&|id| show_term(ctx, id), names));
     }
     let mut vars: Vec<Var> = seeded;
     vars.extend(order.iter().map(|(v, _)| *v));
-    vars.retain(|v| wanted.vars.contains(v));
+    vars.retain(|v| required.vars.contains(v));
     let most = order.iter().map(|(_, n)| *n).fold(0.0, f64::max);
     let plain = |f: &Expr| !f.has_exists() && !f.is_volatile();
-    let many = most.max(seed.len() as f64) >= ctx.options.many as f64;
-    if ctx.options.threads > 1 && wanted.limit.is_none() && many && filters.iter().all(plain) {
-        return parallel(ctx, graph, &steps, seed, vars, wanted);
+    let many = most.max(seed.len() as f64) >= ctx.options.parallel_rows as f64;
+    if ctx.options.threads > 1 && required.limit.is_none() && many && filters.iter().all(plain) {
+        return parallel(ctx, graph, &steps, seed, vars, required);
     }
-    let mut run = Run::new(ctx, graph, &steps, vars, wanted.limit);
-    run.count = wanted.count;
-    if wanted.distinct {
+    let mut run = Pipeline::new(ctx, graph, &steps, vars, required.limit);
+    run.count = required.count;
+    if required.distinct {
         run.compact_at = COMPACT;
     }
     run.all(seed)?;
     Ok(run.out)
 }
 
-/// Notes the steps by which a basic graph pattern would be solved; about how many solutions it has.
+/// Notes the steps that would solve a basic graph pattern. Returns the estimated number of solutions.
 pub(super) fn explain(
     ctx: &Context<'_>,
     triples: &[Triple],
     filters: &[Expr],
     seeded: &[Var],
     rows: f64,
-    wanted: &Wanted<'_>,
+    required: &RequiredRef<'_>,
 ) -> f64 {
     let graph = ctx.graph();
-    let loose = loose(triples, filters, seeded, wanted);
+    let existential = existential(triples, filters, seeded, required);
     let asked = |v: Var| {
-        wanted.distinct
-            && !wanted.vars.contains(&v)
+        required.distinct
+            && !required.vars.contains(&v)
             && !filters.iter().any(|f| f.vars().contains(&v))
     };
     let count = rows.min(1e15) as usize;
-    let order = order(&graph, triples, seeded, count, &loose, &asked, true);
-    for step in steps(&order, triples, filters, seeded, &loose, wanted) {
+    let order = order(&graph, triples, seeded, count, &existential, &asked, true);
+    for step in steps(&order, triples, filters, seeded, &existential, required) {
         ctx.note(|| step.show(&|id| show_term(ctx, id), &|v| ctx.name(v)));
     }
     order.last().map_or(rows, |(_, n)| *n)
 }
 
-/// How many solutions a basic graph pattern has, about.
+/// Estimates the number of solutions of a basic graph pattern.
 pub(super) fn estimate(graph: &Graph, triples: &[Triple], seeded: &[Var], rows: usize) -> f64 {
     let order = order(graph, triples, seeded, rows, &[], &|_| false, true);
     order.last().map_or(rows as f64, |(_, n)| *n)
 }
 
-/// As in [`solve`], on several threads: the first steps run until there are enough rows, which are then shared out.
+/// Like [`solve`], on several threads: the first steps run until there are enough rows, which are then divided among the threads.
 fn parallel(
     ctx: &Context<'_>,
     graph: &Graph,
     steps: &[Step],
     seed: Table,
     vars: Vec<Var>,
-    wanted: &Wanted<'_>,
+    required: &RequiredRef<'_>,
 ) -> Result<Table> {
     let (mut rows, mut at) = (seed, 0);
-    let enough = (ctx.options.threads * 64).min(ctx.options.many);
+    let enough = (ctx.options.threads * 64).min(ctx.options.parallel_rows);
     while at < steps.len() && rows.len() < enough {
         let last = at + 1 == steps.len();
         let out = if last { vars.clone() } else { Vec::new() };
-        let mut run = Run::new(ctx, graph, &steps[at..=at], out, None);
+        let mut run = Pipeline::new(ctx, graph, &steps[at..=at], out, None);
         run.narrow = last;
-        run.count = last && wanted.count;
+        run.count = last && required.count;
         run.all(rows)?;
         rows = run.out;
         at += 1;
@@ -139,18 +139,18 @@ fn parallel(
         each,
         || {
             left.iter()
-                .map(|s| State::new(s, graph))
+                .map(|s| StepState::new(s, graph))
                 .collect::<Vec<_>>()
         },
         |fork, states, range| {
-            let mut run = Run::new(fork, graph, left, vars.clone(), None);
+            let mut run = Pipeline::new(fork, graph, left, vars.clone(), None);
             run.states = std::mem::take(states);
-            run.count = wanted.count;
+            run.count = required.count;
             let list: Vec<u32> = range.map(|r| r as u32).collect();
             run.push(0, rows.select(&list))?;
             *states = run.states;
             let sum = total.fetch_add(run.out.len(), Ordering::Relaxed) + run.out.len();
-            if !wanted.count {
+            if !required.count {
                 fork.fits(sum, vars.len())?;
             }
             Ok(run.out)
@@ -159,31 +159,38 @@ fn parallel(
     let mut out = Table::empty(vars);
     out.reserve(total.into_inner());
     parts.into_iter().for_each(|part| out.append(part));
-    Ok(if wanted.distinct && out.len() >= COMPACT {
+    Ok(if required.distinct && out.len() >= COMPACT {
         distinct(out)
     } else {
         out
     })
 }
 
-/// Variables that only say that something is there: they stand in one place, nothing asks for them, and how often a
-/// solution comes does not matter. They are never bound.
-fn loose(triples: &[Triple], filters: &[Expr], seeded: &[Var], wanted: &Wanted<'_>) -> Vec<Var> {
-    if !wanted.distinct {
+/// Returns existential variables: they occur once, nothing reads them, and duplicate solutions do not matter. They are never bound.
+fn existential(
+    triples: &[Triple],
+    filters: &[Expr],
+    seeded: &[Var],
+    required: &RequiredRef<'_>,
+) -> Vec<Var> {
+    if !required.distinct {
         return Vec::new();
     }
     let all: Vec<Var> = triples.iter().flat_map(Triple::vars).collect();
     let asked: Vec<Var> = filters.iter().flat_map(Expr::vars).collect();
-    let is_loose = |v: &Var| {
+    let is_existential = |v: &Var| {
         all.iter().filter(|x| *x == v).count() == 1
             && !asked.contains(v)
             && !seeded.contains(v)
-            && !wanted.vars.contains(v)
+            && !required.vars.contains(v)
     };
     let mut found = Vec::new();
     for t in triples {
-        // Of a pattern, one place at most: the other is what the lists are of.
-        let place = [t.o, t.s].into_iter().filter_map(Pos::var).find(is_loose);
+        // At most one position of a pattern: the other one is the key of the lists.
+        let place = [t.o, t.s]
+            .into_iter()
+            .filter_map(Pos::var)
+            .find(is_existential);
         found.extend(place);
     }
     found
@@ -193,53 +200,56 @@ pub(crate) fn show_term(ctx: &Context<'_>, id: Id) -> String {
     ctx.term(id).map_or_else(|| "?".into(), |t| t.to_string())
 }
 
-/// What a step remembers between batches.
-struct State<'a> {
-    /// For each constraint: the index when its predicate is fixed, where the last search ended, a bitmap.
-    cons: Vec<ConState<'a>>,
-    seen: Sieve,
+/// State of a step between batches.
+struct StepState<'a> {
+    /// For each constraint: the index if its predicate is constant, the position of the last search, a bitmap.
+    constraints: Vec<ConstraintState<'a>>,
+    seen: DuplicateFilter,
 }
 
-struct ConState<'a> {
+struct ConstraintState<'a> {
     index: Option<&'a Index>,
-    /// The list, when it does not depend on a row.
+    /// The list, if it does not depend on the row.
     list: Option<&'a [Id]>,
     near: usize,
     probes: usize,
     bits: Option<Bits>,
 }
 
-impl<'a> State<'a> {
+impl<'a> StepState<'a> {
     fn new(step: &Step, graph: &'a Graph) -> Self {
-        let cons = match step {
-            Step::Extend { cons, .. } => cons.iter().map(|c| ConState::new(c, graph)).collect(),
+        let constraints = match step {
+            Step::Extend { constraints, .. } => constraints
+                .iter()
+                .map(|c| ConstraintState::new(c, graph))
+                .collect(),
             _ => Vec::new(),
         };
         Self {
-            cons,
-            seen: Sieve::default(),
+            constraints,
+            seen: DuplicateFilter::default(),
         }
     }
 }
 
-impl<'a> ConState<'a> {
-    fn new(con: &Con, graph: &'a Graph) -> Self {
+impl<'a> ConstraintState<'a> {
+    fn new(con: &Constraint, graph: &'a Graph) -> Self {
         let index = match con {
-            Con::Values {
+            Constraint::Values {
                 p: Pos::Const(p), ..
             }
-            | Con::Keys {
+            | Constraint::Keys {
                 p: Pos::Const(p), ..
             } => graph.index(*p),
             _ => None,
         };
         let list = match con {
-            Con::Values {
+            Constraint::Values {
                 p: Pos::Const(_),
                 key: Pos::Const(key),
                 side,
             } => Some(index.map_or(&[][..], |x| by(x, *side).get(*key))),
-            Con::Keys {
+            Constraint::Keys {
                 p: Pos::Const(_),
                 side,
             } => Some(index.map_or(&[][..], |x| of(x, *side))),
@@ -254,26 +264,26 @@ impl<'a> ConState<'a> {
         }
     }
 
-    /// The list for one row, given the predicate and the key that the row has.
-    fn list(&mut self, con: &Con, graph: &'a Graph, p: Id, key: Id) -> &'a [Id] {
+    /// Returns the list for one row, given the row's predicate and key.
+    fn list(&mut self, con: &Constraint, graph: &'a Graph, p: Id, key: Id) -> &'a [Id] {
         if let Some(list) = self.list {
             return list;
         }
         match *con {
-            Con::Values { p: place, side, .. } => {
+            Constraint::Values { p: place, side, .. } => {
                 let index = match place {
                     Pos::Const(_) => self.index,
                     Pos::Var(_) => graph.index(p),
                 };
                 index.map_or(&[], |x| by(x, side).get_near(key, &mut self.near))
             }
-            Con::Keys { side, .. } => graph.index(p).map_or(&[], |x| of(x, side)),
-            Con::Predicates { .. } => graph.predicates(),
+            Constraint::Keys { side, .. } => graph.index(p).map_or(&[], |x| of(x, side)),
+            Constraint::Predicates { .. } => graph.predicates(),
         }
     }
 }
 
-/// The pairs that give values of that side.
+/// Returns the pairs whose values are on a side.
 fn by(index: &Index, side: Side) -> &Pairs {
     match side {
         Side::Objects => &index.so,
@@ -281,7 +291,7 @@ fn by(index: &Index, side: Side) -> &Pairs {
     }
 }
 
-/// All that stand on that side.
+/// Returns all distinct values on a side.
 fn of(index: &Index, side: Side) -> &[Id] {
     match side {
         Side::Objects => index.os.keys(),
@@ -289,22 +299,22 @@ fn of(index: &Index, side: Side) -> &[Id] {
     }
 }
 
-struct Run<'a, 'b> {
+struct Pipeline<'a, 'b> {
     ctx: &'b Context<'b>,
     graph: &'a Graph,
     steps: &'b [Step],
-    states: Vec<State<'a>>,
+    states: Vec<StepState<'a>>,
     out: Table,
-    /// Whether only the columns of `out` come out, or all that there are.
+    /// Whether the output has only the columns of `out`, or all columns.
     narrow: bool,
     limit: usize,
-    /// Only how many rows there are is wanted: `out` has no columns.
+    /// Whether only the number of rows is needed; then `out` has no columns.
     count: bool,
-    /// Rows of `out` at which repetitions are taken out, where they do not matter.
+    /// Size of `out`, in rows, at which duplicates are removed where they do not matter.
     compact_at: usize,
 }
 
-impl<'a, 'b> Run<'a, 'b> {
+impl<'a, 'b> Pipeline<'a, 'b> {
     fn new(
         ctx: &'b Context<'b>,
         graph: &'a Graph,
@@ -316,7 +326,7 @@ impl<'a, 'b> Run<'a, 'b> {
             ctx,
             graph,
             steps,
-            states: steps.iter().map(|s| State::new(s, graph)).collect(),
+            states: steps.iter().map(|s| StepState::new(s, graph)).collect(),
             out: Table::empty(vars),
             narrow: true,
             limit: limit.unwrap_or(usize::MAX),
@@ -325,7 +335,7 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// Sends a whole table through. A large one goes in portions; the first are small, so that a limit is met early.
+    /// Pushes a table through the steps. A large one is split into batches; with a limit the first ones are small.
     fn all(&mut self, seed: Table) -> Result<()> {
         let mut portion = if self.limit < usize::MAX { 256 } else { BATCH };
         if seed.len() <= portion {
@@ -346,7 +356,7 @@ impl<'a, 'b> Run<'a, 'b> {
         Ok(())
     }
 
-    /// Sends rows through the steps from one on. False when enough was found.
+    /// Pushes rows through the steps starting at `at`. Returns `false` when there are enough results.
     fn push(&mut self, at: usize, rows: Table) -> Result<bool> {
         if rows.is_empty() {
             return Ok(true);
@@ -374,11 +384,11 @@ impl<'a, 'b> Run<'a, 'b> {
         match step {
             Step::Extend {
                 var,
-                cons,
+                constraints,
                 exists,
                 keep,
                 ..
-            } => self.extend(at, &rows, *var, cons, *exists, keep),
+            } => self.extend(at, &rows, *var, constraints, *exists, keep),
             Step::Check { triple, keep } => {
                 let kept: Vec<u32> = (0..rows.len() as u32)
                     .filter(|r| {
@@ -421,22 +431,25 @@ impl<'a, 'b> Run<'a, 'b> {
         at: usize,
         rows: &Table,
         var: Var,
-        cons: &[Con],
+        constraints: &[Constraint],
         exists: bool,
         keep: &[Var],
     ) -> Result<bool> {
         let emit = !exists && keep.contains(&var);
-        // Nobody wants to see the last step's values: they are counted.
+        // The values of the last step are only counted.
         let counts = self.count && at + 1 == self.steps.len();
         let mut count = 0;
         let mut picked: Vec<u32> = Vec::new();
         let mut values: Vec<Id> = Vec::new();
         let graph = self.graph;
-        let mut lists: Vec<&[Id]> = Vec::with_capacity(cons.len());
+        let mut lists: Vec<&[Id]> = Vec::with_capacity(constraints.len());
         let mut at_row = 0;
         let batch = if self.limit < BATCH { 512 } else { BATCH };
-        // Which column each place reads is found once a batch.
-        let places: Vec<[Option<&[Id]>; 2]> = cons.iter().map(|c| places(c, rows)).collect();
+        // Columns are resolved once per batch.
+        let constraint_columns: Vec<[Option<&[Id]>; 2]> = constraints
+            .iter()
+            .map(|c| constraint_columns(c, rows))
+            .collect();
         while at_row < rows.len() {
             if at_row % 256 == 0 {
                 self.ctx.check()?;
@@ -446,15 +459,18 @@ impl<'a, 'b> Run<'a, 'b> {
             let state = &mut self.states[at];
             lists.clear();
             let mut least = 0;
-            for (i, (con, cs)) in cons.iter().zip(&mut state.cons).enumerate() {
+            for (i, (con, cs)) in constraints.iter().zip(&mut state.constraints).enumerate() {
                 let get = |p: Pos, n: usize| match p {
                     Pos::Const(id) => id,
-                    Pos::Var(_) => places[i][n].and_then(|c| c.get(row)).copied().unwrap_or(0),
+                    Pos::Var(_) => constraint_columns[i][n]
+                        .and_then(|c| c.get(row))
+                        .copied()
+                        .unwrap_or(0),
                 };
                 let (p, key) = match *con {
-                    Con::Values { p, key, .. } => (get(p, 0), get(key, 1)),
-                    Con::Keys { p, .. } => (get(p, 0), 0),
-                    Con::Predicates { .. } => (0, 0),
+                    Constraint::Values { p, key, .. } => (get(p, 0), get(key, 1)),
+                    Constraint::Keys { p, .. } => (get(p, 0), 0),
+                    Constraint::Predicates { .. } => (0, 0),
                 };
                 let list = cs.list(con, graph, p, key);
                 if lists
@@ -471,7 +487,8 @@ impl<'a, 'b> Run<'a, 'b> {
             if candidates.is_empty() {
                 continue;
             }
-            let only = cons.len() == 1 && !matches!(cons[0], Con::Predicates { .. });
+            let only =
+                constraints.len() == 1 && !matches!(constraints[0], Constraint::Predicates { .. });
             if only {
                 if counts {
                     count += if exists { 1 } else { candidates.len() };
@@ -486,11 +503,11 @@ impl<'a, 'b> Run<'a, 'b> {
             } else {
                 intersect(
                     graph,
-                    cons,
-                    &mut state.cons,
+                    constraints,
+                    &mut state.constraints,
                     &lists,
                     least,
-                    &places,
+                    &constraint_columns,
                     row,
                     exists,
                     |v| {
@@ -518,7 +535,7 @@ impl<'a, 'b> Run<'a, 'b> {
             }
         }
         if counts {
-            return self.push(at + 1, Table::counted(count));
+            return self.push(at + 1, Table::without_columns(count));
         }
         let next = make(rows, &picked, emit.then_some((var, &mut values)), keep);
         self.push(at + 1, next)
@@ -541,28 +558,28 @@ fn make(rows: &Table, picked: &[u32], new: Option<(Var, &mut Vec<Id>)>, keep: &[
     Table::new(vars, columns, picked.len())
 }
 
-/// The columns that a constraint's places read: predicate and key, or subject and object.
-fn places<'t>(con: &Con, rows: &'t Table) -> [Option<&'t [Id]>; 2] {
+/// Returns the columns that a constraint reads: predicate and key, or subject and object.
+fn constraint_columns<'t>(con: &Constraint, rows: &'t Table) -> [Option<&'t [Id]>; 2] {
     let column = |p: Pos| p.var().and_then(|v| rows.column(v));
     match con {
-        Con::Values { p, key, .. } => [column(*p), column(*key)],
-        Con::Keys { p, .. } => [column(*p), None],
-        Con::Predicates { s, o } => [s.and_then(column), o.and_then(column)],
+        Constraint::Values { p, key, .. } => [column(*p), column(*key)],
+        Constraint::Keys { p, .. } => [column(*p), None],
+        Constraint::Predicates { s, o } => [s.and_then(column), o.and_then(column)],
     }
 }
 
-/// Calls `found` for each value that stands in all lists.
+/// Calls `found` for each value in the intersection of all lists.
 #[expect(
     clippy::too_many_arguments,
     reason = "the inner loop of all queries; a struct would only rename them"
 )]
 fn intersect(
     graph: &Graph,
-    cons: &[Con],
-    states: &mut [ConState<'_>],
+    constraints: &[Constraint],
+    states: &mut [ConstraintState<'_>],
     lists: &[&[Id]],
     least: usize,
-    places: &[[Option<&[Id]>; 2]],
+    constraint_columns: &[[Option<&[Id]>; 2]],
     row: usize,
     exists: bool,
     mut found: impl FnMut(Id),
@@ -570,10 +587,10 @@ fn intersect(
     let candidates = lists[least];
     'next: for value in candidates {
         for (i, list) in lists.iter().enumerate() {
-            if let Con::Predicates { s, o } = &cons[i] {
+            if let Constraint::Predicates { s, o } = &constraints[i] {
                 let get = |p: &Option<Pos>, n: usize| match p {
                     Some(Pos::Const(id)) => Some(*id),
-                    Some(Pos::Var(_)) => places[i][n].and_then(|c| c.get(row)).copied(),
+                    Some(Pos::Var(_)) => constraint_columns[i][n].and_then(|c| c.get(row)).copied(),
                     None => None,
                 };
                 if !has(graph, *value, get(s, 0), get(o, 1)) {
@@ -585,7 +602,7 @@ fn intersect(
             }
             let state = &mut states[i];
             if state.list.is_some() {
-                // A list that stays the same for all rows is worth a bitmap once it was asked often.
+                // A list that is the same for all rows gets a bitmap after enough probes.
                 state.probes += 1;
                 if let Some(bits) = &state.bits {
                     if bits.has(*value) {
@@ -615,7 +632,7 @@ fn intersect(
     }
 }
 
-/// Whether a predicate has such a subject and object.
+/// Returns whether a predicate has a triple with this subject and object.
 fn has(graph: &Graph, p: Id, s: Option<Id>, o: Option<Id>) -> bool {
     let Some(index) = graph.index(p) else {
         return false;

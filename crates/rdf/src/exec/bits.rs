@@ -1,19 +1,19 @@
-//! A set of numbers that is asked often.
+//! Bitmap for fast membership tests.
 
 use crate::id::Id;
 
-/// Bits from the smallest to the largest number of a list.
+/// Bits from the smallest to the largest id of a list.
 #[derive(Debug)]
 pub(crate) struct Bits {
     first: Id,
     words: Vec<u64>,
 }
 
-/// Bytes of a set at most: others are searched.
+/// Limit of a bitmap, in bytes; other lists are searched.
 const BYTES_MAX: usize = 64 << 20;
 
 impl Bits {
-    /// Of an ascending list, unless it is spread too far.
+    /// Builds the bitmap of an ascending list; `None` if the ids are too sparse.
     pub(crate) fn of(list: &[Id]) -> Option<Self> {
         let (first, last) = (*list.first()?, *list.last()?);
         let words = (last - first) as usize / 64 + 1;

@@ -1,11 +1,11 @@
-//! What a running query has at hand: the data, terms that it computed, what it may use.
+//! Context of a running query: the data, computed terms, options and limits.
 
 use crate::dictionary::{Dictionary, Key, Parts};
 use crate::error::{Error, Result};
-use crate::given::Given;
 use crate::guard::Guard;
 use crate::id::{Id, LOCAL, UNBOUND};
-use crate::plan::Names;
+use crate::input_bindings::InputBindings;
+use crate::plan::VariableNames;
 use crate::quads::{Dataset, Graph};
 use crate::remote::Remote;
 use oxiri::Iri;
@@ -16,41 +16,41 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// Bytes of a regular expression at most. Reading one takes many times its length.
+/// Limit of a regular expression, in bytes. Compiling takes many times its length.
 const PATTERN_BYTES_MAX: usize = 16 << 10;
-/// Compiled regular expressions that a query keeps. Each takes up to some megabytes.
+/// Limit of compiled regular expressions that a query caches. Each takes up to some megabytes.
 const PATTERNS_KEPT: usize = 16;
 
-/// What the host gives a query.
+/// Options of a query, given by the host.
 #[derive(Clone)]
 pub struct Options<'a> {
-    /// Bytes that a query may have in memory: its intermediate results and the terms that it computes.
+    /// Memory limit of a query in bytes: intermediate results and computed terms.
     pub memory: usize,
-    /// Told how many bytes this query has in memory, as that grows; false: the host has no more for it, and the query fails.
-    pub grows: &'a (dyn Fn(usize) -> bool + Sync),
-    /// Asked now and then: whether to stop, and why.
+    /// Callback with the query's memory in bytes as that grows; `false` makes the query fail because the host has no more memory.
+    pub on_growth: &'a (dyn Fn(usize) -> bool + Sync),
+    /// Cancellation check: returns the reason to stop, or `None`.
     pub stop: &'a (dyn Fn() -> Option<&'static str> + Sync),
-    /// What `NOW()` says.
+    /// Value of `NOW()`.
     pub now: DateTime,
-    /// Where `RAND()`, `UUID()` and new blank nodes begin.
+    /// Seed of `RAND()`, `UUID()` and new blank nodes.
     pub seed: u64,
-    /// A graph that no update changes, with those whose names have `?` behind its name; empty: none.
+    /// IRI of a graph that no update changes, including graphs whose IRI continues with `?`; empty: none.
     pub derived: &'a str,
-    /// The rights of whoever sends an update; `None`: they may see and change all. A query is given what its sender sees.
+    /// Rights of an update's principal; `None` allows seeing and changing everything. A query is given the visible data.
     pub guard: Option<&'a dyn Guard>,
-    /// Threads that it may run on.
+    /// Threads that the query may use.
     pub threads: usize,
-    /// Rows from which on work is shared out to them.
-    pub many: usize,
-    /// Asks other endpoints, for `SERVICE`.
+    /// Number of rows from which work is divided among threads.
+    pub parallel_rows: usize,
+    /// Client of other endpoints, for `SERVICE`.
     pub remote: Option<&'a Remote<'a>>,
-    /// What was found elsewhere for parts of the query ([`Given::pattern`]).
-    pub given: &'a [Given],
-    /// Whether `SERVICE` tells other endpoints what is known already; else each is asked its whole pattern.
-    pub tells: bool,
-    /// On: nothing is run; the answer is empty, and its notes say how it would be found.
-    pub plan: bool,
-    /// Off: patterns in the order in which they are written, nothing pushed down (for tests).
+    /// Input bindings for parts of the query ([`InputBindings::pattern`]).
+    pub input_bindings: &'a [InputBindings],
+    /// Whether `SERVICE` sends known bindings to endpoints; otherwise each gets its whole pattern.
+    pub send_bindings: bool,
+    /// Whether to only explain: nothing is run, the answer is empty, and its notes describe the plan.
+    pub explain_only: bool,
+    /// Whether the optimiser is on. If off, patterns run in their written order and nothing is pushed down (for tests).
     pub optimise: bool,
 }
 
@@ -65,61 +65,61 @@ impl std::fmt::Debug for Options<'_> {
 }
 
 impl Options<'_> {
-    /// 4 GiB, never stopped, on one thread, with that time and seed.
+    /// Returns default options: 4 GiB of memory, no cancellation, one thread.
     pub fn new(now: DateTime, seed: u64) -> Self {
         Self {
             memory: 4 << 30,
-            grows: &|_| true,
+            on_growth: &|_| true,
             stop: &|| None,
             now,
             seed,
             derived: "",
             guard: None,
             threads: 1,
-            many: 1 << 14,
+            parallel_rows: 1 << 14,
             remote: None,
-            given: &[],
-            tells: true,
-            plan: false,
+            input_bindings: &[],
+            send_bindings: true,
+            explain_only: false,
             optimise: true,
         }
     }
 }
 
-/// A query that runs.
+/// State of a running query.
 #[derive(Debug)]
 pub struct Context<'a> {
-    /// The data.
+    /// Data that the query reads.
     pub data: &'a Dataset,
-    /// What the host gave.
+    /// Options from the host.
     pub options: &'a Options<'a>,
-    /// What relative IRIs of functions are relative to.
+    /// Base IRI for functions.
     pub base: Option<Iri<String>>,
     local: RefCell<Dictionary>,
     random: Cell<u64>,
     labels: Cell<u64>,
-    /// What was done, when somebody wants to see it.
+    /// Notes on the execution, if requested.
     pub notes: RefCell<Option<Vec<String>>>,
-    /// How deep the note that is written stands.
+    /// Nesting depth of the current note.
     pub depth: Cell<usize>,
     regexes: RefCell<HashMap<(String, String), Option<regex::Regex>>>,
     pub(super) memory: super::memory::Memory,
-    /// The graph that patterns ask, innermost last.
+    /// Stack of active graphs, the innermost last.
     graphs: RefCell<Vec<Arc<Graph>>>,
-    /// The graphs that `GRAPH` may ask.
+    /// Named graphs that `GRAPH` may match.
     pub named: Vec<(Id, Arc<Graph>)>,
-    /// The variables' names.
-    pub names: OnceCell<Names>,
-    /// What other endpoints are asked, as the text was translated.
+    /// Names of the variables.
+    pub names: OnceCell<VariableNames>,
+    /// `SERVICE` patterns, in the order of translation.
     pub(crate) services: RefCell<Vec<Arc<crate::plan::Service>>>,
-    /// What other endpoints said, by endpoint and query.
-    pub(super) asked: RefCell<HashMap<(String, String), super::Table>>,
-    /// An error inside an expression that must not pass as a missing value.
+    /// Results of other endpoints, by endpoint and query.
+    pub(super) service_results: RefCell<HashMap<(String, String), super::Table>>,
+    /// An error inside an expression that must not become an unbound value.
     pub failed: RefCell<Option<Error>>,
 }
 
 impl<'a> Context<'a> {
-    /// For one query.
+    /// Creates the context of one query.
     pub fn new(data: &'a Dataset, options: &'a Options<'a>, base: Option<Iri<String>>) -> Self {
         let mut ctx = Self {
             data,
@@ -139,7 +139,7 @@ impl<'a> Context<'a> {
                 .collect(),
             names: OnceCell::new(),
             services: RefCell::default(),
-            asked: RefCell::default(),
+            service_results: RefCell::default(),
             failed: RefCell::default(),
         };
         if ctx.is_view() {
@@ -150,8 +150,8 @@ impl<'a> Context<'a> {
         ctx
     }
 
-    /// The same query for another thread: it sees the terms that were computed so far; those that it computes
-    /// itself are its own, so only work that gives no new terms may be done with it.
+    /// Returns a context of the same query for another thread. It sees the terms computed so far; terms that it computes are private to it,
+    /// so it may only do work that computes no new terms.
     pub(crate) fn fork(&self) -> Context<'a> {
         Context {
             data: self.data,
@@ -168,27 +168,27 @@ impl<'a> Context<'a> {
             named: self.named.clone(),
             names: OnceCell::new(),
             services: RefCell::default(),
-            asked: RefCell::default(),
+            service_results: RefCell::default(),
             failed: RefCell::default(),
         }
     }
 
-    /// Whether the numbers of terms must not show in the answer ([`Dataset::make_view`]).
+    /// Returns whether term ids must not influence the answer ([`Dataset::make_view`]).
     pub(crate) const fn is_view(&self) -> bool {
         self.data.is_view()
     }
 
-    /// The graph that patterns ask.
+    /// Returns the active graph.
     pub fn graph(&self) -> Arc<Graph> {
         self.graphs.borrow().last().cloned().unwrap_or_default()
     }
 
-    /// Asks that graph from now on.
+    /// Replaces the active graph.
     pub fn set_graph(&mut self, graph: Arc<Graph>) {
         *self.graphs.borrow_mut() = vec![graph];
     }
 
-    /// Asks another graph while something is done.
+    /// Runs a function with another active graph.
     pub fn within<T>(&self, graph: Arc<Graph>, run: impl FnOnce() -> T) -> T {
         self.graphs.borrow_mut().push(graph);
         let result = run();
@@ -196,14 +196,14 @@ impl<'a> Context<'a> {
         result
     }
 
-    /// The name of a variable.
+    /// Returns the name of a variable.
     pub fn name(&self, var: super::Var) -> String {
         self.names
             .get()
             .map_or_else(|| format!("?{var}"), |n| n.show(var))
     }
 
-    /// Stops if the host says so, or if an expression has failed for want of memory.
+    /// Fails if the host cancels, or if an expression has exceeded the memory limit.
     pub fn check(&self) -> Result<()> {
         if let Some(error) = self.failed.borrow_mut().take() {
             return Err(error);
@@ -211,26 +211,28 @@ impl<'a> Context<'a> {
         (self.options.stop)().map_or(Ok(()), |why| Err(Error::Stopped(why)))
     }
 
-    /// The number of a term: the dictionary's, else one of this query's own.
+    /// Returns the id of a term: the dictionary's, else one local to this query.
     pub fn number(&self, term: &Term) -> Id {
         self.number_key(&Key::of(term.as_ref()))
     }
 
-    /// As [`Self::number`].
+    /// Returns the id of a term given as a key.
     pub fn number_key(&self, key: &Key<'_>) -> Id {
         if let Some(id) = self.data.dictionary.find(key) {
             return id;
         }
-        // The query's own dictionary numbers from 1.
+        // The query's local dictionary numbers from 1.
         let mut local = self.local.borrow_mut();
         if let Some(n) = local.find(key) {
             return LOCAL + n;
         }
-        let number = self.keep(key.bytes()).and_then(|()| local.intern(key));
+        let number = self
+            .reserve_term(key.bytes())
+            .and_then(|()| local.intern(key));
         self.or_fail(number).map_or(UNBOUND, |n| LOCAL + n)
     }
 
-    /// Shows a term's parts to a function.
+    /// Calls a function with a term's parts.
     pub fn with_parts<T>(&self, id: Id, show: impl FnOnce(Parts<'_>) -> T) -> Option<T> {
         if is_local(id) {
             let local = self.local.borrow();
@@ -240,7 +242,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The term of a number.
+    /// Returns the term with an id.
     pub fn term(&self, id: Id) -> Option<Term> {
         if id == UNBOUND {
             return None;
@@ -248,9 +250,8 @@ impl<'a> Context<'a> {
         self.with_parts(id, |p: Parts<'_>| p.to_term())
     }
 
-    /// The next random number.
+    /// Returns the next random number (`SplitMix64`).
     pub fn random(&self) -> u64 {
-        // SplitMix64.
         let state = self.random.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
         self.random.set(state);
         let mut z = state;
@@ -259,14 +260,14 @@ impl<'a> Context<'a> {
         z ^ (z >> 31)
     }
 
-    /// The label of a blank node that nothing else has.
+    /// Returns an unused blank node label.
     pub fn fresh_label(&self) -> String {
         let n = self.labels.get();
         self.labels.set(n + 1);
         format!("q{:016x}{n}", self.options.seed)
     }
 
-    /// The blank node of a label in one solution.
+    /// Returns the blank node for a label in one solution.
     pub fn labelled(&self, label: &str, row: super::Row<'_>) -> oxrdf::BlankNode {
         let mut text = format!("q{:016x}r{}x", self.options.seed, row.at);
         for byte in label.bytes() {
@@ -275,7 +276,7 @@ impl<'a> Context<'a> {
         oxrdf::BlankNode::new_unchecked(text)
     }
 
-    /// A compiled regular expression.
+    /// Runs a function with a compiled regular expression.
     pub fn regex<T>(
         &self,
         pattern: &str,
@@ -289,7 +290,7 @@ impl<'a> Context<'a> {
             }));
         }
         let mut known = self.regexes.borrow_mut();
-        // Patterns may be computed, each row its own.
+        // Regular expressions may be computed, a different one for each row.
         if known.len() >= PATTERNS_KEPT {
             known.clear();
         }
@@ -300,7 +301,7 @@ impl<'a> Context<'a> {
             .map(run)
     }
 
-    /// Writes down what is done, if that is wanted.
+    /// Adds a note if notes are requested.
     pub fn note(&self, text: impl FnOnce() -> String) {
         if let Some(notes) = self.notes.borrow_mut().as_mut() {
             notes.push(format!("{}{}", "  ".repeat(self.depth.get()), text()));
@@ -308,7 +309,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Whether a query computed that term.
+/// Returns whether a query computed the term.
 pub(crate) const fn is_local(id: Id) -> bool {
     id >= LOCAL && id < crate::id::INLINE
 }

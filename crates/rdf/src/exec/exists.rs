@@ -1,29 +1,29 @@
-//! `EXISTS`: for all rows at once where the pattern is simple, else row by row.
+//! `EXISTS`: as a semi-join where the pattern is simple, else row by row.
 
 use super::bgp::solve;
 use super::group::ROW;
 use super::rows::RowSet;
-use super::steps::Wanted;
-use super::{Context, Row, Table, Var, Want, eval};
+use super::steps::RequiredRef;
+use super::{Context, Required, Row, Table, Var, eval};
 use crate::error::Result;
 use crate::expr::Expr;
 use crate::id::UNBOUND;
 use crate::plan::{Node, Triple};
 
-/// Whether the pattern has a solution for that row. An error of the engine is kept for the caller of the query.
+/// Returns whether the pattern has a solution for a row. An error of the engine is kept in the context.
 pub(crate) fn exists(ctx: &Context<'_>, node: &Node, row: Row<'_>) -> Option<bool> {
     let bound = node.bind(&|v| match row.get(v) {
         UNBOUND => None,
         id => Some(id),
     });
-    let want = Want {
+    let required = Required {
         distinct: true,
         limit: Some(1),
-        ..Want::default()
+        ..Required::default()
     };
-    // Rows come in the order of their terms' numbers: a profile of each would tell it.
+    // Rows are in the order of term ids, which a per-row profile would reveal.
     let notes = ctx.is_view().then(|| ctx.notes.take());
-    let found = eval(ctx, &bound, &want);
+    let found = eval(ctx, &bound, &required);
     if let Some(notes) = notes {
         ctx.notes.replace(notes);
     }
@@ -36,8 +36,12 @@ pub(crate) fn exists(ctx: &Context<'_>, node: &Node, row: Row<'_>) -> Option<boo
     }
 }
 
-/// The rows that a filter keeps, if it is `EXISTS` or `NOT EXISTS` of triple patterns and conditions.
-pub(crate) fn semi(ctx: &Context<'_>, table: &Table, filter: &Expr) -> Result<Option<Vec<u32>>> {
+/// Returns the rows that a filter keeps, if it is `EXISTS` or `NOT EXISTS` of triple patterns and filters.
+pub(crate) fn semi_join(
+    ctx: &Context<'_>,
+    table: &Table,
+    filter: &Expr,
+) -> Result<Option<Vec<u32>>> {
     let (node, wanted) = match filter {
         Expr::Exists(node) => (node, true),
         Expr::Not(e) => match &**e {
@@ -64,17 +68,17 @@ pub(crate) fn semi(ctx: &Context<'_>, table: &Table, filter: &Expr) -> Result<Op
         .copied()
         .filter(|v| vars.contains(v))
         .collect();
-    if !shared.iter().all(|v| table.is_certain(*v)) {
+    if !shared.iter().all(|v| table.is_always_bound(*v)) {
         return Ok(None);
     }
-    // Each different combination is asked once.
+    // Each distinct combination is evaluated once.
     let mut keys = table.clone();
     keys.keep(&shared);
     let mut set = RowSet::default();
     let mut firsts = Vec::new();
     let mut of_row = Vec::with_capacity(table.len());
     for r in 0..table.len() {
-        let (n, new) = set.place(&keys, r);
+        let (n, new) = set.find_or_insert(&keys, r);
         if new {
             firsts.push(r as u32);
         }
@@ -89,7 +93,7 @@ pub(crate) fn semi(ctx: &Context<'_>, table: &Table, filter: &Expr) -> Result<Op
         &g.triples,
         &g.filters,
         seed,
-        &Wanted {
+        &RequiredRef {
             vars: &[ROW],
             distinct: true,
             limit: None,

@@ -1,17 +1,17 @@
-//! How a pattern would be answered, and about how many solutions each part has. Nothing is run: where the engine decides by
-//! what it has found so far, this goes by estimates, and may decide otherwise.
+//! EXPLAIN: the plan of a pattern, with estimated cardinalities. Nothing is run. Where the engine decides by actual cardinalities, this
+//! module uses estimates and may decide differently.
 
 use super::bgp;
 use super::group::{SEED_MAX, components, fix};
-use super::steps::Wanted;
-use super::{Context, Var, Want, service};
+use super::steps::RequiredRef;
+use super::{Context, Required, Var, service};
 use crate::expr::Expr;
 use crate::plan::{Group, Node, Path, Pos, Triple};
 
-/// Notes how a pattern would be answered. About how many solutions there are.
-pub(crate) fn explain(ctx: &Context<'_>, node: &Node, want: &Want) -> f64 {
+/// Notes the plan of a pattern. Returns the estimated number of solutions.
+pub(crate) fn explain(ctx: &Context<'_>, node: &Node, required: &Required) -> f64 {
     let label = match node {
-        Node::Group(g) => return group(ctx, g, want),
+        Node::Group(g) => return group(ctx, g, required),
         Node::Path { s, path, o } => {
             let rows = path_rows(ctx, *s, path, *o);
             ctx.note(|| {
@@ -53,51 +53,51 @@ pub(crate) fn explain(ctx: &Context<'_>, node: &Node, want: &Want) -> f64 {
     };
     ctx.note(|| label);
     ctx.depth.set(ctx.depth.get() + 1);
-    let (rows, most) = inner(ctx, node, want);
+    let (rows, most) = inner(ctx, node, required);
     ctx.depth.set(ctx.depth.get() - 1);
     let word = if most { "at most ~" } else { "~" };
     ctx.note(|| format!("= {word}{rows:.0} rows"));
     rows
 }
 
-/// Solutions that another endpoint is thought to give: nobody knows.
+/// Assumed number of solutions from another endpoint.
 const SENT: f64 = 100.0;
 
-/// What stands within; the solutions that come out, and whether they may well be fewer.
-fn inner(ctx: &Context<'_>, node: &Node, want: &Want) -> (f64, bool) {
+/// Explains the inner patterns. Returns the estimated number of solutions and whether it is an upper bound.
+fn inner(ctx: &Context<'_>, node: &Node, required: &Required) -> (f64, bool) {
     match node {
         Node::LeftJoin {
             left,
             right,
             filters,
         } => {
-            let more = want.with(filters.iter().flat_map(Expr::vars).chain(right.vars()));
+            let more = required.with(filters.iter().flat_map(Expr::vars).chain(right.vars()));
             let l = explain(ctx, left, &more);
             for f in filters {
                 ctx.note(|| format!("if {}", f.show(&|v| ctx.name(v))));
             }
             ctx.note(|| "with, row by row or by hash:".to_owned());
-            let r = explain(ctx, right, &want.with(left.vars()));
+            let r = explain(ctx, right, &required.with(left.vars()));
             (joined(l, r, &left.vars(), &right.vars()).max(l), false)
         }
         Node::Minus { left, right } => {
-            let l = explain(ctx, left, &want.with(right.vars()));
+            let l = explain(ctx, left, &required.with(right.vars()));
             ctx.note(|| "without:".to_owned());
-            let distinct = Want {
+            let distinct = Required {
                 distinct: true,
-                ..want.with(left.vars())
+                ..required.with(left.vars())
             };
             explain(ctx, right, &distinct);
             (l, true)
         }
         Node::Union(list) => {
-            let each = list.iter().map(|n| explain(ctx, n, want));
+            let each = list.iter().map(|n| explain(ctx, n, required));
             (each.sum(), false)
         }
         Node::Graph { name, inner } => match name {
             Pos::Const(id) => match ctx.named.iter().find(|(g, _)| g == id) {
                 Some((_, graph)) => (
-                    ctx.within(graph.clone(), || explain(ctx, inner, want)),
+                    ctx.within(graph.clone(), || explain(ctx, inner, required)),
                     false,
                 ),
                 None => {
@@ -113,44 +113,46 @@ fn inner(ctx: &Context<'_>, node: &Node, want: &Want) -> (f64, bool) {
                 let shown = bgp::show_term(ctx, *id);
                 let count = ctx.named.len();
                 ctx.note(|| format!("in each of {count} graphs; of the largest, {shown}:"));
-                let rows = ctx.within(graph.clone(), || explain(ctx, inner, want));
+                let rows = ctx.within(graph.clone(), || explain(ctx, inner, required));
                 (rows * count as f64, true)
             }
         },
-        Node::Extend { inner, expr, .. } => (explain(ctx, inner, &want.with(expr.vars())), false),
+        Node::Extend { inner, expr, .. } => {
+            (explain(ctx, inner, &required.with(expr.vars())), false)
+        }
         Node::OrderBy { inner, by, ties } => {
             let used = by.iter().flat_map(|(e, _)| e.vars());
-            let more = want.with(used.chain(ties.iter().copied()));
+            let more = required.with(used.chain(ties.iter().copied()));
             (explain(ctx, inner, &more), false)
         }
         Node::Project { inner, vars } => {
-            let inner_want = Want {
+            let inner_required = Required {
                 vars: vars.clone(),
-                ..want.clone()
+                ..required.clone()
             };
-            (explain(ctx, inner, &inner_want), false)
+            (explain(ctx, inner, &inner_required), false)
         }
         Node::Distinct(inner) => {
-            let inner_want = Want {
+            let inner_required = Required {
                 vars: inner.vars(),
                 distinct: true,
-                ..Want::default()
+                ..Required::default()
             };
-            (explain(ctx, inner, &inner_want), true)
+            (explain(ctx, inner, &inner_required), true)
         }
         Node::Reduced(inner) => {
-            let inner_want = Want {
+            let inner_required = Required {
                 vars: inner.vars(),
-                ..want.clone()
+                ..required.clone()
             };
-            (explain(ctx, inner, &inner_want), true)
+            (explain(ctx, inner, &inner_required), true)
         }
         Node::Slice { inner, length, .. } => {
-            let inner_want = Want {
+            let inner_required = Required {
                 vars: inner.vars(),
-                ..Want::default()
+                ..Required::default()
             };
-            let rows = explain(ctx, inner, &inner_want);
+            let rows = explain(ctx, inner, &inner_required);
             (
                 length.map_or(rows, |n| rows.min(n as f64)),
                 length.is_some(),
@@ -163,7 +165,7 @@ fn inner(ctx: &Context<'_>, node: &Node, want: &Want) -> (f64, bool) {
         } => {
             let used = aggregates.iter().filter_map(|a| a.expr.as_ref());
             let vars = by.iter().copied().chain(used.flat_map(Expr::vars));
-            let rows = explain(ctx, inner, &Want::default().with(vars));
+            let rows = explain(ctx, inner, &Required::default().with(vars));
             if by.is_empty() {
                 (1.0, false)
             } else {
@@ -174,14 +176,14 @@ fn inner(ctx: &Context<'_>, node: &Node, want: &Want) -> (f64, bool) {
     }
 }
 
-fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> f64 {
+fn group(ctx: &Context<'_>, g: &Group, required: &Required) -> f64 {
     let (g, fixed) = fix(ctx, g);
     for (var, id) in fixed {
         ctx.note(|| format!("{} is {}", ctx.name(var), bgp::show_term(ctx, id)));
     }
     let mut filters: Vec<&Expr> = g.filters.iter().collect();
-    // What other parts read, and conditions.
-    let all = want.with(
+    // Variables read by other parts and filters.
+    let all = required.with(
         g.triples
             .iter()
             .flat_map(Triple::vars)
@@ -189,7 +191,7 @@ fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> f64 {
             .chain(filters.iter().flat_map(|f| f.vars())),
     );
     let later = |n: &&Node| matches!(n, Node::Path { .. } | Node::Service(_));
-    // Variables and rows of what is solved already.
+    // Variables and estimated rows of solved parts.
     let mut solved: Vec<(Vec<Var>, f64)> = Vec::new();
     for part in g.parts.iter().filter(|n| !later(n)) {
         let rows = explain(ctx, part, &all);
@@ -224,13 +226,13 @@ fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> f64 {
             None => (Vec::new(), 1.0),
         };
         let needed: Vec<Var> = if solved.is_empty() && filters.is_empty() && g.parts.is_empty() {
-            want.vars.clone()
+            required.vars.clone()
         } else {
             all.vars.clone()
         };
-        let wanted = Wanted {
+        let wanted = RequiredRef {
             vars: &needed,
-            distinct: want.distinct,
+            distinct: required.distinct,
             limit: None,
             count: false,
         };
@@ -253,8 +255,8 @@ fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> f64 {
         match part {
             Node::Service(s) => {
                 let name = service::show(ctx, s.endpoint);
-                let told = rows <= service::SENT_MAX as f64;
-                let how = if told {
+                let sends_bindings = rows <= service::SENT_MAX as f64;
+                let how = if sends_bindings {
                     format!("told ~{rows:.0} solutions")
                 } else {
                     "asked as a whole".to_owned()
@@ -285,7 +287,7 @@ fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> f64 {
     rows
 }
 
-/// Rows of a join: of a product where nothing is shared, else as many as the larger side has.
+/// Estimates the rows of a join: a product without shared variables, else the larger side.
 fn joined(a: f64, b: f64, left: &[Var], right: &[Var]) -> f64 {
     if left.iter().any(|v| right.contains(v)) {
         a.max(b)
@@ -294,7 +296,7 @@ fn joined(a: f64, b: f64, left: &[Var], right: &[Var]) -> f64 {
     }
 }
 
-/// Pairs that a path connects, as if no way were longer than one step.
+/// Estimates the pairs that a path connects, as if each path had one step.
 fn path_rows(ctx: &Context<'_>, s: Pos, path: &Path, o: Pos) -> f64 {
     let graph = ctx.graph();
     let mut links = Vec::new();

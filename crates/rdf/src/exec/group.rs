@@ -1,11 +1,11 @@
-//! Groups: connected triple patterns are solved together, the rest is joined, filters run as early as they can.
+//! Groups: connected triple patterns are solved as one basic graph pattern, other parts are joined, and filters run as early as possible.
 
 use super::bgp::{estimate, solve};
 use super::join::{Mode, join};
 use super::parallel::{portion, portions};
 use super::rows::distinct;
-use super::steps::Wanted;
-use super::{Context, Table, Var, Want, eval, exists, path, service};
+use super::steps::RequiredRef;
+use super::{Context, Required, Table, Var, eval, exists, path, service};
 use crate::error::{Error, Result};
 use crate::expr::{self, Expr};
 use crate::id::Id;
@@ -13,17 +13,17 @@ use crate::plan::{Group, Node, Pos, Triple};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Triple patterns of one group: finding their order takes the square of that.
+/// Limit of triple patterns in a group; ordering them takes quadratic time.
 const PATTERNS_MAX: usize = 4096;
-/// Rows of a table that may lead a basic graph pattern.
+/// Limit of rows in a table that seeds a basic graph pattern.
 pub(super) const SEED_MAX: usize = 100_000;
-/// Rows of a product that are made at one go, about.
+/// Approximate rows of a cross product that are built at a time.
 const PIECE: usize = 1 << 16;
-/// The column that says which row of a seed a solution came from.
+/// Column with the row number of the seed from which a solution comes.
 pub(super) const ROW: Var = Var::MAX;
 
-/// Solves a group.
-pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> {
+/// Evaluates a group pattern.
+pub(crate) fn group(ctx: &Context<'_>, g: &Group, required: &Required) -> Result<Table> {
     if g.triples.len() > PATTERNS_MAX {
         return Err(Error::Unsupported(format!(
             "a group of more than {PATTERNS_MAX} triple patterns"
@@ -39,7 +39,7 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
     let part_vars: Vec<Vec<Var>> = g.parts.iter().map(Node::vars).collect();
     let mut filters: Vec<&Expr> = g.filters.iter().collect();
 
-    // A single OPTIONAL whose variable must be unbound: only rows that find nothing.
+    // A single OPTIONAL whose variable must be unbound is an anti-join.
     if let (
         true,
         true,
@@ -52,11 +52,11 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         ],
     ) = (optimise, g.triples.is_empty(), &*g.parts)
     {
-        let (left_vars, sure) = (left.vars(), right.certain());
+        let (left_vars, sure) = (left.vars(), right.always_bound());
         let anti = |f: &Expr| matches!(f, Expr::Not(e) if matches!(**e, Expr::Bound(v) if sure.contains(&v) && !left_vars.contains(&v)));
         if let Some(i) = filters.iter().position(|f| anti(f)) {
             filters.remove(i);
-            let more = want.with(filter_vars.iter().copied());
+            let more = required.with(filter_vars.iter().copied());
             let mut table =
                 super::optional::left_join(ctx, left, right, conditions, &more, Mode::Anti)?;
             apply(ctx, &mut table, &mut filters, true)?;
@@ -70,9 +70,9 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
     let mut services: Vec<&Node> = Vec::new();
     let components = components(&g.triples, optimise);
     let whole = components.len() + g.parts.len() == 1;
-    let limit = want
+    let limit = required
         .limit
-        .filter(|_| whole || optimise && are_apart(&components, &g, &part_vars));
+        .filter(|_| whole || optimise && are_independent(&components, &g, &part_vars));
     for (i, part) in g.parts.iter().enumerate() {
         if matches!(part, Node::Path { .. }) {
             paths.push(part);
@@ -88,7 +88,7 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
             unions.push(part);
             continue;
         }
-        // What other parts, patterns or filters read of it is needed as well.
+        // Variables read by other parts, patterns or filters are required, too.
         let others = part_vars
             .iter()
             .enumerate()
@@ -96,19 +96,20 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
             .flat_map(|(_, v)| v.iter().copied())
             .chain(g.triples.iter().flat_map(Triple::vars))
             .chain(filter_vars.iter().copied());
-        let mut part_want = want.with(others);
+        let mut part_required = required.with(others);
         if filters.is_empty() || !whole {
-            part_want.limit = limit;
+            part_required.limit = limit;
         }
-        part_want.count = want.count && g.filters.is_empty() && whole && part_want.vars.is_empty();
-        tables.push(eval(ctx, part, &part_want)?);
+        part_required.count =
+            required.count && g.filters.is_empty() && whole && part_required.vars.is_empty();
+        tables.push(eval(ctx, part, &part_required)?);
     }
     if tables.iter().any(Table::is_empty) {
-        return Ok(Table::empty(want.vars.clone()));
+        return Ok(Table::empty(required.vars.clone()));
     }
     for component in &components {
         let vars: Vec<Var> = component.iter().flat_map(Triple::vars).collect();
-        // Conditions on this component's variables alone run within it.
+        // Filters on this component's variables alone run within it.
         let mut inside = Vec::new();
         if optimise {
             filters.retain(|f| {
@@ -121,7 +122,7 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
                 !here
             });
         }
-        let mut needed: Vec<Var> = want.vars.clone();
+        let mut needed: Vec<Var> = required.vars.clone();
         needed.extend(filters.iter().flat_map(|f| f.vars()));
         needed.extend(part_vars.iter().flatten());
         needed.extend(
@@ -142,17 +143,17 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         needed.sort_unstable();
         needed.dedup();
         let alone = filters.is_empty() && unions.is_empty() && services.is_empty();
-        let wanted = Wanted {
+        let wanted = RequiredRef {
             vars: &needed,
-            distinct: want.distinct && optimise,
-            limit: if alone && !want.distinct {
+            distinct: required.distinct && optimise,
+            limit: if alone && !required.distinct {
                 limit
-            } else if alone && want.vars.is_empty() {
+            } else if alone && required.vars.is_empty() {
                 limit.map(|_| 1)
             } else {
                 None
             },
-            count: want.count && needed.is_empty() && alone && paths.is_empty(),
+            count: required.count && needed.is_empty() && alone && paths.is_empty(),
         };
         let graph = ctx.graph();
         let table = solve(
@@ -165,7 +166,7 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
             &|v| ctx.name(v),
         )?;
         if table.is_empty() {
-            return Ok(Table::empty(want.vars.clone()));
+            return Ok(Table::empty(required.vars.clone()));
         }
         tables.push(table);
     }
@@ -176,22 +177,22 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         .copied()
         .collect();
     let most = limit.filter(|_| filters.is_empty() && later.is_empty());
-    let mut table = combine(ctx, tables, &mut filters, want, &later, most)?;
+    let mut table = combine(ctx, tables, &mut filters, required, &later, most)?;
     for (i, part) in unions.iter().enumerate() {
         apply(ctx, &mut table, &mut filters, false)?;
-        let mut keep = want.vars.clone();
+        let mut keep = required.vars.clone();
         keep.extend(filters.iter().flat_map(|f| f.vars()));
         keep.extend(later.iter().skip(i + 1).flat_map(|p| p.vars()));
-        table = union(ctx, &table, part, &keep, want)?;
+        table = union(ctx, &table, part, &keep, required)?;
         if table.is_empty() {
-            return Ok(Table::empty(want.vars.clone()));
+            return Ok(Table::empty(required.vars.clone()));
         }
     }
     for (i, node) in services.iter().enumerate() {
         apply(ctx, &mut table, &mut filters, false)?;
         let Node::Service(s) = node else { continue };
         let found = service::eval(ctx, s, Some(&table))?;
-        let mut keep = want.vars.clone();
+        let mut keep = required.vars.clone();
         keep.extend(filters.iter().flat_map(|f| f.vars()));
         let rest = later.iter().skip(unions.len() + i + 1);
         keep.extend(rest.flat_map(|p| p.vars()));
@@ -204,33 +205,32 @@ pub(crate) fn group(ctx: &Context<'_>, g: &Group, want: &Want) -> Result<Table> 
         };
         let ends = |p: Pos| {
             p.var()
-                .filter(|v| table.is_certain(*v))
+                .filter(|v| table.is_always_bound(*v))
                 .and_then(|v| table.column(v))
                 .map(distinct_ids)
         };
         let found = path::eval(ctx, *s, path, *o, ends(*s), ends(*o))?;
-        let mut keep = want.vars.clone();
+        let mut keep = required.vars.clone();
         keep.extend(filters.iter().flat_map(|f| f.vars()));
         keep.extend(paths.iter().skip(i + 1).flat_map(|p| p.vars()));
         table = join(ctx, &table, &found, &[], &[], Mode::Inner, &keep)?;
     }
-    for (var, id) in fixed.into_iter().filter(|_| !want.count) {
+    for (var, id) in fixed.into_iter().filter(|_| !required.count) {
         table.set_column(var, vec![id; table.len()]);
     }
     apply(ctx, &mut table, &mut filters, true)?;
     Ok(table)
 }
 
-/// Whether what another endpoint is asked waits for the rest of a group, to be told what is known: not where much is, for then
-/// it may be the endpoint that knows little.
+/// Returns whether SERVICE is evaluated after the rest of a group, so that known bindings can be sent: only if the rest is estimated to be
+/// small, else the endpoint may be the more selective side.
 fn comes_later(ctx: &Context<'_>, components: &[Vec<Triple>], g: &Group) -> bool {
     let graph = ctx.graph();
     let few = |c: &Vec<Triple>| estimate(&graph, c, &[], 1) <= (10 * service::SENT_MAX) as f64;
     components.iter().all(few) && components.len() + g.parts.len() > 1
 }
 
-/// The branches of a union that can each be led by known solutions: connected triple patterns, and conditions on
-/// their variables.
+/// Returns the branches of a union, if each consists of triple patterns and filters on their variables and can thus be seeded.
 fn branches(part: &Node) -> Option<Vec<&Group>> {
     let Node::Union(list) = part else {
         return None;
@@ -252,37 +252,37 @@ fn branches(part: &Node) -> Option<Vec<&Group>> {
         .collect()
 }
 
-/// Joins a table with a union: through each branch's patterns if the table is small, else by hash.
+/// Joins a table with a union: by seeding each branch if the table is small, else by hash.
 fn union(
     ctx: &Context<'_>,
     table: &Table,
     part: &Node,
     keep: &[Var],
-    want: &Want,
+    required: &Required,
 ) -> Result<Table> {
     let branches = branches(part).unwrap_or_default();
     let leads = |b: &&Group| {
         let vars: Vec<Var> = b.triples.iter().flat_map(Triple::vars).collect();
         let mut shared = table.vars().iter().filter(|v| vars.contains(v)).peekable();
-        shared.peek().is_some() && shared.all(|v| table.is_certain(*v))
+        shared.peek().is_some() && shared.all(|v| table.is_always_bound(*v))
     };
     if table.len() > SEED_MAX || !branches.iter().all(leads) {
         let vars: Vec<Var> = keep.iter().chain(table.vars()).copied().collect();
         let found = eval(
             ctx,
             part,
-            &Want {
+            &Required {
                 vars,
                 limit: None,
-                ..want.clone()
+                ..required.clone()
             },
         )?;
         return join(ctx, table, &found, &[], &[], Mode::Inner, keep);
     }
     let graph = ctx.graph();
-    let wanted = Wanted {
+    let wanted = RequiredRef {
         vars: keep,
-        distinct: want.distinct,
+        distinct: required.distinct,
         limit: None,
         count: false,
     };
@@ -310,7 +310,7 @@ fn distinct_ids(column: &[Id]) -> Vec<Id> {
     ids
 }
 
-/// Replaces variables that a filter says are one term. Those variables with their terms.
+/// Replaces variables that a filter equates with a constant. Returns these variables with their terms.
 pub(super) fn fix<'g>(ctx: &Context<'_>, g: &'g Group) -> (Cow<'g, Group>, Vec<(Var, Id)>) {
     let mut fixed: Vec<(Var, Id)> = Vec::new();
     for f in &g.filters {
@@ -334,7 +334,7 @@ pub(super) fn fix<'g>(ctx: &Context<'_>, g: &'g Group) -> (Cow<'g, Group>, Vec<(
         return (Cow::Borrowed(g), fixed);
     }
     let mut g = g.clone();
-    // What now holds by itself is not asked again.
+    // The filters implied by the substitution are dropped.
     g.filters.retain(|f| match f {
         Expr::Equal(a, b) | Expr::SameTerm(a, b) => match (&**a, &**b) {
             (Expr::Var(v), Expr::Const(id)) | (Expr::Const(id), Expr::Var(v)) => {
@@ -352,7 +352,7 @@ pub(super) fn fix<'g>(ctx: &Context<'_>, g: &'g Group) -> (Cow<'g, Group>, Vec<(
     (Cow::Owned(g), fixed)
 }
 
-/// Patterns that hang together by variables.
+/// Splits triple patterns into components connected by shared variables.
 pub(super) fn components(triples: &[Triple], optimise: bool) -> Vec<Vec<Triple>> {
     if !optimise && !triples.is_empty() {
         return vec![triples.to_vec()];
@@ -360,7 +360,7 @@ pub(super) fn components(triples: &[Triple], optimise: bool) -> Vec<Vec<Triple>>
     let mut components: Vec<Vec<Triple>> = Vec::new();
     let mut seen: HashSet<&Triple> = HashSet::new();
     for t in triples {
-        // Said twice, it is asked once.
+        // Duplicate patterns are evaluated once.
         if !seen.insert(t) {
             continue;
         }
@@ -374,11 +374,11 @@ pub(super) fn components(triples: &[Triple], optimise: bool) -> Vec<Vec<Triple>>
     components
 }
 
-/// The smallest table that can lead the component: it binds some of its variables in each row.
+/// Removes and returns the smallest table that can seed a component: in each of its rows the shared variables are bound.
 fn seed_for(tables: &mut Vec<Table>, vars: &[Var]) -> Option<Table> {
     let fits = |t: &Table| {
         let mut shared = t.vars().iter().filter(|v| vars.contains(v)).peekable();
-        shared.peek().is_some() && t.len() <= SEED_MAX && shared.all(|v| t.is_certain(*v))
+        shared.peek().is_some() && t.len() <= SEED_MAX && shared.all(|v| t.is_always_bound(*v))
     };
     let best = tables
         .iter()
@@ -389,12 +389,12 @@ fn seed_for(tables: &mut Vec<Table>, vars: &[Var]) -> Option<Table> {
     Some(tables.remove(best))
 }
 
-/// Joins tables, those that share something first.
+/// Joins tables, those with shared variables first.
 fn combine(
     ctx: &Context<'_>,
     mut tables: Vec<Table>,
     filters: &mut Vec<&Expr>,
-    want: &Want,
+    required: &Required,
     paths: &[&Node],
     most: Option<usize>,
 ) -> Result<Table> {
@@ -443,14 +443,14 @@ fn combine(
                     && f.vars().iter().all(|v| have.contains(v))
                     && f.vars()
                         .iter()
-                        .all(|v| table.is_certain(*v) || right.is_certain(*v));
+                        .all(|v| table.is_always_bound(*v) || right.is_always_bound(*v));
                 if ready {
                     now.push((*f).clone());
                 }
                 !ready
             });
         }
-        let mut keep = want.vars.clone();
+        let mut keep = required.vars.clone();
         keep.extend(filters.iter().flat_map(|f| f.vars()));
         keep.extend(tables.iter().flat_map(|t| t.vars().iter().copied()));
         keep.extend(paths.iter().flat_map(|p| p.vars()));
@@ -464,33 +464,33 @@ fn combine(
         });
         let apart = !table.vars().iter().any(|v| right.vars().contains(v));
         if apart && equal.is_empty() && now.is_empty() && ctx.options.optimise {
-            table = product(ctx, &table, &right, &keep, want, most)?;
+            table = product(ctx, &table, &right, &keep, required, most)?;
             continue;
         }
-        // The smaller side is hashed.
+        // The smaller side is the build side.
         if table.len() < right.len() {
             let turned: Vec<(Var, Var)> = equal.iter().map(|(a, b)| (*b, *a)).collect();
             table = join(ctx, &right, &table, &turned, &now, Mode::Inner, &keep)?;
         } else {
             table = join(ctx, &table, &right, &equal, &now, Mode::Inner, &keep)?;
         }
-        if want.distinct && table.len() > 1024 {
+        if required.distinct && table.len() > 1024 {
             table = distinct(table);
         }
     }
     Ok(table)
 }
 
-/// Each solution of one side with each of the other, which share nothing.
+/// Returns the cross product of two tables.
 fn product(
     ctx: &Context<'_>,
     left: &Table,
     right: &Table,
     keep: &[Var],
-    want: &Want,
+    required: &Required,
     most: Option<usize>,
 ) -> Result<Table> {
-    let most = most.filter(|_| !want.distinct || want.vars.is_empty());
+    let most = most.filter(|_| !required.distinct || required.vars.is_empty());
     let rows = left.len().checked_mul(right.len());
     let rows = match most {
         Some(most) => rows.unwrap_or(most).min(most),
@@ -504,13 +504,13 @@ fn product(
     };
     let kept = |t: &Table| t.vars().iter().filter(|v| keep.contains(v)).count();
     let columns = kept(left) + kept(right);
-    if !(want.count && columns == 0) {
+    if !(required.count && columns == 0) {
         ctx.fits(rows, columns)?;
     }
     let table = if columns == 0 {
-        Table::counted(rows)
+        Table::without_columns(rows)
     } else {
-        // In pieces, between which it may be stopped.
+        // Built in pieces, with a cancellation check between them.
         let mut all = Table::empty(Vec::new());
         let each = (PIECE / right.len().max(1)).max(1);
         let mut from = 0;
@@ -524,16 +524,15 @@ fn product(
         }
         all
     };
-    Ok(if want.distinct && table.len() > 1024 {
+    Ok(if required.distinct && table.len() > 1024 {
         distinct(table)
     } else {
         table
     })
 }
 
-/// Whether nothing of a group has to do with anything else of it: then as many solutions of each as are wanted of all
-/// suffice.
-fn are_apart(components: &[Vec<Triple>], g: &Group, part_vars: &[Vec<Var>]) -> bool {
+/// Returns whether all parts of a group are independent of each other; then the limit applies to each part.
+fn are_independent(components: &[Vec<Triple>], g: &Group, part_vars: &[Vec<Var>]) -> bool {
     let of = |c: &Vec<Triple>| c.iter().flat_map(Triple::vars).collect::<Vec<Var>>();
     let all: Vec<Vec<Var>> = components
         .iter()
@@ -558,7 +557,7 @@ fn are_apart(components: &[Vec<Triple>], g: &Group, part_vars: &[Vec<Var>]) -> b
         })
 }
 
-/// The two variables that a filter says are equal.
+/// Returns the two variables that a filter equates.
 pub(super) fn equality(f: &Expr) -> Option<(Var, Var)> {
     match f {
         Expr::Equal(a, b) | Expr::SameTerm(a, b) => match (&**a, &**b) {
@@ -569,7 +568,7 @@ pub(super) fn equality(f: &Expr) -> Option<(Var, Var)> {
     }
 }
 
-/// Applies the filters whose variables all have values everywhere, or simply all.
+/// Applies the filters whose variables are bound in every row, or all filters.
 fn apply(ctx: &Context<'_>, table: &mut Table, filters: &mut Vec<&Expr>, all: bool) -> Result<()> {
     if !all && !ctx.options.optimise {
         return Ok(());
@@ -579,14 +578,14 @@ fn apply(ctx: &Context<'_>, table: &mut Table, filters: &mut Vec<&Expr>, all: bo
         let ready = all
             || (!f.has_exists()
                 && !f.is_volatile()
-                && f.vars().iter().all(|v| table.is_certain(*v)));
+                && f.vars().iter().all(|v| table.is_always_bound(*v)));
         if !ready {
             i += 1;
             continue;
         }
         let f = filters.remove(i);
         ctx.note(|| format!("filter {}", f.show(&|v| ctx.name(v))));
-        let kept = match exists::semi(ctx, table, f)? {
+        let kept = match exists::semi_join(ctx, table, f)? {
             Some(kept) => kept,
             None => {
                 let each = if f.has_exists() || f.is_volatile() {

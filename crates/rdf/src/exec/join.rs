@@ -1,4 +1,4 @@
-//! Joins of tables by hash: inner, outer, anti.
+//! Hash joins of tables: inner, left outer, anti. The left table is the probe side, the right one the build side.
 
 use super::context::Context;
 use super::parallel::{portion, portions};
@@ -10,22 +10,22 @@ use crate::id::{self, Id, UNBOUND};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What becomes of rows of the left side.
+/// Type of a hash join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Those that find something.
+    /// Rows with a match, combined with it.
     Inner,
-    /// All; those that find nothing stay as they are.
+    /// All left rows; those without a match stay as they are.
     Left,
-    /// Those that find nothing.
+    /// Left rows without a match.
     Anti,
 }
 
-/// Rows of pairs that are looked at together.
+/// Pairs of rows that are filtered at a time.
 const CHUNK: usize = 1 << 14;
 
-/// Joins two tables on the variables that both have; `equal` names further pairs that must be equal by value (which a
-/// filter checks again). Of what comes out only `keep` is needed.
+/// Joins two tables on their shared variables. `equal` has further pairs of variables that must be equal by value (a filter tests these
+/// again). Only the columns `keep` are required.
 pub(crate) fn join(
     ctx: &Context<'_>,
     left: &Table,
@@ -43,16 +43,16 @@ pub(crate) fn join(
         .collect();
     let (sure, unsure): (Vec<Var>, Vec<Var>) = shared
         .iter()
-        .partition(|v| left.is_certain(**v) && right.is_certain(**v));
+        .partition(|v| left.is_always_bound(**v) && right.is_always_bound(**v));
     let exact: Vec<(&[Id], &[Id])> = sure
         .iter()
         .filter_map(|v| Some((left.column(*v)?, right.column(*v)?)))
         .collect();
-    let loose: Vec<(&[Id], &[Id])> = unsure
+    let nullable: Vec<(&[Id], &[Id])> = unsure
         .iter()
         .filter_map(|v| Some((left.column(*v)?, right.column(*v)?)))
         .collect();
-    // Where all terms of a side equal only themselves, a pair with the same key is equal: nobody asks again.
+    // If all terms of a side equal only themselves, equal keys imply equal values, so the filter need not test these pairs.
     let mut implied: Vec<(Var, Var)> = Vec::new();
     let by_value: Vec<(Vec<Id>, Vec<Id>)> = equal
         .iter()
@@ -97,15 +97,15 @@ pub(crate) fn join(
                 .filter(|v| keep.contains(v) && !shared.contains(v)),
         );
     }
-    // What filters need is made for the pairs, and dropped after.
+    // Columns that only filters need are built for the pairs and dropped afterwards.
     let mut made = keep.to_vec();
     made.extend(filters.iter().flat_map(Expr::vars));
-    let sides = Sides {
+    let sides = HashJoin {
         left,
         right,
         exact,
         by_value: &by_value,
-        loose,
+        nullable,
         left_keys,
         map,
         filters,
@@ -129,40 +129,41 @@ pub(crate) fn join(
         |ctx, (), range| sides.probe(ctx, range, &total),
     )?;
     let mut out = Table::empty(vars.clone());
-    let mut alone = Vec::new();
+    let mut unmatched = Vec::new();
     out.reserve(total.into_inner());
     for (part, mut lone) in parts {
         out.append(part);
-        alone.append(&mut lone);
+        unmatched.append(&mut lone);
     }
     if mode != Mode::Inner {
-        out.append(left.select_vars(&alone, keep).project(&vars));
+        out.append(left.select_vars(&unmatched, keep).project(&vars));
     }
     Ok(out)
 }
 
-/// Both sides of a join, ready to be probed.
-struct Sides<'t> {
+/// A prepared hash join.
+struct HashJoin<'t> {
     left: &'t Table,
     right: &'t Table,
-    /// Columns that must be the same and have values everywhere.
+    /// Columns that must have equal ids and are bound in every row.
     exact: Vec<(&'t [Id], &'t [Id])>,
-    /// Keys of columns that must be equal by value.
+    /// Key columns that must be equal by value.
     by_value: &'t [(Vec<Id>, Vec<Id>)],
-    /// Columns that must be the same where both have values.
-    loose: Vec<(&'t [Id], &'t [Id])>,
+    /// Columns that must have equal ids where both are bound.
+    nullable: Vec<(&'t [Id], &'t [Id])>,
     left_keys: Vec<&'t [Id]>,
     map: Option<KeyMap>,
     filters: &'t [Expr],
     mode: Mode,
     keep: &'t [Var],
-    /// What is needed of a pair before the filters ran.
+    /// Columns required before the filters have run.
     made: Vec<Var>,
     vars: Vec<Var>,
 }
 
-impl Sides<'_> {
-    /// What rows of the left side find, and those that find nothing where that matters. `total` counts all rows.
+impl HashJoin<'_> {
+    /// Probes with rows of the left side. Returns the joined rows, and the rows without a match where these matter. `total` counts all
+    /// result rows.
     fn probe(
         &self,
         ctx: &Context<'_>,
@@ -172,14 +173,14 @@ impl Sides<'_> {
         let first = range.start;
         let mut out = Table::empty(self.vars.clone());
         let mut pairs: (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
-        let alone = self.mode != Mode::Inner;
-        let mut found = vec![false; if alone { range.len() } else { 0 }];
+        let keep_unmatched = self.mode != Mode::Inner;
+        let mut found = vec![false; if keep_unmatched { range.len() } else { 0 }];
         let mut flush = |pairs: &mut (Vec<u32>, Vec<u32>)| -> Result<()> {
             ctx.check()?;
             if pairs.0.is_empty() {
                 return Ok(());
             }
-            if alone && self.filters.is_empty() {
+            if keep_unmatched && self.filters.is_empty() {
                 pairs
                     .0
                     .iter()
@@ -192,7 +193,7 @@ impl Sides<'_> {
                     for f in self.filters {
                         kept = f.select(ctx, &both, kept);
                     }
-                    if alone {
+                    if keep_unmatched {
                         kept.iter()
                             .for_each(|r| found[pairs.0[*r as usize] as usize - first] = true);
                     }
@@ -214,7 +215,7 @@ impl Sides<'_> {
                 let same = self.exact.iter().all(|(a, b)| a[l] == b[r])
                     && self.by_value.iter().all(|(a, b)| a[l] == b[r])
                     && self
-                        .loose
+                        .nullable
                         .iter()
                         .all(|(a, b)| a[l] == b[r] || a[l] == UNBOUND || b[r] == UNBOUND);
                 if same {
@@ -245,14 +246,14 @@ impl Sides<'_> {
         }
         flush(&mut pairs)?;
         let lone = range
-            .filter(|l| alone && !found[*l - first])
+            .filter(|l| keep_unmatched && !found[*l - first])
             .map(|l| l as u32)
             .collect();
         Ok((out, lone))
     }
 }
 
-/// Whether a filter says that two variables are equal which are known to be.
+/// Returns whether a filter tests an equality that already holds.
 fn is_implied(f: &Expr, known: &[(Var, Var)]) -> bool {
     match f {
         Expr::Equal(a, b) => match (&**a, &**b) {
@@ -263,7 +264,7 @@ fn is_implied(f: &Expr, known: &[(Var, Var)]) -> bool {
     }
 }
 
-/// Rows of both sides next to each other.
+/// Combines matched rows of both sides.
 fn combine(left: &Table, right: &Table, l: &[u32], r: &[u32], keep: &[Var]) -> Table {
     let mut table = left.select_vars(l, keep);
     for (var, column) in right.vars().iter().zip(right.columns()) {
@@ -285,7 +286,7 @@ fn combine(left: &Table, right: &Table, l: &[u32], r: &[u32], keep: &[Var]) -> T
     table
 }
 
-/// Numbers that are the same for terms that may be equal by value.
+/// Returns keys that are equal for terms that may be equal by value.
 fn keys(ctx: &Context<'_>, column: &[Id]) -> Vec<Id> {
     let mut last = (UNBOUND, UNBOUND);
     column
@@ -315,7 +316,7 @@ const fn fold(bits: u64) -> Id {
     (bits ^ (bits >> 32)) as Id | 1 << 31
 }
 
-/// `MINUS`: rows of the left side that agree with no row of the right side on what both have.
+/// `MINUS`: removes left rows that are compatible with a right row and share a bound variable with it.
 pub(crate) fn minus(ctx: &Context<'_>, left: &Table, right: &Table) -> Result<Table> {
     let shared: Vec<(&[Id], &[Id])> = left
         .vars()

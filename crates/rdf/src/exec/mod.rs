@@ -33,21 +33,21 @@ use crate::id::{Id, UNBOUND};
 use crate::plan::{Aggregate, Node, Pos};
 use spargebra::algebra::AggregateFunction;
 
-/// What is wanted of a pattern's solutions.
+/// Requirements on a pattern's solutions.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Want {
-    /// The variables that are used afterwards.
+pub(crate) struct Required {
+    /// Variables that are read afterwards.
     pub(crate) vars: Vec<Var>,
-    /// Whether it does not matter how often a solution comes.
+    /// Whether duplicate solutions do not matter.
     pub(crate) distinct: bool,
-    /// How many solutions suffice.
+    /// Number of solutions that suffices.
     pub(crate) limit: Option<usize>,
-    /// Whether only their number is wanted, however large: then `vars` is empty.
+    /// Whether only the number of solutions is needed, even if it is large; then `vars` is empty.
     pub(crate) count: bool,
 }
 
-impl Want {
-    /// The same of another pattern, with variables that are needed besides and no limit.
+impl Required {
+    /// Returns the requirements on an inner pattern, with more variables and no limit.
     fn with(&self, more: impl IntoIterator<Item = Var>) -> Self {
         let mut vars = self.vars.clone();
         vars.extend(more);
@@ -62,8 +62,8 @@ impl Want {
     }
 }
 
-/// The solutions of a pattern in the active graph.
-pub(crate) fn eval(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
+/// Evaluates a pattern on the active graph.
+pub(crate) fn eval(ctx: &Context<'_>, node: &Node, required: &Required) -> Result<Table> {
     ctx.check()?;
     let label = match node {
         Node::Group(_) => None,
@@ -86,10 +86,10 @@ pub(crate) fn eval(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table>
         ctx.note(|| label.to_owned());
         ctx.depth.set(ctx.depth.get() + 1);
     }
-    let held = ctx.held();
-    let table = eval_node(ctx, node, want);
-    // What was made on the way is gone.
-    ctx.release_to(held);
+    let reserved = ctx.reserved();
+    let table = eval_node(ctx, node, required);
+    // Intermediate results have been dropped.
+    ctx.release_to(reserved);
     if label.is_some() {
         ctx.depth.set(ctx.depth.get() - 1);
     }
@@ -97,58 +97,58 @@ pub(crate) fn eval(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table>
         return Err(error);
     }
     let table = table?;
-    if !(want.count && table.vars().is_empty()) {
-        ctx.hold_table(&table)?;
+    if !(required.count && table.vars().is_empty()) {
+        ctx.reserve_table(&table)?;
     }
     ctx.note(|| format!("= {} rows", table.len()));
     Ok(table)
 }
 
-fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
+fn eval_node(ctx: &Context<'_>, node: &Node, required: &Required) -> Result<Table> {
     match node {
-        Node::Group(g) => group::group(ctx, g, want),
+        Node::Group(g) => group::group(ctx, g, required),
         Node::Path { s, path, o } => path::eval(ctx, *s, path, *o, None, None),
         Node::LeftJoin {
             left,
             right,
             filters,
-        } => optional::left_join(ctx, left, right, filters, want, join::Mode::Left),
-        Node::Minus { left, right } => optional::minus(ctx, left, right, want),
+        } => optional::left_join(ctx, left, right, filters, required, join::Mode::Left),
+        Node::Minus { left, right } => optional::minus(ctx, left, right, required),
         Node::Union(list) => {
             let mut all = Table::empty(Vec::new());
-            let held = ctx.held();
+            let reserved = ctx.reserved();
             for node in list {
-                let left = want.limit.map(|n| n.saturating_sub(all.len()));
+                let left = required.limit.map(|n| n.saturating_sub(all.len()));
                 if left == Some(0) {
                     break;
                 }
-                let want = Want {
+                let required = Required {
                     limit: left,
-                    ..want.clone()
+                    ..required.clone()
                 };
-                let mut table = eval(ctx, node, &want)?;
-                table.keep(&want.vars);
+                let mut table = eval(ctx, node, &required)?;
+                table.keep(&required.vars);
                 all.append(table);
-                ctx.release_to(held);
-                if !(want.count && all.vars().is_empty()) {
-                    ctx.hold_table(&all)?;
+                ctx.release_to(reserved);
+                if !(required.count && all.vars().is_empty()) {
+                    ctx.reserve_table(&all)?;
                 }
             }
             Ok(all)
         }
-        // Values and an order that nobody sees.
+        // Computed values and order do not affect the count.
         Node::Extend { inner, .. } | Node::OrderBy { inner, .. } | Node::Project { inner, .. }
-            if want.count =>
+            if required.count =>
         {
-            eval(ctx, inner, want)
+            eval(ctx, inner, required)
         }
-        Node::Graph { name, inner } => graph(ctx, *name, inner, want),
+        Node::Graph { name, inner } => graph(ctx, *name, inner, required),
         Node::Extend { inner, var, expr } => {
             let volatile = expr.is_volatile();
-            let mut inner_want = want.with(expr.vars());
-            inner_want.distinct &= !volatile;
-            inner_want.limit = want.limit;
-            let table = eval(ctx, inner, &inner_want)?;
+            let mut inner_required = required.with(expr.vars());
+            inner_required.distinct &= !volatile;
+            inner_required.limit = required.limit;
+            let table = eval(ctx, inner, &inner_required)?;
             extend(ctx, table, *var, expr)
         }
         Node::Service(s) => service::eval(ctx, s, None),
@@ -164,29 +164,33 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
         }
         Node::OrderBy { inner, by, ties } => {
             let used = by.iter().flat_map(|(e, _)| e.vars());
-            let table = eval(ctx, inner, &want.with(used.chain(ties.iter().copied())))?;
-            let limit = if want.distinct { None } else { want.limit };
+            let table = eval(ctx, inner, &required.with(used.chain(ties.iter().copied())))?;
+            let limit = if required.distinct {
+                None
+            } else {
+                required.limit
+            };
             sort::order_by(ctx, &table, by, ties, limit)
         }
         Node::Project { inner, vars } => {
-            // Not all that is selected is asked for: of ASK and EXISTS, nothing is.
+            // Only the selected variables that are required; ASK and EXISTS require none.
             let mut vars = vars.clone();
             if ctx.options.optimise {
-                vars.retain(|v| want.vars.contains(v));
+                vars.retain(|v| required.vars.contains(v));
             }
-            let inner_want = Want {
+            let inner_required = Required {
                 vars: vars.clone(),
-                ..want.clone()
+                ..required.clone()
             };
-            Ok(eval(ctx, inner, &inner_want)?.project(&vars))
+            Ok(eval(ctx, inner, &inner_required)?.project(&vars))
         }
         Node::Distinct(inner) => {
-            let inner_want = Want {
+            let inner_required = Required {
                 distinct: true,
                 vars: inner.vars(),
-                ..Want::default()
+                ..Required::default()
             };
-            let table = eval(ctx, inner, &inner_want)?;
+            let table = eval(ctx, inner, &inner_required)?;
             Ok(if inner.is_ordered() {
                 rows::distinct_in_order(table)
             } else {
@@ -196,10 +200,10 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
         Node::Reduced(inner) => eval(
             ctx,
             inner,
-            &Want {
+            &Required {
                 vars: inner.vars(),
                 count: false,
-                ..want.clone()
+                ..required.clone()
             },
         ),
         Node::Slice {
@@ -208,12 +212,12 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
             length,
         } => {
             let limit = length.map(|n| n.saturating_add(*start));
-            let inner_want = Want {
+            let inner_required = Required {
                 vars: inner.vars(),
                 limit,
-                ..Want::default()
+                ..Required::default()
             };
-            let mut table = eval(ctx, inner, &inner_want)?;
+            let mut table = eval(ctx, inner, &inner_required)?;
             table.skip(*start);
             if let Some(n) = length {
                 table.truncate(*n);
@@ -235,8 +239,8 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
             {
                 vars.extend(inner.vars());
             }
-            // How often there is a value is how often there is a solution, where each has one.
-            let sure = inner.certain();
+            // Counting a variable that is bound in every solution is counting solutions.
+            let sure = inner.always_bound();
             let counts = |a: &Aggregate| match (&a.function, &a.expr) {
                 (None, _) => !a.distinct,
                 (Some(AggregateFunction::Count), Some(Expr::Var(v))) => {
@@ -245,21 +249,21 @@ fn eval_node(ctx: &Context<'_>, node: &Node, want: &Want) -> Result<Table> {
                 _ => false,
             };
             if ctx.options.optimise && by.is_empty() && aggregates.iter().all(counts) {
-                let want = Want {
+                let required = Required {
                     count: true,
-                    ..Want::default()
+                    ..Required::default()
                 };
-                let table = eval(ctx, inner, &want)?;
-                return aggregate::counted(ctx, table.len(), aggregates);
+                let table = eval(ctx, inner, &required)?;
+                return aggregate::count_only(ctx, table.len(), aggregates);
             }
-            let inner_want = Want::default().with(vars);
-            let table = eval(ctx, inner, &inner_want)?;
+            let inner_required = Required::default().with(vars);
+            let table = eval(ctx, inner, &inner_required)?;
             aggregate::aggregate(ctx, &table, by, aggregates)
         }
     }
 }
 
-/// `BIND`: a new column.
+/// `BIND`: adds a computed column.
 fn extend(ctx: &Context<'_>, mut table: Table, var: Var, expr: &Expr) -> Result<Table> {
     let mut column = Vec::with_capacity(table.len());
     for r in 0..table.len() {
@@ -273,37 +277,37 @@ fn extend(ctx: &Context<'_>, mut table: Table, var: Var, expr: &Expr) -> Result<
     Ok(table)
 }
 
-/// `GRAPH`: the inner pattern in one graph, or in each.
-fn graph(ctx: &Context<'_>, name: Pos, inner: &Node, want: &Want) -> Result<Table> {
+/// `GRAPH`: evaluates the inner pattern on one named graph, or on each.
+fn graph(ctx: &Context<'_>, name: Pos, inner: &Node, required: &Required) -> Result<Table> {
     match name {
         Pos::Const(id) => match ctx.named.iter().find(|(g, _)| *g == id) {
-            Some((_, graph)) => ctx.within(graph.clone(), || eval(ctx, inner, want)),
+            Some((_, graph)) => ctx.within(graph.clone(), || eval(ctx, inner, required)),
             None => Ok(Table::empty(inner.vars())),
         },
         Pos::Var(var) => {
             let mut all = Table::empty(Vec::new());
-            let held = ctx.held();
+            let reserved = ctx.reserved();
             let inner_vars = inner.vars();
             for (id, graph) in &ctx.named {
-                let left = want.limit.map(|n| n.saturating_sub(all.len()));
+                let left = required.limit.map(|n| n.saturating_sub(all.len()));
                 if left == Some(0) {
                     break;
                 }
-                let mut inner_want = want.with(inner_vars.contains(&var).then_some(var));
-                inner_want.limit = if inner_vars.contains(&var) {
+                let mut inner_required = required.with(inner_vars.contains(&var).then_some(var));
+                inner_required.limit = if inner_vars.contains(&var) {
                     None
                 } else {
                     left
                 };
-                inner_want.count = want.count && !inner_vars.contains(&var);
-                let mut table = ctx.within(graph.clone(), || eval(ctx, inner, &inner_want))?;
-                if !inner_want.count {
+                inner_required.count = required.count && !inner_vars.contains(&var);
+                let mut table = ctx.within(graph.clone(), || eval(ctx, inner, &inner_required))?;
+                if !inner_required.count {
                     table = name_rows(table, var, *id);
                 }
                 all.append(table);
-                ctx.release_to(held);
-                if !inner_want.count {
-                    ctx.hold_table(&all)?;
+                ctx.release_to(reserved);
+                if !inner_required.count {
+                    ctx.reserve_table(&all)?;
                 }
             }
             Ok(all)
@@ -311,7 +315,7 @@ fn graph(ctx: &Context<'_>, name: Pos, inner: &Node, want: &Want) -> Result<Tabl
     }
 }
 
-/// The rows in which a variable has no value or that one, which it then has.
+/// Keeps the rows in which a variable is unbound or has this value, and binds it.
 fn name_rows(table: Table, var: Var, id: Id) -> Table {
     let mut table = match table.column(var) {
         None => table,

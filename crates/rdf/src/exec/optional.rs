@@ -4,37 +4,37 @@ use super::bgp::solve;
 use super::group::{ROW, components, equality};
 use super::join::{Mode, join};
 use super::rows::distinct;
-use super::steps::Wanted;
-use super::{Context, Table, Var, Want, eval};
+use super::steps::RequiredRef;
+use super::{Context, Required, Table, Var, eval};
 use crate::error::Result;
 use crate::expr::Expr;
 use crate::plan::{Group, Node, Service, Triple, order};
 
-/// `OPTIONAL`, or the rows that find nothing.
+/// Evaluates `OPTIONAL` as a left outer join, or as an anti-join.
 pub(crate) fn left_join(
     ctx: &Context<'_>,
     left: &Node,
     right: &Node,
     filters: &[Expr],
-    want: &Want,
+    required: &Required,
     mode: Mode,
 ) -> Result<Table> {
     let right_vars = right.vars();
-    let mut left_want = want.with(
+    let mut left_required = required.with(
         filters
             .iter()
             .flat_map(Expr::vars)
             .chain(right_vars.iter().copied()),
     );
     if mode == Mode::Left {
-        left_want.limit = want.limit;
+        left_required.limit = required.limit;
     }
-    let l = eval(ctx, left, &left_want)?;
+    let l = eval(ctx, left, &left_required)?;
     if l.is_empty() {
-        return Ok(Table::empty(want.vars.clone()));
+        return Ok(Table::empty(required.vars.clone()));
     }
-    // Conditions on the optional side alone belong to it.
-    let sure = right.certain();
+    // Filters on variables bound by the optional side alone are pushed into it.
+    let sure = right.always_bound();
     let (own, between): (Vec<Expr>, Vec<Expr>) = filters.iter().cloned().partition(|f| {
         ctx.options.optimise
             && !f.has_exists()
@@ -53,20 +53,20 @@ pub(crate) fn left_join(
             ..Group::default()
         }),
     };
-    if let Some(table) = seeded(ctx, &l, &right, &between, want, mode)? {
+    if let Some(table) = seeded(ctx, &l, &right, &between, required, mode)? {
         return Ok(table);
     }
-    let right_want = Want {
+    let right_want = Required {
         limit: None,
-        distinct: want.distinct || mode == Mode::Anti,
-        ..want.with(
+        distinct: required.distinct || mode == Mode::Anti,
+        ..required.with(
             filters
                 .iter()
                 .flat_map(Expr::vars)
                 .chain(l.vars().iter().copied()),
         )
     };
-    let r = match alone(&right) {
+    let r = match single_service(&right) {
         Some(s) => super::service::eval(ctx, s, Some(&l))?,
         None => eval(ctx, &right, &right_want)?,
     };
@@ -74,8 +74,8 @@ pub(crate) fn left_join(
         .iter()
         .filter_map(equality)
         .filter_map(|(a, b)| {
-            let only_left = |v| l.is_certain(v) && !r.vars().contains(&v);
-            let only_right = |v| r.is_certain(v) && !l.vars().contains(&v);
+            let only_left = |v| l.is_always_bound(v) && !r.vars().contains(&v);
+            let only_right = |v| r.is_always_bound(v) && !l.vars().contains(&v);
             if only_left(a) && only_right(b) {
                 Some((a, b))
             } else {
@@ -88,29 +88,29 @@ pub(crate) fn left_join(
     } else {
         Vec::new()
     };
-    let mut keep = want.vars.clone();
+    let mut keep = required.vars.clone();
     keep.sort_unstable();
     join(ctx, &l, &r, &equal, &between, mode, &keep)
 }
 
-/// Another endpoint's pattern that stands alone: it is told what is known.
-fn alone(node: &Node) -> Option<&Service> {
+/// Returns the SERVICE pattern if a pattern consists of one; known bindings are sent to it.
+fn single_service(node: &Node) -> Option<&Service> {
     match node {
         Node::Service(s) => Some(s),
         Node::Group(g) if g.triples.is_empty() && g.filters.is_empty() && g.parts.len() == 1 => {
-            g.parts.first().and_then(alone)
+            g.parts.first().and_then(single_service)
         }
         _ => None,
     }
 }
 
-/// The optional side asked for each row of the left side, when that is cheaper than solving it whole.
+/// Evaluates the optional side seeded by the left rows, if that is cheaper than evaluating it alone.
 fn seeded(
     ctx: &Context<'_>,
     l: &Table,
     right: &Node,
     between: &[Expr],
-    want: &Want,
+    required: &Required,
     mode: Mode,
 ) -> Result<Option<Table>> {
     let Node::Group(g) = right else {
@@ -132,7 +132,7 @@ fn seeded(
         .copied()
         .filter(|v| vars.contains(v))
         .collect();
-    // A filter of the optional group itself sees its own variables only.
+    // A filter inside the optional group sees only the group's variables.
     let scoped = g
         .filters
         .iter()
@@ -140,12 +140,12 @@ fn seeded(
     let joined = between
         .iter()
         .flat_map(Expr::vars)
-        .all(|v| vars.contains(&v) || l.is_certain(v));
+        .all(|v| vars.contains(&v) || l.is_always_bound(v));
     if !simple
         || !scoped
         || !joined
         || shared.is_empty()
-        || !shared.iter().all(|v| l.is_certain(*v))
+        || !shared.iter().all(|v| l.is_always_bound(*v))
     {
         return Ok(None);
     }
@@ -170,14 +170,14 @@ fn seeded(
     if mode != Mode::Anti {
         out_vars.extend(
             vars.iter()
-                .filter(|v| want.vars.contains(v) && !shared.contains(v)),
+                .filter(|v| required.vars.contains(v) && !shared.contains(v)),
         );
     }
     out_vars.sort_unstable();
     out_vars.dedup();
-    let wanted = Wanted {
+    let wanted = RequiredRef {
         vars: &out_vars,
-        distinct: want.distinct || mode == Mode::Anti,
+        distinct: required.distinct || mode == Mode::Anti,
         limit: None,
         count: false,
     };
@@ -187,12 +187,12 @@ fn seeded(
     let rows = found.column(ROW).unwrap_or(&[]);
     let mut hit = vec![false; l.len()];
     rows.iter().for_each(|r| hit[*r as usize] = true);
-    let alone: Vec<u32> = (0..l.len() as u32).filter(|r| !hit[*r as usize]).collect();
-    let lone = l.select_vars(&alone, &want.vars);
+    let single_service: Vec<u32> = (0..l.len() as u32).filter(|r| !hit[*r as usize]).collect();
+    let lone = l.select_vars(&single_service, &required.vars);
     if mode == Mode::Anti {
         return Ok(Some(lone));
     }
-    let mut table = l.select_vars(rows, &want.vars);
+    let mut table = l.select_vars(rows, &required.vars);
     for (v, column) in found.vars().iter().zip(found.columns()) {
         if *v != ROW {
             table.set_column(*v, column.clone());
@@ -202,11 +202,16 @@ fn seeded(
     Ok(Some(table))
 }
 
-/// `MINUS`.
-pub(crate) fn minus(ctx: &Context<'_>, left: &Node, right: &Node, want: &Want) -> Result<Table> {
+/// Evaluates a `MINUS` pattern.
+pub(crate) fn minus(
+    ctx: &Context<'_>,
+    left: &Node,
+    right: &Node,
+    required: &Required,
+) -> Result<Table> {
     let right_vars = right.vars();
     let left_vars = left.vars();
-    let l = eval(ctx, left, &want.with(right_vars.iter().copied()))?;
+    let l = eval(ctx, left, &required.with(right_vars.iter().copied()))?;
     let shared: Vec<Var> = right_vars
         .into_iter()
         .filter(|v| left_vars.contains(v))
@@ -217,10 +222,10 @@ pub(crate) fn minus(ctx: &Context<'_>, left: &Node, right: &Node, want: &Want) -
     let r = eval(
         ctx,
         right,
-        &Want {
+        &Required {
             vars: shared.clone(),
             distinct: true,
-            ..Want::default()
+            ..Required::default()
         },
     )?;
     let mut r = r;

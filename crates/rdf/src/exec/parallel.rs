@@ -1,4 +1,4 @@
-//! Work on many rows, split over threads. The results stay in order, so what comes out does not depend on the threads.
+//! Parallel work on ranges of rows. Results stay in order, so the output does not depend on the number of threads.
 
 use super::Context;
 use crate::error::Result;
@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Does work portion by portion: `each` rows at most. A thread makes its state once, for all its portions. Threads
-/// are used if the query may have them and there is more than one portion.
+/// Processes ranges of at most `each` rows. Each thread creates its state once, for all its ranges. Threads are used if the query may use
+/// them and there is more than one range.
 pub(crate) fn portions<'a, S, T: Send>(
     ctx: &Context<'a>,
     len: usize,
@@ -62,9 +62,9 @@ pub(crate) fn portions<'a, S, T: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// How many rows a portion should have, so that each thread has several and none is tiny; all if they are few.
+/// Returns the size of a range such that each thread has several and none is tiny; `len` if there are few rows.
 pub(crate) fn portion(ctx: &Context<'_>, len: usize) -> usize {
-    let (threads, many) = (ctx.options.threads, ctx.options.many);
+    let (threads, many) = (ctx.options.threads, ctx.options.parallel_rows);
     if threads <= 1 || len < many {
         return len;
     }

@@ -1,4 +1,4 @@
-//! Property paths: breadth first, each node once, so that the time is linear in the edges that are met.
+//! Property paths: breadth-first search that visits each node once, so that the time is linear in the edges visited.
 
 use super::{Context, Table};
 use crate::error::Result;
@@ -7,7 +7,7 @@ use crate::plan::{Path, Pos};
 use crate::quads::Graph;
 use std::collections::HashSet;
 
-/// The pairs that a path connects. Ends that are already known are given as lists.
+/// Returns the pairs that a path connects. `starts` and `ends` are candidate values, if known.
 pub(crate) fn eval(
     ctx: &Context<'_>,
     s: Pos,
@@ -17,19 +17,19 @@ pub(crate) fn eval(
     ends: Option<Vec<Id>>,
 ) -> Result<Table> {
     let graph = ctx.graph();
-    let walk = Walk { ctx, graph: &graph };
-    // A variable that other patterns bind to a term outside of the graph has no path of length zero.
+    let search = PathSearch { ctx, graph: &graph };
+    // A term outside the graph, bound by other patterns, has no path of length zero.
     let inside = |list: Option<Vec<Id>>| {
         list.map(|mut list| {
             if matches!(path, Path::ZeroOrMore(_) | Path::ZeroOrOne(_)) {
-                list.retain(|id| walk.has_node(*id));
+                list.retain(|id| search.has_node(*id));
             }
             list
         })
     };
-    let starts = known(s, inside(starts));
-    let ends = known(o, inside(ends));
-    // From the end of which less is known to start from, if it is known at all.
+    let starts = candidates(s, inside(starts));
+    let ends = candidates(o, inside(ends));
+    // Start from the end with fewer bound nodes, if either is bound.
     let backwards = match (&starts, &ends) {
         (Some(a), Some(b)) => b.len() < a.len(),
         (None, Some(_)) => true,
@@ -42,7 +42,7 @@ pub(crate) fn eval(
     };
     let from = match from {
         Some(list) => list,
-        None => walk.sources(path, backwards),
+        None => search.sources(path, backwards),
     };
     let to: Option<HashSet<Id>> = to.map(|list| list.into_iter().collect());
     let same = s == o && matches!(s, Pos::Var(_));
@@ -52,7 +52,7 @@ pub(crate) fn eval(
             ctx.check()?;
             ctx.fits(subjects.len(), 2)?;
         }
-        for end in walk.from(path, start, backwards)? {
+        for end in search.from(path, start, backwards)? {
             if to.as_ref().is_some_and(|t| !t.contains(&end)) || (same && start != end) {
                 continue;
             }
@@ -75,19 +75,19 @@ pub(crate) fn eval(
     })
 }
 
-fn known(p: Pos, list: Option<Vec<Id>>) -> Option<Vec<Id>> {
+fn candidates(p: Pos, list: Option<Vec<Id>>) -> Option<Vec<Id>> {
     match p {
         Pos::Const(id) => Some(vec![id]),
         Pos::Var(_) => list,
     }
 }
 
-struct Walk<'a> {
+struct PathSearch<'a> {
     ctx: &'a Context<'a>,
     graph: &'a Graph,
 }
 
-impl Walk<'_> {
+impl PathSearch<'_> {
     fn has_node(&self, id: Id) -> bool {
         self.graph.predicates().iter().any(|p| {
             self.graph
@@ -96,7 +96,7 @@ impl Walk<'_> {
         })
     }
 
-    /// All nodes that a path may begin at (or end at, backwards).
+    /// Returns all nodes at which a path may begin (or end, if `backwards`).
     fn sources(&self, path: &Path, backwards: bool) -> Vec<Id> {
         let mut ids = Vec::new();
         self.begins(path, backwards, &mut ids);
@@ -131,7 +131,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Where a path leads from a node. Closures give each end once, the rest as often as there are ways.
+    /// Returns the nodes reached by a path from a node. A closure returns each end once; other paths once for each way.
     fn from(&self, path: &Path, start: Id, backwards: bool) -> Result<Vec<Id>> {
         Ok(match path {
             Path::Link(p) => self.graph.index(*p).map_or_else(Vec::new, |x| {

@@ -1,4 +1,4 @@
-//! Rows hashed: which are the same, and which have the same key.
+//! Hash tables over rows: sets of distinct rows, and rows by key.
 
 use super::table::Table;
 use crate::id::Id;
@@ -20,27 +20,27 @@ fn hash_row<'a>(columns: impl Iterator<Item = &'a [Id]>, row: usize) -> u64 {
     columns.fold(K, |h, c| mix(h, c[row]))
 }
 
-/// Rows that were seen. Up to two columns are one number each, which stands in the hash table itself, so that a look
-/// costs one line of memory; wider rows are numbered.
+/// A set of rows. Up to two columns are packed into one number stored in the hash table itself, so that a lookup costs one cache line;
+/// wider rows are numbered.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
-    /// Two columns in one number; 0 is free.
+pub(crate) struct DistinctRows {
+    /// Open-addressing table of packed rows; 0 marks a free slot.
     slots: Vec<u64>,
-    /// How many of them are taken.
+    /// Number of used slots.
     filled: usize,
-    /// Whether the row of zeros was seen.
+    /// Whether the row of zeros is in the set.
     zero: bool,
     len: usize,
     wide: RowSet,
 }
 
-impl Seen {
-    /// How many different rows.
+impl DistinctRows {
+    /// Returns the number of distinct rows.
     pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
-    /// The rows of a table that were not seen before, which now are. Tables come with the same columns each time.
+    /// Adds the rows of a table and returns those that are new. Each table must have the same columns.
     pub(crate) fn add(&mut self, table: &Table) -> Vec<u32> {
         let rows = 0..table.len() as u32;
         let new: Vec<u32> = match table.columns() {
@@ -54,7 +54,7 @@ impl Seen {
                 })
                 .collect(),
             _ => rows
-                .filter(|r| self.wide.place(table, *r as usize).1)
+                .filter(|r| self.wide.find_or_insert(table, *r as usize).1)
                 .collect(),
         };
         if table.columns().is_empty() {
@@ -64,12 +64,12 @@ impl Seen {
         new
     }
 
-    /// Whether a pair is new, for sets of nothing but pairs.
+    /// Adds a pair; returns whether it is new. For sets that contain only pairs.
     pub(crate) fn insert_pair(&mut self, a: u32, b: Id) -> bool {
         self.insert(u64::from(a) << 32 | u64::from(b))
     }
 
-    /// Whether a number is new.
+    /// Adds a number; returns whether it is new.
     fn insert(&mut self, key: u64) -> bool {
         if key == 0 {
             return !std::mem::replace(&mut self.zero, true);
@@ -106,23 +106,23 @@ impl Seen {
     }
 }
 
-/// Takes rows out of a stream that came before, as long as that pays: where most rows are new it lets all through for
-/// a while, then looks again. For results in which repetitions do no harm.
+/// Filter that removes duplicate rows from a stream while that pays: if most rows are new, it passes everything for a while and then
+/// measures again. For results in which duplicates are harmless.
 #[derive(Debug, Default)]
-pub(crate) struct Sieve {
-    seen: Seen,
+pub(crate) struct DuplicateFilter {
+    seen: DistinctRows,
     looked: usize,
-    /// Rows that go through unseen.
+    /// Rows still to pass unchecked.
     off: usize,
 }
 
-impl Sieve {
-    /// Rows that are looked at before it is judged.
+impl DuplicateFilter {
+    /// Rows checked before each decision.
     const LOOK: usize = 1 << 17;
-    /// Rows that then go through.
+    /// Rows passed unchecked afterwards.
     const PASS: usize = 1 << 20;
 
-    /// The rows that go on; `None`: all.
+    /// Returns the rows that pass; `None` for all.
     pub(crate) fn add(&mut self, table: &Table) -> Option<Vec<u32>> {
         if self.off > 0 {
             self.off = self.off.saturating_sub(table.len());
@@ -130,7 +130,7 @@ impl Sieve {
         }
         let kept = self.seen.add(table);
         self.looked += table.len();
-        // One column has no more values than there are terms.
+        // A single column has at most as many values as there are terms.
         let pairs = table.columns().len() > 1;
         if pairs && self.looked >= Self::LOOK && self.seen.len() * 4 > self.looked * 3 {
             *self = Self {
@@ -146,10 +146,10 @@ impl Sieve {
     }
 }
 
-/// Rows from which on sorting is cheaper than a hash table that no cache holds.
+/// Number of rows from which sorting is cheaper than a hash table larger than the caches.
 const SORTED: usize = 1 << 18;
 
-/// Each row once, in any order.
+/// Removes duplicate rows; the order is unspecified.
 pub(crate) fn distinct(table: Table) -> Table {
     let pack = |a: Id, b: Id| u64::from(a) << 32 | u64::from(b);
     let mut keys: Vec<u64> = match table.columns() {
@@ -168,9 +168,9 @@ pub(crate) fn distinct(table: Table) -> Table {
     Table::new(vars, columns, keys.len())
 }
 
-/// Each row once, where it came first.
+/// Removes duplicate rows; keeps the first of each in order.
 pub(crate) fn distinct_in_order(table: Table) -> Table {
-    let kept = Seen::default().add(&table);
+    let kept = DistinctRows::default().add(&table);
     if kept.len() == table.len() {
         table
     } else {
@@ -178,19 +178,19 @@ pub(crate) fn distinct_in_order(table: Table) -> Table {
     }
 }
 
-/// Different rows, numbered in the order in which they came.
+/// Distinct rows, numbered in the order of their first occurrence.
 #[derive(Debug, Default)]
 pub(crate) struct RowSet {
-    /// The upper half of the hash and the row's number plus one, open addressing.
+    /// Open-addressing table: upper half of the hash, and row number plus one.
     slots: Vec<u64>,
-    /// The rows, one after another.
+    /// Cells of the rows, row by row.
     cells: Vec<Id>,
     len: usize,
 }
 
 impl RowSet {
-    /// The number of a row among the different ones, and whether it is new. Tables come with the same columns each time.
-    pub(crate) fn place(&mut self, table: &Table, r: usize) -> (usize, bool) {
+    /// Returns the number of a row among the distinct ones, and whether it is new. Each table must have the same columns.
+    pub(crate) fn find_or_insert(&mut self, table: &Table, r: usize) -> (usize, bool) {
         let columns = table.columns();
         if (self.len + 1) * 2 > self.slots.len() {
             self.grow(columns.len());
@@ -233,22 +233,22 @@ impl RowSet {
     }
 }
 
-/// Rows of a table by the hash of some of their columns.
+/// Chained hash table of a table's rows by key columns.
 #[derive(Debug)]
 pub(crate) struct KeyMap {
-    /// The first row of each chain plus one.
+    /// First row of each chain, plus one.
     heads: Vec<u32>,
-    /// The next row with the same slot plus one.
+    /// Next row of the same chain, plus one.
     next: Vec<u32>,
 }
 
 impl KeyMap {
-    /// Of keys in columns.
+    /// Builds the table from key columns.
     pub(crate) fn new(keys: &[&[Id]], len: usize) -> Self {
         let size = (len * 2).next_power_of_two().max(16);
         let mut heads = vec![0u32; size];
         let mut next = vec![0u32; len];
-        // From the end, so that chains ascend.
+        // Inserted from the end, so that chains ascend.
         for r in (0..len).rev() {
             let slot = hash_row(keys.iter().copied(), r) as usize & (size - 1);
             next[r] = heads[slot];
@@ -257,7 +257,7 @@ impl KeyMap {
         Self { heads, next }
     }
 
-    /// The rows whose key may be that of another table's row, ascending; the caller compares.
+    /// Returns the rows whose key may equal that of another table's row, ascending; the caller must compare.
     pub(crate) fn candidates(
         &self,
         keys: &[&[Id]],

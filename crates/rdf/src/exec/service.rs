@@ -1,5 +1,5 @@
-//! `SERVICE`: what other endpoints say. Where few solutions are known before, their terms are sent along, in blocks of `VALUES`;
-//! an endpoint that is a variable is asked once for each of its values.
+//! `SERVICE`: solutions of other endpoints. If few bindings are known, they are sent along in blocks of `VALUES`; an endpoint that is a
+//! variable is requested once for each of its values.
 
 use super::rows::distinct;
 use super::{Context, Options, Table, Var, name_rows};
@@ -17,17 +17,17 @@ use spargebra::{GraphUpdateOperation, Query, Update};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Known solutions up to which they are sent along.
+/// Limit of known bindings that are sent along.
 pub(super) const SENT_MAX: usize = 1_000;
-/// Of them, in one request.
+/// Bindings per request.
 const BLOCK: usize = 200;
-/// Endpoints that one variable may name.
+/// Limit of endpoints that one variable may name.
 const ENDPOINTS_MAX: usize = 64;
 
-/// The solutions of a pattern elsewhere, which are then joined with those that are known.
+/// Returns the solutions of a SERVICE pattern, to be joined with the known ones.
 pub(crate) fn eval(ctx: &Context<'_>, s: &Service, known: Option<&Table>) -> Result<Table> {
     let table = match s.endpoint {
-        Pos::Const(id) => one(ctx, s, id, known)?,
+        Pos::Const(id) => request_endpoint(ctx, s, id, known)?,
         Pos::Var(var) => {
             let ids = match endpoints(ctx, var, known) {
                 Err(_) if s.silent => return Ok(Table::unit()),
@@ -44,14 +44,14 @@ pub(crate) fn eval(ctx: &Context<'_>, s: &Service, known: Option<&Table>) -> Res
                     let rows: Vec<u32> = t.column(var).map(rows)?;
                     Some(t.select(&rows))
                 });
-                let table = one(ctx, s, id, theirs.as_ref())?;
+                let table = request_endpoint(ctx, s, id, theirs.as_ref())?;
                 all.append(name_rows(table, var, id));
                 ctx.fits_table(&all)?;
             }
             all
         }
     };
-    // What EXISTS put in the place of variables.
+    // Bindings that EXISTS has substituted.
     let mut table = table;
     for (var, id) in &s.bound {
         if table.column(*var).is_some() {
@@ -61,7 +61,7 @@ pub(crate) fn eval(ctx: &Context<'_>, s: &Service, known: Option<&Table>) -> Res
     Ok(table)
 }
 
-/// The values of a variable that names endpoints.
+/// Returns the values of a variable that names endpoints.
 fn endpoints(ctx: &Context<'_>, var: Var, known: Option<&Table>) -> Result<Vec<Id>> {
     let column = known.and_then(|t| t.column(var)).unwrap_or(&[]);
     let mut ids = column.to_vec();
@@ -93,15 +93,25 @@ fn endpoints(ctx: &Context<'_>, var: Var, known: Option<&Table>) -> Result<Vec<I
     Ok(ids)
 }
 
-fn one(ctx: &Context<'_>, s: &Service, endpoint: Id, known: Option<&Table>) -> Result<Table> {
-    match asked(ctx, s, endpoint, known) {
-        // One solution that binds nothing.
+fn request_endpoint(
+    ctx: &Context<'_>,
+    s: &Service,
+    endpoint: Id,
+    known: Option<&Table>,
+) -> Result<Table> {
+    match request_with_bindings(ctx, s, endpoint, known) {
+        // One solution without bindings.
         Err(e) if s.silent && !matches!(e, Error::Stopped(_)) => Ok(Table::unit()),
         other => other,
     }
 }
 
-fn asked(ctx: &Context<'_>, s: &Service, endpoint: Id, known: Option<&Table>) -> Result<Table> {
+fn request_with_bindings(
+    ctx: &Context<'_>,
+    s: &Service,
+    endpoint: Id,
+    known: Option<&Table>,
+) -> Result<Table> {
     let Some(Term::NamedNode(endpoint)) = ctx.term(endpoint) else {
         let shown = super::bgp::show_term(ctx, endpoint);
         return Err(Error::Refused(format!(
@@ -110,11 +120,11 @@ fn asked(ctx: &Context<'_>, s: &Service, endpoint: Id, known: Option<&Table>) ->
     };
     let endpoint = endpoint.as_str();
     let Some(sent) = known
-        .filter(|_| ctx.options.optimise && ctx.options.tells)
+        .filter(|_| ctx.options.optimise && ctx.options.send_bindings)
         .and_then(|t| combinations(ctx, s, t))
     else {
         ctx.note(|| format!("ask <{endpoint}>"));
-        return whole(ctx, s, endpoint, &s.inner);
+        return send_request(ctx, s, endpoint, &s.inner);
     };
     let sent = if ctx.is_view() {
         super::sort::order_by(ctx, &sent, &[], sent.vars(), None)?
@@ -152,20 +162,20 @@ fn asked(ctx: &Context<'_>, s: &Service, endpoint: Id, known: Option<&Table>) ->
                 bindings: block.to_vec(),
             }),
         };
-        all.append(whole(ctx, s, endpoint, &pattern)?);
+        all.append(send_request(ctx, s, endpoint, &pattern)?);
         ctx.fits_table(&all)?;
     }
     Ok(all)
 }
 
-/// What is known of the pattern's variables, if that is little: each combination once. Blank nodes mean nothing elsewhere, so
-/// solutions with them find nothing there.
+/// Returns the distinct known bindings of the pattern's variables, if there are few. Blank nodes have no meaning at other endpoints, so
+/// bindings with blank nodes match nothing.
 fn combinations(ctx: &Context<'_>, s: &Service, known: &Table) -> Option<Table> {
     let shared: Vec<Var> = s
         .vars
         .iter()
         .map(|(_, v)| *v)
-        .filter(|v| known.is_certain(*v))
+        .filter(|v| known.is_always_bound(*v))
         .collect();
     if shared.is_empty() {
         return None;
@@ -192,7 +202,7 @@ fn ground(ctx: &Context<'_>, id: Id) -> Option<GroundTerm> {
     }
 }
 
-/// The query that an endpoint is asked.
+/// Returns the query text for an endpoint.
 fn text_of(pattern: &GraphPattern) -> String {
     let query = Query::Select {
         dataset: None,
@@ -202,8 +212,8 @@ fn text_of(pattern: &GraphPattern) -> String {
     query.to_string()
 }
 
-/// What an update asks other endpoints: endpoint and query of each, so that the host can ask before the update is done. Each is
-/// to be asked its whole pattern then (`Options::tells`).
+/// Returns the SERVICE requests of an update, as endpoint and query, so that the host can send them before the update runs. Each is to be
+/// requested with its whole pattern then (`Options::send_bindings`).
 pub fn services_of(update: &Update) -> Result<Vec<(String, String)>> {
     let (data, options) = (Dataset::default(), Options::new(DateTime::MIN, 0));
     let ctx = Context::new(&data, &options, None);
@@ -227,20 +237,25 @@ pub fn services_of(update: &Update) -> Result<Vec<(String, String)>> {
     services.iter().map(of).collect()
 }
 
-/// One request, or what came of the same one before.
-fn whole(ctx: &Context<'_>, s: &Service, endpoint: &str, pattern: &GraphPattern) -> Result<Table> {
+/// Sends one request, or returns the cached result of an equal one.
+fn send_request(
+    ctx: &Context<'_>,
+    s: &Service,
+    endpoint: &str,
+    pattern: &GraphPattern,
+) -> Result<Table> {
     let text = text_of(pattern);
     let key = (endpoint.to_owned(), text);
-    if let Some(known) = ctx.asked.borrow().get(&key) {
+    if let Some(known) = ctx.service_results.borrow().get(&key) {
         return Ok(known.clone());
     }
     let vars: HashMap<&str, Var> = s.vars.iter().map(|(n, v)| (n.as_str(), *v)).collect();
-    let table = remote::ask(ctx, endpoint, &key.1, &vars)?;
-    ctx.asked.borrow_mut().insert(key, table.clone());
+    let table = remote::request(ctx, endpoint, &key.1, &vars)?;
+    ctx.service_results.borrow_mut().insert(key, table.clone());
     Ok(table)
 }
 
-/// The endpoint as people read it.
+/// Returns the endpoint for messages.
 pub(crate) fn show(ctx: &Context<'_>, endpoint: Pos) -> String {
     match endpoint {
         Pos::Var(v) => ctx.name(v),

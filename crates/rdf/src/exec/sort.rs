@@ -1,4 +1,4 @@
-//! `ORDER BY`, whole or only the first solutions.
+//! `ORDER BY`: full sort or top-k.
 
 use super::{Context, Table, Var};
 use crate::error::Result;
@@ -7,8 +7,8 @@ use crate::id::{Id, UNBOUND};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-/// Sorts solutions; those that are the same by `by` are in the order of the terms of `ties`, and else keep their order. With a
-/// limit only the first ones come out.
+/// Sorts solutions by `by`; ties are ordered by the terms of `ties`, and the sort is stable beyond that. With a limit only the first
+/// solutions are returned.
 pub(crate) fn order_by(
     ctx: &Context<'_>,
     table: &Table,
@@ -74,8 +74,8 @@ pub(crate) fn order_by(
     Ok(table.select(&rows))
 }
 
-/// Rows by their ranks, of which there are no more than rows; those with the same rank keep their order. A counting sort: comparing
-/// rows would wait for memory each time.
+/// Sorts rows by their ranks, stably, with a counting sort: comparing rows would cost a cache miss each. There are at most as many ranks as
+/// rows.
 fn by_ranks(rows: &[u32], ranks: &[u32], descending: bool) -> Vec<u32> {
     let most = ranks.iter().copied().max().unwrap_or(0);
     let place = |row: u32| {
@@ -98,8 +98,8 @@ fn by_ranks(rows: &[u32], ranks: &[u32], descending: bool) -> Vec<u32> {
     sorted
 }
 
-/// The rows that may be among the first ones: those whose first key is not behind that many different keys. Finding them
-/// costs a few looks at each different key, where sorting would cost many. `None` if that leaves out too little.
+/// Returns the rows that may be among the first `limit`: those whose first key is among that many distinct keys. This costs a few
+/// comparisons per distinct key instead of a sort. `None` if it would exclude too few rows.
 fn before_cut(
     ctx: &Context<'_>,
     ids: &[Id],
@@ -126,7 +126,7 @@ fn before_cut(
     Ok((rows.len() < ids.len() / 2).then_some(rows))
 }
 
-/// The order of two terms ([`Parts::order`]); what has no value is first.
+/// Compares two terms ([`Parts::order`]); unbound comes first.
 pub(crate) fn by_term(ctx: &Context<'_>, a: Id, b: Id) -> Ordering {
     if a == b {
         return Ordering::Equal;
@@ -136,7 +136,7 @@ pub(crate) fn by_term(ctx: &Context<'_>, a: Id, b: Id) -> Ordering {
         .unwrap_or_else(|| (a != UNBOUND).cmp(&(b != UNBOUND)))
 }
 
-/// For each row the place of its term among the different terms.
+/// Returns for each row the rank of its term among the distinct terms.
 fn term_ranks(ctx: &Context<'_>, column: &[Id]) -> Result<Vec<u32>> {
     let mut different = column.to_vec();
     different.sort_unstable();
@@ -149,7 +149,7 @@ fn term_ranks(ctx: &Context<'_>, column: &[Id]) -> Result<Vec<u32>> {
     Ok(column.iter().map(rank).collect())
 }
 
-/// Puts triples into the order of their terms: subjects, then predicates, then objects.
+/// Sorts triples by their terms: subjects, then predicates, then objects.
 pub(crate) fn sort_triples(ctx: &Context<'_>, list: &mut Vec<(Id, Id, Id)>) -> Result<()> {
     let columns = [
         list.iter().map(|t| t.0).collect(),
@@ -165,7 +165,7 @@ pub(crate) fn sort_triples(ctx: &Context<'_>, list: &mut Vec<(Id, Id, Id)>) -> R
     Ok(())
 }
 
-/// The key of each row.
+/// Returns the key of each row.
 fn ids(ctx: &Context<'_>, table: &Table, expr: &Expr) -> Result<Vec<Id>> {
     if let Expr::Var(v) = expr {
         return Ok(table
@@ -182,12 +182,12 @@ fn ids(ctx: &Context<'_>, table: &Table, expr: &Expr) -> Result<Vec<Id>> {
     Ok(ids)
 }
 
-/// For each row the place of its key among the different keys: each is computed and compared once.
+/// Returns for each row the rank of its key among the distinct keys; each key is computed and compared once.
 fn ranks(ctx: &Context<'_>, table: &Table, expr: &Expr) -> Result<Vec<u32>> {
     let mut numbers: HashMap<Id, u32> = HashMap::new();
     let mut values: Vec<(Option<Value>, u32)> = Vec::new();
     let mut of_row = Vec::with_capacity(table.len());
-    let held = ctx.held();
+    let reserved = ctx.reserved();
     for id in ids(ctx, table, expr)? {
         let new = values.len();
         let next = values.len() as u32;
@@ -197,10 +197,10 @@ fn ranks(ctx: &Context<'_>, table: &Table, expr: &Expr) -> Result<Vec<u32>> {
         });
         of_row.push(n);
         if let [(Some(value), _)] = &values[new..] {
-            ctx.hold(size_of::<Value>() + value::text_bytes(value))?;
+            ctx.reserve(size_of::<Value>() + value::text_bytes(value))?;
         }
     }
-    ctx.release_to(held);
+    ctx.release_to(reserved);
     values.sort_by(|a, b| value::order(a.0.as_ref(), b.0.as_ref()));
     let mut ranks = vec![0u32; values.len()];
     let mut rank = 0;

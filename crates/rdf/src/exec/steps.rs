@@ -1,75 +1,75 @@
-//! The steps by which a basic graph pattern is solved: variable by variable, each from the intersection of all sorted
-//! lists that restrict it. That is worst-case optimal for cyclic patterns, and an index join for others.
+//! Steps of a basic graph pattern: variables are bound one by one, each from the intersection of all sorted lists that constrain it. This
+//! is worst-case optimal for cyclic patterns, and an index join for others.
 
 use super::Var;
 use crate::expr::Expr;
 use crate::id::Id;
 use crate::plan::{Pos, Triple};
 
-/// A predicate's direction: values of which place, for a key of which other.
+/// Direction of a predicate's index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Objects; keys are subjects.
+    /// Values are objects, keys are subjects.
     Objects,
-    /// Subjects; keys are objects.
+    /// Values are subjects, keys are objects.
     Subjects,
 }
 
-/// A sorted list that restricts a variable.
+/// A sorted list that constrains a variable.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Con {
-    /// The values on that side for a key.
+pub(crate) enum Constraint {
+    /// The values on a side for a key.
     Values { p: Pos, key: Pos, side: Side },
-    /// All that stand on that side of a predicate.
+    /// All values on a side of a predicate.
     Keys { p: Pos, side: Side },
-    /// The predicates that such a subject and object have.
+    /// The predicates between a subject and an object.
     Predicates { s: Option<Pos>, o: Option<Pos> },
 }
 
-/// One step.
+/// One step of a basic graph pattern.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     /// Binds a variable.
     Extend {
         var: Var,
-        cons: Vec<Con>,
-        /// Only whether there is a value matters.
+        constraints: Vec<Constraint>,
+        /// Whether only the existence of a value matters.
         exists: bool,
-        /// Columns that later steps need.
+        /// Columns that later steps read.
         keep: Vec<Var>,
         expected: f64,
     },
-    /// Keeps the rows for which that triple is there.
+    /// Keeps the rows for which the triple exists.
     Check { triple: Triple, keep: Vec<Var> },
-    /// Keeps the rows for which a condition holds.
+    /// Keeps the rows that satisfy a filter.
     Filter { expr: Expr, keep: Vec<Var> },
-    /// Rows that are the same become one.
+    /// Removes duplicate rows.
     Dedupe,
 }
 
-/// What a basic graph pattern should give.
+/// Requirements on a basic graph pattern's solutions.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted<'a> {
-    /// The variables that are used afterwards.
+pub(crate) struct RequiredRef<'a> {
+    /// Variables that are read afterwards.
     pub(crate) vars: &'a [Var],
-    /// Whether it does not matter how often a solution comes.
+    /// Whether duplicate solutions do not matter.
     pub(crate) distinct: bool,
-    /// How many solutions suffice.
+    /// Number of solutions that suffices.
     pub(crate) limit: Option<usize>,
-    /// Only how many there are is wanted, however many.
+    /// Whether only the number of solutions is needed, even if it is large.
     pub(crate) count: bool,
 }
 
-/// The steps for an order of variables.
+/// Builds the steps for an order of variables.
 pub(crate) fn steps(
     order: &[(Var, f64)],
     triples: &[Triple],
     filters: &[Expr],
     seeded: &[Var],
-    loose: &[Var],
-    wanted: &Wanted<'_>,
+    existential: &[Var],
+    required: &RequiredRef<'_>,
 ) -> Vec<Step> {
-    let is_loose = |p: Pos| p.var().is_some_and(|v| loose.contains(&v));
+    let is_existential = |p: Pos| p.var().is_some_and(|v| existential.contains(&v));
     let mut bound: Vec<Var> = seeded.to_vec();
     let mut steps = Vec::new();
     let mut done = vec![false; triples.len()];
@@ -87,7 +87,9 @@ pub(crate) fn steps(
         });
     };
     for (t, done) in triples.iter().zip(&mut done) {
-        if t.vars().all(|v| bound.contains(&v) || loose.contains(&v)) {
+        if t.vars()
+            .all(|v| bound.contains(&v) || existential.contains(&v))
+        {
             steps.push(Step::Check {
                 triple: *t,
                 keep: Vec::new(),
@@ -101,20 +103,20 @@ pub(crate) fn steps(
             Pos::Const(_) => true,
             Pos::Var(v) => bound.contains(&v),
         };
-        let mut cons = Vec::new();
+        let mut constraints = Vec::new();
         let mut checks = Vec::new();
         for (t, done) in triples.iter().zip(&mut done) {
             if *done || !t.has(*var) {
                 continue;
             }
-            let after = |p: Pos| is_bound(p) || is_loose(p) || p == Pos::Var(*var);
+            let after = |p: Pos| is_bound(p) || is_existential(p) || p == Pos::Var(*var);
             let complete = after(t.s) && after(t.p) && after(t.o);
             let times = [t.s, t.p, t.o]
                 .into_iter()
                 .filter(|p| *p == Pos::Var(*var))
                 .count();
             if t.p == Pos::Var(*var) {
-                cons.push(Con::Predicates {
+                constraints.push(Constraint::Predicates {
                     s: is_bound(t.s).then_some(t.s),
                     o: is_bound(t.o).then_some(t.o),
                 });
@@ -124,14 +126,14 @@ pub(crate) fn steps(
                 } else {
                     (Side::Subjects, t.o)
                 };
-                cons.push(if is_bound(other) {
-                    Con::Values {
+                constraints.push(if is_bound(other) {
+                    Constraint::Values {
                         p: t.p,
                         key: other,
                         side,
                     }
                 } else {
-                    Con::Keys { p: t.p, side }
+                    Constraint::Keys { p: t.p, side }
                 });
             } else if !complete {
                 continue;
@@ -146,7 +148,7 @@ pub(crate) fn steps(
         bound.push(*var);
         steps.push(Step::Extend {
             var: *var,
-            cons,
+            constraints,
             exists: false,
             keep: Vec::new(),
             expected: *expected,
@@ -157,18 +159,18 @@ pub(crate) fn steps(
         }));
         ready(&bound, &mut filters_left, &mut steps);
     }
-    // What mentions variables that nothing binds is an error or false; it is asked all the same.
+    // A filter with variables that nothing binds is an error or false; it is evaluated nevertheless.
     steps.extend(filters_left.into_iter().map(|f| Step::Filter {
         expr: f.clone(),
         keep: Vec::new(),
     }));
-    keep_what_is_needed(&mut steps, wanted);
+    prune_columns(&mut steps, required);
     steps
 }
 
-/// From the end: which columns are still needed after each step, and which variables only have to exist.
-fn keep_what_is_needed(steps: &mut Vec<Step>, wanted: &Wanted<'_>) {
-    let mut needed: Vec<Var> = wanted.vars.to_vec();
+/// Backward pass: determines the columns that each step must keep, and the variables that only have to exist.
+fn prune_columns(steps: &mut Vec<Step>, required: &RequiredRef<'_>) {
+    let mut needed: Vec<Var> = required.vars.to_vec();
     let need = |p: Pos, needed: &mut Vec<Var>| {
         if let Pos::Var(v) = p
             && !needed.contains(&v)
@@ -181,26 +183,26 @@ fn keep_what_is_needed(steps: &mut Vec<Step>, wanted: &Wanted<'_>) {
         match step {
             Step::Extend {
                 var,
-                cons,
+                constraints,
                 exists,
                 keep,
                 ..
             } => {
-                *exists = wanted.distinct && !needed.contains(var);
+                *exists = required.distinct && !needed.contains(var);
                 let before = needed.len();
                 needed.retain(|v| v != var);
                 *keep = needed.clone();
                 if before != needed.len() {
                     keep.push(*var);
                 }
-                for con in cons {
+                for con in constraints {
                     match *con {
-                        Con::Values { p, key, .. } => {
+                        Constraint::Values { p, key, .. } => {
                             need(p, &mut needed);
                             need(key, &mut needed);
                         }
-                        Con::Keys { p, .. } => need(p, &mut needed),
-                        Con::Predicates { s, o } => {
+                        Constraint::Keys { p, .. } => need(p, &mut needed),
+                        Constraint::Predicates { s, o } => {
                             for p in [s, o].into_iter().flatten() {
                                 need(p, &mut needed);
                             }
@@ -231,10 +233,10 @@ fn keep_what_is_needed(steps: &mut Vec<Step>, wanted: &Wanted<'_>) {
         dropped[i] =
             needed.len() + usize::from(matches!(step, Step::Extend { exists: false, .. })) > kept;
     }
-    if !wanted.distinct {
+    if !required.distinct {
         return;
     }
-    // Where columns fall away, rows may have become the same: once they are few enough columns, it pays to see.
+    // Dropped columns may create duplicates: with few remaining columns, removing them pays.
     for i in (0..steps.len()).rev() {
         let many = matches!(&steps[i], Step::Extend { keep, .. } | Step::Check { keep, .. } | Step::Filter { keep, .. } if keep.len() <= 2);
         if dropped[i] && many {
@@ -252,37 +254,37 @@ impl Step {
         match self {
             Self::Extend {
                 var,
-                cons,
+                constraints,
                 exists,
                 expected,
                 ..
             } => {
-                let lists: Vec<String> = cons
+                let lists: Vec<String> = constraints
                     .iter()
                     .map(|c| match c {
-                        Con::Values {
+                        Constraint::Values {
                             p,
                             key,
                             side: Side::Objects,
                         } => {
                             format!("{} {} ·", pos(key), pos(p))
                         }
-                        Con::Values {
+                        Constraint::Values {
                             p,
                             key,
                             side: Side::Subjects,
                         } => {
                             format!("· {} {}", pos(p), pos(key))
                         }
-                        Con::Keys {
+                        Constraint::Keys {
                             p,
                             side: Side::Objects,
                         } => format!("_ {} ·", pos(p)),
-                        Con::Keys {
+                        Constraint::Keys {
                             p,
                             side: Side::Subjects,
                         } => format!("· {} _", pos(p)),
-                        Con::Predicates { s, o } => {
+                        Constraint::Predicates { s, o } => {
                             let side = |p: &Option<Pos>| p.as_ref().map_or("_".into(), &pos);
                             format!("{} · {}", side(s), side(o))
                         }

@@ -2,10 +2,10 @@
 
 use crate::id::{Id, UNBOUND};
 
-/// A variable of a query, by number.
+/// Number of a variable in a query.
 pub type Var = u32;
 
-/// Solutions: a column for each variable, 0 where it has no value.
+/// Solutions in columns: one per variable, 0 where it is unbound.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
     vars: Vec<Var>,
@@ -16,14 +16,14 @@ pub struct Table {
 /// One solution of a table.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
-    /// The table.
+    /// The table of the row.
     pub table: &'a Table,
-    /// Which of its rows.
+    /// Index of the row.
     pub at: usize,
 }
 
 impl Row<'_> {
-    /// The value of a variable, 0 if it has none.
+    /// Returns the value of a variable, 0 if it is unbound.
     pub fn get(&self, var: Var) -> Id {
         self.table
             .column(var)
@@ -34,7 +34,7 @@ impl Row<'_> {
 }
 
 impl Table {
-    /// One solution without variables.
+    /// Returns a table of one solution without bindings.
     pub fn unit() -> Self {
         Self {
             len: 1,
@@ -42,7 +42,7 @@ impl Table {
         }
     }
 
-    /// No solution.
+    /// Returns a table without solutions.
     pub fn empty(vars: Vec<Var>) -> Self {
         Self {
             columns: vec![Vec::new(); vars.len()],
@@ -51,54 +51,54 @@ impl Table {
         }
     }
 
-    /// From columns of the same length.
+    /// Creates a table from columns of equal length.
     pub fn new(vars: Vec<Var>, columns: Vec<Vec<Id>>, len: usize) -> Self {
         debug_assert!(columns.iter().all(|c| c.len() == len) && vars.len() == columns.len());
         Self { vars, columns, len }
     }
 
-    /// Solutions.
+    /// Returns the number of solutions.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no solutions.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The variables that have columns.
+    /// Returns the variables that have columns.
     pub fn vars(&self) -> &[Var] {
         &self.vars
     }
 
-    /// The values of a variable.
+    /// Returns the values of a variable.
     pub fn column(&self, var: Var) -> Option<&[Id]> {
         let i = self.vars.iter().position(|v| *v == var)?;
         self.columns.get(i).map(Vec::as_slice)
     }
 
-    /// All columns, in the order of [`Self::vars`].
+    /// Returns all columns, in the order of [`Self::vars`].
     pub fn columns(&self) -> &[Vec<Id>] {
         &self.columns
     }
 
-    /// One of the solutions.
+    /// Returns one of the solutions.
     pub const fn row(&self, at: usize) -> Row<'_> {
         Row { table: self, at }
     }
 
-    /// All solutions.
+    /// Iterates over all solutions.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         (0..self.len).map(|at| self.row(at))
     }
 
-    /// Whether each solution has a value for that variable.
-    pub fn is_certain(&self, var: Var) -> bool {
+    /// Returns whether a variable is bound in every solution.
+    pub fn is_always_bound(&self, var: Var) -> bool {
         self.column(var).is_some_and(|c| !c.contains(&UNBOUND))
     }
 
-    /// Those rows, in that order.
+    /// Returns the rows with these indices, in their order.
     #[must_use]
     pub fn select(&self, rows: &[u32]) -> Self {
         Self {
@@ -108,7 +108,7 @@ impl Table {
         }
     }
 
-    /// As [`Self::select`], only these variables.
+    /// Returns selected rows with only the columns `keep`.
     #[must_use]
     pub fn select_vars(&self, rows: &[u32], keep: &[Var]) -> Self {
         let kept = || {
@@ -124,7 +124,7 @@ impl Table {
         }
     }
 
-    /// Only these variables, in that order; those that have no column get an empty one.
+    /// Returns the table with exactly these columns in this order; missing columns are unbound.
     #[must_use]
     pub fn project(mut self, vars: &[Var]) -> Self {
         let columns = vars
@@ -143,7 +143,7 @@ impl Table {
         }
     }
 
-    /// Without the columns of other variables.
+    /// Drops the columns of all other variables.
     pub fn keep(&mut self, vars: &[Var]) {
         let mut i = 0;
         while i < self.vars.len() {
@@ -156,8 +156,8 @@ impl Table {
         }
     }
 
-    /// So many solutions of which nothing else is known.
-    pub(crate) const fn counted(len: usize) -> Self {
+    /// Returns a table with `len` rows and no columns.
+    pub(crate) const fn without_columns(len: usize) -> Self {
         Self {
             vars: Vec::new(),
             columns: Vec::new(),
@@ -165,10 +165,9 @@ impl Table {
         }
     }
 
-    /// Each row beside each row of another table, which has other variables: the first `len` of them. Of the variables only
-    /// `keep`.
+    /// Returns the first `len` rows of the cross product with a table of other variables. Only the columns `keep` are built.
     pub(crate) fn product(&self, other: &Self, keep: &[Var], len: usize) -> Self {
-        let mut table = Self::counted(len);
+        let mut table = Self::without_columns(len);
         let kept = |t: &Self| -> Vec<(Var, usize)> {
             let all = t.vars.iter().copied().enumerate();
             all.filter(|(_, v)| keep.contains(v))
@@ -195,7 +194,7 @@ impl Table {
         table
     }
 
-    /// Adds a column, or replaces the one that was there.
+    /// Adds or replaces a column.
     pub fn set_column(&mut self, var: Var, column: Vec<Id>) {
         debug_assert_eq!(column.len(), self.len);
         match self.vars.iter().position(|v| *v == var) {
@@ -207,14 +206,14 @@ impl Table {
         }
     }
 
-    /// Makes room for that many solutions.
+    /// Reserves capacity for `rows` more solutions.
     pub(crate) fn reserve(&mut self, rows: usize) {
         for column in &mut self.columns {
             column.reserve(rows);
         }
     }
 
-    /// Adds the solutions of another table; variables that one of them lacks are unbound there.
+    /// Appends the solutions of another table; variables that one of them lacks are unbound there.
     pub fn append(&mut self, mut other: Self) {
         if self.len == 0 && self.vars.is_empty() {
             *self = other;
@@ -242,7 +241,7 @@ impl Table {
         }
     }
 
-    /// The first solutions only.
+    /// Keeps only the first `len` solutions.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len {
             self.len = len;
@@ -250,7 +249,7 @@ impl Table {
         }
     }
 
-    /// Those from one row on.
+    /// Drops the first `n` solutions.
     pub fn skip(&mut self, n: usize) {
         let n = n.min(self.len);
         if n > 0 {

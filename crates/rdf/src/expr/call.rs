@@ -1,4 +1,4 @@
-//! Calls of functions. The common ones are here, the rest are the library's.
+//! Function calls. Common functions are implemented here, the rest by the `spareval` library.
 
 use super::value::{Value, lexical, text};
 use super::{Expr, Val, boolean};
@@ -9,18 +9,18 @@ use spareval::QueryEvaluator;
 use spargebra::algebra::Function;
 use sparopt::algebra::Expression;
 
-/// The result of a call. A string that is too long ends the query.
+/// Evaluates a function call. A string above the limit fails the query.
 pub(crate) fn call(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Option<Val> {
     let found = called(ctx, row, f, args)?;
     if let Val::Value(v) = &found {
         let bytes = super::value::text_bytes(v);
-        ctx.hold_text(bytes)?;
+        ctx.reserve_text(bytes)?;
         fitting(ctx, bytes)?;
     }
     Some(found)
 }
 
-/// None if a string would have so many bytes; then the query fails.
+/// Returns `None`, and fails the query, if a string of `bytes` bytes would be too long.
 pub(crate) fn fitting(ctx: &Context<'_>, bytes: usize) -> Option<()> {
     ctx.or_fail(if bytes > STRING_BYTES_MAX {
         Err(Error::LongString {
@@ -34,7 +34,7 @@ pub(crate) fn fitting(ctx: &Context<'_>, bytes: usize) -> Option<()> {
 fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Option<Val> {
     let arg = |i: usize| args.get(i)?.eval(ctx, row);
     let value = |i: usize| arg(i)?.value(ctx);
-    // The text of a literal as it was written.
+    // Lexical form of a literal.
     let written = |i: usize| -> Option<String> {
         match arg(i)?.value_or_term(ctx)? {
             Term::Literal(l) => Some(l.destruct().0),
@@ -106,13 +106,13 @@ fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Optio
                 let Value::StringLiteral(label) = value(0)? else {
                     return None;
                 };
-                // Each byte of the label becomes two.
+                // Each byte of the label becomes two hexadecimal digits.
                 fitting(ctx, label.len() * 2)?;
                 Val::Value(Value::BlankNode(ctx.labelled(&label, row)))
             }
         },
         Function::Rand => {
-            // 53 bits, so that each is a number below one.
+            // 53 bits, so that the result is below 1.
             let n = (ctx.random() >> 11) as f64 / (1u64 << 53) as f64;
             Val::Value(Value::DoubleLiteral(n.into()))
         }
@@ -170,7 +170,7 @@ fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Optio
                 .map(|a| {
                     let term = a.eval(ctx, row)?.value_or_term(ctx)?;
                     bytes += term_bytes(&term);
-                    // Before the function makes one string of all.
+                    // Checked before the concatenated string is built.
                     if matches!(f, Function::Concat) {
                         fitting(ctx, bytes)?;
                     }
@@ -186,18 +186,18 @@ fn called(ctx: &Context<'_>, row: Row<'_>, f: &Function, args: &[Expr]) -> Optio
 }
 
 impl Val {
-    /// The term, as it was written if it was.
+    /// Returns the term, with its original lexical form if it has one.
     pub(crate) fn value_or_term(self, ctx: &Context<'_>) -> Option<Term> {
         let term = match self {
             Self::Id(id) => ctx.term(id)?,
             Self::Value(v) => v.into(),
         };
-        ctx.hold_text(term_bytes(&term))?;
+        ctx.reserve_text(term_bytes(&term))?;
         Some(term)
     }
 }
 
-/// Bytes of a term's text.
+/// Returns the length of a term's text in bytes.
 fn term_bytes(term: &Term) -> usize {
     match term {
         Term::NamedNode(n) => n.as_str().len(),
@@ -206,8 +206,8 @@ fn term_bytes(term: &Term) -> usize {
     }
 }
 
-/// `REPLACE`: each match of a pattern replaced by a text in which `$1` is a group of it. The text grows by as much as one likes,
-/// so it is measured while it is made.
+/// `REPLACE`: replaces each match of a pattern by a text in which `$1` is a capture group. The result can grow without bound, so it is
+/// measured while it is built.
 fn replace(ctx: &Context<'_>, row: Row<'_>, args: &[Expr]) -> Option<Val> {
     let value = |i: usize| args.get(i)?.eval(ctx, row)?.value(ctx);
     let string = |i: usize| match value(i)? {
@@ -232,11 +232,11 @@ fn replace(ctx: &Context<'_>, row: Row<'_>, args: &[Expr]) -> Option<Val> {
             let Some(whole) = groups.get(0) else { continue };
             done.push_str(subject.get(from..whole.start())?);
             let before = done.len();
-            // A group may stand in the text as often as two bytes do.
+            // The text may reference a group once per two bytes.
             fitting(ctx, before + expanded(&groups, &with))?;
             groups.expand(&with, &mut done);
             from = whole.end();
-            ctx.hold_text(done.len() - before)?;
+            ctx.reserve_text(done.len() - before)?;
             fitting(ctx, done.len())?;
         }
         done.push_str(subject.get(from..)?);
@@ -251,7 +251,7 @@ fn replace(ctx: &Context<'_>, row: Row<'_>, args: &[Expr]) -> Option<Val> {
     }))
 }
 
-/// Bytes that a replacement has at most: its own, and the longest group wherever it names one.
+/// Returns an upper bound of a replacement's length: its own bytes, plus the longest group for each reference.
 fn expanded(groups: &regex::Captures<'_>, with: &str) -> usize {
     let names = with.bytes().filter(|b| *b == b'$').count();
     let longest = groups.get(0).map_or(0, |whole| whole.len());
@@ -266,7 +266,7 @@ fn names(n: usize) -> Vec<Expression> {
     (0..n).map(|i| Expression::Variable(variable(i))).collect()
 }
 
-/// The library's function for these terms.
+/// Calls a function of the library with these terms.
 fn library(expression: &Expression, terms: Vec<Term>) -> Option<Value> {
     let names: Vec<Variable> = (0..terms.len()).map(variable).collect();
     QueryEvaluator::new()
@@ -274,7 +274,7 @@ fn library(expression: &Expression, terms: Vec<Term>) -> Option<Value> {
         .map(Value::from)
 }
 
-/// Sums and differences of dates and durations.
+/// Adds, subtracts, multiplies or divides dates and durations.
 pub(crate) fn dates(op: char, a: Value, b: Value) -> Option<Value> {
     let mut args = names(2).into_iter().map(Box::new);
     let (x, y) = (args.next()?, args.next()?);
@@ -287,7 +287,7 @@ pub(crate) fn dates(op: char, a: Value, b: Value) -> Option<Value> {
     library(&expression, vec![a.into(), b.into()])
 }
 
-/// The text of a string, with or without language.
+/// Returns the text of a string, with or without language.
 fn plain(value: Value) -> Option<String> {
     match value {
         Value::StringLiteral(s) | Value::LangStringLiteral { value: s, .. } => Some(s),
@@ -295,7 +295,7 @@ fn plain(value: Value) -> Option<String> {
     }
 }
 
-/// Two strings that may be compared: the second has no language or the first's.
+/// Returns the texts of two compatible strings: the second has no language or the first's.
 fn compatible(a: Value, b: Value) -> Option<(String, String)> {
     match (a, b) {
         (
@@ -339,7 +339,7 @@ fn uuid(ctx: &Context<'_>) -> String {
     )
 }
 
-/// A regular expression with the flags of `XPath`. `None` if it or they are wrong.
+/// Compiles a regular expression with the flags of `XPath`. `None` if either is invalid.
 pub(crate) fn regex(pattern: &str, flags: &str) -> Option<regex::Regex> {
     let quoted;
     let pattern = if flags.contains('q') {

@@ -1,7 +1,7 @@
-//! Expressions of filters, BIND and aggregates, with errors as missing values.
+//! Expressions of filters, BIND and aggregates; errors are missing values.
 
 mod call;
-mod hidden;
+mod inspect;
 mod select;
 pub(crate) mod value;
 
@@ -15,21 +15,21 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 pub(crate) use value::Value;
 
-/// How two values compare.
+/// Comparison operator of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
-    /// `<`
+    /// The operator `<`, less than.
     Less,
-    /// `<=`
+    /// The operator `<=`, less or equal.
     LessOrEqual,
-    /// `>`
+    /// The operator `>`, greater than.
     Greater,
-    /// `>=`
+    /// The operator `>=`, greater or equal.
     GreaterOrEqual,
 }
 
 impl Comparison {
-    const fn holds(self, o: Ordering) -> bool {
+    const fn matches(self, o: Ordering) -> bool {
         match self {
             Self::Less => o.is_lt(),
             Self::LessOrEqual => o.is_le(),
@@ -48,7 +48,7 @@ impl Comparison {
     }
 }
 
-/// An expression.
+/// An expression over a solution.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the names are those of the standard's algebra")]
 pub enum Expr {
@@ -70,7 +70,7 @@ pub enum Expr {
     Call(Function, Vec<Self>),
 }
 
-/// What an expression gave: a term by number, or a value that nobody needed as a term yet.
+/// Result of an expression: a term id, or a value that has no id yet.
 #[derive(Clone)]
 pub(crate) enum Val {
     Id(Id),
@@ -83,11 +83,11 @@ impl Val {
             Self::Value(v) => v,
             Self::Id(id) => of_id(ctx, id)?,
         };
-        ctx.hold_text(value::text_bytes(&value))?;
+        ctx.reserve_text(value::text_bytes(&value))?;
         Some(value)
     }
 
-    /// Bytes of its text, where that can be long.
+    /// Returns the length of the text in bytes, if it can be long.
     pub(crate) fn text_bytes(&self, ctx: &Context<'_>) -> usize {
         match self {
             Self::Id(id) if id::value(*id).is_some() => 0,
@@ -110,7 +110,7 @@ impl Val {
     }
 }
 
-/// The value of a term.
+/// Returns the value of a term.
 pub(crate) fn of_id(ctx: &Context<'_>, id: Id) -> Option<Value> {
     match id::value(id) {
         Some(Inline::Integer(n)) => Some(Value::IntegerLiteral(n.into())),
@@ -124,16 +124,16 @@ fn boolean(b: bool) -> Val {
 }
 
 impl Expr {
-    /// Its value for a solution; `None` is an error or no value.
+    /// Evaluates the expression for a solution; `None` is an error or unbound.
     pub(crate) fn eval(&self, ctx: &Context<'_>, row: Row<'_>) -> Option<Val> {
-        // What it had in hand is counted no more; who takes the result counts that.
-        let held = ctx.held();
-        let found = self.eval_held(ctx, row);
-        ctx.release_to(held);
+        // Releases the memory of intermediate strings; the caller counts the result.
+        let reserved = ctx.reserved();
+        let found = self.eval_inner(ctx, row);
+        ctx.release_to(reserved);
         found
     }
 
-    fn eval_held(&self, ctx: &Context<'_>, row: Row<'_>) -> Option<Val> {
+    fn eval_inner(&self, ctx: &Context<'_>, row: Row<'_>) -> Option<Val> {
         match self {
             Self::Const(id) => Some(Val::Id(*id)),
             Self::Var(v) => match row.get(*v) {
@@ -173,20 +173,20 @@ impl Expr {
         }
     }
 
-    /// Whether a filter keeps a solution.
-    pub(crate) fn holds(&self, ctx: &Context<'_>, row: Row<'_>) -> bool {
+    /// Returns whether a filter keeps a solution.
+    pub(crate) fn matches(&self, ctx: &Context<'_>, row: Row<'_>) -> bool {
         self.truth(ctx, row) == Some(true)
     }
 
-    /// Its effective boolean value.
+    /// Returns the effective boolean value.
     pub(crate) fn truth(&self, ctx: &Context<'_>, row: Row<'_>) -> Option<bool> {
-        let held = ctx.held();
-        let found = self.truth_held(ctx, row);
-        ctx.release_to(held);
+        let reserved = ctx.reserved();
+        let found = self.truth_inner(ctx, row);
+        ctx.release_to(reserved);
         found
     }
 
-    fn truth_held(&self, ctx: &Context<'_>, row: Row<'_>) -> Option<bool> {
+    fn truth_inner(&self, ctx: &Context<'_>, row: Row<'_>) -> Option<bool> {
         match self {
             Self::Or(list) => {
                 let mut error = false;
@@ -214,11 +214,11 @@ impl Expr {
             Self::Equal(a, b) => equal(ctx, a.eval(ctx, row)?, b.eval(ctx, row)?),
             Self::SameTerm(a, b) => Some(match (a.eval(ctx, row)?, b.eval(ctx, row)?) {
                 (Val::Id(a), Val::Id(b)) => a == b,
-                // Nothing that is only compared gets a number: numbers stay.
+                // A value that is only compared gets no id, because ids are never freed.
                 (a, b) => a.value_or_term(ctx)? == b.value_or_term(ctx)?,
             }),
             Self::Compare(op, a, b) => {
-                compare(ctx, a.eval(ctx, row)?, b.eval(ctx, row)?).map(|o| op.holds(o))
+                compare(ctx, a.eval(ctx, row)?, b.eval(ctx, row)?).map(|o| op.matches(o))
             }
             Self::In(a, list) => {
                 let a = a.eval(ctx, row)?;
@@ -257,7 +257,7 @@ pub(crate) fn equal(ctx: &Context<'_>, a: Val, b: Val) -> Option<bool> {
     value::equals(&a.value(ctx)?, &b.value(ctx)?)
 }
 
-/// Whether a term equals only itself: IRIs, blank nodes, texts.
+/// Returns whether a term equals only itself: IRIs, blank nodes, strings.
 pub(crate) fn is_simple(ctx: &Context<'_>, id: Id) -> bool {
     id::value(id).is_none()
         && ctx
@@ -268,7 +268,7 @@ pub(crate) fn is_simple(ctx: &Context<'_>, id: Id) -> bool {
             .unwrap_or(false)
 }
 
-/// The order of `ORDER BY` of two terms; texts and IRIs are compared where they lie.
+/// Compares two terms by the order of `ORDER BY`; strings and IRIs are compared in place.
 pub(crate) fn order_ids(ctx: &Context<'_>, a: Id, b: Id) -> Ordering {
     if let (Some(Inline::Integer(x)), Some(Inline::Integer(y))) = (id::value(a), id::value(b)) {
         return x.cmp(&y);

@@ -1,10 +1,10 @@
-//! Conditions on whole tables: the common comparisons of columns run without a look at each row's names.
+//! Filters on whole tables: common comparisons of columns run without name lookups per row.
 
 use super::{Comparison, Expr, Val, compare, equal};
 use crate::exec::{Context, Table};
 use crate::id::{self, Id, Inline, UNBOUND};
 
-/// Where the values of one side of a comparison are.
+/// One operand of a comparison.
 enum Operand<'t> {
     Column(&'t [Id]),
     Const(Id),
@@ -28,11 +28,11 @@ impl<'t> Operand<'t> {
 }
 
 impl Expr {
-    /// Those of the rows that a filter keeps.
+    /// Returns the rows that a filter keeps.
     pub(crate) fn select(&self, ctx: &Context<'_>, table: &Table, mut rows: Vec<u32>) -> Vec<u32> {
         let fast = match self {
             Self::And(list) => {
-                // An error of one part and a false of another give false: the row goes in any case.
+                // An error in one operand and false in another give false; the row is dropped in both cases.
                 for part in list {
                     rows = part.select(ctx, table, rows);
                 }
@@ -53,7 +53,7 @@ impl Expr {
             _ => None,
         };
         if fast.is_none() {
-            rows.retain(|r| self.holds(ctx, table.row(*r as usize)));
+            rows.retain(|r| self.matches(ctx, table.row(*r as usize)));
         }
         rows
     }
@@ -68,9 +68,9 @@ fn less(ctx: &Context<'_>, op: Comparison, a: Id, b: Id) -> bool {
         return false;
     }
     if let (Some(Inline::Integer(a)), Some(Inline::Integer(b))) = (id::value(a), id::value(b)) {
-        return op.holds(a.cmp(&b));
+        return op.matches(a.cmp(&b));
     }
-    compare(ctx, Val::Id(a), Val::Id(b)).is_some_and(|o| op.holds(o))
+    compare(ctx, Val::Id(a), Val::Id(b)).is_some_and(|o| op.matches(o))
 }
 
 fn same(ctx: &Context<'_>, a: Id, b: Id) -> Option<bool> {

@@ -1,12 +1,12 @@
-//! Values of expressions: what equals what, what comes before what, what is true. The rules are those of SPARQL 1.1
-//! (sections 15.1 and 17), with dates and durations compared as well.
+//! Values of expressions: equality, order, arithmetic and truth. The rules are those of SPARQL 1.1 (sections 15.1 and 17), extended to
+//! dates and durations.
 
 use oxrdf::{Literal, Term};
 use oxsdatatypes::{Decimal, Double, Float, TimezoneOffset};
 pub(crate) use spareval::ExpressionTerm as Value;
 use std::cmp::Ordering;
 
-/// A value for arithmetic.
+/// A value of numeric type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Number {
     Integer(i64),
@@ -36,7 +36,7 @@ impl From<Number> for Value {
     }
 }
 
-/// Two numbers of the same kind: the wider of the two.
+/// Two numbers promoted to the wider type.
 pub(crate) enum Pair {
     Integer(i64, i64),
     Decimal(Decimal, Decimal),
@@ -93,7 +93,7 @@ impl Number {
     }
 }
 
-/// `+`, `-`, `*`, `/` of numbers.
+/// Evaluates `+`, `-`, `*`, `/` on numbers.
 pub(crate) fn arithmetic(op: char, a: Number, b: Number) -> Option<Number> {
     Some(match a.with(b) {
         Pair::Integer(a, b) => match op {
@@ -123,7 +123,7 @@ pub(crate) fn arithmetic(op: char, a: Number, b: Number) -> Option<Number> {
     })
 }
 
-/// The effective boolean value.
+/// Returns the effective boolean value.
 pub(crate) fn truth(value: &Value) -> Option<bool> {
     match value {
         Value::BooleanLiteral(b) => Some(bool::from(*b)),
@@ -140,7 +140,7 @@ pub(crate) fn truth(value: &Value) -> Option<bool> {
     }
 }
 
-/// Literals of these types that could not be read are false, not errors (section 17.2.2).
+/// Ill-typed literals of these types are false, not errors (section 17.2.2).
 fn is_ill_typed(datatype: &str) -> bool {
     let Some(local) = datatype.strip_prefix(crate::id::XSD) else {
         return false;
@@ -167,7 +167,7 @@ fn is_ill_typed(datatype: &str) -> bool {
     )
 }
 
-/// `=`: `None` is an error.
+/// Evaluates `=`; `None` is an error.
 pub(crate) fn equals(a: &Value, b: &Value) -> Option<bool> {
     if let (Some(a), Some(b)) = (number(a), number(b)) {
         return Some(compare_numbers(a, b) == Some(Ordering::Equal));
@@ -177,7 +177,7 @@ pub(crate) fn equals(a: &Value, b: &Value) -> Option<bool> {
     if a == b && !is_nan(a) {
         return Some(true);
     }
-    // Literals whose datatype is not known may be equal whatever they look like.
+    // Literals with unknown datatypes may be equal despite different lexical forms.
     if other(a) || other(b) {
         let tagged = |v: &Value| matches!(v, Value::LangStringLiteral { .. });
         return if literal(a) && literal(b) && !tagged(a) && !tagged(b) {
@@ -227,7 +227,7 @@ fn durations(a: &Value, b: &Value) -> Option<Ordering> {
     }
 }
 
-/// `<`, `>`: `None` is an error.
+/// Evaluates `<` and `>`; `None` is an error.
 pub(crate) fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     if let (Some(a), Some(b)) = (number(a), number(b)) {
         return compare_numbers(a, b);
@@ -254,7 +254,7 @@ pub(crate) fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     }
 }
 
-/// The order of `ORDER BY`: unbound, blank nodes, IRIs, literals; among literals by value where they compare.
+/// Compares by the order of `ORDER BY`: unbound, blank nodes, IRIs, literals; literals by value where comparable.
 pub(crate) fn order(a: Option<&Value>, b: Option<&Value>) -> Ordering {
     let rank = |v: Option<&Value>| match v {
         None => 0,
@@ -305,8 +305,7 @@ pub(crate) fn order(a: Option<&Value>, b: Option<&Value>) -> Ordering {
     }
 }
 
-/// A time in UTC. `<` does not say which of two is earlier if only one has a time zone; an order of many, which has to be total, takes UTC for
-/// those without.
+/// Returns a time in UTC. `<` is undefined if only one operand has a time zone; the total order takes UTC for those without.
 fn in_utc(value: &Value) -> Value {
     let utc = Some(TimezoneOffset::UTC);
     match value {
@@ -318,7 +317,7 @@ fn in_utc(value: &Value) -> Value {
     .unwrap_or_else(|| value.clone())
 }
 
-/// A duration in seconds, with months as long as they are on average. `<` does not say which of a month and thirty days is longer.
+/// Returns a duration in seconds, with months of average length. `<` is undefined between a month and thirty days.
 fn seconds(value: &Value) -> Option<f64> {
     const MONTH: f64 = 2_629_746.0;
     let of = |months: i64, seconds: Decimal| {
@@ -341,12 +340,12 @@ fn compare_numbers_total(a: f64, b: f64) -> Ordering {
         .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// Where a value stands in hash joins on `=`: values that are equal have the same key, others may have.
+/// Returns the key of a value in hash joins on `=`: equal values have equal keys, others may have.
 pub(crate) fn join_key(value: &Value) -> Option<u64> {
     number(value).map(|n| f64::from(n.double()).to_bits())
 }
 
-/// Bytes of its text, where that can be long.
+/// Returns the length of the text in bytes, if it can be long.
 pub(crate) fn text_bytes(value: &Value) -> usize {
     match value {
         Value::NamedNode(n) => n.as_str().len(),
@@ -358,12 +357,12 @@ pub(crate) fn text_bytes(value: &Value) -> usize {
     }
 }
 
-/// A plain literal.
+/// Creates a plain literal.
 pub(crate) fn text(value: impl Into<String>) -> Value {
     Value::StringLiteral(value.into())
 }
 
-/// The text of a literal.
+/// Returns the lexical form of a literal.
 pub(crate) fn lexical(value: &Value) -> Option<String> {
     Some(match value {
         Value::StringLiteral(s) | Value::LangStringLiteral { value: s, .. } => s.clone(),

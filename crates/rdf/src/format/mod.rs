@@ -1,33 +1,33 @@
-//! Formats of RDF: their names, a document read as quads, quads written as a document.
+//! RDF formats: their names, reading a document as quads, writing quads as a document.
 
 mod rdfxml;
 mod read;
 mod write;
 
 pub use oxjsonld::JsonLdProfileSet;
-pub use read::{Quads, Wrong};
-pub use write::Writing;
+pub use read::{DocumentError, Quads};
+pub use write::DocumentWriter;
 
 use oxjsonld::JsonLdProfile;
 
 /// A format of RDF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RdfFormat {
-    /// Notation 3, where it says triples.
+    /// Notation 3, restricted to triples.
     N3,
-    /// N-Quads.
+    /// The N-Quads format.
     NQuads,
-    /// N-Triples.
+    /// The N-Triples format.
     NTriples,
-    /// RDF/XML.
+    /// The RDF/XML format.
     RdfXml,
-    /// `TriG`.
+    /// The `TriG` format.
     TriG,
-    /// Turtle.
+    /// The Turtle format.
     Turtle,
-    /// JSON-LD.
+    /// The JSON-LD format.
     JsonLd {
-        /// What is known of a document beforehand.
+        /// Profile of the document.
         profile: JsonLdProfileSet,
     },
 }
@@ -36,7 +36,7 @@ const JSON_LD: RdfFormat = RdfFormat::JsonLd {
     profile: JsonLdProfileSet::empty(),
 };
 
-/// Endings of files.
+/// File name extensions.
 const ENDINGS: [(&str, RdfFormat); 10] = [
     ("json", JSON_LD),
     ("jsonld", JSON_LD),
@@ -50,7 +50,7 @@ const ENDINGS: [(&str, RdfFormat); 10] = [
     ("xml", RdfFormat::RdfXml),
 ];
 
-/// What stands behind `application/` or `text/`, without `x-`.
+/// Media subtypes of `application/` and `text/`, without `x-`.
 const SUBTYPES: [(&str, RdfFormat); 14] = [
     ("activity+json", JSON_LD),
     ("json", JSON_LD),
@@ -69,7 +69,7 @@ const SUBTYPES: [(&str, RdfFormat); 14] = [
 ];
 
 impl RdfFormat {
-    /// The format of a file by its ending, which comes without its dot.
+    /// Returns the format of a file name extension, given without its dot.
     #[must_use]
     pub fn from_extension(ending: &str) -> Option<Self> {
         let mut all = ENDINGS.iter();
@@ -77,7 +77,7 @@ impl RdfFormat {
         Some(found.1)
     }
 
-    /// The format that a media type says, with its parameters. A character set other than UTF-8 has none.
+    /// Returns the format of a media type with parameters. `None` if it names a character set other than UTF-8.
     #[must_use]
     pub fn from_media_type(text: &str) -> Option<Self> {
         let mut parts = text.split(';');

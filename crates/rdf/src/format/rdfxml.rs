@@ -1,4 +1,4 @@
-//! Triples as RDF/XML: those of one subject that come together share an element.
+//! Writer of RDF/XML: consecutive triples of one subject share an element.
 
 use crate::parse::rdfxml::names::{begins_name, in_name};
 use crate::xml::escape;
@@ -6,7 +6,7 @@ use oxrdf::{NamedOrBlankNode, NamedOrBlankNodeRef, TermRef, TripleRef};
 use std::io::{self, Write};
 
 const RDF: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#";
-/// Names of RDF that cannot be properties here.
+/// Names in the RDF namespace that cannot be properties.
 const SYNTAX: [&str; 12] = [
     "RDF",
     "Description",
@@ -22,12 +22,12 @@ const SYNTAX: [&str; 12] = [
     "resource",
 ];
 
-/// A document that is written.
+/// A document being written.
 pub(super) struct RdfXmlWriter<W> {
     to: W,
     begun: bool,
     subject: Option<NamedOrBlankNode>,
-    /// What is written next.
+    /// Buffered output.
     out: String,
 }
 
@@ -127,7 +127,7 @@ impl<W: Write> RdfXmlWriter<W> {
         Ok(())
     }
 
-    /// Labels of blank nodes may begin with digits, names of XML may not.
+    /// Blank node labels may begin with digits, XML names may not.
     fn node_id(&mut self, label: &str) -> io::Result<()> {
         let plain = label.starts_with(|c| begins_name(c) && c != '_');
         let label = if plain && label.chars().all(in_name) {
@@ -155,11 +155,11 @@ impl<W: Write> RdfXmlWriter<W> {
 fn cannot(what: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidInput,
-        format!("RDF/XML cannot say {what}; Turtle and N-Triples can"),
+        format!("RDF/XML cannot express {what}; Turtle and N-Triples can"),
     )
 }
 
-/// An IRI as a namespace and the longest name at its end.
+/// Splits an IRI into a namespace and the longest XML name at its end.
 fn split(iri: &str) -> Option<(&str, &str)> {
     let mut begin = None;
     for (at, c) in iri.char_indices().rev() {

@@ -1,4 +1,4 @@
-//! A document as quads.
+//! Reader of documents as quads.
 
 use super::RdfFormat;
 use crate::parse::rdfxml::RdfXml;
@@ -13,24 +13,24 @@ use oxttl::turtle::ReaderTurtleParser;
 use oxttl::{N3Parser, NQuadsParser, NTriplesParser, TriGParser, TurtleParseError, TurtleParser};
 use std::io::{BufReader, Read};
 
-/// What is wrong with a document, and where: line and column from 1.
+/// An error in a document, with its position.
 #[derive(Debug)]
-pub struct Wrong {
-    /// Line and column, where they are known.
+pub struct DocumentError {
+    /// Line and column, from 1, if known.
     pub at: Option<(u64, u64)>,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// Whether the source failed, so that nothing follows.
+    /// Whether the source failed, so that no more quads follow.
     pub io: bool,
 }
 
-impl std::fmt::Display for Wrong {
+impl std::fmt::Display for DocumentError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-/// The quads of a document, as they come.
+/// Iterator over the quads of a document.
 #[expect(
     missing_debug_implementations,
     reason = "the parsers of the libraries have none"
@@ -48,10 +48,10 @@ enum Parser<R: Read> {
 }
 
 impl<R: Read> Quads<R> {
-    /// Reads a document. Relative IRIs belong to `base`.
+    /// Starts reading a document. Relative IRIs are resolved against `base`.
     ///
     /// # Errors
-    /// If the base is no IRI.
+    /// Fails if `base` is not an IRI.
     pub fn of(from: R, format: RdfFormat, base: Option<&str>) -> Result<Self, String> {
         let iri = base.map(|base| Iri::parse(base.to_owned())).transpose();
         let iri = iri.map_err(|e| e.to_string())?;
@@ -95,7 +95,7 @@ impl<R: Read> Quads<R> {
 }
 
 impl<R: Read> Iterator for Quads<R> {
-    type Item = Result<Quad, Wrong>;
+    type Item = Result<Quad, DocumentError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let default = GraphName::DefaultGraph;
@@ -104,7 +104,7 @@ impl<R: Read> Iterator for Quads<R> {
             Parser::NQuads(all) => all.next()?.map_err(turtle),
             Parser::NTriples(all) => all.next()?.map_err(turtle).map(|t| t.in_graph(default)),
             Parser::RdfXml(all) => {
-                let triple = all.next()?.map_err(|wrong| Wrong {
+                let triple = all.next()?.map_err(|wrong| DocumentError {
                     at: Some(wrong.at),
                     message: wrong.message,
                     io: wrong.io,
@@ -118,11 +118,11 @@ impl<R: Read> Iterator for Quads<R> {
     }
 }
 
-fn turtle(e: TurtleParseError) -> Wrong {
+fn turtle(e: TurtleParseError) -> DocumentError {
     match e {
         TurtleParseError::Syntax(e) => {
             let at = e.location().start;
-            Wrong {
+            DocumentError {
                 at: Some((at.line + 1, at.column + 1)),
                 message: e.to_string(),
                 io: false,
@@ -132,9 +132,9 @@ fn turtle(e: TurtleParseError) -> Wrong {
     }
 }
 
-fn json_ld(e: JsonLdParseError) -> Wrong {
+fn json_ld(e: JsonLdParseError) -> DocumentError {
     match e {
-        JsonLdParseError::Syntax(e) => Wrong {
+        JsonLdParseError::Syntax(e) => DocumentError {
             at: e.location().map(|l| (l.start.line + 1, l.start.column + 1)),
             message: e.to_string(),
             io: false,
@@ -143,19 +143,19 @@ fn json_ld(e: JsonLdParseError) -> Wrong {
     }
 }
 
-fn failed(e: &std::io::Error) -> Wrong {
-    Wrong {
+fn failed(e: &std::io::Error) -> DocumentError {
+    DocumentError {
         at: None,
         message: e.to_string(),
         io: true,
     }
 }
 
-/// A statement of N3 that RDF can say.
-fn plain(quad: N3Quad) -> Result<Quad, Wrong> {
-    let no = || Wrong {
+/// Converts an N3 statement to an RDF quad, if possible.
+fn plain(quad: N3Quad) -> Result<Quad, DocumentError> {
+    let no = || DocumentError {
         at: None,
-        message: "a statement of N3 says more than a triple can".into(),
+        message: "a statement of N3 states more than a triple can".into(),
         io: false,
     };
     let subject: NamedOrBlankNode = match quad.subject {

@@ -1,4 +1,4 @@
-//! Quads as a document.
+//! Writer of quads as a document.
 
 use super::RdfFormat;
 use super::rdfxml::RdfXmlWriter;
@@ -11,12 +11,12 @@ use oxttl::turtle::WriterTurtleSerializer;
 use oxttl::{NQuadsSerializer, NTriplesSerializer, TriGSerializer, TurtleSerializer};
 use std::io::{self, Write};
 
-/// A document that is written.
+/// A document being written.
 #[expect(
     missing_debug_implementations,
     reason = "the writers of the libraries have none"
 )]
-pub struct Writing<W: Write>(Writer<W>);
+pub struct DocumentWriter<W: Write>(Writer<W>);
 
 enum Writer<W: Write> {
     NQuads(WriterNQuadsSerializer<W>),
@@ -27,15 +27,15 @@ enum Writer<W: Write> {
     JsonLd(Box<WriterJsonLdSerializer<W>>),
 }
 
-impl<W: Write> Writing<W> {
-    /// Begins a document.
+impl<W: Write> DocumentWriter<W> {
+    /// Starts a document in a format.
     pub fn new(to: W, format: RdfFormat) -> Self {
         Self(match format {
             RdfFormat::NQuads => Writer::NQuads(NQuadsSerializer::new().for_writer(to)),
             RdfFormat::NTriples => Writer::NTriples(NTriplesSerializer::new().for_writer(to)),
             RdfFormat::RdfXml => Writer::RdfXml(RdfXmlWriter::new(to)),
             RdfFormat::TriG => Writer::TriG(TriGSerializer::new().for_writer(to)),
-            // All that Turtle says N3 says as well.
+            // Turtle is a subset of N3.
             RdfFormat::Turtle | RdfFormat::N3 => {
                 Writer::Turtle(TurtleSerializer::new().for_writer(to))
             }
@@ -48,7 +48,7 @@ impl<W: Write> Writing<W> {
     /// Writes a triple.
     ///
     /// # Errors
-    /// If the sink fails, or the format cannot say the triple.
+    /// Fails if the sink fails, or the format cannot express the triple.
     pub fn triple<'a>(&mut self, triple: impl Into<TripleRef<'a>>) -> io::Result<()> {
         self.quad(triple.into().in_graph(GraphNameRef::DefaultGraph))
     }
@@ -56,7 +56,7 @@ impl<W: Write> Writing<W> {
     /// Writes a quad.
     ///
     /// # Errors
-    /// If the sink fails, or the format cannot say the quad.
+    /// Fails if the sink fails, or the format cannot express the quad.
     pub fn quad<'a>(&mut self, quad: impl Into<QuadRef<'a>>) -> io::Result<()> {
         let quad = quad.into();
         if !quad.graph_name.is_default_graph() && !self.has_graphs() {
@@ -83,10 +83,10 @@ impl<W: Write> Writing<W> {
         )
     }
 
-    /// Ends the document.
+    /// Ends the document and returns the sink.
     ///
     /// # Errors
-    /// If the sink fails.
+    /// Fails if the sink fails.
     pub fn finish(self) -> io::Result<W> {
         match self.0 {
             Writer::NQuads(to) => Ok(to.finish()),

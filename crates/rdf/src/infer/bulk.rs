@@ -1,23 +1,23 @@
-//! The closure of a graph, set by set: classes and properties in the order in which they depend on each other, each
-//! from whole sorted columns; only where they depend on each other in a circle, what is new is followed further.
+//! Closure of a whole graph, set at a time: classes and properties are processed in dependency order, each from whole sorted columns; only
+//! within a dependency cycle are new facts propagated further.
 
-use super::lists::{New, merge, range, sort_runs, subtract};
+use super::lists::{InferredPairs, merge, range, sort_runs, subtract};
 use super::order::components;
-use super::rules::{Fact, Node, Rule, Rules, View};
-use super::schema::{Source, compile, meta};
-use super::words::Words;
+use super::rules::{Fact, FactView, Rule, RuleNode, Rules};
+use super::schema::{SchemaSource, compile, schema_rules};
+use super::vocabulary::Vocabulary;
 use crate::dictionary::{Dictionary, Head, Parts};
 use crate::error::{Error, Result};
 use crate::id::{Id, LOCAL};
 use crate::quads::{Graph, Index, Pairs, pack, sort, unpack};
 use std::collections::{BTreeMap, HashMap};
 
-/// What a closure may use.
+/// Limits of a closure.
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
-    /// Bytes that inferred triples may have while they are found.
+    /// Limit of inferred triples during the closure, in bytes.
     pub memory: usize,
-    /// Asked now and then: whether to stop, and why.
+    /// Cancellation check: returns the reason to stop, or `None`.
     pub stop: &'a dyn Fn() -> Option<&'static str>,
 }
 
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Limits<'_> {
 }
 
 impl Limits<'_> {
-    /// None.
+    /// No limits and no cancellation.
     pub(crate) const NONE: Limits<'static> = Limits {
         memory: usize::MAX,
         stop: &|| None,
@@ -41,31 +41,31 @@ impl Limits<'_> {
     }
 }
 
-/// A graph that is being closed.
-pub(super) struct Work<'a> {
+/// State of a closure.
+pub(super) struct ClosureBuilder<'a> {
     graph: &'a Graph,
     dictionary: &'a Dictionary,
-    pub(super) words: Words,
+    pub(super) vocabulary: Vocabulary,
     types: Option<&'a Index>,
     classes: HashMap<Id, Vec<Id>>,
-    properties: HashMap<Id, New>,
-    /// Inferred pairs of `rdf:type`, as they were when the last pass began.
-    typed: New,
+    properties: HashMap<Id, InferredPairs>,
+    /// Inferred pairs of `rdf:type` at the start of the current pass.
+    typed: InferredPairs,
     limits: Limits<'a>,
-    /// Inferred triples.
+    /// Number of inferred triples.
     count: usize,
 }
 
-/// What a rule gave, before it is sorted.
+/// Unsorted output of rules.
 #[derive(Debug)]
-pub(super) enum Given {
+pub(super) enum RuleOutput {
     Ids(Vec<Id>),
     Pairs(Vec<u64>),
 }
 
-impl View for Work<'_> {
+impl FactView for ClosureBuilder<'_> {
     fn has(&self, s: Id, p: Id, o: Id) -> bool {
-        if p == self.words.kind {
+        if p == self.vocabulary.kind {
             return self.types.is_some_and(|t| t.so.contains(s, o))
                 || self
                     .classes
@@ -92,7 +92,7 @@ impl View for Work<'_> {
         if let Some(x) = self.base(p) {
             to.extend_from_slice(x.os.get(o));
         }
-        if p == self.words.kind {
+        if p == self.vocabulary.kind {
             to.extend_from_slice(self.classes.get(&o).map_or(&[][..], Vec::as_slice));
         } else if let Some(n) = self.properties.get(&p)
             && !n.so.is_empty()
@@ -108,14 +108,14 @@ impl View for Work<'_> {
     fn predicates(&self) -> Vec<Id> {
         let mut list: Vec<Id> = self.graph.predicates().to_vec();
         list.extend(self.properties.keys());
-        list.push(self.words.kind);
+        list.push(self.vocabulary.kind);
         list.sort_unstable();
         list.dedup();
         list
     }
 }
 
-impl Source for Work<'_> {
+impl SchemaSource for ClosureBuilder<'_> {
     fn pairs(&self, p: Id) -> Vec<(Id, Id)> {
         self.packed(p).into_iter().map(unpack).collect()
     }
@@ -133,7 +133,7 @@ impl Source for Work<'_> {
     }
 }
 
-/// Whether a term may not be a subject.
+/// Returns whether a term cannot be a subject.
 pub(super) fn is_literal(dictionary: &Dictionary, id: Id) -> bool {
     id >= LOCAL
         || !matches!(
@@ -142,22 +142,22 @@ pub(super) fn is_literal(dictionary: &Dictionary, id: Id) -> bool {
         )
 }
 
-impl<'a> Work<'a> {
+impl<'a> ClosureBuilder<'a> {
     pub(super) fn new(
         graph: &'a Graph,
         seeds: &[Fact],
         dictionary: &'a Dictionary,
-        words: Words,
+        vocabulary: Vocabulary,
         limits: Limits<'a>,
     ) -> Self {
         let mut work = Self {
             graph,
             dictionary,
-            words,
-            types: graph.index(words.kind),
+            vocabulary,
+            types: graph.index(vocabulary.kind),
             classes: HashMap::new(),
             properties: HashMap::new(),
-            typed: New::default(),
+            typed: InferredPairs::default(),
             limits,
             count: 0,
         };
@@ -166,15 +166,15 @@ impl<'a> Work<'a> {
     }
 
     pub(super) fn base(&self, p: Id) -> Option<&'a Index> {
-        if p == self.words.kind {
+        if p == self.vocabulary.kind {
             self.types
         } else {
             self.graph.index(p)
         }
     }
 
-    pub(super) fn new_of(&self, p: Id) -> Option<&New> {
-        if p == self.words.kind {
+    pub(super) fn new_of(&self, p: Id) -> Option<&InferredPairs> {
+        if p == self.vocabulary.kind {
             Some(&self.typed)
         } else {
             self.properties.get(&p)
@@ -195,7 +195,7 @@ impl<'a> Work<'a> {
         all
     }
 
-    /// All pairs of a property, ascending.
+    /// Returns all packed pairs of a property, ascending.
     pub(super) fn packed(&self, p: Id) -> Vec<u64> {
         let mut all: Vec<u64> = self
             .base(p)
@@ -207,28 +207,28 @@ impl<'a> Work<'a> {
         all
     }
 
-    /// Adds facts; those that were new.
+    /// Adds facts and returns those that are new.
     fn add(&mut self, facts: impl IntoIterator<Item = Fact>) -> Vec<Fact> {
-        let mut given: BTreeMap<Node, Given> = BTreeMap::new();
+        let mut output: BTreeMap<RuleNode, RuleOutput> = BTreeMap::new();
         for fact in facts {
-            put(&mut given, fact, self.words.kind);
+            put(&mut output, fact, self.vocabulary.kind);
         }
-        self.commit_all(given).unwrap_or_default()
+        self.commit_all(output).unwrap_or_default()
     }
 
-    fn commit_all(&mut self, given: BTreeMap<Node, Given>) -> Result<Vec<Fact>> {
+    fn commit_all(&mut self, output: BTreeMap<RuleNode, RuleOutput>) -> Result<Vec<Fact>> {
         let mut new = Vec::new();
-        for (node, given) in given {
-            new.extend(self.commit(node, given, true)?);
+        for (node, output) in output {
+            new.extend(self.commit(node, output, true)?);
         }
         Ok(new)
     }
 
-    /// Makes what rules gave a part of the closure. What was new.
-    fn commit(&mut self, node: Node, given: Given, edges: bool) -> Result<Vec<Fact>> {
-        let kind = self.words.kind;
-        let new = match (node, given) {
-            (Node::Class(class), Given::Ids(mut ids)) => {
+    /// Sorts the output of rules and adds it to the closure. Returns the new facts.
+    fn commit(&mut self, node: RuleNode, output: RuleOutput, edges: bool) -> Result<Vec<Fact>> {
+        let kind = self.vocabulary.kind;
+        let new = match (node, output) {
+            (RuleNode::Class(class), RuleOutput::Ids(mut ids)) => {
                 sort_runs(&mut ids);
                 ids.dedup();
                 subtract(&mut ids, self.base_members(class));
@@ -238,15 +238,15 @@ impl<'a> Work<'a> {
                 self.count += ids.len();
                 ids.into_iter().map(|s| (s, kind, class)).collect()
             }
-            (Node::Property(p), Given::Pairs(pairs)) if p == kind => {
-                let mut given = BTreeMap::new();
+            (RuleNode::Property(p), RuleOutput::Pairs(pairs)) if p == kind => {
+                let mut output = BTreeMap::new();
                 for pair in pairs {
                     let (s, o) = unpack(pair);
-                    put(&mut given, (s, kind, o), kind);
+                    put(&mut output, (s, kind, o), kind);
                 }
-                return self.commit_all(given);
+                return self.commit_all(output);
             }
-            (Node::Property(p), Given::Pairs(mut pairs)) => {
+            (RuleNode::Property(p), RuleOutput::Pairs(mut pairs)) => {
                 sort(&mut pairs);
                 pairs.dedup();
                 if let Some(x) = self.base(p) {
@@ -280,35 +280,36 @@ impl<'a> Work<'a> {
             }
             _ => Vec::new(),
         };
-        // Pairs stand in both directions at the end.
+        // In the end, pairs are stored in both directions.
         if self.count.saturating_mul(16) > self.limits.memory {
             return Err(Error::Refused(format!(
-                "the inferred triples need more memory than they may have: {} stand in memory, the limit is {} bytes; load without \
-                 --infer, with the fewer rules of --infer rdfs, or allow more memory",
+                "the inferred triples need more memory than they may have: {} are in memory, the \
+                 limit is {} bytes; load without --infer, with the fewer rules of --infer rdfs, or \
+                 allow more memory",
                 self.count, self.limits.memory
             )));
         }
         Ok(new)
     }
 
-    /// Finds all that follows, and by which rules.
+    /// Computes the closure and returns its rules.
     pub(super) fn close(&mut self, owl: bool) -> Result<Rules> {
         loop {
             let rules = self.close_schema(owl)?;
             let before = self.schema_size(owl);
             loop {
                 let count = self.count;
-                self.typed = New::default();
+                self.typed = InferredPairs::default();
                 if rules.uses_types_as_pairs() || (owl && self.has_same()) {
                     self.typed.so = self.inferred_types();
                 }
                 self.pass(&rules)?;
                 if owl && self.has_same() {
-                    self.replace(&rules)?;
+                    self.copy_to_same(&rules)?;
                 }
                 let again = rules.uses_types_as_pairs()
                     || rules
-                        .giving(Node::Property(self.words.kind))
+                        .giving(RuleNode::Property(self.vocabulary.kind))
                         .next()
                         .is_some()
                     || (owl && self.has_same());
@@ -316,20 +317,20 @@ impl<'a> Work<'a> {
                     break;
                 }
             }
-            // Data may say something about classes by roundabout ways.
+            // Data can imply schema triples; then the rules are compiled again.
             if self.schema_size(owl) == before {
                 return Ok(rules);
             }
         }
     }
 
-    /// Closes what is said about classes and properties.
+    /// Closes the schema: the triples about classes and properties.
     fn close_schema(&mut self, owl: bool) -> Result<Rules> {
-        let meta = Rules::new(self.words, meta(&self.words, owl), false);
+        let schema_rules = Rules::new(self.vocabulary, schema_rules(&self.vocabulary, owl), false);
         loop {
             let count = self.count;
-            self.pass(&meta)?;
-            let rules = compile(self, &self.words, owl);
+            self.pass(&schema_rules)?;
+            let rules = compile(self, &self.vocabulary, owl);
             self.add(rules.facts.iter().copied());
             if self.count == count {
                 return Ok(rules);
@@ -337,16 +338,16 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// How much is said about classes and properties.
+    /// Returns the number of schema triples.
     fn schema_size(&self, owl: bool) -> usize {
         let pairs: usize = self
-            .words
+            .vocabulary
             .predicates(owl)
-            .chain([self.words.first, self.words.rest])
+            .chain([self.vocabulary.first, self.vocabulary.rest])
             .filter_map(|p| self.properties.get(&p))
             .map(|n| n.so.len())
             .sum();
-        let kinds = self.words.kinds();
+        let kinds = self.vocabulary.kinds();
         pairs
             + kinds
                 .iter()
@@ -355,10 +356,10 @@ impl<'a> Work<'a> {
     }
 
     fn has_same(&self) -> bool {
-        self.base(self.words.same).is_some()
+        self.base(self.vocabulary.same).is_some()
             || self
                 .properties
-                .get(&self.words.same)
+                .get(&self.vocabulary.same)
                 .is_some_and(|n| !n.so.is_empty())
     }
 
@@ -372,7 +373,7 @@ impl<'a> Work<'a> {
         pairs
     }
 
-    /// Applies all rules, each after those that give what it uses.
+    /// Applies all rules once, in dependency order.
     fn pass(&mut self, rules: &Rules) -> Result<()> {
         for component in components(rules) {
             self.limits.check()?;
@@ -381,64 +382,64 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn component(&mut self, rules: &Rules, component: &[Node]) -> Result<()> {
+    fn component(&mut self, rules: &Rules, component: &[RuleNode]) -> Result<()> {
         let mut new: Vec<Fact> = Vec::new();
-        let inside = |node: &Node| component.binary_search(node).is_ok();
+        let inside = |node: &RuleNode| component.binary_search(node).is_ok();
         let circular = component.iter().any(|node| {
             rules
                 .giving(*node)
                 .any(|rule| rule.bodies().iter().any(inside))
         });
         for node in component {
-            let mut given: Option<Given> = None;
+            let mut output: Option<RuleOutput> = None;
             let mut transitive = false;
             for rule in rules.giving(*node) {
                 if matches!(rule, Rule::Transitive { .. }) {
                     transitive = true;
                 } else {
-                    self.fire(rule, &mut given);
+                    self.apply_rule(rule, &mut output);
                 }
             }
-            if let Some(given) = given {
-                let found = self.commit(*node, given, true)?;
+            if let Some(output) = output {
+                let found = self.commit(*node, output, true)?;
                 if circular {
                     new.extend(found);
                 }
             }
-            if let (true, Node::Property(p)) = (transitive, node) {
+            if let (true, RuleNode::Property(p)) = (transitive, node) {
                 new.extend(self.transitive(*p)?);
             }
         }
         while circular && !new.is_empty() {
             self.limits.check()?;
-            let mut given: BTreeMap<Node, Given> = BTreeMap::new();
+            let mut output: BTreeMap<RuleNode, RuleOutput> = BTreeMap::new();
             let mut out = Vec::new();
             for fact in &new {
                 let (_, p, o) = *fact;
-                let class = (p == self.words.kind).then_some(Node::Class(o));
-                for node in std::iter::once(Node::Property(p)).chain(class) {
+                let class = (p == self.vocabulary.kind).then_some(RuleNode::Class(o));
+                for node in std::iter::once(RuleNode::Property(p)).chain(class) {
                     for rule in rules.using(node) {
-                        // A transitive property is closed as a whole below.
+                        // The transitive closure of a property is computed separately below.
                         if !matches!(rule, Rule::Transitive { .. })
-                            && inside(&rule.head(&self.words))
+                            && inside(&rule.head(&self.vocabulary))
                         {
                             rules.apply(rule, *fact, self, &mut out);
                         }
                     }
                 }
                 for fact in out.drain(..) {
-                    put(&mut given, fact, self.words.kind);
+                    put(&mut output, fact, self.vocabulary.kind);
                 }
             }
             new.clear();
-            for (node, given) in given {
-                let found = self.commit(node, given, true)?;
+            for (node, output) in output {
+                let found = self.commit(node, output, true)?;
                 let closes = !found.is_empty()
                     && rules
                         .giving(node)
                         .any(|r| matches!(r, Rule::Transitive { .. }));
                 new.extend(found);
-                if let (true, Node::Property(p)) = (closes, node) {
+                if let (true, RuleNode::Property(p)) = (closes, node) {
                     new.extend(self.transitive(p)?);
                 }
             }
@@ -446,7 +447,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Follows a property from each of its subjects.
+    /// Computes the transitive closure of a property from each subject.
     fn transitive(&mut self, p: Id) -> Result<Vec<Fact>> {
         let mut edges: Vec<u64> = self
             .base(p)
@@ -455,7 +456,7 @@ impl<'a> Work<'a> {
         if let Some(n) = self.new_of(p) {
             merge(
                 &mut edges,
-                if p == self.words.kind {
+                if p == self.vocabulary.kind {
                     &n.so
                 } else {
                     &n.edges
@@ -488,20 +489,20 @@ impl<'a> Work<'a> {
                 break;
             }
         }
-        self.commit(Node::Property(p), Given::Pairs(found), false)
+        self.commit(RuleNode::Property(p), RuleOutput::Pairs(found), false)
     }
 
-    /// What is the same has the same triples: of everything, once.
-    fn replace(&mut self, rules: &Rules) -> Result<()> {
+    /// Copies the triples of terms to the terms that are `owl:sameAs` them, once.
+    fn copy_to_same(&mut self, rules: &Rules) -> Result<()> {
         let same: Vec<u64> = self
-            .packed(self.words.same)
+            .packed(self.vocabulary.same)
             .into_iter()
             .filter(|p| p >> 32 != p & 0xffff_ffff)
             .collect();
         let same = Pairs::from_sorted(&same);
         let mut at = 0;
         for p in self.predicates() {
-            if self.words.is_list(p) {
+            if self.vocabulary.is_list(p) {
                 continue;
             }
             self.limits.check()?;
@@ -525,9 +526,9 @@ impl<'a> Work<'a> {
             if found.is_empty() {
                 continue;
             }
-            self.commit(Node::Property(p), Given::Pairs(found), true)?;
+            self.commit(RuleNode::Property(p), RuleOutput::Pairs(found), true)?;
             if rules
-                .giving(Node::Property(p))
+                .giving(RuleNode::Property(p))
                 .any(|r| matches!(r, Rule::Transitive { .. }))
             {
                 self.transitive(p)?;
@@ -536,13 +537,13 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// What was found, without the triples of another closure: pairs by predicate, ascending.
+    /// Returns the inferred pairs by predicate, ascending, except those of the closure `without`.
     pub(super) fn finish(mut self, without: Option<&Graph>) -> BTreeMap<Id, Vec<u64>> {
         let mut all: BTreeMap<Id, Vec<u64>> = std::mem::take(&mut self.properties)
             .into_iter()
             .map(|(p, n)| (p, n.so))
             .collect();
-        all.insert(self.words.kind, self.inferred_types());
+        all.insert(self.vocabulary.kind, self.inferred_types());
         if let Some(graph) = without {
             for (p, pairs) in &mut all {
                 let Some(x) = graph.index(*p) else { continue };
@@ -557,19 +558,19 @@ impl<'a> Work<'a> {
     }
 }
 
-fn put(given: &mut BTreeMap<Node, Given>, (s, p, o): Fact, kind: Id) {
+fn put(output: &mut BTreeMap<RuleNode, RuleOutput>, (s, p, o): Fact, kind: Id) {
     if p == kind {
-        let ids = given
-            .entry(Node::Class(o))
-            .or_insert_with(|| Given::Ids(Vec::new()));
-        if let Given::Ids(ids) = ids {
+        let ids = output
+            .entry(RuleNode::Class(o))
+            .or_insert_with(|| RuleOutput::Ids(Vec::new()));
+        if let RuleOutput::Ids(ids) = ids {
             ids.push(s);
         }
     } else {
-        let pairs = given
-            .entry(Node::Property(p))
-            .or_insert_with(|| Given::Pairs(Vec::new()));
-        if let Given::Pairs(pairs) = pairs {
+        let pairs = output
+            .entry(RuleNode::Property(p))
+            .or_insert_with(|| RuleOutput::Pairs(Vec::new()));
+        if let RuleOutput::Pairs(pairs) = pairs {
             pairs.push(pack(s, o));
         }
     }

@@ -1,33 +1,33 @@
-//! The closure under changes: each triple is followed. What is said about classes and properties, and what is too much
-//! to be followed one by one, closes the graphs anew.
+//! Incremental maintenance of the closure: each changed triple is followed. Changes of the schema, and changes above a limit, recompute the
+//! closure of the graphs.
 
 use super::bulk::{Limits, is_literal};
-use super::rules::{Fact, View};
-use super::{Layer, Made};
+use super::rules::{Fact, FactView};
+use super::{GraphRules, Layer};
 use crate::dictionary::Dictionary;
 use crate::id::{Id, UNBOUND};
 use crate::quads::{Dataset, Graph, Quad, pack, unpack};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Steps that are always followed one by one, and the part of a graph's triples that are.
+/// Steps that are always followed incrementally, and the divisor of a graph's size that gives the limit for large graphs.
 const STEPS: usize = 20_000;
 const PART: usize = 16;
 
-/// A graph as queries see it, and what it sees besides.
-struct Seen<'a> {
+/// A graph as queries see it, together with the shared schema.
+struct VisibleGraph<'a> {
     graph: &'a Graph,
-    besides: &'a Graph,
+    shared_schema: &'a Graph,
     dictionary: &'a Dictionary,
 }
 
-impl Seen<'_> {
+impl VisibleGraph<'_> {
     fn both(&self) -> impl Iterator<Item = &Graph> {
-        [self.graph, self.besides].into_iter()
+        [self.graph, self.shared_schema].into_iter()
     }
 }
 
-impl View for Seen<'_> {
+impl FactView for VisibleGraph<'_> {
     fn has(&self, s: Id, p: Id, o: Id) -> bool {
         self.both().any(|g| g.contains(s, p, o))
     }
@@ -59,13 +59,13 @@ impl View for Seen<'_> {
     }
 }
 
-/// Why triples are not followed one by one.
-struct Anew;
+/// Marker: the closure must be recomputed.
+struct Recompute;
 
-impl Made {
-    /// Whether a fact says something about classes or properties.
+impl GraphRules {
+    /// Returns whether a fact belongs to the schema.
     fn is_schema(&self, (s, p, o): Fact) -> bool {
-        let w = &self.rules.words;
+        let w = &self.rules.vocabulary;
         w.predicates(self.rules.owl).any(|x| x == p)
             || (self.rules.owl
                 && ((p == w.kind && w.kinds().contains(&o))
@@ -73,28 +73,28 @@ impl Made {
     }
 }
 
-/// One graph while it changes.
-struct Change<'a> {
-    made: &'a Made,
+/// One graph during a change.
+struct GraphChange<'a> {
+    graph_rules: &'a GraphRules,
     dictionary: &'a Dictionary,
     whole: Arc<Graph>,
     inferred: Arc<Graph>,
-    /// What was done, to be undone: whether to the whole graph or to what is inferred of it.
+    /// Undo log: whether the fact is in the whole graph or in the inferred one, the fact, and whether it was added.
     done: Vec<(bool, Fact, bool)>,
     steps: usize,
 }
 
-impl Change<'_> {
-    fn seen(&self) -> Seen<'_> {
-        Seen {
+impl GraphChange<'_> {
+    fn visible(&self) -> VisibleGraph<'_> {
+        VisibleGraph {
             graph: &self.whole,
-            besides: &self.made.besides.closed,
+            shared_schema: &self.graph_rules.shared_schema.closed,
             dictionary: self.dictionary,
         }
     }
 
-    fn step(&mut self) -> Result<(), Anew> {
-        self.steps = self.steps.checked_sub(1).ok_or(Anew)?;
+    fn step(&mut self) -> Result<(), Recompute> {
+        self.steps = self.steps.checked_sub(1).ok_or(Recompute)?;
         Ok(())
     }
 
@@ -115,25 +115,27 @@ impl Change<'_> {
         self.put(false, fact, add);
     }
 
-    /// Makes everything as it was.
+    /// Undoes all changes.
     fn undo(&mut self) {
         for (whole, fact, add) in std::mem::take(&mut self.done).into_iter().rev() {
             self.put(whole, fact, !add);
         }
     }
 
-    /// What follows from facts that are there already, and all that follows from that.
-    fn follow(&mut self, mut left: Vec<Fact>) -> Result<(), Anew> {
+    /// Adds all facts that follow from these facts, transitively.
+    fn follow(&mut self, mut left: Vec<Fact>) -> Result<(), Recompute> {
         let mut out = Vec::new();
         while let Some(fact) = left.pop() {
             self.step()?;
-            self.made.rules.follow(fact, &self.seen(), &mut out);
+            self.graph_rules
+                .rules
+                .follow(fact, &self.visible(), &mut out);
             for new in out.drain(..) {
-                if self.seen().has(new.0, new.1, new.2) {
+                if self.visible().has(new.0, new.1, new.2) {
                     continue;
                 }
-                if self.made.is_schema(new) {
-                    return Err(Anew);
+                if self.graph_rules.is_schema(new) {
+                    return Err(Recompute);
                 }
                 self.put_inferred(new, true);
                 left.push(new);
@@ -142,13 +144,13 @@ impl Change<'_> {
         Ok(())
     }
 
-    fn run(&mut self, adds: &[Fact], removes: &[Fact]) -> Result<(), Anew> {
+    fn run(&mut self, adds: &[Fact], removes: &[Fact]) -> Result<(), Recompute> {
         if !removes.is_empty() {
             self.remove(removes)?;
         }
         let mut new = Vec::with_capacity(adds.len());
         for fact in adds {
-            // What was inferred is asserted now; nothing new follows.
+            // An inferred fact becomes asserted; no new facts follow.
             if self.inferred.contains(fact.0, fact.1, fact.2) {
                 self.put(false, *fact, false);
             } else {
@@ -159,8 +161,8 @@ impl Change<'_> {
         self.follow(new)
     }
 
-    /// Takes asserted facts away, and what followed from them and from nothing else.
-    fn remove(&mut self, facts: &[Fact]) -> Result<(), Anew> {
+    /// Removes asserted facts and the facts that no longer follow: over-deletion, then re-derivation.
+    fn remove(&mut self, facts: &[Fact]) -> Result<(), Recompute> {
         let mut gone: HashSet<Fact> = facts.iter().copied().collect();
         let mut order = facts.to_vec();
         let mut at = 0;
@@ -168,11 +170,13 @@ impl Change<'_> {
         while let Some(fact) = order.get(at).copied() {
             at += 1;
             self.step()?;
-            self.made.rules.follow(fact, &self.seen(), &mut out);
+            self.graph_rules
+                .rules
+                .follow(fact, &self.visible(), &mut out);
             for new in out.drain(..) {
                 if self.inferred.contains(new.0, new.1, new.2) && gone.insert(new) {
-                    if self.made.is_schema(new) {
-                        return Err(Anew);
+                    if self.graph_rules.is_schema(new) {
+                        return Err(Recompute);
                     }
                     order.push(new);
                 }
@@ -184,11 +188,11 @@ impl Change<'_> {
         let mut back = Vec::new();
         for fact in &order {
             self.step()?;
-            let besides = &self.made.besides.closed;
-            if besides.contains(fact.0, fact.1, fact.2) {
+            let shared_schema = &self.graph_rules.shared_schema.closed;
+            if shared_schema.contains(fact.0, fact.1, fact.2) {
                 continue;
             }
-            if self.made.rules.derivable(*fact, &self.seen()) {
+            if self.graph_rules.rules.derivable(*fact, &self.visible()) {
                 self.put_inferred(*fact, true);
                 back.push(*fact);
             }
@@ -198,8 +202,7 @@ impl Change<'_> {
 }
 
 impl Dataset {
-    /// Does changes to asserted quads, in their order, and to what follows from them. How many were added and taken
-    /// away.
+    /// Applies changes to asserted quads in order and updates the inferred ones. Returns how many were added and removed.
     pub(crate) fn change_inferring(&mut self, changes: &[(Quad, bool)]) -> (usize, usize) {
         let mut last: HashMap<Quad, bool> = HashMap::with_capacity(changes.len());
         let mut graphs: BTreeMap<Id, (Vec<Quad>, Vec<Quad>)> = BTreeMap::new();
@@ -233,12 +236,12 @@ impl Dataset {
                     removes.chain(adds.iter().map(|q| (*q, true)))
                 })
                 .collect::<Vec<_>>();
-            self.change_anew(&anew, &list);
+            self.change_and_recompute(&anew, &list);
         }
         (added, removed)
     }
 
-    /// Adds many quads at once, as (graph, predicate) to packed pairs.
+    /// Adds many quads at once, given as packed pairs by (graph, predicate).
     pub(crate) fn add_inferring(&mut self, groups: BTreeMap<(Id, Id), Vec<u64>>) -> usize {
         let few = groups.values().map(Vec::len).sum::<usize>() <= STEPS;
         if few {
@@ -256,28 +259,32 @@ impl Dataset {
         let kind = self.inference();
         *self = self.asserted();
         let new = self.add_sorted(groups);
-        // Without limits it fails only where the dictionary has no room for words, which it has already.
+        // Without limits this fails only if the dictionary has no room for the vocabulary, which it already contains.
         let _ = self.infer(kind, Limits::NONE);
         new
     }
 
-    /// Follows the changes of one graph. Nothing if it must be closed anew; it is as it was then.
+    /// Applies changes to one graph incrementally. Returns `None`, with the graph unchanged, if the closure must be recomputed.
     fn change_graph(&mut self, g: Id, adds: &[Quad], removes: &[Quad]) -> Option<()> {
-        let made = self.rules_of(g)?;
+        let graph_rules = self.rules_of(g)?;
         let fact = |q: &Quad| (q.s, q.p, q.o);
-        if adds.iter().chain(removes).any(|q| made.is_schema(fact(q))) {
+        if adds
+            .iter()
+            .chain(removes)
+            .any(|q| graph_rules.is_schema(fact(q)))
+        {
             return None;
         }
         let steps = STEPS.max(self.graph(g).map_or(0, |x| x.len()) / PART);
         if adds.len() + removes.len() > steps {
             return None;
         }
-        // Taken out, so that nobody else has them and they change in place.
+        // Taken out of the dataset, so that they are unshared and change in place.
         let whole = self.take_graph(g);
         let layer = self.inferred.as_mut()?;
         let inferred = Arc::make_mut(layer).graphs.remove(&g).unwrap_or_default();
-        let mut change = Change {
-            made: &made,
+        let mut change = GraphChange {
+            graph_rules: &graph_rules,
             dictionary: &self.dictionary,
             whole,
             inferred,
@@ -299,8 +306,9 @@ impl Dataset {
         done.ok()
     }
 
-    /// Changes graphs and closes them anew; all, if the default graph is among them, for its schema is theirs.
-    fn change_anew(&mut self, graphs: &BTreeSet<Id>, list: &[(Quad, bool)]) {
+    /// Applies changes and recomputes the closure of these graphs; of all graphs if the default graph is among them, because they share its
+    /// schema.
+    fn change_and_recompute(&mut self, graphs: &BTreeSet<Id>, list: &[(Quad, bool)]) {
         let Some(layer) = self.inferred.clone() else {
             return;
         };
@@ -317,7 +325,7 @@ impl Dataset {
         if !all {
             kept = (*layer).clone();
             kept.graphs.retain(|g, _| !graphs.contains(g));
-            kept.made.retain(|g, _| !graphs.contains(g));
+            kept.graph_rules.retain(|g, _| !graphs.contains(g));
         }
         self.inferred = None;
         self.change(list);
@@ -328,12 +336,12 @@ impl Dataset {
             graphs.iter().copied().collect()
         };
         for g in close {
-            // Without limits it does not fail.
+            // Cannot fail without limits.
             let _ = self.close_graph(g, Limits::NONE);
         }
     }
 
-    /// Takes a graph away with all that is inferred of it.
+    /// Removes a graph with everything inferred from it.
     pub(crate) fn clear_inferring(&mut self, g: Id) -> bool {
         let list: Vec<(Quad, bool)> = match self.graph(g) {
             Some(graph) if g == UNBOUND => graph
@@ -347,7 +355,7 @@ impl Dataset {
             if let Some(layer) = &mut self.inferred {
                 let layer = Arc::make_mut(layer);
                 layer.graphs.remove(&g);
-                layer.made.remove(&g);
+                layer.graph_rules.remove(&g);
             }
             return self.remove_graph(g);
         }
@@ -359,8 +367,8 @@ impl Dataset {
             layer.graphs.remove(&UNBOUND);
         }
         self.remove_graph(UNBOUND);
-        // The other graphs may have seen its schema.
-        self.change_anew(&BTreeSet::from([UNBOUND]), &[]);
+        // Other graphs may have used its schema.
+        self.change_and_recompute(&BTreeSet::from([UNBOUND]), &[]);
         true
     }
 }

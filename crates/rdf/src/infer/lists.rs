@@ -1,20 +1,20 @@
-//! Ascending lists: made one, taken out of each other.
+//! Operations on ascending lists: merge and difference.
 
 use crate::id::Id;
 use crate::quads::{pack, sort, unpack};
 use std::cell::OnceCell;
 
-/// Pairs of a property that are not in the graph.
+/// Inferred pairs of a property.
 #[derive(Debug, Default)]
-pub(super) struct New {
+pub(super) struct InferredPairs {
     pub(super) so: Vec<u64>,
     os: OnceCell<Vec<u64>>,
-    /// Those that are edges of a transitive property: not found by following others.
+    /// Pairs that are edges of a transitive property, not results of its closure.
     pub(super) edges: Vec<u64>,
 }
 
-impl New {
-    /// Forgets what was made of the pairs.
+impl InferredPairs {
+    /// Invalidates the reverse direction, which is computed from the pairs.
     pub(super) fn changed(&mut self) {
         self.os = OnceCell::new();
     }
@@ -28,7 +28,7 @@ impl New {
     }
 }
 
-/// The values of a key in packed pairs that ascend.
+/// Returns the values of a key in ascending packed pairs.
 pub(super) fn range(pairs: &[u64], key: Id) -> impl Iterator<Item = Id> + '_ {
     let from = pairs.partition_point(|p| *p < pack(key, 0));
     pairs[from..]
@@ -38,7 +38,7 @@ pub(super) fn range(pairs: &[u64], key: Id) -> impl Iterator<Item = Id> + '_ {
         .map(|(_, v)| v)
 }
 
-/// Both lists as one, ascending; they have nothing in common.
+/// Merges two disjoint ascending lists.
 pub(super) fn merge<T: Ord + Copy>(a: &mut Vec<T>, b: &[T]) {
     if b.is_empty() {
         return;
@@ -63,7 +63,7 @@ pub(super) fn merge<T: Ord + Copy>(a: &mut Vec<T>, b: &[T]) {
     *a = all;
 }
 
-/// Sorts lists that are sorted and stand one after the other, which this sort makes use of.
+/// Sorts a concatenation of sorted lists; this sort makes use of the runs.
 #[expect(
     clippy::stable_sort_primitive,
     reason = "it merges runs, the unstable one does not"
@@ -72,7 +72,7 @@ pub(super) fn sort_runs(ids: &mut [Id]) {
     ids.sort();
 }
 
-/// Takes out of an ascending list what stands in another one.
+/// Removes the items of another ascending list from an ascending list.
 pub(super) fn subtract<T: Ord + Copy>(list: &mut Vec<T>, other: &[T]) {
     let mut at = 0;
     list.retain(|x| {

@@ -1,25 +1,24 @@
-//! Inference by materialisation: what follows from a graph by the rules of RDFS or OWL 2 RL stands in it, and is told
-//! apart.
+//! Inference by materialization: triples that follow from a graph by the rules of RDFS or OWL 2 RL are stored in the graph and marked as
+//! inferred.
 //!
-//! The graphs of a [`Dataset`] are what queries see: asserted and inferred triples in the same sorted columns. Beside
-//! them a [`Layer`] holds those that are inferred only. A load closes all graphs set by set ([`bulk`]); a small change
-//! follows each triple ([`change`]): what is added by the same rules, what is taken away by over-deletion and
-//! re-derivation.
+//! The graphs of a [`Dataset`] are what queries see: asserted and inferred triples in the same sorted columns. Beside them, a [`Layer`] has
+//! the triples that are only inferred. A load computes the closure of all graphs set at a time ([`bulk`]); a small change follows each
+//! triple ([`change`]): additions by the same rules, removals by over-deletion and re-derivation.
 //!
-//! Each graph is closed by itself; to a named graph also what the default graph says about classes and properties
-//! counts. What follows from that alone stands in the default graph only.
+//! Each graph is closed separately; a named graph also uses the schema of the default graph. Triples that follow from that schema alone are
+//! only in the default graph.
 
 mod bulk;
 mod change;
-mod fire;
 mod lists;
 mod order;
+mod rule_application;
 mod rules;
 mod schema;
 #[cfg(test)]
 mod tests;
 mod view;
-mod words;
+mod vocabulary;
 
 pub use bulk::Limits;
 pub(crate) use view::Closures;
@@ -27,23 +26,23 @@ pub(crate) use view::Closures;
 use crate::error::{Error, Result};
 use crate::id::{Id, UNBOUND};
 use crate::quads::{Dataset, Graph, Quad};
-use bulk::Work;
+use bulk::ClosureBuilder;
 use rules::{Fact, Rules};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use words::Words;
+use vocabulary::Vocabulary;
 
-/// Which rules.
+/// Rule set for inference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inference {
     /// RDFS: subclasses, subproperties, domains, ranges.
     Rdfs,
-    /// OWL 2 RL, as far as docs/internals/rdf.md lists it.
+    /// OWL 2 RL, to the extent listed in docs/internals/rdf.md.
     OwlRl,
 }
 
 impl Inference {
-    /// As it is written on the command line.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rdfs => "rdfs",
@@ -62,37 +61,39 @@ impl Inference {
         match code {
             1 => Ok(Self::Rdfs),
             2 => Ok(Self::OwlRl),
-            other => Err(Error::Corrupt(format!("no rules of inference are {other}"))),
+            other => Err(Error::Corrupt(format!(
+                "unknown rules of inference {other}"
+            ))),
         }
     }
 }
 
-/// What is inferred.
+/// Inferred triples of a dataset, with the rules.
 #[derive(Debug, Clone)]
 pub(crate) struct Layer {
     pub(crate) kind: Inference,
     /// Triples that are inferred and not asserted.
     pub(crate) graphs: BTreeMap<Id, Arc<Graph>>,
-    /// The rules of graphs that say something about classes and properties, made when they are needed.
-    made: BTreeMap<Id, Arc<Made>>,
-    /// Those of all other named graphs.
-    common: Option<Arc<Made>>,
-    /// What named graphs see besides themselves.
-    besides: Option<Arc<Besides>>,
+    /// Rules of graphs that have a schema of their own, compiled when needed.
+    graph_rules: BTreeMap<Id, Arc<GraphRules>>,
+    /// Rules of all other named graphs.
+    common: Option<Arc<GraphRules>>,
+    /// Schema that named graphs share.
+    shared_schema: Option<Arc<SharedSchema>>,
 }
 
-/// A graph's rules.
+/// Compiled rules of a graph.
 #[derive(Debug)]
-struct Made {
+struct GraphRules {
     rules: Rules,
-    besides: Arc<Besides>,
+    shared_schema: Arc<SharedSchema>,
 }
 
-/// What the default graph says about classes and properties, as other graphs see it.
+/// Schema of the default graph, as named graphs see it.
 #[derive(Debug, Default)]
-struct Besides {
+struct SharedSchema {
     asserted: Vec<Fact>,
-    /// That and what follows from it.
+    /// The schema and everything that follows from it.
     closed: Graph,
 }
 
@@ -101,9 +102,9 @@ impl Layer {
         Self {
             kind,
             graphs: BTreeMap::new(),
-            made: BTreeMap::new(),
+            graph_rules: BTreeMap::new(),
             common: None,
-            besides: None,
+            shared_schema: None,
         }
     }
 
@@ -111,36 +112,36 @@ impl Layer {
         matches!(self.kind, Inference::OwlRl)
     }
 
-    /// Bytes of its columns.
+    /// Returns the size of the columns in bytes.
     fn bytes(&self) -> usize {
         self.graphs.values().map(|g| g.bytes()).sum()
     }
 }
 
 impl Dataset {
-    /// By which rules its graphs are closed.
+    /// Returns the rule set of the dataset, if inference is on.
     pub fn inference(&self) -> Option<Inference> {
         self.inferred.as_ref().map(|l| l.kind)
     }
 
-    /// The triples of a graph that are inferred and not asserted.
+    /// Returns the triples of a graph that are inferred and not asserted.
     pub fn inferred_graph(&self, g: Id) -> Option<&Graph> {
         self.inferred.as_ref()?.graphs.get(&g).map(|x| &**x)
     }
 
-    /// How many triples are inferred and not asserted.
+    /// Returns the number of triples that are inferred and not asserted.
     pub fn inferred_len(&self) -> usize {
         self.inferred
             .as_ref()
             .map_or(0, |l| l.graphs.values().map(|g| g.len()).sum())
     }
 
-    /// Bytes of what tells inferred triples from others.
+    /// Returns the size in bytes of the columns that mark inferred triples.
     pub fn inferred_bytes(&self) -> usize {
         self.inferred.as_ref().map_or(0, |l| l.bytes())
     }
 
-    /// Whether that quad was asserted.
+    /// Returns whether a quad is asserted.
     pub fn is_asserted(&self, q: &Quad) -> bool {
         self.graph(q.g).is_some_and(|g| g.contains(q.s, q.p, q.o))
             && !self
@@ -148,13 +149,13 @@ impl Dataset {
                 .is_some_and(|g| g.contains(q.s, q.p, q.o))
     }
 
-    /// Asserted triples of a graph.
+    /// Returns the number of asserted triples in a graph.
     pub fn asserted_len(&self, g: Id) -> usize {
         let all = self.graph(g).map_or(0, |x| x.len());
         all - self.inferred_graph(g).map_or(0, Graph::len)
     }
 
-    /// The same without inference: asserted quads only.
+    /// Returns a copy without inference, which has only the asserted quads.
     #[must_use]
     pub fn asserted(&self) -> Self {
         let mut data = self.clone();
@@ -169,11 +170,11 @@ impl Dataset {
         data
     }
 
-    /// Closes all graphs anew by these rules, or forgets what was inferred. Nothing is changed if it fails.
+    /// Recomputes the closure of all graphs by these rules, or removes all inferred triples. On failure the dataset is unchanged.
     pub fn infer(&mut self, kind: Option<Inference>, limits: Limits<'_>) -> Result<()> {
         let mut data = self.asserted();
         if let Some(kind) = kind {
-            Words::intern(&mut data.dictionary)?;
+            Vocabulary::intern(&mut data.dictionary)?;
             data.inferred = Some(Arc::new(Layer::new(kind)));
             let graphs: Vec<Id> = std::iter::once(UNBOUND).chain(data.names()).collect();
             for g in graphs {
@@ -184,7 +185,7 @@ impl Dataset {
         Ok(())
     }
 
-    /// Closes one graph, of which nothing is inferred yet. The default graph comes first.
+    /// Computes the closure of one graph that has no inferred triples yet. The default graph must be closed first.
     fn close_graph(&mut self, g: Id, limits: Limits<'_>) -> Result<()> {
         let Some(graph) = self.graph(g).cloned() else {
             return Ok(());
@@ -192,22 +193,31 @@ impl Dataset {
         let Some(owl) = self.inferred.as_ref().map(|l| l.owl()) else {
             return Ok(());
         };
-        let words = Words::find(&self.dictionary);
-        let besides = self.besides(g, &words, owl, limits)?;
-        let mut work = Work::new(&graph, &besides.asserted, &self.dictionary, words, limits);
+        let vocabulary = Vocabulary::find(&self.dictionary);
+        let shared_schema = self.shared_schema(g, &vocabulary, owl, limits)?;
+        let mut work = ClosureBuilder::new(
+            &graph,
+            &shared_schema.asserted,
+            &self.dictionary,
+            vocabulary,
+            limits,
+        );
         let rules = work.close(owl)?;
-        let inferred = Graph::from_pairs(work.finish(Some(&besides.closed)));
+        let inferred = Graph::from_pairs(work.finish(Some(&shared_schema.closed)));
         let whole = Graph::union_of(&graph, &inferred);
-        let own = g == UNBOUND || !words.schema_of(&whole, owl).is_empty();
+        let own = g == UNBOUND || !vocabulary.schema_of(&whole, owl).is_empty();
         let Some(layer) = &mut self.inferred else {
             return Ok(());
         };
         let layer = Arc::make_mut(layer);
-        let made = Arc::new(Made { rules, besides });
+        let graph_rules = Arc::new(GraphRules {
+            rules,
+            shared_schema,
+        });
         if own {
-            layer.made.insert(g, made);
+            layer.graph_rules.insert(g, graph_rules);
         } else if layer.common.is_none() {
-            layer.common = Some(made);
+            layer.common = Some(graph_rules);
         }
         if !inferred.is_empty() {
             layer.graphs.insert(g, Arc::new(inferred));
@@ -216,64 +226,68 @@ impl Dataset {
         Ok(())
     }
 
-    /// What a graph sees besides itself.
-    fn besides(
+    /// Returns the schema that a graph shares.
+    fn shared_schema(
         &mut self,
         g: Id,
-        words: &Words,
+        vocabulary: &Vocabulary,
         owl: bool,
         limits: Limits<'_>,
-    ) -> Result<Arc<Besides>> {
+    ) -> Result<Arc<SharedSchema>> {
         if g == UNBOUND {
             return Ok(Arc::default());
         }
-        if let Some(known) = self.inferred.as_ref().and_then(|l| l.besides.clone()) {
+        if let Some(known) = self.inferred.as_ref().and_then(|l| l.shared_schema.clone()) {
             return Ok(known);
         }
         let mut asserted = match self.graph(UNBOUND) {
-            Some(graph) => words.schema_of(graph, owl),
+            Some(graph) => vocabulary.schema_of(graph, owl),
             None => Vec::new(),
         };
         if let Some(inferred) = self.inferred_graph(UNBOUND) {
             asserted.retain(|(s, p, o)| !inferred.contains(*s, *p, *o));
         }
         let empty = Graph::default();
-        let mut work = Work::new(&empty, &asserted, &self.dictionary, *words, limits);
+        let mut work =
+            ClosureBuilder::new(&empty, &asserted, &self.dictionary, *vocabulary, limits);
         work.close(owl)?;
         let closed = Graph::from_pairs(work.finish(None));
-        let besides = Arc::new(Besides { asserted, closed });
+        let shared_schema = Arc::new(SharedSchema { asserted, closed });
         if let Some(layer) = &mut self.inferred {
-            Arc::make_mut(layer).besides = Some(besides.clone());
+            Arc::make_mut(layer).shared_schema = Some(shared_schema.clone());
         }
-        Ok(besides)
+        Ok(shared_schema)
     }
 
-    /// The rules of a graph, which are found again if the dataset was read from an image.
-    fn rules_of(&mut self, g: Id) -> Option<Arc<Made>> {
+    /// Returns the rules of a graph; they are compiled again if the dataset was read from an image.
+    fn rules_of(&mut self, g: Id) -> Option<Arc<GraphRules>> {
         let layer = self.inferred.as_ref()?;
-        if let Some(made) = layer.made.get(&g) {
-            return Some(made.clone());
+        if let Some(graph_rules) = layer.graph_rules.get(&g) {
+            return Some(graph_rules.clone());
         }
         let owl = layer.owl();
         let common = layer.common.clone();
-        let words = Words::find(&self.dictionary);
+        let vocabulary = Vocabulary::find(&self.dictionary);
         let graph = self.graph(g).cloned().unwrap_or_default();
-        let own = g == UNBOUND || !words.schema_of(&graph, owl).is_empty();
-        if let (false, Some(made)) = (own, common) {
-            return Some(made);
+        let own = g == UNBOUND || !vocabulary.schema_of(&graph, owl).is_empty();
+        if let (false, Some(graph_rules)) = (own, common) {
+            return Some(graph_rules);
         }
-        let besides = self.besides(g, &words, owl, Limits::NONE).ok()?;
-        // What is there is closed already: this reads the schema and finds nothing new.
-        let all: Vec<Fact> = besides.closed.triples().collect();
-        let work = Work::new(&graph, &all, &self.dictionary, words, Limits::NONE);
-        let rules = schema::compile(&work, &words, owl);
-        let made = Arc::new(Made { rules, besides });
+        let shared_schema = self.shared_schema(g, &vocabulary, owl, Limits::NONE).ok()?;
+        // The graph is already closed: this only reads the schema and derives nothing new.
+        let all: Vec<Fact> = shared_schema.closed.triples().collect();
+        let work = ClosureBuilder::new(&graph, &all, &self.dictionary, vocabulary, Limits::NONE);
+        let rules = schema::compile(&work, &vocabulary, owl);
+        let graph_rules = Arc::new(GraphRules {
+            rules,
+            shared_schema,
+        });
         let layer = Arc::make_mut(self.inferred.as_mut()?);
         if own {
-            layer.made.insert(g, made.clone());
+            layer.graph_rules.insert(g, graph_rules.clone());
         } else {
-            layer.common = Some(made.clone());
+            layer.common = Some(graph_rules.clone());
         }
-        Some(made)
+        Some(graph_rules)
     }
 }

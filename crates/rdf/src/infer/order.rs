@@ -1,15 +1,15 @@
-//! In which order classes and properties are closed: those that depend on each other in a circle together.
+//! Dependency order in which classes and properties are closed; those in a cycle are closed together.
 
-use super::rules::{Node, Rules};
+use super::rules::{RuleNode, Rules};
 use std::collections::HashMap;
 
-/// Not met yet.
+/// Marker of unvisited nodes.
 const NONE: usize = usize::MAX;
 
-/// Strongly connected components, each after those that it depends on; the nodes of each ascend.
-pub(super) fn components(rules: &Rules) -> Vec<Vec<Node>> {
+/// Returns the strongly connected components, each after its dependencies; the nodes of each ascend.
+pub(super) fn components(rules: &Rules) -> Vec<Vec<RuleNode>> {
     let nodes = rules.nodes();
-    let at: HashMap<Node, usize> = nodes.iter().enumerate().map(|(i, n)| (*n, i)).collect();
+    let at: HashMap<RuleNode, usize> = nodes.iter().enumerate().map(|(i, n)| (*n, i)).collect();
     let needs: Vec<Vec<usize>> = nodes
         .iter()
         .map(|node| {
@@ -20,7 +20,7 @@ pub(super) fn components(rules: &Rules) -> Vec<Vec<Node>> {
                 .collect()
         })
         .collect();
-    // Tarjan's algorithm, without calling itself.
+    // Tarjan's algorithm, without recursion.
     let mut index = vec![NONE; nodes.len()];
     let mut low = vec![0; nodes.len()];
     let mut stacked = vec![false; nodes.len()];

@@ -1,84 +1,84 @@
-//! Rules: what follows from a fact, and whether a fact follows.
+//! Inference rules: derivation from a fact, and test whether a fact is derivable.
 
-use super::words::Words;
+use super::vocabulary::Vocabulary;
 use crate::id::Id;
 use std::collections::{HashMap, HashSet};
 
-/// Subject, predicate, object.
+/// A triple: subject, predicate, object.
 pub(super) type Fact = (Id, Id, Id);
 
-/// What rules are about: the members of a class, or the pairs of a property.
+/// Subject of a rule: the members of a class, or the pairs of a property.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Node {
+pub(super) enum RuleNode {
     Class(Id),
     Property(Id),
 }
 
-/// A rule for one class or property of the schema.
+/// A rule instantiated for a class or property of the schema.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Rule {
     /// Members of `from` are members of `to`.
     Class { from: Id, to: Id },
-    /// Who has `p` is a member of `to`.
+    /// Subjects of `p` are members of `to`.
     Domain { p: Id, to: Id },
-    /// What somebody has as `p` is a member of `to`.
+    /// Objects of `p` are members of `to`.
     Range { p: Id, to: Id },
     /// Pairs of `from` are pairs of `to`.
     Property { from: Id, to: Id },
-    /// Pairs of `from`, turned round, are pairs of `to`.
+    /// Reversed pairs of `from` are pairs of `to`.
     Inverse { from: Id, to: Id },
-    /// `p` after `p` is `p`.
+    /// `p` composed with `p` is `p`.
     Transitive { p: Id },
-    /// The parts one after the other are `to`.
+    /// The composition of `parts` is `to`.
     Chain { parts: Vec<Id>, to: Id },
-    /// Members of all parts are members of `to`.
+    /// Members of all `parts` are members of `to`.
     And { parts: Vec<Id>, to: Id },
-    /// Who has a member of `of` as `p` is a member of `to`.
+    /// Subjects of `p` whose object is a member of `of` are members of `to`.
     Some { p: Id, of: Id, to: Id },
-    /// What a member of `class` has as `p` is a member of `to`.
+    /// Objects of `p` whose subject is a member of `class` are members of `to`.
     All { class: Id, p: Id, to: Id },
-    /// Members of `class` have `value` as `p`.
+    /// Members of `class` have `value` as object of `p`.
     Gives { class: Id, p: Id, value: Id },
-    /// Who has `value` as `p` is a member of `to`.
+    /// Subjects of `p` with object `value` are members of `to`.
     Has { p: Id, value: Id, to: Id },
-    /// Two values of `p` are the same.
+    /// Two objects of one subject of `p` are the same.
     Functional { p: Id },
-    /// Two that have one value of `p` are the same.
+    /// Two subjects of one object of `p` are the same.
     InverseFunctional { p: Id },
-    /// Pairs of `p` that are there both ways are pairs of `to`.
+    /// Pairs of `p` that exist in both directions are pairs of `to`.
     Mutual { p: Id, to: Id },
 }
 
-/// Facts that can be asked.
-pub(super) trait View {
+/// Read access to facts.
+pub(super) trait FactView {
     fn has(&self, s: Id, p: Id, o: Id) -> bool;
     /// Appends the objects of a subject.
     fn objects(&self, p: Id, s: Id, to: &mut Vec<Id>);
     /// Appends the subjects of an object.
     fn subjects(&self, p: Id, o: Id, to: &mut Vec<Id>);
-    /// Whether it may not be a subject.
+    /// Returns whether the term cannot be a subject.
     fn is_literal(&self, id: Id) -> bool;
-    /// All predicates that have triples.
+    /// Returns all predicates that have triples.
     fn predicates(&self) -> Vec<Id>;
 }
 
-/// The rules of a graph.
+/// Compiled rules of a graph.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
-    pub(super) words: Words,
+    pub(super) vocabulary: Vocabulary,
     pub(super) list: Vec<Rule>,
-    by_body: HashMap<Node, Vec<u32>>,
-    by_head: HashMap<Node, Vec<u32>>,
-    /// What follows from the schema's restrictions and lists by themselves.
+    by_body: HashMap<RuleNode, Vec<u32>>,
+    by_head: HashMap<RuleNode, Vec<u32>>,
+    /// Facts that follow from the schema's restrictions and lists alone.
     pub(super) facts: HashSet<Fact>,
-    /// Nodes of the lists that were read, the ends of unfinished ones included.
+    /// Nodes of the lists that were read, including the ends of unfinished ones.
     pub(super) lists: HashSet<Id>,
-    /// Whether things that are the same have the same triples.
+    /// Whether terms that are `owl:sameAs` each other have the same triples.
     pub(super) owl: bool,
 }
 
 impl Rule {
-    pub(super) fn head(&self, words: &Words) -> Node {
+    pub(super) fn head(&self, vocabulary: &Vocabulary) -> RuleNode {
         match *self {
             Self::Class { to, .. }
             | Self::Domain { to, .. }
@@ -86,42 +86,44 @@ impl Rule {
             | Self::And { to, .. }
             | Self::Some { to, .. }
             | Self::All { to, .. }
-            | Self::Has { to, .. } => Node::Class(to),
+            | Self::Has { to, .. } => RuleNode::Class(to),
             Self::Property { to, .. }
             | Self::Inverse { to, .. }
             | Self::Chain { to, .. }
-            | Self::Mutual { to, .. } => Node::Property(to),
-            Self::Transitive { p } | Self::Gives { p, .. } => Node::Property(p),
-            Self::Functional { .. } | Self::InverseFunctional { .. } => Node::Property(words.same),
+            | Self::Mutual { to, .. } => RuleNode::Property(to),
+            Self::Transitive { p } | Self::Gives { p, .. } => RuleNode::Property(p),
+            Self::Functional { .. } | Self::InverseFunctional { .. } => {
+                RuleNode::Property(vocabulary.same)
+            }
         }
     }
 
-    pub(super) fn bodies(&self) -> Vec<Node> {
+    pub(super) fn bodies(&self) -> Vec<RuleNode> {
         match self {
-            Self::Class { from, .. } => vec![Node::Class(*from)],
+            Self::Class { from, .. } => vec![RuleNode::Class(*from)],
             Self::Domain { p, .. }
             | Self::Range { p, .. }
             | Self::Transitive { p }
             | Self::Has { p, .. }
             | Self::Functional { p }
             | Self::InverseFunctional { p }
-            | Self::Mutual { p, .. } => vec![Node::Property(*p)],
+            | Self::Mutual { p, .. } => vec![RuleNode::Property(*p)],
             Self::Property { from, .. } | Self::Inverse { from, .. } => {
-                vec![Node::Property(*from)]
+                vec![RuleNode::Property(*from)]
             }
-            Self::Chain { parts, .. } => parts.iter().map(|p| Node::Property(*p)).collect(),
-            Self::And { parts, .. } => parts.iter().map(|c| Node::Class(*c)).collect(),
-            Self::Some { p, of, .. } => vec![Node::Property(*p), Node::Class(*of)],
-            Self::All { class, p, .. } => vec![Node::Class(*class), Node::Property(*p)],
-            Self::Gives { class, .. } => vec![Node::Class(*class)],
+            Self::Chain { parts, .. } => parts.iter().map(|p| RuleNode::Property(*p)).collect(),
+            Self::And { parts, .. } => parts.iter().map(|c| RuleNode::Class(*c)).collect(),
+            Self::Some { p, of, .. } => vec![RuleNode::Property(*p), RuleNode::Class(*of)],
+            Self::All { class, p, .. } => vec![RuleNode::Class(*class), RuleNode::Property(*p)],
+            Self::Gives { class, .. } => vec![RuleNode::Class(*class)],
         }
     }
 }
 
 impl Rules {
-    pub(super) fn new(words: Words, list: Vec<Rule>, owl: bool) -> Self {
+    pub(super) fn new(vocabulary: Vocabulary, list: Vec<Rule>, owl: bool) -> Self {
         let mut rules = Self {
-            words,
+            vocabulary,
             owl,
             ..Self::default()
         };
@@ -137,7 +139,11 @@ impl Rules {
             for body in bodies {
                 rules.by_body.entry(body).or_default().push(n);
             }
-            rules.by_head.entry(rule.head(&words)).or_default().push(n);
+            rules
+                .by_head
+                .entry(rule.head(&vocabulary))
+                .or_default()
+                .push(n);
             rules.list.push(rule);
         }
         rules
@@ -145,8 +151,8 @@ impl Rules {
 
     fn of<'a>(
         &'a self,
-        map: &'a HashMap<Node, Vec<u32>>,
-        node: Node,
+        map: &'a HashMap<RuleNode, Vec<u32>>,
+        node: RuleNode,
     ) -> impl Iterator<Item = &'a Rule> {
         map.get(&node)
             .into_iter()
@@ -154,24 +160,25 @@ impl Rules {
             .filter_map(|n| self.list.get(*n as usize))
     }
 
-    /// The rules that give such facts.
-    pub(super) fn giving(&self, node: Node) -> impl Iterator<Item = &Rule> {
+    /// Returns the rules that derive facts of this kind.
+    pub(super) fn giving(&self, node: RuleNode) -> impl Iterator<Item = &Rule> {
         self.of(&self.by_head, node)
     }
 
-    /// The rules that use such facts.
-    pub(super) fn using(&self, node: Node) -> impl Iterator<Item = &Rule> {
+    /// Returns the rules that use facts of this kind.
+    pub(super) fn using(&self, node: RuleNode) -> impl Iterator<Item = &Rule> {
         self.of(&self.by_body, node)
     }
 
-    /// Whether a rule uses the pairs of `rdf:type` as those of a property.
+    /// Returns whether a rule uses the pairs of `rdf:type` as those of a property.
     pub(super) fn uses_types_as_pairs(&self) -> bool {
-        self.by_body.contains_key(&Node::Property(self.words.kind))
+        self.by_body
+            .contains_key(&RuleNode::Property(self.vocabulary.kind))
     }
 
-    /// All classes and properties that rules name.
-    pub(super) fn nodes(&self) -> Vec<Node> {
-        let mut all: Vec<Node> = self
+    /// Returns all classes and properties of the rules.
+    pub(super) fn nodes(&self) -> Vec<RuleNode> {
+        let mut all: Vec<RuleNode> = self
             .by_body
             .keys()
             .chain(self.by_head.keys())
@@ -182,22 +189,22 @@ impl Rules {
         all
     }
 
-    /// What follows from a fact in one step, together with what is there.
-    pub(super) fn follow(&self, fact: Fact, view: &impl View, out: &mut Vec<Fact>) {
+    /// Appends everything that follows in one step from a fact together with the visible facts.
+    pub(super) fn follow(&self, fact: Fact, view: &impl FactView, out: &mut Vec<Fact>) {
         let (_, p, o) = fact;
-        for rule in self.using(Node::Property(p)) {
+        for rule in self.using(RuleNode::Property(p)) {
             self.apply(rule, fact, view, out);
         }
-        if p == self.words.kind {
-            for rule in self.using(Node::Class(o)) {
-                // A rule with both in its body was applied above.
-                if !rule.bodies().contains(&Node::Property(p)) {
+        if p == self.vocabulary.kind {
+            for rule in self.using(RuleNode::Class(o)) {
+                // A rule with both in its body was already applied above.
+                if !rule.bodies().contains(&RuleNode::Property(p)) {
                     self.apply(rule, fact, view, out);
                 }
             }
         }
         if self.owl {
-            self.replace(fact, view, out);
+            self.copy_to_same(fact, view, out);
         }
     }
 
@@ -205,10 +212,10 @@ impl Rules {
         &self,
         rule: &Rule,
         (s, p, o): Fact,
-        view: &impl View,
+        view: &impl FactView,
         out: &mut Vec<Fact>,
     ) {
-        let kind = self.words.kind;
+        let kind = self.vocabulary.kind;
         let is_member = |class: Id| p == kind && o == class;
         match rule {
             Rule::Class { to, .. } | Rule::Domain { to, .. } => out.push((s, kind, *to)),
@@ -293,22 +300,22 @@ impl Rules {
         }
     }
 
-    fn same(&self, one: Id, others: &[Id], view: &impl View, out: &mut Vec<Fact>) {
+    fn same(&self, one: Id, others: &[Id], view: &impl FactView, out: &mut Vec<Fact>) {
         if view.is_literal(one) {
             return;
         }
         for other in others {
             if *other != one && !view.is_literal(*other) {
-                out.push((one, self.words.same, *other));
-                out.push((*other, self.words.same, one));
+                out.push((one, self.vocabulary.same, *other));
+                out.push((*other, self.vocabulary.same, one));
             }
         }
     }
 
-    /// What is the same has the same triples.
-    fn replace(&self, (s, p, o): Fact, view: &impl View, out: &mut Vec<Fact>) {
-        let same = self.words.same;
-        if self.words.is_list(p) {
+    /// Copies a fact to the terms that are `owl:sameAs` its terms.
+    fn copy_to_same(&self, (s, p, o): Fact, view: &impl FactView, out: &mut Vec<Fact>) {
+        let same = self.vocabulary.same;
+        if self.vocabulary.is_list(p) {
             return;
         }
         let mut list = Vec::new();
@@ -321,7 +328,7 @@ impl Rules {
             return;
         }
         for q in view.predicates() {
-            if self.words.is_list(q) {
+            if self.vocabulary.is_list(q) {
                 continue;
             }
             view.objects(q, s, &mut list);
@@ -334,23 +341,23 @@ impl Rules {
         }
     }
 
-    /// Whether a fact follows in one step from what is there.
-    pub(super) fn derivable(&self, fact: Fact, view: &impl View) -> bool {
+    /// Returns whether a fact follows in one step from the visible facts.
+    pub(super) fn derivable(&self, fact: Fact, view: &impl FactView) -> bool {
         let (s, p, o) = fact;
         if self.facts.contains(&fact) {
             return true;
         }
         let by_rule = self
-            .giving(Node::Property(p))
+            .giving(RuleNode::Property(p))
             .any(|rule| self.gives(rule, fact, view))
-            || (p == self.words.kind
+            || (p == self.vocabulary.kind
                 && self
-                    .giving(Node::Class(o))
+                    .giving(RuleNode::Class(o))
                     .any(|rule| self.gives(rule, fact, view)));
-        if by_rule || !self.owl || self.words.is_list(p) {
+        if by_rule || !self.owl || self.vocabulary.is_list(p) {
             return by_rule;
         }
-        let same = self.words.same;
+        let same = self.vocabulary.same;
         let mut list = Vec::new();
         view.subjects(same, s, &mut list);
         if list.drain(..).any(|x| view.has(x, p, o)) {
@@ -360,8 +367,8 @@ impl Rules {
         list.iter().any(|x| view.has(s, p, *x))
     }
 
-    fn gives(&self, rule: &Rule, (s, _, o): Fact, view: &impl View) -> bool {
-        let kind = self.words.kind;
+    fn gives(&self, rule: &Rule, (s, _, o): Fact, view: &impl FactView) -> bool {
+        let kind = self.vocabulary.kind;
         let mut list = Vec::new();
         match rule {
             Rule::Class { from, .. } => view.has(s, kind, *from),
@@ -404,8 +411,8 @@ impl Rules {
     }
 }
 
-/// Where a path of properties ends.
-pub(super) fn after(view: &impl View, parts: &[Id], from: Id) -> Vec<Id> {
+/// Returns the end nodes of a property chain.
+pub(super) fn after(view: &impl FactView, parts: &[Id], from: Id) -> Vec<Id> {
     let mut at = vec![from];
     for p in parts {
         let mut next = Vec::new();
@@ -419,8 +426,8 @@ pub(super) fn after(view: &impl View, parts: &[Id], from: Id) -> Vec<Id> {
     at
 }
 
-/// Where a path of properties begins.
-fn before(view: &impl View, parts: &[Id], to: Id) -> Vec<Id> {
+/// Returns the start nodes of a property chain.
+fn before(view: &impl FactView, parts: &[Id], to: Id) -> Vec<Id> {
     let mut at = vec![to];
     for p in parts.iter().rev() {
         let mut next = Vec::new();

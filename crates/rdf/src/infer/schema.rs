@@ -1,28 +1,28 @@
-//! From what is said about classes and properties to rules.
+//! Compilation of a schema to rules.
 
-use super::rules::{Fact, Rule, Rules, View};
-use super::words::Words;
+use super::rules::{Fact, FactView, Rule, Rules};
+use super::vocabulary::Vocabulary;
 use crate::id::Id;
 use std::collections::{HashMap, HashSet};
 
-/// Superclasses up to which it is worth finding out which follow from others.
+/// Limit of superclasses for transitive reduction.
 const SUPERS_MAX: usize = 64;
 
-/// Where a schema is read.
-pub(super) trait Source: View {
-    /// All pairs of a property, each once.
+/// Read access to a schema.
+pub(super) trait SchemaSource: FactView {
+    /// Returns all distinct pairs of a property.
     fn pairs(&self, p: Id) -> Vec<(Id, Id)>;
-    /// All members of a class, each once.
+    /// Returns all distinct members of a class.
     fn members(&self, class: Id) -> Vec<Id>;
-    /// Whether it may be a predicate.
+    /// Returns whether the term can be a predicate.
     fn is_iri(&self, id: Id) -> bool;
 }
 
-/// What stands above what.
-type Above = HashMap<Id, Vec<Id>>;
+/// Ancestors by class or property.
+type Ancestors = HashMap<Id, Vec<Id>>;
 
-fn above(pairs: Vec<(Id, Id)>) -> Above {
-    let mut map = Above::new();
+fn ancestors(pairs: Vec<(Id, Id)>) -> Ancestors {
+    let mut map = Ancestors::new();
     for (a, b) in pairs {
         map.entry(a).or_default().push(b);
     }
@@ -33,15 +33,15 @@ fn above(pairs: Vec<(Id, Id)>) -> Above {
     map
 }
 
-/// The pairs from which the others follow, if the relation is closed; more than those if it is not.
-fn reduced(above: &Above) -> Vec<(Id, Id)> {
+/// Returns the transitive reduction of a closed relation; a superset of it if the relation is not closed.
+fn reduced(ancestors: &Ancestors) -> Vec<(Id, Id)> {
     let mut kept = Vec::new();
     let is_above = |a: Id, b: Id| {
-        above
+        ancestors
             .get(&a)
             .is_some_and(|list| list.binary_search(&b).is_ok())
     };
-    for (a, list) in above {
+    for (a, list) in ancestors {
         for c in list {
             let follows = list.len() <= SUPERS_MAX
                 && list
@@ -56,8 +56,8 @@ fn reduced(above: &Above) -> Vec<(Id, Id)> {
     kept
 }
 
-/// The rules by which the schema's own relations grow.
-pub(super) fn meta(w: &Words, owl: bool) -> Vec<Rule> {
+/// Returns the rules that close the schema's own relations.
+pub(super) fn schema_rules(w: &Vocabulary, owl: bool) -> Vec<Rule> {
     let mut list = vec![
         Rule::Transitive { p: w.sub_class },
         Rule::Transitive { p: w.sub_property },
@@ -94,11 +94,11 @@ pub(super) fn meta(w: &Words, owl: bool) -> Vec<Rule> {
     list
 }
 
-/// Reads the schema: all rules, and what follows from lists and restrictions by themselves.
-pub(super) fn compile(source: &impl Source, w: &Words, owl: bool) -> Rules {
-    let mut list = meta(w, owl);
-    let classes = above(source.pairs(w.sub_class));
-    let properties = above(source.pairs(w.sub_property));
+/// Reads the schema. Returns all rules, and the facts that follow from lists and restrictions alone.
+pub(super) fn compile(source: &impl SchemaSource, w: &Vocabulary, owl: bool) -> Rules {
+    let mut list = schema_rules(w, owl);
+    let classes = ancestors(source.pairs(w.sub_class));
+    let properties = ancestors(source.pairs(w.sub_property));
     for (from, to) in reduced(&classes) {
         list.push(Rule::Class { from, to });
     }
@@ -124,10 +124,10 @@ pub(super) fn compile(source: &impl Source, w: &Words, owl: bool) -> Rules {
 }
 
 fn compile_owl(
-    source: &impl Source,
-    w: &Words,
-    classes: &Above,
-    properties: &Above,
+    source: &impl SchemaSource,
+    w: &Vocabulary,
+    classes: &Ancestors,
+    properties: &Ancestors,
     list: &mut Vec<Rule>,
 ) -> (HashSet<Fact>, HashSet<Id>) {
     let mut facts = HashSet::new();
@@ -205,8 +205,13 @@ fn compile_owl(
     (facts, lists)
 }
 
-/// A list's items, or nothing if it has no end.
-fn items(source: &impl Source, w: &Words, head: Id, seen: &mut HashSet<Id>) -> Option<Vec<Id>> {
+/// Returns a list's items; `None` if the list is cyclic or unfinished.
+fn items(
+    source: &impl SchemaSource,
+    w: &Vocabulary,
+    head: Id,
+    seen: &mut HashSet<Id>,
+) -> Option<Vec<Id>> {
     let mut list = Vec::new();
     let mut here = HashSet::new();
     let mut at = head;
@@ -227,12 +232,12 @@ fn items(source: &impl Source, w: &Words, head: Id, seen: &mut HashSet<Id>) -> O
     Some(list)
 }
 
-/// Restrictions: their rules, and which follow from which.
+/// Compiles restrictions to rules and derives subclass relations between them.
 fn restrictions(
-    source: &impl Source,
-    w: &Words,
-    classes: &Above,
-    properties: &Above,
+    source: &impl SchemaSource,
+    w: &Vocabulary,
+    classes: &Ancestors,
+    properties: &Ancestors,
     list: &mut Vec<Rule>,
     facts: &mut HashSet<Fact>,
 ) {
@@ -243,7 +248,7 @@ fn restrictions(
         }
     }
     for word in [w.some, w.all, w.value] {
-        // By property and what it leads to.
+        // Restrictions by property and filler.
         let mut known: HashMap<(Id, Id), Vec<Id>> = HashMap::new();
         for (to, of) in source.pairs(word) {
             for p in on.get(&to).into_iter().flatten().copied() {

@@ -1,5 +1,5 @@
-//! Closures equal those of the rules as they are written, applied to all triples until nothing is new; what changes
-//! leave equals what a closure from the beginning gives.
+//! Closures compared with naive evaluation of the rules as the standards write them, and incremental changes compared with a closure from
+//! scratch.
 
 use super::{Inference, Limits};
 use crate::RdfFormat;
@@ -39,7 +39,7 @@ fn triples(data: &Dataset, g: Id) -> Triples {
 struct Random(u64);
 
 impl Random {
-    fn below(&mut self, n: u64) -> u64 {
+    fn less_than(&mut self, n: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -48,11 +48,11 @@ impl Random {
     }
 
     fn of(&mut self, kind: &str, n: u64) -> String {
-        format!(":{kind}{}", self.below(n))
+        format!(":{kind}{}", self.less_than(n))
     }
 
     fn thing(&mut self) -> String {
-        match self.below(8) {
+        match self.less_than(8) {
             0 => "\"x\"".into(),
             1 => "7".into(),
             _ => self.of("i", 7),
@@ -60,27 +60,27 @@ impl Random {
     }
 
     fn class(&mut self) -> String {
-        match self.below(4) {
+        match self.less_than(4) {
             0 => self.of("r", 3),
             _ => self.of("c", 5),
         }
     }
 
-    /// A triple about things.
+    /// Returns a random data triple.
     fn data(&mut self) -> String {
-        match self.below(12) {
+        match self.less_than(12) {
             0..=2 => format!("{} a {} .", self.of("i", 7), self.class()),
-            3 if self.below(3) == 0 => {
+            3 if self.less_than(3) == 0 => {
                 format!("{} owl:sameAs {} .", self.of("i", 7), self.of("i", 7))
             }
             _ => format!("{} {} {} .", self.of("i", 7), self.of("p", 5), self.thing()),
         }
     }
 
-    /// A triple, or a few, about classes and properties.
+    /// Returns one or several random schema triples.
     fn schema(&mut self, owl: bool) -> String {
         let (p, q, c, d) = (self.of("p", 5), self.of("p", 5), self.class(), self.class());
-        match self.below(if owl { 18 } else { 4 }) {
+        match self.less_than(if owl { 18 } else { 4 }) {
             0 => format!("{c} rdfs:subClassOf {d} ."),
             1 => format!("{p} rdfs:subPropertyOf {q} ."),
             2 => format!("{p} rdfs:domain {c} ."),
@@ -90,7 +90,7 @@ impl Random {
             6 => format!("{p} owl:inverseOf {q} ."),
             7 => format!("{p} a owl:TransitiveProperty ."),
             8 => format!("{p} a owl:SymmetricProperty ."),
-            9 => match self.below(3) {
+            9 => match self.less_than(3) {
                 0 => format!("{p} a owl:FunctionalProperty ."),
                 1 => format!("{p} a owl:InverseFunctionalProperty ."),
                 _ => format!("{p} rdfs:subPropertyOf rdf:type ."),
@@ -112,7 +112,7 @@ impl Random {
     }
 }
 
-/// Rules as the standards write them: `body => head`, words in CURIEs, variables with a question mark.
+/// Rules as the standards write them: `body => head`, terms as CURIEs, variables with a question mark.
 const RDFS: &[&str] = &[
     "?p rdfs:domain ?c . ?x ?p ?y => ?x rdf:type ?c",
     "?p rdfs:range ?c . ?x ?p ?y => ?y rdf:type ?c",
@@ -152,7 +152,7 @@ const OWL: &[&str] = &[
     "?a owl:someValuesFrom ?c . ?a owl:onProperty ?p . ?b owl:someValuesFrom ?c . ?b owl:onProperty ?q . ?p rdfs:subPropertyOf ?q => ?a rdfs:subClassOf ?b",
     "?a owl:allValuesFrom ?c . ?a owl:onProperty ?p . ?b owl:allValuesFrom ?d . ?b owl:onProperty ?p . ?c rdfs:subClassOf ?d => ?a rdfs:subClassOf ?b",
     "?a owl:allValuesFrom ?c . ?a owl:onProperty ?p . ?b owl:allValuesFrom ?c . ?b owl:onProperty ?q . ?p rdfs:subPropertyOf ?q => ?b rdfs:subClassOf ?a",
-    // Lists of two and of three.
+    // Lists of two and three items.
     "?c owl:intersectionOf ?l . ?l rdf:first ?a . ?l rdf:rest ?m . ?m rdf:first ?b . ?m rdf:rest rdf:nil . ?x rdf:type ?a . ?x rdf:type ?b => ?x rdf:type ?c",
     "?c owl:intersectionOf ?l . ?l rdf:first ?a => ?c rdfs:subClassOf ?a",
     "?c owl:intersectionOf ?l . ?l rdf:rest ?m . ?m rdf:first ?a => ?c rdfs:subClassOf ?a",
@@ -165,12 +165,12 @@ const OWL: &[&str] = &[
 ];
 
 #[derive(Clone, Copy)]
-enum Slot {
+enum PatternTerm {
     Var(usize),
     Word(Id),
 }
 
-/// All that follows, by trying each rule on all triples again and again.
+/// Computes the closure by naive evaluation: each rule on all triples until nothing is new.
 fn naive(data: &Dataset, owl: bool) -> Triples {
     let term = |curie: &str| {
         let spaces = [
@@ -186,19 +186,19 @@ fn naive(data: &Dataset, owl: bool) -> Triples {
             .find(&Key::Iri(&format!("{space}{local}")))
             .unwrap_or(Id::MAX)
     };
-    let mut rules: Vec<(Vec<[Slot; 3]>, [Slot; 3])> = Vec::new();
+    let mut rules: Vec<(Vec<[PatternTerm; 3]>, [PatternTerm; 3])> = Vec::new();
     let texts = RDFS.iter().chain(if owl { OWL } else { &[] });
     for text in texts {
         let mut names: HashMap<String, usize> = HashMap::new();
-        let mut pattern = |text: &str| -> [Slot; 3] {
+        let mut pattern = |text: &str| -> [PatternTerm; 3] {
             let words: Vec<&str> = text.split_whitespace().collect();
             assert_eq!(words.len(), 3, "{text}");
             std::array::from_fn(|i| {
                 if words[i].starts_with('?') {
                     let next = names.len();
-                    Slot::Var(*names.entry(words[i].to_owned()).or_insert(next))
+                    PatternTerm::Var(*names.entry(words[i].to_owned()).or_insert(next))
                 } else {
-                    Slot::Word(term(words[i]))
+                    PatternTerm::Word(term(words[i]))
                 }
             })
         };
@@ -221,12 +221,12 @@ fn naive(data: &Dataset, owl: bool) -> Triples {
                             .iter()
                             .zip([*s, *p, *o])
                             .all(|(slot, id)| match slot {
-                                Slot::Word(w) => *w == id,
-                                Slot::Var(v) if row[*v] == 0 => {
+                                PatternTerm::Word(w) => *w == id,
+                                PatternTerm::Var(v) if row[*v] == 0 => {
                                     row[*v] = id;
                                     true
                                 }
-                                Slot::Var(v) => row[*v] == id,
+                                PatternTerm::Var(v) => row[*v] == id,
                             });
                         if fits {
                             next.push(row);
@@ -237,8 +237,8 @@ fn naive(data: &Dataset, owl: bool) -> Triples {
             }
             for row in rows {
                 let [s, p, o] = head.map(|slot| match slot {
-                    Slot::Word(w) => w,
-                    Slot::Var(v) => row[v],
+                    PatternTerm::Word(w) => w,
+                    PatternTerm::Var(v) => row[v],
                 });
                 let same = p == term("owl:sameAs");
                 let literal = same && text(o).starts_with('"');
@@ -257,21 +257,21 @@ fn naive(data: &Dataset, owl: bool) -> Triples {
     }
 }
 
-/// A thing is the same as itself, and a class a part of itself: some rules say that by the way, and it does not matter.
+/// Removes trivial reflexive triples (`x owl:sameAs x`, `c rdfs:subClassOf c`), which some rules derive.
 fn without_selves(data: &Dataset, mut all: Triples) -> Triples {
-    let words = super::Words::find(&data.dictionary);
+    let vocabulary = super::Vocabulary::find(&data.dictionary);
     let relations = [
-        words.same,
-        words.sub_class,
-        words.sub_property,
-        words.same_class,
-        words.same_property,
+        vocabulary.same,
+        vocabulary.sub_class,
+        vocabulary.sub_property,
+        vocabulary.same_class,
+        vocabulary.same_property,
     ];
     all.retain(|(s, p, o)| s != o || !relations.contains(p));
     all
 }
 
-fn shown(data: &Dataset, list: impl IntoIterator<Item = (Id, Id, Id)>) -> String {
+fn triples_text(data: &Dataset, list: impl IntoIterator<Item = (Id, Id, Id)>) -> String {
     let term = |id: Id| data.dictionary.term(id).unwrap().to_string();
     list.into_iter().fold(String::new(), |mut text, (s, p, o)| {
         let _ = writeln!(text, "{} {} {}", term(s), term(p), term(o));
@@ -286,8 +286,8 @@ fn assert_same(data: &Dataset, ours: &Triples, right: &Triples, about: &str) {
     assert!(
         missing.is_empty() && more.is_empty(),
         "{about}\nmissing:\n{}too many:\n{}",
-        shown(data, missing),
-        shown(data, more)
+        triples_text(data, missing),
+        triples_text(data, more)
     );
 }
 
@@ -297,15 +297,15 @@ fn a_closure_is_what_the_rules_give_one_by_one() {
         let mut random = Random(seed);
         let owl = seed % 3 > 0;
         let mut text = String::new();
-        for _ in 0..random.below(8) {
+        for _ in 0..random.less_than(8) {
             text.push_str(&random.schema(owl));
         }
-        for _ in 0..random.below(14) {
+        for _ in 0..random.less_than(14) {
             text.push_str(&random.data());
         }
         check(&text, owl);
     }
-    // What random ones found: two that are the same, of a property that is below itself.
+    // Found by random tests: two equal terms of a property that is its own subproperty.
     check(
         ":r0 owl:onProperty :p0 ; owl:hasValue 7 . :r1 owl:onProperty :p0 ; owl:hasValue 7 . :p0 owl:equivalentProperty :p1 .",
         true,
@@ -326,7 +326,7 @@ fn check(text: &str, owl: bool) {
     assert_same(&data, &ours, &right, text);
 }
 
-/// What a named graph has: its own closure with the default graph's schema, but for what that schema gives by itself.
+/// A named graph has its own closure with the default graph's schema, except what that schema implies alone.
 #[test]
 fn a_named_graph_sees_the_default_graphs_schema() {
     let data = closed(
@@ -339,7 +339,7 @@ fn a_named_graph_sees_the_default_graphs_schema() {
     let graph = |name: &str| {
         let g = data.dictionary.find(&Key::Iri(name)).unwrap();
         let inferred = data.inferred_graph(g).unwrap().triples();
-        let text = shown(&data, inferred)
+        let text = triples_text(&data, inferred)
             .replace("http://e/", "")
             .replace("http://www.w3.org/1999/02/22-rdf-syntax-ns#", "")
             .replace("http://www.w3.org/2000/01/rdf-schema#", "");
@@ -365,7 +365,7 @@ fn a_named_graph_sees_the_default_graphs_schema() {
     assert_eq!(data.inferred_len(), 9 + 1 + 3);
 }
 
-/// Random changes: data and, now and then, schema, in three graphs.
+/// Random changes of data and sometimes of schema, in three graphs.
 #[test]
 fn changes_leave_what_a_closure_from_the_beginning_gives() {
     for seed in 0..45 {
@@ -394,10 +394,10 @@ fn changes_leave_what_a_closure_from_the_beginning_gives() {
         );
         let mut data = closed(&text, kind);
         for step in 0..12 {
-            let schema = u64::from(random.below(6) == 0);
+            let schema = u64::from(random.less_than(6) == 0);
             let mut changes: Vec<(Quad, bool)> = Vec::new();
             let new = part(&mut random, schema, 2);
-            let graph = ["", ":g", ":h", ":new"][random.below(4) as usize];
+            let graph = ["", ":g", ":h", ":new"][random.less_than(4) as usize];
             let added = load(&format!("{graph} {{ {new} }}"));
             for q in added.quads() {
                 let mut number = |id: Id| {
@@ -414,16 +414,16 @@ fn changes_leave_what_a_closure_from_the_beginning_gives() {
                 changes.push((quad, true));
             }
             let asserted: Vec<Quad> = data.asserted().quads().collect();
-            for _ in 0..random.below(3) {
+            for _ in 0..random.less_than(3) {
                 if !asserted.is_empty() {
-                    let at = random.below(asserted.len() as u64) as usize;
+                    let at = random.less_than(asserted.len() as u64) as usize;
                     changes.push((asserted[at], false));
                 }
             }
             let snapshot = data.clone();
             let before: Vec<Quad> = snapshot.quads().collect();
             let mut expected: BTreeSet<Quad> = asserted.iter().copied().collect();
-            if random.below(20) == 0 {
+            if random.less_than(20) == 0 {
                 let g = changes.first().map_or(UNBOUND, |c| c.0.g);
                 data.clear(g);
                 expected.retain(|q| q.g != g);
@@ -447,7 +447,7 @@ fn changes_leave_what_a_closure_from_the_beginning_gives() {
                 let list: Vec<_> = changes.iter().map(|c| (c.0.s, c.0.p, c.0.o)).collect();
                 let about = format!(
                     "seed {seed} step {step} graph {g}: {text}\nchanges {changes:?}:\n{}",
-                    shown(&data, list)
+                    triples_text(&data, list)
                 );
                 let (ours, all) = (triples(&data, g), triples(&right, g));
                 assert_same(
@@ -459,7 +459,7 @@ fn changes_leave_what_a_closure_from_the_beginning_gives() {
             }
             assert_eq!(data.names().count(), right.names().count());
             assert!(snapshot.quads().eq(before), "a snapshot changed");
-            // What an image holds is the same, and changes go on from it.
+            // A decoded image is equivalent, and changes continue on it.
             if step % 4 == 0 {
                 data = Dataset::decode(&data.encode()).unwrap();
             }
@@ -467,8 +467,8 @@ fn changes_leave_what_a_closure_from_the_beginning_gives() {
     }
 }
 
-/// The graphs by their names, with what they say and which of it is asserted.
-fn told(data: &Dataset) -> BTreeSet<String> {
+/// Returns the triples by graph name, with whether each is asserted.
+fn named_quads(data: &Dataset) -> BTreeSet<String> {
     let term = |id: Id| {
         data.dictionary
             .term(id)
@@ -487,8 +487,8 @@ fn told(data: &Dataset) -> BTreeSet<String> {
     quads.collect()
 }
 
-/// What somebody sees who may not see some graphs is what follows from the others: nothing that a hidden schema says shows in a named
-/// graph, and nothing that a graph says itself is lost.
+/// A principal that may not see some graphs sees what follows from the others: nothing that a hidden schema implies is in a named graph,
+/// and nothing that a graph implies itself is lost.
 #[test]
 fn nothing_follows_from_what_is_hidden() {
     let (mut differ, mut hidden_schemas) = (0, 0);
@@ -501,17 +501,17 @@ fn nothing_follows_from_what_is_hidden() {
         };
         let graphs: [(bool, String); 4] = std::array::from_fn(|i| {
             let mut text = String::new();
-            for _ in 0..random.below(if i == 0 { 8 } else { 4 }) {
+            for _ in 0..random.less_than(if i == 0 { 8 } else { 4 }) {
                 text.push_str(&random.schema(kind == Inference::OwlRl));
             }
-            for _ in 0..=random.below(9) {
+            for _ in 0..=random.less_than(9) {
                 text.push_str(&random.data());
             }
             let text = match i {
                 0 => text,
                 i => format!(":g{i} {{ {text} }}\n"),
             };
-            (random.below(2) == 0, text)
+            (random.less_than(2) == 0, text)
         });
         let text: String = graphs.iter().map(|(_, text)| text.as_str()).collect();
         let mut data = closed(&text, kind);
@@ -531,14 +531,18 @@ fn nothing_follows_from_what_is_hidden() {
         };
         let mut less = without(&data.asserted());
         less.infer(Some(kind), Limits::NONE).unwrap();
-        // The second time what was closed is known, the third time a graph has changed.
+        // In the second round closures are cached, in the third one a graph has changed.
         for turn in 0..3 {
             let mut view = data.clone();
             view.hide(&hidden, None, "", Limits::NONE).unwrap();
-            assert_eq!(told(&view), told(&less), "seed {seed}, turn {turn}");
+            assert_eq!(
+                named_quads(&view),
+                named_quads(&less),
+                "seed {seed}, turn {turn}"
+            );
             assert_eq!(view.inferred_len(), less.inferred_len());
             hidden_schemas += usize::from(graphs[0].0);
-            differ += usize::from(told(&without(&data)) != told(&less));
+            differ += usize::from(named_quads(&without(&data)) != named_quads(&less));
             if turn == 1 {
                 let open = (1..4).find(|i| !graphs[*i].0);
                 let Some(open) = open else { break };

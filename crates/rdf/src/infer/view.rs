@@ -1,8 +1,8 @@
-//! What is inferred, as it shows to somebody who may not see all graphs.
+//! Inferred triples in the view of a principal that may not see all graphs.
 
 use super::bulk::Limits;
-use super::words::Words;
-use super::{Besides, Layer};
+use super::vocabulary::Vocabulary;
+use super::{Layer, SharedSchema};
 use crate::error::Result;
 use crate::guard::is_derived_graph;
 use crate::id::{Id, UNBOUND};
@@ -10,21 +10,21 @@ use crate::quads::{Dataset, Graph};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Closures of named graphs by what they say about classes and properties themselves, for those who may not see the default graph.
-/// Each belongs to one state of its graph.
+/// Cached closures of named graphs by their own schema only, for principals that may not see the default graph. Each belongs to one state
+/// of its graph.
 #[derive(Debug, Default)]
 pub(crate) struct Closures(Mutex<BTreeMap<Id, Closure>>);
 
 #[derive(Debug)]
 struct Closure {
-    /// The graph as it was closed with the default graph's schema.
+    /// The graph as closed with the default graph's schema.
     of: Weak<Graph>,
     whole: Arc<Graph>,
     inferred: Option<Arc<Graph>>,
 }
 
 impl Dataset {
-    /// The triples of a graph that are asserted.
+    /// Returns the asserted triples of a graph.
     pub fn asserted_graph(&self, g: Id) -> Option<Arc<Graph>> {
         let graph = self.graph(g)?;
         Some(match self.inferred_graph(g) {
@@ -33,10 +33,10 @@ impl Dataset {
         })
     }
 
-    /// Makes it what somebody sees who may not see the graphs `hidden`: those are not there, the graph `shown` asserts the triples that
-    /// are given here and no others, nothing follows from what is not seen, and the order of answers and dumps follows from what the terms
-    /// say ([`Self::make_view`]). From the host's own graphs ([`crate::Options::derived`]) nothing is inferred. If it fails, the dataset
-    /// is of no use.
+    /// Restricts the dataset to the view of a principal that may not see the graphs `hidden`: these are removed, the graph `shown` asserts
+    /// exactly the given triples, inferred triples follow only from visible ones, and the order of answers and dumps depends only on the
+    /// terms ([`Self::make_view`]). Nothing is inferred from the host's derived graphs ([`crate::Options::derived`]). On failure the
+    /// dataset must be dropped.
     pub fn hide(
         &mut self,
         hidden: &[Id],
@@ -45,7 +45,7 @@ impl Dataset {
         limits: Limits<'_>,
     ) -> Result<()> {
         self.make_view();
-        let alone = hidden.contains(&UNBOUND) && self.has_schema_besides(limits)?;
+        let alone = hidden.contains(&UNBOUND) && self.has_shared_schema(limits)?;
         for g in hidden {
             self.put_graph(*g, Arc::default());
         }
@@ -62,37 +62,37 @@ impl Dataset {
         if alone {
             *layer = Layer {
                 graphs: std::mem::take(&mut layer.graphs),
-                besides: Some(Arc::new(Besides::default())),
+                shared_schema: Some(Arc::new(SharedSchema::default())),
                 ..Layer::new(layer.kind)
             };
             let closed = |g: &Id| !is_derived_graph(derived, self, *g);
             let graphs: Vec<Id> = self.names().filter(closed).collect();
             for g in graphs {
-                self.close_alone(g, limits)?;
+                self.close_by_own_schema(g, limits)?;
             }
         }
         match shown {
-            Some((g, graph)) => self.close_again(g, graph, limits),
+            Some((g, graph)) => self.recompute_closure(g, graph, limits),
             None => Ok(()),
         }
     }
 
-    /// Whether named graphs are closed by more than they say themselves.
-    fn has_schema_besides(&self, limits: Limits<'_>) -> Result<bool> {
+    /// Returns whether named graphs use a shared schema.
+    fn has_shared_schema(&self, limits: Limits<'_>) -> Result<bool> {
         let Some(layer) = &self.inferred else {
             return Ok(false);
         };
         limits.check()?;
-        if let Some(besides) = &layer.besides {
-            return Ok(!besides.asserted.is_empty());
+        if let Some(shared_schema) = &layer.shared_schema {
+            return Ok(!shared_schema.asserted.is_empty());
         }
-        let words = Words::find(&self.dictionary);
+        let vocabulary = Vocabulary::find(&self.dictionary);
         let graph = self.graph(UNBOUND);
-        Ok(graph.is_some_and(|g| !words.schema_of(g, layer.owl()).is_empty()))
+        Ok(graph.is_some_and(|g| !vocabulary.schema_of(g, layer.owl()).is_empty()))
     }
 
-    /// Closes a graph of which nothing is inferred.
-    fn close_again(&mut self, g: Id, asserted: Arc<Graph>, limits: Limits<'_>) -> Result<()> {
+    /// Recomputes the closure of a graph from its asserted triples.
+    fn recompute_closure(&mut self, g: Id, asserted: Arc<Graph>, limits: Limits<'_>) -> Result<()> {
         self.put_graph(g, asserted);
         if let Some(layer) = &mut self.inferred {
             Arc::make_mut(layer).graphs.remove(&g);
@@ -100,8 +100,8 @@ impl Dataset {
         self.close_graph(g, limits)
     }
 
-    /// Closes a named graph by what it says itself.
-    fn close_alone(&mut self, g: Id, limits: Limits<'_>) -> Result<()> {
+    /// Recomputes the closure of a named graph by its own schema only.
+    fn close_by_own_schema(&mut self, g: Id, limits: Limits<'_>) -> Result<()> {
         let (Some(graph), Some(asserted)) = (self.graph(g).cloned(), self.asserted_graph(g)) else {
             return Ok(());
         };
@@ -121,7 +121,7 @@ impl Dataset {
             }
             return Ok(());
         }
-        self.close_again(g, asserted, limits)?;
+        self.recompute_closure(g, asserted, limits)?;
         let inferred = self.inferred.as_ref();
         let closure = Closure {
             of: Arc::downgrade(&graph),

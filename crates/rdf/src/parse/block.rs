@@ -1,5 +1,5 @@
-//! A block of lines taken apart, away from the dictionary: each term once, quads in the block's own numbers. Many
-//! blocks are taken apart at the same time; one after another they are then given the dictionary's numbers.
+//! Parsing of a block of lines without the dictionary: each distinct term once, quads in block-local term numbers. Blocks are parsed in
+//! parallel; their terms are then interned one block after another.
 
 use super::Part;
 use super::lines::{self, Cut, Line};
@@ -10,46 +10,46 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the library made of a line that has escapes or is wrong.
-pub(super) type Odd = Result<Option<Quad>, (u64, String)>;
+/// Result of the library for a line that has escapes or is invalid.
+pub(super) type LibraryResult = Result<Option<Quad>, (u64, String)>;
 
-/// A block that was taken apart.
+/// A parsed block of lines.
 pub(super) struct Block {
-    /// The lines.
+    /// The text of the lines.
     pub(super) text: String,
-    /// Its different terms but blank nodes' and values', in the order in which they came.
+    /// Distinct terms except blank nodes and inline values, in the order of their first occurrence.
     terms: Vec<Piece>,
     hashes: Vec<u64>,
     /// Subject, predicate, object, graph.
-    pub(super) quads: Vec<[Place; 4]>,
-    /// Lines for which the library was asked: before which quad, on which line of the block (from 0), and its answer.
-    pub(super) odd: Vec<(usize, u64, Odd)>,
+    pub(super) quads: Vec<[BlockTerm; 4]>,
+    /// Lines parsed by the library: the index of the next quad, the line within the block (from 0), and the result.
+    pub(super) library_lines: Vec<(usize, u64, LibraryResult)>,
     pub(super) lines: u64,
 }
 
 /// A term of a quad.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum BlockTerm {
     /// The default graph.
     None,
-    /// A value that stands in its number.
+    /// A value encoded in the id.
     Value(Id),
-    /// One of the block's terms.
+    /// Number of a term of the block.
     Term(u32),
 }
 
-/// Where a term stands in the block.
+/// Position of a term in the block's text.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
-    kind: Kind,
+    kind: TermKind,
     at: u32,
     len: u32,
-    /// Language or datatype.
+    /// Position of the language or datatype.
     more: (u32, u32),
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum TermKind {
     Iri,
     Blank,
     Plain,
@@ -58,67 +58,67 @@ enum Kind {
 }
 
 impl Block {
-    /// Takes lines apart. Bytes that are not UTF-8 come back as they were.
+    /// Parses lines. Bytes that are not UTF-8 are returned as they are.
     pub(super) fn parse(bytes: Vec<u8>, quads: bool, part: Option<Part>) -> Result<Self, Vec<u8>> {
         let text = String::from_utf8(bytes).map_err(std::string::FromUtf8Error::into_bytes)?;
-        let mut parts = Parts {
+        let mut parts = BlockTermTable {
             base: text.as_ptr() as usize,
             slots: vec![0; 1 << 12],
             terms: Vec::new(),
             keys: Vec::new(),
             hashes: Vec::new(),
         };
-        let mut found: Vec<[Place; 4]> = Vec::with_capacity(text.len() / 128);
-        let mut odd = Vec::new();
+        let mut found: Vec<[BlockTerm; 4]> = Vec::with_capacity(text.len() / 128);
+        let mut library_lines = Vec::new();
         let mut count = 0;
-        let (mut last, mut last_place) = ("", Place::None);
+        let (mut last, mut last_term) = ("", BlockTerm::None);
         let mut other = None;
         for line in text.split_terminator('\n') {
             match lines::cut(line) {
                 Cut::Empty => {}
-                // Of another part, as the line before.
+                // A subject of another part, equal to that of the previous line.
                 Cut::Quad(Line {
                     s: Key::Iri(iri),
                     g,
                     ..
                 }) if other == Some(iri) && (g.is_none() || quads) => {}
                 Cut::Quad(q)
-                    if (q.g.is_none() || quads) && part.is_some_and(|p| !p.holds(&q.s)) =>
+                    if (q.g.is_none() || quads) && part.is_some_and(|p| !p.contains(&q.s)) =>
                 {
                     if let Key::Iri(iri) = q.s {
                         other = Some(iri);
                     }
                 }
                 Cut::Quad(q) if q.g.is_none() || quads => {
-                    // The subject is often the line before's.
+                    // The subject is often equal to that of the previous line.
                     let s = match q.s {
-                        Key::Iri(iri) if iri == last => last_place,
+                        Key::Iri(iri) if iri == last => last_term,
                         Key::Iri(iri) => {
                             last = iri;
-                            last_place = parts.place(q.s);
-                            last_place
+                            last_term = parts.add_term(q.s);
+                            last_term
                         }
-                        key => parts.place(key),
+                        key => parts.add_term(key),
                     };
-                    let g = q.g.map_or(Place::None, |g| parts.place(g));
-                    found.push([s, parts.place(q.p), parts.place(q.o), g]);
+                    let g = q.g.map_or(BlockTerm::None, |g| parts.add_term(g));
+                    found.push([s, parts.add_term(q.p), parts.add_term(q.o), g]);
                 }
-                _ => odd.push((found.len(), count, by_library(line, quads))),
+                _ => library_lines.push((found.len(), count, by_library(line, quads))),
             }
             count += 1;
         }
-        let Parts { terms, hashes, .. } = parts;
+        let BlockTermTable { terms, hashes, .. } = parts;
         Ok(Self {
             text,
             terms,
             hashes,
             quads: found,
-            odd,
+            library_lines,
             lines: count,
         })
     }
 
-    /// Its terms, with their hashes.
+    /// Returns the terms of the block with their hashes.
     pub(super) fn keys(&self) -> (Vec<Key<'_>>, &[u64]) {
         let text = |(at, len): (u32, u32)| {
             self.text
@@ -128,33 +128,33 @@ impl Block {
         let key = |piece: &Piece| {
             let body = text((piece.at, piece.len));
             match piece.kind {
-                Kind::Iri => Key::Iri(body),
-                Kind::Blank => Key::Blank(body),
-                Kind::Plain => Key::Plain(body),
-                Kind::Lang => Key::Lang(body, text(piece.more)),
-                Kind::Typed => Key::Typed(body, text(piece.more)),
+                TermKind::Iri => Key::Iri(body),
+                TermKind::Blank => Key::Blank(body),
+                TermKind::Plain => Key::Plain(body),
+                TermKind::Lang => Key::Lang(body, text(piece.more)),
+                TermKind::Typed => Key::Typed(body, text(piece.more)),
             }
         };
         (self.terms.iter().map(key).collect(), &self.hashes)
     }
 }
 
-/// The terms of a block while it is read.
-struct Parts<'t> {
+/// Table of a block's terms during parsing.
+struct BlockTermTable<'t> {
     base: usize,
-    /// Open addressing: a term's number plus one.
+    /// Open-addressing hash table: a term's number plus one.
     slots: Vec<u32>,
     terms: Vec<Piece>,
     keys: Vec<Key<'t>>,
     hashes: Vec<u64>,
 }
 
-impl<'t> Parts<'t> {
-    fn place(&mut self, key: Key<'t>) -> Place {
+impl<'t> BlockTermTable<'t> {
+    fn add_term(&mut self, key: Key<'t>) -> BlockTerm {
         if let Key::Typed(value, datatype) = key
             && let Some(id) = id::inline(value, datatype)
         {
-            return Place::Value(id);
+            return BlockTerm::Value(id);
         }
         let hash = key.hash();
         if self.terms.len() * 2 >= self.slots.len() {
@@ -164,7 +164,7 @@ impl<'t> Parts<'t> {
         let mut at = hash as usize & mask;
         while let Some(n) = self.slots[at].checked_sub(1) {
             if self.hashes[n as usize] == hash && self.keys[n as usize] == key {
-                return Place::Term(n);
+                return BlockTerm::Term(n);
             }
             at = (at + 1) & mask;
         }
@@ -173,25 +173,25 @@ impl<'t> Parts<'t> {
         self.hashes.push(hash);
         self.keys.push(key);
         self.terms.push(self.piece(key));
-        Place::Term(n)
+        BlockTerm::Term(n)
     }
 
     fn piece(&self, key: Key<'t>) -> Piece {
-        let place = |text: &str| {
+        let position = |text: &str| {
             (
                 (text.as_ptr() as usize - self.base) as u32,
                 text.len() as u32,
             )
         };
-        // A type that is not written in the line (that of plain texts) has no place; it is not kept.
+        // A datatype that is not in the text (that of plain literals) has no position and is not stored.
         let (kind, body, more) = match key {
-            Key::Iri(body) => (Kind::Iri, body, (0, 0)),
-            Key::Blank(body) => (Kind::Blank, body, (0, 0)),
-            Key::Plain(body) => (Kind::Plain, body, (0, 0)),
-            Key::Lang(body, lang) => (Kind::Lang, body, place(lang)),
-            Key::Typed(body, datatype) => (Kind::Typed, body, place(datatype)),
+            Key::Iri(body) => (TermKind::Iri, body, (0, 0)),
+            Key::Blank(body) => (TermKind::Blank, body, (0, 0)),
+            Key::Plain(body) => (TermKind::Plain, body, (0, 0)),
+            Key::Lang(body, lang) => (TermKind::Lang, body, position(lang)),
+            Key::Typed(body, datatype) => (TermKind::Typed, body, position(datatype)),
         };
-        let (at, len) = place(body);
+        let (at, len) = position(body);
         Piece {
             kind,
             at,
@@ -213,8 +213,8 @@ impl<'t> Parts<'t> {
     }
 }
 
-/// A line with escapes, or a wrong one: the column (from 1) and what is wrong.
-pub(super) fn by_library(line: &str, quads: bool) -> Odd {
+/// Parses a line with escapes, or an invalid one, with the library. An error has the column (from 1) and a description.
+pub(super) fn by_library(line: &str, quads: bool) -> LibraryResult {
     let said =
         |e: oxttl::TurtleSyntaxError| (e.location().start.column + 1, e.message().to_owned());
     if quads {
@@ -226,8 +226,8 @@ pub(super) fn by_library(line: &str, quads: bool) -> Odd {
     }
 }
 
-/// The one statement of a line. The library gives one before it has seen what follows.
-fn one(mut all: impl Iterator<Item = Result<Quad, (u64, String)>>) -> Odd {
+/// Returns the only statement of a line. The library returns a statement before it reads what follows.
+fn one(mut all: impl Iterator<Item = Result<Quad, (u64, String)>>) -> LibraryResult {
     let Some(first) = all.next().transpose()? else {
         return Ok(None);
     };
@@ -237,11 +237,11 @@ fn one(mut all: impl Iterator<Item = Result<Quad, (u64, String)>>) -> Odd {
     }
 }
 
-/// What comes out of a block: taken apart, or bytes that are not UTF-8.
+/// Result of a block: parsed, or bytes that are not UTF-8.
 type Parsed = Result<Block, Vec<u8>>;
 
-/// Threads that take blocks apart; what they give comes out in the order in which it went in.
-pub(super) struct Workers {
+/// Parser threads; results are returned in the order of submission.
+pub(super) struct ParserThreads {
     to: Option<SyncSender<(Vec<u8>, SyncSender<Parsed>)>>,
     waiting: VecDeque<Receiver<Parsed>>,
     most: usize,
@@ -249,8 +249,8 @@ pub(super) struct Workers {
     part: Option<Part>,
 }
 
-impl Workers {
-    /// So many threads of a scope; none: blocks are taken apart where they are given.
+impl ParserThreads {
+    /// Starts `threads` threads of a scope; with 0, blocks are parsed on submission.
     pub(super) fn start<'scope>(
         scope: &'scope std::thread::Scope<'scope, '_>,
         threads: usize,
@@ -267,7 +267,7 @@ impl Workers {
                     let Ok((bytes, back)) = next else {
                         return;
                     };
-                    // Nobody waits for it any more if the load has failed.
+                    // The receiver is gone if the load has failed.
                     let _ = back.send(Block::parse(bytes, quads, part));
                 }
             });
@@ -281,8 +281,8 @@ impl Workers {
         }
     }
 
-    /// Gives a block, and takes one that is done if enough are under way.
-    pub(super) fn give(&mut self, bytes: Vec<u8>) -> Option<Parsed> {
+    /// Submits a block; returns a finished one if enough are in progress.
+    pub(super) fn submit(&mut self, bytes: Vec<u8>) -> Option<Parsed> {
         let Some(to) = &self.to else {
             return Some(Block::parse(bytes, self.quads, self.part));
         };
@@ -294,17 +294,17 @@ impl Workers {
         (self.waiting.len() >= self.most).then(|| self.take())?
     }
 
-    /// The next block that was given, once it is done.
+    /// Returns the next submitted block, after waiting for its result.
     pub(super) fn take(&mut self) -> Option<Parsed> {
         self.waiting.pop_front()?.recv().ok()
     }
 }
 
-/// The number that stands for a term in what was read, given those of the block's terms.
-pub(super) fn number(place: Place, ids: &[Id]) -> Id {
-    match place {
-        Place::None => UNBOUND,
-        Place::Value(id) => id,
-        Place::Term(n) => ids.get(n as usize).copied().unwrap_or(UNBOUND),
+/// Returns the id of a term, given the ids of the block's terms.
+pub(super) fn number(term: BlockTerm, ids: &[Id]) -> Id {
+    match term {
+        BlockTerm::None => UNBOUND,
+        BlockTerm::Value(id) => id,
+        BlockTerm::Term(n) => ids.get(n as usize).copied().unwrap_or(UNBOUND),
     }
 }

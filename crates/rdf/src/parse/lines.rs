@@ -1,5 +1,4 @@
-//! N-Triples and N-Quads, line by line. Lines without escapes are cut here; the rest goes to the library, which also
-//! says what is wrong with a line.
+//! Line parser for N-Triples and N-Quads. Lines without escapes are parsed here; the library parses the rest and reports errors.
 
 use crate::dictionary::Key;
 
@@ -12,18 +11,18 @@ pub(crate) struct Line<'a> {
     pub(crate) g: Option<Key<'a>>,
 }
 
-/// What a line is.
+/// Result of parsing a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Cut<'a> {
-    /// A quad.
+    /// A line with a quad.
     Quad(Line<'a>),
-    /// Nothing, or a comment.
+    /// An empty line or a comment.
     Empty,
-    /// Something for the library.
+    /// A line for the library.
     Other,
 }
 
-/// Cuts a line without its end.
+/// Parses a line without its line break.
 pub(crate) fn cut(line: &str) -> Cut<'_> {
     let line = line.trim_end_matches('\r');
     let mut rest = line.trim_start_matches([' ', '\t']);
@@ -57,7 +56,7 @@ fn node<'a>(rest: &mut &'a str) -> Option<Key<'a>> {
             .bytes()
             .position(|b| !(b.is_ascii_alphanumeric() || b == b'_' || b == b'-'))
             .unwrap_or(body.len());
-        // A dot may belong to the label or end the line: the library knows.
+        // A dot may belong to the label or end the statement: left to the library.
         if end == 0
             || body.as_bytes().first() == Some(&b'-')
             || !matches!(body.as_bytes().get(end), Some(b' ' | b'\t'))
@@ -77,8 +76,8 @@ fn iri<'a>(rest: &mut &'a str) -> Option<Key<'a>> {
     Some(Key::Iri(text))
 }
 
-/// An IRI with a scheme, and what follows it. What the library might refuse, or change, is left to it: bytes beyond ASCII, escapes, users
-/// and ports that are no numbers in an authority, a second `#`.
+/// Returns an IRI with a scheme, and the rest. Everything that the library might refuse or change is left to it: bytes beyond ASCII,
+/// escapes, user names and non-numeric ports in an authority, a second `#`.
 fn iri_text(rest: &str) -> Option<(&str, &str)> {
     let body = rest.strip_prefix('<')?;
     let (mut scheme, mut fragment) = (None, false);
@@ -105,7 +104,7 @@ fn iri_text(rest: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Whether what stands behind an IRI's scheme has no authority, or one of a host and perhaps a port.
+/// Returns whether the part after an IRI's scheme has no authority, or one of a host and an optional port.
 fn is_plain(rest: &str) -> bool {
     let Some(rest) = rest.strip_prefix("//") else {
         return true;
@@ -121,7 +120,7 @@ const COLON: u8 = 2;
 const END: u8 = 3;
 const HASH: u8 = 4;
 
-/// What a byte is within an IRI.
+/// Class of each byte within an IRI.
 const CLASS: [u8; 256] = {
     let mut class = [BAD; 256];
     let mut b = 0x21;
@@ -130,7 +129,7 @@ const CLASS: [u8; 256] = {
             b'>' => END,
             b':' => COLON,
             b'#' => HASH,
-            // Those that are never in an IRI, and those whose place the library checks.
+            // Bytes that never occur in an IRI, and those whose position the library checks.
             b'<' | b'"' | b'{' | b'}' | b'|' | b'^' | b'`' | b'\\' | b'%' | b'[' | b']' => BAD,
             _ => PLAIN,
         };
@@ -148,7 +147,7 @@ fn literal<'a>(rest: &mut &'a str) -> Option<Key<'a>> {
     let (value, after) = (body.get(..end)?, body.get(end + 1..)?);
     if let Some(typed) = after.strip_prefix("^^") {
         let (datatype, after) = iri_text(typed)?;
-        // A text in a language without the language: the library says what is wrong.
+        // A language-tagged string without a language tag: the library reports the error.
         if datatype.ends_with("angString") {
             return None;
         }
@@ -160,7 +159,7 @@ fn literal<'a>(rest: &mut &'a str) -> Option<Key<'a>> {
             .bytes()
             .position(|b| !(b.is_ascii_lowercase() || b == b'-'))
             .unwrap_or(tagged.len());
-        // Capitals are made small by the library.
+        // The library converts capitals to lower case.
         if !(1..=8).contains(&end)
             || tagged.starts_with('-')
             || !matches!(tagged.as_bytes().get(end), Some(b' ' | b'\t' | b'.'))

@@ -1,10 +1,10 @@
-//! Loading: files of RDF into a dataset, all or nothing.
+//! Loading of RDF files into a dataset, all or nothing.
 
+mod blank_nodes;
 mod block;
 mod lines;
 mod part;
 pub(crate) mod rdfxml;
-mod unnamed;
 
 pub use part::Part;
 
@@ -13,38 +13,38 @@ use crate::error::{Error, Result};
 use crate::format::{Quads, RdfFormat};
 use crate::id::{Id, UNBOUND};
 use crate::quads::{Dataset, pack};
-use block::{Block, Odd, Place, Workers, by_library, number};
+use blank_nodes::BlankNodeNumbers;
+use block::{Block, BlockTerm, LibraryResult, ParserThreads, by_library, number};
 use lines::{Cut, Line};
 use oxrdf::{BlankNode, GraphName, NamedOrBlankNode, Quad, Term};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::Read;
-use unnamed::Unnamed;
 
 /// Bytes of lines that are read at a time.
 const BLOCK: usize = 1 << 20;
-/// Terms that are looked up together.
+/// Terms that are looked up at a time.
 const BATCH: usize = 256;
-/// Bytes that a line may have.
+/// Limit of a line's length in bytes.
 const LINE_MAX: usize = 64 << 20;
 
-/// What a load did.
+/// Statistics of a load.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// Quads that were read.
+    /// Number of quads that were read.
     pub read: u64,
-    /// Quads that were new.
+    /// Number of quads that were new.
     pub new: u64,
-    /// Lines that were passed over, with their reasons: the first ones.
+    /// Messages about the first skipped lines.
     pub skipped: Vec<String>,
-    /// How many were passed over.
+    /// Number of skipped lines.
     pub skipped_count: u64,
 }
 
-/// Skipped lines that are kept with their reasons.
+/// Limit of messages about skipped lines.
 const SKIPPED_MAX: usize = 100;
 
-/// Adds files to a copy of a dataset.
+/// Loads files into a copy of a dataset.
 pub struct Loader<'a> {
     data: Dataset,
     /// Pairs by graph and predicate.
@@ -52,7 +52,7 @@ pub struct Loader<'a> {
     places: HashMap<(Id, Id), usize>,
     last: ((Id, Id), usize),
     graph: Id,
-    /// What stands before labels of blank nodes, so that files do not share them.
+    /// Prefix of blank node labels, so that files do not share blank nodes.
     blank: String,
     files: usize,
     lenient: bool,
@@ -63,7 +63,7 @@ pub struct Loader<'a> {
     tick: Option<Tick<'a>>,
 }
 
-/// Told now and then how many quads were read; false ends the load.
+/// Progress callback with the number of quads read; `false` cancels the load.
 pub type Tick<'a> = Box<dyn FnMut(u64) -> bool + 'a>;
 
 impl std::fmt::Debug for Loader<'_> {
@@ -75,7 +75,7 @@ impl std::fmt::Debug for Loader<'_> {
 }
 
 impl<'a> Loader<'a> {
-    /// Adds to a copy of that. Blank nodes get labels that begin with `blank`.
+    /// Creates a loader for a copy of `data`. Blank nodes get labels that begin with `blank`.
     pub fn new(data: Dataset, blank: &str, lenient: bool) -> Self {
         Self {
             data,
@@ -94,7 +94,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Who is told how many quads were read.
+    /// Sets the progress callback.
     pub fn on_tick(&mut self, tick: Tick<'a>) {
         self.tick = Some(tick);
     }
@@ -108,7 +108,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Reads a file. Triples without a graph go to `graph`, or to the default one.
+    /// Reads a file. Triples without a graph go to `graph`, or to the default graph.
     pub fn read(
         &mut self,
         name: &str,
@@ -130,7 +130,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// The dataset with what was read.
+    /// Returns the dataset with everything that was read.
     pub fn finish(mut self) -> (Dataset, Loaded) {
         let groups: BTreeMap<(Id, Id), Vec<u64>> = self
             .places
@@ -141,19 +141,19 @@ impl<'a> Loader<'a> {
         (self.data, self.loaded)
     }
 
-    /// Threads that lines are taken apart on, beside the calling one.
+    /// Sets the number of threads that parse lines in addition to the calling one.
     pub fn on_threads(&mut self, threads: usize) {
         self.threads = threads;
     }
 
-    /// Passes over triples whose subjects belong to other parts.
+    /// Skips triples whose subjects belong to other parts.
     pub fn keep(&mut self, part: Part) {
         self.part = Some(part);
     }
 
     fn lines(&mut self, name: &str, from: &mut dyn Read, quads: bool) -> Result<()> {
         std::thread::scope(|scope| {
-            let mut workers = Workers::start(scope, self.threads, quads, self.part);
+            let mut workers = ParserThreads::start(scope, self.threads, quads, self.part);
             let mut line = 0;
             let mut rest: Vec<u8> = Vec::new();
             loop {
@@ -178,7 +178,7 @@ impl<'a> Loader<'a> {
                 let done = if buffer.is_empty() {
                     None
                 } else {
-                    workers.give(buffer)
+                    workers.submit(buffer)
                 };
                 if let Some(parsed) = done {
                     self.block(name, parsed, &mut line, quads)?;
@@ -209,14 +209,14 @@ impl<'a> Loader<'a> {
         };
         self.number_terms(&block)?;
         let ids = std::mem::take(&mut self.ids);
-        let mut odd = block.odd.iter().peekable();
+        let mut library_lines = block.library_lines.iter().peekable();
         for i in 0..=block.quads.len() {
-            while let Some((_, at, said)) = odd.next_if(|(before, ..)| *before == i) {
-                self.odd_line(name, *line + at + 1, said)?;
+            while let Some((_, at, said)) = library_lines.next_if(|(before, ..)| *before == i) {
+                self.add_library_line(name, *line + at + 1, said)?;
             }
             if let Some(quad) = block.quads.get(i) {
                 let [s, p, o, g] = quad.map(|place| number(place, &ids));
-                let g = if quad[3] == Place::None {
+                let g = if quad[3] == BlockTerm::None {
                     self.graph
                 } else {
                     g
@@ -229,7 +229,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// The dictionary's numbers of a block's terms: those that are known are looked up together, new ones one by one.
+    /// Maps a block's terms to ids: known terms are looked up in batches, new ones are interned one by one.
     fn number_terms(&mut self, block: &Block) -> Result<()> {
         let (keys, hashes) = block.keys();
         let mut ids = std::mem::take(&mut self.ids);
@@ -249,7 +249,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Somewhere a line is not UTF-8: it is found.
+    /// Processes a block in which some line is not UTF-8.
     fn not_utf8(&mut self, name: &str, block: &[u8], line: &mut u64, quads: bool) -> Result<()> {
         for row in block.split(|b| *b == b'\n') {
             *line += 1;
@@ -257,7 +257,7 @@ impl<'a> Loader<'a> {
                 Ok(row) => match lines::cut(row) {
                     Cut::Empty => {}
                     Cut::Quad(q) if q.g.is_none() || quads => self.add(q)?,
-                    _ => self.odd_line(name, *line, &by_library(row, quads))?,
+                    _ => self.add_library_line(name, *line, &by_library(row, quads))?,
                 },
                 Err(e) => self.skip(
                     format!("{name}:{line}:{}", e.valid_up_to() + 1),
@@ -269,8 +269,8 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// A line with escapes, or a wrong one.
-    fn odd_line(&mut self, name: &str, line: u64, said: &Odd) -> Result<()> {
+    /// Adds a line that the library has parsed, or skips it.
+    fn add_library_line(&mut self, name: &str, line: u64, said: &LibraryResult) -> Result<()> {
         match said {
             Ok(None) => Ok(()),
             Ok(Some(quad)) => self.add_quad(quad),
@@ -303,11 +303,11 @@ impl<'a> Loader<'a> {
                 format!("the base IRI {base} is wrong: {e}"),
             )
         })?;
-        let mut unnamed = Unnamed::default();
+        let mut unnamed = BlankNodeNumbers::default();
         for quad in quads {
             match quad {
                 Ok(mut quad) => {
-                    unnamed.settle(&mut quad);
+                    unnamed.renumber(&mut quad);
                     self.add_quad(&quad)?;
                 }
                 Err(wrong) if wrong.io => {
@@ -318,10 +318,10 @@ impl<'a> Loader<'a> {
                         Some((line, column)) => format!("{name}:{line}:{column}"),
                         None => name.to_owned(),
                     };
-                    // The library goes on at the next statement where the format allows it.
+                    // The library resumes at the next statement if the format allows it.
                     let said = wrong.message;
                     self.skip(place, if said.contains("LoadDocumentCallback") {
-                        "a context of JSON-LD lies elsewhere, and nothing is fetched: write it into the file".into()
+                        "a JSON-LD context is not in the file, and nothing is fetched: write it into the file".into()
                     } else {
                         said
                     })?;
@@ -334,7 +334,7 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Adds a quad as the libraries give it.
+    /// Adds a quad in the type of the libraries.
     pub fn add_quad(&mut self, quad: &Quad) -> Result<()> {
         let s: Term = match &quad.subject {
             NamedOrBlankNode::NamedNode(n) => n.clone().into(),
@@ -354,7 +354,7 @@ impl<'a> Loader<'a> {
     }
 
     fn add(&mut self, q: Line<'_>) -> Result<()> {
-        if self.part.is_some_and(|part| !part.holds(&q.s)) {
+        if self.part.is_some_and(|part| !part.contains(&q.s)) {
             return Ok(());
         }
         let (s, p, o) = (self.number(&q.s)?, self.number(&q.p)?, self.number(&q.o)?);
@@ -384,7 +384,7 @@ impl<'a> Loader<'a> {
             Key::Blank(label) => {
                 let (blank, file) = (&self.blank, self.files);
                 let mut own = format!("{blank}{file}x{label}");
-                // JSON-LD lets labels be what no other format can say.
+                // JSON-LD allows labels that no other format can express.
                 if label.contains(':') || BlankNode::new(&*own).is_err() {
                     own = format!("{blank}{file}y{}", plain_label(label));
                 }
@@ -395,7 +395,7 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// A label in letters and digits, another for each.
+/// Encodes a label injectively in letters, digits and underscores.
 fn plain_label(label: &str) -> String {
     let mut out = String::with_capacity(label.len() + 8);
     for c in label.chars() {

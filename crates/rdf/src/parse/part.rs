@@ -1,39 +1,39 @@
-//! Parts of data that is too much for one process: triples belong to them by the hash of the subject.
+//! Partitioning of data that is too large for one process: a triple belongs to a part by the hash of its subject.
 
 use crate::dictionary::Key;
 use std::fmt;
 use std::str::FromStr;
 
-/// A part of so many.
+/// A part: its index and the number of parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Part {
     index: u32,
     of: u32,
 }
 
-/// Parts at most.
+/// Limit of the number of parts.
 const MOST: u32 = 4096;
 
 impl Part {
-    /// The part of that number, from 0.
+    /// Returns the part with an index, from 0; `None` if out of range.
     pub fn new(index: usize, of: usize) -> Option<Self> {
         let (index, of) = (u32::try_from(index).ok()?, u32::try_from(of).ok()?);
         (index < of && of <= MOST).then_some(Self { index, of })
     }
 
-    /// Its number, from 0.
+    /// Returns the index, from 0.
     pub const fn index(self) -> usize {
         self.index as usize
     }
 
-    /// How many there are.
+    /// Returns the number of parts.
     pub const fn of(self) -> usize {
         self.of as usize
     }
 
-    /// Whether triples of that subject belong to it. Blank nodes go by the label that stands in the file.
-    pub fn holds(self, subject: &Key<'_>) -> bool {
-        // The low bits choose places in hash tables; the high ones are free.
+    /// Returns whether triples of a subject belong to this part. Blank nodes are hashed by their label in the file.
+    pub fn contains(self, subject: &Key<'_>) -> bool {
+        // Hash tables use the low bits; the high ones are independent of these.
         (subject.hash() >> 32) % u64::from(self.of) == u64::from(self.index)
     }
 }
@@ -54,7 +54,7 @@ impl FromStr for Part {
             Self::new(index.checked_sub(1)?, of)
         };
         read().ok_or_else(|| {
-            format!("`{text}` is no part; expected K/N, as in 2/4 for the second of four, with 1 <= K <= N <= {MOST}")
+            format!("`{text}` is not a part; expected K/N, as in 2/4 for the second of four, with 1 <= K <= N <= {MOST}")
         })
     }
 }
@@ -80,7 +80,7 @@ mod tests {
             for i in 0..1000 {
                 let iri = format!("http://example.org/{i}");
                 let parts: Vec<usize> = (0..n)
-                    .filter(|p| Part::new(*p, n).unwrap().holds(&Key::Iri(&iri)))
+                    .filter(|p| Part::new(*p, n).unwrap().contains(&Key::Iri(&iri)))
                     .collect();
                 assert_eq!(parts.len(), 1);
                 sizes[parts[0]] += 1;

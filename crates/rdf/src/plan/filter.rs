@@ -1,12 +1,12 @@
-//! Conditions moved to where they can be asked earliest.
+//! Filter pushdown.
 
 use super::node::{Group, Node};
 use crate::expr::Expr;
 
 impl Node {
-    /// The pattern with a condition on its solutions, as deep inside as it means the same.
+    /// Returns the pattern with a filter, pushed down as far as the meaning allows.
     pub(crate) fn filtered(self, f: Expr, optimise: bool) -> Self {
-        // What a pattern in EXISTS means depends on where it stands; a random number is one for each solution.
+        // The meaning of a pattern in EXISTS depends on its position, and a non-deterministic filter must be evaluated once per solution.
         let moves = optimise && !f.has_exists() && !f.is_volatile();
         let vars = f.vars();
         match self {
@@ -54,7 +54,7 @@ impl Node {
         }
     }
 
-    /// Whether a condition can move into it.
+    /// Returns whether a filter can be pushed into this pattern.
     fn takes(&self, f: &Expr) -> bool {
         match self {
             Self::LeftJoin { left, right, .. } => reaches(&f.vars(), left, right),
@@ -65,10 +65,10 @@ impl Node {
     }
 }
 
-/// Whether the mandatory side of OPTIONAL alone decides about these variables: what it may leave unbound the optional
-/// side could bind.
+/// Returns whether these variables depend only on the mandatory side of OPTIONAL: a variable that it may leave unbound must not occur on
+/// the optional side.
 fn reaches(vars: &[crate::exec::Var], left: &Node, right: &Node) -> bool {
-    let (left_vars, right_vars, sure) = (left.vars(), right.vars(), left.certain());
+    let (left_vars, right_vars, sure) = (left.vars(), right.vars(), left.always_bound());
     vars.iter()
         .all(|v| sure.contains(v) || (left_vars.contains(v) && !right_vars.contains(v)))
 }

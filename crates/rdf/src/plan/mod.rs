@@ -1,6 +1,6 @@
-//! From the text of a query to what is executed.
+//! Planning: from the text of a query to an executable pattern.
 
-mod certain;
+mod bound_variables;
 mod filter;
 mod node;
 mod order;
@@ -10,4 +10,4 @@ mod translate;
 pub use node::{Aggregate, Group, Node, Path, Service};
 pub(crate) use order::order;
 pub use pattern::{Pos, Triple};
-pub use translate::{Names, Translator};
+pub use translate::{Translator, VariableNames};

@@ -1,4 +1,4 @@
-//! The algebra in numbers: what is executed.
+//! Executable algebra over term ids and variable numbers.
 
 use super::pattern::{Pos, Triple};
 use crate::exec::Var;
@@ -7,18 +7,18 @@ use crate::id::Id;
 use spargebra::algebra::{AggregateFunction, GraphPattern};
 use std::sync::Arc;
 
-/// A conjunction: triple patterns, other patterns, and conditions on all of them.
+/// A conjunction: triple patterns, other patterns, and filters on all of them.
 #[derive(Debug, Clone, Default)]
 pub struct Group {
-    /// Triple patterns.
+    /// Triple patterns of the group.
     pub triples: Vec<Triple>,
-    /// Patterns that are joined with them.
+    /// Other patterns, joined with the triple patterns.
     pub parts: Vec<Node>,
-    /// What must hold.
+    /// Filters on the joined solutions.
     pub filters: Vec<Expr>,
 }
 
-/// A property path.
+/// A property path expression.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the names are those of the standard's algebra")]
 pub enum Path {
@@ -32,35 +32,35 @@ pub enum Path {
     Not(Vec<Id>),
 }
 
-/// An aggregate.
+/// An aggregate of a group.
 #[derive(Debug, Clone)]
 pub struct Aggregate {
-    /// The variable that takes the value.
+    /// Variable of the result.
     pub var: Var,
-    /// `None`: `COUNT(*)`.
+    /// The function; `None` for `COUNT(*)`.
     pub function: Option<AggregateFunction>,
-    /// What is aggregated.
+    /// Expression to be aggregated.
     pub expr: Option<Expr>,
-    /// Only different values.
+    /// Whether only distinct values are aggregated.
     pub distinct: bool,
 }
 
-/// A pattern that another endpoint is asked.
+/// A pattern to be evaluated by another endpoint.
 #[derive(Debug, Clone)]
 pub struct Service {
-    /// Which one.
+    /// The endpoint, constant or variable.
     pub endpoint: Pos,
     /// The pattern, as it is sent.
     pub inner: Arc<GraphPattern>,
-    /// Its variables.
+    /// Variables of the pattern.
     pub vars: Vec<(String, Var)>,
-    /// Whether it may fail.
+    /// Whether failures are ignored (SILENT).
     pub silent: bool,
-    /// What stands in the place of variables in EXISTS.
+    /// Bindings substituted by EXISTS.
     pub bound: Vec<(Var, Id)>,
 }
 
-/// A pattern.
+/// A node of the algebra.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the names are those of the standard's algebra")]
 pub enum Node {
@@ -94,7 +94,7 @@ pub enum Node {
         vars: Vec<Var>,
         rows: Vec<Vec<Id>>,
     },
-    /// `ORDER BY`. Solutions that it leaves equal are in the order of the terms of `ties`, one after the other.
+    /// `ORDER BY`. Ties are ordered by the terms of `ties`, one variable after the other.
     OrderBy {
         inner: Box<Self>,
         by: Vec<(Expr, bool)>,
@@ -119,7 +119,7 @@ pub enum Node {
 }
 
 impl Node {
-    /// The variables that its solutions may bind.
+    /// Appends the variables that solutions may bind.
     pub fn out_vars(&self, to: &mut Vec<Var>) {
         match self {
             Self::Group(g) => {
@@ -157,7 +157,7 @@ impl Node {
         }
     }
 
-    /// [`Self::out_vars`], sorted.
+    /// Returns [`Self::out_vars`], sorted and distinct.
     pub fn vars(&self) -> Vec<Var> {
         let mut vars = Vec::new();
         self.out_vars(&mut vars);
@@ -166,7 +166,7 @@ impl Node {
         vars
     }
 
-    /// The pattern with its solutions in an order that follows from their terms.
+    /// Returns the pattern with its solutions ordered by their terms.
     pub(crate) fn by_terms(self) -> Self {
         if self.is_ordered() {
             return self;
@@ -178,7 +178,7 @@ impl Node {
         }
     }
 
-    /// Whether solutions come in an order that somebody asked for.
+    /// Returns whether solutions are ordered explicitly.
     pub(crate) fn is_ordered(&self) -> bool {
         match self {
             Self::OrderBy { .. } => true,
@@ -191,7 +191,7 @@ impl Node {
         }
     }
 
-    /// Every variable in it, also those that do not come out.
+    /// Appends every variable in the pattern, including those that are projected away.
     pub fn all_vars(&self, to: &mut Vec<Var>) {
         self.out_vars(to);
         match self {
@@ -240,7 +240,7 @@ impl Node {
         }
     }
 
-    /// With terms in the place of variables: what EXISTS asks about one solution.
+    /// Substitutes terms for variables, as EXISTS does with one solution.
     #[must_use]
     pub fn bind(&self, get: &dyn Fn(Var) -> Option<Id>) -> Self {
         let pos = |p: &Pos| match p {
@@ -277,7 +277,7 @@ impl Node {
                 right: one(right),
                 filters: many(filters),
             },
-            // The right side of MINUS shares no variables that are already known.
+            // Substitution would change which variables the sides of MINUS share.
             Self::Minus { left, right } => Self::Minus {
                 left: one(left),
                 right: right.clone(),
@@ -318,7 +318,7 @@ impl Node {
                 by: by.iter().map(|(e, d)| (e.bind(get), *d)).collect(),
                 ties: ties.clone(),
             },
-            // Variables that a sub-query does not give have numbers of their own, so all are bound rightly.
+            // Variables local to a sub-query have distinct numbers, so substitution is correct inside.
             Self::Project { inner, vars } => Self::Project {
                 inner: one(inner),
                 vars: vars.clone(),

@@ -1,5 +1,5 @@
-//! In which order the variables of a basic graph pattern are bound: the cheapest by the predicates' statistics and by samples
-//! of their lists.
+//! Order in which the variables of a basic graph pattern are bound: the cheapest by statistics of the predicates and by samples of their
+//! lists.
 
 use super::pattern::{Pos, Triple};
 use crate::exec::Var;
@@ -8,39 +8,39 @@ use crate::quads::{Graph, Pairs};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-/// Variables up to which all orders are compared.
+/// Number of variables up to which all orders are compared.
 const ALL_ORDERS: usize = 7;
 
-/// Values that are looked at to see how many of a list stand in others, too.
+/// Sampled values for estimating the selectivity of intersections.
 const SAMPLE: usize = 32;
-/// Values up to which nobody looks: they are few whatever comes of it.
+/// Number of values up to which no sample is taken.
 const FEW: f64 = 64.0;
 
-/// What one constraint says about a variable: how many values it leaves, out of how many.
-struct Leaves<'g> {
+/// Selectivity of a constraint on a variable: the number of values that remain, the number of all values, and the values.
+struct Selectivity<'g> {
     values: f64,
     of: f64,
     lists: Lists<'g>,
 }
 
-/// Where a constraint's values are.
+/// Lists of a constraint's values.
 #[derive(Clone, Copy)]
 enum Lists<'g> {
-    /// One list, whatever the row.
+    /// One list, independent of the row.
     One(&'g [Id]),
-    /// A list for each key.
+    /// One list per key.
     Many(&'g Pairs),
     Unknown,
 }
 
-/// The order, and the solutions expected after each variable.
+/// Returns the order of variables, with the estimated number of solutions after each.
 pub(crate) fn order(
     graph: &Graph,
     triples: &[Triple],
     seeded: &[Var],
     rows: usize,
-    loose: &[Var],
-    unasked: &dyn Fn(Var) -> bool,
+    existential: &[Var],
+    existence_only: &dyn Fn(Var) -> bool,
     optimise: bool,
 ) -> Vec<(Var, f64)> {
     let mut vars: Vec<Var> = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) fn order(
     for (i, t) in triples.iter().enumerate() {
         for var in t.vars() {
             let of = of.entry(var).or_default();
-            if of.is_empty() && !seeded.contains(&var) && !loose.contains(&var) {
+            if of.is_empty() && !seeded.contains(&var) && !existential.contains(&var) {
                 vars.push(var);
             }
             if of.last() != Some(&i) {
@@ -61,8 +61,8 @@ pub(crate) fn order(
         triples,
         of,
         seeded,
-        loose,
-        unasked,
+        existential,
+        existence_only,
         total: graph.len() as f64,
         seen: RefCell::default(),
     };
@@ -74,7 +74,7 @@ pub(crate) fn order(
     }
 }
 
-/// The part of a list's values, or of the values of all lists, that stands in all the others.
+/// Estimates the fraction of values that are in all other lists.
 fn sample(from: Lists<'_>, others: &[&[Id]]) -> f64 {
     let all = match from {
         Lists::One(list) => list,
@@ -89,7 +89,7 @@ fn sample(from: Lists<'_>, others: &[&[Id]]) -> f64 {
             found += 1.0;
         }
     }
-    // What a sample does not find may still be there.
+    // A value that a sample misses may still exist.
     if looked == 0.0 {
         1.0
     } else {
@@ -100,32 +100,32 @@ fn sample(from: Lists<'_>, others: &[&[Id]]) -> f64 {
 struct Costs<'a> {
     graph: &'a Graph,
     triples: &'a [Triple],
-    /// The patterns that a variable stands in.
+    /// Patterns in which each variable occurs.
     of: HashMap<Var, Vec<usize>>,
     seeded: &'a [Var],
-    loose: &'a [Var],
+    existential: &'a [Var],
     /// Whether only the existence of a variable's value matters once its patterns are complete.
-    unasked: &'a dyn Fn(Var) -> bool,
+    existence_only: &'a dyn Fn(Var) -> bool,
     total: f64,
-    /// Parts that samples gave, by variable, pattern that leads, and patterns that restrict.
+    /// Cached samples, by variable, leading pattern, and bitmask of restricting patterns.
     seen: RefCell<HashMap<(Var, usize, u32), f64>>,
 }
 
 impl<'a> Costs<'a> {
-    /// The patterns that a variable stands in, with their places.
+    /// Returns the patterns in which a variable occurs, with their indices.
     fn of(&self, var: Var) -> impl Iterator<Item = (usize, &'a Triple)> {
         let places = self.of.get(&var).map_or(&[][..], Vec::as_slice);
         places.iter().map(|i| (*i, &self.triples[*i]))
     }
 
-    /// Cost of binding a variable for each of so many rows, and the rows after that. `None` if nothing leads to it.
+    /// Returns the cost of binding a variable in `rows` rows, and the number of rows afterwards. `None` if no pattern constrains it.
     fn step(&self, var: Var, bound: &dyn Fn(Var) -> bool, rows: f64) -> Option<(f64, f64)> {
-        let mut all: Vec<(usize, Leaves<'a>)> = Vec::with_capacity(4);
+        let mut all: Vec<(usize, Selectivity<'a>)> = Vec::with_capacity(4);
         let mut linked = false;
         for (i, t) in self.of(var) {
-            let (leaves, links) = self.leaves(t, var, bound);
+            let (selectivity, links) = self.selectivity(t, var, bound);
             linked |= links;
-            all.extend(leaves.map(|l| (i, l)));
+            all.extend(selectivity.map(|l| (i, l)));
         }
         let (lead, least) = all
             .iter()
@@ -136,33 +136,33 @@ impl<'a> Costs<'a> {
         let complete = || {
             self.of(var).all(|(_, t)| {
                 t.vars()
-                    .all(|v| v == var || bound(v) || self.loose.contains(&v))
+                    .all(|v| v == var || bound(v) || self.existential.contains(&v))
             })
         };
-        if (self.unasked)(var) && complete() {
-            // The first value ends the search.
+        if (self.existence_only)(var) && complete() {
+            // The search ends at the first value.
             let looked = least / each.max(1.0);
             let cost = rows * (0.5 + all.len() as f64 * (0.5 + looked));
             return Some((cost, rows * each.min(1.0)));
         }
         let after = each * rows;
-        // Values that nothing bound leads to are a product: a last resort.
+        // A variable that no bound one constrains creates a product: a last resort.
         let product = if linked || rows <= 1.0 { 1.0 } else { 4.0 };
         let probes = all.len() as f64 - 1.0;
         let cost = rows * (0.5 + probes * 0.5 + least * (1.0 + 0.5 * probes)) * product + after;
         Some((cost, after))
     }
 
-    /// The values that all constraints leave: those of the shortest list, of which a sample says how many the lists that
-    /// are the same for all rows leave; the others are taken as independent of each other.
-    fn each(&self, var: Var, all: &[(usize, Leaves<'a>)], lead: usize) -> f64 {
+    /// Estimates the values that satisfy all constraints: those of the shortest list, times a sampled selectivity for lists that are
+    /// independent of the row; other lists are assumed to be independent of each other.
+    fn each(&self, var: Var, all: &[(usize, Selectivity<'a>)], lead: usize) -> f64 {
         let (triple, first) = &all[lead];
-        let sampled = |l: &Leaves<'a>| matches!(l.lists, Lists::One(_));
+        let sampled = |l: &Selectivity<'a>| matches!(l.lists, Lists::One(_));
         let looks = first.values > FEW && self.triples.len() <= 32;
         let mut part = None;
         if looks && !matches!(first.lists, Lists::Unknown) {
             let others = || {
-                let not_lead = |(i, _): &(usize, &(usize, Leaves<'a>))| *i != lead;
+                let not_lead = |(i, _): &(usize, &(usize, Selectivity<'a>))| *i != lead;
                 all.iter().enumerate().filter(not_lead).map(|(_, l)| l)
             };
             let mask = others()
@@ -197,12 +197,12 @@ impl<'a> Costs<'a> {
         after.min(first.values)
     }
 
-    fn leaves(
+    fn selectivity(
         &self,
         t: &Triple,
         var: Var,
         bound: &dyn Fn(Var) -> bool,
-    ) -> (Option<Leaves<'a>>, bool) {
+    ) -> (Option<Selectivity<'a>>, bool) {
         let fixed = |p: Pos| match p {
             Pos::Const(_) => true,
             Pos::Var(v) => v != var && bound(v),
@@ -215,7 +215,7 @@ impl<'a> Costs<'a> {
             let share = if fixed(t.s) || fixed(t.o) { 0.5 } else { 1.0 };
             let values = (predicates * share).max(0.1);
             return (
-                Some(Leaves {
+                Some(Selectivity {
                     values,
                     of: predicates.max(1.0),
                     lists: Lists::Unknown,
@@ -266,7 +266,7 @@ impl<'a> Costs<'a> {
             (Some(x), Pos::Var(_)) => Lists::One(if is_object { x.os.keys() } else { x.so.keys() }),
         };
         (
-            Some(Leaves {
+            Some(Selectivity {
                 values,
                 of: keys.max(1.0),
                 lists,
@@ -283,7 +283,7 @@ impl<'a> Costs<'a> {
     fn best(&self, vars: &[Var], rows: f64) -> Vec<(Var, f64)> {
         let n = vars.len();
         let sets = 1usize << n;
-        // Cost, rows, last variable of the best way to each set.
+        // Cost, rows and last variable of the cheapest way to each set.
         let mut ways: Vec<Option<(f64, f64, usize)>> = vec![None; sets];
         if let Some(first) = ways.first_mut() {
             *first = Some((0.0, rows, usize::MAX));
@@ -342,7 +342,7 @@ impl<'a> Costs<'a> {
                     }
                 }
             }
-            // Something always leads on: a predicate that is a variable needs nothing, all else needs that at most.
+            // There is always a candidate: a predicate variable has no prerequisites, and others depend at most on it.
             let (_, after, i) = best.unwrap_or((0.0, rows, 0));
             rows = after;
             let var = left.remove(i);

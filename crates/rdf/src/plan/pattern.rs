@@ -1,14 +1,14 @@
-//! Triple patterns in numbers.
+//! Triple patterns over term ids and variables.
 
 use crate::exec::Var;
 use crate::id::Id;
 
-/// A place of a pattern.
+/// A position of a triple pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Pos {
-    /// That term.
+    /// A constant term.
     Const(Id),
-    /// A variable.
+    /// A variable by number.
     Var(Var),
 }
 
@@ -21,14 +21,14 @@ impl Pos {
     }
 }
 
-/// A triple pattern.
+/// A triple pattern of ids and variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Triple {
-    /// Subject.
+    /// Position of the subject.
     pub s: Pos,
-    /// Predicate.
+    /// Position of the predicate.
     pub p: Pos,
-    /// Object.
+    /// Position of the object.
     pub o: Pos,
 }
 
@@ -41,7 +41,7 @@ impl Triple {
         [self.s, self.p, self.o].contains(&Pos::Var(var))
     }
 
-    /// With a variable replaced by a term.
+    /// Returns the pattern with a variable replaced by a term.
     pub(crate) fn bind(&self, var: Var, id: Id) -> Self {
         let bind = |p: Pos| {
             if p == Pos::Var(var) {

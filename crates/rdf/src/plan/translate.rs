@@ -1,5 +1,5 @@
-//! From the parser's algebra to the one in numbers. Joins become groups, filters their conjuncts, and variables that
-//! a sub-query keeps to itself get numbers of their own.
+//! Translation of the parser's algebra to the executable one. Joins become groups, filters are split into conjuncts, and variables local to
+//! a sub-query get distinct numbers.
 
 use super::node::{Aggregate, Group, Node, Path, Service};
 use super::pattern::{Pos, Triple};
@@ -17,50 +17,50 @@ use spargebra::term::{GroundTerm, NamedNodePattern, TermPattern, TriplePattern};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Patterns within patterns at most: deeper ones would end the stack.
+/// Limit of nested patterns: deeper ones would overflow the stack.
 const DEPTH_MAX: usize = 400;
 
 /// Names of variables, by number.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct VariableNames {
     names: Vec<String>,
 }
 
-impl Names {
-    /// The name of a variable, with its question mark.
+impl VariableNames {
+    /// Returns the name of a variable, with its question mark.
     pub fn show(&self, var: Var) -> String {
         self.names
             .get(var as usize)
             .map_or_else(|| format!("?_{var}"), |n| format!("?{n}"))
     }
 
-    pub(crate) fn fresh(&mut self, name: &str) -> Var {
+    pub(crate) fn new_variable(&mut self, name: &str) -> Var {
         self.names.push(name.to_owned());
         self.names.len() as Var - 1
     }
 }
 
-/// Translates one query.
+/// Translator of one query.
 pub struct Translator<'a, 'b> {
     ctx: &'a Context<'b>,
-    /// The names of all variables.
-    pub names: Names,
+    /// Names of all variables.
+    pub names: VariableNames,
     scope: HashMap<String, Var>,
     depth: usize,
 }
 
 impl<'a, 'b> Translator<'a, 'b> {
-    /// With no variables yet.
+    /// Creates a translator without variables.
     pub fn new(ctx: &'a Context<'b>) -> Self {
         Self {
             ctx,
-            names: Names::default(),
+            names: VariableNames::default(),
             scope: HashMap::new(),
             depth: 0,
         }
     }
 
-    /// The number of a variable.
+    /// Returns the number of a variable.
     pub fn var(&mut self, v: &Variable) -> Var {
         self.named(v.as_str())
     }
@@ -69,7 +69,7 @@ impl<'a, 'b> Translator<'a, 'b> {
         if let Some(var) = self.scope.get(name) {
             return *var;
         }
-        let var = self.names.fresh(name);
+        let var = self.names.new_variable(name);
         self.scope.insert(name.to_owned(), var);
         var
     }
@@ -78,7 +78,7 @@ impl<'a, 'b> Translator<'a, 'b> {
         self.ctx.number_key(&Key::Iri(n.as_str()))
     }
 
-    /// A place of a pattern.
+    /// Translates a position of a triple pattern.
     pub fn pos(&mut self, t: &TermPattern) -> Pos {
         match t {
             TermPattern::NamedNode(n) => Pos::Const(self.iri(n)),
@@ -90,7 +90,7 @@ impl<'a, 'b> Translator<'a, 'b> {
         }
     }
 
-    /// A place that takes IRIs only.
+    /// Translates a position that allows only IRIs.
     pub fn name(&mut self, n: &NamedNodePattern) -> Pos {
         match n {
             NamedNodePattern::NamedNode(n) => Pos::Const(self.iri(n)),
@@ -106,7 +106,7 @@ impl<'a, 'b> Translator<'a, 'b> {
         }
     }
 
-    /// A pattern.
+    /// Translates a graph pattern.
     pub fn node(&mut self, pattern: &GraphPattern) -> Result<Node> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -166,7 +166,7 @@ impl<'a, 'b> Translator<'a, 'b> {
                     .fold(inner, |node, f| node.filtered(f, optimise))
             }
             GraphPattern::Union { .. } => {
-                // A chain of unions is one: their number is not bounded, the stack is.
+                // A chain of unions becomes one node: its length is unlimited, the stack is not.
                 let mut list = Vec::new();
                 let mut rest = vec![pattern];
                 while let Some(p) = rest.pop() {
@@ -190,7 +190,7 @@ impl<'a, 'b> Translator<'a, 'b> {
             } => {
                 let inner = self.node(inner)?;
                 let expr = self.expr(expression)?;
-                // A new blank node's label has the solution's place.
+                // The label of a new blank node contains the solution's index, so the order must be fixed.
                 let placed = self.ctx.is_view() && expr.is_volatile();
                 Node::Extend {
                     inner: Box::new(if placed { inner.by_terms() } else { inner }),
@@ -240,7 +240,7 @@ impl<'a, 'b> Translator<'a, 'b> {
                 self.scope = outer;
                 let mut inner = inner?;
                 if let Node::OrderBy { ties, .. } = &mut inner {
-                    // Solutions that differ in nothing that is selected are the same.
+                    // Solutions that agree on all selected variables are equal.
                     ties.retain(|v| vars.contains(v));
                 }
                 Node::Project {
@@ -270,7 +270,7 @@ impl<'a, 'b> Translator<'a, 'b> {
                 for (v, a) in aggregates {
                     list.push(self.aggregate(v, a)?);
                 }
-                // Texts that are put together, sums of floating-point numbers and samples depend on the order.
+                // Concatenations, sums of floating-point numbers and samples depend on the order.
                 if self.ctx.is_view()
                     && list
                         .iter()
@@ -296,8 +296,8 @@ impl<'a, 'b> Translator<'a, 'b> {
                 inner,
                 silent,
             } => {
-                if let Some(given) = self.given(name, inner) {
-                    return Ok(given);
+                if let Some(input_bindings) = self.input_bindings(name, inner) {
+                    return Ok(input_bindings);
                 }
                 let mut names = Vec::new();
                 inner.on_in_scope_variable(|v| names.push(v.clone()));
@@ -318,7 +318,7 @@ impl<'a, 'b> Translator<'a, 'b> {
         })
     }
 
-    /// A pattern of which the order of the solutions shows.
+    /// Translates a pattern whose order of solutions is visible.
     fn ordered(&mut self, pattern: &GraphPattern) -> Result<Node> {
         let node = self.node(pattern)?;
         Ok(if self.ctx.is_view() {
@@ -328,33 +328,41 @@ impl<'a, 'b> Translator<'a, 'b> {
         })
     }
 
-    /// Solutions that the host has found already.
-    fn given(&mut self, name: &NamedNodePattern, inner: &GraphPattern) -> Option<Node> {
-        let given = self.ctx.options.given.get(crate::Given::place(name)?)?;
+    /// Translates a reference to input bindings.
+    fn input_bindings(&mut self, name: &NamedNodePattern, inner: &GraphPattern) -> Option<Node> {
+        let input_bindings = self
+            .ctx
+            .options
+            .input_bindings
+            .get(crate::InputBindings::index_of(name)?)?;
         let mut known = HashMap::new();
         inner.on_in_scope_variable(|v| {
             known.insert(v.as_str().to_owned(), self.named(v.as_str()));
         });
-        let vars = given
+        let vars = input_bindings
             .names
             .iter()
-            .map(|n| known.get(n).copied().unwrap_or_else(|| self.names.fresh(n)))
+            .map(|n| {
+                known
+                    .get(n)
+                    .copied()
+                    .unwrap_or_else(|| self.names.new_variable(n))
+            })
             .collect();
         Some(Node::Values {
             vars,
-            rows: given.rows.clone(),
+            rows: input_bindings.rows.clone(),
         })
     }
 
-    /// A join's side becomes a part of the group.
+    /// Merges one side of a join into a group.
     fn join_into(&mut self, side: &GraphPattern, group: &mut Group) -> Result<()> {
         if let GraphPattern::Join { left, right } = side {
             self.join_into(left, group)?;
             return self.join_into(right, group);
         }
         match self.node(side)? {
-            // Conditions of a group that is joined bind its own variables only: they may stand outside unless they
-            // mention what the group itself does not bind.
+            // Filters of a joined group see only the group's variables: they may be merged unless they mention others.
             Node::Group(g) if g.filters.is_empty() => {
                 group.triples.extend(g.triples);
                 group.parts.extend(g.parts);
@@ -387,7 +395,7 @@ impl<'a, 'b> Translator<'a, 'b> {
         }
     }
 
-    /// Links, sequences and turned links are triple patterns.
+    /// Translates a path: links, sequences and reversed links become triple patterns.
     fn path_node(&mut self, s: Pos, path: Path, o: Pos) -> Node {
         match path {
             Path::Link(p) => Node::Group(Group {
@@ -400,7 +408,7 @@ impl<'a, 'b> Translator<'a, 'b> {
             }),
             Path::Reverse(path) => self.path_node(o, *path, s),
             Path::Sequence(a, b) => {
-                let middle = Pos::Var(self.names.fresh("_:path"));
+                let middle = Pos::Var(self.names.new_variable("_:path"));
                 let mut group = Group::default();
                 for node in [self.path_node(s, *a, middle), self.path_node(middle, *b, o)] {
                     match node {
@@ -441,7 +449,7 @@ impl<'a, 'b> Translator<'a, 'b> {
         })
     }
 
-    /// An expression.
+    /// Translates an expression of the parser.
     pub fn expr(&mut self, e: &Expression) -> Result<Expr> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -488,7 +496,7 @@ impl<'a, 'b> Translator<'a, 'b> {
         })
     }
 
-    /// A chain of `||` or of `&&` is one list, however long.
+    /// Translates a chain of `||` or `&&` to one list of any length.
     fn chain(&mut self, e: &Expression) -> Result<Vec<Expr>> {
         let or = matches!(e, Expression::Or(..));
         let mut list = Vec::new();

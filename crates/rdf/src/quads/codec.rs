@@ -1,4 +1,4 @@
-//! A dataset as the bytes of an image.
+//! Encoding of a dataset as an image.
 
 use super::{Arc, Dataset, Dictionary, Graph, Predicate};
 use crate::codec::{Reader, put_u32, put_u64};
@@ -6,11 +6,11 @@ use crate::error::{Error, Result};
 use crate::id::{Id, UNBOUND};
 use crate::infer::{Inference, Layer};
 
-/// What an image begins with; the last two bytes are the version of the format.
+/// Magic number of an image; the last two bytes are the format version.
 const MAGIC: &[u8; 8] = b"ESKRDF01";
 
 impl Dataset {
-    /// The bytes of an image.
+    /// Encodes the dataset as an image.
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Vec::with_capacity(self.dictionary.bytes() + self.quad_bytes() + 1024);
         to.extend_from_slice(MAGIC);
@@ -21,7 +21,7 @@ impl Dataset {
         for (g, graph) in graphs {
             graph.encode(g, &mut to);
         }
-        // What is inferred comes last, and not at all where nothing is.
+        // Inferred triples come last; without inference this section is absent.
         if let Some(layer) = &self.inferred {
             to.push(layer.kind.code());
             put_u64(layer.graphs.len() as u64, &mut to);
@@ -32,12 +32,12 @@ impl Dataset {
         to
     }
 
-    /// What [`Self::encode`] wrote.
+    /// Decodes what [`Self::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut from = Reader::new(bytes);
         if from.take(MAGIC.len())? != MAGIC {
             return Err(Error::Corrupt(
-                "this is no image of RDF data, or one of a later version of Esker".into(),
+                "this is not an image of RDF data, or one of a later version of Esker".into(),
             ));
         }
         let mut dataset = Self {

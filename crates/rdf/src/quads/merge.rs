@@ -1,4 +1,4 @@
-//! One dataset's quads in the numbers of another: what was parsed aside becomes a part of the data.
+//! Merge of datasets with different term ids: a separately parsed dataset becomes part of the data.
 
 use super::{Dataset, Quad, pack};
 use crate::dictionary::{Head, Key, Parts};
@@ -6,13 +6,13 @@ use crate::error::Result;
 use crate::id::{INLINE, Id, UNBOUND, XSD};
 use std::collections::BTreeMap;
 
-/// Numbers of the other's terms here, as far as they are known.
-struct Numbers<'a> {
+/// Lazily filled map from ids of the other dataset to ids of this one.
+struct IdMap<'a> {
     other: &'a Dataset,
     known: Vec<Id>,
 }
 
-impl Numbers<'_> {
+impl IdMap<'_> {
     fn of(&mut self, data: &mut Dataset, id: Id) -> Result<Id> {
         if id == UNBOUND || id >= INLINE {
             return Ok(id);
@@ -48,10 +48,10 @@ impl Numbers<'_> {
 }
 
 impl Dataset {
-    /// Adds all quads of another dataset. How many were new.
+    /// Adds all quads of another dataset and returns how many were new.
     pub fn merge(&mut self, other: &Self) -> Result<usize> {
         let mut groups: BTreeMap<(Id, Id), Vec<u64>> = BTreeMap::new();
-        let mut numbers = Numbers {
+        let mut numbers = IdMap {
             other,
             known: Vec::new(),
         };
@@ -63,9 +63,9 @@ impl Dataset {
         Ok(self.add_sorted(groups))
     }
 
-    /// The quads of another dataset in this one's numbers; terms that are new here get some.
+    /// Returns the quads of another dataset in this dataset's ids; new terms are interned.
     pub fn numbered(&mut self, other: &Self) -> Result<Vec<Quad>> {
-        let mut numbers = Numbers {
+        let mut numbers = IdMap {
             other,
             known: Vec::new(),
         };
@@ -97,7 +97,7 @@ mod tests {
         loader.finish().0
     }
 
-    fn shown(data: &Dataset) -> Vec<String> {
+    fn quad_texts(data: &Dataset) -> Vec<String> {
         let mut to = Vec::new();
         crate::dump(data, None, RdfFormat::NQuads, &mut to).unwrap();
         let mut lines: Vec<String> = String::from_utf8(to)
@@ -116,10 +116,10 @@ mod tests {
         let two = "<http://b/y> <http://a/p> \"1\"@en .\n<http://a/x> <http://a/p> \"1\" .\n\
                    <http://a/x> <http://c#q> _:n <http://h> .\n<urn:a> <http://c#q> \"x\"^^<http://t> <http://g> .\n";
         let other = read(two);
-        let expected = shown(&read(&[&one, two].concat()));
+        let expected = quad_texts(&read(&[&one, two].concat()));
         let mut merged = read(&one);
         assert_eq!(merged.merge(&other).unwrap(), 3);
-        assert_eq!(shown(&merged), expected);
+        assert_eq!(quad_texts(&merged), expected);
         let mut changed = read(&one);
         let quads: Vec<(Quad, bool)> = changed
             .numbered(&other)
@@ -128,6 +128,6 @@ mod tests {
             .map(|q| (q, true))
             .collect();
         assert_eq!(changed.change(&quads), (3, 0));
-        assert_eq!(shown(&changed), expected);
+        assert_eq!(quad_texts(&changed), expected);
     }
 }

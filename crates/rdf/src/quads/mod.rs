@@ -1,4 +1,4 @@
-//! Quads: for each graph and predicate sorted columns of subjects and objects in both directions.
+//! Quads: for each graph and predicate, sorted columns of subjects and objects in both directions.
 
 mod codec;
 mod merge;
@@ -15,57 +15,57 @@ use crate::id::{Id, UNBOUND};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Names of graphs that a message has.
+/// Limit of graph names in a message.
 const SHOWN_MAX: usize = 5;
 
-/// A quad in numbers: subject, predicate, object, graph (0: the default one).
+/// A quad of ids; graph 0 is the default graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quad {
-    /// Subject.
+    /// Term id of the subject.
     pub s: Id,
-    /// Predicate.
+    /// Term id of the predicate.
     pub p: Id,
-    /// Object.
+    /// Term id of the object.
     pub o: Id,
-    /// Graph.
+    /// Graph's term id, or 0.
     pub g: Id,
 }
 
-/// One graph.
+/// Triples of one graph.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     predicates: BTreeMap<Id, Predicate>,
-    /// The numbers of its predicates, ascending.
+    /// Ids of the predicates, ascending.
     list: Vec<Id>,
 }
 
 impl Graph {
-    /// The pairs of a predicate.
+    /// Returns the sorted pairs of a predicate.
     pub fn index(&self, p: Id) -> Option<&Index> {
         self.predicates.get(&p).map(Predicate::index)
     }
 
-    /// A predicate.
+    /// Returns a predicate with its changes.
     pub fn predicate(&self, p: Id) -> Option<&Predicate> {
         self.predicates.get(&p)
     }
 
-    /// The predicates, ascending.
+    /// Returns the ids of the predicates, ascending.
     pub fn predicates(&self) -> &[Id] {
         &self.list
     }
 
-    /// Triples.
+    /// Returns the number of triples.
     pub fn len(&self) -> usize {
         self.predicates.values().map(Predicate::len).sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether the graph has no triples.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Whether that triple is there.
+    /// Returns whether a triple exists.
     pub fn contains(&self, s: Id, p: Id, o: Id) -> bool {
         self.predicates.get(&p).is_some_and(|x| x.contains(s, o))
     }
@@ -85,14 +85,14 @@ impl Graph {
         }
     }
 
-    /// All triples, by predicate.
+    /// Iterates over all triples, by predicate.
     pub fn triples(&self) -> impl Iterator<Item = (Id, Id, Id)> + '_ {
         self.predicates
             .iter()
             .flat_map(|(p, x)| x.index().so.iter().map(|(s, o)| (s, *p, o)))
     }
 
-    /// Of pairs by predicate, in any order: the subject in the upper half, the object in the lower one.
+    /// Builds a graph from packed pairs by predicate, in any order: the subject in the upper half, the object in the lower one.
     pub fn from_pairs(all: BTreeMap<Id, Vec<u64>>) -> Self {
         let mut graph = Self::default();
         for (p, pairs) in all {
@@ -104,7 +104,7 @@ impl Graph {
         graph
     }
 
-    /// Both graphs as one, which shares the predicates that only the first has.
+    /// Returns the union of two graphs, which shares the predicates that only the first has.
     pub(crate) fn union_of(one: &Self, other: &Self) -> Self {
         let mut graph = one.clone();
         for (p, predicate) in &other.predicates {
@@ -125,7 +125,7 @@ impl Graph {
         graph
     }
 
-    /// This graph without the triples of another one; it shares the predicates that the other has not.
+    /// Returns this graph without the triples of another one; it shares the predicates that the other does not have.
     pub(crate) fn without(&self, other: &Self) -> Self {
         let mut graph = self.clone();
         for (p, gone) in &other.predicates {
@@ -148,7 +148,7 @@ impl Graph {
         graph
     }
 
-    /// Changes pairs of a predicate, each added (true) or taken away. How many were.
+    /// Adds (`true`) or removes pairs of a predicate. Returns how many were added and removed.
     pub(crate) fn change(&mut self, p: Id, list: &[(u64, bool)]) -> (usize, usize) {
         if let Some(predicate) = self.predicates.get_mut(&p) {
             let done = predicate.change(list);
@@ -168,7 +168,7 @@ impl Graph {
         self.predicates.values().map(Predicate::bytes).sum()
     }
 
-    /// Several graphs as one.
+    /// Returns the union of several graphs.
     pub fn union<'a>(graphs: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut pairs: BTreeMap<Id, Vec<u64>> = BTreeMap::new();
         for graph in graphs {
@@ -187,32 +187,32 @@ impl Graph {
     }
 }
 
-/// All graphs with their dictionary. A copy is cheap, shares all, and is not changed with the original.
+/// All graphs with their dictionary. A copy is cheap, shares its contents, and is independent of later changes.
 #[derive(Debug, Clone, Default)]
 pub struct Dataset {
-    /// The terms.
+    /// Dictionary of all terms.
     pub dictionary: Dictionary,
     default: Arc<Graph>,
     named: BTreeMap<Id, Arc<Graph>>,
-    /// Which triples of the graphs are inferred only.
+    /// Triples of the graphs that are only inferred.
     pub(crate) inferred: Option<Arc<crate::infer::Layer>>,
     pub(crate) closures: Arc<crate::infer::Closures>,
     view: bool,
 }
 
 impl Dataset {
-    /// Makes it what somebody sees who may not see all: the order of answers and dumps then follows from what the terms say.
-    /// Else it follows from their numbers, which tell which term the dictionary had first, in a graph that is not seen as well.
+    /// Makes the dataset a view for principals that may not see everything: the order of answers and dumps then depends only on the terms.
+    /// Otherwise it depends on their ids, which reveal the order in which terms were interned, even from hidden graphs.
     pub fn make_view(&mut self) {
         self.view = true;
     }
 
-    /// Whether [`Self::make_view`] was called.
+    /// Returns whether [`Self::make_view`] was called.
     pub const fn is_view(&self) -> bool {
         self.view
     }
 
-    /// A graph, 0 being the default one.
+    /// Returns a graph; 0 is the default graph.
     pub fn graph(&self, g: Id) -> Option<&Arc<Graph>> {
         if g == UNBOUND {
             Some(&self.default)
@@ -221,12 +221,12 @@ impl Dataset {
         }
     }
 
-    /// The names of the named graphs, ascending.
+    /// Returns the names of the named graphs, ascending by id.
     pub fn names(&self) -> impl Iterator<Item = Id> + '_ {
         self.named.keys().copied()
     }
 
-    /// The first named graphs by their names, for messages that name one which is not there.
+    /// Returns the first graph names in alphabetical order, for messages about an unknown graph.
     pub fn show_names(&self) -> String {
         let mut some = BTreeSet::new();
         for name in self.names().filter_map(|g| self.dictionary.term(g)) {
@@ -243,17 +243,17 @@ impl Dataset {
         }
     }
 
-    /// Quads.
+    /// Returns the number of quads.
     pub fn len(&self) -> usize {
         self.default.len() + self.named.values().map(|g| g.len()).sum::<usize>()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no quads.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of the columns.
+    /// Returns the size of the columns in bytes.
     pub fn quad_bytes(&self) -> usize {
         std::iter::once(&self.default)
             .chain(self.named.values())
@@ -262,14 +262,14 @@ impl Dataset {
             .sum()
     }
 
-    /// All quads: the default graph first, by predicate.
+    /// Iterates over all quads: the default graph first, each graph by predicate.
     pub fn quads(&self) -> impl Iterator<Item = Quad> + '_ {
         std::iter::once((UNBOUND, &self.default))
             .chain(self.named.iter().map(|(g, x)| (*g, x)))
             .flat_map(|(g, graph)| graph.triples().map(move |(s, p, o)| Quad { s, p, o, g }))
     }
 
-    /// Does changes in their order: quads that are added (true) or taken away. How many were.
+    /// Adds (`true`) or removes quads in order. Returns how many were added and removed.
     pub fn change(&mut self, changes: &[(Quad, bool)]) -> (usize, usize) {
         if self.inferred.is_some() {
             return self.change_inferring(changes);
@@ -295,7 +295,7 @@ impl Dataset {
                 graph.predicates.insert(p, predicate);
             }
             graph.relist();
-            // A graph that lost its last triple is gone: no empty graphs are kept, which the standard allows.
+            // A graph that lost its last triple is removed: empty graphs are not stored, as the standard allows.
             if g != UNBOUND && graph.is_empty() {
                 self.named.remove(&g);
             }
@@ -311,7 +311,7 @@ impl Dataset {
         }
     }
 
-    /// Adds many quads at once, as (graph, predicate) to packed pairs of subject and object.
+    /// Adds many quads at once, given as packed pairs of subject and object by (graph, predicate).
     pub(crate) fn add_sorted(&mut self, groups: BTreeMap<(Id, Id), Vec<u64>>) -> usize {
         if self.inferred.is_some() {
             return self.add_inferring(groups);
@@ -327,7 +327,7 @@ impl Dataset {
         self.len() - before
     }
 
-    /// Takes a graph away. Whether it was there.
+    /// Removes a graph and returns whether it existed.
     pub fn clear(&mut self, g: Id) -> bool {
         if self.inferred.is_some() {
             return self.clear_inferring(g);
@@ -343,7 +343,7 @@ impl Dataset {
         }
     }
 
-    /// A graph, which is not there afterwards.
+    /// Removes and returns a graph.
     pub(crate) fn take_graph(&mut self, g: Id) -> Arc<Graph> {
         if g == UNBOUND {
             std::mem::take(&mut self.default)
@@ -352,7 +352,7 @@ impl Dataset {
         }
     }
 
-    /// Makes one graph the same as another. What is inferred is not looked at.
+    /// Replaces a graph. Inferred triples are not updated.
     pub fn put_graph(&mut self, g: Id, graph: Arc<Graph>) {
         if g == UNBOUND {
             self.default = graph;
@@ -363,15 +363,15 @@ impl Dataset {
         }
     }
 
-    /// Sorts what changed into the columns.
-    pub fn settle(&mut self) {
-        self.dictionary.settle();
+    /// Merges all pending changes into the sorted columns.
+    pub fn compact(&mut self) {
+        self.dictionary.compact();
         if let Some(layer) = &mut self.inferred {
             for graph in Arc::make_mut(layer).graphs.values_mut() {
                 Arc::make_mut(graph)
                     .predicates
                     .values_mut()
-                    .for_each(Predicate::settle);
+                    .for_each(Predicate::compact);
             }
         }
         let graphs = std::iter::once(&mut self.default).chain(self.named.values_mut());
@@ -379,7 +379,7 @@ impl Dataset {
             Arc::make_mut(graph)
                 .predicates
                 .values_mut()
-                .for_each(Predicate::settle);
+                .for_each(Predicate::compact);
         }
     }
 }

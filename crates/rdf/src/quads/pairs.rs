@@ -1,4 +1,4 @@
-//! Pairs of numbers, grouped by the first and sorted: one direction of one predicate.
+//! Pairs of ids, grouped by the first and sorted: one direction of one predicate.
 
 use super::patch::Patch;
 use crate::codec::{Reader, put_column};
@@ -6,27 +6,27 @@ use crate::error::{Error, Result};
 use crate::id::Id;
 use std::sync::Arc;
 
-/// For each key its values, ascending. A copy shares them.
+/// Ascending values by key. Copies share the columns.
 #[derive(Debug, Clone, Default)]
 pub struct Pairs {
     columns: Arc<Columns>,
-    /// What changed since.
+    /// Changes since the columns were sorted.
     patch: Option<Box<Patch>>,
 }
 
-/// The sorted columns.
+/// Sorted columns of the pairs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Columns {
     pub(crate) keys: Vec<Id>,
-    /// Where the values of a key begin; one more than there are keys.
+    /// Start of each key's values; one more entry than there are keys.
     offsets: Vec<u32>,
     pub(crate) values: Vec<Id>,
 }
 
-/// Places within which the next key is looked for from the last one's place.
+/// Distance from the last position within which the next key is searched linearly.
 const NEAR: usize = 16;
 
-/// A pair in one number, so that it sorts.
+/// Packs a pair into one number that sorts by key, then value.
 pub(crate) const fn pack(key: Id, value: Id) -> u64 {
     (key as u64) << 32 | value as u64
 }
@@ -65,13 +65,13 @@ impl Columns {
         }
     }
 
-    /// The values of a key.
+    /// Returns the values of a key.
     pub(crate) fn get(&self, key: Id) -> &[Id] {
         let mut near = self.guess(key);
         self.get_near(key, &mut near)
     }
 
-    /// About where a key stands: numbers are given in the order in which terms come, so keys lie rather evenly.
+    /// Estimates the position of a key by interpolation: ids are assigned in order of arrival, so keys are distributed evenly.
     fn guess(&self, key: Id) -> usize {
         let (Some(first), Some(last)) = (self.keys.first(), self.keys.last()) else {
             return 0;
@@ -103,12 +103,12 @@ impl Columns {
 }
 
 impl Pairs {
-    /// From packed pairs that ascend and have no doubles.
+    /// Builds columns from ascending, distinct packed pairs.
     pub(crate) fn from_sorted(pairs: &[u64]) -> Self {
         Columns::from_sorted(pairs.iter().copied(), pairs.len()).into()
     }
 
-    /// The same with changes, which are read beside the columns. They ascend, and each changes something.
+    /// Returns a copy with pending changes as a patch. Changes must be ascending and effective.
     pub(crate) fn patched(&self, changes: &[(u64, bool)]) -> Self {
         Self {
             patch: Some(Box::new(Patch::new(&self.columns, changes))),
@@ -116,7 +116,7 @@ impl Pairs {
         }
     }
 
-    /// New columns with changes that ascend.
+    /// Returns new columns with ascending changes merged in.
     pub(crate) fn merged(&self, changes: &[(u64, bool)]) -> Self {
         let len = self.columns.values.len() + changes.len();
         let mut old = self.columns.iter().peekable();
@@ -129,7 +129,7 @@ impl Pairs {
                 if let Some(before) = old.next_if(|o| o < pair) {
                     return Some(before);
                 }
-                // What is added was not there, what is taken away was.
+                // Additions were absent before, removals were present.
                 new.next();
                 if *added {
                     return Some(*pair);
@@ -142,7 +142,7 @@ impl Pairs {
         columns.into()
     }
 
-    /// All keys, ascending.
+    /// Returns all keys, ascending.
     pub fn keys(&self) -> &[Id] {
         match &self.patch {
             None => &self.columns.keys,
@@ -150,35 +150,35 @@ impl Pairs {
         }
     }
 
-    /// How many pairs.
+    /// Returns the number of pairs.
     pub fn len(&self) -> usize {
         self.patch
             .as_ref()
             .map_or(self.columns.values.len(), |patch| patch.len)
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no pairs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of the columns.
+    /// Returns the size of the columns in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let c = &self.columns;
         4 * (c.keys.capacity() + c.offsets.capacity() + c.values.capacity())
     }
 
-    /// Bytes of what changed since.
+    /// Returns the size of the patch in bytes.
     pub(crate) fn patch_bytes(&self) -> usize {
         self.patch.as_ref().map_or(0, |p| p.bytes())
     }
 
-    /// The values of all keys, without the last changes: for samples.
+    /// Returns the values of all keys, without pending changes: for samples.
     pub(crate) fn values(&self) -> &[Id] {
         &self.columns.values
     }
 
-    /// The values of a key.
+    /// Returns the values of a key.
     pub fn get(&self, key: Id) -> &[Id] {
         match self.patch.as_ref().and_then(|p| p.get(key)) {
             Some(list) => list,
@@ -186,7 +186,7 @@ impl Pairs {
         }
     }
 
-    /// The values of a key; the search begins where the last one ended, which is near when keys ascend.
+    /// Returns the values of a key. The search starts at `near`, where the last one ended; fast if keys ascend.
     pub fn get_near(&self, key: Id, near: &mut usize) -> &[Id] {
         match self.patch.as_ref().and_then(|p| p.get(key)) {
             Some(list) => list,
@@ -194,12 +194,12 @@ impl Pairs {
         }
     }
 
-    /// Whether that pair is there.
+    /// Returns whether a pair exists.
     pub fn contains(&self, key: Id, value: Id) -> bool {
         self.get(key).binary_search(&value).is_ok()
     }
 
-    /// All pairs.
+    /// Iterates over all pairs.
     pub fn iter(&self) -> impl Iterator<Item = (Id, Id)> + '_ {
         let mut near = 0;
         self.keys()
@@ -225,7 +225,7 @@ impl Pairs {
             && offsets.last().map(|n| *n as usize) == Some(values.len());
         if !fits {
             return Err(Error::Corrupt(
-                "columns of a predicate do not fit together".into(),
+                "columns of a predicate are inconsistent".into(),
             ));
         }
         let columns = Columns {
@@ -246,7 +246,7 @@ impl From<Columns> for Pairs {
     }
 }
 
-/// The first place from which on nothing is less than the key. Gallops from a place in either direction.
+/// Returns the first position whose item is not less than the key. Galloping search from a position, in either direction.
 pub(crate) fn seek(list: &[Id], key: Id, from: usize) -> usize {
     let from = from.min(list.len());
     let (mut low, mut high);
@@ -276,7 +276,7 @@ pub(crate) fn seek(list: &[Id], key: Id, from: usize) -> usize {
     low + list[low..high].partition_point(|x| *x < key)
 }
 
-/// Sorts packed pairs by their digits when there are many.
+/// Sorts packed pairs; a radix sort for long lists.
 pub(crate) fn sort(pairs: &mut Vec<u64>) {
     const SMALL: usize = 1 << 12;
     if pairs.len() < SMALL {
@@ -286,7 +286,7 @@ pub(crate) fn sort(pairs: &mut Vec<u64>) {
     if pairs.is_sorted() {
         return;
     }
-    // Digits of 11 bits; those in which all pairs agree are skipped, which most are.
+    // Digits of 11 bits; those on which all pairs agree are skipped, which is the common case.
     let (mut any, mut all) = (0u64, u64::MAX);
     for p in pairs.iter() {
         any |= p;

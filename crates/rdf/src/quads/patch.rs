@@ -1,28 +1,28 @@
-//! Lists that changed since the columns were sorted: whoever reads a changed key finds its whole new list here, all
-//! other keys are read from the columns. So a read after few changes costs what the changed lists cost, not the column.
+//! Lists that changed since the columns were sorted. A patch has the complete new list of each changed key; all other keys are read from
+//! the columns. So a read after few changes costs as much as the changed lists, not the column.
 
 use super::pairs::{Columns, unpack};
 use crate::id::Id;
 use std::sync::OnceLock;
 
-/// The lists of changed keys.
+/// Lists of the changed keys.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Patch {
     /// Changed keys, ascending.
     keys: Vec<Id>,
-    /// Where the list of a key begins; one more than there are keys.
+    /// Start of each key's list; one more entry than there are keys.
     offsets: Vec<u32>,
     values: Vec<Id>,
-    /// Pairs in all, those of the columns that still count among them.
+    /// Number of pairs in columns and patch together.
     pub(crate) len: usize,
-    /// Whether there are keys that the columns lack, or the other way round.
+    /// Whether the sets of keys in columns and patch differ.
     moved: bool,
-    /// All keys, once somebody wants them.
+    /// All keys, computed on demand.
     all: OnceLock<Vec<Id>>,
 }
 
 impl Patch {
-    /// From changes that ascend: pairs of key and value, and whether each is added. Each changes something.
+    /// Builds a patch from ascending, effective changes: a packed pair, and whether it is added.
     pub(crate) fn new(columns: &Columns, changes: &[(u64, bool)]) -> Self {
         let mut patch = Self {
             len: columns.values.len(),
@@ -57,14 +57,14 @@ impl Patch {
         patch
     }
 
-    /// The list of a key, if it changed.
+    /// Returns the list of a key, if it changed.
     pub(crate) fn get(&self, key: Id) -> Option<&[Id]> {
         let i = self.keys.binary_search(&key).ok()?;
         let (from, to) = (*self.offsets.get(i)?, *self.offsets.get(i + 1)?);
         self.values.get(from as usize..to as usize)
     }
 
-    /// All keys that have values.
+    /// Returns all keys that have values.
     pub(crate) fn all<'a>(&'a self, columns: &'a Columns) -> &'a [Id] {
         if !self.moved {
             return &columns.keys;

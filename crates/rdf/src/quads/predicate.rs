@@ -1,5 +1,5 @@
-//! One predicate of one graph: its pairs in both directions, and what changed since they were sorted. Readers see the
-//! changes as patches; past some length they are merged into new columns.
+//! One predicate of one graph: its pairs in both directions, and the changes since they were sorted. Readers see changes as patches; above
+//! a limit they are merged into new columns.
 
 use super::pairs::{Pairs, pack, sort, unpack};
 use crate::codec::Reader;
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::id::Id;
 use std::sync::{Arc, OnceLock};
 
-/// Subjects to objects, and back.
+/// Sorted pairs of a predicate in both directions.
 #[derive(Debug, Clone, Default)]
 pub struct Index {
     /// Objects of each subject.
@@ -31,13 +31,13 @@ impl Index {
     }
 }
 
-/// A predicate's pairs: sorted ones, and a short list of changes to them.
+/// Pairs of a predicate: sorted ones, and a short list of changes to them.
 #[derive(Debug, Clone, Default)]
 pub struct Predicate {
     base: Arc<Index>,
-    /// Pairs that are added (true) or taken away; ascending. Each changes something.
+    /// Packed pairs that are added (`true`) or removed, ascending. Each change is effective.
     delta: Arc<Vec<(u64, bool)>>,
-    /// Both together, made when somebody reads.
+    /// Sorted pairs with the changes as patches, built on demand.
     patched: OnceLock<Arc<Index>>,
     count: usize,
 }
@@ -51,17 +51,17 @@ impl Predicate {
         }
     }
 
-    /// How many pairs.
+    /// Returns the number of pairs.
     pub const fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no pairs.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The pairs, sorted.
+    /// Returns the sorted pairs with all changes.
     pub fn index(&self) -> &Index {
         if self.delta.is_empty() {
             return &self.base;
@@ -74,7 +74,7 @@ impl Predicate {
         })
     }
 
-    /// Whether that pair is there.
+    /// Returns whether a pair exists.
     pub fn contains(&self, s: Id, o: Id) -> bool {
         match self.delta.binary_search_by_key(&pack(s, o), |d| d.0) {
             Ok(i) => self.delta[i].1,
@@ -82,7 +82,7 @@ impl Predicate {
         }
     }
 
-    /// Appends the objects of a subject, without sorting changes into the pairs.
+    /// Appends the objects of a subject, without building patches.
     pub(crate) fn objects(&self, s: Id, to: &mut Vec<Id>) {
         let from = self.delta.partition_point(|d| d.0 < pack(s, 0));
         let changed = self.delta.get(from..).unwrap_or_default();
@@ -98,7 +98,7 @@ impl Predicate {
         to.extend(changed.iter().filter(|d| d.1).map(|d| unpack(d.0).1));
     }
 
-    /// Appends the subjects of an object, without sorting changes into the pairs.
+    /// Appends the subjects of an object, without building patches.
     pub(crate) fn subjects(&self, o: Id, to: &mut Vec<Id>) {
         let base = self.base.os.get(o);
         if self.delta.is_empty() {
@@ -115,7 +115,7 @@ impl Predicate {
         );
     }
 
-    /// The changes turned round, for the other direction.
+    /// Returns the changes for the other direction.
     fn turned(&self) -> Vec<(u64, bool)> {
         let mut turned: Vec<(u64, bool)> = self
             .delta
@@ -133,12 +133,12 @@ impl Predicate {
         }
     }
 
-    /// Does changes, each a packed pair and whether it is added; later ones win. How many were added and taken away.
+    /// Applies changes: a packed pair, and whether it is added; later ones win. Returns how many were added and removed.
     pub(crate) fn change(&mut self, changes: &[(u64, bool)]) -> (usize, usize) {
         let (mut added, mut removed) = (0, 0);
         let many = changes.len() > self.delta_max();
         if many {
-            self.settle();
+            self.compact();
             let mut sorted: Vec<(u64, usize, bool)> = changes
                 .iter()
                 .enumerate()
@@ -164,7 +164,7 @@ impl Predicate {
                 }
                 let delta = Arc::make_mut(&mut self.delta);
                 match delta.binary_search_by_key(pair, |d| d.0) {
-                    // What is changed back is as it was in the sorted pairs.
+                    // A change that is reverted leaves the sorted pairs as they are.
                     Ok(i) => drop(delta.remove(i)),
                     Err(i) => delta.insert(i, (*pair, *add)),
                 }
@@ -175,18 +175,18 @@ impl Predicate {
         self.patched = OnceLock::new();
         self.count = self.count + added - removed;
         if self.delta.len() > self.delta_max() {
-            self.settle();
+            self.compact();
         }
         (added, removed)
     }
 
-    /// Changes that are kept beside the sorted pairs: more when sorting again costs more.
+    /// Returns the limit of pending changes; higher for larger columns, which cost more to sort.
     fn delta_max(&self) -> usize {
         (self.base.so.len() / 256).clamp(512, 16_384)
     }
 
-    /// Makes the changes a part of the sorted pairs.
-    pub(crate) fn settle(&mut self) {
+    /// Merges the changes into the sorted pairs.
+    pub(crate) fn compact(&mut self) {
         if !self.delta.is_empty() {
             self.base = Arc::new(self.merge());
             self.delta = Arc::default();

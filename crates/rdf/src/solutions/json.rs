@@ -1,12 +1,12 @@
 //! SPARQL 1.1 Query Results JSON.
 
-use super::{Building, term};
+use super::{SolutionsBuilder, term};
 use json_event_parser::{JsonEvent, ReaderJsonParser};
 use std::io::Read;
 
 struct Json<R: Read>(ReaderJsonParser<R>);
 
-/// An event without what it borrows.
+/// A parser event with owned contents.
 enum Token {
     Text(String),
     Key(String),
@@ -47,7 +47,7 @@ impl<R: Read> Json<R> {
         }
     }
 
-    /// The next key of an object, or nothing at its end.
+    /// Returns the next key of an object; `None` at its end.
     fn key(&mut self) -> Result<Option<String>, String> {
         match self.next()? {
             Token::Key(key) => Ok(Some(key)),
@@ -59,11 +59,11 @@ impl<R: Read> Json<R> {
     fn text(&mut self, what: &str) -> Result<String, String> {
         match self.next()? {
             Token::Text(text) => Ok(text),
-            _ => Err(format!("expected a text as {what}")),
+            _ => Err(format!("expected text as {what}")),
         }
     }
 
-    /// Passes over a value.
+    /// Skips a value of any type.
     fn skip(&mut self) -> Result<(), String> {
         let mut depth = 0_usize;
         loop {
@@ -79,7 +79,7 @@ impl<R: Read> Json<R> {
         }
     }
 
-    fn head(&mut self, table: &mut Building) -> Result<(), String> {
+    fn head(&mut self, table: &mut SolutionsBuilder) -> Result<(), String> {
         self.begin("`head`")?;
         while let Some(key) = self.key()? {
             if key != "vars" {
@@ -99,7 +99,7 @@ impl<R: Read> Json<R> {
         Ok(())
     }
 
-    fn results(&mut self, table: &mut Building) -> Result<(), String> {
+    fn results(&mut self, table: &mut SolutionsBuilder) -> Result<(), String> {
         self.begin("`results`")?;
         while let Some(key) = self.key()? {
             if key != "bindings" {
@@ -123,7 +123,7 @@ impl<R: Read> Json<R> {
         Ok(())
     }
 
-    fn value(&mut self, name: &str, table: &mut Building) -> Result<(), String> {
+    fn value(&mut self, name: &str, table: &mut SolutionsBuilder) -> Result<(), String> {
         self.begin("a term")?;
         let (mut kind, mut value, mut language, mut datatype) = (None, None, None, None);
         while let Some(key) = self.key()? {
@@ -145,8 +145,8 @@ impl<R: Read> Json<R> {
     }
 }
 
-/// Reads solutions into a table, or a truth.
-pub(super) fn read(from: impl Read, table: &mut Building) -> Result<Option<bool>, String> {
+/// Reads solutions into a table, or returns a boolean.
+pub(super) fn read(from: impl Read, table: &mut SolutionsBuilder) -> Result<Option<bool>, String> {
     let mut json = Json(ReaderJsonParser::new(from));
     json.begin("the answer")?;
     let (mut truth, mut solutions) = (None, false);

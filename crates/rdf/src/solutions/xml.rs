@@ -1,15 +1,15 @@
 //! SPARQL Query Results XML.
 
-use super::{Building, term};
+use super::{SolutionsBuilder, term};
 use crate::xml::{Counted, reference};
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 use std::io::{BufReader, Read};
 
-/// How deep elements may stand in each other; those that mean something stand five deep.
+/// Limit of nested elements; valid documents nest five deep.
 const DEPTH_MAX: usize = 32;
 
-/// The value that is read.
+/// The value being read.
 #[derive(Default)]
 struct Value {
     text: String,
@@ -18,17 +18,17 @@ struct Value {
 }
 
 struct Xml<'t> {
-    table: &'t mut Building,
+    table: &'t mut SolutionsBuilder,
     path: Vec<String>,
-    /// The variable of the binding that is read.
+    /// Variable of the binding being read.
     variable: Option<String>,
     value: Value,
     truth: Option<bool>,
     solutions: bool,
 }
 
-/// Reads solutions into a table, or a truth.
-pub(super) fn read(from: impl Read, table: &mut Building) -> Result<Option<bool>, String> {
+/// Reads solutions into a table, or returns a boolean.
+pub(super) fn read(from: impl Read, table: &mut SolutionsBuilder) -> Result<Option<bool>, String> {
     let mut reader = Reader::from_reader(Counted::new(BufReader::new(from)));
     reader.config_mut().expand_empty_elements = true;
     let mut xml = Xml {
@@ -44,7 +44,7 @@ pub(super) fn read(from: impl Read, table: &mut Building) -> Result<Option<bool>
         buffer.clear();
         reader.get_mut().begin();
         let event = reader.read_event_into(&mut buffer);
-        match event.map_err(|e| format!("its answer is no XML: {e}"))? {
+        match event.map_err(|e| format!("its answer is not XML: {e}"))? {
             Event::Start(tag) => xml.start(&tag)?,
             Event::End(_) => xml.end()?,
             Event::Text(text) => xml.value.text.push_str(&text.xml10_content()),
@@ -67,7 +67,7 @@ pub(super) fn read(from: impl Read, table: &mut Building) -> Result<Option<bool>
 impl Xml<'_> {
     fn start(&mut self, tag: &BytesStart<'_>) -> Result<(), String> {
         if self.path.len() >= DEPTH_MAX {
-            return Err(format!("elements stand more than {DEPTH_MAX} deep"));
+            return Err(format!("elements are nested more than {DEPTH_MAX} deep"));
         }
         let name = tag.local_name();
         let name: &str = name.as_ref();

@@ -1,14 +1,14 @@
-//! What must hold for any bytes: of data, of queries and updates, of images and records. The random tests of `hostile`
-//! and the fuzz targets ask the same functions, so this file knows nothing but the library.
+//! Invariants for arbitrary bytes: data, queries and updates, images and records. The random tests of `hostile` and the fuzz targets call
+//! these functions, so this file depends only on the library.
 
 use esker_rdf::parse::{Loaded, Loader};
 use esker_rdf::{Dataset, Format, JsonLdProfileSet, Options, RdfFormat, dump, log, query, update};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What queries are asked of.
+/// Data for the queries.
 const DATA: &str = r#"@prefix e: <http://e/> . e:a e:p e:b, e:c, 1, "x"@en ; e:q 2.5, true, "2026-01-01"^^<http://www.w3.org/2001/XMLSchema#date> .
 e:b e:p e:c ; e:q [ e:p "y" ], (1 2) . e:c e:p e:a . e:g { e:a e:p e:d . e:d e:q e:a }"#;
-/// How often a query may look whether it should stop.
+/// Cancellation checks after which a query is cancelled.
 const STEPS: usize = 2000;
 
 fn read(
@@ -29,8 +29,8 @@ fn written(data: &Dataset, format: RdfFormat) -> Vec<u8> {
     out
 }
 
-/// Lines of quads: wrong ones are skipped, on any number of threads alike; without leniency all or nothing; what was
-/// read comes back from what is written.
+/// Reads lines of quads: invalid lines are skipped, identically on any number of threads; without leniency all or nothing; output can be
+/// read back.
 pub(crate) fn lines(bytes: &[u8]) {
     let format = RdfFormat::NQuads;
     let (data, loaded) = read(bytes, format, 0, true).expect("lines are skipped");
@@ -46,7 +46,7 @@ pub(crate) fn lines(bytes: &[u8]) {
     assert_eq!(back.len(), data.len());
 }
 
-/// A document in the format that its first byte chooses is read or refused; what is read comes back.
+/// Reads a document in the format that its first byte selects; an accepted document survives writing and reading.
 pub(crate) fn document(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else {
         return;
@@ -77,7 +77,8 @@ fn example() -> Dataset {
         .0
 }
 
-/// A query or an update is answered or refused within limits; optimised and not alike; and an update's record does the same.
+/// Runs a query or an update within limits: with and without the optimiser the results agree, and replaying an update's record gives the
+/// same data.
 pub(crate) fn sparql(text: &str) {
     let data = example();
     let asked = AtomicUsize::new(0);
@@ -100,7 +101,7 @@ pub(crate) fn sparql(text: &str) {
         }
         sizes.push(answer.len());
     }
-    // Which rows a limit leaves, and what chance gives, is open.
+    // The rows under a limit, and random functions, are unspecified.
     let lower = text.to_ascii_lowercase();
     let open = [
         "limit",
@@ -127,11 +128,11 @@ pub(crate) fn sparql(text: &str) {
     }
 }
 
-/// An image is read or refused; what is read is asked without harm.
+/// Decodes an image; an accepted image can be queried without harm.
 pub(crate) fn image(bytes: &[u8]) {
     if let Ok(data) = Dataset::decode(bytes) {
         let mut out = Vec::new();
-        // Numbers that the dictionary does not know are an error there.
+        // Ids that are not in the dictionary are an error here.
         let _ = dump(&data, None, RdfFormat::NQuads, &mut out);
         let options = Options::new("2026-11-22T12:00:00Z".parse().expect("a time"), 7);
         let text = "SELECT * { ?s ?p ?o . ?o ?q ?r }";
@@ -139,7 +140,7 @@ pub(crate) fn image(bytes: &[u8]) {
     }
 }
 
-/// A record of updates is replayed or refused.
+/// Replays a record of updates, which is applied or refused.
 pub(crate) fn record(bytes: &[u8]) {
     let mut data = example();
     if log::replay(&mut data, bytes).is_ok() {
@@ -147,7 +148,7 @@ pub(crate) fn record(bytes: &[u8]) {
     }
 }
 
-/// An image and a record that are right, to begin with.
+/// A valid image and a valid record, as a starting point.
 #[allow(dead_code, reason = "fuzz targets bring their own")]
 pub(crate) fn stored() -> (Vec<u8>, Vec<u8>) {
     let data = example();

@@ -1,5 +1,4 @@
-//! Random queries over random data: the engine, the engine without its optimiser, and the library's own evaluator
-//! without its, must agree.
+//! Random queries over random data: the engine, the engine without its optimiser, and the library's unoptimised evaluator must agree.
 
 use crate::generator::{data, request};
 use crate::{load, options};
@@ -11,7 +10,7 @@ use spareval::{QueryEvaluator, QueryResults};
 use spargebra::SparqlParser;
 use std::fmt::Write as _;
 
-/// Solutions as texts, in order. MIN among terms that do not compare is anything, so it is left out.
+/// Returns solutions as texts, in order. MIN among incomparable terms is unspecified and left out.
 fn ours(data: &Dataset, text: &str, optimise: bool) -> Result<Vec<String>, String> {
     let mut options = options();
     options.optimise = optimise;
@@ -69,7 +68,7 @@ fn theirs(data: &Quads, text: &str) -> Vec<String> {
 }
 
 fn agree(data: &str, text: &str) -> Result<(), TestCaseError> {
-    // What the grammar refuses (a variable that is bound twice) is no test.
+    // Queries that the grammar refuses (a variable that is bound twice) are skipped.
     prop_assume!(SparqlParser::new().parse_query(text).is_ok());
     let quads: Quads = oxttl::TriGParser::new()
         .for_slice(data.as_bytes())
@@ -80,7 +79,7 @@ fn agree(data: &str, text: &str) -> Result<(), TestCaseError> {
     let plain = ours(&dataset, text, false);
     let written = |threads: usize| {
         let mut options = options();
-        (options.threads, options.many) = (threads, 1);
+        (options.threads, options.parallel_rows) = (threads, 1);
         let answer = query(&dataset, text, None, None, false, &options).unwrap();
         let mut out = Vec::new();
         answer.write(Format::Json, &mut out).unwrap();
@@ -88,7 +87,7 @@ fn agree(data: &str, text: &str) -> Result<(), TestCaseError> {
     };
     prop_assert_eq!(written(1), written(3), "threads\n{}\n{}", text, data);
     prop_assert_eq!(&fast, &plain, "optimised and not\n{}\n{}", text, data);
-    // The library forgets the graph's name when a sub-query or another GRAPH stands in GRAPH, also whether the outer one is there.
+    // The library loses the graph's name when a sub-query or another GRAPH is inside GRAPH, and whether the outer graph exists.
     let (selects, graphs) = (
         text.matches("SELECT").count(),
         text.matches("GRAPH").count(),
@@ -96,12 +95,12 @@ fn agree(data: &str, text: &str) -> Result<(), TestCaseError> {
     if graphs > 1 || (text.contains("GRAPH ?") && selects + graphs > 2) {
         return Ok(());
     }
-    // It lets both sides of MINUS share the graph's name, which stands outside of them.
+    // The library lets both sides of MINUS share the graph's name, which is outside of them.
     if text.contains("GRAPH ?") && text.contains("MINUS") {
         return Ok(());
     }
-    // A path of length zero from a term that EXISTS puts in a variable's place: from a term, we say; from a variable, it.
-    // And what MINUS shares with what EXISTS put in is not agreed upon either.
+    // Known differences: a zero-length path from a term that EXISTS substituted for a variable starts from the term in this engine, from a
+    // variable in the library; and the variables that MINUS shares with substituted ones are disputed.
     if text.contains("EXISTS") && [">*", ")?", "MINUS"].iter().any(|w| text.contains(w)) {
         return Ok(());
     }
@@ -117,7 +116,7 @@ fn agree(data: &str, text: &str) -> Result<(), TestCaseError> {
 
 #[test]
 fn all_evaluators_agree() {
-    // Strategies within strategies need more stack than a test has.
+    // Nested strategies need more stack than a test thread has.
     let run = || {
         let config = Config {
             cases: option_env!("ESKER_CASES").map_or(1500, |n| n.parse().unwrap()),

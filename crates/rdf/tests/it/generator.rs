@@ -1,9 +1,9 @@
-//! Random data and queries over it, for what must agree about their answers.
+//! Random data and queries for differential tests.
 
 use proptest::prelude::*;
 use std::fmt::Write as _;
 
-/// Few terms, so that joins find something; numbers of several types that are equal.
+/// Few terms, so that joins have results; equal numbers of several types.
 fn term() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => (0..6).prop_map(|n| format!("<http://e/n{n}>")),
@@ -15,7 +15,7 @@ fn term() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A dataset, in `TriG`.
+/// Generates a dataset in `TriG`.
 pub(crate) fn data() -> impl Strategy<Value = String> {
     let triple = (0..6, 0..3, term(), 0..4);
     prop::collection::vec(triple, 0..40).prop_map(|triples| {
@@ -36,7 +36,7 @@ fn var() -> impl Strategy<Value = String> {
     (0..5).prop_map(|n| format!("?v{n}"))
 }
 
-fn place() -> impl Strategy<Value = String> {
+fn node() -> impl Strategy<Value = String> {
     prop_oneof![4 => var(), 1 => term()]
 }
 
@@ -52,7 +52,7 @@ fn predicate() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Between variables only: a path of length zero from a term that is in no graph is told differently by the library.
+/// Between variables only: the library treats a zero-length path from a term outside the graph differently.
 fn path() -> impl Strategy<Value = String> {
     let path = prop_oneof![
         (0..3).prop_map(|n| format!("<http://e/p{n}>+")),
@@ -64,17 +64,17 @@ fn path() -> impl Strategy<Value = String> {
 }
 
 fn triples() -> impl Strategy<Value = String> {
-    let triple = (subject(), predicate(), place()).prop_map(|(s, p, o)| format!("{s} {p} {o} ."));
+    let triple = (subject(), predicate(), node()).prop_map(|(s, p, o)| format!("{s} {p} {o} ."));
     let one = prop_oneof![8 => triple, 1 => path()];
     prop::collection::vec(one, 1..4).prop_map(|list| list.join(" "))
 }
 
 fn condition() -> impl Strategy<Value = String> {
     let simple = prop_oneof![
-        (var(), place()).prop_map(|(a, b)| format!("{a} = {b}")),
-        (var(), place()).prop_map(|(a, b)| format!("{a} != {b}")),
-        (var(), place()).prop_map(|(a, b)| format!("{a} < {b}")),
-        (var(), place()).prop_map(|(a, b)| format!("sameTerm({a}, {b})")),
+        (var(), node()).prop_map(|(a, b)| format!("{a} = {b}")),
+        (var(), node()).prop_map(|(a, b)| format!("{a} != {b}")),
+        (var(), node()).prop_map(|(a, b)| format!("{a} < {b}")),
+        (var(), node()).prop_map(|(a, b)| format!("sameTerm({a}, {b})")),
         var().prop_map(|v| format!("BOUND({v})")),
         var().prop_map(|v| format!("!BOUND({v})")),
         var().prop_map(|v| format!("ISIRI({v})")),
@@ -106,7 +106,7 @@ fn pattern() -> impl Strategy<Value = String> {
             inner
                 .clone()
                 .prop_map(|a| format!("GRAPH <http://e/g1> {{ {a} }}")),
-            (inner.clone(), var(), place()).prop_map(|(a, v, o)| format!(
+            (inner.clone(), var(), node()).prop_map(|(a, v, o)| format!(
                 "{{ {a} }} VALUES {v} {{ {} <http://e/n1> UNDEF }}",
                 if o.starts_with('?') { "1" } else { &o }
             )),
@@ -119,7 +119,7 @@ fn pattern() -> impl Strategy<Value = String> {
     })
 }
 
-/// A query.
+/// Generates a random query.
 pub(crate) fn request() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => pattern().prop_map(|p| format!("SELECT * {{ {p} }}")),

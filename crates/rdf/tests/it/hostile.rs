@@ -32,7 +32,7 @@ const REQUESTS: &[&str] = &[
     "PREFIX e: <http://e/> WITH e:g DELETE { ?a e:p ?b } INSERT { ?b e:p [ e:q ?a ] } USING e:g WHERE { ?a e:p ?b }",
     "DELETE WHERE { ?s <http://e/p> ?o } ; COPY DEFAULT TO <a:g> ; MOVE SILENT <a:x> TO DEFAULT ; ADD <a:g> TO <a:h> ; CLEAR NAMED ; DROP SILENT GRAPH <a:g> ; CREATE GRAPH <a:n> ; LOAD SILENT <a:f> INTO GRAPH <a:n>",
 ];
-/// Words that damage brings in.
+/// Words inserted as damage.
 const WORDS: &[&str] = &[
     "(",
     ")",
@@ -119,7 +119,7 @@ const WORDS: &[&str] = &[
 struct Chance(u64);
 
 impl Chance {
-    fn below(&mut self, n: usize) -> usize {
+    fn less_than(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -129,25 +129,25 @@ impl Chance {
 
     /// Damages bytes: some changed, cut out, doubled, or replaced by a word or by a piece of another text.
     fn damage(&mut self, bytes: &mut Vec<u8>, other: &[u8]) {
-        for _ in 0..=self.below(4) {
-            let from = self.below(bytes.len() + 1);
-            let to = (from + self.below(12)).min(bytes.len());
-            let piece = match self.below(6) {
+        for _ in 0..=self.less_than(4) {
+            let from = self.less_than(bytes.len() + 1);
+            let to = (from + self.less_than(12)).min(bytes.len());
+            let piece = match self.less_than(6) {
                 0 => Vec::new(),
-                1 => vec![self.below(256) as u8; 1 + self.below(3)],
-                2 => bytes[from..to].repeat(1 + self.below(4)),
+                1 => vec![self.less_than(256) as u8; 1 + self.less_than(3)],
+                2 => bytes[from..to].repeat(1 + self.less_than(4)),
                 3 => {
-                    let at = self.below(other.len());
-                    other[at..(at + self.below(40)).min(other.len())].to_vec()
+                    let at = self.less_than(other.len());
+                    other[at..(at + self.less_than(40)).min(other.len())].to_vec()
                 }
-                _ => WORDS[self.below(WORDS.len())].as_bytes().to_vec(),
+                _ => WORDS[self.less_than(WORDS.len())].as_bytes().to_vec(),
             };
             bytes.splice(from..to, piece);
         }
     }
 }
 
-/// Rounds of damage, on a thread whose stack is that of a server's.
+/// Runs rounds of damage on a thread with a server's stack size.
 fn rounds(seed: u64, run: impl Fn(&mut Chance) + Send) {
     #[expect(clippy::disallowed_methods, reason = "who tests says how long")]
     let seeds = std::env::var("ESKER_RDF_SEEDS").ok();
@@ -171,7 +171,7 @@ fn damaged_lines() {
 #[test]
 fn damaged_documents() {
     rounds(2, |chance| {
-        let kind = chance.below(4);
+        let kind = chance.less_than(4);
         let mut bytes = DOCUMENTS[kind].as_bytes().to_vec();
         chance.damage(&mut bytes, DOCUMENTS[chance.0 as usize % 4].as_bytes());
         bytes.insert(0, kind as u8);
@@ -182,8 +182,10 @@ fn damaged_documents() {
 #[test]
 fn damaged_queries_and_updates() {
     rounds(3, |chance| {
-        let mut bytes = REQUESTS[chance.below(REQUESTS.len())].as_bytes().to_vec();
-        let other = REQUESTS[chance.below(REQUESTS.len())];
+        let mut bytes = REQUESTS[chance.less_than(REQUESTS.len())]
+            .as_bytes()
+            .to_vec();
+        let other = REQUESTS[chance.less_than(REQUESTS.len())];
         chance.damage(&mut bytes, other.as_bytes());
         any::sparql(&String::from_utf8_lossy(&bytes));
     });
@@ -201,10 +203,10 @@ fn damaged_images_and_records() {
     });
 }
 
-/// What damage found, each once.
+/// Regression cases found by random damage.
 #[test]
 fn what_damage_found() {
-    // A label that no other format can say.
+    // A label that no other format can express.
     for label in ["b:b", "b b", "-", "b.", "é!"] {
         any::document(format!("\u{3}{{\"@id\": \"_:{label}\", \"http://e/p\": 1}}").as_bytes());
     }
@@ -225,7 +227,7 @@ fn a_context_elsewhere_is_not_fetched() {
     );
 }
 
-/// Reads RDF/XML whose document type has these declarations, with a value of this text.
+/// Reads RDF/XML whose document type has these declarations, and a value with this text.
 fn with_entities(declarations: &str, value: &str) -> Result<Dataset, String> {
     let text = format!(
         "<?xml version=\"1.0\"?>\n<!DOCTYPE rdf:RDF [\n{declarations}]>\n\
@@ -240,7 +242,7 @@ fn with_entities(declarations: &str, value: &str) -> Result<Dataset, String> {
     }
 }
 
-/// Entities that stand for 10^9 bytes and more are refused before memory is used.
+/// Entities that expand to 10^9 bytes and more are refused before memory is used.
 #[test]
 fn an_entity_bomb_is_refused() {
     let mut bomb = String::from("<!ENTITY e0 \"0123456789\">\n");
@@ -253,7 +255,7 @@ fn an_entity_bomb_is_refused() {
         said.contains("entities of this document stand for"),
         "{said}"
     );
-    // Entities that stand for nothing take time all the same.
+    // Entities with empty expansions still take time.
     let nothing = bomb.replace("0123456789", "");
     let said = with_entities(&nothing, "&e11;").unwrap_err();
     assert!(
@@ -268,7 +270,7 @@ fn an_entity_bomb_is_refused() {
         "{said}"
     );
     let said = with_entities("<!ENTITY a \"&b;\"><!ENTITY b \"&a;\">", "&a;").unwrap_err();
-    assert!(said.contains("stands in itself"), "{said}");
+    assert!(said.contains("contains itself"), "{said}");
     let said = with_entities("<!ENTITY a SYSTEM \"file:///etc/passwd\">", "&a;").unwrap_err();
     assert!(said.contains("nothing is fetched"), "{said}");
     let long = format!("<!ENTITY long \"{}\">", "x".repeat(2 << 20));
@@ -276,7 +278,7 @@ fn an_entity_bomb_is_refused() {
     assert!(said.contains("too many entities"), "{said}");
 }
 
-/// Ontologies name their namespaces by entities, also in declarations of namespaces.
+/// Ontologies define their namespaces by entities, also in namespace declarations.
 #[test]
 fn short_entities_are_read() {
     let declared =

@@ -1,4 +1,4 @@
-//! Queries that are too large, too deep, or stopped.
+//! Queries that are too large, too deep, or cancelled.
 
 use crate::{load, options};
 use esker_rdf::{Error, Found, Solutions, query};
@@ -13,7 +13,7 @@ fn numbers(n: usize) -> String {
     text
 }
 
-/// Three times a thousand: a billion solutions.
+/// A product of three times a thousand solutions: a billion.
 const PRODUCT: &str = "SELECT * { ?a <http://e/p> ?x . ?b <http://e/p> ?y . ?c <http://e/p> ?z }";
 
 #[test]
@@ -60,7 +60,7 @@ fn solutions_that_nobody_sees_are_only_counted() {
     options.stop = &stop;
     let ask = |text: &str, threads: usize| {
         let mut options = options.clone();
-        (options.threads, options.many) = (threads, 100);
+        (options.threads, options.parallel_rows) = (threads, 100);
         let answer = query(&data, text, None, None, false, &options)
             .unwrap_or_else(|e| panic!("{text}: {e}"));
         let Found::Solutions(_, table) = &answer.found else {
@@ -112,7 +112,7 @@ fn solutions_that_nobody_sees_are_only_counted() {
         let million = format!("\"1000000\"{xsd}");
         assert_eq!(ask(of, threads), (1, format!("{million} {million}")));
     }
-    // A product ends as soon as there is enough of it.
+    // A product ends as soon as there are enough rows.
     asked.store(0, Ordering::Relaxed);
     for (text, rows) in [
         (PRODUCT.to_owned() + " LIMIT 5", 5),
@@ -130,7 +130,7 @@ fn solutions_that_nobody_sees_are_only_counted() {
     assert!(matches!(answer.found, Found::Boolean(true)));
     let looked = asked.load(Ordering::Relaxed);
     assert!(looked < 300, "{looked}");
-    // What is more than can be counted is an error, and not a wrong number.
+    // A count above the range is an error, not a wrong number.
     let times = ["?a{n} ?b{n} ?c{n}"; 8].join(" . ");
     let mut many = String::new();
     for (n, part) in times.split("{n}").enumerate() {
@@ -155,7 +155,7 @@ fn explaining_runs_nothing() {
     let mut options = options();
     let nobody = |_: &str, _: &str| -> Result<Solutions, String> { panic!("somebody asked") };
     options.remote = Some(&nobody);
-    options.plan = true;
+    options.explain_only = true;
     let explain = |text: &str| {
         let answer = query(&data, text, None, None, false, &options).unwrap();
         assert!(answer.len() <= 1, "{text}");
@@ -247,7 +247,7 @@ fn many_unions_and_conditions_are_answered() {
     on_a_large_stack(run);
 }
 
-/// As servers run queries: the parser calls itself for what stands within brackets, and chains are as deep as they are long.
+/// Servers run queries on a large stack: the parser is recursive for brackets, and chains are as deep as they are long.
 fn on_a_large_stack(run: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(256 << 20);
@@ -262,7 +262,7 @@ fn what_is_too_deep_is_an_error() {
     let n = 100_000;
     for text in [
         format!("SELECT * {{ {} {} }}", "{".repeat(300), "}".repeat(300)),
-        // What closes them stands in comments and strings.
+        // The closing brackets are in comments and strings.
         format!(
             "ASK {{ FILTER({}1{}) }}",
             "( # )\n".repeat(n),
@@ -278,7 +278,7 @@ fn what_is_too_deep_is_an_error() {
             "\\u0028".repeat(n),
             ")".repeat(n)
         ),
-        // The parser reads twice what is negated.
+        // The parser reads negated expressions twice.
         format!(
             "ASK {{ FILTER({}true{}) }}",
             "!(".repeat(40),
@@ -321,7 +321,7 @@ fn long_groups() {
             Err(Error::Unsupported(_))
         ));
     }
-    // The same said often is said once.
+    // Duplicate patterns are evaluated once.
     let text = format!("SELECT * {{ {} }}", "?a ?p ?b . ".repeat(4000));
     assert_eq!(
         query(&data, &text, None, None, false, &options)
@@ -336,7 +336,7 @@ fn the_longest_chains_end_nothing() {
     on_a_large_stack(|| {
         let data = load(&numbers(10));
         let options = options();
-        // Signs of two characters count twice.
+        // Operators of two characters count twice.
         let n = 9_990;
         for text in [
             format!("SELECT * {{ ?a {} ?b }}", vec!["<p:p>"; 2 * n].join("/")),
@@ -359,7 +359,7 @@ fn the_longest_chains_end_nothing() {
     });
 }
 
-/// The text that a query doubles so often, each time by another function's help or none.
+/// Returns a query that doubles a text `times` times by a function.
 fn doubled(times: usize, double: impl Fn(&str) -> String) -> String {
     let mut text = "SELECT (STRLEN(?x0) AS ?n) { BIND(\"aaaaaaaaaa\" AS ?x0)".to_owned();
     for i in 1..=times {
@@ -368,7 +368,7 @@ fn doubled(times: usize, double: impl Fn(&str) -> String) -> String {
     text.replace("STRLEN(?x0)", &format!("STRLEN(?x{times})")) + " }"
 }
 
-/// Strings grow by functions, aggregates and replacements. No text of a query may make more than there is memory.
+/// Strings grow by functions, aggregates and replacements. No query may exceed the memory limit with strings.
 #[test]
 fn strings_end_at_their_limit() {
     let data = load(&numbers(100));
@@ -408,7 +408,7 @@ fn strings_end_at_their_limit() {
         fails(
             &(long.trim_end_matches('}').to_owned() + " BIND(REPLACE(?x18, \"a\", ?x18) AS ?y) }"),
         );
-        // A text that names what was found a hundred thousand times.
+        // A text with a hundred thousand references to the match.
         let names =
             doubled(15, |x| format!("CONCAT({x}, {x})")).replacen("aaaaaaaaaa", "$0$0$0$0$0", 1);
         let found = "b".repeat(200);
@@ -425,7 +425,7 @@ fn strings_end_at_their_limit() {
     }
 }
 
-/// Strings that are short enough each, in more rows than there is memory for.
+/// Strings that are individually short, in more rows than fit into memory.
 #[test]
 fn all_strings_together_end_at_the_limit_of_memory() {
     let data = load(&numbers(100));
@@ -435,7 +435,7 @@ fn all_strings_together_end_at_the_limit_of_memory() {
     let text = many.trim_end_matches('}').to_owned()
         + " ?a <http://e/p> ?b BIND(CONCAT(?x10, STR(?a)) AS ?y) }";
     for threads in [1, 3] {
-        (options.threads, options.many) = (threads, 100);
+        (options.threads, options.parallel_rows) = (threads, 100);
         let product = text
             .replace(
                 " ?a <http://e/p> ?b ",
@@ -448,14 +448,14 @@ fn all_strings_together_end_at_the_limit_of_memory() {
             "{:?}",
             outcome.map(|a| a.len())
         );
-        // What fits is answered.
+        // A result that fits is answered.
         assert_eq!(
             query(&data, &text, None, None, false, &options)
                 .unwrap()
                 .len(),
             100
         );
-        // What is only compared is not kept.
+        // Values that are only compared are not kept.
         let compared = text
             .replace("SELECT (STRLEN(?x10) AS ?n)", "SELECT ?a")
             .replace(
@@ -471,7 +471,7 @@ fn all_strings_together_end_at_the_limit_of_memory() {
     }
 }
 
-/// A path of steps that each can be taken in two ways: every way is an answer.
+/// A path whose steps each can be taken in two ways: every way is an answer.
 #[test]
 fn the_ways_of_a_path_end_at_the_limit_of_memory() {
     let data = load("<http://e/a> <http://e/p> <http://e/a> .");
@@ -513,7 +513,7 @@ fn regular_expressions_have_a_length() {
     );
 }
 
-/// Tables that are in use at once count together, and the host is told what a query has in memory.
+/// Tables in use at the same time are counted in total, and the host is notified of a query's memory.
 #[test]
 fn the_host_is_told_of_memory_and_may_refuse() {
     let data = load(&numbers(1000));
@@ -523,7 +523,7 @@ fn the_host_is_told_of_memory_and_may_refuse() {
         bytes < 12 << 20
     };
     let mut options = options();
-    options.grows = &told;
+    options.on_growth = &told;
     let count = "SELECT ?a ?b { ?a <http://e/p> ?x . ?b <http://e/p> ?y }";
     assert_eq!(
         query(&data, count, None, None, false, &options)
@@ -572,6 +572,6 @@ fn values_that_are_not_comparable_are_sorted_all_the_same() {
     let last = query(&data, text, None, None, false, &options).unwrap();
     let mut out = Vec::new();
     last.write(esker_rdf::Format::Csv, &mut out).unwrap();
-    // The latest by the clock of UTC, which is fourteen hours before midnight there.
+    // The latest by UTC, where its midnight is fourteen hours later.
     assert!(String::from_utf8(out).unwrap().contains("-14:00"));
 }

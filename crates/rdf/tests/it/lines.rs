@@ -1,12 +1,11 @@
-//! N-Triples and N-Quads: what the reader of lines gives, block by block and on several threads, is what the library's
-//! reader gives of the same lines.
+//! N-Triples and N-Quads: the line parser, block by block and on several threads, gives the same result as the library's parser.
 
 use esker_rdf::parse::{Loaded, Loader};
 use esker_rdf::{Dataset, RdfFormat, dump};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Some megabytes of lines of all kinds, wrong ones among them; which lines are wrong, from 1.
+/// Returns some megabytes of lines of all kinds, including invalid ones, and the numbers of the invalid lines, from 1.
 fn text() -> (Vec<u8>, Vec<u64>) {
     let mut text = Vec::new();
     let mut wrong = Vec::new();
@@ -87,11 +86,11 @@ fn lines_are_read_alike_on_any_number_of_threads() {
     for threads in [1, 3] {
         let (more, again) = read(&text, threads);
         assert_eq!(again, loaded);
-        // The same terms have the same numbers.
+        // Equal terms have equal ids.
         assert_eq!(more.encode(), one.encode());
     }
 
-    // The library reads the right lines one by one; its labels of blank nodes are ours without what comes before them.
+    // The library reads the valid lines one by one; its blank node labels equal ours without the prefix.
     let mut theirs = BTreeSet::new();
     for (n, line) in text.split(|b| *b == b'\n').enumerate() {
         if wrong.contains(&(n as u64 + 1)) {

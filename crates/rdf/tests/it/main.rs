@@ -1,4 +1,4 @@
-//! Queries and updates from their text to their answers.
+//! Queries and updates from text to answer.
 
 #![allow(clippy::unwrap_used, reason = "a test that meets an error has failed")]
 
@@ -19,12 +19,12 @@ mod w3c_syntax;
 use esker_rdf::parse::Loader;
 use esker_rdf::{Dataset, DateTime, Options, RdfFormat};
 
-/// The time that tests run at.
+/// Current time in all tests.
 pub(crate) fn now() -> DateTime {
     "2026-11-22T12:00:00Z".parse().unwrap()
 }
 
-/// A dataset from `TriG`.
+/// Loads a dataset from `TriG`.
 pub(crate) fn load(text: &str) -> Dataset {
     let mut loader = Loader::new(Dataset::default(), "t", false);
     loader
@@ -39,7 +39,7 @@ pub(crate) fn load(text: &str) -> Dataset {
     loader.finish().0
 }
 
-/// Options for a query.
+/// Returns the options for a query.
 pub(crate) fn options() -> Options<'static> {
     Options::new(now(), 7)
 }

@@ -1,4 +1,4 @@
-//! Updates are whole or not at all; answers of special forms.
+//! Atomicity of updates; answers of special query forms.
 
 use crate::{load, options};
 use esker_rdf::{Dataset, Format, Found, Graphs, RdfFormat, dump, query, update, update_in_place};
@@ -16,7 +16,7 @@ fn text(data: &Dataset) -> String {
     lines.join("\n")
 }
 
-fn ask(data: &Dataset, text: &str) -> usize {
+fn count_solutions(data: &Dataset, text: &str) -> usize {
     let options = options();
     query(data, text, None, None, false, &options)
         .unwrap()
@@ -85,13 +85,16 @@ fn a_request_may_say_which_graphs_it_asks() {
     };
     assert_eq!(count("SELECT * { ?s ?p ?o }"), 2);
     assert_eq!(count("SELECT * { GRAPH ?g { ?s ?p ?o } }"), 1);
-    assert_eq!(ask(&data, "SELECT * { GRAPH ?g { ?s ?p ?o } }"), 2);
+    assert_eq!(
+        count_solutions(&data, "SELECT * { GRAPH ?g { ?s ?p ?o } }"),
+        2
+    );
 }
 
 #[test]
 fn describe_follows_blank_nodes() {
     let data = load("@prefix : <http://e/> . :a :p [ :q [ :r 1 ] ] . :b :p :a .");
-    assert_eq!(ask(&data, "DESCRIBE <http://e/a>"), 3);
+    assert_eq!(count_solutions(&data, "DESCRIBE <http://e/a>"), 3);
 }
 
 #[test]
@@ -131,7 +134,7 @@ fn an_explanation_names_the_lists() {
     let answer = query(&data, text, None, None, true, &options).unwrap();
     let notes = answer.notes().join("\n");
     assert!(notes.contains("bind ?s from"), "{notes}");
-    // What only has to exist is not enumerated.
+    // A variable that only has to exist is not enumerated.
     assert!(!notes.contains("?o"), "{notes}");
 }
 
@@ -139,7 +142,7 @@ fn an_explanation_names_the_lists() {
 fn the_first_of_an_order_are_those_of_the_whole_order() {
     let mut text = String::new();
     for n in 0..3000u32 {
-        // Integers, decimals that equal them, texts, IRIs; some subjects have no value.
+        // Integers, equal decimals, strings, IRIs; some subjects have no value.
         let k = n.wrapping_mul(2_654_435_761) % 700;
         let value = match n % 5 {
             0 => format!("{k}"),
@@ -164,7 +167,7 @@ fn the_first_of_an_order_are_those_of_the_whole_order() {
         "(STR(?v)) ?s",
         "DESC(?q + 1) ?v ?s",
     ] {
-        let ask = |end: &str| {
+        let count_solutions = |end: &str| {
             let text = format!(
                 "SELECT ?s ?v {{ ?s <http://e/q> ?q OPTIONAL {{ ?s <http://e/p> ?v }} }} ORDER BY {by} {end}"
             );
@@ -179,12 +182,16 @@ fn the_first_of_an_order_are_those_of_the_whole_order() {
                 .collect();
             lines
         };
-        let all = ask("");
+        let all = count_solutions("");
         assert_eq!(all.len(), 2402);
         for n in [1, 7, 100] {
-            assert_eq!(ask(&format!("LIMIT {n}")), all[..=n], "{by} {n}");
+            assert_eq!(
+                count_solutions(&format!("LIMIT {n}")),
+                all[..=n],
+                "{by} {n}"
+            );
         }
-        assert_eq!(ask("LIMIT 3 OFFSET 5")[1..], all[6..9], "{by}");
+        assert_eq!(count_solutions("LIMIT 3 OFFSET 5")[1..], all[6..9], "{by}");
     }
 }
 

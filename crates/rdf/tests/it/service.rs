@@ -14,8 +14,12 @@ fn data(text: &str) -> Dataset {
     data
 }
 
-/// The solutions of a query as lines, sorted.
-fn ask(data: &Dataset, text: &str, remote: Option<&Remote<'_>>) -> Result<Vec<String>, Error> {
+/// Returns the solutions of a query as sorted lines.
+fn solutions_of(
+    data: &Dataset,
+    text: &str,
+    remote: Option<&Remote<'_>>,
+) -> Result<Vec<String>, Error> {
     let mut options = Options::new(DateTime::now(), 2);
     options.remote = remote;
     let text = format!("PREFIX : <http://e/> {text}");
@@ -32,7 +36,7 @@ fn ask(data: &Dataset, text: &str, remote: Option<&Remote<'_>>) -> Result<Vec<St
     Ok(lines)
 }
 
-/// An endpoint over a dataset, by JSON and back.
+/// Answers as an endpoint over a dataset, by JSON and back.
 fn endpoint(data: &Dataset, text: &str) -> Result<Solutions, String> {
     let options = Options::new(DateTime::now(), 3);
     let answer = query(data, text, None, None, false, &options).map_err(|e| e.to_string())?;
@@ -51,7 +55,7 @@ fn solutions_of_two_endpoints_are_joined_with_ours() {
         "http://two/" => endpoint(&two, text),
         _ => Err("nobody is there".to_owned()),
     };
-    let all = |text: &str| ask(&here, text, Some(&remote)).unwrap();
+    let all = |text: &str| solutions_of(&here, text, Some(&remote)).unwrap();
     assert_eq!(
         all("SELECT ?n ?a { ?x :name ?n SERVICE <http://one/> { ?x :age ?a FILTER(?a > 8) } }"),
         ["\"Ada\"\t36"]
@@ -66,7 +70,7 @@ fn solutions_of_two_endpoints_are_joined_with_ours() {
             "\"Cy\"\t<http://e/bern>\t"
         ]
     );
-    // Variables that only the other side has, and blank nodes that are none of ours.
+    // Variables that only the remote pattern has, and blank nodes of the endpoint.
     assert_eq!(
         all("SELECT ?a { SERVICE <http://one/> { ?who :age ?a } }").len(),
         4
@@ -80,14 +84,14 @@ fn solutions_of_two_endpoints_are_joined_with_ours() {
         all("SELECT ?n { ?x :name ?n MINUS { SERVICE <http://two/> { ?x :city ?c } } }"),
         ["\"Bob\"", "\"X\""]
     );
-    // What the text says arrives there.
+    // Modifiers in the text reach the endpoint.
     let heard = Mutex::new(Vec::new());
     let listening = |name: &str, text: &str| {
         heard.lock().unwrap().push(text.to_owned());
         remote(name, text)
     };
     let text = "SELECT ?a { SERVICE <http://one/> { SELECT ?a { ?x :age ?a } ORDER BY DESC(?a) LIMIT 1 } }";
-    assert_eq!(ask(&here, text, Some(&listening)).unwrap(), ["36"]);
+    assert_eq!(solutions_of(&here, text, Some(&listening)).unwrap(), ["36"]);
     assert!(heard.lock().unwrap()[0].contains("LIMIT 1"));
 }
 
@@ -96,13 +100,18 @@ fn an_endpoint_that_fails_is_named_unless_it_may() {
     let here = data(":a :name \"Ada\"");
     let remote = |_: &str, _: &str| Err::<Solutions, _>("nobody is there".to_owned());
     let text = "SELECT ?n { ?x :name ?n SERVICE <http://one/> { ?x :age ?a } }";
-    let e = ask(&here, text, Some(&remote)).unwrap_err().to_string();
+    let e = solutions_of(&here, text, Some(&remote))
+        .unwrap_err()
+        .to_string();
     assert_eq!(e, "SERVICE <http://one/>: nobody is there");
-    let e = ask(&here, text, None).unwrap_err().to_string();
+    let e = solutions_of(&here, text, None).unwrap_err().to_string();
     assert!(e.contains("--allow-service"), "{e}");
     let silent = text.replace("SERVICE", "SERVICE SILENT");
-    assert_eq!(ask(&here, &silent, Some(&remote)).unwrap(), ["\"Ada\""]);
-    assert_eq!(ask(&here, &silent, None).unwrap(), ["\"Ada\""]);
+    assert_eq!(
+        solutions_of(&here, &silent, Some(&remote)).unwrap(),
+        ["\"Ada\""]
+    );
+    assert_eq!(solutions_of(&here, &silent, None).unwrap(), ["\"Ada\""]);
     for (pattern, says) in [
         ("SERVICE ?s { ?x :age ?a }", "SERVICE ?s: nothing"),
         (
@@ -112,10 +121,12 @@ fn an_endpoint_that_fails_is_named_unless_it_may() {
         ("?x :name ?s SERVICE ?s { ?x :age ?a }", "named by an IRI"),
     ] {
         let text = format!("SELECT * {{ {pattern} }}");
-        let e = ask(&here, &text, Some(&remote)).unwrap_err().to_string();
+        let e = solutions_of(&here, &text, Some(&remote))
+            .unwrap_err()
+            .to_string();
         assert!(e.contains(says), "{e}");
         assert!(
-            ask(
+            solutions_of(
                 &here,
                 &text.replace("SERVICE", "SERVICE SILENT"),
                 Some(&remote)
@@ -142,7 +153,7 @@ fn endpoints_are_told_what_is_known() {
         }
     };
     let all = |text: &str| {
-        let found = ask(&here, text, Some(&remote)).unwrap();
+        let found = solutions_of(&here, text, Some(&remote)).unwrap();
         (found, std::mem::take(&mut *heard.lock().unwrap()))
     };
     let (found, heard_of) =
@@ -154,7 +165,7 @@ fn endpoints_are_told_what_is_known() {
         "{heard_of:?}"
     );
     assert!(!heard_of[0].contains("_:"), "{heard_of:?}");
-    // Each endpoint is asked about its own.
+    // Each endpoint gets only its own bindings.
     let (found, heard_of) = all("SELECT ?n ?a { ?x :name ?n ; :at ?s SERVICE ?s { ?x :age ?a } }");
     assert_eq!(found, ["\"Ada\"\t36", "\"Bob\"\t8"]);
     assert_eq!(heard_of.len(), 2);
@@ -163,7 +174,7 @@ fn endpoints_are_told_what_is_known() {
         "SELECT ?n ?a { ?x :name ?n ; :at ?s OPTIONAL { SERVICE ?s { ?x :age ?a } } FILTER(!BOUND(?a)) }",
     );
     assert_eq!(found, ["\"Cy\"\t"]);
-    // Named beside the pattern, and once for whatever asks the same.
+    // An endpoint named by VALUES; equal requests are sent once.
     let (found, heard_of) =
         all("SELECT ?a { VALUES ?s { <http://one/> <http://two/> } SERVICE ?s { :a :age ?a } }");
     assert_eq!((found.len(), heard_of.len()), (2, 2));
@@ -171,21 +182,23 @@ fn endpoints_are_told_what_is_known() {
         "SELECT ?n { ?x :name ?n FILTER EXISTS { SERVICE <http://one/> { ?x :age ?a FILTER(?a > 8) } } }",
     );
     assert_eq!((found.len(), heard_of.len()), (1, 1));
-    // More than is worth sending: the whole pattern.
+    // Too many bindings to send: the whole pattern is requested.
     let many: Vec<String> = (0..3_000).map(|n| format!(":m{n} :age {n}")).collect();
     let many = data(&many.join(" . "));
     let text = "SELECT ?n { ?n :age ?y SERVICE <http://one/> { ?n :age ?a } }";
-    assert!(ask(&many, text, Some(&remote)).unwrap().is_empty());
+    assert!(solutions_of(&many, text, Some(&remote)).unwrap().is_empty());
     let whole = std::mem::take(&mut *heard.lock().unwrap());
     assert_eq!(whole.len(), 1);
     assert!(!whole[0].contains("VALUES"));
     let text = "SELECT ?n { ?n :age ?y FILTER(?y < 450) SERVICE <http://one/> { ?n :age ?a } }";
-    assert!(ask(&many, text, Some(&remote)).unwrap().is_empty());
+    assert!(solutions_of(&many, text, Some(&remote)).unwrap().is_empty());
     let blocks = std::mem::take(&mut *heard.lock().unwrap());
     assert_eq!(blocks.len(), 3, "blocks of 200");
     // Too many endpoints.
     let text = "SELECT ?n { ?n :age ?y BIND(IRI(CONCAT(\"http://\", STR(?y))) AS ?s) SERVICE ?s { ?n :age ?a } }";
-    let e = ask(&many, text, Some(&remote)).unwrap_err().to_string();
+    let e = solutions_of(&many, text, Some(&remote))
+        .unwrap_err()
+        .to_string();
     assert!(e.contains("64 endpoints at most"), "{e}");
 }
 

@@ -1,10 +1,10 @@
-//! A view ([`Dataset::make_view`]): what it answers follows from the terms, and not from which of them the dictionary had first.
+//! A view ([`Dataset::make_view`]): its answers depend on the terms, not on the order in which the dictionary interned them.
 
 use crate::{load, options};
 use esker_rdf::{Dataset, Format, RdfFormat, dump, query};
 use std::fmt::Write as _;
 
-/// Terms of all kinds that share many triples, in that order of lines.
+/// Returns terms of all kinds that share many triples, with the lines in the given order.
 fn data(order: impl Fn(usize) -> usize) -> Dataset {
     const TERMS: [&str; 12] = [
         "<http://e/a>",

@@ -1,5 +1,5 @@
-//! The W3C's test suites, read from the folder that `ESKER_W3C` names (a copy of github.com/w3c/rdf-tests):
-//! `ESKER_W3C=DIR cargo test -p esker-rdf --test it w3c -- --ignored`. `ESKER_W3C_ONLY` is a part of the name of the tests to run.
+//! The W3C test suites, read from the folder in `ESKER_W3C` (a copy of github.com/w3c/rdf-tests): `ESKER_W3C=DIR cargo test -p esker-rdf
+//! --test it w3c -- --ignored`. `ESKER_W3C_ONLY` is a part of the name of the tests to run.
 
 use crate::options;
 use crate::w3c_misses::{LEFT_OUT, is_miss, is_of_1_2};
@@ -24,7 +24,7 @@ const QT: &str = "http://www.w3.org/2001/sw/DataAccess/tests/test-query#";
 const UT: &str = "http://www.w3.org/2009/sparql/tests/test-update#";
 const RS: &str = "http://www.w3.org/2001/sw/DataAccess/tests/result-set#";
 pub(crate) const RDF: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#";
-/// How the outcome of a test begins that needs RDF 1.2.
+/// Prefix of the outcome of a test that requires RDF 1.2.
 const NEWER: &str = "of 1.2";
 const RDFS: &str = "http://www.w3.org/2000/01/rdf-schema#";
 
@@ -118,7 +118,7 @@ impl Suite {
             .find(|t| t.predicate == iri(RDF, "type").as_ref() && t.object == manifest.as_ref())
             .map(|t| t.subject.into_owned())
         else {
-            panic!("{url} is no manifest")
+            panic!("{url} is not a manifest")
         };
         if let Some(head) = value(&g, me.as_ref(), &iri(MF, "include")) {
             for part in list(&g, head) {
@@ -144,7 +144,7 @@ impl Suite {
                     .unwrap()
                     .trim_end_matches('>')
             );
-            // Suites of 1.2 bring those of 1.1 along.
+            // Suites of 1.2 include those of 1.1.
             let again = to.iter().any(|(known, _)| *known == name);
             if again || !name.contains(only) || LEFT_OUT.iter().any(|(f, _)| name.contains(f)) {
                 continue;
@@ -160,7 +160,7 @@ impl Suite {
         }
     }
 
-    /// Whether one of a test's files has what only 1.2 has.
+    /// Returns whether one of a test's files uses features of 1.2 only.
     fn is_of_1_2(&self, g: &Graph, test: &NamedOrBlankNode) -> bool {
         let about = |s: NamedOrBlankNode| g.iter().filter(move |t| t.subject == s.as_ref());
         about(test.clone())
@@ -266,7 +266,7 @@ impl Suite {
         };
         let text_of = self.string(&file)?;
         let parsed = syntax::query(&text_of, Some(&file)).map_err(text)?;
-        // What FROM names is loaded under that name.
+        // Graphs named by FROM are loaded under that name.
         if let Some(d) = parsed.dataset() {
             for n in d.default.iter().chain(d.named.iter().flatten()) {
                 self.load(&mut loader, n.as_str(), Some(n.as_str()))?;
@@ -293,7 +293,7 @@ impl Suite {
         Ok(())
     }
 
-    /// The rules that a test of inference needs, the fewest that its list of regimes allows.
+    /// Returns the smallest rule set that a test's list of entailment regimes allows.
     fn rules(g: &Graph, action: TermRef<'_>) -> Option<Inference> {
         let regime = iri(
             "http://www.w3.org/ns/sparql-service-description#",
@@ -395,7 +395,7 @@ impl Suite {
         )
         .map_err(text)?;
         same(&all_quads(&done.data), &expected)?;
-        // The log does the same.
+        // Replaying the log gives the same data.
         let mut again = data.clone();
         log::replay(&mut again, &log::encode(&done.data, &done.changes)).map_err(text)?;
         same(&all_quads(&again), &expected).map_err(|e| format!("replayed: {e}"))
@@ -419,7 +419,7 @@ pub(crate) fn all_quads(data: &Dataset) -> Quads {
     data.quads()
         .map(|q| {
             let Some(Term::NamedNode(p)) = term(q.p) else {
-                panic!("a predicate is no IRI")
+                panic!("a predicate is not an IRI")
             };
             let g = match term(q.g) {
                 None => GraphName::DefaultGraph,
@@ -457,7 +457,7 @@ pub(crate) fn same(ours: &Quads, theirs: &Quads) -> Outcome {
     ))
 }
 
-/// Numbers in one spelling each: the suites have several.
+/// Normalizes the spelling of numbers: the suites use several.
 fn normal(quads: &Quads) -> Quads {
     quads
         .iter()
@@ -488,7 +488,7 @@ fn normal(quads: &Quads) -> Quads {
         .collect()
 }
 
-/// Solutions as quads: a row is a blank node, a value its property.
+/// Converts solutions to quads: a row is a blank node, a value its property.
 fn parse_results(bytes: &[u8], format: Format) -> Result<Quads, String> {
     let mut out = Quads::new();
     let results = match format {
@@ -520,7 +520,7 @@ fn parse_results(bytes: &[u8], format: Format) -> Result<Quads, String> {
     Ok(out)
 }
 
-/// Tab-separated results: each value is a term of Turtle.
+/// Parses tab-separated results: each value is a Turtle term.
 fn tsv(bytes: &[u8]) -> Result<Results, String> {
     let text = std::str::from_utf8(bytes).map_err(text)?;
     let mut lines = text.lines();
@@ -567,7 +567,7 @@ fn row_quads(i: usize, row: &[(String, Term)], out: &mut Quads) {
     }
 }
 
-/// A result set written in RDF.
+/// Reads a result set written in RDF.
 fn result_graph(g: &Graph) -> Quads {
     let mut out = Quads::new();
     let set = g

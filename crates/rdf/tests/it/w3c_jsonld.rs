@@ -1,5 +1,5 @@
-//! The W3C's tests of what JSON-LD means as RDF, read from the folder that `ESKER_JSON_LD` names (`tests` of a copy of
-//! github.com/w3c/json-ld-api): `ESKER_JSON_LD=DIR cargo test -p esker-rdf --test it json_ld -- --ignored`.
+//! The W3C tests of JSON-LD to RDF, read from the folder in `ESKER_JSON_LD` (`tests` of a copy of github.com/w3c/json-ld-api):
+//! `ESKER_JSON_LD=DIR cargo test -p esker-rdf --test it json_ld -- --ignored`.
 
 use crate::w3c::{Outcome, all_quads, same, text};
 use crate::w3c_misses::is_json_ld_miss;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// Options that a load does not have: older processing, predicates that are blank nodes, what stands outside the file.
+/// Options that a load does not support: older processing modes, blank nodes as predicates, contexts outside the file.
 const OPTIONS: &[&str] = &[
     "processingMode",
     "produceGeneralizedRdf",

@@ -1,4 +1,4 @@
-//! Tests of the W3C's suites that are expected to fail, or are not run, with the reasons.
+//! Tests of the W3C suites that are expected to fail, or are not run, with the reasons.
 
 /// Tests that are expected to fail, by the end of their names, each with its reason.
 const MISSES: &[(&str, &str)] = &[
@@ -24,7 +24,7 @@ const MISSES: &[(&str, &str)] = &[
         "the parser takes an aggregate within an aggregate",
     ),
 ];
-/// Tests of inference that are expected to fail, with what they need.
+/// Tests of inference that are expected to fail, with the missing feature.
 const NOT_INFERRED: &[(&str, &[&str])] = &[
     (
         "that each class is below itself, and what else holds of everything",
@@ -61,7 +61,7 @@ const NOT_INFERRED: &[(&str, &[&str])] = &[
         ],
     ),
 ];
-/// Folders whose tests need what is not there, each with the reason.
+/// Folders whose tests need unsupported features, each with the reason.
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("/service/", "SERVICE comes later"),
     ("service-description/", "is of the server"),
@@ -70,7 +70,7 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("http-rdf-update/", "is of the server"),
 ];
 
-/// Whether a test is expected to fail.
+/// Returns whether a test is expected to fail.
 pub(crate) fn is_miss(name: &str) -> bool {
     let test = name.split_once("/entailment/").map(|(_, test)| test);
     MISSES.iter().any(|(end, _)| name.ends_with(end))
@@ -96,16 +96,16 @@ const JSON_LD: &[(&str, &[&str])] = &[
         "the parser uses the outer of two type-scoped contexts",
         &["tc013"],
     ),
-    ("the parser refuses a base that is no IRI", &["tli12"]),
+    ("the parser refuses a base that is not an IRI", &["tli12"]),
 ];
 
-/// Whether a test of JSON-LD is expected to fail.
+/// Returns whether a test of JSON-LD is expected to fail.
 pub(crate) fn is_json_ld_miss(name: &str) -> bool {
     JSON_LD.iter().any(|(_, list)| list.contains(&name))
 }
 
-/// What only RDF 1.2 and SPARQL 1.2 have: terms that are triples, reifiers, annotations, literals with a direction,
-/// VERSION. A test of 1.2 that fails and has one of these in its files does not apply.
+/// Syntax of RDF 1.2 and SPARQL 1.2 only: triple terms, reifiers, annotations, literals with a direction, VERSION. A test of 1.2 that fails
+/// and contains one of these in its files does not apply.
 const OF_1_2: &[&str] = &[
     "<<",
     "{|",
@@ -124,7 +124,7 @@ const OF_1_2: &[&str] = &[
     "~",
 ];
 
-/// Whether a file has what only 1.2 has.
+/// Returns whether a file uses features of 1.2 only.
 pub(crate) fn is_of_1_2(file: &str) -> bool {
     let file = file.to_ascii_lowercase();
     OF_1_2

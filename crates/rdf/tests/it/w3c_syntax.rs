@@ -1,11 +1,11 @@
-//! The W3C's tests of what RDF is written in: N-Triples, N-Quads, Turtle, `TriG`, RDF/XML. Run with those of SPARQL.
+//! The W3C tests of RDF syntaxes: N-Triples, N-Quads, Turtle, `TriG`, RDF/XML. Run together with those of SPARQL.
 
 use crate::w3c::{MF, Outcome, RDF, Suite, all_quads, format_of, iri, node, same, text, value};
 use esker_rdf::parse::Loader;
 use esker_rdf::{Dataset, RdfFormat, dump};
 use oxrdf::{Dataset as Quads, Graph, NamedOrBlankNode, TermRef};
 
-/// One test; its kind is what its type says after `Test`.
+/// Runs one test; its kind is the part of its type after `Test`.
 pub(crate) fn test(
     suite: &Suite,
     g: &Graph,
@@ -31,7 +31,7 @@ pub(crate) fn test(
     Ok(())
 }
 
-/// Whether a dump has the lines that the canonical form has; blank nodes have names of their own.
+/// Compares a dump with the lines of the canonical form; blank node labels are ignored.
 fn written(suite: &Suite, action: &str, result: &str) -> Outcome {
     let mut loader = Loader::new(Dataset::default(), "d", false);
     loader
@@ -60,7 +60,7 @@ fn written(suite: &Suite, action: &str, result: &str) -> Outcome {
     Err(format!("{ours:?} instead of {theirs:?}"))
 }
 
-/// What a file says, by the base that its suite supposes: as it stands, and on several threads.
+/// Reads a file with the base that its suite assumes, once with one thread and once with several.
 fn read(suite: &Suite, g: &Graph, url: &str) -> Result<Quads, String> {
     let supposed = g
         .iter()
@@ -69,7 +69,7 @@ fn read(suite: &Suite, g: &Graph, url: &str) -> Result<Quads, String> {
     let file = url.rsplit('/').next().unwrap_or_default();
     let base = match &supposed {
         Some(NamedOrBlankNode::NamedNode(n)) => {
-            // Some suites have folders within.
+            // Some suites have subfolders.
             let manifest = g
                 .iter()
                 .find(|t| {

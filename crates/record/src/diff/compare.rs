@@ -1,12 +1,12 @@
-//! Two runs laid beside each other.
+//! Comparison of two runs.
 
 use super::view::{FileState, Files, View};
 use super::{Change, Part, Row};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Beyond so many words, arguments are compared place by place.
+/// Maximum number of words for alignment; longer lists are compared by index.
 const WORDS_MAX: usize = 1_000;
-/// Variables that are others in any two runs.
+/// Variables that differ between any two runs.
 const OWN: [&str; 20] = [
     "SLURM_JOB_ID",
     "SLURM_JOBID",
@@ -30,17 +30,22 @@ const OWN: [&str; 20] = [
     "OMPI_MCA_initial_wdir",
 ];
 
-/// All that either has.
+/// Returns the rows of both runs.
 pub(super) fn rows(before: &View, after: &View) -> Vec<Row> {
     let mut rows = Vec::new();
     let keys: BTreeSet<_> = before.values.keys().chain(after.values.keys()).collect();
     for key in keys {
-        let told = |view: &View| {
+        let values_of = |view: &View| {
             let values = view.values.get(key)?;
             Some(values.iter().cloned().collect::<Vec<_>>().join(", "))
         };
         let (part, name) = key;
-        rows.push(row(*part, name.clone(), told(before), told(after)));
+        rows.push(row(
+            *part,
+            name.clone(),
+            values_of(before),
+            values_of(after),
+        ));
     }
     sequence(
         (Part::Argument, ""),
@@ -66,9 +71,9 @@ pub(super) fn rows(before: &View, after: &View) -> Vec<Row> {
 fn row(part: Part, name: String, before: Option<String>, after: Option<String>) -> Row {
     let expected = match part {
         Part::Environment => OWN.contains(&name.as_str()),
-        Part::Place => matches!(name.as_str(), "job" | "jobid" | "pid" | "slurm_step"),
+        Part::Location => matches!(name.as_str(), "job" | "jobid" | "pid" | "slurm_step"),
         Part::Time => name != "seconds",
-        // What Slurm says of when: `@submit`, `@queue_wait`.
+        // Times reported by Slurm: `@submit`, `@queue_wait`.
         Part::Tag => name.starts_with("trace_") || name.starts_with('@'),
         _ => false,
     };
@@ -91,7 +96,7 @@ fn row(part: Part, name: String, before: Option<String>, after: Option<String>) 
     }
 }
 
-/// Words or lines that belong together are laid beside each other, however many stand before them.
+/// Aligns words or lines by their longest common subsequence.
 fn sequence(
     (part, of): (Part, &str),
     [before, after]: [&Option<Vec<String>>; 2],
@@ -105,7 +110,7 @@ fn sequence(
     ends.push((b.len(), a.len()));
     let (mut at_b, mut at_a) = (0, 0);
     for (end_b, end_a) in ends {
-        // Between two words that both have: each has its own.
+        // Words between two common ones differ.
         let (own_b, own_a) = (end_b - at_b, end_a - at_a);
         for n in 0..own_b.max(own_a) {
             let word = |words: &[String], at: usize, own: usize| {
@@ -125,7 +130,7 @@ fn sequence(
     }
 }
 
-/// The longest common words of two lists, as places in both.
+/// Returns the longest common subsequence of two lists, as pairs of indexes.
 fn common(b: &[String], a: &[String]) -> Vec<(usize, usize)> {
     if b.len() > WORDS_MAX || a.len() > WORDS_MAX {
         let both = b.iter().zip(a).enumerate();
@@ -135,7 +140,7 @@ fn common(b: &[String], a: &[String]) -> Vec<(usize, usize)> {
             .collect();
     }
     let width = a.len() + 1;
-    // How many words behind a place both have.
+    // Length of the common subsequence of the suffixes.
     let mut behind = vec![0_u16; width * (b.len() + 1)];
     let get = |behind: &[u16], i: usize, j: usize| behind.get(i * width + j).copied().unwrap_or(0);
     for (i, word) in b.iter().enumerate().rev() {
@@ -177,33 +182,33 @@ fn files(part: Part, before: &Files, after: &Files, rows: &mut Vec<Row>) {
         }
     }
     for (path, state) in after.iter().filter(|(path, _)| !before.contains_key(*path)) {
-        let told = |path: &str, state: &FileState| match state.told() {
-            told if told.is_empty() => path.to_owned(),
-            told => format!("{path} ({told})"),
+        let described = |path: &str, state: &FileState| match state.describe() {
+            text if text.is_empty() => path.to_owned(),
+            text => format!("{path} ({text})"),
         };
-        // One of the same name was there instead.
+        // A file of the same name was used instead.
         let partner = gone.get_mut(short(path)).and_then(Vec::pop);
         rows.push(match partner {
             Some((old, was)) => Row {
                 part,
                 name: short(path).to_owned(),
                 change: Change::OtherFile,
-                before: Some(told(old, was)),
-                after: Some(told(path, state)),
+                before: Some(described(old, was)),
+                after: Some(described(path, state)),
                 expected: false,
             },
-            None => row(part, path.clone(), None, Some(state.told())),
+            None => row(part, path.clone(), None, Some(state.describe())),
         });
     }
     for (path, state) in gone.into_values().flatten() {
-        rows.push(row(part, path.clone(), Some(state.told()), None));
+        rows.push(row(part, path.clone(), Some(state.describe()), None));
     }
 }
 
 fn same_path(part: Part, path: &str, before: &FileState, after: &FileState) -> Row {
     let sizes = before.size.is_some() && after.size.is_some();
     let times = before.mtime.is_some() && after.mtime.is_some();
-    // What is not known of one of them says nothing.
+    // An unknown value is not a difference.
     let other = (sizes && before.size != after.size)
         || (times && before.mtime != after.mtime)
         || (!times && before.writer.is_some() && before.writer != after.writer)
@@ -216,9 +221,9 @@ fn same_path(part: Part, path: &str, before: &FileState, after: &FileState) -> R
         } else {
             Change::Same
         },
-        before: Some(before.told()),
-        after: Some(after.told()),
-        // An output is written anew by each run: its size alone tells something.
+        before: Some(before.describe()),
+        after: Some(after.describe()),
+        // Each run writes its outputs anew: only the size is informative.
         expected: part == Part::Output && sizes && before.size == after.size,
     }
 }
@@ -231,7 +236,7 @@ mod tests {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
-    fn told(before: &str, after: &str) -> Vec<String> {
+    fn differences(before: &str, after: &str) -> Vec<String> {
         let view = |text| View {
             arguments: Some(words(text)),
             ..View::default()
@@ -245,14 +250,17 @@ mod tests {
 
     #[test]
     fn arguments_that_moved_are_not_told() {
-        assert!(told("-n 3 in.nc", "-n 3 in.nc").is_empty());
+        assert!(differences("-n 3 in.nc", "-n 3 in.nc").is_empty());
         assert_eq!(
-            told("-n 3 in.nc", "-n 4 in.nc"),
+            differences("-n 3 in.nc", "-n 4 in.nc"),
             ["Changed Some(\"3\") Some(\"4\")"]
         );
-        assert_eq!(told("in.nc", "-v in.nc"), ["Added None Some(\"-v\")"]);
         assert_eq!(
-            told("-v in.nc x", "in.nc"),
+            differences("in.nc", "-v in.nc"),
+            ["Added None Some(\"-v\")"]
+        );
+        assert_eq!(
+            differences("-v in.nc x", "in.nc"),
             ["Removed Some(\"-v\") None", "Removed Some(\"x\") None"]
         );
     }

@@ -1,14 +1,14 @@
-//! Which run a word means.
+//! Finds the run that a word denotes.
 
 use esker_model::{
     Error, GraphRead, Result, Schema, Value, Vertex, VertexId, VertexSelect, VertexTypeId,
 };
 use std::ops::ControlFlow;
 
-/// Letters of a run's id: see [`crate::new_id`].
+/// Length of a run's id, see [`crate::new_id`].
 const ID_LETTERS: usize = 17;
 
-/// Whether a word names a run rather than anything else: a job's number, a run's id, `last`, `execution:…`.
+/// Whether a word denotes a run: a job number, a run id, `last`, `execution:…`.
 pub fn is_run(text: &str) -> bool {
     let kinds = ["execution:", "job:", "process:"];
     latest(text).is_some()
@@ -32,7 +32,7 @@ fn is_id(text: &str) -> bool {
             .all(|b| b.is_ascii_digit() || b.is_ascii_lowercase())
 }
 
-/// `last` is 0, `last~3` the third before it.
+/// Parses `last` as 0, `last~3` as 3.
 fn latest(text: &str) -> Option<usize> {
     let rest = text.strip_prefix("last")?;
     if rest.is_empty() {
@@ -41,11 +41,11 @@ fn latest(text: &str) -> Option<usize> {
     rest.strip_prefix('~')?.parse().ok()
 }
 
-/// The run that a word means: `execution:ID`, its id alone, the number of a job (with `_TASK` for one of an array), `job:…`, `process:…`, `last` for
-/// the latest that was recorded, `last~1` for the one before.
+/// Finds the run that a word denotes: `execution:ID`, its id alone, a job number (with `_TASK` for a task of an array), `job:…`,
+/// `process:…`, `last` for the latest recorded run, `last~1` for the one before.
 ///
 /// # Errors
-/// If there is none of that name.
+/// Fails if no run has that name.
 pub fn find_run(graph: &dyn GraphRead, text: &str) -> Result<VertexId> {
     let schema = graph.schema()?;
     let execution = schema.vertex_type_id("Execution")?;
@@ -81,7 +81,7 @@ fn no_run(text: &str) -> Error {
     ))
 }
 
-/// A run among those of an array's tasks.
+/// Finds the latest run of an array's task.
 fn task_of(
     graph: &dyn GraphRead,
     schema: &Schema,
@@ -110,7 +110,7 @@ fn start(vertex: &Vertex) -> i64 {
     }
 }
 
-/// The latest run, or one so many before it.
+/// Returns the latest run, or the one `before` positions earlier.
 fn nth_latest(graph: &dyn GraphRead, execution: VertexTypeId, before: usize) -> Result<VertexId> {
     let mut runs: Vec<(i64, VertexId)> = Vec::new();
     graph.scan_vertices(&VertexSelect::of(execution), &mut |vertex| {

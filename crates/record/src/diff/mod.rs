@@ -1,12 +1,12 @@
-//! What differs between two runs: `esker diff 4711 4698`.
+//! Differences between two runs: `esker diff 4711 4698`.
 //!
 //! ```text
 //!  a word ──find_run──► a vertex ──view──► parts: settings, arguments, files … ──┐
 //!                                                                                ├─compare──► rows
-//!  a word ──find_run──► a vertex ──view──► the same of the other ────────────────┘
+//!  a word ──find_run──► a vertex ──view──► parts of the other run ───────────────┘
 //! ```
 //!
-//! A run may be an execution that was recorded, a job or a process; a job stands for all that ran in it.
+//! A run is a recorded execution, a job or a process; a job includes all executions in it.
 
 mod compare;
 mod find;
@@ -17,39 +17,39 @@ pub use find::{find_run, is_run};
 use esker_model::{GraphRead, Result, VertexId};
 use std::fmt;
 
-/// A part of what is known of a run, in the order in which differences are told.
+/// Part of a run's description, in the order of output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
-    /// How it ended: exit code, signal, why nothing is known.
+    /// Exit code, signal, or why they are unknown.
     Ended,
-    /// When it began and ended, how long it took.
+    /// Start time, end time and duration.
     Time,
-    /// Settings that its user named.
+    /// Settings named by the user.
     Setting,
-    /// The programs that it ran.
+    /// Executed program files.
     Program,
-    /// Words of its command line.
+    /// Words of the command line.
     Argument,
-    /// Lines of its batch script.
+    /// Lines of the batch script.
     Script,
-    /// Files that it read.
+    /// Input files.
     Input,
-    /// Files that it wrote.
+    /// Output files.
     Output,
-    /// Modules that were loaded.
+    /// Loaded environment modules.
     Module,
-    /// The state of its source.
+    /// State of the source tree.
     Git,
-    /// Variables of its environment.
+    /// Environment variables.
     Environment,
-    /// Where, by whom, in which job.
-    Place,
-    /// Tags, and all else that is known.
+    /// Host, folder, user and job.
+    Location,
+    /// Tags and other attributes.
     Tag,
 }
 
 impl Part {
-    /// Its name in tables and JSON.
+    /// Returns the name in tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ended => "ended",
@@ -63,7 +63,7 @@ impl Part {
             Self::Module => "module",
             Self::Git => "git",
             Self::Environment => "environment",
-            Self::Place => "place",
+            Self::Location => "place",
             Self::Tag => "tag",
         }
     }
@@ -75,25 +75,25 @@ impl fmt::Display for Part {
     }
 }
 
-/// How the two runs are to each other in one thing.
+/// Relation of the two runs in one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// Only the second has it.
+    /// Only in the second run.
     Added,
-    /// Only the first has it.
+    /// Only in the first run.
     Removed,
-    /// Both have it, each its own.
+    /// In both runs, with different values.
     Changed,
-    /// The same file, in another state.
+    /// Equal file in another state.
     OtherVersion,
-    /// A file of the same name, elsewhere.
+    /// A file of the same name in another folder.
     OtherFile,
-    /// Both have the same.
+    /// Equal in both runs.
     Same,
 }
 
 impl Change {
-    /// Its name in tables and JSON.
+    /// Returns the name in tables and JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Added => "added",
@@ -112,59 +112,59 @@ impl fmt::Display for Change {
     }
 }
 
-/// One thing that both runs, or one of them, have.
+/// One compared property of the two runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Which part of a run it belongs to.
+    /// Part of the run.
     pub part: Part,
-    /// What it is: the name of a setting, the path of a file.
+    /// Name of the setting, path of the file, and so on.
     pub name: String,
-    /// How the runs are to each other in it.
+    /// Relation of the two runs.
     pub change: Change,
-    /// What the first run has.
+    /// Value of the first run.
     pub before: Option<String>,
-    /// What the second run has.
+    /// Value of the second run.
     pub after: Option<String>,
-    /// It differs between any two runs: their start, the numbers of their jobs.
+    /// Whether it differs between any two runs: start times, job numbers.
     pub expected: bool,
 }
 
-/// Two runs beside each other.
+/// Comparison of two runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunDiff {
-    /// The first run, as `execution:ID`.
+    /// First run, as `execution:ID`.
     pub before: String,
-    /// The second one.
+    /// Second run, as `execution:ID`.
     pub after: String,
-    /// All that either has, the same and what differs, by part and name.
+    /// All rows, equal and different, by part and name.
     pub rows: Vec<Row>,
 }
 
 impl RunDiff {
-    /// What differs, and is not expected to.
+    /// Iterates over unexpected differences.
     pub fn differing(&self) -> impl Iterator<Item = &Row> {
         self.rows
             .iter()
             .filter(|row| row.change != Change::Same && !row.expected)
     }
 
-    /// How many things are the same.
+    /// Returns the number of equal rows.
     pub fn same(&self) -> usize {
         let same = |row: &&Row| row.change == Change::Same;
         self.rows.iter().filter(same).count()
     }
 
-    /// How many differ as between any two runs.
+    /// Returns the number of differences that any two runs have.
     pub fn expected(&self) -> usize {
         let expected = |row: &&Row| row.change != Change::Same && row.expected;
         self.rows.iter().filter(expected).count()
     }
 }
 
-/// Compares two runs, as they are known now. [`find_run`] gives their ids.
+/// Compares two runs as of now. [`find_run`] returns their ids.
 ///
 /// # Errors
-/// If one of them is not there, or is no run.
+/// Fails if one of them does not exist or is not a run.
 pub fn diff_runs(graph: &dyn GraphRead, before: VertexId, after: VertexId) -> Result<RunDiff> {
     let before = view::view(graph, before)?;
     let after = view::view(graph, after)?;

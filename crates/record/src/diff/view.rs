@@ -1,4 +1,4 @@
-//! All that is known of a run, in parts that can be laid beside another's.
+//! Collects the description of a run for a comparison.
 
 use super::Part;
 use esker_model::{
@@ -7,36 +7,36 @@ use esker_model::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-/// Files of a run, by name.
+/// Files of a run, by path.
 pub(super) type Files = BTreeMap<String, FileState>;
 
-/// A run as it is compared.
+/// Description of a run for a comparison.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    /// `execution:ID`.
+    /// Name of the run, `execution:ID`.
     pub(super) name: String,
-    /// Values by part and name; several where runs of one job differ.
+    /// Values by part and name; several if runs of one job differ.
     pub(super) values: BTreeMap<(Part, String), BTreeSet<String>>,
-    /// The words behind the program's name; nothing if the parts of a job differ in them.
+    /// Arguments of the program; `None` if the parts of a job differ in them.
     pub(super) arguments: Option<Vec<String>>,
-    /// The lines of its batch script.
+    /// Lines of the batch script.
     pub(super) script: Option<Vec<String>>,
     pub(super) inputs: Files,
     pub(super) outputs: Files,
 }
 
-/// A file as a run found or left it.
+/// State of a file that a run read or wrote.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct FileState {
-    /// Bytes.
+    /// Size of the file in bytes.
     pub(super) size: Option<i64>,
-    /// Nanoseconds since 1970.
+    /// Modification time, in nanoseconds since 1970.
     pub(super) mtime: Option<i64>,
-    /// Who had written it last, as the graph knows.
+    /// Run that last wrote the file, according to the graph.
     pub(super) writer: Option<String>,
 }
 
-/// Vertices at the other ends of edges of a type, as of now.
+/// Returns the destinations of current edges of a type.
 pub(super) fn neighbours(
     graph: &dyn GraphRead,
     schema: &Schema,
@@ -67,7 +67,7 @@ fn edges(
     Ok(out)
 }
 
-/// Names of vertices, by id: what was deleted meanwhile keeps its name.
+/// Returns vertices with their names, by id; deleted vertices included.
 fn names(
     graph: &dyn GraphRead,
     schema: &Schema,
@@ -78,7 +78,7 @@ fn names(
     Ok(named.map(|v| (v.id, (v.name(schema), v))).collect())
 }
 
-/// Collects what is known.
+/// Collects the description of a run.
 pub(super) fn view(graph: &dyn GraphRead, run: VertexId) -> Result<View> {
     let schema = graph.schema()?;
     let first = graph.read_vertices(&[run], Version::MAX)?;
@@ -89,7 +89,7 @@ pub(super) fn view(graph: &dyn GraphRead, run: VertexId) -> Result<View> {
     if !schema.is_a(first.type_id, execution) {
         let name = first.name(&schema);
         return Err(Error::Invalid(format!(
-            "`{name}` is no run: expected a job, a process or an execution"
+            "`{name}` is not a run: expected a job, a process or an execution"
         )));
     }
     let mut out = View {
@@ -99,7 +99,7 @@ pub(super) fn view(graph: &dyn GraphRead, run: VertexId) -> Result<View> {
     let mut all = vec![run];
     let job = schema.vertex_type_id("Job")?;
     if schema.is_a(first.type_id, job) {
-        // What ran in it: executions, and its own parts.
+        // Content of a job: executions, and its own parts.
         all.extend(neighbours(graph, &schema, &[run], "contains")?);
     }
     let vertices = graph.read_vertices(&all, Version::MAX)?;
@@ -129,10 +129,10 @@ pub(super) fn view(graph: &dyn GraphRead, run: VertexId) -> Result<View> {
     };
     let (start, end) = (times("start").min(), times("end").max());
     if let Some(start) = start {
-        out.add(Part::Time, "start", moment(start));
+        out.add(Part::Time, "start", time_text(start));
     }
     if let Some(end) = end {
-        out.add(Part::Time, "end", moment(end));
+        out.add(Part::Time, "end", time_text(end));
     }
     if let (Some(start), Some(end)) = (start, end) {
         out.add(Part::Time, "seconds", seconds(end.saturating_sub(start)));
@@ -143,14 +143,14 @@ pub(super) fn view(graph: &dyn GraphRead, run: VertexId) -> Result<View> {
     Ok(out)
 }
 
-/// Seconds, to the millisecond.
+/// Formats a duration as seconds with milliseconds.
 fn seconds(nanos: i64) -> String {
     let millis = nanos / 1_000_000;
     format!("{}.{:03}", millis / 1000, millis % 1000)
 }
 
-/// RFC 3339, to the millisecond.
-pub(super) fn moment(nanos: i64) -> String {
+/// Formats a time in RFC 3339 with milliseconds.
+pub(super) fn time_text(nanos: i64) -> String {
     Version::new(u64::try_from(nanos / 1_000_000).unwrap_or(0), 0).to_string()
 }
 
@@ -167,14 +167,14 @@ fn text(value: &Value) -> String {
         Value::I64(number) => number.to_string(),
         Value::F64(number) => format!("{number:?}"),
         Value::Bool(is) => is.to_string(),
-        Value::Timestamp(at) => moment(*at),
+        Value::Timestamp(at) => time_text(*at),
         Value::Null => String::new(),
         Value::List(items) => items.iter().map(text).collect::<Vec<_>>().join(" "),
         Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
     }
 }
 
-/// What `NAME=VALUE` says, in a list of such.
+/// Parses a list of `NAME=VALUE` items.
 fn pairs(value: &Value) -> impl Iterator<Item = (String, String)> {
     let items = match value {
         Value::List(items) => items.as_slice(),
@@ -189,7 +189,7 @@ fn pairs(value: &Value) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// A module's name without its version.
+/// Splits a module into its name and version.
 fn module(whole: &str) -> (&str, &str) {
     whole.rsplit_once('/').unwrap_or((whole, ""))
 }
@@ -220,22 +220,22 @@ fn attributes(vertex: &Vertex, out: &mut View, commands: &mut BTreeSet<Vec<Strin
             }
             "name" => out.add(Part::Program, "name", text(value)),
             "host" | "cwd" | "jobid" | "rank" | "pid" | "nprocs" => {
-                out.add(Part::Place, name, text(value));
+                out.add(Part::Location, name, text(value));
             }
             _ => match (name.strip_prefix("git_"), name.strip_prefix("slurm_")) {
                 (Some(of), _) => out.add(Part::Git, of, text(value)),
-                (_, Some(_)) => out.add(Part::Place, name, text(value)),
+                (_, Some(_)) => out.add(Part::Location, name, text(value)),
                 (None, None) => out.add(Part::Tag, name, text(value)),
             },
         }
     }
 }
 
-/// Users, jobs and programs.
+/// Adds users, jobs and programs.
 fn ends(graph: &dyn GraphRead, schema: &Schema, all: &[VertexId], out: &mut View) -> Result<()> {
     for (edge_type, part, called) in [
-        ("wasRunBy", Part::Place, "user"),
-        ("belongs", Part::Place, "job"),
+        ("wasRunBy", Part::Location, "user"),
+        ("belongs", Part::Location, "job"),
         ("exe", Part::Program, ""),
     ] {
         let edges = edges(graph, schema, all, edge_type, Versions::NOW)?;
@@ -246,8 +246,8 @@ fn ends(graph: &dyn GraphRead, schema: &Schema, all: &[VertexId], out: &mut View
                 continue;
             };
             if part == Part::Program {
-                // By its path; what it was then, as its value.
-                out.add(part, vertex.key.as_str(), state_of(edge).told());
+                // Named by its path; its state is the value.
+                out.add(part, vertex.key.as_str(), state_of(edge).describe());
                 continue;
             }
             let name = match vertex.attribute("name") {
@@ -276,7 +276,7 @@ fn state_of(edge: &Edge) -> FileState {
     }
 }
 
-/// Files at the ends of edges. `read_at`: who had written them last by then is asked.
+/// Returns the files at the ends of edges. With `read_at`, their last writers before that time are looked up.
 fn files(
     graph: &dyn GraphRead,
     schema: &Schema,
@@ -298,7 +298,7 @@ fn files(
     let Some(read_at) = read_at else {
         return Ok(out);
     };
-    // The last millisecond before it began: what it wrote itself is not what it read.
+    // The last millisecond before the run began: its own writes are not what it read.
     let as_of = Version::new(u64::try_from(read_at / 1_000_000).unwrap_or(0), 0);
     let written = self::edges(graph, schema, &ids, "wasWrittenBy", Versions::AsOf(as_of))?;
     let mut last: BTreeMap<VertexId, &Edge> = BTreeMap::new();
@@ -320,11 +320,11 @@ fn files(
 }
 
 impl FileState {
-    /// For people: `12 bytes, of 2026-03-01T12:00:00.000Z, by execution:…`.
-    pub(super) fn told(&self) -> String {
+    /// Formats the state for display: `12 bytes, of 2026-03-01T12:00:00.000Z, by execution:…`.
+    pub(super) fn describe(&self) -> String {
         let parts = [
             self.size.map(|n| format!("{n} bytes")),
-            self.mtime.map(|at| format!("of {}", moment(at))),
+            self.mtime.map(|at| format!("of {}", time_text(at))),
             self.writer.as_ref().map(|w| format!("by {w}")),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")

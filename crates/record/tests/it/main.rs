@@ -1,9 +1,9 @@
-//! Runs in spools, from outside.
+//! Runs in spools, through the public interface.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use esker_model::{Op, Schema, Value};
-use esker_record::{Ended, Found, Run, Spool, Types, Which, batch, git, new_id};
+use esker_record::{Ended, Run, Spool, SpoolFile, SpoolSelection, Types, batch, git, new_id};
 use proptest::prelude::*;
 use std::fs;
 use std::path::Path;
@@ -39,33 +39,33 @@ fn a_run_is_in_the_spool_from_its_beginning_to_its_delivery() {
     assert!(spool.read().unwrap().is_empty(), "none is made by looking");
     let first = run(1);
     let entry = spool.begin(&first).unwrap();
-    assert!(matches!(&spool.read().unwrap()[..], [Found::GoesOn(_)]));
+    assert!(matches!(&spool.read().unwrap()[..], [SpoolFile::Active(_)]));
     let done = ended(first);
     let path = entry.end(&done).unwrap();
     let found = spool.read().unwrap();
-    let [Found::Run(got)] = &found[..] else {
+    let [SpoolFile::Run(got)] = &found[..] else {
         panic!("{found:?}");
     };
     assert_eq!((&*got.run, &got.path), (&done, &path));
 }
 
 #[test]
-fn a_run_whose_process_is_gone_was_killed() {
+fn a_run_without_process_and_end_counts_as_killed() {
     let dir = tempfile::tempdir().unwrap();
     let spool = Spool::new(dir.path());
-    // A number of a process that has ended.
+    // The id of a process that has ended.
     let mut child = Command::new("true").spawn().unwrap();
     let pid = child.id();
     child.wait().unwrap();
     let killed = Run { pid, ..run(2) };
     spool.begin(&killed).unwrap();
-    // Another process has the number of this one.
+    // Another process has the id of this one.
     let other = Run {
         pid_began: Some(1),
         ..run(3)
     };
     spool.begin(&other).unwrap();
-    // Of another machine nobody knows.
+    // The processes of another machine are unknown.
     let far = Run {
         host: "elsewhere".into(),
         start: esker_record::now(),
@@ -81,12 +81,12 @@ fn a_run_whose_process_is_gone_was_killed() {
     };
     let killed = found
         .iter()
-        .filter(|f| matches!(f, Found::Run(found) if said(&found.run).starts_with("killed")));
+        .filter(|f| matches!(f, SpoolFile::Run(found) if said(&found.run).starts_with("killed")));
     assert_eq!(killed.count(), 2, "{found:?}");
     assert_eq!(
         found
             .iter()
-            .filter(|f| matches!(f, Found::GoesOn(_)))
+            .filter(|f| matches!(f, SpoolFile::Active(_)))
             .count(),
         1
     );
@@ -98,13 +98,13 @@ fn torn_files_are_named_and_the_beginning_counts() {
     let spool = Spool::new(dir.path());
     let path = spool.begin(&run(5)).unwrap().end(&ended(run(5))).unwrap();
     let whole = fs::read(&path).unwrap();
-    // A disk that was full: the second line is cut off, then the first one.
+    // A full disk: the second line is truncated, then the first one.
     fs::write(&path, &whole[..whole.len() - 9]).unwrap();
-    assert!(matches!(&spool.read().unwrap()[..], [Found::GoesOn(_)]));
+    assert!(matches!(&spool.read().unwrap()[..], [SpoolFile::Active(_)]));
     fs::write(&path, &whole[..40]).unwrap();
     let found = spool.read().unwrap();
     assert!(
-        matches!(&found[..], [Found::Broken(p, why)] if p == &path && why.contains("cut off")),
+        matches!(&found[..], [SpoolFile::Broken(p, why)] if p == &path && why.contains("cut off")),
         "{found:?}"
     );
     let mut other = whole.clone();
@@ -113,7 +113,7 @@ fn torn_files_are_named_and_the_beginning_counts() {
     fs::write(&path, &other).unwrap();
     let found = spool.read().unwrap();
     assert!(
-        matches!(&found[..], [Found::Broken(_, why)] if why.contains("torn")),
+        matches!(&found[..], [SpoolFile::Broken(_, why)] if why.contains("torn")),
         "{found:?}"
     );
 }
@@ -128,7 +128,7 @@ fn a_group_that_shares_a_folder_may_read_what_lies_there_and_nobody_else() {
         let first = run(folder);
         let path = Spool::new(dir.path()).begin(&first).unwrap();
         let path = path.end(&ended(first)).unwrap();
-        // Whatever is masked out here is not given.
+        // Independent of the umask.
         assert_eq!(mode(&path) & !wanted, 0, "{folder:o}");
         assert_eq!(mode(&path) & 0o600, 0o600);
     }
@@ -143,7 +143,7 @@ fn runs_that_have_ended_are_found_without_looking_at_others() {
     spool.begin(&run(8)).unwrap().end(&done).unwrap();
     let found = spool.ended().unwrap();
     assert!(
-        matches!(&found[..], [Found::Run(found)] if *found.run == done),
+        matches!(&found[..], [SpoolFile::Run(found)] if *found.run == done),
         "{found:?}"
     );
     assert_eq!(spool.read().unwrap().len(), 2);
@@ -169,7 +169,7 @@ fn a_thousand_tasks_share_a_spool() {
     let mut ids: Vec<_> = found
         .iter()
         .filter_map(|f| match f {
-            Found::Run(found) => Some(found.run.id.clone()),
+            SpoolFile::Run(found) => Some(found.run.id.clone()),
             _ => None,
         })
         .collect();
@@ -204,7 +204,7 @@ fn a_batch_says_all_of_a_run_and_the_same_again() {
             _ => false,
         })
     };
-    // Programs are known by what they were.
+    // Programs have the state that they had then.
     all.programs.push(esker_record::Use {
         path: "/opt/bin/cc1".into(),
         size: Some(7),
@@ -220,7 +220,7 @@ fn a_batch_says_all_of_a_run_and_the_same_again() {
         "settings",
         &Value::List(vec![Value::String("k=3".into())])
     ));
-    // One that has not ended says the same of its beginning.
+    // A run that has not ended has the same start.
     let open = batch(&Run { ended: None, ..all }, &types).unwrap();
     assert!(made.mutations.starts_with(&open.mutations));
 }
@@ -291,7 +291,7 @@ fn a_source_tree_starts_no_programs() {
     call(&["config", "core.fsmonitor", program.to_str().unwrap()]);
     assert_eq!(git(&tree).unwrap().dirty, Some(true));
     assert!(!started.exists());
-    // Of another user's tree only files are read: its filters are programs, too.
+    // Only files of another user's tree are read: its filters are programs, too.
     if is_root() {
         call(&["config", "--unset", "core.fsmonitor"]);
         call(&["config", "filter.x.clean", program.to_str().unwrap()]);
@@ -308,7 +308,7 @@ fn a_source_tree_starts_no_programs() {
     }
 }
 
-/// Another user's number; only root can give files away.
+/// Id of another user; only root can give files away.
 const OTHER: u32 = 7002;
 
 fn is_root() -> bool {
@@ -316,24 +316,24 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn whose_a_run_is_does_not_change_with_its_name() {
+fn the_owner_of_a_run_does_not_change_with_its_file_name() {
     if !is_root() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
     let spool = Spool::new(dir.path());
-    // It says that user 0 ran it, and is another user's, who removes it as soon as it was read.
+    // Claims user 0 but belongs to another user, who replaces it as soon as it was read.
     let path = spool.begin(&run(9)).unwrap().end(&ended(run(9))).unwrap();
     std::os::unix::fs::chown(&path, Some(OTHER), Some(OTHER)).unwrap();
-    let mut look = spool.look(Which::All).unwrap();
-    let Some(Found::Run(waiting)) = look.next() else {
+    let mut look = spool.files(SpoolSelection::All).unwrap();
+    let Some(SpoolFile::Run(waiting)) = look.next() else {
         panic!("it is not read");
     };
     fs::remove_file(&path).unwrap();
     assert_eq!(waiting.owner, OTHER);
     let why = waiting.check_owner().unwrap_err();
     assert!(why.contains("its file is user 7002's"), "{why}");
-    // Another file by that name stays.
+    // Another file of that name remains.
     fs::write(&path, "another").unwrap();
     waiting.remove().unwrap();
     assert!(path.exists());
@@ -355,7 +355,7 @@ fn what_is_no_file_is_not_opened() {
     if is_root() {
         let mut make = Command::new("mknod");
         make.arg(at("e.done")).args(["c", "1", "5"]);
-        // Some containers make no devices.
+        // Some containers cannot create devices.
         if make.status().unwrap().success() {
             kinds.push("a device");
         }
@@ -364,14 +364,14 @@ fn what_is_no_file_is_not_opened() {
     assert_eq!(found.len(), kinds.len(), "{found:?}");
     for (found, kind) in found.iter().zip(kinds) {
         assert!(
-            matches!(found, Found::Broken(_, why) if why.contains(kind)),
+            matches!(found, SpoolFile::Broken(_, why) if why.contains(kind)),
             "{kind}: {found:?}"
         );
     }
 }
 
 #[test]
-fn files_of_others_are_not_opened_for_whoever_wants_their_own() {
+fn only_of_opens_no_files_of_other_users() {
     if !is_root() {
         return;
     }
@@ -380,9 +380,13 @@ fn files_of_others_are_not_opened_for_whoever_wants_their_own() {
     let path = spool.begin(&run(1)).unwrap().end(&ended(run(1))).unwrap();
     spool.begin(&run(2)).unwrap().end(&ended(run(2))).unwrap();
     std::os::unix::fs::chown(&path, Some(OTHER), Some(OTHER)).unwrap();
-    let found: Vec<Found> = spool.look(Which::All).unwrap().only_of(0).collect();
+    let found: Vec<SpoolFile> = spool
+        .files(SpoolSelection::All)
+        .unwrap()
+        .only_of(0)
+        .collect();
     assert!(
-        matches!(&found[..], [Found::Other(at, OTHER), Found::Run(_)] if *at == path),
+        matches!(&found[..], [SpoolFile::OtherUser(at, OTHER), SpoolFile::Run(_)] if *at == path),
         "{found:?}"
     );
 }
@@ -397,17 +401,17 @@ fn the_folder_aside_is_no_link_and_nobody_elses() {
     fs::write(&broken, "torn").unwrap();
     let aside = spool.folder().join("aside");
     std::os::unix::fs::symlink("../elsewhere", &aside).unwrap();
-    spool.aside(&broken).unwrap_err();
+    spool.set_aside(&broken).unwrap_err();
     fs::remove_file(&aside).unwrap();
     if is_root() {
         fs::create_dir(&aside).unwrap();
         std::os::unix::fs::chown(&aside, Some(OTHER), Some(OTHER)).unwrap();
-        let why = spool.aside(&broken).unwrap_err().to_string();
+        let why = spool.set_aside(&broken).unwrap_err().to_string();
         assert!(why.contains("is user 7002's"), "{why}");
         fs::remove_dir(&aside).unwrap();
     }
     assert!(broken.exists());
-    assert_eq!(spool.aside(&broken).unwrap(), aside.join("x.done"));
+    assert_eq!(spool.set_aside(&broken).unwrap(), aside.join("x.done"));
     assert!(!broken.exists() && aside.join("x.done").exists());
 }
 
@@ -460,7 +464,7 @@ fn a_file_is_named_by_its_plain_path_or_not_at_all() {
 }
 
 proptest! {
-    /// Whatever lies in a spool, it is read.
+    /// Any bytes in a spool are handled without a panic.
     #[test]
     fn nothing_in_a_spool_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let dir = tempfile::tempdir().unwrap();
@@ -469,7 +473,7 @@ proptest! {
         prop_assert_eq!(found.len(), 1);
     }
 
-    /// Ids sort as their times do, and are of runs alone.
+    /// Ids sort by time and belong to runs only.
     #[test]
     fn ids_sort_by_time(a in 0..1_i64 << 60, b in 0..1_i64 << 60, pid in any::<u32>()) {
         let (x, y) = (new_id(a, "n1", pid, 7), new_id(b, "n1", pid, 7));

@@ -1,8 +1,8 @@
-//! Getting a connection, and saying in words why there is none.
+//! Opens connections, and explains failures to connect.
 
-use super::Broken;
-use super::outgoing::{Messages, Outgoing};
-use super::secure::{self, ByCall, Reached};
+use super::CallError;
+use super::secure::{self, GrpcTransport, SecureChannel};
+use super::send_queue::{Messages, SendQueue};
 use crate::address::{Address, Encrypt};
 use crate::frame::{FrameCodec, RawToClient};
 use crate::limits::{
@@ -20,33 +20,33 @@ use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 
-/// Where the stream of calls lies.
+/// Path of the streaming call.
 const EXCHANGE: &str = "/esker.v1.Esker/Exchange";
-/// What a server's refusal says whether a key would help by.
+/// Metadata key by which a refusal says whether a key would help.
 const HINT: &str = "esker-access";
 
-/// An open stream, greeted.
+/// An open stream after the greeting.
 pub(super) struct Opened {
     pub(super) answers: Streaming<Bytes>,
     pub(super) welcome: proto::Welcome,
-    /// What came behind the greeting in the same message.
+    /// Messages that arrived together with the greeting.
     pub(super) first: RawToClient,
 }
 
-fn target(message: String) -> Broken {
-    Broken::Failed(Error::Target(message))
+fn target(message: String) -> CallError {
+    CallError::Failed(Error::Target(message))
 }
 
-/// How long a connection and a greeting may take.
+/// Time limit for connecting and for the greeting.
 fn connect_max(address: &Address) -> Duration {
     let most = CONNECT_MAX.min(address.patience);
     address.connect.map_or(most, |connect| connect.min(most))
 }
 
-fn endpoint(address: &Address) -> Result<Endpoint, Broken> {
-    // TLS is below what this knows of.
+fn endpoint(address: &Address) -> Result<Endpoint, CallError> {
+    // TLS is added below this layer.
     let uri = format!("http://{}", address.authority());
-    let bad = |e: tonic::transport::Error| target(format!("`{address}` is no address: {e}"));
+    let bad = |e: tonic::transport::Error| target(format!("`{address}` is not an address: {e}"));
     let endpoint = Endpoint::from_shared(uri)
         .map_err(bad)?
         .connect_timeout(connect_max(address))
@@ -60,13 +60,14 @@ fn endpoint(address: &Address) -> Result<Endpoint, Broken> {
     Ok(endpoint)
 }
 
-/// Connects and greets; as a server of a cluster if `peer` says so. A server on this machine that asks for a key is asked
-/// again, encrypted.
+/// Connects and greets; as a server of a cluster if `peer` is given. If a server on this machine asks for a key,
+/// connects again
+/// with encryption.
 pub(super) async fn open(
     address: &Address,
-    outgoing: &Arc<Outgoing>,
+    outgoing: &Arc<SendQueue>,
     peer: Option<proto::Peer>,
-) -> Result<Opened, Broken> {
+) -> Result<Opened, CallError> {
     let endpoint = endpoint(address)?;
     let (reached, by_key) = if address.by_host_key() || address.tls.is_some() {
         let reached = secure::connect(address, endpoint.clone()).await?;
@@ -80,7 +81,7 @@ pub(super) async fn open(
     let channel = reached.channel.clone();
     let words = match in_time(address, channel, outgoing, peer.clone()).await {
         Err(Ungreeted::Unproved(words)) => words,
-        Err(Ungreeted::Broken(e)) => return Err(e),
+        Err(Ungreeted::CallError(e)) => return Err(e),
         Ok(opened) => return Ok(opened),
     };
     outgoing.restart();
@@ -92,15 +93,18 @@ pub(super) async fn open(
     }
     let reached = secure::connect(address, endpoint).await;
     let reached = reached.map_err(|e| match e {
-        Broken::Failed(Error::Target(why)) => target(format!("{words}. {why}")),
+        CallError::Failed(Error::Target(why)) => target(format!("{words}. {why}")),
         e => e,
     })?;
     proved(address, reached, outgoing, peer).await
 }
 
-/// A connection to a server on this machine, and whether it is known by its host key: the server of another user has to prove itself
-/// so, unless the address says that it need not.
-async fn plain_or_by_key(address: &Address, peer: bool) -> Result<(Reached, bool), Broken> {
+/// Connects to a server on this machine. Returns whether the server is identified by its host key, which is required if the
+/// server belongs to another user, unless the address disables it.
+async fn plain_or_by_key(
+    address: &Address,
+    peer: bool,
+) -> Result<(SecureChannel, bool), CallError> {
     let limit = connect_max(address);
     let user = match secure::plain(address, endpoint(address)?, limit, peer).await? {
         Ok(reached) => return Ok((reached, false)),
@@ -108,14 +112,14 @@ async fn plain_or_by_key(address: &Address, peer: bool) -> Result<(Reached, bool
     };
     let reached = secure::connect(address, endpoint(address)?).await;
     let reached = reached.map_err(|e| match e {
-        Broken::Failed(Error::Target(why)) => target(secure::of_other_user(user, &why)),
+        CallError::Failed(Error::Target(why)) => target(secure::other_user_message(user, &why)),
         e => e,
     })?;
     Ok((reached, true))
 }
 
-/// A connection in the way that the address says; one that is encrypted is proved, if there is a key that opens it.
-pub(super) async fn reach(address: &Address) -> Result<Channel, Broken> {
+/// Opens a channel as the address requires; proves a key on an encrypted one if a usable key exists.
+pub(super) async fn reach(address: &Address) -> Result<Channel, CallError> {
     if address.by_host_key() || address.tls.is_some() {
         return reach_by_key(address).await;
     }
@@ -125,21 +129,21 @@ pub(super) async fn reach(address: &Address) -> Result<Channel, Broken> {
     }
 }
 
-/// The same, encrypted.
-pub(super) async fn reach_by_key(address: &Address) -> Result<Channel, Broken> {
+/// Opens an encrypted channel and proves a key.
+pub(super) async fn reach_by_key(address: &Address) -> Result<Channel, CallError> {
     let reached = secure::connect(address, endpoint(address)?).await?;
     prove_on(address, reached).await
 }
 
-/// Proves who asks; on one machine the kernel may say so instead.
-async fn prove_on(address: &Address, reached: Reached) -> Result<Channel, Broken> {
-    let Reached { channel, exporter } = reached;
-    let mut server = ByCall {
+/// Proves the client's identity; on one machine the kernel may report it instead.
+async fn prove_on(address: &Address, reached: SecureChannel) -> Result<Channel, CallError> {
+    let SecureChannel { channel, exporter } = reached;
+    let mut server = GrpcTransport {
         address,
         channel: channel.clone(),
     };
     match secure::prove(address, exporter.as_ref(), &mut server).await {
-        Err(Broken::Failed(_)) if address.is_here() || address.tls.is_some() => Ok(channel),
+        Err(CallError::Failed(_)) if address.is_local() || address.tls.is_some() => Ok(channel),
         Err(e) => Err(e),
         Ok(()) => Ok(channel),
     }
@@ -150,42 +154,42 @@ pub(super) fn asks_for_key(status: &Status) -> bool {
     status.metadata().get(HINT).is_some_and(|h| h == "key")
 }
 
-/// Proves who asks, and greets.
+/// Proves the client's identity and greets.
 async fn proved(
     address: &Address,
-    reached: Reached,
-    outgoing: &Arc<Outgoing>,
+    reached: SecureChannel,
+    outgoing: &Arc<SendQueue>,
     peer: Option<proto::Peer>,
-) -> Result<Opened, Broken> {
-    let mut server = ByCall {
+) -> Result<Opened, CallError> {
+    let mut server = GrpcTransport {
         address,
         channel: reached.channel.clone(),
     };
     let proof = secure::prove(address, reached.exporter.as_ref(), &mut server).await;
     match proof {
-        // On one machine the kernel may say who asks.
-        Err(Broken::Failed(_)) if address.is_here() || address.tls.is_some() => {}
+        // On one machine the kernel may report the client's identity.
+        Err(CallError::Failed(_)) if address.is_local() || address.tls.is_some() => {}
         Err(e) => return Err(e),
         Ok(()) => {}
     }
     match in_time(address, reached.channel, outgoing, peer).await {
         Ok(opened) => Ok(opened),
         Err(Ungreeted::Unproved(words)) => Err(proof.err().unwrap_or_else(|| target(words))),
-        Err(Ungreeted::Broken(e)) => Err(e),
+        Err(Ungreeted::CallError(e)) => Err(e),
     }
 }
 
-/// Greets within the time that there is.
+/// Greets within the time limit.
 async fn in_time(
     address: &Address,
     channel: Channel,
-    outgoing: &Arc<Outgoing>,
+    outgoing: &Arc<SendQueue>,
     peer: Option<proto::Peer>,
 ) -> Result<Opened, Ungreeted> {
     let limit = connect_max(address);
     match tokio::time::timeout(limit, greet(address, channel, outgoing, peer)).await {
         Ok(opened) => opened,
-        Err(_) => Err(Ungreeted::Broken(Broken::Lost(format!(
+        Err(_) => Err(Ungreeted::CallError(CallError::Lost(format!(
             "{} accepts connections but did not greet within {}: its process may be stopped or overloaded",
             address.authority(),
             seconds(limit)
@@ -193,23 +197,23 @@ async fn in_time(
     }
 }
 
-/// Why there was no greeting.
+/// Reason for a missing greeting.
 enum Ungreeted {
-    Broken(Broken),
+    CallError(CallError),
     /// The server asks for a key.
     Unproved(String),
 }
 
-impl From<Broken> for Ungreeted {
-    fn from(e: Broken) -> Self {
-        Self::Broken(e)
+impl From<CallError> for Ungreeted {
+    fn from(e: CallError) -> Self {
+        Self::CallError(e)
     }
 }
 
 async fn greet(
     address: &Address,
     channel: Channel,
-    outgoing: &Arc<Outgoing>,
+    outgoing: &Arc<SendQueue>,
     peer: Option<proto::Peer>,
 ) -> Result<Opened, Ungreeted> {
     let hello = proto::ToServer {
@@ -224,7 +228,7 @@ async fn greet(
     let mut grpc =
         tonic::client::Grpc::new(channel).max_decoding_message_size(ANSWER_MESSAGE_BYTES_MAX);
     let gone = |e: &dyn std::fmt::Display| {
-        Broken::Lost(format!(
+        CallError::Lost(format!(
             "the connection to {} ended: {e}",
             address.authority()
         ))
@@ -240,7 +244,7 @@ async fn greet(
         if asks_for_key(&s) {
             return Ungreeted::Unproved(format!("{}: {}", address.authority(), s.message()));
         }
-        Ungreeted::Broken(ungreeted(address, &s))
+        Ungreeted::CallError(ungreeted(address, &s))
     };
     let mut answers = response.map_err(refused)?.into_inner();
     let first = answers.message().await.map_err(refused)?;
@@ -251,7 +255,7 @@ async fn greet(
         .take()
         .ok_or_else(|| stranger(address, "it did not greet"))?;
     if welcome.protocol != PROTOCOL {
-        return Err(Ungreeted::Broken(target(format!(
+        return Err(Ungreeted::CallError(target(format!(
             "the server at {} is Esker {} (wire protocol {}); this is Esker {} (protocol {PROTOCOL}): use the same release",
             address.authority(),
             welcome.version,
@@ -273,7 +277,7 @@ fn tls_hint(address: &Address) -> &'static str {
     }
 }
 
-fn stranger(address: &Address, why: &str) -> Broken {
+fn stranger(address: &Address, why: &str) -> CallError {
     target(format!(
         "{} answers, but not as an Esker server ({why}): is the port right{}?",
         address.authority(),
@@ -281,10 +285,10 @@ fn stranger(address: &Address, why: &str) -> Broken {
     ))
 }
 
-/// What it means that there was no greeting. Whoever speaks something else may answer in it, or just hang up.
-fn ungreeted(address: &Address, status: &Status) -> Broken {
+/// Error for a missing greeting. A server of another protocol may respond in that protocol or close the connection.
+fn ungreeted(address: &Address, status: &Status) -> CallError {
     match refused(address, status) {
-        Broken::Lost(why) => Broken::Lost(format!(
+        CallError::Lost(why) => CallError::Lost(format!(
             "{why}, before any greeting: is that an Esker server{}?",
             tls_hint(address)
         )),
@@ -292,26 +296,26 @@ fn ungreeted(address: &Address, status: &Status) -> Broken {
     }
 }
 
-/// What a server's refusal of the stream means.
-pub(super) fn refused(address: &Address, status: &Status) -> Broken {
+/// Error for a server's refusal of the stream.
+pub(super) fn refused(address: &Address, status: &Status) -> CallError {
     let at = address.authority();
     match status.code() {
         Code::FailedPrecondition => target(status.message().to_owned()),
         Code::PermissionDenied | Code::Unauthenticated => {
             target(format!("{at}: {}", status.message()))
         }
-        Code::ResourceExhausted => Broken::Busy {
+        Code::ResourceExhausted => CallError::Busy {
             message: status.message().to_owned(),
             after: Duration::from_millis(200),
         },
         Code::OutOfRange | Code::InvalidArgument => {
-            Broken::Failed(Error::Invalid(status.message().to_owned()))
+            CallError::Failed(Error::Invalid(status.message().to_owned()))
         }
         Code::Unimplemented => stranger(address, "it does not know the service esker.v1.Esker"),
         Code::Unavailable if status.metadata().contains_key(MEMBERS_KEY) => {
             let members = status.metadata().get(MEMBERS_KEY);
             let members = members.and_then(|m| m.to_str().ok()).unwrap_or_default();
-            Broken::Elsewhere {
+            CallError::Moved {
                 members: members.split_whitespace().map(str::to_owned).collect(),
                 why: status.message().to_owned(),
             }
@@ -321,12 +325,12 @@ pub(super) fn refused(address: &Address, status: &Status) -> Broken {
             if cause.contains("frame with invalid size") || cause.contains("HTTP/1") {
                 return stranger(address, "it does not speak HTTP/2");
             }
-            Broken::Lost(format!("the connection to {at} ended: {cause}"))
+            CallError::Lost(format!("the connection to {at} ended: {cause}"))
         }
     }
 }
 
-/// The innermost cause of an error, which is the one that says something.
+/// The innermost cause of an error, which is the most informative one.
 pub(super) fn deepest(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {
@@ -340,23 +344,23 @@ pub(super) fn deepest(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Why there is no connection.
+/// Error for a failed connection.
 pub(super) fn unreached(
     address: &Address,
     kind: Option<io::ErrorKind>,
     text: &str,
     peer: bool,
-) -> Broken {
+) -> CallError {
     let at = address.authority();
     match kind {
-        // Whoever runs a cluster sees to all its servers.
+        // The servers of a cluster are started by its administrator, so no hint is given.
         Some(io::ErrorKind::ConnectionRefused) if peer => {
-            Broken::Lost(format!("nobody listens at {at}"))
+            CallError::Lost(format!("nothing listens at {at}"))
         }
-        Some(io::ErrorKind::ConnectionRefused) => Broken::Lost(format!(
-            "nobody listens at {at}: start a server there (`esker serve FOLDER --listen {at}`), or correct the address"
+        Some(io::ErrorKind::ConnectionRefused) => CallError::Lost(format!(
+            "nothing listens at {at}: start a server there (`esker serve FOLDER --listen {at}`), or correct the address"
         )),
-        Some(io::ErrorKind::TimedOut) => Broken::Lost(format!(
+        Some(io::ErrorKind::TimedOut) => CallError::Lost(format!(
             "no answer from {at} within {}: is the host up, and does a firewall let port {} through?",
             seconds(connect_max(address)),
             address.port
@@ -364,7 +368,7 @@ pub(super) fn unreached(
         _ if text.contains("lookup address") => {
             target(format!("there is no host `{}`: {text}", address.host))
         }
-        _ => Broken::Lost(format!("no connection to {at}: {text}")),
+        _ => CallError::Lost(format!("no connection to {at}: {text}")),
     }
 }
 

@@ -1,9 +1,9 @@
-//! One connection: a stream of calls out, a stream of answers in, any number of calls in flight.
+//! One connection: a stream of calls and a stream of responses, with any number of calls in flight.
 
-use super::Broken;
+use super::CallError;
 use super::connect::{self, Opened, refused};
 use super::driver::Driver;
-use super::outgoing::Outgoing;
+use super::send_queue::SendQueue;
 use super::slot::Slot;
 use crate::address::Address;
 use crate::frame::{RawToClient, call_bytes, put_call, put_cancel, put_credit};
@@ -16,16 +16,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::task::AbortHandle;
 
-/// Calls up to this size are encoded while others wait to queue theirs.
+/// Maximum size in bytes of calls that are encoded under the lock of the queue.
 const IN_PLACE_BYTES: usize = 4 << 10;
 
-/// A connection that was greeted.
+/// A connection after the greeting.
 #[derive(Debug)]
 pub(super) struct Connection {
-    outgoing: Arc<Outgoing>,
+    outgoing: Arc<SendQueue>,
     calls: Arc<Calls>,
     next: AtomicU64,
-    /// What the server said of itself.
+    /// Greeting of the server.
     pub(super) welcome: proto::Welcome,
     welcomed: Instant,
     task: AbortHandle,
@@ -33,31 +33,31 @@ pub(super) struct Connection {
 
 #[derive(Debug, Default)]
 struct Calls {
-    open: Mutex<Open>,
-    /// No new calls: it is gone, or will be.
+    open: Mutex<OpenCalls>,
+    /// Whether new calls are refused, because the connection has ended or will end.
     closing: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenCalls {
     slots: HashMap<u64, Arc<Slot>>,
     lost: Option<String>,
 }
 
 /// A call that was sent.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(super) struct SentCall {
     pub(super) id: u64,
     pub(super) slot: Arc<Slot>,
     connection: Arc<Connection>,
 }
 
 impl Calls {
-    fn open(&self) -> std::sync::MutexGuard<'_, Open> {
+    fn open(&self) -> std::sync::MutexGuard<'_, OpenCalls> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands answers to those who wait for them.
+    /// Passes responses to the waiting callers.
     fn deliver(&self, message: RawToClient) {
         if message.closing {
             self.closing.store(true, Ordering::Release);
@@ -71,7 +71,7 @@ impl Calls {
                     open.slots.remove(&answer.id)
                 }
             };
-            // Nobody waits any more for what was cancelled.
+            // A cancelled call has no waiting caller.
             if let Some(slot) = slot {
                 slot.put(answer.reply.unwrap_or_default(), !answer.more);
             }
@@ -92,11 +92,11 @@ impl Calls {
 }
 
 impl Connection {
-    /// Connects, and waits for the greeting.
-    pub(super) fn open(address: &Address) -> Result<Arc<Self>, Broken> {
+    /// Connects and waits for the greeting.
+    pub(super) fn open(address: &Address) -> Result<Arc<Self>, CallError> {
         let driver = Driver::get()?;
-        let (outgoing, calls) = (Arc::new(Outgoing::default()), Arc::new(Calls::default()));
-        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let (outgoing, calls) = (Arc::new(SendQueue::default()), Arc::new(Calls::default()));
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let task = {
             let (address, outgoing, calls) =
                 (address.clone(), Arc::clone(&outgoing), Arc::clone(&calls));
@@ -107,7 +107,7 @@ impl Connection {
                         welcome,
                         first,
                     }) => {
-                        let _ = tell.send(Ok(welcome));
+                        let _ = sender.send(Ok(welcome));
                         calls.deliver(first);
                         let why =
                             receive(&address, answers, |message| calls.deliver(message)).await;
@@ -115,15 +115,17 @@ impl Connection {
                         calls.lose(&why);
                     }
                     Err(e) => {
-                        let _ = tell.send(Err(e));
+                        let _ = sender.send(Err(e));
                     }
                 }
             })
         };
         driver.nudge();
-        let greeted = told
-            .recv()
-            .unwrap_or_else(|_| Err(Broken::Lost("the thread for connections has ended".into())));
+        let greeted = receiver.recv().unwrap_or_else(|_| {
+            Err(CallError::Lost(
+                "the thread for connections has ended".into(),
+            ))
+        });
         let welcome = greeted.inspect_err(|_| outgoing.close())?;
         outgoing.limit(usize::try_from(welcome.call_bytes_max).unwrap_or(usize::MAX));
         Ok(Arc::new(Self {
@@ -136,29 +138,29 @@ impl Connection {
         }))
     }
 
-    /// Whether it takes calls still.
+    /// Whether the connection accepts calls.
     pub(super) fn usable(&self) -> bool {
         !self.calls.closing.load(Ordering::Acquire)
     }
 
-    /// What time it is by the server's clock, which may be another than this machine's.
+    /// Current time of the server's clock, which may differ from this machine's.
     pub(super) fn server_millis(&self) -> u64 {
         let since = self.welcomed.elapsed().as_millis();
         let since = u64::try_from(since).unwrap_or(u64::MAX);
         self.welcome.now_millis.saturating_add(since)
     }
 
-    /// Sends a call.
+    /// Sends a call and registers its slot.
     pub(super) fn send(
         self: &Arc<Self>,
         request: &proto::Request,
         at_least: u64,
         timeout_ms: u32,
-    ) -> Result<Sent, Broken> {
+    ) -> Result<SentCall, CallError> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let bytes = call_bytes(id, request, at_least, timeout_ms);
         if bytes as u64 > self.welcome.call_bytes_max {
-            return Err(Broken::Failed(Error::Limit {
+            return Err(CallError::Failed(Error::Limit {
                 what: "the size in bytes of one call to a server".into(),
                 got: bytes as u64,
                 limit: self.welcome.call_bytes_max,
@@ -168,20 +170,20 @@ impl Connection {
         {
             let mut open = self.calls.open();
             if let Some(why) = &open.lost {
-                return Err(Broken::Lost(why.clone()));
+                return Err(CallError::Lost(why.clone()));
             }
             open.slots.insert(id, Arc::clone(&slot));
         }
         let put = |message: &mut Vec<u8>| put_call(id, request, at_least, timeout_ms, message);
         if bytes > IN_PLACE_BYTES {
-            // Encoded before anybody has to wait for it.
+            // Encoded outside of the lock.
             let mut part = Vec::with_capacity(bytes);
             put(&mut part);
             self.outgoing.send(part);
         } else {
             self.outgoing.append(bytes, put);
         }
-        Ok(Sent {
+        Ok(SentCall {
             id,
             slot,
             connection: Arc::clone(self),
@@ -196,15 +198,15 @@ impl Drop for Connection {
     }
 }
 
-impl Sent {
-    /// The server may send so many bytes more.
+impl SentCall {
+    /// Allows the server to send `bytes` more bytes.
     pub(super) fn credit(&self, bytes: u64) {
         let mut part = Vec::new();
         put_credit(proto::Credit { id: self.id, bytes }, &mut part);
         self.connection.outgoing.send(part);
     }
 
-    /// The answer is not wanted any more.
+    /// Tells the server that the caller has cancelled the call.
     pub(super) fn cancel(&self, reason: proto::StopReason) {
         let mut part = Vec::new();
         let reason = reason.into();
@@ -219,8 +221,8 @@ impl Sent {
     }
 }
 
-/// A call whose answer was not read to its end is not wanted any more.
-impl Drop for Sent {
+/// Cancels the call if its response was not read to the end.
+impl Drop for SentCall {
     fn drop(&mut self) {
         let unfinished = self
             .connection
@@ -236,7 +238,7 @@ impl Drop for Sent {
     }
 }
 
-/// Reads answers until the connection ends, and says why it did.
+/// Reads responses until the connection ends; returns the reason.
 pub(super) async fn receive(
     address: &Address,
     mut answers: tonic::Streaming<bytes::Bytes>,
@@ -253,9 +255,9 @@ pub(super) async fn receive(
             Ok(None) => return format!("{} closed the connection", address.authority()),
             Err(status) => {
                 return match refused(address, &status) {
-                    Broken::Lost(why) => why,
-                    Broken::Failed(e) => e.to_string(),
-                    Broken::Busy { message, .. } | Broken::Elsewhere { why: message, .. } => {
+                    CallError::Lost(why) => why,
+                    CallError::Failed(e) => e.to_string(),
+                    CallError::Busy { message, .. } | CallError::Moved { why: message, .. } => {
                         message
                     }
                 };

@@ -1,12 +1,14 @@
-//! Who moves the bytes of a process's connections: a thread that waits for an answer, where it is the only one, else one
+//! Runs the I/O of a process's connections: in the waiting caller's thread if it is the only one, otherwise in one
 //! thread for all.
 //!
-//! Each hand-over from a thread to another that sleeps costs some 20 to 100 µs, most where processors fall asleep between
-//! calls. A caller that is alone therefore drives the connections itself until its answer is there: its call costs two such
-//! hand-overs, to the server and back, and not four. A runtime of tokio's `current_thread` kind is driven by whichever
-//! thread blocks on it first; this decides which one that is.
+//! Each hand-over to a sleeping thread costs some 20 to 100 µs, the most where processors enter sleep states between
+//! calls. A
+//! single caller therefore drives the connections itself until its response arrives: its call costs two such hand-overs, to
+//! the server and back, and not four. A tokio runtime of the `current_thread` kind is driven by whichever thread blocks
+//! on it
+//! first; this module decides which thread that is.
 
-use super::Broken;
+use super::CallError;
 use esker_model::Error;
 use std::future::Future;
 use std::pin::pin;
@@ -16,38 +18,38 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Handle, Runtime};
 
-/// So many calls in a row that overlap with no other, and callers drive.
+/// Number of consecutive calls without overlap after which callers drive the connections themselves.
 const ALONE_CALLS: usize = 4;
-/// How long the thread stands by without a call before it drives again.
+/// Time without a call after which the thread drives again.
 const STAND_BY: Duration = Duration::from_millis(2);
-/// How long a caller that drives looks for its answer again and again, before it sleeps until there is something.
-const LOOK: Duration = Duration::from_micros(60);
+/// Time for which a driving caller polls for its response before it sleeps.
+const SPIN: Duration = Duration::from_micros(60);
 
-/// The process's own small runtime.
+/// The runtime of this process's connections.
 pub(super) struct Driver {
     runtime: Runtime,
-    /// Callers that wait for answers.
+    /// Number of callers that wait for responses.
     waiting: AtomicUsize,
-    /// How many of the last calls overlapped with no other.
+    /// Number of the last calls in a row that did not overlap with another one.
     alone: AtomicUsize,
-    /// All waits so far.
+    /// Number of waits so far.
     waits: AtomicU64,
     thread: Mutex<Thread>,
     nudged: Condvar,
 }
 
-/// What the thread for all does.
+/// State of the driving thread.
 #[derive(Default)]
 struct Thread {
-    /// It drives, and hands over when this is woken.
+    /// Waker of the thread while it drives; waking it makes it yield.
     driving: Option<Waker>,
-    /// Callers want to drive themselves.
-    lent: bool,
+    /// Whether callers drive themselves.
+    callers_drive: bool,
 }
 
 impl Driver {
-    /// The one of this process, made when it is first needed.
-    pub(super) fn get() -> Result<&'static Self, Broken> {
+    /// The driver of this process, created on first use.
+    pub(super) fn get() -> Result<&'static Self, CallError> {
         static DRIVER: OnceLock<Driver> = OnceLock::new();
         static MAKING: Mutex<()> = Mutex::new(());
         if let Some(driver) = DRIVER.get() {
@@ -57,11 +59,11 @@ impl Driver {
         if let Some(driver) = DRIVER.get() {
             return Ok(driver);
         }
-        let failed = |e| Broken::Failed(Error::io("starting the thread for connections", e));
+        let failed = |e| CallError::Failed(Error::io("starting the thread for connections", e));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            // A caller looks for its answer after each step.
+            // A caller checks for its response after each step.
             .event_interval(8)
             .build()
             .map_err(failed)?;
@@ -84,17 +86,17 @@ impl Driver {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where tasks of connections run.
+    /// Runtime of the connections' tasks.
     pub(super) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// What the thread for all does, for ever.
+    /// Main loop of the driving thread.
     fn work(&self) {
         loop {
             self.runtime.block_on(std::future::poll_fn(|context| {
                 let mut thread = self.thread();
-                if thread.lent {
+                if thread.callers_drive {
                     thread.driving = None;
                     return Poll::Ready(());
                 }
@@ -105,22 +107,22 @@ impl Driver {
         }
     }
 
-    /// Waits until callers drive no more.
+    /// Waits until callers no longer drive.
     fn stand_by(&self) {
         let mut thread = self.thread();
-        while thread.lent {
+        while thread.callers_drive {
             let before = self.waits.load(Ordering::Relaxed);
             let waited = self.nudged.wait_timeout(thread, STAND_BY);
             thread = waited.unwrap_or_else(PoisonError::into_inner).0;
             let idle = before == self.waits.load(Ordering::Relaxed)
                 && self.waiting.load(Ordering::Acquire) == 0;
             if idle {
-                thread.lent = false;
+                thread.callers_drive = false;
             }
         }
     }
 
-    /// Something is sent whose sender does not wait for it now: the thread sees to it.
+    /// Makes the thread drive, for a message whose sender does not wait for it.
     pub(super) fn nudge(&self) {
         self.alone.store(0, Ordering::Relaxed);
         self.take_back();
@@ -128,19 +130,19 @@ impl Driver {
 
     fn take_back(&self) {
         let mut thread = self.thread();
-        if std::mem::take(&mut thread.lent) {
+        if std::mem::take(&mut thread.callers_drive) {
             drop(thread);
             self.nudged.notify_all();
         }
     }
 
-    /// Lets callers drive.
-    fn lend(&self) {
+    /// Makes callers drive themselves.
+    fn let_callers_drive(&self) {
         let mut thread = self.thread();
-        if thread.lent {
+        if thread.callers_drive {
             return;
         }
-        thread.lent = true;
+        thread.callers_drive = true;
         let waker = thread.driving.take();
         drop(thread);
         if let Some(waker) = waker {
@@ -148,8 +150,8 @@ impl Driver {
         }
     }
 
-    /// Waits for something that a task of a connection brings: `None` if it takes longer than that. Outside of a runtime
-    /// only: see [`Driver::can_wait`].
+    /// Waits for the result of a connection's task; `None` after `at_most`. Must not be called inside a runtime: see
+    /// [`Driver::can_wait`].
     pub(super) fn wait<T>(
         &self,
         at_most: Option<Duration>,
@@ -164,12 +166,12 @@ impl Driver {
             false
         };
         if alone {
-            self.lend();
+            self.let_callers_drive();
         }
         let arrived = self.runtime.block_on(async {
             let mut arrives = pin!(arrives);
             if alone {
-                let until = Instant::now() + LOOK;
+                let until = Instant::now() + SPIN;
                 loop {
                     let now = std::future::poll_fn(|c| Poll::Ready(arrives.as_mut().poll(c)));
                     if let Poll::Ready(arrived) = now.await {
@@ -178,7 +180,7 @@ impl Driver {
                     if Instant::now() >= until {
                         break;
                     }
-                    // The server may be on this processor.
+                    // The server may run on this processor.
                     std::thread::yield_now();
                     tokio::task::yield_now().await;
                 }
@@ -192,7 +194,7 @@ impl Driver {
         arrived
     }
 
-    /// Whether this thread may wait as one that drives: not inside a runtime of its own.
+    /// Whether this thread may wait and drive: not inside a runtime of its own.
     pub(super) fn can_wait() -> bool {
         Handle::try_current().is_err()
     }
@@ -205,29 +207,29 @@ mod tests {
     use std::sync::mpsc;
     use tokio::sync::oneshot;
 
-    /// Something that a task brings after it has waited for its turn, and for the clock, too.
+    /// A value that a task delivers after yielding, and for some numbers after a timer.
     fn brought(driver: &Driver, number: u32) -> oneshot::Receiver<u32> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         driver.runtime().spawn(async move {
             tokio::task::yield_now().await;
             if number.is_multiple_of(64) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            let _ = tell.send(number);
+            let _ = sender.send(number);
         });
-        told
+        receiver
     }
 
     fn many(driver: &Driver) {
         for number in 0..500 {
-            let told = brought(driver, number);
-            assert_eq!(driver.wait(Some(HANG), told), Some(Ok(number)));
+            let receiver = brought(driver, number);
+            assert_eq!(driver.wait(Some(HANG), receiver), Some(Ok(number)));
         }
     }
 
-    /// By the caller that is alone, by the thread for all, and from one to the other.
+    /// Driven by a single caller, by the thread for all, and in transitions between the two.
     #[test]
-    fn whoever_drives_what_is_waited_for_arrives() {
+    fn results_arrive_whichever_thread_drives() {
         let driver = Driver::get().unwrap();
         for _ in 0..3 {
             many(driver);
@@ -237,14 +239,14 @@ mod tests {
                 }
             });
             many(driver);
-            // Nobody waits: the thread comes back to it by itself, and at once when it is told.
+            // Without a waiting caller the thread drives again by itself, and at once after `nudge`.
             for nudged in [false, true] {
-                let (tell, told) = mpsc::channel();
-                driver.runtime().spawn(async move { tell.send(1) });
+                let (sender, receiver) = mpsc::channel();
+                driver.runtime().spawn(async move { sender.send(1) });
                 if nudged {
                     driver.nudge();
                 }
-                assert_eq!(told.recv_timeout(HANG), Ok(1));
+                assert_eq!(receiver.recv_timeout(HANG), Ok(1));
             }
         }
     }

@@ -1,11 +1,12 @@
-//! Files of a server, asked about without a thread that waits: one connection, any number of questions under way.
+//! Asynchronous client for reading files of a server: one connection with any number of requests in flight.
 //!
-//! A question is sent once. If the connection goes away, all that wait fail at once; questions about files change nothing,
-//! so whoever asked can ask again on a new one.
+//! A request is sent once. If the connection ends, all waiting requests fail at once; they change nothing, so the
+//! caller can
+//! repeat them on a new connection.
 
 use super::connect;
 use super::connection::receive;
-use super::outgoing::Outgoing;
+use super::send_queue::SendQueue;
 use crate::address::Address;
 use crate::convert;
 use crate::failure::failure_in;
@@ -17,7 +18,7 @@ use crate::proto::reply::Reply;
 use crate::proto::request::Call;
 use bytes::Bytes;
 use esker_model::namespace::{Entry, Inode, NamePath};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, Flow, Result};
 use prost::Message as _;
 use std::collections::HashMap;
@@ -28,14 +29,14 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// Bytes of one answer that may wait to be read: more than a server has leave to send.
+/// Maximum of unread bytes of one response: more than a server may send.
 const UNREAD_BYTES_MAX: u64 = 16 * CREDIT_BYTES;
 
-/// A connection to a server, greeted, by which files are asked about. To be used on the threads of a runtime.
+/// A connection for reading files, after the greeting. Must be used on the threads of a runtime.
 #[derive(Debug)]
 pub struct FileLink {
-    outgoing: Arc<Outgoing>,
-    calls: Arc<Calls>,
+    outgoing: Arc<SendQueue>,
+    calls: Arc<FileCalls>,
     next: AtomicU64,
     address: Address,
     welcome: proto::Welcome,
@@ -43,18 +44,18 @@ pub struct FileLink {
 }
 
 #[derive(Debug, Default)]
-struct Calls(Mutex<Open>);
+struct FileCalls(Mutex<OpenFileCalls>);
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenFileCalls {
     waiting: HashMap<u64, Waiting>,
-    /// Why there will be no more answers.
+    /// Reason why no more responses will arrive.
     lost: Option<String>,
-    /// The server takes no more questions, and answers those that it has.
+    /// Whether the server accepts no more requests; it still answers the pending ones.
     closing: bool,
 }
 
-/// A part of an answer, and whether it is the last one.
+/// A part of a response, and whether it is the last one.
 type Piece = (Bytes, bool);
 
 #[derive(Debug)]
@@ -63,14 +64,14 @@ struct Waiting {
     unread: Arc<AtomicU64>,
 }
 
-/// What a piece of an answer means for the rest.
+/// Whether to continue reading a response.
 enum Next {
     More,
     Enough,
 }
 
-impl Calls {
-    fn open(&self) -> MutexGuard<'_, Open> {
+impl FileCalls {
+    fn open(&self) -> MutexGuard<'_, OpenFileCalls> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,7 +80,7 @@ impl Calls {
         open.closing |= message.closing;
         for answer in message.answers {
             let id = answer.id;
-            // Whoever asked may have given up.
+            // The caller may have given up.
             let Some(waiting) = open.waiting.get(&id) else {
                 continue;
             };
@@ -100,7 +101,7 @@ impl Calls {
         }
     }
 
-    /// The ends of all channels tell those who wait.
+    /// Closing the channels notifies the waiting callers.
     fn lose(&self, why: &str) {
         let mut open = self.open();
         open.lost.get_or_insert_with(|| why.to_owned());
@@ -108,36 +109,37 @@ impl Calls {
     }
 }
 
-/// What happened to a path, as a server tells it.
+/// Change notifications of a server.
 pub use proto::watch_files_reply::{Happened, What};
 
-/// A watcher of a server; it ends when this is dropped.
+/// A subscription to changes on a server; dropping it ends the subscription.
 #[derive(Debug)]
-pub struct Watching {
+pub struct FileSubscription {
     number: u64,
-    asked: Asked<Arc<FileLink>>,
+    pending: PendingRequest<Arc<FileLink>>,
 }
 
-impl Watching {
-    /// What questions name it by.
+impl FileSubscription {
+    /// Number of the subscription, to be passed with requests.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// What happened next; nothing once the server tells no more. Whatever it may not have told has to be doubted then.
+    /// Waits for the next changes; `None` once the server sends no more. The caller must then treat what it has read as
+    /// possibly outdated.
     pub async fn next(&mut self) -> Result<Option<Vec<Happened>>> {
         Ok(self.piece().await?.map(|(_, happened)| happened))
     }
 
     async fn piece(&mut self) -> Result<Option<(u64, Vec<Happened>)>> {
-        let link = Arc::clone(&self.asked.link);
-        let Some((piece, last)) = self.asked.pieces.recv().await else {
+        let link = Arc::clone(&self.pending.link);
+        let Some((piece, last)) = self.pending.pieces.recv().await else {
             return Err(link.lost());
         };
-        self.asked.complete |= last;
+        self.pending.complete |= last;
         let bytes = piece.len() as u64;
-        self.asked.unread.fetch_sub(bytes, Ordering::Relaxed);
-        let id = self.asked.id;
+        self.pending.unread.fetch_sub(bytes, Ordering::Relaxed);
+        let id = self.pending.id;
         let mut part = Vec::new();
         put_credit(proto::Credit { id, bytes }, &mut part);
         link.outgoing.push(part, usize::MAX);
@@ -145,14 +147,14 @@ impl Watching {
             Some(Reply::Failure(failure)) => Err(failure_in(failure)),
             Some(Reply::WatchFiles(_)) if last => Ok(None),
             Some(Reply::WatchFiles(reply)) => Ok(Some((reply.watcher, reply.happened))),
-            _ => Err(link.stray()),
+            _ => Err(link.wrong_reply()),
         }
     }
 }
 
-/// A question under way. Dropping it before its answer is complete tells the server that nobody waits for more.
+/// A request in flight. Dropping it before its response is complete cancels it.
 #[derive(Debug)]
-struct Asked<L: Deref<Target = FileLink>> {
+struct PendingRequest<L: Deref<Target = FileLink>> {
     link: L,
     id: u64,
     pieces: mpsc::UnboundedReceiver<Piece>,
@@ -160,7 +162,7 @@ struct Asked<L: Deref<Target = FileLink>> {
     complete: bool,
 }
 
-impl<L: Deref<Target = FileLink>> Drop for Asked<L> {
+impl<L: Deref<Target = FileLink>> Drop for PendingRequest<L> {
     fn drop(&mut self) {
         self.link.calls.open().waiting.remove(&self.id);
         if !self.complete {
@@ -179,9 +181,12 @@ impl<L: Deref<Target = FileLink>> Drop for Asked<L> {
 }
 
 impl FileLink {
-    /// Connects and greets.
+    /// Connects to a server and greets it.
     pub async fn open(address: &Address) -> Result<Arc<Self>> {
-        let (outgoing, calls) = (Arc::new(Outgoing::default()), Arc::new(Calls::default()));
+        let (outgoing, calls) = (
+            Arc::new(SendQueue::default()),
+            Arc::new(FileCalls::default()),
+        );
         let opened = connect::open(address, &outgoing, None).await;
         let opened = opened.map_err(|e| {
             outgoing.close();
@@ -210,33 +215,34 @@ impl FileLink {
         }))
     }
 
-    /// Whether questions can be asked still.
+    /// Whether the connection accepts requests.
     pub fn usable(&self) -> bool {
         let open = self.calls.open();
         open.lost.is_none() && !open.closing
     }
 
-    /// The server's release.
+    /// Release of the server.
     pub fn release(&self) -> &str {
         &self.welcome.version
     }
 
-    /// A file's attributes; of a symbolic link itself. With the number of a watcher also whether that will be told of changes, and
-    /// nothing where nothing is.
+    /// Reads the attributes of a file, or of a symbolic link itself. With the number of a subscription, also returns
+    /// whether changes
+    /// will be notified, and `None` for an absent file.
     pub async fn stat(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         watcher: u64,
     ) -> Result<(Option<Inode>, bool)> {
         let call = Call::StatFile(proto::StatFileRequest {
-            asker: convert::asker_out(asker),
+            principal: convert::principal_out(principal),
             path: convert::path_out(path),
             watcher,
             ..Default::default()
         });
         let mut found = None;
-        self.ask(call, |reply| match reply {
+        self.call_pieces(call, |reply| match reply {
             Reply::StatFile(reply) => {
                 let inode = match reply.inode {
                     None if watcher != 0 => None,
@@ -245,31 +251,32 @@ impl FileLink {
                 found = Some((inode, reply.watched));
                 Ok(Next::More)
             }
-            _ => Err(self.stray()),
+            _ => Err(self.wrong_reply()),
         })
         .await?;
-        found.ok_or_else(|| self.stray())
+        found.ok_or_else(|| self.wrong_reply())
     }
 
-    /// All entries of a directory, or as many as `sink` wants. With the number of a watcher: whether that will be told of changes.
+    /// Lists the entries of a directory until `sink` breaks. With the number of a subscription, returns whether changes
+    /// will be notified.
     pub async fn list(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         watcher: u64,
         mut sink: impl FnMut(Entry) -> Flow + Send,
     ) -> Result<bool> {
         let call = Call::ListFiles(proto::ListFilesRequest {
-            asker: convert::asker_out(asker),
+            principal: convert::principal_out(principal),
             path: convert::path_out(path),
             after: None,
             limit: 0,
             watcher,
         });
         let mut watched = false;
-        self.ask(call, |reply| {
+        self.call_pieces(call, |reply| {
             let Reply::ListFiles(piece) = reply else {
-                return Err(self.stray());
+                return Err(self.wrong_reply());
             };
             watched = piece.watched;
             for entry in piece.entries {
@@ -284,24 +291,24 @@ impl FileLink {
         Ok(watched)
     }
 
-    /// Begins to be told what happens to files that are asked about with the number of this watcher. An error that is not of the
-    /// connection says that this server does not tell.
-    pub async fn watch(self: &Arc<Self>) -> Result<Watching> {
+    /// Subscribes to changes of the files that are read with the number of this subscription. An error other than a lost
+    /// connection means that this server has no notifications.
+    pub async fn watch(self: &Arc<Self>) -> Result<FileSubscription> {
         let call = Call::WatchFiles(proto::WatchFilesRequest::default());
-        let asked = Self::send_from(Arc::clone(self), call)?;
-        let mut watching = Watching { number: 0, asked };
+        let pending = Self::send_from(Arc::clone(self), call)?;
+        let mut watching = FileSubscription { number: 0, pending };
         let first = timeout(self.address.patience, watching.piece()).await;
         let (number, _) = first
             .map_err(|_| self.lost())??
-            .ok_or_else(|| self.stray())?;
+            .ok_or_else(|| self.wrong_reply())?;
         watching.number = number;
         Ok(watching)
     }
 
-    /// An answer of another kind than was asked for.
-    fn stray(&self) -> Error {
+    /// Error for a response of the wrong kind.
+    fn wrong_reply(&self) -> Error {
         Error::Unavailable(format!(
-            "{} gave an answer to another question: use the same release on both sides",
+            "{} answered another request: use the same release on both sides",
             self.address.authority()
         ))
     }
@@ -315,20 +322,20 @@ impl FileLink {
         }))
     }
 
-    async fn ask(
+    async fn call_pieces(
         &self,
         call: Call,
         mut take: impl FnMut(Reply) -> Result<Next> + Send,
     ) -> Result<()> {
-        let mut asked = self.send(call)?;
+        let mut pending = self.send(call)?;
         let mut taken = 0;
         loop {
             let patience = self.address.patience;
-            let (piece, last) = match timeout(patience, asked.pieces.recv()).await {
+            let (piece, last) = match timeout(patience, pending.pieces.recv()).await {
                 Ok(Some(piece)) => piece,
                 Ok(None) => return Err(self.lost()),
                 Err(_) => {
-                    // What does not answer one question answers no other either.
+                    // A server that misses this deadline is not expected to answer the other requests.
                     self.calls.lose(&format!(
                         "{} did not answer within {}",
                         self.address.authority(),
@@ -337,15 +344,15 @@ impl FileLink {
                     return Err(self.lost());
                 }
             };
-            asked.complete |= last;
+            pending.complete |= last;
             let bytes = piece.len() as u64;
-            asked.unread.fetch_sub(bytes, Ordering::Relaxed);
+            pending.unread.fetch_sub(bytes, Ordering::Relaxed);
             taken += bytes;
             if taken >= CREDIT_BYTES / 2 {
                 let mut part = Vec::new();
                 put_credit(
                     proto::Credit {
-                        id: asked.id,
+                        id: pending.id,
                         bytes: taken,
                     },
                     &mut part,
@@ -377,11 +384,11 @@ impl FileLink {
         }
     }
 
-    fn send(&self, call: Call) -> Result<Asked<&Self>> {
+    fn send(&self, call: Call) -> Result<PendingRequest<&Self>> {
         Self::send_from(self, call)
     }
 
-    fn send_from<L: Deref<Target = Self>>(link: L, call: Call) -> Result<Asked<L>> {
+    fn send_from<L: Deref<Target = Self>>(link: L, call: Call) -> Result<PendingRequest<L>> {
         let this = &*link;
         let id = this.next.fetch_add(1, Ordering::Relaxed);
         let request = proto::Request { call: Some(call) };
@@ -408,21 +415,21 @@ impl FileLink {
             };
             open.waiting.insert(id, waiting);
         }
-        let asked = Asked {
+        let pending = PendingRequest {
             link,
             id,
             pieces,
             unread,
             complete: false,
         };
-        let this = &*asked.link;
+        let this = &*pending.link;
         if !this.outgoing.push(part, OUTGOING_BYTES_MAX) {
             return Err(Error::Unavailable(format!(
                 "more than {OUTGOING_BYTES_MAX} bytes wait to be sent to {}, which takes them in too slowly",
                 this.address.authority()
             )));
         }
-        Ok(asked)
+        Ok(pending)
     }
 }
 

@@ -1,28 +1,28 @@
-//! Who may use a server's database: given, taken and listed. For whoever has role `admin` there.
+//! Administration of the grants of a server's database, for callers with role `admin`.
 
-use super::Broken;
+use super::CallError;
 use super::connect;
 use crate::address::Address;
 use crate::proto;
 use crate::proto::access_client::AccessClient;
 use crate::proto::grants_reply::Line;
-use esker_access::grants::Listed;
+use esker_access::grants::RightsEntry;
 use esker_model::{Error, Result};
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
-/// The rights of a server's database.
+/// Access to the grants of a server's database.
 #[derive(Debug)]
 pub struct Grants<'a> {
     address: &'a Address,
 }
 
-/// What a refusal means.
+/// Error for a refused call.
 fn refused(address: &Address, status: &Status) -> Error {
     let at = address.authority();
     match status.code() {
         Code::Unimplemented => Error::Target(format!(
-            "the server at {at} gives no rights: it is older than this command, or no Esker server"
+            "the server at {at} does not manage grants: it is older than this command, or not an Esker server"
         )),
         Code::InvalidArgument => Error::Invalid(status.message().to_owned()),
         Code::PermissionDenied | Code::Unauthenticated => {
@@ -33,12 +33,12 @@ fn refused(address: &Address, status: &Status) -> Error {
 }
 
 impl<'a> Grants<'a> {
-    /// Of the server at an address.
+    /// Access to the grants of the server at `address`.
     pub fn of(address: &'a Address) -> Self {
         Self { address }
     }
 
-    fn ask<T>(
+    fn call<T>(
         &self,
         call: impl AsyncFn(AccessClient<Channel>) -> std::result::Result<Response<T>, Status>,
     ) -> Result<T> {
@@ -48,7 +48,7 @@ impl<'a> Grants<'a> {
             .map_err(|e| Error::io("starting a client", e))?;
         runtime.block_on(async {
             let reached = connect::reach(self.address).await;
-            let channel = reached.map_err(Broken::into_error)?;
+            let channel = reached.map_err(CallError::into_error)?;
             let again = match call(AccessClient::new(channel)).await {
                 Ok(reply) => return Ok(reply.into_inner()),
                 Err(status) if connect::asks_for_key(&status) => status,
@@ -56,7 +56,7 @@ impl<'a> Grants<'a> {
             };
             let reached = connect::reach_by_key(self.address).await;
             let channel = reached.map_err(|e| match e {
-                Broken::Failed(Error::Target(why)) => {
+                CallError::Failed(Error::Target(why)) => {
                     Error::Target(format!("{}. {why}", refused(self.address, &again)))
                 }
                 e => e.into_error(),
@@ -68,45 +68,45 @@ impl<'a> Grants<'a> {
         })
     }
 
-    /// Gives a key rights.
+    /// Gives a role to a key.
     pub fn grant(&self, request: &proto::GrantRequest) -> Result<proto::GrantReply> {
-        self.ask(async |mut client| client.grant(request.clone()).await)
+        self.call(async |mut client| client.grant(request.clone()).await)
     }
 
-    /// Takes a key's rights, or a token's: what was revoked, in words.
+    /// Revokes the role of a key or a token; returns a description of what was revoked.
     pub fn revoke(&self, key: &str) -> Result<String> {
         let request = proto::RevokeRequest { key: key.into() };
-        let reply = self.ask(async |mut client| client.revoke(request.clone()).await)?;
+        let reply = self.call(async |mut client| client.revoke(request.clone()).await)?;
         Ok(reply.revoked)
     }
 
-    /// Everybody's.
+    /// Lists the grants of all keys and tokens.
     pub fn list(&self) -> Result<proto::GrantsReply> {
-        self.ask(async |mut client| client.grants(proto::GrantsRequest {}).await)
+        self.call(async |mut client| client.grants(proto::GrantsRequest {}).await)
     }
 
-    /// Makes a token.
+    /// Creates a token with a role.
     pub fn token(&self, request: &proto::TokenRequest) -> Result<String> {
-        let reply = self.ask(async |mut client| client.token(request.clone()).await)?;
+        let reply = self.call(async |mut client| client.token(request.clone()).await)?;
         Ok(reply.token)
     }
 }
 
-impl From<Listed> for Line {
-    fn from(listed: Listed) -> Self {
+impl From<RightsEntry> for Line {
+    fn from(entry: RightsEntry) -> Self {
         Self {
-            fingerprint: listed.fingerprint,
-            comment: listed.comment,
-            role: listed.role,
-            expires: listed.expires,
-            from: listed.from,
-            file: listed.file,
-            user: listed.user,
+            fingerprint: entry.fingerprint,
+            comment: entry.comment,
+            role: entry.role,
+            expires: entry.expires,
+            from: entry.from,
+            file: entry.file,
+            user: entry.user,
         }
     }
 }
 
-impl From<Line> for Listed {
+impl From<Line> for RightsEntry {
     fn from(line: Line) -> Self {
         Self {
             fingerprint: line.fingerprint,

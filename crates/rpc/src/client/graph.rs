@@ -1,6 +1,6 @@
-//! The API traits over the wire, and what a client can ask beyond them.
+//! The graph traits over the network, and further calls on a database.
 
-use super::{Broken, Client, Wait};
+use super::{CallError, Client, Wait};
 use crate::convert::{self, Assembly};
 use crate::proto;
 use crate::proto::reply::Reply;
@@ -31,7 +31,7 @@ pub(super) fn cancellable(cancel: &dyn Cancel) -> Wait<'_> {
     }
 }
 
-/// The reply of the kind that was asked for.
+/// Extracts the reply of the expected kind.
 macro_rules! expected {
     ($reply:expr, $kind:ident, $value:ident => $read:expr) => {
         match $reply {
@@ -43,28 +43,28 @@ macro_rules! expected {
 pub(super) use expected;
 
 impl Client {
-    /// Nothing: what a call costs by itself.
+    /// Makes a call without effect, for measuring the cost of a call.
     pub fn ping(&self) -> Result<()> {
         self.value(Call::Ping(proto::PingRequest {}), SHORT, |reply| {
             Ok(matches!(reply, Reply::Ping(_)).then_some(()))
         })
     }
 
-    /// What the server says of itself: its release and its clock. One that is older says nothing.
+    /// Release and clock of the server; empty for servers that are too old to report them.
     pub fn about(&self) -> Result<proto::PingReply> {
         self.value(Call::Ping(proto::PingRequest {}), SHORT, |reply| {
             Ok(expected!(reply, Ping, about => Some(about)))
         })
     }
 
-    /// Counts, sizes, cache figures.
+    /// Counts, sizes and cache statistics.
     pub fn stats(&self) -> Result<proto::StatsReply> {
         self.value(Call::Stats(proto::StatsRequest {}), LONG, |reply| {
             Ok(expected!(reply, Stats, stats => Some(stats)))
         })
     }
 
-    /// Reads everything and compares what must agree. `progress` gets the rows done so far.
+    /// Checks the consistency of all rows. `progress` receives the number of rows checked so far.
     pub fn check(
         &self,
         repair: bool,
@@ -78,7 +78,7 @@ impl Client {
         self.check_as(request, cancel, progress)
     }
 
-    /// The same of what lies with the one server of a cluster that is asked.
+    /// Checks the consistency of the rows on the called server of a cluster only.
     pub fn check_part(
         &self,
         repair: bool,
@@ -102,7 +102,7 @@ impl Client {
             let mut report = None;
             self.exchange(connection, &request, cancellable(cancel), &mut |reply| {
                 let Reply::Check(reply) = reply else {
-                    return Err(self.stray());
+                    return Err(self.wrong_reply());
                 };
                 match reply.report {
                     Some(done) => report = Some(done),
@@ -110,7 +110,7 @@ impl Client {
                 }
                 Ok(ControlFlow::Continue(()))
             })?;
-            report.ok_or_else(|| Broken::Failed(self.stray()))
+            report.ok_or_else(|| CallError::Failed(self.wrong_reply()))
         })
     }
 
@@ -128,7 +128,7 @@ impl Client {
         })
     }
 
-    /// Makes everything written so far survive power failure.
+    /// Syncs all earlier writes to disk, so that they survive a power failure.
     pub fn persist(&self) -> Result<()> {
         self.value(Call::Persist(proto::PersistRequest {}), LONG, |reply| {
             Ok(matches!(reply, Reply::Persist(_)).then_some(()))
@@ -145,7 +145,7 @@ impl Client {
         })
     }
 
-    /// Asks the server's process to stop, for good or to be started again; its number.
+    /// Asks the server's process to stop or to restart; returns its process id.
     pub fn shutdown(&self, restart: bool) -> Result<u32> {
         let request = Call::Shutdown(proto::ShutdownRequest { restart });
         self.value(request, SHORT, |reply| {
@@ -153,14 +153,14 @@ impl Client {
         })
     }
 
-    /// What the server says about its cluster; one that stands alone names no servers.
+    /// Describes the server's cluster; a single server lists no servers.
     pub fn cluster(&self) -> Result<proto::ClusterReply> {
         self.value(Call::Cluster(proto::ClusterRequest {}), SHORT, |reply| {
             Ok(expected!(reply, Cluster, cluster => Some(cluster)))
         })
     }
 
-    /// How a vertex's edges are placed on the servers of a cluster.
+    /// Placement of a vertex's edges on the servers of a cluster.
     pub fn placement(&self, vertex: VertexRef) -> Result<proto::PlacementReply> {
         let request = proto::PlacementRequest {
             vertex: Some(convert::vertex_ref_out(vertex)),
@@ -175,7 +175,7 @@ impl Client {
         self.begin(batch, sync)?.wait()
     }
 
-    /// Runs a scan, going on behind the last item if the connection goes away.
+    /// Runs a scan, and continues after the last item if the connection is lost.
     fn scan(
         &self,
         mut request: impl FnMut() -> Call,
@@ -190,7 +190,7 @@ impl Client {
     }
 }
 
-/// Hands items on one by one.
+/// Decodes items and passes them on one by one.
 pub(super) fn each<M, T>(
     items: Vec<M>,
     decode: impl Fn(M) -> convert::Decoded<T>,
@@ -234,7 +234,7 @@ impl GraphRead for Client {
                 item.vertex.map(convert::vertex_in).transpose()
             }))
         })?;
-        self.whole(all, ids.len())
+        self.check_count(all, ids.len())
     }
 
     fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
@@ -247,7 +247,7 @@ impl GraphRead for Client {
                 item.edge.map(convert::edge_in).transpose()
             }))
         })?;
-        self.whole(all, keys.len())
+        self.check_count(all, keys.len())
     }
 
     fn scan_edges(
@@ -264,7 +264,7 @@ impl GraphRead for Client {
             };
             self.exchange(connection, &request, LONG, &mut |reply| {
                 let Reply::ScanEdges(piece) = reply else {
-                    return Err(self.stray());
+                    return Err(self.wrong_reply());
                 };
                 each(
                     piece.edges,
@@ -297,7 +297,7 @@ impl GraphRead for Client {
             };
             self.exchange(connection, &request, LONG, &mut |reply| {
                 let Reply::ScanVertices(piece) = reply else {
-                    return Err(self.stray());
+                    return Err(self.wrong_reply());
                 };
                 each(piece.vertices, convert::vertex_in, |v| resume.pass(v, sink))
             })
@@ -337,7 +337,7 @@ impl GraphRead for Client {
             SHORT,
             |all, reply| expected!(reply, Degrees, piece => extend(all, piece.degrees, Ok)),
         )?;
-        self.whole(all, of.len())
+        self.check_count(all, of.len())
     }
 
     fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
@@ -368,7 +368,7 @@ impl GraphRead for Client {
                 after: after.0,
             })
         };
-        // Between two times that lie in the past the answer is always the same, so that it can be skipped through.
+        // The difference between two past versions never changes, so a repeated call skips the items already delivered.
         let mut done = 0_u64;
         let seen_now = std::cell::Cell::new(0_u64);
         self.scan(
@@ -378,7 +378,7 @@ impl GraphRead for Client {
             },
             &mut |reply| {
                 let Reply::Diff(piece) = reply else {
-                    return Err(self.stray());
+                    return Err(self.wrong_reply());
                 };
                 each(piece.differences, convert::difference_in, |d| {
                     seen_now.set(seen_now.get() + 1);
@@ -408,13 +408,15 @@ impl GraphRead for Client {
                 Ok(true)
             })?;
         let result = assembly.finish()?;
-        self.saw(result.as_of);
+        self.record_version(result.as_of);
         Ok(result)
     }
 
-    fn applied(&self, once: &[u8]) -> Result<bool> {
-        let once = once.to_vec();
-        let call = Call::Applied(proto::AppliedRequest { once });
+    fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
+        let idempotency_key = idempotency_key.to_vec();
+        let call = Call::Applied(proto::AppliedRequest {
+            once: idempotency_key,
+        });
         self.value(call, SHORT, |reply| {
             Ok(expected!(reply, Applied, reply => Some(reply.applied)))
         })
@@ -422,12 +424,12 @@ impl GraphRead for Client {
 }
 
 impl Client {
-    /// A list with as many answers as questions.
-    pub(super) fn whole<T>(&self, answers: Vec<T>, questions: usize) -> Result<Vec<T>> {
+    /// Checks that a list has one answer per question.
+    pub(super) fn check_count<T>(&self, answers: Vec<T>, questions: usize) -> Result<Vec<T>> {
         if answers.len() == questions {
             Ok(answers)
         } else {
-            Err(self.stray())
+            Err(self.wrong_reply())
         }
     }
 
@@ -446,9 +448,10 @@ impl Client {
 }
 
 impl GraphWrite for Client {
-    /// A batch without a marker of its own gets one, so that it can be sent again if the connection goes away before
-    /// the answer comes. If it turns out to have been applied then, the counts of the [`Commit`] are zero: they were
-    /// lost with the answer.
+    /// A batch without an idempotency key gets one, so that it can be sent again if the connection is lost before the
+    /// response
+    /// arrives. If the batch had been applied then, the counts of the [`Commit`] are zero, because they were lost with the
+    /// response.
     fn apply(&self, batch: Batch) -> Result<Commit> {
         self.apply_with(batch, false)
     }

@@ -1,9 +1,10 @@
-//! The remote client: a database on a server, through the same traits as one in this process.
+//! The remote client: a database on a server, through the same traits as a local one.
 //!
-//! Blocking, and shared by threads: calls of all of them go out on one stream ([`connection`]) and are answered in any
-//! order. A call whose connection goes away is sent again once there is a new one: reads because they change nothing,
-//! writes because their marker makes them count once. A server that is busy says when to come back. All of that takes
-//! at most the address's patience; then the caller gets an error that says what happened.
+//! Blocking, and shared by threads: calls of all threads are sent on one stream ([`connection`]) and answered in any
+//! order. A
+//! call whose connection is lost is sent again on a new one: reads because they change nothing, writes because their
+//! idempotency key makes them apply once. A busy server says when to retry. All of this takes at most the address's
+//! `patience`; then the caller gets an error that says what happened.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -14,38 +15,38 @@ mod driver;
 mod files;
 mod grants;
 mod graph;
-mod held;
+mod lease_cache;
 mod namespace;
 mod objects;
-mod outgoing;
 mod peer;
 mod pending;
 mod route;
 pub(crate) mod secure;
+mod send_queue;
 mod slot;
 mod window;
 
 pub use channel::channel;
-pub use files::{FileLink, Happened, Watching, What};
+pub use files::{FileLink, FileSubscription, Happened, What};
 pub use grants::Grants;
 pub use peer::PeerLink;
 pub use pending::{Pending, Ping};
 
 use crate::address::Address;
 use crate::convert::reason_out;
-use crate::failure::{AGAIN, failure_in};
+use crate::failure::{RETRY, failure_in};
 use crate::limits::{CANCEL_GRACE, CANCEL_POLL};
 use crate::map::Map;
-use crate::marker::{self, Sender};
 use crate::members::Members;
+use crate::producer::{self, Producer};
 use crate::proto;
 use crate::proto::failure::Kind;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
-use connection::{Connection, Sent};
-use esker_model::object::Asker;
+use connection::{Connection, SentCall};
+use esker_model::object::Principal;
 use esker_model::{Cancel, Error, Flow, Result, Version};
-use held::Held;
+use lease_cache::LeaseCache;
 use prost::Message as _;
 use route::Routes;
 use slot::{Arrived, Ended};
@@ -54,71 +55,72 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use window::{Guard, Windows};
+use window::{Guard, KeptBatches};
 
 /// A database on a server. Cheap to clone; all clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Client {
     shared: Arc<Shared>,
-    /// `None` for the threads that work for it.
+    /// `None` for the client's own threads.
     _guard: Option<Arc<Guard>>,
-    /// On whose behalf the graph is read.
-    asker: Option<Arc<Asker>>,
+    /// Principal for whom the graph is read.
+    principal: Option<Arc<Principal>>,
 }
 
 #[derive(Debug)]
 struct Shared {
     address: Address,
     connection: Mutex<Option<Arc<Connection>>>,
-    /// Where the cluster's map is, and which of its servers this is.
-    place: Mutex<Option<(PathBuf, u32)>>,
-    /// Of a cluster whose stores move: its members, as far as was heard.
+    /// File of the cluster map, and the number of the server in it.
+    map_entry: Mutex<Option<(PathBuf, u32)>>,
+    /// Members of the cluster known so far, if its servers move.
     members: Members,
-    /// Which of its stores this client talks to, once it has.
+    /// Server that this client is connected to, if servers move.
     store: Mutex<Option<u32>>,
-    /// The newest version seen: answers see it too.
+    /// Newest version received; later answers must include it.
     newest: AtomicU64,
-    sender: Arc<Sender>,
-    /// What no checkpoint holds yet.
-    windows: Windows,
-    /// Where files are; nothing for a client that asks its own server alone.
+    producer: Arc<Producer>,
+    /// Acknowledged batches that no checkpoint contains yet.
+    kept_batches: KeptBatches,
+    /// Cached locations of files; `None` if only the client's own server is asked.
     routes: Option<Routes>,
-    /// Answers that were promised to hold; nothing for a client that remembers nothing.
-    held: Option<Held>,
+    /// Cache of leased answers; `None` if caching is off.
+    lease_cache: Option<LeaseCache>,
 }
 
-/// Why a call gave no answer.
+/// Reason why a call failed.
 #[derive(Debug)]
-pub(crate) enum Broken {
-    /// It was answered: no.
+pub(crate) enum CallError {
+    /// The call was answered with an error.
     Failed(Error),
-    /// The connection went away before the answer was complete.
+    /// The connection was lost before the response was complete.
     Lost(String),
-    /// The server has too much to do, and has done nothing.
+    /// The server is overloaded and has not executed the call.
     Busy { message: String, after: Duration },
-    /// What was asked for is with another member of the cluster, or with none just now.
-    Elsewhere { members: Vec<String>, why: String },
+    /// The server is on another member of the cluster, or on none at the time.
+    Moved { members: Vec<String>, why: String },
 }
 
-impl Broken {
-    /// For callers that do not ask again.
+impl CallError {
+    /// Converts to an error, for callers that do not retry.
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Failed(e) => e,
-            Self::Lost(message)
-            | Self::Busy { message, .. }
-            | Self::Elsewhere { why: message, .. } => Error::Unavailable(message),
+            Self::Lost(message) | Self::Busy { message, .. } | Self::Moved { why: message, .. } => {
+                Error::Unavailable(message)
+            }
         }
     }
 }
 
-impl From<Error> for Broken {
+impl From<Error> for CallError {
     fn from(e: Error) -> Self {
         Self::Failed(e)
     }
 }
 
-/// Whether a call reads the graph: then it can be made on somebody's behalf. (Others say themselves who asks.)
+/// Whether a call reads the graph and can therefore be wrapped with a principal. Other calls name their principal
+/// themselves.
 pub fn reads_graph(request: &proto::Request) -> bool {
     matches!(
         request.call,
@@ -139,72 +141,73 @@ pub fn reads_graph(request: &proto::Request) -> bool {
     )
 }
 
-/// How a caller waits.
+/// Waiting behaviour of a call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Wait<'a> {
-    /// Whether the answer is wanted still.
+    /// Cancellation check of the caller.
     cancel: Option<&'a dyn Cancel>,
-    /// Whether it may take as long as it takes. Other calls end once nothing has come for the address's patience.
+    /// Whether the call has no time limit. Other calls fail if nothing arrives within the address's `patience`.
     long: bool,
 }
 
 impl Client {
-    /// Connects to the server at that address. Nobody there, or another protocol, is an error at once.
+    /// Connects to the server at an address. An unreachable server or another protocol version fails at once.
     pub fn connect(address: &Address) -> Result<Self> {
         Self::connect_to(address, address.cache.then(Routes::default))
     }
 
     fn connect_to(address: &Address, routes: Option<Routes>) -> Result<Self> {
         let members = Members::default();
-        let connection = connect_first(address, &members).map_err(Broken::into_error)?;
+        let connection = connect_first(address, &members).map_err(CallError::into_error)?;
         let store = store_of(&connection).or(address.store);
-        let place = place_of(&connection);
-        let windows = Windows::default();
-        windows
+        let map_entry = map_entry_of(&connection);
+        let kept_batches = KeptBatches::default();
+        kept_batches
             .on
             .store(connection.welcome.window, Ordering::Release);
         let shared = Arc::new(Shared {
             address: address.clone(),
             connection: Mutex::new(Some(connection)),
-            place: Mutex::new(place),
+            map_entry: Mutex::new(map_entry),
             members,
             store: Mutex::new(store),
             newest: AtomicU64::new(0),
-            sender: Arc::new(Sender::new()),
-            windows,
-            held: routes.is_some().then(Held::default),
+            producer: Arc::new(Producer::new()),
+            kept_batches,
+            lease_cache: routes.is_some().then(LeaseCache::default),
             routes,
         });
         Ok(Self {
             _guard: Some(Arc::new(Guard(Arc::clone(&shared)))),
             shared,
-            asker: None,
+            principal: None,
         })
     }
 
-    /// The same connection, by which the graph is read on somebody's behalf: answers show what they may see.
+    /// A client on the same connection that reads the graph for a principal: answers contain only what the principal
+    /// may see.
     #[must_use]
-    pub fn on_behalf_of(&self, asker: Option<&Asker>) -> Self {
+    pub fn on_behalf_of(&self, principal: Option<&Principal>) -> Self {
         Self {
-            asker: asker.map(|a| Arc::new(a.clone())),
+            principal: principal.map(|a| Arc::new(a.clone())),
             ..self.clone()
         }
     }
 
-    /// Where the server is.
+    /// Address of the server.
     pub fn address(&self) -> &Address {
         &self.shared.address
     }
 
-    /// The server's process, on its machine.
+    /// Process id of the server, on its machine.
     pub fn pid(&self) -> u32 {
         let connection = self.shared.connection.lock();
         let connection = connection.unwrap_or_else(PoisonError::into_inner);
         connection.as_ref().map_or(0, |c| c.welcome.pid)
     }
 
-    /// Notes a version that came in an answer.
-    fn saw(&self, version: Version) {
+    /// Records a version that an answer contained.
+    fn record_version(&self, version: Version) {
         if version != Version::MAX {
             self.shared.newest.fetch_max(version.0, Ordering::AcqRel);
         }
@@ -214,30 +217,30 @@ impl Client {
         self.shared.newest.load(Ordering::Acquire)
     }
 
-    /// What time it is by the clock of the server, as far as is known.
+    /// Estimated time of the server's clock.
     fn server_millis(&self) -> u64 {
         let connection = self.shared.connection.lock();
         let connection = connection.unwrap_or_else(PoisonError::into_inner);
         connection.as_ref().map_or(0, |c| c.server_millis())
     }
 
-    /// The connection, or a new one. Many threads may ask; one connects.
-    fn connection(&self) -> Result<Arc<Connection>, Broken> {
-        let held = self.shared.connection.lock();
-        let mut held = held.unwrap_or_else(PoisonError::into_inner);
-        if let Some(connection) = held.as_ref().filter(|c| c.usable()) {
+    /// The current connection, or a new one. If several threads need a new one, one of them connects.
+    fn connection(&self) -> Result<Arc<Connection>, CallError> {
+        let guard = self.shared.connection.lock();
+        let mut guard = guard.unwrap_or_else(PoisonError::into_inner);
+        if let Some(connection) = guard.as_ref().filter(|c| c.usable()) {
             return Ok(Arc::clone(connection));
         }
         let connection = self.connect_anew()?;
-        if let Some(place) = place_of(&connection) {
-            *self.place() = Some(place);
+        if let Some(map_entry) = map_entry_of(&connection) {
+            *self.map_entry() = Some(map_entry);
         }
-        *held = Some(Arc::clone(&connection));
+        *guard = Some(Arc::clone(&connection));
         Ok(connection)
     }
 
-    /// Connects where the server is by now; of a cluster whose stores move, to whoever has the store.
-    fn connect_anew(&self) -> Result<Arc<Connection>, Broken> {
+    /// Connects to the server's present location; if servers move between members, to the member that runs the server.
+    fn connect_anew(&self) -> Result<Arc<Connection>, CallError> {
         let members = &self.shared.members;
         let store = *self
             .shared
@@ -245,7 +248,7 @@ impl Client {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         if members.all().is_empty() || store.is_none() {
-            return Connection::open(&self.whereabouts());
+            return Connection::open(&self.current_address());
         }
         let address = Address {
             store,
@@ -254,8 +257,9 @@ impl Client {
         connect_to_any(&address, members)
     }
 
-    /// Whether the store that this client talks to has another server by now: the one that does not answer may be paused for a long
-    /// time. Then there is a connection to the other one.
+    /// Whether the server of this client now runs on another member, because the old one may be paused for a long time.
+    /// In that case
+    /// the client is connected to the new one afterwards.
     fn has_moved(&self) -> bool {
         let store = *self
             .shared
@@ -263,50 +267,50 @@ impl Client {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let members = self.shared.members.all();
-        // The first one is who does not answer.
+        // The first member is the one that does not respond.
         for member in members.iter().skip(1) {
-            let Some(mut there) = self.shared.address.moved(member) else {
+            let Some(mut there) = self.shared.address.with_authority(member) else {
                 continue;
             };
             (there.store, there.connect) = (store, Some(MEMBER_CONNECT_MAX));
             if let Ok(connection) = Connection::open(&there) {
                 self.shared.members.learn(&connection.welcome.members);
                 self.shared.members.answered(member);
-                let mut held = self
+                let mut guard = self
                     .shared
                     .connection
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner);
-                *held = Some(connection);
+                *guard = Some(connection);
                 return true;
             }
         }
         false
     }
 
-    fn place(&self) -> MutexGuard<'_, Option<(PathBuf, u32)>> {
+    fn map_entry(&self) -> MutexGuard<'_, Option<(PathBuf, u32)>> {
         self.shared
-            .place
+            .map_entry
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the server is: another may have taken over for it.
-    fn whereabouts(&self) -> Address {
+    /// Current address of the server: another machine may have taken over.
+    fn current_address(&self) -> Address {
         let address = &self.shared.address;
-        let moved = self.place().as_ref().and_then(|(map, server)| {
-            // One that cannot be read from here says nothing; then the server is waited for where it was.
+        let moved = self.map_entry().as_ref().and_then(|(map, server)| {
+            // A map that cannot be read here is ignored, and the server is expected at its old address.
             let map = Map::read(map).ok()?;
-            address.moved(map.address(*server)?)
+            address.with_authority(map.address(*server)?)
         });
         moved.unwrap_or_else(|| address.clone())
     }
 
-    /// Makes a call, again where that helps, for as long as the address's patience lasts.
+    /// Makes a call, and retries it where that helps until the address's `patience` is over.
     fn run<T>(
         &self,
         cancel: Option<&dyn Cancel>,
-        mut call: impl FnMut(&Arc<Connection>) -> Result<T, Broken>,
+        mut call: impl FnMut(&Arc<Connection>) -> Result<T, CallError>,
     ) -> Result<T> {
         let patience = self.shared.address.patience;
         let mut troubled: Option<Instant> = None;
@@ -314,16 +318,16 @@ impl Client {
         loop {
             let (message, after) = match self.connection().and_then(|c| call(&c)) {
                 Ok(value) => return Ok(value),
-                Err(Broken::Failed(e)) => return Err(e),
-                Err(Broken::Elsewhere { why, .. }) => {
-                    pause = (pause * 2).min(ELSEWHERE_PAUSE_MAX);
+                Err(CallError::Failed(e)) => return Err(e),
+                Err(CallError::Moved { why, .. }) => {
+                    pause = (pause * 2).min(MOVED_PAUSE_MAX);
                     (why, pause)
                 }
-                Err(Broken::Lost(message)) => {
+                Err(CallError::Lost(message)) => {
                     pause = (pause * 2).min(Duration::from_millis(500));
                     (message, pause)
                 }
-                Err(Broken::Busy { message, after }) => (message, after),
+                Err(CallError::Busy { message, after }) => (message, after),
             };
             let since = *troubled.get_or_insert_with(Instant::now);
             let left = patience.saturating_sub(since.elapsed());
@@ -333,8 +337,8 @@ impl Client {
                     connect::seconds(patience)
                 )));
             }
-            // Clients that were turned away together should not come back together.
-            let jitter = marker::dice() % (after.as_millis() as u64 / 2 + 1);
+            // Clients that were refused together should not retry together.
+            let jitter = producer::random_u64() % (after.as_millis() as u64 / 2 + 1);
             let until = Instant::now() + (after + Duration::from_millis(jitter)).min(left);
             while let Some(rest) = until.checked_duration_since(Instant::now()) {
                 if cancel.is_some_and(Cancel::cancelled) {
@@ -345,19 +349,19 @@ impl Client {
         }
     }
 
-    /// Sends a request and hands on each piece of its answer. True if the receiver broke off.
+    /// Sends a request and passes on each piece of its response. Ends early if the receiver breaks.
     fn exchange(
         &self,
         connection: &Arc<Connection>,
         request: &proto::Request,
         wait: Wait<'_>,
         receive: &mut dyn FnMut(Reply) -> Result<Flow>,
-    ) -> Result<(), Broken> {
-        let sent = match &self.asker {
-            Some(asker) if reads_graph(request) => {
+    ) -> Result<(), CallError> {
+        let sent = match &self.principal {
+            Some(principal) if reads_graph(request) => {
                 let on_behalf = proto::Request {
                     call: Some(Call::As(Box::new(proto::AsRequest {
-                        asker: crate::convert::asker_out(Some(asker)),
+                        principal: crate::convert::principal_out(Some(principal)),
                         request: Some(Box::new(request.clone())),
                     }))),
                 };
@@ -370,10 +374,10 @@ impl Client {
 
     fn receive(
         &self,
-        sent: &Sent,
+        sent: &SentCall,
         wait: Wait<'_>,
         receive: &mut dyn FnMut(Reply) -> Result<Flow>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), CallError> {
         let patience = self.shared.address.patience;
         let moving = !self.shared.members.is_empty();
         let mut looked = Instant::now();
@@ -404,7 +408,7 @@ impl Client {
                             }
                         }
                         None => {
-                            return Err(Broken::Failed(Error::Unavailable(format!(
+                            return Err(CallError::Failed(Error::Unavailable(format!(
                                 "{} answered with what this build does not understand: use the same release",
                                 self.shared.address.authority()
                             ))));
@@ -412,11 +416,11 @@ impl Client {
                     }
                 }
                 Arrived::End(Ended::Complete) => return Ok(()),
-                Arrived::End(Ended::Lost(why)) => return Err(Broken::Lost(why)),
+                Arrived::End(Ended::Lost(why)) => return Err(CallError::Lost(why)),
                 Arrived::Nothing if moving && looked.elapsed() >= MOVED_POLL => {
                     if self.has_moved() {
-                        return Err(Broken::Lost(format!(
-                            "{} did not answer, and what was asked is with another server now",
+                        return Err(CallError::Lost(format!(
+                            "{} did not answer, and another server has the data now",
                             self.shared.address.authority()
                         )));
                     }
@@ -432,11 +436,11 @@ impl Client {
                         stopped_at = Some(Instant::now());
                     }
                     Some(at) if at.elapsed() > CANCEL_GRACE => {
-                        return Err(Broken::Failed(Error::Interrupted));
+                        return Err(CallError::Failed(Error::Interrupted));
                     }
                     None if !wait.long && heard.elapsed() >= patience => {
-                        return Err(Broken::Failed(Error::Unavailable(format!(
-                            "{} did not answer within {}; a longer time is asked for with {}?timeout=…",
+                        return Err(CallError::Failed(Error::Unavailable(format!(
+                            "{} did not answer within {}; set a longer time with {}?timeout=…",
                             self.shared.address.authority(),
                             connect::seconds(patience),
                             self.shared.address
@@ -448,7 +452,7 @@ impl Client {
         }
     }
 
-    /// Asks for an answer of one piece.
+    /// Makes a call with a response of one piece.
     fn value<T>(
         &self,
         call: Call,
@@ -461,15 +465,15 @@ impl Client {
             self.exchange(connection, &request, wait, &mut |reply| {
                 answer = read(reply)?;
                 if answer.is_none() {
-                    return Err(self.stray());
+                    return Err(self.wrong_reply());
                 }
                 Ok(ControlFlow::Continue(()))
             })?;
-            answer.ok_or_else(|| Broken::Failed(self.stray()))
+            answer.ok_or_else(|| CallError::Failed(self.wrong_reply()))
         })
     }
 
-    /// Asks for an answer of several pieces, put together anew each time that it is asked for.
+    /// Makes a call with a response of several pieces; starts over for each attempt.
     fn collect<T: Default>(
         &self,
         call: Call,
@@ -489,48 +493,48 @@ impl Client {
                 if take(&mut all, reply)? {
                     Ok(ControlFlow::Continue(()))
                 } else {
-                    Err(self.stray())
+                    Err(self.wrong_reply())
                 }
             })?;
             Ok(all)
         })
     }
 
-    /// An answer of another kind than was asked for.
-    fn stray(&self) -> Error {
+    /// Error for a response of the wrong kind.
+    fn wrong_reply(&self) -> Error {
         Error::Unavailable(format!(
-            "{} gave an answer to another question: use the same release on both sides",
+            "{} answered another request: use the same release on both sides",
             self.shared.address.authority()
         ))
     }
 }
 
-/// After so long without an answer a client looks whether another member has what it asked for.
+/// Time without a response after which the client checks whether the server has moved to another member.
 const MOVED_POLL: Duration = Duration::from_secs(2);
-/// Longest pause between looks for a store that is moving.
-const ELSEWHERE_PAUSE_MAX: Duration = Duration::from_millis(100);
-/// How long a member that may be paused is waited for, where there are others to ask.
+/// Maximum pause between attempts to find a server that is moving.
+const MOVED_PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Time limit for connecting to one member if there are others.
 const MEMBER_CONNECT_MAX: Duration = Duration::from_secs(1);
 
-/// Which store answers, if stores move.
+/// Number of the connected server, if servers move.
 fn store_of(connection: &Connection) -> Option<u32> {
     let welcome = &connection.welcome;
     (!welcome.members.is_empty()).then_some(welcome.server)
 }
 
-/// The first connection: to that address, or, if there is nothing to talk to at it, to another member that it names.
-fn connect_first(address: &Address, members: &Members) -> Result<Arc<Connection>, Broken> {
+/// Opens the first connection: to the address, or to another member that it refers to.
+fn connect_first(address: &Address, members: &Members) -> Result<Arc<Connection>, CallError> {
     match Connection::open(address) {
-        Err(Broken::Elsewhere {
+        Err(CallError::Moved {
             members: others, ..
         }) => {
             members.learn(&others);
             let began = Instant::now();
             loop {
                 match connect_to_any(address, members) {
-                    // The cluster is there, and its stores are on their way.
-                    Err(Broken::Elsewhere { .. }) if began.elapsed() < address.patience => {
-                        std::thread::sleep(ELSEWHERE_PAUSE_MAX);
+                    // The cluster is reachable, and its servers are moving.
+                    Err(CallError::Moved { .. }) if began.elapsed() < address.patience => {
+                        std::thread::sleep(MOVED_PAUSE_MAX);
                     }
                     done => return done,
                 }
@@ -545,12 +549,12 @@ fn connect_first(address: &Address, members: &Members) -> Result<Arc<Connection>
     }
 }
 
-/// Asks one member after the other.
-fn connect_to_any(address: &Address, members: &Members) -> Result<Arc<Connection>, Broken> {
+/// Tries one member after the other.
+fn connect_to_any(address: &Address, members: &Members) -> Result<Arc<Connection>, CallError> {
     let all = members.all();
     let mut failed = None;
     for member in &all {
-        let Some(mut there) = address.moved(member) else {
+        let Some(mut there) = address.with_authority(member) else {
             continue;
         };
         if all.len() > 1 {
@@ -562,25 +566,26 @@ fn connect_to_any(address: &Address, members: &Members) -> Result<Arc<Connection
                 members.answered(member);
                 return Ok(connection);
             }
-            Err(Broken::Elsewhere {
+            Err(CallError::Moved {
                 members: others,
                 why,
             }) => {
                 members.learn(&others);
-                failed = Some(Broken::Elsewhere {
+                failed = Some(CallError::Moved {
                     members: others,
                     why,
                 });
             }
             Err(e) => {
                 members.failed(member);
-                // That a member says where to look tells more than that another is gone; and one whose host is not known any more
-                // is no reason to give up.
-                let gone = matches!(e, Broken::Failed(_));
+                // A referral to other members is more informative than an unreachable member, and an unknown host of
+                // one member is no reason to
+                // give up.
+                let gone = matches!(e, CallError::Failed(_));
                 let better = match &failed {
                     None => true,
-                    Some(Broken::Elsewhere { .. }) => false,
-                    Some(before) => !gone || matches!(before, Broken::Failed(_)),
+                    Some(CallError::Moved { .. }) => false,
+                    Some(before) => !gone || matches!(before, CallError::Failed(_)),
                 };
                 if better {
                     failed = Some(e);
@@ -588,24 +593,24 @@ fn connect_to_any(address: &Address, members: &Members) -> Result<Arc<Connection
             }
         }
     }
-    Err(failed.unwrap_or_else(|| Broken::Lost("no member of the cluster is known".into())))
+    Err(failed.unwrap_or_else(|| CallError::Lost("no member of the cluster is known".into())))
 }
 
-/// What a server of a cluster says of how to find it when it is gone.
-fn place_of(connection: &Connection) -> Option<(PathBuf, u32)> {
+/// File of the cluster map and number of the server, by which clients find the server after a failover.
+fn map_entry_of(connection: &Connection) -> Option<(PathBuf, u32)> {
     let welcome = &connection.welcome;
     (!welcome.map.is_empty()).then(|| (PathBuf::from(&welcome.map), welcome.server))
 }
 
-fn failed(failure: proto::Failure) -> Broken {
-    if matches!(failure.code.as_str(), "closing" | AGAIN) {
-        return Broken::Lost(failure.message);
+fn failed(failure: proto::Failure) -> CallError {
+    if matches!(failure.code.as_str(), "closing" | RETRY) {
+        return CallError::Lost(failure.message);
     }
     if failure.kind == i32::from(Kind::Busy) {
-        return Broken::Busy {
+        return CallError::Busy {
             after: Duration::from_millis(u64::from(failure.retry_after_ms.clamp(1, 10_000))),
             message: failure.message,
         };
     }
-    Broken::Failed(failure_in(failure))
+    CallError::Failed(failure_in(failure))
 }

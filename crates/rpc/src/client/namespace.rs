@@ -1,87 +1,93 @@
-//! Files over the wire.
+//! The namespace over the network.
 
 use super::graph::{LONG, SHORT, cancellable, each, expected, extend};
-use super::held::{Held, Look, Question};
-use super::route::Way;
-use super::{Broken, Client};
+use super::lease_cache::{CacheKey, LeaseCache, Lookup};
+use super::route::Destination;
+use super::{CallError, Client};
 use crate::convert;
 use crate::proto;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
 use esker_model::namespace::{
-    Change, Changes, Cookie, Done, Entry, Inode, Kind, Looked, NamePath, Namespace, Open,
-    Partition, Space, SpaceBy, Usage,
+    AppliedChange, Change, Changes, Cookie, Entry, Inode, Kind, NamePath, Namespace, Open,
+    OpenLookup, Partition, Space, SpaceBy, Usage,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Cancel, Error, Flow, Result, Version, VertexId};
 use std::time::Instant;
 
-/// Paths that are asked about in one call.
+/// Maximum of paths in one call.
 const PATHS_MAX: usize = 4_096;
 
 impl Client {
-    /// Changes files; with `sync`, the changes survive a power failure before this returns. They get a marker, so that they
-    /// are made once however often they are sent, and answered as the first time.
+    /// Changes files; with `sync`, the changes survive a power failure before this returns. The changes get an
+    /// idempotency key, so
+    /// that they are made once however often they are sent, and a repeated call returns the first result.
     ///
-    /// In a cluster, they go to the server that has the entry of the first, as far as is known; many that do not build on each other
-    /// to all those that have theirs, at once.
+    /// In a cluster, they are sent to the server of the first changed entry, if it is known. Many independent changes
+    /// are sent to
+    /// all their servers in parallel.
     pub fn change_with(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         changes: &[Change],
         sync: bool,
-    ) -> Result<Vec<Result<Done>>> {
+    ) -> Result<Vec<Result<AppliedChange>>> {
         if let Some(parts) = self.divide(changes) {
-            return self.change_divided(asker, changes, parts, sync);
+            return self.change_divided(principal, changes, parts, sync);
         }
-        let way = changes.first().map(|c| self.way_to(c.path()));
-        let Some(Way::To(other)) = way else {
-            return self.change_through(self, asker, changes, sync);
+        let way = changes.first().map(|c| self.destination_of_path(c.path()));
+        let Some(Destination::To(other)) = way else {
+            return self.change_through(self, principal, changes, sync);
         };
-        let outcomes = self.change_through(&other, asker, changes, sync);
-        self.saw(Version(other.newest()));
+        let outcomes = self.change_through(&other, principal, changes, sync);
+        self.record_version(Version(other.newest()));
         outcomes
     }
 
-    /// Changes files by way of another server's client.
+    /// Changes files through the client of another server.
     fn change_through(
         &self,
         client: &Self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         changes: &[Change],
         sync: bool,
-    ) -> Result<Vec<Result<Done>>> {
-        let number = client.shared.sender.next(client.server_millis())?;
+    ) -> Result<Vec<Result<AppliedChange>>> {
+        let number = client.shared.producer.next(client.server_millis())?;
         let changes = Changes {
-            asker: asker.cloned(),
+            principal: principal.cloned(),
             changes: changes.to_vec(),
-            once: Some(number.marker()),
-            again: false,
+            idempotency_key: Some(number.idempotency_key()),
+            is_retry: false,
         };
         let outcomes = self.change_marked_through(client, &changes, sync);
-        // Whoever is told that it failed may do it anew, and must not find these done too later.
+        // A caller that gets an error may repeat the changes; these must not be applied later as well.
         number.settle();
         outcomes
     }
 
-    /// The same with a marker of the caller's, at this client's server.
-    pub fn change_marked(&self, changes: &Changes, sync: bool) -> Result<Vec<Result<Done>>> {
+    /// Changes files with the caller's idempotency key, on this client's server.
+    pub fn change_marked(
+        &self,
+        changes: &Changes,
+        sync: bool,
+    ) -> Result<Vec<Result<AppliedChange>>> {
         self.change_marked_through(self, changes, sync)
     }
 
-    /// The same through another server's client.
+    /// Changes files with the caller's idempotency key, through the client of another server.
     pub(super) fn change_marked_through(
         &self,
         client: &Self,
         changes: &Changes,
         sync: bool,
-    ) -> Result<Vec<Result<Done>>> {
+    ) -> Result<Vec<Result<AppliedChange>>> {
         let call = Call::ChangeFiles(self.changes_request(changes, sync));
-        let outcomes: Vec<Result<Done>> =
+        let outcomes: Vec<Result<AppliedChange>> =
             client.collect(call, SHORT, |all, reply| self.take_changed(all, reply))?;
-        let outcomes = self.whole(outcomes, changes.changes.len())?;
+        let outcomes = self.check_count(outcomes, changes.changes.len())?;
         let newest = outcomes.iter().flatten().map(|done| done.version).max();
-        client.saw(newest.unwrap_or(Version::ZERO));
+        client.record_version(newest.unwrap_or(Version::ZERO));
         Ok(outcomes)
     }
 
@@ -96,8 +102,12 @@ impl Client {
         }
     }
 
-    /// A piece of the answer to changes; false if it is none.
-    pub(super) fn take_changed(&self, all: &mut Vec<Result<Done>>, reply: Reply) -> Result<bool> {
+    /// Adds a piece of the response; false if the reply is of another kind.
+    pub(super) fn take_changed(
+        &self,
+        all: &mut Vec<Result<AppliedChange>>,
+        reply: Reply,
+    ) -> Result<bool> {
         let Reply::ChangeFiles(piece) = reply else {
             return Ok(false);
         };
@@ -108,12 +118,12 @@ impl Client {
     fn stat_through(
         &self,
         client: &Self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         (follow, lease): (bool, bool),
     ) -> Result<(Inode, u32)> {
         let call = Call::StatFile(proto::StatFileRequest {
-            asker: convert::asker_out(asker),
+            principal: convert::principal_out(principal),
             path: convert::path_out(path),
             follow,
             routes: self.wants_routes(),
@@ -129,43 +139,53 @@ impl Client {
         })
     }
 
-    /// How often a file was asked for and was known, because that had been promised, and how often it was not.
-    pub fn held(&self) -> (u64, u64) {
-        self.shared.held.as_ref().map_or((0, 0), Held::figures)
+    /// Number of file lookups answered from leases, and of those sent to a server.
+    pub fn lease_cache_counts(&self) -> (u64, u64) {
+        self.shared
+            .lease_cache
+            .as_ref()
+            .map_or((0, 0), LeaseCache::figures)
     }
 
-    fn lost_in_a_walk(&self) -> Broken {
-        Broken::Failed(Error::Unavailable(format!(
-            "the connection to {} was lost in the middle of a walk: repeat",
+    fn lost_in_a_walk(&self) -> CallError {
+        CallError::Failed(Error::Unavailable(format!(
+            "the connection to {} was lost during a traversal: repeat it",
             self.shared.address.authority()
         )))
     }
 }
 
 impl Namespace for Client {
-    /// Answered without asking where the server has promised that the answer stays what it was.
-    fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
-        let Some(held) = self.shared.held.as_ref().filter(|_| !path.is_handle()) else {
-            return Ok(self.stat_through(self, asker, path, (follow, false))?.0);
+    /// Answered locally while a lease on the attributes is valid.
+    fn stat(&self, principal: Option<&Principal>, path: &NamePath, follow: bool) -> Result<Inode> {
+        let Some(cache) = self
+            .shared
+            .lease_cache
+            .as_ref()
+            .filter(|_| !path.is_handle())
+        else {
+            return Ok(self.stat_through(self, principal, path, (follow, false))?.0);
         };
-        let question = Question::new(asker, path, follow);
-        let promise = match held.look(&question) {
-            Look::Answer(inode) => return Ok(inode),
-            Look::Ask { promise } => promise,
+        let key = CacheKey::new(principal, path, follow);
+        let lease = match cache.lookup(&key) {
+            Lookup::Hit(inode) => return Ok(inode),
+            Lookup::Miss { lease } => lease,
         };
         let sent = Instant::now();
-        let (inode, millis) = match self.way_to(path) {
-            Way::Own => self.stat_through(self, asker, path, (follow, promise))?,
-            Way::To(other) => self.stat_through(&other, asker, path, (follow, promise))?,
+        let (inode, millis) = match self.destination_of_path(path) {
+            Destination::Own => self.stat_through(self, principal, path, (follow, lease))?,
+            Destination::To(other) => {
+                self.stat_through(&other, principal, path, (follow, lease))?
+            }
         };
-        held.keep(&question, sent, millis, &inode);
+        cache.insert(&key, sent, millis, &inode);
         Ok(inode)
     }
 
-    /// If the connection goes away in the middle, the listing goes on behind the last entry.
+    /// If the connection is lost, the listing continues after the last entry.
     fn list(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         after: Option<Cookie>,
         sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
@@ -174,7 +194,7 @@ impl Namespace for Client {
         self.run(None, |connection| {
             let request = proto::Request {
                 call: Some(Call::ListFiles(proto::ListFilesRequest {
-                    asker: convert::asker_out(asker),
+                    principal: convert::principal_out(principal),
                     path: convert::path_out(path),
                     after: after.map(convert::cookie_out),
                     limit: 0,
@@ -183,7 +203,7 @@ impl Namespace for Client {
             };
             self.exchange(connection, &request, LONG, &mut |reply| {
                 let Reply::ListFiles(piece) = reply else {
-                    return Err(self.stray());
+                    return Err(self.wrong_reply());
                 };
                 each(piece.entries, convert::entry_in, |(cookie, entry)| {
                     after = Some(cookie);
@@ -193,17 +213,17 @@ impl Namespace for Client {
         })
     }
 
-    /// If the connection goes away in the middle, that is an error: where the walk was cannot be told.
+    /// If the connection is lost, the walk fails, because its position is unknown.
     fn walk(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Inode) -> Flow,
     ) -> Result<()> {
         let request = proto::Request {
             call: Some(Call::WalkFiles(proto::WalkFilesRequest {
-                asker: convert::asker_out(asker),
+                principal: convert::principal_out(principal),
                 path: convert::path_out(path),
             })),
         };
@@ -214,7 +234,7 @@ impl Namespace for Client {
             }
             self.exchange(connection, &request, cancellable(cancel), &mut |reply| {
                 let Reply::WalkFiles(piece) = reply else {
-                    return Err(self.stray());
+                    return Err(self.wrong_reply());
                 };
                 given |= !piece.files.is_empty();
                 each(piece.files, convert::walked_in, |(path, inode)| {
@@ -224,13 +244,17 @@ impl Namespace for Client {
         })
     }
 
-    fn change(&self, asker: Option<&Asker>, changes: &[Change]) -> Result<Vec<Result<Done>>> {
-        self.change_with(asker, changes, false)
+    fn change(
+        &self,
+        principal: Option<&Principal>,
+        changes: &[Change],
+    ) -> Result<Vec<Result<AppliedChange>>> {
+        self.change_with(principal, changes, false)
     }
 
-    fn usage(&self, asker: Option<&Asker>, path: &NamePath, below: bool) -> Result<Usage> {
+    fn usage(&self, principal: Option<&Principal>, path: &NamePath, below: bool) -> Result<Usage> {
         let call = Call::Usage(proto::UsageRequest {
-            asker: convert::asker_out(asker),
+            principal: convert::principal_out(principal),
             path: convert::path_out(path),
             below,
         });
@@ -241,16 +265,16 @@ impl Namespace for Client {
 
     fn usages(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
     ) -> Result<()> {
         let call = Call::Usages(proto::UsagesRequest {
-            asker: convert::asker_out(asker),
+            principal: convert::principal_out(principal),
             path: convert::path_out(path),
         });
-        // The whole is there before the first is given: it may have to be asked for anew.
+        // All results are collected before the first is delivered, because the call may be repeated.
         let all: Vec<_> = self.collect(call, cancellable(cancel), |all, reply| {
             expected!(reply, Usages, piece => extend(all, piece.directories, convert::directory_usage_in))
         })?;
@@ -268,9 +292,14 @@ impl Namespace for Client {
         )
     }
 
-    fn look(&self, asker: Option<&Asker>, path: &NamePath, how: Open) -> Result<Looked> {
+    fn look(
+        &self,
+        principal: Option<&Principal>,
+        path: &NamePath,
+        how: Open,
+    ) -> Result<OpenLookup> {
         let call = Call::LookFile(proto::LookFileRequest {
-            asker: convert::asker_out(asker),
+            principal: convert::principal_out(principal),
             path: convert::path_out(path),
             how: how.bits().into(),
         });
@@ -281,19 +310,19 @@ impl Namespace for Client {
 
     fn ids(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         paths: &[NamePath],
     ) -> Result<Vec<Option<(VertexId, Kind)>>> {
         let mut found = Vec::with_capacity(paths.len());
         for piece in paths.chunks(PATHS_MAX) {
             let call = Call::FileIds(proto::FileIdsRequest {
-                asker: convert::asker_out(asker),
+                principal: convert::principal_out(principal),
                 paths: piece.iter().map(convert::path_out).collect(),
             });
             let ids = self.collect(call, SHORT, |all, reply| {
                 expected!(reply, FileIds, piece => extend(all, piece.items, convert::at_path_in))
             })?;
-            found.extend(self.whole(ids, piece.len())?);
+            found.extend(self.check_count(ids, piece.len())?);
         }
         Ok(found)
     }

@@ -1,14 +1,14 @@
-//! Objects over the wire.
+//! Objects over the network.
 
 use super::graph::{LONG, SHORT, cancellable, expected, extend};
-use super::{Broken, Client};
+use super::{CallError, Client};
 use crate::convert;
 use crate::proto;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
 use crate::resume::FindResume;
 use esker_model::object::{
-    Asker, Find, FindReport, Found, ObjectKey, ObjectRead, ObjectWrite, TagInfo, TagReport,
+    Find, FindReport, Found, ObjectKey, ObjectRead, ObjectWrite, Principal, TagInfo, TagReport,
     TagWhere,
 };
 use esker_model::{Cancel, Flow, Result};
@@ -18,22 +18,23 @@ impl ObjectRead for Client {
     fn read_objects(
         &self,
         keys: &[ObjectKey],
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
     ) -> Result<Vec<Option<Found>>> {
         let call = Call::ReadObjects(proto::ReadObjectsRequest {
             keys: keys.iter().map(convert::object_key_out).collect(),
-            asker: convert::asker_out(asker),
+            principal: convert::principal_out(principal),
         });
         let all: Vec<_> = self.collect(call, SHORT, |all, reply| {
             expected!(reply, ReadObjects, piece => extend(all, piece.items, |item| {
                 item.object.map(convert::found_in).transpose()
             }))
         })?;
-        self.whole(all, keys.len())
+        self.check_count(all, keys.len())
     }
 
-    /// If the connection goes away in the middle, the search goes on behind the last object that the sink got. The report
-    /// of a search that its sink ended says how much that was, and no more.
+    /// If the connection is lost, the search continues after the last object that the sink received. The report of a
+    /// search that
+    /// its sink ended covers only those objects.
     fn find(
         &self,
         find: &Find,
@@ -48,7 +49,7 @@ impl ObjectRead for Client {
             let (mut report, mut ended) = (None, false);
             self.exchange(connection, &request, cancellable(cancel), &mut |reply| {
                 let Reply::Find(piece) = reply else {
-                    return Err(self.stray());
+                    return Err(self.wrong_reply());
                 };
                 for object in piece.objects {
                     if resume.pass(convert::found_in(object)?, sink).is_break() {
@@ -62,14 +63,14 @@ impl ObjectRead for Client {
             match report {
                 Some(report) => Ok(resume.report(convert::report_in(report))),
                 None if ended => Ok(resume.broken_off()),
-                None => Err(Broken::Failed(self.stray())),
+                None => Err(CallError::Failed(self.wrong_reply())),
             }
         })
     }
 
-    fn tags(&self, asker: Option<&Asker>) -> Result<Vec<TagInfo>> {
+    fn tags(&self, principal: Option<&Principal>) -> Result<Vec<TagInfo>> {
         let call = Call::Tags(proto::TagsRequest {
-            asker: convert::asker_out(asker),
+            principal: convert::principal_out(principal),
         });
         self.collect(call, LONG, |all, reply| {
             expected!(reply, Tags, piece => extend(all, piece.tags, convert::tag_info_in))
@@ -92,8 +93,9 @@ impl ObjectWrite for Client {
 }
 
 impl Client {
-    /// Changes the tags of all objects that a filter holds of; with `sync`, the change survives a power failure before this
-    /// returns. What has no marker of its own gets one, so that it counts once however often it is sent.
+    /// Changes the tags of all objects that match a filter; with `sync`, the change survives a power failure before
+    /// this returns. A
+    /// change without an idempotency key gets one, so that it is applied once however often it is sent.
     pub fn tag_where_with(
         &self,
         change: &TagWhere,
@@ -101,9 +103,9 @@ impl Client {
         cancel: &dyn Cancel,
     ) -> Result<TagReport> {
         let mut request = convert::tag_where_out(change, sync);
-        let number = if change.once.is_none() && !change.dry_run {
-            let number = self.shared.sender.next(self.server_millis())?;
-            request.once = number.marker();
+        let number = if change.idempotency_key.is_none() && !change.dry_run {
+            let number = self.shared.producer.next(self.server_millis())?;
+            request.once = number.idempotency_key();
             Some(number)
         } else {
             None
@@ -111,12 +113,12 @@ impl Client {
         let answer = self.value(Call::TagWhere(request), cancellable(cancel), |reply| {
             Ok(expected!(reply, TagWhere, reply => Some(convert::tag_report_in(reply))))
         });
-        // Whoever is told that it failed may do it anew, and must not find this one done too later.
+        // A caller that gets an error may repeat the change; this one must not be applied later as well.
         if let Some(number) = number {
             number.settle();
         }
         let report = answer?;
-        self.saw(report.version);
+        self.record_version(report.version);
         Ok(report)
     }
 }

@@ -1,11 +1,12 @@
-//! From one server of a cluster to another: asynchronous, one stream, many questions under way.
+//! Asynchronous client from one server of a cluster to another: one stream with many requests in flight.
 //!
-//! A question is sent once. If the connection goes away, all that wait fail at once: whether their question arrived is
-//! for them to find out.
+//! A request is sent once. If the connection ends, all waiting requests fail at once, and their callers must find out
+//! whether
+//! the requests arrived.
 
-use super::Broken;
+use super::CallError;
 use super::connect::{self, refused};
-use super::outgoing::Outgoing;
+use super::send_queue::SendQueue;
 use crate::address::Address;
 use crate::failure::failure_in;
 use crate::frame::{RawToClient, put_call};
@@ -22,40 +23,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-/// A connection to another server, greeted.
+/// A connection to another server, after the greeting.
 #[derive(Debug)]
 pub struct PeerLink {
-    outgoing: Arc<Outgoing>,
-    calls: Arc<Calls>,
+    outgoing: Arc<SendQueue>,
+    calls: Arc<PeerCalls>,
     next: AtomicU64,
     address: Address,
     call_bytes_max: u64,
     task: AbortHandle,
 }
 
-type Arrived = std::result::Result<Bytes, String>;
+type PeerResult = std::result::Result<Bytes, String>;
 
 #[derive(Debug, Default)]
-struct Calls(Mutex<Open>);
+struct PeerCalls(Mutex<OpenPeerCalls>);
 
 #[derive(Debug, Default)]
-struct Open {
-    waiting: HashMap<u64, oneshot::Sender<Arrived>>,
-    /// Why there will be no more answers.
+struct OpenPeerCalls {
+    waiting: HashMap<u64, oneshot::Sender<PeerResult>>,
+    /// Reason why no more responses will arrive.
     lost: Option<String>,
 }
 
-impl Calls {
-    fn open(&self) -> MutexGuard<'_, Open> {
+impl PeerCalls {
+    fn open(&self) -> MutexGuard<'_, OpenPeerCalls> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn deliver(&self, message: RawToClient) {
         let mut open = self.open();
         for answer in message.answers {
-            // Whoever asked may have given up.
-            if let Some(asker) = open.waiting.remove(&answer.id) {
-                let _ = asker.send(Ok(answer.reply.unwrap_or_default()));
+            // The caller may have given up.
+            if let Some(waiter) = open.waiting.remove(&answer.id) {
+                let _ = waiter.send(Ok(answer.reply.unwrap_or_default()));
             }
         }
     }
@@ -66,29 +67,32 @@ impl Calls {
             open.lost.get_or_insert_with(|| why.to_owned());
             std::mem::take(&mut open.waiting)
         };
-        for asker in waiting.into_values() {
-            let _ = asker.send(Err(why.to_owned()));
+        for waiter in waiting.into_values() {
+            let _ = waiter.send(Err(why.to_owned()));
         }
     }
 }
 
-/// Takes a question off the list, however the wait for its answer ends.
-struct Listed<'a> {
-    calls: &'a Calls,
+/// Removes a request from the list, however the wait for its response ends.
+struct PendingGuard<'a> {
+    calls: &'a PeerCalls,
     id: u64,
 }
 
-impl Drop for Listed<'_> {
+impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         self.calls.open().waiting.remove(&self.id);
     }
 }
 
 impl PeerLink {
-    /// Connects to that server and greets it as `peer` says. To be called on the threads of a runtime, which carry the
-    /// connection from then on.
+    /// Connects to another server and greets it as `peer`. Must be called on the threads of a runtime, which then drive the
+    /// connection.
     pub async fn open(address: &Address, peer: proto::Peer) -> Result<Arc<Self>> {
-        let (outgoing, calls) = (Arc::new(Outgoing::default()), Arc::new(Calls::default()));
+        let (outgoing, calls) = (
+            Arc::new(SendQueue::default()),
+            Arc::new(PeerCalls::default()),
+        );
         let opened = Box::pin(connect::open(address, &outgoing, Some(peer))).await;
         let opened = opened.map_err(|e| {
             outgoing.close();
@@ -109,10 +113,10 @@ impl PeerLink {
                         },
                         Ok(None) => break format!("{at} closed the connection"),
                         Err(status) => match refused(&address, &status) {
-                            Broken::Failed(e) => break e.to_string(),
-                            Broken::Lost(why)
-                            | Broken::Busy { message: why, .. }
-                            | Broken::Elsewhere { why, .. } => break why,
+                            CallError::Failed(e) => break e.to_string(),
+                            CallError::Lost(why)
+                            | CallError::Busy { message: why, .. }
+                            | CallError::Moved { why, .. } => break why,
                         },
                     }
                 };
@@ -130,20 +134,20 @@ impl PeerLink {
         }))
     }
 
-    /// Whether questions can be asked still.
+    /// Whether the connection accepts requests.
     pub fn usable(&self) -> bool {
         self.calls.open().lost.is_none()
     }
 
-    /// Ends it: whoever waits for an answer is told why there is none.
+    /// Ends the connection; waiting callers get the reason as an error.
     pub fn close(&self, why: &str) {
         self.outgoing.close();
         self.calls.lose(why);
         self.task.abort();
     }
 
-    /// Asks and waits for the answer, for as long as it takes. Dropping the future gives up on it.
-    pub async fn ask(&self, question: proto::PeerQuestion) -> Result<proto::PeerAnswer> {
+    /// Sends a request and waits for the response without a time limit. Dropping the future gives up on it.
+    pub async fn request(&self, question: proto::PeerQuestion) -> Result<proto::PeerAnswer> {
         let at = self.address.authority();
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let request = proto::Request {
@@ -154,20 +158,20 @@ impl PeerLink {
         drop(request);
         if part.len() as u64 > self.call_bytes_max {
             return Err(Error::Limit {
-                what: "the size in bytes of one question from server to server".into(),
+                what: "the size in bytes of one request between servers".into(),
                 got: part.len() as u64,
                 limit: self.call_bytes_max,
             });
         }
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         {
             let mut open = self.calls.open();
             if let Some(why) = &open.lost {
                 return Err(Error::Unavailable(why.clone()));
             }
-            open.waiting.insert(id, tell);
+            open.waiting.insert(id, sender);
         }
-        let _listed = Listed {
+        let _listed = PendingGuard {
             calls: &self.calls,
             id,
         };
@@ -177,7 +181,7 @@ impl PeerLink {
             )));
         }
         let lost = |why: String| Error::Unavailable(why);
-        let reply = match told.await {
+        let reply = match receiver.await {
             Ok(arrived) => arrived.map_err(lost)?,
             Err(_) => return Err(lost(format!("the connection to {at} has ended"))),
         };

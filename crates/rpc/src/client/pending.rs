@@ -1,11 +1,11 @@
-//! Writes that are sent now and waited for later, so that one thread can keep many in flight.
+//! Writes that are sent now and awaited later, so that one thread can keep many in flight.
 
-use super::connection::Sent;
+use super::connection::SentCall;
 use super::driver::Driver;
-use super::window::Kept;
-use super::{Broken, Client, Wait};
+use super::window::KeptBatch;
+use super::{CallError, Client, Wait};
 use crate::convert;
-use crate::marker::Number;
+use crate::producer::BatchNumber;
 use crate::proto;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
@@ -13,24 +13,25 @@ use esker_model::{Batch, Commit, Result};
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-/// A batch that was sent. Dropping it does not take it back.
+/// A batch that was sent. Dropping it does not cancel the batch.
 #[derive(Debug)]
 pub struct Pending {
     client: Client,
     request: proto::Request,
-    sent: Option<Sent>,
-    /// The marker if it is the client's, so that a batch which turns out to be applied was applied by this call.
-    number: Option<Number>,
+    sent: Option<SentCall>,
+    /// Number of an idempotency key that the client has made: a repeated batch that was applied before was then applied
+    /// by this call.
+    number: Option<BatchNumber>,
 }
 
-/// A call that does nothing, sent.
+/// A call without effect that was sent.
 #[derive(Debug)]
 pub struct Ping {
     client: Client,
-    sent: Sent,
+    sent: SentCall,
 }
 
-/// What was sent goes out though nobody waits for its answer yet.
+/// Makes sure that queued messages are sent although no caller waits for a response.
 pub(super) fn nudge() {
     if let Ok(driver) = Driver::get() {
         driver.nudge();
@@ -38,51 +39,52 @@ pub(super) fn nudge() {
 }
 
 impl Ping {
-    /// Waits for the answer.
+    /// Waits for the response.
     pub fn wait(self) -> Result<()> {
         let answered = self.client.receive(&self.sent, Wait::default(), &mut |_| {
             Ok(ControlFlow::Continue(()))
         });
-        answered.map_err(Broken::into_error)
+        answered.map_err(CallError::into_error)
     }
 }
 
 impl Client {
-    /// Sends a call that does nothing; what many of them at once cost can be measured so.
+    /// Sends a call without effect, for measuring the cost of many calls in flight.
     pub fn submit_ping(&self) -> Result<Ping> {
         let request = proto::Request {
             call: Some(Call::Ping(proto::PingRequest {})),
         };
-        let connection = self.connection().map_err(Broken::into_error)?;
+        let connection = self.connection().map_err(CallError::into_error)?;
         let sent = connection.send(&request, 0, 0);
         nudge();
         Ok(Ping {
             client: self.clone(),
-            sent: sent.map_err(Broken::into_error)?,
+            sent: sent.map_err(CallError::into_error)?,
         })
     }
 
-    /// Sends a batch, which gets a marker if it has none; with `sync`, it is answered once it survives a power failure.
+    /// Sends a batch, with an idempotency key if it has none; with `sync`, the response comes once the batch survives a
+    /// power failure.
     pub fn submit(&self, batch: Batch, sync: bool) -> Result<Pending> {
         let pending = self.begin(batch, sync)?;
         nudge();
         Ok(pending)
     }
 
-    /// The same for those who wait for the answer at once.
+    /// Sends a batch for a caller that waits for the response at once.
     pub(super) fn begin(&self, mut batch: Batch, sync: bool) -> Result<Pending> {
         let connection = match self.connection() {
-            Err(Broken::Failed(e)) => return Err(e),
+            Err(CallError::Failed(e)) => return Err(e),
             other => other,
         };
         let mut number = None;
-        if batch.once.is_none() {
-            let next = self.shared.sender.next(self.server_millis())?;
-            batch.once = Some(next.marker());
+        if batch.idempotency_key.is_none() {
+            let next = self.shared.producer.next(self.server_millis())?;
+            batch.idempotency_key = Some(next.idempotency_key());
             number = Some(next);
         }
-        // What is to survive when it is answered is not kept.
-        let hold = !sync && self.shared.windows.on.load(Ordering::Acquire);
+        // A batch that must be durable when it is answered need not be kept.
+        let hold = !sync && self.shared.kept_batches.on.load(Ordering::Acquire);
         let request = proto::Request {
             call: Some(Call::Apply(proto::ApplyRequest {
                 hold,
@@ -92,15 +94,15 @@ impl Client {
         let sent = connection.and_then(|c| c.send(&request, self.newest(), 0));
         let sent = match sent {
             Ok(sent) => Some(sent),
-            Err(Broken::Failed(e)) => {
-                // It was not sent.
+            Err(CallError::Failed(e)) => {
+                // The batch was not sent.
                 if let Some(number) = number {
                     number.settle();
                 }
                 return Err(e);
             }
-            // The wait sends it.
-            Err(Broken::Lost(_) | Broken::Busy { .. } | Broken::Elsewhere { .. }) => None,
+            // `Pending::wait` sends it.
+            Err(CallError::Lost(_) | CallError::Busy { .. } | CallError::Moved { .. }) => None,
         };
         Ok(Pending {
             client: self.clone(),
@@ -111,15 +113,15 @@ impl Client {
     }
 }
 
-/// Whoever is told that a batch failed may write it anew, and must not find that one applied too later.
-fn settle(number: Option<Number>) {
+/// A caller that gets an error may write the batch anew; this one must not be applied later as well.
+fn settle(number: Option<BatchNumber>) {
     if let Some(number) = number {
         number.settle();
     }
 }
 
 impl Pending {
-    /// Waits for the answer; sends the batch again if the connection goes away meanwhile.
+    /// Waits for the response; sends the batch again if the connection is lost meanwhile.
     pub fn wait(self) -> Result<Commit> {
         let Self {
             client,
@@ -135,9 +137,9 @@ impl Pending {
                     commit = Some(reply);
                     Ok(ControlFlow::Continue(()))
                 }
-                _ => Err(client.stray()),
+                _ => Err(client.wrong_reply()),
             };
-            // The disk may take its time; a server that is gone is noticed by the connection.
+            // A sync may take long; a dead server is detected by the connection.
             let wait = Wait {
                 cancel: None,
                 long: true,
@@ -146,17 +148,17 @@ impl Pending {
                 Some(sent) => client.receive(&sent, wait, &mut receive),
                 None => client.exchange(connection, &request, wait, &mut receive),
             };
-            // What a busy server refused was not applied.
-            repeated |= matches!(outcome, Err(Broken::Lost(_)));
+            // A batch that a busy server refused was not applied.
+            repeated |= matches!(outcome, Err(CallError::Lost(_)));
             outcome?;
-            commit.ok_or_else(|| Broken::Failed(client.stray()))
+            commit.ok_or_else(|| CallError::Failed(client.wrong_reply()))
         });
         let applied_by_us = repeated && number.is_some();
         let commit = match answer {
             Ok(reply) => {
                 let commit = convert::commit_in(&reply);
                 match reply.held {
-                    Some(held) => client.keep(Kept::new(request, &reply, held, number)),
+                    Some(held) => client.keep(KeptBatch::new(request, &reply, held, number)),
                     None => settle(number),
                 }
                 commit
@@ -166,7 +168,7 @@ impl Pending {
                 return Err(e);
             }
         };
-        client.saw(commit.version);
+        client.record_version(commit.version);
         let applied_before = applied_by_us && !commit.applied;
         Ok(Commit {
             applied: commit.applied || applied_before,

@@ -1,29 +1,32 @@
-//! Calls about one file straight to the server of a cluster that has it (GIGA+, Patil & Gibson, FAST 2011; IndexFS, Ren et al.,
-//! SC 2014).
+//! Routing of calls on single files directly to the server with the entry (GIGA+, Patil & Gibson, FAST 2011; IndexFS,
+//! Ren et
+//! al., SC 2014).
 //!
-//! A client begins by asking the one server that it knows. Where another has the entry, that one asks it, and tells the client
-//! how the directory is spread; from then on the client hashes names itself. What it knows may be out of date, and is never
-//! asked for: a server that is asked for what it does not have does what it would have done anyway, and tells how it is now.
-//! So a wrong guess costs what no guess costs.
+//! A client first asks the only server that it knows. If another server has the entry, that server is asked by the
+//! first, which
+//! then tells the client how the directory is partitioned; from then on the client hashes names itself. Its knowledge
+//! may be
+//! outdated and is never requested: a server without the entry does what it would have done anyway, and returns the present
+//! partitioning. A wrong guess therefore costs no more than none.
 
-use super::{Broken, Client, Wait};
+use super::{CallError, Client, Wait};
 use crate::convert;
-use crate::marker::Number;
+use crate::producer::BatchNumber;
 use crate::proto;
 use crate::proto::request::Call;
-use esker_model::namespace::{Change, Changes, Done, Kind, NamePath, Route, hash_of};
-use esker_model::object::Asker;
+use esker_model::namespace::{AppliedChange, Change, Changes, Kind, NamePath, Route, hash_of};
+use esker_model::object::Principal;
 use esker_model::{Error, Result, Version};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// So many directories are remembered.
+/// Maximum of cached directories.
 const KEPT_MAX: usize = 4_096;
-/// Fewer changes than this are not worth several messages.
+/// Number of changes from which they are divided among servers.
 const DIVIDED_MIN: usize = 16;
 
-/// What a client knows of where files are.
+/// Cached locations of files.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     directories: Mutex<HashMap<Box<[u8]>, Arc<Route>>>,
@@ -35,13 +38,13 @@ pub(super) struct Routes {
 /// The servers of the cluster.
 #[derive(Debug, Default)]
 struct Servers {
-    /// Which one this client talks to anyway.
+    /// Number of the server that this client is connected to.
     own: u32,
     addresses: Vec<String>,
     clients: HashMap<u32, Client>,
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -51,7 +54,7 @@ impl Routes {
             return;
         }
         self.corrected.fetch_add(1, Ordering::Relaxed);
-        let mut known = held(&self.directories);
+        let mut known = lock(&self.directories);
         for route in routes {
             if known.len() >= KEPT_MAX {
                 known.clear();
@@ -61,29 +64,29 @@ impl Routes {
     }
 
     fn of(&self, directory: &[u8]) -> Option<Arc<Route>> {
-        held(&self.directories).get(directory).cloned()
+        lock(&self.directories).get(directory).cloned()
     }
 
     fn forget(&self) {
-        held(&self.directories).clear();
+        lock(&self.directories).clear();
     }
 }
 
-/// Whose a call is.
-pub(super) enum Way {
-    /// This client's server's.
+/// Destination of a call.
+pub(super) enum Destination {
+    /// The server of this client.
     Own,
-    /// That one's.
+    /// Another server, through its client.
     To(Client),
 }
 
 impl Client {
-    /// Whether this client wants to know where entries are.
+    /// Whether this client caches locations of entries.
     pub(super) fn wants_routes(&self) -> bool {
         self.shared.routes.is_some()
     }
 
-    /// Calls that went straight to the server that they were for, as far as was known; and answers that told of other places.
+    /// Number of calls sent directly to a known server, and of responses that corrected a location.
     pub fn routed(&self) -> (u64, u64) {
         self.shared.routes.as_ref().map_or((0, 0), |routes| {
             (
@@ -93,7 +96,7 @@ impl Client {
         })
     }
 
-    /// Remembers what an answer told.
+    /// Caches the locations in a response.
     pub(super) fn learn(&self, routes: Vec<proto::FileRoute>) -> Result<()> {
         if let Some(known) = &self.shared.routes {
             let routes = routes.into_iter().map(convert::route_in);
@@ -108,46 +111,46 @@ impl Client {
         Some(route.server(hash_of(&name)))
     }
 
-    /// Whom to ask about a path.
-    pub(super) fn way_to(&self, path: &NamePath) -> Way {
+    /// Destination of calls on a path.
+    pub(super) fn destination_of_path(&self, path: &NamePath) -> Destination {
         match self.server_for(path) {
-            Some(server) => self.way(server),
-            None => Way::Own,
+            Some(server) => self.destination(server),
+            None => Destination::Own,
         }
     }
 
-    fn way(&self, server: u32) -> Way {
+    fn destination(&self, server: u32) -> Destination {
         let Some(routes) = &self.shared.routes else {
-            return Way::Own;
+            return Destination::Own;
         };
-        match self.other(server) {
-            Ok(None) => Way::Own,
+        match self.client_for(server) {
+            Ok(None) => Destination::Own,
             Ok(Some(client)) => {
                 routes.direct.fetch_add(1, Ordering::Relaxed);
-                client.saw(Version(self.newest()));
-                Way::To(client)
+                client.record_version(Version(self.newest()));
+                Destination::To(client)
             }
-            // Its own server knows who is there and who is not.
+            // The client's own server knows which servers are available.
             Err(_) => {
                 routes.forget();
-                Way::Own
+                Destination::Own
             }
         }
     }
 
-    /// A client of another server; nothing if it is this one's.
-    fn other(&self, server: u32) -> Result<Option<Self>> {
+    /// A client of another server; `None` if it is the client's own server.
+    fn client_for(&self, server: u32) -> Result<Option<Self>> {
         let Some(routes) = &self.shared.routes else {
             return Ok(None);
         };
-        let mut servers = held(&routes.servers);
+        let mut servers = lock(&routes.servers);
         if let Some(client) = servers.clients.get(&server) {
             return Ok(Some(client.clone()));
         }
         if servers.addresses.is_empty() {
             drop(servers);
             let cluster = self.cluster()?;
-            servers = held(&routes.servers);
+            servers = lock(&routes.servers);
             (servers.own, servers.addresses) = (cluster.server, cluster.servers);
         }
         if server == servers.own {
@@ -155,8 +158,8 @@ impl Client {
         }
         let address = usize::try_from(server).ok();
         let address = address.and_then(|at| servers.addresses.get(at));
-        let address = address.and_then(|at| self.shared.address.moved(at));
-        let mut address = address.ok_or_else(|| self.stray())?;
+        let address = address.and_then(|at| self.shared.address.with_authority(at));
+        let mut address = address.ok_or_else(|| self.wrong_reply())?;
         if !self.shared.members.all().is_empty() {
             address.store = Some(server);
         }
@@ -166,15 +169,16 @@ impl Client {
                 Ok(Some(client))
             }
             Err(e) => {
-                // It may be somewhere else by now.
+                // The server may have moved.
                 servers.addresses.clear();
                 Err(e)
             }
         }
     }
 
-    /// Whose each of some changes is, if they can be made by several servers at once: none builds on another. Nothing if they are
-    /// better sent to one, which is whose the first one is.
+    /// Divides changes by server, if they are independent and can be made by several servers in parallel. `None` if
+    /// they are better
+    /// sent to one server, that of the first change.
     pub(super) fn divide(&self, changes: &[Change]) -> Option<BTreeMap<u32, Vec<usize>>> {
         if changes.len() < DIVIDED_MIN || !self.wants_routes() {
             return None;
@@ -182,7 +186,7 @@ impl Client {
         let mut parts = BTreeMap::<u32, Vec<usize>>::new();
         let (mut about, mut above) = (HashSet::new(), HashSet::new());
         for (i, change) in changes.iter().enumerate() {
-            let path = plain(change)?;
+            let path = independent_path(change)?;
             let (parent, _) = path.split()?;
             above.insert(parent);
             if !about.insert(path.as_bytes()) {
@@ -194,34 +198,34 @@ impl Client {
         (apart && parts.len() > 1).then_some(parts)
     }
 
-    /// Changes that are several servers', at all of them at once.
+    /// Makes divided changes, on all servers in parallel.
     pub(super) fn change_divided(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         changes: &[Change],
         parts: BTreeMap<u32, Vec<usize>>,
         sync: bool,
-    ) -> Result<Vec<Result<Done>>> {
+    ) -> Result<Vec<Result<AppliedChange>>> {
         struct Share {
             client: Client,
             which: Vec<usize>,
             changes: Changes,
-            number: Number,
-            sent: Option<super::connection::Sent>,
+            number: BatchNumber,
+            sent: Option<super::connection::SentCall>,
         }
         let mut all = Vec::with_capacity(parts.len());
         for (server, which) in parts {
-            let client = match self.way(server) {
-                Way::To(client) => client,
-                Way::Own => self.clone(),
+            let client = match self.destination(server) {
+                Destination::To(client) => client,
+                Destination::Own => self.clone(),
             };
-            let number = client.shared.sender.next(client.server_millis())?;
+            let number = client.shared.producer.next(client.server_millis())?;
             let theirs = which.iter().filter_map(|i| changes.get(*i).cloned());
             let changes = Changes {
-                asker: asker.cloned(),
+                principal: principal.cloned(),
                 changes: theirs.collect(),
-                once: Some(number.marker()),
-                again: false,
+                idempotency_key: Some(number.idempotency_key()),
+                is_retry: false,
             };
             let request = proto::Request {
                 call: Some(Call::ChangeFiles(self.changes_request(&changes, sync))),
@@ -237,7 +241,8 @@ impl Client {
             });
         }
         super::pending::nudge();
-        let mut answers: Vec<Option<Result<Done>>> = changes.iter().map(|_| None).collect();
+        let mut answers: Vec<Option<Result<AppliedChange>>> =
+            changes.iter().map(|_| None).collect();
         let mut failed = None;
         for part in all {
             let Share {
@@ -250,16 +255,18 @@ impl Client {
             let first = sent.map(|sent| self.changed(&client, &sent, changes.changes.len()));
             let done = match first {
                 Some(Ok(done)) => Ok(done),
-                Some(Err(Broken::Failed(e))) => Err(e),
-                // It comes again with its marker.
-                Some(Err(Broken::Lost(_) | Broken::Busy { .. } | Broken::Elsewhere { .. }))
+                Some(Err(CallError::Failed(e))) => Err(e),
+                // Sent again with its idempotency key.
+                Some(Err(
+                    CallError::Lost(_) | CallError::Busy { .. } | CallError::Moved { .. },
+                ))
                 | None => {
-                    changes.again = true;
+                    changes.is_retry = true;
                     self.change_marked_through(&client, &changes, sync)
                 }
             };
             number.settle();
-            self.saw(Version(client.newest()));
+            self.record_version(Version(client.newest()));
             match done {
                 Ok(done) => {
                     for (i, done) in which.iter().zip(done) {
@@ -275,41 +282,44 @@ impl Client {
             if answers.iter().all(Option::is_none) {
                 return Err(e);
             }
-            // Others' are done.
+            // Changes on other servers have been made.
             let why = e.to_string();
             for place in answers.iter_mut().filter(|a| a.is_none()) {
                 *place = Some(Err(Error::Unavailable(why.clone())));
             }
         }
         let answers: Vec<_> = answers.into_iter().flatten().collect();
-        self.whole(answers, changes.len())
+        self.check_count(answers, changes.len())
     }
 
-    /// The answer to changes that were sent through another client.
+    /// Reads the response to changes that were sent through another client.
     fn changed(
         &self,
         client: &Self,
-        sent: &super::connection::Sent,
+        sent: &super::connection::SentCall,
         count: usize,
-    ) -> Result<Vec<Result<Done>>, Broken> {
+    ) -> Result<Vec<Result<AppliedChange>>, CallError> {
         let mut outcomes = Vec::with_capacity(count);
         client.receive(sent, Wait::default(), &mut |reply| {
             if self.take_changed(&mut outcomes, reply)? {
                 Ok(std::ops::ControlFlow::Continue(()))
             } else {
-                Err(self.stray())
+                Err(self.wrong_reply())
             }
         })?;
-        let newest = outcomes.iter().flatten().map(|done: &Done| done.version);
-        client.saw(newest.max().unwrap_or(Version::ZERO));
-        Ok(self.whole(outcomes, count)?)
+        let newest = outcomes
+            .iter()
+            .flatten()
+            .map(|done: &AppliedChange| done.version);
+        client.record_version(newest.max().unwrap_or(Version::ZERO));
+        Ok(self.check_count(outcomes, count)?)
     }
 }
 
-/// The path of a change that concerns one entry, which nothing else lies below and which no other name leads to.
-fn plain(change: &Change) -> Option<&NamePath> {
+/// Path of a change of a single entry that has no entries below it and no other path leading to it.
+fn independent_path(change: &Change) -> Option<&NamePath> {
     match change {
-        Change::Make(path, make) => match Kind::of_mode(make.mode) {
+        Change::Create(path, make) => match Kind::of_mode(make.mode) {
             Some(Kind::Directory | Kind::Symlink) | None => None,
             Some(_) => Some(path),
         },

@@ -1,7 +1,7 @@
-//! Connections that are encrypted, and whose server is known: by its host key or by certificates. Then the client proves
-//! who it is.
+//! Encrypted connections: the server is identified by its host key or by certificates, then the client proves its
+//! identity.
 
-use super::Broken;
+use super::CallError;
 use super::connect::{deepest, seconds, unreached};
 use crate::address::{Address, Encrypt, Trust};
 use crate::limits::CONNECT_MAX;
@@ -24,22 +24,22 @@ use tokio_rustls::client::TlsStream;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
-/// How long somebody may take to let their agent sign.
+/// Time limit for a signature by the user's agent, which may ask the user.
 const SIGN_MAX: Duration = Duration::from_secs(90);
 
-/// A connection to a server that is who it should be.
-pub(crate) struct Wire {
+/// An encrypted connection to an identified server.
+pub(crate) struct SecureStream {
     pub(crate) stream: TlsStream<TcpStream>,
-    /// What a proof is bound to.
+    /// TLS exporter that a proof is bound to.
     pub(crate) exporter: Option<[u8; EXPORTER_BYTES]>,
 }
 
-fn target(message: String) -> Broken {
-    Broken::Failed(Error::Target(message))
+fn target(message: String) -> CallError {
+    CallError::Failed(Error::Target(message))
 }
 
-/// Connects by TCP; for a server of a cluster if `peer` says so.
-async fn reach(address: &Address, limit: Duration, peer: bool) -> Result<TcpStream, Broken> {
+/// Opens a TCP connection; as a server of a cluster if `peer` is set.
+async fn reach(address: &Address, limit: Duration, peer: bool) -> Result<TcpStream, CallError> {
     let place = (address.host.as_str(), address.port);
     let stream = match tokio::time::timeout(limit, TcpStream::connect(place)).await {
         Ok(Ok(stream)) => stream,
@@ -53,8 +53,9 @@ async fn reach(address: &Address, limit: Duration, peer: bool) -> Result<TcpStre
     Ok(stream)
 }
 
-/// The user who serves a connection over loopback, if that is somebody else than this process's user and root. Such a server may be
-/// anybody's who was first at its port: it proves itself by its host key.
+/// The user who serves a loopback connection, if that is neither this process's user nor root. Any user may have been
+/// the first to
+/// listen at the port, so such a server must prove its host key.
 pub(crate) fn other_user(stream: &TcpStream) -> Option<u32> {
     let (there, here) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
     let user = peer::server_user(there, here)?;
@@ -62,31 +63,32 @@ pub(crate) fn other_user(stream: &TcpStream) -> Option<u32> {
     (!trusted || !peer::is_mapped(user)).then_some(user)
 }
 
-/// Words for a refusal of a server that is somebody else's.
-pub(crate) fn of_other_user(user: u32, why: &str) -> String {
+/// Explains why a server of another user must prove its host key.
+pub(crate) fn other_user_message(user: u32, why: &str) -> String {
     format!(
-        "the server is a process of user {user}, who is neither you nor root, so that it has to prove itself by its host key, as one \
-         on another machine (?plain=on in the address trusts that user). {why}"
+        "the server is a process of user {user}, who is neither you nor root, so it must prove \
+         itself by its host key, as a server on another machine must (?plain=on in the address \
+         trusts that user). {why}"
     )
 }
 
-/// Agrees on TLS within the time that there is.
+/// Makes the TLS handshake within the time limit.
 async fn handshake(
     address: &Address,
     stream: TcpStream,
     config: Arc<tokio_rustls::rustls::ClientConfig>,
     name: ServerName<'static>,
-    failed: impl Fn(&io::Error) -> Broken,
-) -> Result<Wire, Broken> {
+    failed: impl Fn(&io::Error) -> CallError,
+) -> Result<SecureStream, CallError> {
     let limit = CONNECT_MAX.min(address.patience);
     let connector = TlsConnector::from(config);
     match tokio::time::timeout(limit, connector.connect(name, stream)).await {
         Ok(Ok(stream)) => {
             let exporter = tls::exporter_of(stream.get_ref().1);
-            Ok(Wire { stream, exporter })
+            Ok(SecureStream { stream, exporter })
         }
         Ok(Err(e)) => Err(failed(&e)),
-        Err(_) => Err(Broken::Lost(format!(
+        Err(_) => Err(CallError::Lost(format!(
             "{} accepts connections but did not agree on TLS within {}: its process may be stopped or overloaded",
             address.authority(),
             seconds(limit)
@@ -94,17 +96,20 @@ async fn handshake(
     }
 }
 
-/// Runs what reads files or asks an agent beside the threads that carry connections.
-async fn aside<T: Send + 'static>(
+/// Runs work that reads files or asks an agent outside of the threads that drive connections.
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T, Broken> {
+) -> Result<T, CallError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| Broken::Lost("a thread of the client has ended".into()))?
-        .map_err(Broken::Failed)
+    done.map_err(|_| CallError::Lost("a thread of the client has ended".into()))?
+        .map_err(CallError::Failed)
 }
 
-/// A connection to a server that is known by its host key.
-pub(crate) async fn by_host_key(address: &Address, protocols: &[&[u8]]) -> Result<Wire, Broken> {
+/// Connects to a server that is identified by its host key.
+pub(crate) async fn by_host_key(
+    address: &Address,
+    protocols: &[&[u8]],
+) -> Result<SecureStream, CallError> {
     let stream = reach(address, CONNECT_MAX.min(address.patience), false).await?;
     let client = tls::Client::new(protocols)?;
     let at = address.authority();
@@ -115,7 +120,7 @@ pub(crate) async fn by_host_key(address: &Address, protocols: &[&[u8]]) -> Resul
                 "{at} does not prove itself by a host key ({text}): is it an Esker server of this release? A server with \
                  certificates of its own is reached with ?tls=FILE"
             )),
-            _ => Broken::Lost(format!(
+            _ => CallError::Lost(format!(
                 "the connection to {at} ended while its key was asked for: {text}; is that an Esker server of this release?"
             )),
         }
@@ -126,7 +131,7 @@ pub(crate) async fn by_host_key(address: &Address, protocols: &[&[u8]]) -> Resul
         .key()
         .ok_or_else(|| target(format!("{at} showed no host key")))?;
     if let Some(own) = &address.trust.own {
-        // All servers of a cluster have one key.
+        // All servers of a cluster have the same key.
         if own.public().key_data() == &key {
             return Ok(wire);
         }
@@ -134,35 +139,35 @@ pub(crate) async fn by_host_key(address: &Address, protocols: &[&[u8]]) -> Resul
             "{at} has another host key than this server: the servers of a cluster have one, in their storage"
         )));
     }
-    if address.trust.has_seen(&key) {
+    if address.trust.is_verified(&key) {
         return Ok(wire);
     }
-    let (host, port, seen) = (address.host.clone(), address.port, key.clone());
+    let (host, port, shown_key) = (address.host.clone(), address.port, key.clone());
     let trust_new = address.trust.trusts_new_hosts();
     let file = address.trust.known_hosts.clone();
-    aside(move || {
+    run_blocking(move || {
         let known = match file {
             Some(file) => known_hosts::KnownHosts::in_files(vec![file]),
             None => known_hosts::KnownHosts::of_user(),
         };
-        known.accept(&host, port, &seen, trust_new)
+        known.accept(&host, port, &shown_key, trust_new)
     })
     .await?;
-    address.trust.saw(key);
+    address.trust.add_verified(key);
     Ok(wire)
 }
 
-/// A connection to a server whose certificate those in a file sign.
-async fn by_certificates(address: &Address, file: &Path) -> Result<Wire, Broken> {
+/// Connects to a server whose certificate is signed by one in a file.
+async fn by_certificates(address: &Address, file: &Path) -> Result<SecureStream, CallError> {
     let config = crate::http::trusted(file, &[b"h2"]).map_err(|e| match e {
-        Error::Io { source, .. } => Broken::Failed(Error::io(
+        Error::Io { source, .. } => CallError::Failed(Error::io(
             format!(
                 "reading the certificates to trust, `{}` (the tls option of {address})",
                 file.display()
             ),
             source,
         )),
-        e => Broken::Failed(e),
+        e => CallError::Failed(e),
     })?;
     let stream = reach(address, CONNECT_MAX.min(address.patience), false).await?;
     let at = address.authority();
@@ -180,39 +185,46 @@ async fn by_certificates(address: &Address, file: &Path) -> Result<Wire, Broken>
                 file.display()
             ));
         }
-        Broken::Lost(format!("no connection to {at}: {text}"))
+        CallError::Lost(format!("no connection to {at}: {text}"))
     };
     handshake(address, stream, config, name, failed).await
 }
 
-/// A connection that is not encrypted, to a server on this machine; or the user whose server that is, if it is to prove itself.
+/// Opens an unencrypted connection to a server on this machine; returns the user of the server instead if it must prove
+/// its host key.
 pub(super) async fn plain(
     address: &Address,
     endpoint: Endpoint,
     limit: Duration,
     peer: bool,
-) -> Result<std::result::Result<Reached, u32>, Broken> {
+) -> Result<std::result::Result<SecureChannel, u32>, CallError> {
     let stream = reach(address, limit, peer).await?;
     if address.trust.encrypt == Encrypt::Auto
         && let Some(user) = other_user(&stream)
     {
         return Ok(Err(user));
     }
-    let channel = over(address, endpoint, stream).await?;
-    Ok(Ok(Reached {
+    let channel = channel_over(address, endpoint, stream).await?;
+    Ok(Ok(SecureChannel {
         channel,
         exporter: None,
     }))
 }
 
-/// What speaks over a connection.
-async fn over<S>(address: &Address, endpoint: Endpoint, stream: S) -> Result<Channel, Broken>
+/// Makes a channel over an open connection.
+async fn channel_over<S>(
+    address: &Address,
+    endpoint: Endpoint,
+    stream: S,
+) -> Result<Channel, CallError>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
 {
-    let channel = endpoint.connect_with_connector(Once(Some(stream))).await;
+    let channel = endpoint
+        .connect_with_connector(SingleConnection(Some(stream)))
+        .await;
     channel.map_err(|e| {
-        Broken::Lost(format!(
+        CallError::Lost(format!(
             "the connection to {} ended: {}",
             address.authority(),
             deepest(&e)
@@ -220,27 +232,30 @@ where
     })
 }
 
-/// Connects in the way that the address says, or by the host key.
-pub(super) async fn connect(address: &Address, endpoint: Endpoint) -> Result<Reached, Broken> {
+/// Opens an encrypted channel, by certificates if the address names some, otherwise by host key.
+pub(super) async fn connect(
+    address: &Address,
+    endpoint: Endpoint,
+) -> Result<SecureChannel, CallError> {
     let wire = match &address.tls {
         Some(file) => by_certificates(address, file).await?,
         None => by_host_key(address, &[b"h2"]).await?,
     };
     let exporter = wire.exporter;
-    let channel = over(address, endpoint, wire.stream).await?;
-    Ok(Reached { channel, exporter })
+    let channel = channel_over(address, endpoint, wire.stream).await?;
+    Ok(SecureChannel { channel, exporter })
 }
 
-/// A connection over which calls can be made.
-pub(super) struct Reached {
+/// A channel for calls, and the TLS exporter of its connection.
+pub(super) struct SecureChannel {
     pub(super) channel: Channel,
     pub(super) exporter: Option<[u8; EXPORTER_BYTES]>,
 }
 
-/// Hands out the one connection that there is: another one would be nobody's.
-struct Once<S>(Option<S>);
+/// Connector that hands out one open connection and never reconnects.
+struct SingleConnection<S>(Option<S>);
 
-impl<S> tower_service::Service<http::Uri> for Once<S> {
+impl<S> tower_service::Service<http::Uri> for SingleConnection<S> {
     type Response = TokioIo<S>;
     type Error = io::Error;
     type Future = std::future::Ready<io::Result<Self::Response>>;
@@ -255,26 +270,26 @@ impl<S> tower_service::Service<http::Uri> for Once<S> {
     }
 }
 
-/// What is asked of a server while a client proves who it is.
-pub(crate) trait Ask {
-    /// Sends it.
-    fn ask<'a>(
+/// Transport for the requests of a proof.
+pub(crate) trait ProofTransport {
+    /// Sends a request and returns the reply.
+    fn send_proof<'a>(
         &'a mut self,
         request: proto::ProveRequest,
-    ) -> Pin<Box<dyn Future<Output = Result<proto::ProveReply, Broken>> + Send + 'a>>;
+    ) -> Pin<Box<dyn Future<Output = Result<proto::ProveReply, CallError>> + Send + 'a>>;
 }
 
-/// Over gRPC.
-pub(super) struct ByCall<'a> {
+/// Sends the requests of a proof over gRPC.
+pub(super) struct GrpcTransport<'a> {
     pub(super) address: &'a Address,
     pub(super) channel: Channel,
 }
 
-impl Ask for ByCall<'_> {
-    fn ask<'a>(
+impl ProofTransport for GrpcTransport<'_> {
+    fn send_proof<'a>(
         &'a mut self,
         request: proto::ProveRequest,
-    ) -> Pin<Box<dyn Future<Output = Result<proto::ProveReply, Broken>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<proto::ProveReply, CallError>> + Send + 'a>> {
         Box::pin(async move {
             let mut client = AccessClient::new(self.channel.clone());
             let at = self.address.authority();
@@ -285,35 +300,36 @@ impl Ask for ByCall<'_> {
                         target(format!("{at}: {}", status.message()))
                     }
                     Code::Unimplemented => target(format!(
-                        "the server at {at} does not ask for keys: it is older than this client, or no Esker server"
+                        "the server at {at} does not ask for keys: it is older than this client, or not an Esker server"
                     )),
-                    _ => Broken::Lost(format!("the connection to {at} ended: {}", deepest(&status))),
+                    _ => CallError::Lost(format!("the connection to {at} ended: {}", deepest(&status))),
                 }
             })
         })
     }
 }
 
-/// The keys of whoever asks.
-async fn identities(trust: &Trust) -> Result<Identities, Broken> {
+/// The keys of the client.
+async fn identities(trust: &Trust) -> Result<Identities, CallError> {
     if let Some(own) = &trust.own {
         return Ok(Identities::of_host(own.clone()));
     }
     let key = trust.key_file();
-    aside(move || Identities::of_user(key.as_deref())).await
+    run_blocking(move || Identities::of_user(key.as_deref())).await
 }
 
-/// Proves by a key who asks: shows those that there are, signs with the first that has rights. If none has, whatever asks
-/// next is refused, unless the server knows it in another way.
+/// Proves the client's identity by a key: offers the available keys and signs with the first one that has a role. If
+/// none has, later
+/// calls are refused, unless the server identifies the client in another way.
 pub(crate) async fn prove(
     address: &Address,
     exporter: Option<&[u8; EXPORTER_BYTES]>,
-    server: &mut impl Ask,
-) -> Result<(), Broken> {
+    server: &mut impl ProofTransport,
+) -> Result<(), CallError> {
     let at = address.authority();
     let exporter = exporter.ok_or_else(|| {
         target(format!(
-            "{at} asks for a key, and does not speak TLS 1.3, which a proof is bound to"
+            "{at} asks for a key, but does not support TLS 1.3, which a proof needs"
         ))
     })?;
     let identities = identities(&address.trust).await?;
@@ -324,14 +340,14 @@ pub(crate) async fn prove(
             identities.in_words()
         )));
     }
-    // One key is shown with its proof.
+    // A single key is sent with its proof at once.
     if keys.len() > 1 {
         let shown = keys.iter().map(|k| k.public.to_openssh());
         let request = proto::ProveRequest {
             keys: shown.map(Result::unwrap_or_default).collect(),
             proof: Vec::new(),
         };
-        let reply = server.ask(request).await;
+        let reply = server.send_proof(request).await;
         let reply = reply.map_err(|e| with_notes(e, &identities))?;
         keys = reply
             .usable
@@ -342,7 +358,7 @@ pub(crate) async fn prove(
     let mut refused = None;
     for identity in keys {
         let (identity, exporter) = (identity.clone(), *exporter);
-        let signed = aside(move || proof::to_text(&identity.prove(&exporter)?));
+        let signed = run_blocking(move || proof::to_text(&identity.prove(&exporter)?));
         let signed = tokio::time::timeout(SIGN_MAX, signed).await;
         let signed = signed.unwrap_or_else(|_| {
             Err(target(format!(
@@ -356,28 +372,30 @@ pub(crate) async fn prove(
                     keys: Vec::new(),
                     proof: text.into_bytes(),
                 };
-                server.ask(request).await.map(|_| ())
+                server.send_proof(request).await.map(|_| ())
             }
             Err(e) => Err(e),
         };
         match answer {
             Ok(()) => return Ok(()),
-            // The next one may do.
-            Err(e @ Broken::Failed(_)) => refused = Some(e),
+            // Another key may be accepted.
+            Err(e @ CallError::Failed(_)) => refused = Some(e),
             Err(e) => return Err(e),
         }
     }
     let none = || {
         let shown = identities.in_words();
-        target(format!("{at}: no key opens this database; {shown}"))
+        target(format!(
+            "{at}: no key gives access to this database; {shown}"
+        ))
     };
     Err(refused.map_or_else(none, |e| with_notes(e, &identities)))
 }
 
-/// Says also why other keys were not shown.
-fn with_notes(e: Broken, identities: &Identities) -> Broken {
+/// Adds the reasons why other keys were not offered.
+fn with_notes(e: CallError, identities: &Identities) -> CallError {
     match e {
-        Broken::Failed(Error::Target(mut words)) => {
+        CallError::Failed(Error::Target(mut words)) => {
             for note in &identities.notes {
                 words.push_str("; ");
                 words.push_str(note);

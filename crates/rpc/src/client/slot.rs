@@ -1,4 +1,4 @@
-//! One call under way, seen from the thread that waits for its answer.
+//! One call in flight, as seen by the waiting thread.
 
 use super::driver::Driver;
 use bytes::Bytes;
@@ -8,46 +8,46 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// Where the pieces of an answer arrive.
+/// Queue of the pieces of a response.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    state: Mutex<State>,
+    state: Mutex<SlotState>,
     arrived: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SlotState {
     pieces: VecDeque<Bytes>,
-    /// No more will come: the answer is complete, or the connection is gone.
+    /// Set when no more pieces will arrive.
     ended: Option<Ended>,
-    /// Who waits on the condition.
+    /// Whether a thread waits on the condition variable.
     waiting: bool,
-    /// Who waits as the one that drives connections.
+    /// Waker of a waiting thread that drives connections.
     waker: Option<Waker>,
 }
 
-/// How the pieces of an answer end.
+/// End of a response.
 #[derive(Debug, Clone)]
 pub(super) enum Ended {
-    /// The last one has come.
+    /// The response is complete.
     Complete,
-    /// The connection went away, for that reason.
+    /// The connection was lost, for this reason.
     Lost(String),
 }
 
-/// What a wait brought.
+/// Result of a wait.
 #[derive(Debug)]
 pub(super) enum Arrived {
-    /// The next piece.
+    /// The next piece of the response.
     Piece(Bytes),
-    /// There are no more.
+    /// The end of the response.
     End(Ended),
-    /// Nothing in that time.
+    /// The time limit was reached.
     Nothing,
 }
 
-impl State {
-    /// What is there already.
+impl SlotState {
+    /// Takes the next piece or the end, if available.
     fn take(&mut self) -> Option<Arrived> {
         match self.pieces.pop_front() {
             Some(piece) => Some(Arrived::Piece(piece)),
@@ -57,30 +57,30 @@ impl State {
 }
 
 impl Slot {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A piece has come; `last` if no more will.
+    /// Adds a piece; `last` if no more will arrive.
     pub(super) fn put(&self, piece: Bytes, last: bool) {
         let mut state = self.state();
         state.pieces.push_back(piece);
         if last {
             state.ended = Some(Ended::Complete);
         }
-        self.tell(state);
+        self.notify(state);
     }
 
-    /// The connection is gone.
+    /// Ends the response because the connection was lost.
     pub(super) fn lose(&self, why: &str) {
         let mut state = self.state();
         if state.ended.is_none() {
             state.ended = Some(Ended::Lost(why.to_owned()));
         }
-        self.tell(state);
+        self.notify(state);
     }
 
-    fn tell(&self, mut state: MutexGuard<'_, State>) {
+    fn notify(&self, mut state: MutexGuard<'_, SlotState>) {
         let (waiting, waker) = (state.waiting, state.waker.take());
         drop(state);
         if waiting {
@@ -116,7 +116,7 @@ impl Slot {
         }
     }
 
-    /// The same for threads that are a runtime's.
+    /// Waits without driving, for threads of a runtime.
     fn wait_aside(&self, at_most: Option<Duration>) -> Arrived {
         let mut state = self.state();
         loop {

@@ -1,13 +1,15 @@
-//! Batches that a server has acknowledged and no checkpoint holds yet (SoMeta, section II-H): kept here, and sent again if the server
-//! dies with them. Their markers make them count once, so what a checkpoint held after all is not done twice.
+//! Acknowledged batches that no checkpoint contains yet (SoMeta, section II-H): the client keeps them and sends them
+//! again if the
+//! server loses them. Their idempotency keys make them apply once, even if a checkpoint did contain them.
 //!
-//! A thread asks now and then what checkpoints hold, for as long as anything is kept. It holds nothing that keeps a client open: when
-//! the last handle of a client goes, its guard waits until nothing is left to be kept.
+//! While batches are kept, a thread asks periodically which ones are in checkpoints. The thread does not keep a client
+//! open: when
+//! the last handle of a client is dropped, its guard waits until no batch is kept.
 
-use super::connection::Sent;
-use super::{Broken, Client, Shared, Wait};
+use super::connection::SentCall;
+use super::{CallError, Client, Shared, Wait};
 use crate::limits::{KEPT_BYTES_MAX, REPLAYS_IN_FLIGHT, WINDOW_POLL};
-use crate::marker::Number;
+use crate::producer::BatchNumber;
 use crate::proto;
 use crate::proto::reply::Reply;
 use crate::proto::request::Call;
@@ -18,54 +20,54 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-/// What a client keeps.
+/// Kept batches of a client.
 #[derive(Debug, Default)]
-pub(super) struct Windows {
-    /// The servers' stores die with their machines.
+pub(super) struct KeptBatches {
+    /// Whether the servers have ephemeral stores.
     pub(super) on: AtomicBool,
-    state: Mutex<State>,
-    /// Held by whoever asks what checkpoints hold, and sends again.
-    asking: Mutex<()>,
+    state: Mutex<KeptState>,
+    /// Lock for asking about checkpoints and sending batches again.
+    poll_lock: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// By server, in the order in which they came.
-    kept: BTreeMap<u32, VecDeque<Kept>>,
+struct KeptState {
+    /// Kept batches by server, in the order of their acknowledgement.
+    kept: BTreeMap<u32, VecDeque<KeptBatch>>,
     bytes: usize,
-    /// The places of all in the order in which they came, and the next one.
+    /// Sequence numbers of all kept batches; `next` is the next number.
     open: BTreeSet<u64>,
     next: u64,
-    /// Whether a thread looks after them.
-    looked_after: bool,
-    /// All handles are gone.
+    /// Whether the thread is running.
+    polling: bool,
+    /// Whether all handles were dropped.
     closed: bool,
-    /// What could not be done again, and why the first of it could not.
+    /// Number of batches that could not be applied again; `why` is the first reason.
     lost: u64,
     why: Option<String>,
 }
 
-/// A batch that was acknowledged.
+/// An acknowledged batch that no checkpoint contains yet.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptBatch {
     request: proto::Request,
-    held: proto::Held,
+    position: proto::Held,
     version: u64,
-    /// Settled once nothing sends it again.
-    number: Option<Number>,
+    /// Settled once the batch will not be sent again.
+    number: Option<BatchNumber>,
     bytes: usize,
-    place: u64,
+    sequence: u64,
 }
 
-impl Kept {
+impl KeptBatch {
     pub(super) fn new(
         request: proto::Request,
         reply: &proto::ApplyReply,
         held: proto::Held,
-        number: Option<Number>,
+        number: Option<BatchNumber>,
     ) -> Self {
         let bytes = prost::Message::encoded_len(&request) + size_of::<Self>();
-        // One that was sent again holds from when it did at first.
+        // A batch that was sent again keeps its first version.
         let again_at = match &request.call {
             Some(Call::Apply(apply)) => apply.again_at,
             _ => None,
@@ -73,21 +75,21 @@ impl Kept {
         Self {
             version: again_at.unwrap_or(reply.version),
             request,
-            held,
+            position: held,
             number,
             bytes,
-            place: 0,
+            sequence: 0,
         }
     }
 }
 
-impl Windows {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl KeptBatches {
+    fn state(&self) -> MutexGuard<'_, KeptState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Goes with the last handle of a client.
+/// Dropped with the last handle of a client.
 #[derive(Debug)]
 pub(super) struct Guard(pub(super) Arc<Shared>);
 
@@ -96,74 +98,74 @@ impl Drop for Guard {
         let client = Client {
             shared: Arc::clone(&self.0),
             _guard: None,
-            asker: None,
+            principal: None,
         };
-        // Whoever wants to know closes the database.
+        // Callers that need the result close the database instead.
         let _ = client.flush();
-        client.shared.windows.state().closed = true;
+        client.shared.kept_batches.state().closed = true;
     }
 }
 
 impl Client {
-    /// Keeps a batch until a checkpoint holds it. Waits for that if there is too much of it.
-    pub(super) fn keep(&self, kept: Kept) {
-        let windows = &self.shared.windows;
+    /// Keeps a batch until a checkpoint contains it. Waits for a checkpoint if too many bytes are kept.
+    pub(super) fn keep(&self, kept: KeptBatch) {
+        let kept_batches = &self.shared.kept_batches;
         let (start, full) = {
-            let mut state = windows.state();
+            let mut state = kept_batches.state();
             state.add(kept);
-            let start = !std::mem::replace(&mut state.looked_after, true);
+            let start = !std::mem::replace(&mut state.polling, true);
             (start, state.bytes > KEPT_BYTES_MAX)
         };
         if start {
             let client = Self {
                 shared: Arc::clone(&self.shared),
                 _guard: None,
-                asker: None,
+                principal: None,
             };
             let thread = std::thread::Builder::new().name("esker-window".into());
-            if thread.spawn(move || client.look_after()).is_err() {
-                windows.state().looked_after = false;
+            if thread.spawn(move || client.run_polling()).is_err() {
+                kept_batches.state().polling = false;
             }
         }
         if full {
-            // A server that cannot write a checkpoint does not get more to lose.
+            // A server that cannot write checkpoints must not accumulate more unsaved batches.
             let _ = self.flush();
         }
     }
 
-    /// What the thread does.
-    fn look_after(&self) {
+    /// Main loop of the thread.
+    fn run_polling(&self) {
         loop {
             std::thread::sleep(WINDOW_POLL);
-            // A server that is away is asked again.
-            let _ = self.look(false);
-            let mut state = self.shared.windows.state();
+            // An unreachable server is asked again later.
+            let _ = self.poll_checkpoints(false);
+            let mut state = self.shared.kept_batches.state();
             if state.bytes == 0 || state.closed {
-                state.looked_after = false;
+                state.polling = false;
                 return;
             }
         }
     }
 
-    /// Waits until checkpoints hold everything that was acknowledged.
+    /// Waits until checkpoints contain all batches acknowledged so far.
     pub fn flush(&self) -> Result<()> {
-        let windows = &self.shared.windows;
-        let until = windows.state().next;
+        let kept_batches = &self.shared.kept_batches;
+        let until = kept_batches.state().next;
         let mut progress = (None, Instant::now());
         loop {
             let first = {
-                let mut state = windows.state();
+                let mut state = kept_batches.state();
                 let first = state.open.first().copied();
-                // What other threads write meanwhile is theirs.
+                // Batches of other threads since then are not waited for.
                 if first.is_none_or(|first| first >= until) {
-                    return state.told();
+                    return state.take_loss();
                 }
                 first
             };
             if first > progress.0 {
                 progress = (first, Instant::now());
             }
-            match self.look(true) {
+            match self.poll_checkpoints(true) {
                 Err(e) if progress.1.elapsed() >= self.shared.address.patience => {
                     return Err(Error::Unavailable(format!(
                         "what was written is not in a checkpoint yet: {e}"
@@ -175,16 +177,16 @@ impl Client {
         }
     }
 
-    /// Asks what checkpoints hold, lets go of that, and sends again what a server has lost. One asks at a time; others wait.
-    fn look(&self, persist: bool) -> Result<()> {
-        let windows = &self.shared.windows;
-        let asking = match windows.asking.try_lock() {
-            Ok(asking) => asking,
+    /// Asks which batches are in checkpoints, drops those, and sends lost batches again. Only one thread does so at a time.
+    fn poll_checkpoints(&self, persist: bool) -> Result<()> {
+        let kept_batches = &self.shared.kept_batches;
+        let poll_lock = match kept_batches.poll_lock.try_lock() {
+            Ok(poll_lock) => poll_lock,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
-            // Whoever asks is at it.
+            // Another thread is asking already.
             Err(TryLockError::WouldBlock) if !persist => return Ok(()),
-            Err(TryLockError::WouldBlock) => windows
-                .asking
+            Err(TryLockError::WouldBlock) => kept_batches
+                .poll_lock
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner),
         };
@@ -198,21 +200,21 @@ impl Client {
             _ => Ok(None),
         })?;
         let mut again = {
-            let mut state = windows.state();
+            let mut state = kept_batches.state();
             let mut again = Vec::new();
             for server in reply.servers {
                 again.extend(state.learn(&server));
             }
             again
         };
-        // All that was acknowledged before something else comes before it, on whichever server.
+        // Batches are replayed in the order of their versions, across servers.
         again.sort_by_key(|kept| kept.version);
         let done = self.send_again(again);
-        drop(asking);
+        drop(poll_lock);
         done
     }
 
-    fn send_again(&self, again: Vec<Kept>) -> Result<()> {
+    fn send_again(&self, again: Vec<KeptBatch>) -> Result<()> {
         let mut failure = None;
         let mut rest = again.into_iter();
         loop {
@@ -229,26 +231,26 @@ impl Client {
                 break;
             }
             for (mut kept, call) in sent {
-                match self.answer_of(call).map_err(Broken::into_error) {
+                match self.answer_of(call).map_err(CallError::into_error) {
                     Ok(reply) => {
-                        let mut state = self.shared.windows.state();
+                        let mut state = self.shared.kept_batches.state();
                         match reply.held {
                             Some(held) => {
-                                kept.held = held;
+                                kept.position = held;
                                 state.kept.entry(held.server).or_default().push_back(kept);
                             }
                             None => state.settle(kept),
                         }
                     }
-                    // It is tried again: its incarnation is an older one still.
+                    // Retried later, because its incarnation is still an older one.
                     Err(e) if e.kind() == ErrorKind::Unavailable => {
-                        let mut state = self.shared.windows.state();
-                        let server = state.kept.entry(kept.held.server).or_default();
+                        let mut state = self.shared.kept_batches.state();
+                        let server = state.kept.entry(kept.position.server).or_default();
                         server.push_back(kept);
                         failure = Some(e);
                     }
                     Err(e) => {
-                        let mut state = self.shared.windows.state();
+                        let mut state = self.shared.kept_batches.state();
                         state.lost += 1;
                         state.why.get_or_insert_with(|| e.to_string());
                         state.settle(kept);
@@ -259,57 +261,59 @@ impl Client {
         failure.map_or(Ok(()), Err)
     }
 
-    /// The answer of what was sent, asked for once: what is lost on its way goes out again with the others.
-    fn answer_of(&self, call: Result<Sent, Broken>) -> Result<proto::ApplyReply, Broken> {
+    /// Reads the response of a batch, without retrying: a lost one is sent again with the others.
+    fn answer_of(&self, call: Result<SentCall, CallError>) -> Result<proto::ApplyReply, CallError> {
         let mut answer = None;
         let mut receive = |reply| match reply {
             Reply::Apply(reply) => {
                 answer = Some(reply);
                 Ok(ControlFlow::Continue(()))
             }
-            _ => Err(self.stray()),
+            _ => Err(self.wrong_reply()),
         };
         let wait = Wait {
             cancel: None,
             long: true,
         };
         self.receive(&call?, wait, &mut receive)?;
-        let answer = answer.ok_or_else(|| Broken::Failed(self.stray()))?;
-        self.saw(Version(answer.version));
+        let answer = answer.ok_or_else(|| CallError::Failed(self.wrong_reply()))?;
+        self.record_version(Version(answer.version));
         Ok(answer)
     }
 }
 
-impl State {
-    fn add(&mut self, mut kept: Kept) {
-        kept.place = self.next;
+impl KeptState {
+    fn add(&mut self, mut kept: KeptBatch) {
+        kept.sequence = self.next;
         self.next += 1;
-        self.open.insert(kept.place);
+        self.open.insert(kept.sequence);
         self.bytes += kept.bytes;
-        let server = self.kept.entry(kept.held.server).or_default();
+        let server = self.kept.entry(kept.position.server).or_default();
         server.push_back(kept);
     }
 
-    /// Nothing sends it again.
-    fn settle(&mut self, kept: Kept) {
+    /// Removes a batch that will not be sent again.
+    fn settle(&mut self, kept: KeptBatch) {
         self.bytes -= kept.bytes;
-        self.open.remove(&kept.place);
+        self.open.remove(&kept.sequence);
         if let Some(number) = kept.number {
             number.settle();
         }
     }
 
-    /// Lets go of what a server's checkpoints hold; gives what the server has lost.
-    fn learn(&mut self, now: &proto::Held) -> Vec<Kept> {
+    /// Drops the batches that a server's checkpoints contain; returns those that the server has lost.
+    fn learn(&mut self, now: &proto::Held) -> Vec<KeptBatch> {
         let Some(all) = self.kept.remove(&now.server) else {
             return Vec::new();
         };
         let mut again = Vec::new();
         let mut left = VecDeque::with_capacity(all.len());
         for kept in all {
-            if kept.held.incarnation < now.incarnation {
+            if kept.position.incarnation < now.incarnation {
                 again.push(kept);
-            } else if kept.held.incarnation == now.incarnation && kept.held.number <= now.number {
+            } else if kept.position.incarnation == now.incarnation
+                && kept.position.number <= now.number
+            {
                 self.settle(kept);
             } else {
                 left.push_back(kept);
@@ -321,13 +325,13 @@ impl State {
         again
     }
 
-    /// What became of what was kept; an error if some of it could not be done again, told once.
-    fn told(&mut self) -> Result<()> {
+    /// Returns an error if batches could not be applied again, once per loss.
+    fn take_loss(&mut self) -> Result<()> {
         let why = self.why.take().unwrap_or_default();
         match std::mem::take(&mut self.lost) {
             0 => Ok(()),
             lost => Err(Error::Unavailable(format!(
-                "{lost} batches that were acknowledged died with their server and could not be done again: {why}"
+                "{lost} acknowledged batches were lost with their server and could not be applied again: {why}"
             ))),
         }
     }
@@ -337,7 +341,7 @@ impl State {
 mod tests {
     use super::*;
 
-    fn held(server: u32, incarnation: u64, number: u64) -> proto::Held {
+    fn position(server: u32, incarnation: u64, number: u64) -> proto::Held {
         proto::Held {
             server,
             incarnation,
@@ -345,7 +349,7 @@ mod tests {
         }
     }
 
-    fn kept(version: u64, held: proto::Held) -> Kept {
+    fn kept(version: u64, held: proto::Held) -> KeptBatch {
         let request = proto::Request {
             call: Some(Call::Apply(proto::ApplyRequest::default())),
         };
@@ -353,29 +357,29 @@ mod tests {
             version,
             ..Default::default()
         };
-        Kept::new(request, &reply, held, None)
+        KeptBatch::new(request, &reply, held, None)
     }
 
     #[test]
     fn what_checkpoints_hold_is_let_go_and_what_died_is_given_back() {
-        let mut state = State::default();
-        for (version, place) in [
-            (10, held(1, 4, 7)),
-            (11, held(2, 1, 3)),
-            (12, held(1, 4, 9)),
-            (13, held(1, 5, 2)),
+        let mut state = KeptState::default();
+        for (version, sequence) in [
+            (10, position(1, 4, 7)),
+            (11, position(2, 1, 3)),
+            (12, position(1, 4, 9)),
+            (13, position(1, 5, 2)),
         ] {
-            state.add(kept(version, place));
+            state.add(kept(version, sequence));
         }
         let one = state.bytes / 4;
-        assert!(state.learn(&held(1, 4, 8)).is_empty());
+        assert!(state.learn(&position(1, 4, 8)).is_empty());
         assert_eq!(state.bytes, 3 * one);
-        // Server 1 was started again: what it had not persisted before is to be sent again, what came since is not.
-        let again = state.learn(&held(1, 5, 1));
+        // After the restart of server 1, batches it had not persisted before are sent again, and later ones are not.
+        let again = state.learn(&position(1, 5, 1));
         assert_eq!(again.iter().map(|k| k.version).collect::<Vec<_>>(), [12]);
         assert_eq!(state.bytes, 3 * one, "it is kept while it is on its way");
-        assert!(state.learn(&held(1, 5, 2)).is_empty());
-        assert!(state.learn(&held(3, 1, 1)).is_empty());
+        assert!(state.learn(&position(1, 5, 2)).is_empty());
+        assert!(state.learn(&position(3, 1, 1)).is_empty());
         assert_eq!(state.bytes, 2 * one);
         assert_eq!(state.open.iter().copied().collect::<Vec<_>>(), [1, 2]);
         assert_eq!(state.kept.get(&2).map(VecDeque::len), Some(1));

@@ -1,11 +1,11 @@
-//! Counts and degrees.
+//! Conversion of counts and degrees.
 
 use super::ids::{halves, vertex_id};
 use super::{Decoded, list, number_in};
 use crate::proto;
 use esker_model::{Counts, Degree, EdgeTypeId, VertexId, VertexTypeId};
 
-/// Counts by type as a message.
+/// Encodes counts by type.
 pub fn counts_out(counts: &Counts) -> proto::CountsReply {
     let count = |number: u16, count: u64| proto::Count {
         r#type: number.into(),
@@ -21,7 +21,7 @@ pub fn counts_out(counts: &Counts) -> proto::CountsReply {
     }
 }
 
-/// Counts by type.
+/// Decodes counts by type.
 pub fn counts_in(reply: proto::CountsReply) -> Decoded<Counts> {
     let count = |c: proto::Count| Ok((number_in(c.r#type, "type")?, c.count));
     let vertices = list(reply.vertices, "vertices", count)?;
@@ -35,7 +35,7 @@ pub fn counts_in(reply: proto::CountsReply) -> Decoded<Counts> {
     })
 }
 
-/// Whose degree of which edge type.
+/// Encodes a vertex and an edge type whose degree is requested.
 pub fn degree_of_out(vertex: VertexId, edge_type: EdgeTypeId) -> proto::degrees_request::Of {
     let (high, low) = halves(vertex);
     proto::degrees_request::Of {
@@ -45,13 +45,13 @@ pub fn degree_of_out(vertex: VertexId, edge_type: EdgeTypeId) -> proto::degrees_
     }
 }
 
-/// Whose degree of which edge type.
+/// Decodes a vertex and an edge type whose degree is requested.
 pub fn degree_of_in(of: proto::degrees_request::Of) -> Decoded<(VertexId, EdgeTypeId)> {
     let edge_type = EdgeTypeId(number_in(of.r#type, "type")?);
     Ok((vertex_id(of.high, of.low), edge_type))
 }
 
-/// A vertex with many edges.
+/// Encodes a vertex of high degree.
 pub fn degree_out(degree: &Degree) -> proto::top_degrees_reply::Top {
     let (high, low) = halves(degree.vertex);
     proto::top_degrees_reply::Top {
@@ -62,7 +62,7 @@ pub fn degree_out(degree: &Degree) -> proto::top_degrees_reply::Top {
     }
 }
 
-/// A vertex with many edges.
+/// Decodes a vertex of high degree.
 pub fn degree_in(top: proto::top_degrees_reply::Top) -> Decoded<Degree> {
     Ok(Degree {
         vertex: vertex_id(top.high, top.low),

@@ -1,4 +1,4 @@
-//! What reads give back, and what scans ask for.
+//! Conversion of vertices, edges, histories and scans.
 
 use super::ids::{halves, number_in, range_in, range_out, vertex_id};
 use super::value::{packed_in, packed_out, properties_in, properties_out, value_in, value_out};
@@ -38,7 +38,7 @@ fn attribute_in(attribute: proto::UserAttribute) -> Decoded<UserAttribute> {
     })
 }
 
-/// A vertex as a message.
+/// Encodes a vertex with its attributes.
 pub fn vertex_out(vertex: &Vertex, form: Form) -> proto::Vertex {
     let (high, low) = halves(vertex.id);
     proto::Vertex {
@@ -57,7 +57,7 @@ pub fn vertex_out(vertex: &Vertex, form: Form) -> proto::Vertex {
     }
 }
 
-/// A vertex out of a message.
+/// Decodes a vertex with its attributes.
 pub fn vertex_in(vertex: proto::Vertex) -> Decoded<Vertex> {
     let user = list(vertex.user, "user", attribute_in)?;
     if !user.is_sorted_by(|a, b| a.name < b.name) {
@@ -74,7 +74,7 @@ pub fn vertex_in(vertex: proto::Vertex) -> Decoded<Vertex> {
     })
 }
 
-/// An edge as a message.
+/// Encodes an edge with its properties.
 pub fn edge_out(edge: &Edge, form: Form) -> proto::Edge {
     proto::Edge {
         key: Some(edge_key_out(edge.key)),
@@ -84,7 +84,7 @@ pub fn edge_out(edge: &Edge, form: Form) -> proto::Edge {
     }
 }
 
-/// An edge out of a message.
+/// Decodes an edge with its properties.
 pub fn edge_in(edge: proto::Edge) -> Decoded<Edge> {
     Ok(Edge {
         key: edge_key_in(required(edge.key, "key")?).at("key")?,
@@ -94,7 +94,7 @@ pub fn edge_in(edge: proto::Edge) -> Decoded<Edge> {
     })
 }
 
-/// Which edges to read, without the frontier.
+/// Encodes a frontier and the selection of edges.
 pub fn select_out(frontier: &[VertexId], select: &EdgeSelect) -> proto::ScanEdgesRequest {
     use proto::scan_edges_request::Versions as Message;
     proto::ScanEdgesRequest {
@@ -111,7 +111,7 @@ pub fn select_out(frontier: &[VertexId], select: &EdgeSelect) -> proto::ScanEdge
     }
 }
 
-/// The frontier, and which edges to read.
+/// Decodes a frontier and the selection of edges.
 pub fn select_in(
     request: &proto::ScanEdgesRequest,
     schema: &Schema,
@@ -138,7 +138,7 @@ pub fn select_in(
     Ok((frontier, select))
 }
 
-/// An edge of a scan: its source is the frontier's.
+/// Encodes an edge of a scan; its source is given by the index in the frontier.
 pub fn scanned_out(index: usize, edge: &Edge, form: Form) -> proto::ScannedEdge {
     let (destination_high, destination_low) = halves(edge.key.destination);
     proto::ScannedEdge {
@@ -152,7 +152,7 @@ pub fn scanned_out(index: usize, edge: &Edge, form: Form) -> proto::ScannedEdge 
     }
 }
 
-/// An edge of a scan, with the frontier that it was asked for.
+/// Decodes an edge of a scan with the frontier of the request.
 pub fn scanned_in(edge: proto::ScannedEdge, frontier: &[VertexId]) -> Decoded<(usize, Edge)> {
     let index = edge.index as usize;
     let source = frontier
@@ -171,7 +171,7 @@ pub fn scanned_in(edge: proto::ScannedEdge, frontier: &[VertexId]) -> Decoded<(u
     Ok((index, edge))
 }
 
-/// An event of a vertex.
+/// Encodes an event of a vertex.
 pub fn vertex_event_out(event: &VertexEvent, form: Form) -> proto::VertexEvent {
     use proto::vertex_event::Change;
     let change = match &event.change {
@@ -191,7 +191,7 @@ pub fn vertex_event_out(event: &VertexEvent, form: Form) -> proto::VertexEvent {
     }
 }
 
-/// An event of a vertex.
+/// Decodes an event of a vertex.
 pub fn vertex_event_in(event: proto::VertexEvent) -> Decoded<VertexEvent> {
     use proto::vertex_event::Change;
     let change = match required(event.change, "change")? {
@@ -210,7 +210,7 @@ pub fn vertex_event_in(event: proto::VertexEvent) -> Decoded<VertexEvent> {
     })
 }
 
-/// A version of an edge in a history.
+/// Encodes one version of an edge's history.
 pub fn edge_event_out(event: &EdgeEvent, form: Form) -> proto::edge_history_reply::Event {
     proto::edge_history_reply::Event {
         edge: Some(edge_out(&event.edge, form)),
@@ -218,7 +218,7 @@ pub fn edge_event_out(event: &EdgeEvent, form: Form) -> proto::edge_history_repl
     }
 }
 
-/// A version of an edge in a history.
+/// Decodes one version of an edge's history.
 pub fn edge_event_in(event: proto::edge_history_reply::Event) -> Decoded<EdgeEvent> {
     Ok(EdgeEvent {
         edge: edge_in(required(event.edge, "edge")?).at("edge")?,
@@ -226,7 +226,7 @@ pub fn edge_event_in(event: proto::edge_history_reply::Event) -> Decoded<EdgeEve
     })
 }
 
-/// A difference between two times.
+/// Encodes a difference between two versions.
 pub fn difference_out(difference: &Difference, form: Form) -> proto::Difference {
     use proto::difference::{Edges, Vertices, What};
     let what = match difference {
@@ -242,7 +242,7 @@ pub fn difference_out(difference: &Difference, form: Form) -> proto::Difference 
     proto::Difference { what: Some(what) }
 }
 
-/// A difference between two times.
+/// Decodes a difference between two versions.
 pub fn difference_in(difference: proto::Difference) -> Decoded<Difference> {
     use proto::difference::What;
     Ok(match required(difference.what, "what")? {

@@ -1,4 +1,4 @@
-//! Ids, keys and versions.
+//! Conversion of ids, keys and versions.
 
 use super::{Decoded, Malformed};
 use crate::proto;
@@ -7,7 +7,7 @@ use esker_model::{
     VertexTypeId,
 };
 
-/// An id from its halves.
+/// A vertex id from its two halves.
 pub fn vertex_id(high: u64, low: u64) -> VertexId {
     let mut id = [0; 16];
     let (first, last) = id.split_at_mut(8);
@@ -16,13 +16,13 @@ pub fn vertex_id(high: u64, low: u64) -> VertexId {
     VertexId(id)
 }
 
-/// The halves of an id.
+/// The two halves of a vertex id.
 pub fn halves(id: VertexId) -> (u64, u64) {
     let id = u128::from_be_bytes(id.0);
     ((id >> 64) as u64, id as u64)
 }
 
-/// A list of ids as numbers.
+/// Encodes a list of ids, two numbers each.
 pub fn ids_out(ids: &[VertexId]) -> Vec<u64> {
     let mut out = Vec::with_capacity(2 * ids.len());
     for id in ids {
@@ -32,7 +32,7 @@ pub fn ids_out(ids: &[VertexId]) -> Vec<u64> {
     out
 }
 
-/// A list of numbers as ids.
+/// Decodes a list of ids, two numbers each.
 pub fn ids_in(numbers: &[u64], field: &str) -> Decoded<Vec<VertexId>> {
     let (pairs, rest) = numbers.as_chunks::<2>();
     if !rest.is_empty() {
@@ -51,7 +51,7 @@ fn named(name: &str, schema: &Schema) -> Decoded<VertexRef> {
         .map_err(Malformed::model)
 }
 
-/// The number of a type.
+/// Decodes the number of a type.
 pub fn number_in(number: u32, field: &str) -> Decoded<u16> {
     u16::try_from(number).map_err(|_| {
         Malformed::new(
@@ -61,7 +61,7 @@ pub fn number_in(number: u32, field: &str) -> Decoded<u16> {
     })
 }
 
-/// An edge type, by name if there is one.
+/// Decodes an edge type, by name if one is given.
 pub fn edge_type_in(number: u32, name: &str, schema: &Schema) -> Decoded<EdgeTypeId> {
     if name.is_empty() {
         number_in(number, "type").map(EdgeTypeId)
@@ -70,7 +70,7 @@ pub fn edge_type_in(number: u32, name: &str, schema: &Schema) -> Decoded<EdgeTyp
     }
 }
 
-/// A vertex type, by name if there is one.
+/// Decodes a vertex type, by name if one is given.
 pub fn type_in(number: u32, name: &str, schema: &Schema) -> Decoded<VertexTypeId> {
     if name.is_empty() {
         number_in(number, "type").map(VertexTypeId)
@@ -79,7 +79,7 @@ pub fn type_in(number: u32, name: &str, schema: &Schema) -> Decoded<VertexTypeId
     }
 }
 
-/// A vertex with its type.
+/// Encodes a vertex with its type.
 pub fn vertex_ref_out(vertex: VertexRef) -> proto::VertexRef {
     let (high, low) = halves(vertex.id);
     proto::VertexRef {
@@ -90,7 +90,7 @@ pub fn vertex_ref_out(vertex: VertexRef) -> proto::VertexRef {
     }
 }
 
-/// A vertex with its type, by id or by name.
+/// Decodes a vertex with its type, given by id or by name.
 pub fn vertex_ref_in(vertex: &proto::VertexRef, schema: &Schema) -> Decoded<VertexRef> {
     if !vertex.name.is_empty() {
         if (vertex.high, vertex.low, vertex.r#type) != (0, 0, 0) {
@@ -104,7 +104,7 @@ pub fn vertex_ref_in(vertex: &proto::VertexRef, schema: &Schema) -> Decoded<Vert
     })
 }
 
-/// An edge's key.
+/// Encodes the key of an edge.
 pub fn edge_key_out(key: EdgeKey) -> proto::EdgeKey {
     let (source_high, source_low) = halves(key.source);
     let (destination_high, destination_low) = halves(key.destination);
@@ -117,7 +117,7 @@ pub fn edge_key_out(key: EdgeKey) -> proto::EdgeKey {
     }
 }
 
-/// An edge's key.
+/// Decodes the key of an edge.
 pub fn edge_key_in(key: proto::EdgeKey) -> Decoded<EdgeKey> {
     Ok(EdgeKey {
         source: vertex_id(key.source_high, key.source_low),
@@ -126,7 +126,7 @@ pub fn edge_key_in(key: proto::EdgeKey) -> Decoded<EdgeKey> {
     })
 }
 
-/// A range of versions.
+/// Encodes a range of versions.
 pub fn range_out(range: VersionRange) -> proto::VersionRange {
     proto::VersionRange {
         from: range.from.0,
@@ -134,7 +134,7 @@ pub fn range_out(range: VersionRange) -> proto::VersionRange {
     }
 }
 
-/// A range of versions; all of time if it is absent.
+/// Decodes a range of versions; an absent range means all versions.
 pub fn range_in(range: Option<proto::VersionRange>) -> VersionRange {
     range.map_or(VersionRange::ALL, |r| VersionRange {
         from: Version(r.from),
@@ -142,12 +142,12 @@ pub fn range_in(range: Option<proto::VersionRange>) -> VersionRange {
     })
 }
 
-/// A time to read as of; absent for now.
+/// Encodes an `as of` version; absent for the current state.
 pub fn as_of_out(as_of: Version) -> Option<u64> {
     (as_of != Version::MAX).then_some(as_of.0)
 }
 
-/// A time to read as of.
+/// Decodes an `as of` version; absent for the current state.
 pub fn as_of_in(as_of: Option<u64>) -> Version {
     as_of.map_or(Version::MAX, Version)
 }

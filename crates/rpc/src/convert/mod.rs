@@ -1,8 +1,8 @@
-//! Messages into the model's types and back.
+//! Conversion of messages to the model's types and back.
 //!
-//! Whatever came over the wire is checked here: a number that is no type's, a list of ids with half an id, both forms
-//! of a value at once. The error names the field as the `.proto` files do, with the index in lists:
-//! `mutations[3].put_edge.source`. What a batch means is the engine's to check.
+//! Received messages are checked here: type numbers out of range, a list of ids with half an id, both forms of a value at
+//! once. The error names the field as the `.proto` files do, with the index in lists: `mutations[3].put_edge.source`. The
+//! engine checks the meaning of a batch.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -34,9 +34,9 @@ pub use namespace::{
     space_out, usage_in, usage_out, walked_in, walked_out,
 };
 pub use object::{
-    asker_in, asker_out, find_in, find_out, found_in, found_out, identity_in, identity_out,
-    object_key_in, object_key_out, report_in, report_out, tag_info_in, tag_info_out, tag_report_in,
-    tag_report_out, tag_where_in, tag_where_out,
+    find_in, find_out, found_in, found_out, identity_in, identity_out, object_key_in,
+    object_key_out, principal_in, principal_out, report_in, report_out, tag_info_in, tag_info_out,
+    tag_report_in, tag_report_out, tag_where_in, tag_where_out,
 };
 pub use schema::{change_in, change_out, schema_in, schema_out};
 pub use travel::{Assembly, budget_in, budget_out, pieces, reason_in, reason_out, traversal_in};
@@ -45,20 +45,20 @@ pub use value::{properties_in, properties_out, value_in, value_out};
 use esker_model::Error;
 use std::fmt::Write as _;
 
-/// How properties and values travel.
+/// Encoding of properties and values in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
-    /// In the model's own encoding: a fifth of the time.
+    /// The model's own encoding, which takes a fifth of the time.
     #[default]
     Packed,
-    /// As messages of their own.
+    /// Protobuf messages, for clients without the model's encoding.
     Typed,
 }
 
-/// A message that is not what its definition says.
+/// Error for a message that violates its definition.
 #[derive(Debug)]
 pub struct Malformed {
-    /// The path to the field, innermost name last.
+    /// Path to the field, outermost name first.
     field: String,
     why: Why,
 }
@@ -66,15 +66,15 @@ pub struct Malformed {
 #[derive(Debug)]
 enum Why {
     Expected(String),
-    /// The field is well-formed and names something that does not exist.
+    /// The field is well-formed, but refers to something that does not exist.
     Model(Box<Error>),
 }
 
-/// What every decoder returns.
+/// Result of every decoder.
 pub type Decoded<T> = Result<T, Malformed>;
 
 impl Malformed {
-    /// That field does not hold what was expected.
+    /// Error for a field with another value than expected.
     pub fn new(field: &str, expected: impl Into<String>) -> Self {
         Self {
             field: field.to_owned(),
@@ -82,7 +82,7 @@ impl Malformed {
         }
     }
 
-    /// The field is well-formed; what it means is an error.
+    /// Error for a well-formed field with an invalid meaning.
     pub fn model(error: impl Into<Error>) -> Self {
         Self {
             field: String::new(),
@@ -90,7 +90,7 @@ impl Malformed {
         }
     }
 
-    /// The same, seen from the message around.
+    /// Adds the enclosing field to the path.
     #[must_use]
     pub fn within(mut self, outer: &str) -> Self {
         if self.field.is_empty() {
@@ -121,9 +121,9 @@ impl From<Malformed> for Error {
     }
 }
 
-/// Adds where to what went wrong.
+/// Adds the field's path to errors.
 pub trait At<T> {
-    /// The error, if it is one, as of that field.
+    /// Adds `field` to the path of an error.
     fn at(self, field: &str) -> Decoded<T>;
 }
 
@@ -133,12 +133,12 @@ impl<T> At<T> for Decoded<T> {
     }
 }
 
-/// A field that must be there.
+/// Returns the value of a mandatory field.
 pub fn required<T>(value: Option<T>, field: &str) -> Decoded<T> {
     value.ok_or_else(|| Malformed::new(field, "a message, but it is absent"))
 }
 
-/// Each item of a list, decoded.
+/// Decodes each item of a list.
 pub fn list<T, M>(
     items: Vec<M>,
     field: &str,

@@ -1,4 +1,4 @@
-//! Batches of mutations, and what a commit did.
+//! Conversion of batches of mutations and of commits.
 
 use super::object::{identity_in, identity_out, object_id_in};
 use super::value::{properties_in, properties_out};
@@ -7,18 +7,18 @@ use crate::proto;
 use crate::proto::mutation::Op as Message;
 use esker_model::{Batch, Commit, Mutation, Op, Schema, Version, VertexName, VertexRef};
 
-/// A batch as a message.
+/// Encodes a batch of mutations.
 pub fn batch_out(batch: &Batch, sync: bool) -> proto::ApplyRequest {
     proto::ApplyRequest {
         mutations: batch.mutations.iter().map(mutation_out).collect(),
-        once: batch.once.clone().unwrap_or_default(),
+        once: batch.idempotency_key.clone().unwrap_or_default(),
         sync,
         hold: false,
         again_at: None,
     }
 }
 
-/// A change as a message.
+/// Encodes a single mutation.
 pub fn mutation_out(mutation: &Mutation) -> proto::Mutation {
     let vertex = |v: &VertexRef| Some(vertex_ref_out(*v));
     let op = match &mutation.op {
@@ -99,11 +99,11 @@ pub fn mutation_out(mutation: &Mutation) -> proto::Mutation {
     }
 }
 
-/// A batch out of a message, and whether it is to survive a power failure.
+/// Decodes a batch, and whether it must survive a power failure before it is acknowledged.
 pub fn batch_in(request: proto::ApplyRequest, schema: &Schema) -> Decoded<(Batch, bool)> {
     let batch = Batch {
         mutations: super::list(request.mutations, "mutations", |m| mutation_in(m, schema))?,
-        once: (!request.once.is_empty()).then_some(request.once),
+        idempotency_key: (!request.once.is_empty()).then_some(request.once),
     };
     Ok((batch, request.sync))
 }
@@ -119,7 +119,7 @@ fn vertex_in(
     }
 }
 
-/// The key that goes with a vertex: its own, or the one in its name.
+/// The key of a vertex: the given key, or the one in the vertex's name.
 fn key_in(key: String, vertex: Option<&proto::VertexRef>) -> Decoded<String> {
     match vertex {
         Some(vertex) if key.is_empty() && !vertex.name.is_empty() => {
@@ -131,7 +131,7 @@ fn key_in(key: String, vertex: Option<&proto::VertexRef>) -> Decoded<String> {
     }
 }
 
-/// A change out of a message.
+/// Decodes a single mutation.
 pub fn mutation_in(mutation: proto::Mutation, schema: &Schema) -> Decoded<Mutation> {
     let op = match mutation.op {
         None => {
@@ -222,7 +222,7 @@ fn move_object(m: proto::MoveObject) -> Decoded<Op> {
     })
 }
 
-/// What a commit did, as a message.
+/// Encodes the result of a commit.
 pub fn commit_out(commit: &Commit) -> proto::ApplyReply {
     proto::ApplyReply {
         version: commit.version.0,
@@ -234,7 +234,7 @@ pub fn commit_out(commit: &Commit) -> proto::ApplyReply {
     }
 }
 
-/// What a commit did.
+/// Decodes the result of a commit.
 pub fn commit_in(reply: &proto::ApplyReply) -> Commit {
     Commit {
         version: Version(reply.version),

@@ -1,7 +1,7 @@
-//! The namespace: files, what is asked of them and done to them.
+//! Conversion of paths, files and changes of the namespace.
 
 use super::ids::{halves, vertex_id};
-use super::object::{asker_in, asker_out};
+use super::object::{principal_in, principal_out};
 use super::{At as _, Decoded, Malformed, list, required};
 use crate::failure::{failure_in, failure_out};
 use crate::proto;
@@ -12,18 +12,19 @@ use crate::proto::file_content::Content as ContentMessage;
 use crate::proto::set_xattr::Mode as ModeMessage;
 use crate::proto::space_request::By;
 use esker_model::namespace::{
-    Change, Changes, Content, Cookie, Done, Entry, Inode, Kind, Looked, Make, Name, NamePath, Open,
-    Partition, Route, SetAttributes, Space, SpaceBy, Subtree, Usage, XattrMode,
+    AppliedChange, Change, Changes, Content, Cookie, Entry, Inode, Kind, Name, NamePath, NewFile,
+    Open, OpenLookup, Partition, Route, SetAttributes, Space, SpaceBy, Subtree, Usage, XattrMode,
 };
 use esker_model::{Result, Version, VertexId};
 
-/// A path out of bytes, or what stands for an open file: who asks is believed who they are. One that is none is refused as a file
-/// system does.
+/// Decodes a path, or the address of an open file, whose sender is authenticated elsewhere. An invalid path is refused
+/// with the
+/// error of a file system.
 pub fn path_in(bytes: &[u8]) -> Decoded<NamePath> {
-    NamePath::received(bytes).map_err(Malformed::model)
+    NamePath::from_wire(bytes).map_err(Malformed::model)
 }
 
-/// A path as bytes.
+/// Encodes a path as bytes.
 pub fn path_out(path: &NamePath) -> Vec<u8> {
     path.as_bytes().to_vec()
 }
@@ -61,7 +62,7 @@ fn xattrs_in(xattrs: Vec<proto::Xattr>) -> Vec<(Vec<u8>, Vec<u8>)> {
     xattrs.into_iter().map(|x| (x.name, x.value)).collect()
 }
 
-/// A file's attributes as a message.
+/// Encodes the attributes of a file.
 pub fn inode_out(inode: &Inode) -> proto::Inode {
     let (high, low) = halves(inode.id);
     proto::Inode {
@@ -85,7 +86,7 @@ pub fn inode_out(inode: &Inode) -> proto::Inode {
     }
 }
 
-/// A file's attributes.
+/// Decodes the attributes of a file.
 pub fn inode_in(inode: Option<proto::Inode>) -> Decoded<Inode> {
     let inode = required(inode, "inode")?;
     Ok(Inode {
@@ -108,7 +109,7 @@ pub fn inode_in(inode: Option<proto::Inode>) -> Decoded<Inode> {
     })
 }
 
-/// What is at a path, as a message.
+/// Encodes the id and kind of the file at a path.
 pub fn at_path_out(found: &Option<(VertexId, Kind)>) -> proto::file_ids_reply::Item {
     let Some((id, kind)) = found else {
         return proto::file_ids_reply::Item::default();
@@ -121,7 +122,7 @@ pub fn at_path_out(found: &Option<(VertexId, Kind)>) -> proto::file_ids_reply::I
     }
 }
 
-/// What is at a path.
+/// Decodes the id and kind of the file at a path.
 pub fn at_path_in(item: proto::file_ids_reply::Item) -> Decoded<Option<(VertexId, Kind)>> {
     if (item.high, item.low, item.kind) == (0, 0, 0) {
         return Ok(None);
@@ -131,7 +132,7 @@ pub fn at_path_in(item: proto::file_ids_reply::Item) -> Decoded<Option<(VertexId
     Ok(Some((vertex_id(item.high, item.low), kind)))
 }
 
-/// Where a listing is, as a message.
+/// Encodes the position of a listing.
 pub fn cookie_out(cookie: Cookie) -> proto::FileCookie {
     proto::FileCookie {
         hash: cookie.hash,
@@ -139,7 +140,7 @@ pub fn cookie_out(cookie: Cookie) -> proto::FileCookie {
     }
 }
 
-/// Where a listing is.
+/// Decodes the position of a listing.
 pub fn cookie_in(cookie: proto::FileCookie) -> Decoded<Cookie> {
     let n = u8::try_from(cookie.n)
         .map_err(|_| Malformed::new("n", format!("a number up to 255; got {}", cookie.n)))?;
@@ -149,7 +150,7 @@ pub fn cookie_in(cookie: proto::FileCookie) -> Decoded<Cookie> {
     })
 }
 
-/// One entry of a listing as a message.
+/// Encodes an entry of a listing.
 pub fn entry_out(cookie: Cookie, entry: &Entry) -> proto::list_files_reply::Entry {
     proto::list_files_reply::Entry {
         cookie: Some(cookie_out(cookie)),
@@ -158,7 +159,7 @@ pub fn entry_out(cookie: Cookie, entry: &Entry) -> proto::list_files_reply::Entr
     }
 }
 
-/// One entry of a listing.
+/// Decodes an entry of a listing.
 pub fn entry_in(entry: proto::list_files_reply::Entry) -> Decoded<(Cookie, Entry)> {
     let cookie = required(entry.cookie, "cookie")?;
     let name = Name::new(&entry.name).map_err(Malformed::model)?;
@@ -166,15 +167,15 @@ pub fn entry_in(entry: proto::list_files_reply::Entry) -> Decoded<(Cookie, Entry
     Ok((cookie_in(cookie).at("cookie")?, Entry { name, inode }))
 }
 
-/// A file that was opened, or where one is to be made, as a message.
-pub fn looked_out(looked: &Looked) -> proto::LookFileReply {
+/// Encodes the result of opening a file: the file, or the directory where it may be created.
+pub fn looked_out(looked: &OpenLookup) -> proto::LookFileReply {
     match looked {
-        Looked::Found(path, inode) => proto::LookFileReply {
+        OpenLookup::Found(path, inode) => proto::LookFileReply {
             handle: path_out(path),
             inode: Some(inode_out(inode)),
             ..Default::default()
         },
-        Looked::Missing { directory, path } => {
+        OpenLookup::Missing { directory, path } => {
             let (high, low) = halves(*directory);
             proto::LookFileReply {
                 high,
@@ -186,25 +187,25 @@ pub fn looked_out(looked: &Looked) -> proto::LookFileReply {
     }
 }
 
-/// A file that was opened, or where one is to be made.
-pub fn looked_in(reply: proto::LookFileReply) -> Decoded<Looked> {
+/// Decodes the result of opening a file.
+pub fn looked_in(reply: proto::LookFileReply) -> Decoded<OpenLookup> {
     if reply.handle.is_empty() {
-        return Ok(Looked::Missing {
+        return Ok(OpenLookup::Missing {
             directory: vertex_id(reply.high, reply.low),
             path: path_in(&reply.path)?,
         });
     }
     let inode = Box::new(inode_in(reply.inode)?);
-    Ok(Looked::Found(path_in(&reply.handle)?, inode))
+    Ok(OpenLookup::Found(path_in(&reply.handle)?, inode))
 }
 
-/// How a file is to be opened.
+/// Decodes the mode of opening a file.
 pub fn open_in(how: u32) -> Decoded<Open> {
     let open = u8::try_from(how).ok().and_then(Open::of_bits);
     open.ok_or_else(|| Malformed::new("how", format!("bits up to 127; got {how}")))
 }
 
-/// One file of a walk as a message.
+/// Encodes a file of a walk.
 pub fn walked_out(path: &NamePath, inode: &Inode) -> proto::walk_files_reply::File {
     proto::walk_files_reply::File {
         path: path_out(path),
@@ -212,15 +213,15 @@ pub fn walked_out(path: &NamePath, inode: &Inode) -> proto::walk_files_reply::Fi
     }
 }
 
-/// One file of a walk.
+/// Decodes a file of a walk.
 pub fn walked_in(file: proto::walk_files_reply::File) -> Decoded<(NamePath, Inode)> {
     Ok((path_in(&file.path)?, inode_in(file.inode)?))
 }
 
-/// A change as a message.
+/// Encodes a change of files.
 pub fn file_change_out(change: &Change) -> proto::FileChange {
     let message = match change {
-        Change::Make(path, make) => {
+        Change::Create(path, make) => {
             let [atime, mtime, ctime, btime] = make.times;
             Message::Make(proto::MakeFile {
                 path: path_out(path),
@@ -265,7 +266,7 @@ pub fn file_change_out(change: &Change) -> proto::FileChange {
             mtime: set.mtime,
             ctime: set.ctime,
             content: set.content.as_ref().map(|content| {
-                // Set, and empty, is another thing than absent.
+                // An empty content that is set differs from an absent one.
                 content_out(content).unwrap_or_default()
             }),
         }),
@@ -300,12 +301,12 @@ pub fn file_change_out(change: &Change) -> proto::FileChange {
     }
 }
 
-/// A change.
+/// Decodes a change of files.
 pub fn file_change_in(change: proto::FileChange) -> Decoded<Change> {
     Ok(match change.change {
-        Some(Message::Make(make)) => Change::Make(
+        Some(Message::Make(make)) => Change::Create(
             path_in(&make.path)?,
-            Make {
+            NewFile {
                 mode: make.mode,
                 uid: make.uid,
                 gid: make.gid,
@@ -365,32 +366,32 @@ pub fn file_change_in(change: proto::FileChange) -> Decoded<Change> {
     })
 }
 
-/// Changes of one caller as a message.
+/// Encodes the changes of one caller.
 pub fn changes_out(changes: &Changes, sync: bool) -> proto::ChangeFilesRequest {
     proto::ChangeFilesRequest {
-        asker: asker_out(changes.asker.as_ref()),
+        principal: principal_out(changes.principal.as_ref()),
         changes: changes.changes.iter().map(file_change_out).collect(),
-        once: changes.once.clone().unwrap_or_default(),
+        once: changes.idempotency_key.clone().unwrap_or_default(),
         sync,
         routes: false,
-        again: changes.again,
+        again: changes.is_retry,
     }
 }
 
-/// Changes of one caller, and whether they are to survive a power failure.
+/// Decodes the changes of one caller, and whether they must survive a power failure before they are acknowledged.
 pub fn changes_in(request: proto::ChangeFilesRequest) -> Decoded<(Changes, bool)> {
     let changes = Changes {
-        asker: asker_in(request.asker),
+        principal: principal_in(request.principal),
         changes: list(request.changes, "changes", file_change_in)?,
-        once: (!request.once.is_empty()).then_some(request.once),
-        again: request.again,
+        idempotency_key: (!request.once.is_empty()).then_some(request.once),
+        is_retry: request.again,
     };
     Ok((changes, request.sync))
 }
 
-/// What became of changes, as a message.
-pub fn outcomes_out(outcomes: &[Result<Done>]) -> proto::ChangeFilesReply {
-    let out = |outcome: &Result<Done>| Outcome {
+/// Encodes the results of changes.
+pub fn outcomes_out(outcomes: &[Result<AppliedChange>]) -> proto::ChangeFilesReply {
+    let out = |outcome: &Result<AppliedChange>| Outcome {
         outcome: Some(match outcome {
             Ok(done) => {
                 let (high, low) = halves(done.id);
@@ -409,7 +410,7 @@ pub fn outcomes_out(outcomes: &[Result<Done>]) -> proto::ChangeFilesReply {
     }
 }
 
-/// Where a directory's entries are, as a message.
+/// Encodes the partitioning of a directory over servers.
 pub fn route_out(route: &Route) -> proto::FileRoute {
     let (first, server) = route.ranges().iter().copied().unzip();
     proto::FileRoute {
@@ -419,7 +420,7 @@ pub fn route_out(route: &Route) -> proto::FileRoute {
     }
 }
 
-/// Where a directory's entries are.
+/// Decodes the partitioning of a directory over servers.
 pub fn route_in(route: proto::FileRoute) -> Decoded<Route> {
     let directory = path_in(&route.directory)?;
     let same = route.first.len() == route.server.len();
@@ -433,10 +434,10 @@ pub fn route_in(route: proto::FileRoute) -> Decoded<Route> {
     })
 }
 
-/// What became of one change.
-pub fn outcome_in(outcome: Outcome) -> Decoded<Result<Done>> {
+/// Decodes the result of one change.
+pub fn outcome_in(outcome: Outcome) -> Decoded<Result<AppliedChange>> {
     match outcome.outcome {
-        Some(OutcomeMessage::Done(done)) => Ok(Ok(Done {
+        Some(OutcomeMessage::Done(done)) => Ok(Ok(AppliedChange {
             id: vertex_id(done.high, done.low),
             version: Version(done.version),
         })),
@@ -445,7 +446,7 @@ pub fn outcome_in(outcome: Outcome) -> Decoded<Result<Done>> {
     }
 }
 
-/// Sums as a message.
+/// Encodes the usage of a tree.
 pub fn usage_out(usage: &Usage) -> proto::FileUsage {
     proto::FileUsage {
         files: usage.files,
@@ -455,7 +456,7 @@ pub fn usage_out(usage: &Usage) -> proto::FileUsage {
     }
 }
 
-/// Sums.
+/// Decodes the usage of a tree.
 pub fn usage_in(usage: Option<proto::FileUsage>) -> Decoded<Usage> {
     let usage = required(usage, "usage")?;
     Ok(Usage {
@@ -466,7 +467,7 @@ pub fn usage_in(usage: Option<proto::FileUsage>) -> Decoded<Usage> {
     })
 }
 
-/// Sums of a directory as a message.
+/// Encodes the usage of one directory.
 pub fn directory_usage_out(path: &NamePath, usage: &Usage) -> proto::usages_reply::Directory {
     proto::usages_reply::Directory {
         path: path_out(path),
@@ -474,7 +475,7 @@ pub fn directory_usage_out(path: &NamePath, usage: &Usage) -> proto::usages_repl
     }
 }
 
-/// Sums of a directory.
+/// Decodes the usage of one directory.
 #[allow(
     clippy::needless_pass_by_value,
     reason = "lists are decoded item by item"
@@ -483,7 +484,7 @@ pub fn directory_usage_in(directory: proto::usages_reply::Directory) -> Decoded<
     Ok((path_in(&directory.path)?, usage_in(directory.usage)?))
 }
 
-/// By what sums are asked for, as a message.
+/// Encodes the grouping of a space report.
 pub fn space_by_out(by: SpaceBy) -> By {
     match by {
         SpaceBy::User => By::User,
@@ -494,7 +495,7 @@ pub fn space_by_out(by: SpaceBy) -> By {
     }
 }
 
-/// By what sums are asked for.
+/// Decodes the grouping of a space report.
 pub fn space_by_in(by: i32) -> Decoded<SpaceBy> {
     Ok(match By::try_from(by) {
         Ok(By::User) => SpaceBy::User,
@@ -511,7 +512,7 @@ pub fn space_by_in(by: i32) -> Decoded<SpaceBy> {
     })
 }
 
-/// One row of sums as a message.
+/// Encodes one row of a space report.
 pub fn space_out(space: &Space) -> proto::space_reply::Row {
     proto::space_reply::Row {
         key: space.key.clone(),
@@ -519,7 +520,7 @@ pub fn space_out(space: &Space) -> proto::space_reply::Row {
     }
 }
 
-/// One row of sums.
+/// Decodes one row of a space report.
 pub fn space_in(row: proto::space_reply::Row) -> Decoded<Space> {
     Ok(Space {
         key: row.key,
@@ -527,7 +528,7 @@ pub fn space_in(row: proto::space_reply::Row) -> Decoded<Space> {
     })
 }
 
-/// A partition as a message.
+/// Encodes a directory partition.
 pub fn partition_out(partition: &Partition) -> proto::partitions_reply::Partition {
     proto::partitions_reply::Partition {
         index: partition.index,
@@ -537,7 +538,7 @@ pub fn partition_out(partition: &Partition) -> proto::partitions_reply::Partitio
     }
 }
 
-/// A partition.
+/// Decodes a directory partition.
 pub fn partition_in(partition: proto::partitions_reply::Partition) -> Decoded<Partition> {
     Ok(Partition {
         index: partition.index,
@@ -547,7 +548,7 @@ pub fn partition_in(partition: proto::partitions_reply::Partition) -> Decoded<Pa
     })
 }
 
-/// What became of all changes, one for each that was sent.
-pub fn outcomes_in(reply: proto::ChangeFilesReply) -> Decoded<Vec<Result<Done>>> {
+/// Decodes the results of changes, one per change sent.
+pub fn outcomes_in(reply: proto::ChangeFilesReply) -> Decoded<Vec<Result<AppliedChange>>> {
     list(reply.outcomes, "outcomes", outcome_in)
 }

@@ -1,4 +1,4 @@
-//! Objects: what is asked of them, what is found.
+//! Conversion of objects, searches and tag changes.
 
 use super::value::{properties_in, properties_out};
 use super::{At as _, Decoded, Form, Malformed, required};
@@ -7,12 +7,13 @@ use crate::proto::object_key::Key as Message;
 use esker_model::Version;
 use esker_model::filter::Expr;
 use esker_model::object::{
-    Asker, Find, FindReport, Found, Identity, ObjectId, ObjectKey, PlanStep, Share, TagChange,
+    Find, FindReport, Found, Identity, ObjectId, ObjectKey, PlanStep, Principal, Share, TagChange,
     TagInfo, TagReport, TagWhere,
 };
 
-/// A filter out of text: of our own client's, or of somebody's, where `now` is what `30d ago` is reckoned from, in
-/// nanoseconds since 1970.
+/// Decodes a filter: canonical text of Esker's own client, or text of another client, where times like `30d ago` are
+/// relative to
+/// `now`, in nanoseconds since 1970.
 fn filter_in(text: &str, canonical: bool, now: Option<i64>) -> Decoded<Expr> {
     let filter = if canonical {
         Expr::parse_canonical(text)
@@ -22,7 +23,7 @@ fn filter_in(text: &str, canonical: bool, now: Option<i64>) -> Decoded<Expr> {
     filter.map_err(Malformed::model)
 }
 
-/// The number of an object.
+/// Decodes the number of an object.
 pub(super) fn object_id_in(id: u64, field: &str) -> Decoded<ObjectId> {
     if id >> 63 == 0 {
         return Ok(ObjectId(id));
@@ -33,7 +34,7 @@ pub(super) fn object_id_in(id: u64, field: &str) -> Decoded<ObjectId> {
     ))
 }
 
-/// ID attributes as a message.
+/// Encodes the ID attributes of an object.
 pub fn identity_out(identity: &Identity) -> proto::Identity {
     proto::Identity {
         name: identity.name.clone(),
@@ -43,7 +44,7 @@ pub fn identity_out(identity: &Identity) -> proto::Identity {
     }
 }
 
-/// ID attributes. That there is a name is the engine's to check.
+/// Decodes ID attributes. The engine checks that there is a name.
 pub fn identity_in(identity: Option<proto::Identity>, field: &str) -> Decoded<Identity> {
     let identity = required(identity, field)?;
     Ok(Identity {
@@ -54,7 +55,7 @@ pub fn identity_in(identity: Option<proto::Identity>, field: &str) -> Decoded<Id
     })
 }
 
-/// What an object is asked for by, as a message.
+/// Encodes the key of an object: number or ID attributes.
 pub fn object_key_out(key: &ObjectKey) -> proto::ObjectKey {
     proto::ObjectKey {
         key: Some(match key {
@@ -64,7 +65,7 @@ pub fn object_key_out(key: &ObjectKey) -> proto::ObjectKey {
     }
 }
 
-/// What an object is asked for by.
+/// Decodes the key of an object: number or ID attributes.
 pub fn object_key_in(key: proto::ObjectKey) -> Decoded<ObjectKey> {
     Ok(match key.key {
         Some(Message::Id(id)) => ObjectKey::Id(object_id_in(id, "id")?),
@@ -75,23 +76,23 @@ pub fn object_key_in(key: proto::ObjectKey) -> Decoded<ObjectKey> {
     })
 }
 
-/// On whose behalf, as a message.
-pub fn asker_out(asker: Option<&Asker>) -> Option<proto::Asker> {
-    asker.map(|asker| proto::Asker {
-        uid: asker.uid,
-        gids: asker.gids.clone(),
+/// Encodes the principal of a call.
+pub fn principal_out(principal: Option<&Principal>) -> Option<proto::Principal> {
+    principal.map(|principal| proto::Principal {
+        uid: principal.uid,
+        gids: principal.gids.clone(),
     })
 }
 
-/// On whose behalf.
-pub fn asker_in(asker: Option<proto::Asker>) -> Option<Asker> {
-    asker.map(|asker| Asker {
-        uid: asker.uid,
-        gids: asker.gids,
+/// Decodes the principal of a call.
+pub fn principal_in(principal: Option<proto::Principal>) -> Option<Principal> {
+    principal.map(|principal| Principal {
+        uid: principal.uid,
+        gids: principal.gids,
     })
 }
 
-/// An object as a message.
+/// Encodes an object with its tags.
 pub fn found_out(found: &Found, form: Form) -> proto::Found {
     proto::Found {
         id: found.id.0,
@@ -102,7 +103,7 @@ pub fn found_out(found: &Found, form: Form) -> proto::Found {
     }
 }
 
-/// An object out of a message.
+/// Decodes an object with its tags.
 pub fn found_in(found: proto::Found) -> Decoded<Found> {
     Ok(Found {
         id: object_id_in(found.id, "id")?,
@@ -113,7 +114,7 @@ pub fn found_in(found: proto::Found) -> Decoded<Found> {
     })
 }
 
-/// A search as a message.
+/// Encodes a search for objects.
 pub fn find_out(find: &Find) -> proto::FindRequest {
     proto::FindRequest {
         filter: find.filter.to_string(),
@@ -122,7 +123,7 @@ pub fn find_out(find: &Find) -> proto::FindRequest {
         limit: find.limit,
         count: find.count,
         explain: find.explain,
-        asker: asker_out(find.asker.as_ref()),
+        principal: principal_out(find.principal.as_ref()),
         share: find.share.map(|share| proto::Share {
             rank: share.rank,
             of: share.of,
@@ -131,7 +132,7 @@ pub fn find_out(find: &Find) -> proto::FindRequest {
     }
 }
 
-/// A search out of a message.
+/// Decodes a search for objects; relative times refer to `now`.
 pub fn find_in(request: proto::FindRequest, now: Option<i64>) -> Decoded<Find> {
     let share = match request.share {
         Some(share) if share.rank >= share.of => {
@@ -153,13 +154,13 @@ pub fn find_in(request: proto::FindRequest, now: Option<i64>) -> Decoded<Find> {
         limit: request.limit,
         count: request.count,
         explain: request.explain,
-        asker: asker_in(request.asker),
+        principal: principal_in(request.principal),
         share,
         after: after.transpose()?,
     })
 }
 
-/// What a search did, as a message.
+/// Encodes the report of a search.
 pub fn report_out(report: FindReport) -> proto::FindReport {
     let step = |step: PlanStep| proto::PlanStep {
         server: step.server,
@@ -186,7 +187,7 @@ pub fn report_out(report: FindReport) -> proto::FindReport {
     }
 }
 
-/// What a search did.
+/// Decodes the report of a search.
 pub fn report_in(report: proto::FindReport) -> FindReport {
     let step = |step: proto::PlanStep| PlanStep {
         server: step.server,
@@ -209,7 +210,7 @@ pub fn report_in(report: proto::FindReport) -> FindReport {
     }
 }
 
-/// A name and how many objects have it, as a message.
+/// Encodes statistics of a tag.
 pub fn tag_info_out(info: &TagInfo) -> proto::TagInfo {
     proto::TagInfo {
         name: info.name.clone(),
@@ -222,7 +223,7 @@ pub fn tag_info_out(info: &TagInfo) -> proto::TagInfo {
     }
 }
 
-/// A name and how many objects have it.
+/// Decodes statistics of a tag.
 pub fn tag_info_in(info: proto::TagInfo) -> Decoded<TagInfo> {
     Ok(TagInfo {
         name: info.name,
@@ -234,7 +235,7 @@ pub fn tag_info_in(info: proto::TagInfo) -> Decoded<TagInfo> {
     })
 }
 
-/// Tagging as a message.
+/// Encodes a change of tags by filter.
 pub fn tag_where_out(change: &TagWhere, sync: bool) -> proto::TagWhereRequest {
     proto::TagWhereRequest {
         filter: change.filter.to_string(),
@@ -242,14 +243,14 @@ pub fn tag_where_out(change: &TagWhere, sync: bool) -> proto::TagWhereRequest {
         set: properties_out(&change.change.set, Form::Packed),
         keep: change.change.keep,
         remove: change.change.remove.clone(),
-        asker: asker_out(change.asker.as_ref()),
+        principal: principal_out(change.principal.as_ref()),
         dry_run: change.dry_run,
-        once: change.once.clone().unwrap_or_default(),
+        once: change.idempotency_key.clone().unwrap_or_default(),
         sync,
     }
 }
 
-/// Tagging out of a message, and whether it is to survive a power failure.
+/// Decodes a change of tags by filter, and whether it must survive a power failure before it is acknowledged.
 pub fn tag_where_in(
     request: proto::TagWhereRequest,
     now: Option<i64>,
@@ -261,14 +262,14 @@ pub fn tag_where_in(
             keep: request.keep,
             remove: request.remove,
         },
-        asker: asker_in(request.asker),
+        principal: principal_in(request.principal),
         dry_run: request.dry_run,
-        once: (!request.once.is_empty()).then_some(request.once),
+        idempotency_key: (!request.once.is_empty()).then_some(request.once),
     };
     Ok((change, request.sync))
 }
 
-/// What tagging did, as a message.
+/// Encodes the report of a change of tags.
 pub fn tag_report_out(report: TagReport) -> proto::TagWhereReply {
     proto::TagWhereReply {
         matches: report.matches,
@@ -279,7 +280,7 @@ pub fn tag_report_out(report: TagReport) -> proto::TagWhereReply {
     }
 }
 
-/// What tagging did.
+/// Decodes the report of a change of tags.
 pub fn tag_report_in(reply: proto::TagWhereReply) -> TagReport {
     TagReport {
         matches: reply.matches,

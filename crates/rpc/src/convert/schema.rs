@@ -1,4 +1,4 @@
-//! The schema, and what can be added to it.
+//! Conversion of the schema and of additions to it.
 
 use super::{Decoded, Malformed, list, number_in, required};
 use crate::proto;
@@ -49,7 +49,7 @@ fn attribute_in(attribute: proto::AttributeDefinition) -> Decoded<AttributeDefin
     })
 }
 
-/// A schema as a message.
+/// Encodes a schema with all its types.
 pub fn schema_out(schema: &Schema) -> proto::SchemaReply {
     proto::SchemaReply {
         vertex_types: schema
@@ -74,7 +74,7 @@ pub fn schema_out(schema: &Schema) -> proto::SchemaReply {
     }
 }
 
-/// A schema out of a message: by way of its stored form, whose decoder knows what a schema may be.
+/// Decodes a schema through its stored form, whose decoder checks its validity.
 pub fn schema_in(reply: proto::SchemaReply) -> Decoded<Schema> {
     let mut out = Vec::new();
     put_varint(&mut out, reply.vertex_types.len() as u64);
@@ -110,7 +110,7 @@ pub fn schema_in(reply: proto::SchemaReply) -> Decoded<Schema> {
         .map_err(|e| Malformed::new("schema", e.expected))
 }
 
-/// An addition as a message.
+/// Encodes an addition to the schema.
 pub fn change_out(change: &SchemaChange) -> proto::SchemaChange {
     use proto::schema_change::{AddAttribute, AddEdgeType, AddVertexType, Change};
     let change = match change {
@@ -147,7 +147,7 @@ pub fn change_out(change: &SchemaChange) -> proto::SchemaChange {
     }
 }
 
-/// An addition out of a message.
+/// Decodes an addition to the schema.
 pub fn change_in(change: proto::SchemaChange) -> Decoded<SchemaChange> {
     use proto::schema_change::Change;
     Ok(match required(change.change, "change")? {

@@ -1,4 +1,4 @@
-//! Traversals: the chain as it goes out, the result in pieces as it comes back.
+//! Conversion of traversals: the chain in the request, the result as a sequence of pieces.
 
 use super::ids::{halves, vertex_id};
 use super::{Decoded, Malformed, edge_key_in, edge_key_out, ids_in, ids_out, list, required};
@@ -10,17 +10,17 @@ use esker_model::traversal::{
 use esker_model::{Traversal, Version};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Vertices of a set, and nodes of paths, that travel in one piece.
+/// Maximum of vertices, or of nodes of paths, in one piece.
 const PER_PIECE: usize = 2_048;
 
-/// The chain of a request. Times relative to now are so to when it arrives: Esker's own clients send none.
+/// Decodes the chain of a request. Relative times refer to its arrival; Esker's own clients send none.
 pub fn traversal_in(request: &proto::TravelRequest) -> Decoded<Traversal> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = i64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or(i64::MAX);
     Traversal::parse_at(&request.chain, now).map_err(Malformed::model)
 }
 
-/// What a traversal may spend, with its chain.
+/// Encodes a traversal with its budget.
 pub fn budget_out(traversal: &Traversal, budget: &Budget) -> proto::TravelRequest {
     proto::TravelRequest {
         chain: traversal.to_string(),
@@ -40,7 +40,7 @@ fn strategy_out(strategy: Strategy) -> proto::Strategy {
     }
 }
 
-/// One that this build does not know is left to it: what comes out is the same.
+/// An unknown strategy is replaced by the default, because all have the same result.
 fn strategy_in(strategy: i32) -> Strategy {
     match proto::Strategy::try_from(strategy) {
         Ok(proto::Strategy::Sync) => Strategy::Sync,
@@ -49,7 +49,7 @@ fn strategy_in(strategy: i32) -> Strategy {
     }
 }
 
-/// What a traversal may spend.
+/// Decodes the budget of a traversal.
 pub fn budget_in(request: &proto::TravelRequest) -> Budget {
     Budget {
         steps: request.steps,
@@ -60,7 +60,7 @@ pub fn budget_in(request: &proto::TravelRequest) -> Budget {
     }
 }
 
-/// Why something stopped.
+/// Encodes the reason of a stop.
 pub fn reason_out(reason: StopReason) -> proto::StopReason {
     match reason {
         StopReason::Limit => proto::StopReason::Limit,
@@ -72,7 +72,7 @@ pub fn reason_out(reason: StopReason) -> proto::StopReason {
     }
 }
 
-/// Why something stopped.
+/// Decodes the reason of a stop.
 pub fn reason_in(reason: i32) -> Decoded<StopReason> {
     Ok(match proto::StopReason::try_from(reason) {
         Ok(proto::StopReason::Limit) => StopReason::Limit,
@@ -87,7 +87,7 @@ pub fn reason_in(reason: i32) -> Decoded<StopReason> {
     })
 }
 
-/// Takes a result apart.
+/// Splits a result into pieces and sends them.
 pub fn pieces<E>(
     result: TravelResult,
     mut send: impl FnMut(proto::TravelReply) -> Result<(), E>,
@@ -112,7 +112,7 @@ pub fn pieces<E>(
     }
     if let Some(paths) = result.paths {
         let mut nodes = paths.nodes.into_iter().peekable();
-        // Paths without nodes are paths still.
+        // Requested paths without nodes still need a piece.
         loop {
             let piece = nodes.by_ref().take(PER_PIECE).map(node_out).collect();
             send(proto::TravelReply {
@@ -232,7 +232,7 @@ fn node_in(node: proto::PathNode) -> Decoded<PathNode> {
     })
 }
 
-/// Puts a result together.
+/// Assembles a result from its pieces.
 #[derive(Debug, Default)]
 pub struct Assembly {
     sets: Vec<WorkingSet>,
@@ -241,10 +241,10 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Takes the next piece.
+    /// Adds the next piece.
     pub fn take(&mut self, reply: proto::TravelReply) -> Decoded<()> {
         if self.end.is_some() {
-            return Err(Malformed::new("end", "nothing behind it"));
+            return Err(Malformed::new("end", "nothing after it"));
         }
         for piece in reply.sets {
             let vertices = ids_in(&piece.vertices, "sets.vertices")?;
@@ -270,10 +270,10 @@ impl Assembly {
         Ok(())
     }
 
-    /// The whole result.
+    /// Returns the result assembled from all pieces.
     pub fn finish(self) -> Decoded<TravelResult> {
         let end = required(self.end, "end")?;
-        // Whoever walks the paths follows these numbers.
+        // Readers of the paths index the nodes by these numbers.
         if let Some(paths) = &self.paths {
             let nodes = paths.nodes.len();
             let parents = paths.nodes.iter().flat_map(|n| &n.parents);

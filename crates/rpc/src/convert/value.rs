@@ -1,4 +1,4 @@
-//! Values and properties, packed and typed.
+//! Conversion of values and properties, in packed and typed form.
 
 use super::{At as _, Decoded, Form, Malformed};
 use crate::proto;
@@ -8,7 +8,7 @@ use esker_model::codec::Reader;
 use esker_model::limits::LIST_DEPTH_MAX;
 use esker_model::{Properties, Value};
 
-/// A value as a message.
+/// Encodes a value as a message.
 pub fn value_out(value: &Value) -> proto::Value {
     let kind = match value {
         Value::Null => Kind::Null(proto::NullValue::NullValue.into()),
@@ -25,7 +25,7 @@ pub fn value_out(value: &Value) -> proto::Value {
     proto::Value { kind: Some(kind) }
 }
 
-/// A value out of a message.
+/// Decodes a value from a message.
 pub fn value_in(value: proto::Value) -> Decoded<Value> {
     at_depth(value, 0)
 }
@@ -49,14 +49,14 @@ fn at_depth(value: proto::Value, depth: usize) -> Decoded<Value> {
     })
 }
 
-/// A value in the model's own encoding.
+/// Encodes a value in the model's own encoding.
 pub(super) fn packed_out(value: &Value) -> Bytes {
     let mut out = Vec::new();
     value.encode(&mut out);
     out.into()
 }
 
-/// A whole buffer as one value.
+/// Decodes a buffer that contains exactly one value.
 pub(super) fn packed_in(bytes: &[u8]) -> Decoded<Value> {
     let mut r = Reader::new(bytes);
     let value = Value::decode(&mut r);
@@ -69,7 +69,7 @@ pub(super) fn packed_in(bytes: &[u8]) -> Decoded<Value> {
     }
 }
 
-/// Properties as a message; nothing at all if there are none.
+/// Encodes properties; `None` for an empty set.
 pub fn properties_out(properties: &Properties, form: Form) -> Option<proto::Properties> {
     if properties.is_empty() {
         return None;
@@ -93,7 +93,7 @@ pub fn properties_out(properties: &Properties, form: Form) -> Option<proto::Prop
     })
 }
 
-/// Properties out of a message; none if it is absent.
+/// Decodes properties; absent ones are empty.
 pub fn properties_in(properties: Option<proto::Properties>) -> Decoded<Properties> {
     let Some(proto::Properties { packed, fields }) = properties else {
         return Ok(Properties::new());

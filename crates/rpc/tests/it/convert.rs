@@ -1,4 +1,4 @@
-//! What the model's types become on the wire, and that they come back.
+//! Tests of the conversion of the model's types to messages and back.
 
 use crate::objects::{identity, object_id};
 use esker_model::record::UserAttribute;
@@ -154,11 +154,14 @@ fn op() -> impl Strategy<Value = Op> {
 pub(crate) fn batch() -> impl Strategy<Value = Batch> {
     let mutation =
         (proptest::option::of(version()), op()).prop_map(|(version, op)| Mutation { version, op });
-    let once = proptest::option::of(vec(any::<u8>(), 1..20));
-    (vec(mutation, 0..6), once).prop_map(|(mutations, once)| Batch { mutations, once })
+    let idempotency_key = proptest::option::of(vec(any::<u8>(), 1..20));
+    (vec(mutation, 0..6), idempotency_key).prop_map(|(mutations, idempotency_key)| Batch {
+        mutations,
+        idempotency_key,
+    })
 }
 
-/// Through bytes, as it travels.
+/// Encodes and decodes a message.
 pub(crate) fn sent<M: prost::Message + Default>(message: &M) -> M {
     M::decode(&message.encode_to_vec()[..]).unwrap()
 }
@@ -267,7 +270,7 @@ fn assembled(result: &TravelResult) -> TravelResult {
     assembly.finish().unwrap()
 }
 
-/// Large sets and paths go in several pieces.
+/// Large sets and paths are sent in several pieces.
 #[test]
 fn a_large_result_comes_back() {
     let ids = (0..5_000_u32).map(|n| {
@@ -363,7 +366,7 @@ fn schemas_come_back() {
     );
 }
 
-/// Others may name things instead of numbering them.
+/// Other clients may use names instead of numbers.
 #[test]
 fn names_stand_for_numbers() {
     let schema = Schema::default();

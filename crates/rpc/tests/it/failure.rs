@@ -1,4 +1,4 @@
-//! Errors come back as they were.
+//! Tests that errors are restored as they were.
 
 use esker_model::codec::DecodeError;
 use esker_model::id::NameError;
@@ -102,7 +102,7 @@ fn every_error_comes_back() {
     }
 }
 
-/// A later release may know errors that this one does not.
+/// A later release may have errors that this one does not know.
 #[test]
 fn an_unknown_code_keeps_kind_and_words() {
     for error in every() {
@@ -112,7 +112,7 @@ fn an_unknown_code_keeps_kind_and_words() {
         };
         let back = failure_in(failure);
         let kind = match error.kind() {
-            // Nothing of what makes them more than that has come.
+            // The details of the error are missing.
             ErrorKind::Missing => ErrorKind::Invalid,
             ErrorKind::Corrupt => ErrorKind::Storage,
             kind => kind,

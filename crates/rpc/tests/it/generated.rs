@@ -1,5 +1,5 @@
-//! The code that is generated from `proto/` is committed, so that nobody needs a compiler for it. `UPDATE_PROTO=1`
-//! writes it anew.
+//! The code generated from `proto/` is committed, so that a build needs no protobuf compiler. `UPDATE_PROTO=1`
+//! regenerates it.
 
 const HEADER: &str = "\
 //! Generated from `proto/esker/v1/*.proto` by `UPDATE_PROTO=1 cargo test -p esker-rpc --test it generated`.

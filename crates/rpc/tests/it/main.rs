@@ -1,4 +1,4 @@
-//! The wire as its two ends rely on it.
+//! Tests of the network protocol.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

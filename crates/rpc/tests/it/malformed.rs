@@ -1,4 +1,4 @@
-//! Whatever arrives, it is decoded or refused with the name of a field; nothing panics.
+//! Tests that arbitrary bytes are decoded or refused with the name of a field, without a panic.
 
 use crate::convert::batch;
 use esker_model::{Error, Schema};
@@ -14,7 +14,7 @@ fn message(e: Malformed) -> String {
     Error::from(e).to_string()
 }
 
-/// All that a server does with a request before the database sees it.
+/// All processing of a request before it reaches the database.
 fn take_in(request: Call, schema: &Schema) {
     match request {
         Call::Apply(m) => drop(convert::batch_in(m, schema)),
@@ -206,7 +206,7 @@ fn lists_and_depths_are_checked() {
             "{depth}"
         );
     }
-    // Far deeper than anything that decodes: refused by the decoder, before the stack is gone.
+    // Nested much deeper than the limit: refused by the decoder before the stack overflows.
     let mut bytes = vec![];
     for _ in 0..100_000 {
         let mut outer = vec![0x0a];

@@ -1,10 +1,10 @@
-//! What is asked of objects, and what is found, on the wire and back.
+//! Tests of the conversion of object requests and results in both directions.
 
 use crate::convert::{FORMS, properties, sent, version};
 use esker_model::Error;
 use esker_model::filter::Expr;
 use esker_model::object::{
-    Asker, Find, FindReport, Found, Identity, ObjectId, ObjectKey, PlanStep, Share, TagChange,
+    Find, FindReport, Found, Identity, ObjectId, ObjectKey, PlanStep, Principal, Share, TagChange,
     TagInfo, TagReport, TagWhere,
 };
 use esker_rpc::convert;
@@ -26,8 +26,8 @@ pub(crate) fn identity() -> impl Strategy<Value = Identity> {
     })
 }
 
-fn asker() -> impl Strategy<Value = Asker> {
-    (any::<i64>(), vec(any::<i64>(), 0..3)).prop_map(|(uid, gids)| Asker { uid, gids })
+fn principal() -> impl Strategy<Value = Principal> {
+    (any::<i64>(), vec(any::<i64>(), 0..3)).prop_map(|(uid, gids)| Principal { uid, gids })
 }
 
 fn filter() -> impl Strategy<Value = Expr> {
@@ -46,18 +46,18 @@ fn find() -> impl Strategy<Value = Find> {
         maybe(vec(".{0,6}", 0..3)),
         maybe(any::<u64>()),
         any::<(bool, bool)>(),
-        maybe(asker()),
+        maybe(principal()),
         maybe(share),
         maybe(object_id()),
     )
         .prop_map(
-            |(filter, select, limit, (count, explain), asker, share, after)| Find {
+            |(filter, select, limit, (count, explain), principal, share, after)| Find {
                 filter,
                 select,
                 limit,
                 count,
                 explain,
-                asker,
+                principal,
                 share,
                 after,
             },
@@ -125,17 +125,17 @@ proptest! {
         set in properties(),
         flags in any::<(bool, bool, bool)>(),
         remove in vec(".{0,6}", 0..3),
-        asker in maybe(asker()),
-        once in maybe(vec(any::<u8>(), 1..9)),
+        principal in maybe(principal()),
+        idempotency_key in maybe(vec(any::<u8>(), 1..9)),
         counts in any::<(u64, u64, u64)>(),
         version in version(),
     ) {
         let change = TagWhere {
             filter,
             change: TagChange { set, keep: flags.0, remove },
-            asker,
+            principal,
             dry_run: flags.1,
-            once,
+            idempotency_key,
         };
         let message = sent(&convert::tag_where_out(&change, flags.2));
         prop_assert_eq!(convert::tag_where_in(message, None).unwrap(), (change, flags.2));
@@ -173,7 +173,7 @@ fn what_is_no_search_is_refused_by_name() {
         Error::from(key).to_string(),
         "malformed message: `key`: expected one of its fields to be set"
     );
-    // What is wrong with a filter is said as the language says it, not as a malformed message.
+    // An invalid filter is reported with the error of the filter language, not as a malformed message.
     let message = find(&|r| r.filter = "energy >".into());
     assert!(!message.starts_with("malformed message"), "{message}");
 }

@@ -1,5 +1,5 @@
-//! A process in a sandbox: what it may still do, and what it may not, each tried for real. A sandbox is for good, so each test runs in a
-//! process of its own: this binary again.
+//! Tests of operations that a process in a sandbox may and may not do. A sandbox is permanent, so each test runs in a process of its own:
+//! another run of this binary.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -12,7 +12,7 @@ use std::process::Command;
 
 const VARIABLE: &str = "ESKER_SANDBOX_TEST";
 
-/// Runs a test of this binary again in a process of its own, with a scratch folder; says whether this is that process already.
+/// Runs a test of this binary in a process of its own, with a scratch folder. Returns the folder in that process, `None` in the other.
 fn inside(name: &str) -> Option<String> {
     if let Ok(folder) = std::env::var(VARIABLE) {
         return Some(folder);
@@ -55,19 +55,19 @@ fn files_outside_are_closed() {
     if entered.files == Level::None {
         return;
     }
-    // What is its own.
+    // Writable folder.
     fs::write(at("mine/new"), "x").unwrap();
     fs::rename(at("mine/new"), at("mine/newer")).unwrap();
     fs::create_dir(at("mine/folder")).unwrap();
     fs::hard_link(at("mine/newer"), at("mine/folder/link")).unwrap();
     fs::remove_file(at("mine/newer")).unwrap();
     assert_eq!(fs::read_dir(at("mine")).unwrap().count(), 2);
-    // What it may read.
+    // Readable folder.
     assert_eq!(fs::read_to_string(at("public/file")).unwrap(), "public");
     denied(fs::write(at("public/file"), "x"));
     denied(fs::write(at("public/new"), "x"));
     denied(fs::remove_file(at("public/file")));
-    // What it may not use, by any way.
+    // A folder that must not be reachable by any path.
     denied(fs::read(at("other/file")));
     denied(fs::read_dir(at("other")));
     denied(fs::write(at("other/new"), "x"));
@@ -77,9 +77,9 @@ fn files_outside_are_closed() {
     denied(fs::read(at("mine/way")));
     assert!(fs::rename(at("other/file"), at("mine/file")).is_err());
     assert!(fs::hard_link(at("other/file"), at("mine/hard")).is_err());
-    // What was open stays open.
+    // Files that were open stay open.
     assert_eq!(io::read_to_string(&mut open).unwrap(), "other");
-    // Threads that start later are in it, too.
+    // Threads that start later are restricted, too.
     let path = at("other/file");
     std::thread::spawn(move || denied(fs::read(path)))
         .join()
@@ -109,13 +109,13 @@ fn programs_are_not_started_and_processes_not_traced() {
     let Some(_) = inside("programs_are_not_started_and_processes_not_traced") else {
         return;
     };
-    // A thread that is there before is restricted as well.
+    // A thread that already runs is restricted as well.
     let (go, went) = std::sync::mpsc::channel::<()>();
     let early = std::thread::spawn(move || {
         went.recv().unwrap();
         denied(Command::new("/bin/true").status());
     });
-    // All files may be used, so that the system calls' half alone refuses.
+    // All files are allowed, so that only the system call filter refuses.
     let entered = Sandbox::new().write("/").enter().unwrap();
     assert!(entered.calls);
     go.send(()).unwrap();

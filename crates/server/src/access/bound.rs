@@ -1,19 +1,20 @@
-//! Clients whose key or token is bound to a user (`esker-user`): each of their requests is answered as that user's, whatever it says, or not at
-//! all.
+//! Clients whose key or token is bound to a user (`esker-user`): each of their requests is answered on behalf of that user, whatever the
+//! request says, or refused.
 
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_rpc::client::reads_graph;
-use esker_rpc::convert::{asker_in, asker_out};
+use esker_rpc::convert::{principal_in, principal_out};
 use esker_rpc::proto;
 use esker_rpc::proto::request::Call;
 
-/// As whom a request is answered by the rights of whoever sends it; none if they may ask on anybody's behalf.
+/// The user on whose behalf all requests of a client are answered; `None` if the client may name any principal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct BoundUser(pub(crate) Option<Asker>);
+pub(crate) struct BoundUser(pub(crate) Option<Principal>);
 
 impl BoundUser {
-    /// As whom a request is answered that says `said`. A user of its own may name fewer of its groups; another user is refused.
-    pub(crate) fn asker(&self, said: Option<Asker>) -> Result<Option<Asker>, String> {
+    /// Returns the principal for a request that names `said`. A bound client may name a subset of its user's groups; another user is an
+    /// error.
+    pub(crate) fn principal(&self, said: Option<Principal>) -> Result<Option<Principal>, String> {
         let Some(user) = &self.0 else {
             return Ok(said);
         };
@@ -30,15 +31,15 @@ impl BoundUser {
         }
     }
 
-    /// What is said where something is not answered as one user's.
-    pub(crate) fn refusal(user: &Asker, what: &str) -> String {
+    /// Message for requests that cannot be answered on behalf of one user.
+    pub(crate) fn refusal(user: &Principal, what: &str) -> String {
         format!(
             "the key or token is bound to user {}, and `{what}` is not answered on behalf of one user: ask with a key that is bound to none",
             user.uid
         )
     }
 
-    /// A message of a client as it is answered.
+    /// Rewrites a client's request so that it is answered on behalf of the bound user.
     pub(crate) fn bind(
         &self,
         mut request: proto::Request,
@@ -49,7 +50,7 @@ impl BoundUser {
         };
         if reads_graph(&request) {
             let call = proto::AsRequest {
-                asker: asker_out(Some(user)),
+                principal: principal_out(Some(user)),
                 request: Some(Box::new(request)),
             };
             return Ok(proto::Request {
@@ -58,46 +59,46 @@ impl BoundUser {
         }
         let mut paths: Vec<&[u8]> = Vec::new();
         let slot = match request.call.as_mut() {
-            // What types and servers there are is no secret.
+            // Types and servers are visible to everybody.
             Some(Call::Ping(_) | Call::Schema(_) | Call::Cluster(_)) => None,
-            Some(Call::As(call)) => Some(&mut call.asker),
-            Some(Call::ReadObjects(call)) => Some(&mut call.asker),
-            Some(Call::Find(call)) => Some(&mut call.asker),
-            Some(Call::Tags(call)) => Some(&mut call.asker),
+            Some(Call::As(call)) => Some(&mut call.principal),
+            Some(Call::ReadObjects(call)) => Some(&mut call.principal),
+            Some(Call::Find(call)) => Some(&mut call.principal),
+            Some(Call::Tags(call)) => Some(&mut call.principal),
             Some(Call::StatFile(call)) => {
-                // Who watches may be somebody else.
+                // The watcher may belong to another user.
                 call.watcher = 0;
                 paths.push(&call.path);
-                Some(&mut call.asker)
+                Some(&mut call.principal)
             }
             Some(Call::ListFiles(call)) => {
                 paths.push(&call.path);
-                Some(&mut call.asker)
+                Some(&mut call.principal)
             }
             Some(Call::WalkFiles(call)) => {
                 paths.push(&call.path);
-                Some(&mut call.asker)
+                Some(&mut call.principal)
             }
             Some(Call::Usage(call)) => {
                 paths.push(&call.path);
-                Some(&mut call.asker)
+                Some(&mut call.principal)
             }
             Some(Call::Usages(call)) => {
                 paths.push(&call.path);
-                Some(&mut call.asker)
+                Some(&mut call.principal)
             }
             Some(Call::FileIds(call)) => {
                 paths.extend(call.paths.iter().map(|path| &**path));
-                Some(&mut call.asker)
+                Some(&mut call.principal)
             }
             _ => return Err(Self::refusal(user, what)),
         };
-        // What stands for an open file would be read by whoever knows it.
+        // A handle of an open file would give access to any client that knows it.
         if paths.iter().any(|path| path.first() != Some(&b'/')) {
             return Err(Self::refusal(user, "open files"));
         }
         if let Some(slot) = slot {
-            *slot = asker_out(self.asker(asker_in(slot.take()))?.as_ref());
+            *slot = principal_out(self.principal(principal_in(slot.take()))?.as_ref());
         }
         Ok(request)
     }
@@ -107,15 +108,15 @@ impl BoundUser {
 mod tests {
     use super::*;
 
-    fn asker(uid: i64, gids: &[i64]) -> Asker {
-        Asker {
+    fn principal(uid: i64, gids: &[i64]) -> Principal {
+        Principal {
             uid,
             gids: gids.to_vec(),
         }
     }
 
     fn bound() -> BoundUser {
-        BoundUser(Some(asker(1002, &[100, 7])))
+        BoundUser(Some(principal(1002, &[100, 7])))
     }
 
     fn request(call: Call) -> proto::Request {
@@ -124,34 +125,40 @@ mod tests {
 
     #[test]
     fn what_is_said_counts_for_less_than_the_key() {
-        assert_eq!(bound().asker(None), Ok(Some(asker(1002, &[100, 7]))));
-        let said = Some(asker(1002, &[7, 0]));
-        assert_eq!(bound().asker(said), Ok(Some(asker(1002, &[7]))));
-        let refused = bound().asker(Some(asker(0, &[]))).unwrap_err();
+        assert_eq!(
+            bound().principal(None),
+            Ok(Some(principal(1002, &[100, 7])))
+        );
+        let said = Some(principal(1002, &[7, 0]));
+        assert_eq!(bound().principal(said), Ok(Some(principal(1002, &[7]))));
+        let refused = bound().principal(Some(principal(0, &[]))).unwrap_err();
         assert!(refused.contains("bound to user 1002"), "{refused}");
         let free = BoundUser::default();
-        assert_eq!(free.asker(None), Ok(None));
-        assert_eq!(free.asker(Some(asker(5, &[]))), Ok(Some(asker(5, &[]))));
+        assert_eq!(free.principal(None), Ok(None));
+        assert_eq!(
+            free.principal(Some(principal(5, &[]))),
+            Ok(Some(principal(5, &[])))
+        );
     }
 
     #[test]
     fn messages_are_answered_as_the_user_s_or_not_at_all() {
-        let user = asker_out(Some(&asker(1002, &[100, 7])));
+        let user = principal_out(Some(&principal(1002, &[100, 7])));
         let counts = request(Call::Counts(proto::CountsRequest::default()));
         let as_user = request(Call::As(Box::new(proto::AsRequest {
-            asker: user.clone(),
+            principal: user.clone(),
             request: Some(Box::new(counts.clone())),
         })));
         assert_eq!(bound().bind(counts.clone(), "counts"), Ok(as_user.clone()));
         assert_eq!(bound().bind(as_user.clone(), "as"), Ok(as_user));
         let root = request(Call::As(Box::new(proto::AsRequest {
-            asker: asker_out(Some(&asker(0, &[]))),
+            principal: principal_out(Some(&principal(0, &[]))),
             request: Some(Box::new(counts.clone())),
         })));
         assert!(bound().bind(root.clone(), "as").is_err());
-        let stat = |path: &[u8], asker| {
+        let stat = |path: &[u8], principal| {
             request(Call::StatFile(proto::StatFileRequest {
-                asker,
+                principal,
                 path: path.to_vec(),
                 ..Default::default()
             }))

@@ -1,10 +1,10 @@
-//! Who is at the other end of a connection.
+//! The client at the other end of a connection.
 
-use super::{Access, Allowed, KnownBy};
+use super::{Access, ClientIdentity, ClientRights};
 use crate::http::{Bound, Session};
 use crate::settings::Loopback;
 use axum::body::Body;
-use esker_access::page::{Foreign, Sender};
+use esker_access::origin_check::{ForeignRequest, Sender};
 use esker_access::peer::is_mapped;
 use esker_access::proof::EXPORTER_BYTES;
 use esker_access::slots::Slot;
@@ -18,79 +18,79 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tonic::metadata::MetadataValue;
 
-/// How long what a key may do is remembered.
-const FRESH: Duration = Duration::from_millis(500);
-/// Refusals of one connection that are logged; others are counted.
-const LOGGED: u64 = 100;
+/// Time for which the rights of a key are cached.
+const RIGHTS_CACHED: Duration = Duration::from_millis(500);
+/// Refusals of one connection that are logged; later ones are only counted.
+const LOGGED_REFUSALS_MAX: u64 = 100;
 /// Characters of a key's comment that are shown.
 const COMMENT_MAX: usize = 80;
-/// What a refusal for want of a key says so by, for clients that can show one.
+/// Metadata key of a refusal that tells clients whether a key would help.
 pub(crate) const HINT: &str = "esker-access";
 
-/// One connection's other end.
+/// The client of one connection.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    from: From,
-    /// What TLS gives to both ends only; none without TLS 1.3.
+    from: ClientAddress,
+    /// Exported keying material of the TLS connection; `None` without TLS 1.3.
     exporter: Option<[u8; EXPORTER_BYTES]>,
     encrypted: bool,
-    proven: Mutex<Option<Proven>>,
+    proven: Mutex<Option<ProvenKey>>,
     refusals: AtomicU64,
-    /// What its connection is counted by.
+    /// Connection slot by which the connection is counted.
     slot: Slot,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum From {
+enum ClientAddress {
     /// A process of this machine, at the socket in the database's folder.
     Unix { user: Option<u32> },
-    /// At the port; with its user if the kernel knows.
+    /// A client at the port; with its user if the kernel knows it.
     Tcp { peer: SocketAddr, user: Option<u32> },
 }
 
 /// A key that was proved on a connection.
 #[derive(Debug, Clone)]
-struct Proven {
+struct ProvenKey {
     key: PublicKey,
-    /// The server's own key: another server of the cluster has it.
+    /// Whether it is the server's own key, which other servers of the cluster have.
     is_host: bool,
-    allowed: Result<Allowed, Refused>,
+    allowed: Result<ClientRights, Refused>,
     until: Instant,
     generation: u64,
 }
 
-/// A request's sender: its connection, and the token that it shows.
+/// The sender of a request: its connection, token and session.
 #[derive(Debug, Clone)]
-pub(crate) struct Asking {
+pub(crate) struct Requester {
     pub(crate) caller: Arc<Caller>,
     token: Option<Arc<str>>,
-    /// The cookie of a session that it shows.
+    /// Cookie of a session, from the request.
     cookie: Option<Arc<str>>,
-    /// A browser sent it for a page of another origin.
-    crossed: bool,
-    /// Why the user of the process that sent it says nothing of who asks, if so.
-    foreign: Option<Foreign>,
+    /// Whether a browser sent the request for a page of another origin.
+    is_cross_site: bool,
+    /// Reason why the user of the sending process does not authenticate the request, if there is one.
+    foreign: Option<ForeignRequest>,
 }
 
-/// Why somebody is refused.
+/// A refusal and its reason.
 #[derive(Debug)]
 pub(crate) struct Denied {
-    /// One word, to count by.
+    /// One word, the label of the counter.
     pub(super) why: &'static str,
-    pub(crate) words: String,
-    /// What the log says, if more.
+    pub(crate) message: String,
+    /// Message for the log, if it says more than the client is told.
     pub(super) log: Option<String>,
-    /// Whether it is known who asks: they may not. Else they could say who they are.
-    known: bool,
+    /// Whether the client is authenticated but lacks the right; else it could still authenticate.
+    authenticated: bool,
 }
 
 impl Caller {
-    /// A process at the socket in the folder.
+    /// Creates the caller for a process at the socket in the folder.
     pub(crate) fn local(user: Option<u32>, slot: Slot) -> Arc<Self> {
-        Self::new(From::Unix { user }, None, false, slot)
+        Self::new(ClientAddress::Unix { user }, None, false, slot)
     }
 
-    /// A client at the port.
+    /// Creates the caller for a client at the port.
     pub(crate) fn remote(
         peer: SocketAddr,
         user: Option<u32>,
@@ -98,11 +98,11 @@ impl Caller {
         exporter: Option<[u8; EXPORTER_BYTES]>,
         slot: Slot,
     ) -> Arc<Self> {
-        Self::new(From::Tcp { peer, user }, exporter, encrypted, slot)
+        Self::new(ClientAddress::Tcp { peer, user }, exporter, encrypted, slot)
     }
 
     fn new(
-        from: From,
+        from: ClientAddress,
         exporter: Option<[u8; EXPORTER_BYTES]>,
         encrypted: bool,
         slot: Slot,
@@ -117,37 +117,37 @@ impl Caller {
         })
     }
 
-    /// What its connection is counted by.
+    /// Connection slot by which the connection is counted.
     pub(crate) fn slot(&self) -> &Slot {
         &self.slot
     }
 
-    fn proven(&self) -> MutexGuard<'_, Option<Proven>> {
+    fn proven(&self) -> MutexGuard<'_, Option<ProvenKey>> {
         self.proven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The user's number, as the kernel shows it.
-    fn shown_user(&self) -> Option<u32> {
+    /// User id as the kernel shows it.
+    fn kernel_user(&self) -> Option<u32> {
         match self.from {
-            From::Unix { user } | From::Tcp { user, .. } => user,
+            ClientAddress::Unix { user } | ClientAddress::Tcp { user, .. } => user,
         }
     }
 
-    /// The user whose process they are, if the number is one user's alone.
+    /// User of the client's process, if the id belongs to one user alone.
     pub(crate) fn user(&self) -> Option<u32> {
-        self.shown_user().filter(|user| is_mapped(*user))
+        self.kernel_user().filter(|user| is_mapped(*user))
     }
 
-    /// The user whose process they are, if that one may do everything here, and no more needs to be known.
+    /// User of the client's process, if that user has the admin role here without further proof.
     fn owner(&self, access: &Access) -> Option<u32> {
         let counts = match (access.loopback, self.from) {
-            (Loopback::Uid, _) | (Loopback::Socket, From::Unix { .. }) => true,
-            (Loopback::Socket, From::Tcp { .. }) | (Loopback::Off, _) => false,
+            (Loopback::Uid, _) | (Loopback::Socket, ClientAddress::Unix { .. }) => true,
+            (Loopback::Socket, ClientAddress::Tcp { .. }) | (Loopback::Off, _) => false,
         };
         self.user().filter(|u| counts && access.users.contains(u))
     }
 
-    /// What a session that they begin is bound to.
+    /// The user or address to which a session of this client is bound.
     pub(crate) fn bound(&self) -> Bound {
         match self.user() {
             Some(user) => Bound::User(user),
@@ -155,76 +155,84 @@ impl Caller {
         }
     }
 
-    /// Their address, where rights depend on it.
+    /// Address of the client, where rights depend on it.
     pub(crate) fn address(&self) -> IpAddr {
         match self.from {
-            From::Unix { .. } => Ipv4Addr::LOCALHOST.into(),
-            From::Tcp { peer, .. } => peer.ip(),
+            ClientAddress::Unix { .. } => Ipv4Addr::LOCALHOST.into(),
+            ClientAddress::Tcp { peer, .. } => peer.ip(),
         }
     }
 
-    /// Whether what they send is encrypted.
+    /// Whether the connection is encrypted.
     pub(crate) fn encrypted(&self) -> bool {
         self.encrypted
     }
 
-    /// Whether others may see what they send.
-    fn is_in_the_open(&self) -> bool {
+    /// Whether others on the network may read what the client sends.
+    fn is_unencrypted_remote(&self) -> bool {
         !self.encrypted && !self.address().to_canonical().is_loopback()
     }
 
-    /// Where they are, for a log.
-    pub(crate) fn place(&self) -> String {
+    /// Description of the client's address for the log.
+    pub(crate) fn address_text(&self) -> String {
         match self.from {
-            From::Unix { .. } => "unix".to_owned(),
-            From::Tcp { peer, .. } => peer.to_string(),
+            ClientAddress::Unix { .. } => "unix".to_owned(),
+            ClientAddress::Tcp { peer, .. } => peer.to_string(),
         }
     }
 
-    /// Whether one more refusal is to be logged.
+    /// Whether one more refusal of this connection is to be logged.
     pub(super) fn may_log(&self) -> bool {
-        self.refusals.fetch_add(1, Ordering::Relaxed) < LOGGED
+        self.refusals.fetch_add(1, Ordering::Relaxed) < LOGGED_REFUSALS_MAX
     }
 
-    /// What a proof must be over.
+    /// Keying material over which a proof must be made.
     pub(super) fn exporter(&self) -> Option<&[u8; EXPORTER_BYTES]> {
         self.exporter.as_ref()
     }
 
-    /// That key was proved to be the client's.
+    /// Notes that the client proved a key; returns its role.
     pub(super) fn prove(&self, access: &Access, key: PublicKey) -> Result<Role, Refused> {
         let generation = access.rights.generation();
         let is_host = key.key_data() == access.host.public().key_data();
-        let allowed = self.look(access, &key, is_host);
+        let allowed = self.rights_of_key(access, &key, is_host);
         let role = allowed.clone().map(|allowed| allowed.role);
-        *self.proven() = Some(Proven {
+        *self.proven() = Some(ProvenKey {
             key,
             is_host,
             allowed,
-            until: Instant::now() + FRESH,
+            until: Instant::now() + RIGHTS_CACHED,
             generation,
         });
         role
     }
 
-    fn look(&self, access: &Access, key: &PublicKey, is_host: bool) -> Result<Allowed, Refused> {
-        // Whoever can read the host key could serve the database.
+    fn rights_of_key(
+        &self,
+        access: &Access,
+        key: &PublicKey,
+        is_host: bool,
+    ) -> Result<ClientRights, Refused> {
+        // A client that can read the host key could serve the database.
         if is_host {
-            return Ok(Allowed::ALL);
+            return Ok(ClientRights::ALL);
         }
         let granted = access.rights.of_key(key.key_data(), self.address())?;
         Ok(granted.into())
     }
 
-    /// What the key that was proved may do now, if one was.
-    fn allowed_by_key(&self, access: &Access) -> Option<Result<Allowed, (PublicKey, Refused)>> {
+    /// Returns the present rights of the key that was proved, if one was.
+    fn allowed_by_key(
+        &self,
+        access: &Access,
+    ) -> Option<Result<ClientRights, (PublicKey, Refused)>> {
         let mut proven = self.proven();
         let found = proven.as_mut()?;
         let generation = access.rights.generation();
-        // Rights come and go, and end by the clock.
+        // Rights change, and expire with time.
         if found.generation != generation || Instant::now() >= found.until {
-            found.allowed = self.look(access, &found.key, found.is_host);
-            found.until = Instant::now() + FRESH;
+            found.allowed = self.rights_of_key(access, &found.key, found.is_host);
+            found.until = Instant::now() + RIGHTS_CACHED;
             found.generation = generation;
         }
         Some(match &found.allowed {
@@ -234,10 +242,10 @@ impl Caller {
     }
 }
 
-/// A key in words.
-pub(super) fn named(key: &PublicKey) -> String {
+/// Description of a key for messages.
+pub(super) fn key_text(key: &PublicKey) -> String {
     let print = fingerprint(key.key_data());
-    // Whoever shows a key says how it is called: that is not to end a line of the log.
+    // The comment is the client's own text: it must not break a line of the log.
     let comment = key.comment().chars().filter(|c| !c.is_control());
     let comment: String = comment.take(COMMENT_MAX).collect();
     if comment.is_empty() {
@@ -247,7 +255,7 @@ pub(super) fn named(key: &PublicKey) -> String {
     }
 }
 
-/// What a request says of the page that it is for.
+/// Origin headers of a request.
 fn sender<B>(request: &Request<B>) -> Sender<'_> {
     let header = |name: &str| {
         let value = request.headers().get(name)?;
@@ -257,8 +265,8 @@ fn sender<B>(request: &Request<B>) -> Sender<'_> {
     Sender::of(header, authority.map(http::uri::Authority::as_str))
 }
 
-impl Asking {
-    /// Who sends a request over a connection.
+impl Requester {
+    /// Creates the sender of a request on a connection.
     pub(crate) fn of<B>(access: &Access, caller: &Arc<Caller>, request: &Request<B>) -> Self {
         let sender = sender(request);
         let shown = request.headers().get(header::AUTHORIZATION);
@@ -273,12 +281,12 @@ impl Asking {
             caller: Arc::clone(caller),
             token,
             cookie: crate::http::cookie(request.headers(), caller.encrypted()).map(Into::into),
-            crossed: sender.is_crossed(),
+            is_cross_site: sender.is_crossed(),
             foreign: access.foreign(&sender, request.uri().path()),
         }
     }
 
-    /// By what all that one client has under way is counted: a user of this machine, a token, a session, a key, else an address.
+    /// Identity by which requests in progress are counted per client: a user of this machine, a token, a session, a key, else an address.
     pub(crate) fn client(&self, access: &Access) -> Arc<str> {
         static RANDOM: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let owner = self.owner(access);
@@ -297,28 +305,28 @@ impl Asking {
         client.into()
     }
 
-    /// Who they are, for a log and for messages.
-    pub(super) fn who(&self) -> String {
+    /// Description of the sender for the log and for messages.
+    pub(super) fn description(&self) -> String {
         if let Some(proven) = &*self.caller.proven() {
-            return named(&proven.key);
+            return key_text(&proven.key);
         }
-        match (self.caller.shown_user(), &self.token) {
-            (_, Some(_)) => "whoever shows that token".to_owned(),
+        match (self.caller.kernel_user(), &self.token) {
+            (_, Some(_)) => "anyone who has that token".to_owned(),
             (Some(user), None) => format!("user {user}"),
             (None, None) => "somebody unknown".to_owned(),
         }
     }
 
-    /// Whether it is another server of the cluster.
+    /// Whether the sender is another server of the cluster.
     pub(super) fn is_server(&self, access: &Access) -> bool {
         let by_key = self.caller.proven().as_ref().is_some_and(|p| p.is_host);
         by_key || self.owner(access).is_some()
     }
 
-    /// What they may do, now, and as whom.
-    pub(super) fn allowed(&self, access: &Access) -> Result<Allowed, Denied> {
+    /// Returns the sender's present rights.
+    pub(super) fn allowed(&self, access: &Access) -> Result<ClientRights, Denied> {
         if self.owner(access).is_some() {
-            return Ok(Allowed::ALL);
+            return Ok(ClientRights::ALL);
         }
         if let Some(token) = &self.token {
             return self.allowed_by_token(access, token);
@@ -329,67 +337,68 @@ impl Asking {
         match self.caller.allowed_by_key(access) {
             Some(Ok(allowed)) => Ok(allowed),
             Some(Err((key, refused))) => Err(Denied::of_key(&key, &refused)),
-            None => Err(self.nobody(access)),
+            None => Err(self.unauthenticated(access)),
         }
     }
 
-    /// The user whose process asks, if that is one who may do everything and the request is that process's own.
+    /// User of the sending process, if that user has the admin role and the request is the process's own.
     fn owner(&self, access: &Access) -> Option<u32> {
         let own = match self.foreign {
             None => true,
-            // No page is asked for at a socket in a folder; but a program may pass on what comes elsewhere.
+            // Browsers do not use sockets in a folder; but a proxy may forward requests to one.
             Some(foreign) => {
-                foreign != Foreign::Forwarded && matches!(self.caller.from, From::Unix { .. })
+                foreign != ForeignRequest::Forwarded
+                    && matches!(self.caller.from, ClientAddress::Unix { .. })
             }
         };
         self.caller.owner(access).filter(|_| own)
     }
 
-    /// The session whose cookie a request shows, if it is one, and what it may do now.
-    fn session(&self, access: &Access) -> Result<Option<(Session, Allowed)>, Denied> {
-        // A browser sends cookies for pages of other sites, too, if they are old enough.
-        let Some(cookie) = self.cookie.as_ref().filter(|_| !self.crossed) else {
+    /// Returns the session of the request's cookie, if there is one, with its present rights.
+    fn session(&self, access: &Access) -> Result<Option<(Session, ClientRights)>, Denied> {
+        // Browsers that are old enough send cookies for pages of other sites, too.
+        let Some(cookie) = self.cookie.as_ref().filter(|_| !self.is_cross_site) else {
             return Ok(None);
         };
         let Some(session) = access.sessions.of(cookie) else {
             return Ok(None);
         };
-        if self.caller.is_in_the_open() {
-            return Err(Denied::unknown(
+        if self.caller.is_unencrypted_remote() {
+            return Err(Denied::unauthenticated(
                 "session_in_the_open",
-                "a session's cookie was sent without encryption, so that others may have seen it: use https, or `esker console`, which \
-                 needs none"
+                "a session's cookie was sent without encryption, so others may have seen it: use \
+                 https, or `esker console`, which needs none"
                     .into(),
             ));
         }
-        // Browsers send cookies to all ports of a host: what listens there may be another user's.
+        // Browsers send cookies to all ports of a host, and another port may belong to another user.
         if session.bound != self.caller.bound() {
-            return Err(Denied::unknown(
+            return Err(Denied::unauthenticated(
                 "session_elsewhere",
-                "that session was begun by another user, or from another address: a session is for whoever began it".into(),
+                "that session was begun by another user, or from another address: a session is valid only for the user and address that began it".into(),
             )
             .logged(format!("session {} is of {}, not of {}", session.id, session.bound, self.caller.bound())));
         }
-        match access.role_of(&session.known_by, self.caller.address()) {
+        match access.role_of(&session.identity, self.caller.address()) {
             Ok(granted) => match session.role.lesser(granted.role) {
                 Some(role) => {
                     let user = granted.user;
-                    Ok(Some((session, Allowed { role, user })))
+                    Ok(Some((session, ClientRights { role, user })))
                 }
-                None => Err(Denied::known(
+                None => Err(Denied::forbidden(
                     "role",
                     format!(
-                        "the session was begun with role `{}`, and what it was known by has role `{}` now: begin a new one",
+                        "the session was begun with role `{}`, and its credential now has role `{}`: begin a new one",
                         session.role, granted.role
                     ),
                 )),
             },
-            Err(refused) => Err(Denied::known(
+            Err(refused) => Err(Denied::forbidden(
                 refused.word(),
                 format!(
-                    "the session is of {}, and what it was known by opens nothing here now: {}",
+                    "the session is of {}, whose credential no longer gives access here: {}",
                     session.who,
-                    refused.told()
+                    refused.client_message()
                 ),
             )
             .logged(format!(
@@ -399,79 +408,88 @@ impl Asking {
         }
     }
 
-    /// Who they are, what they may do, and by what that is known.
-    pub(crate) fn known(&self, access: &Access) -> Result<(String, Role, &'static str), Denied> {
+    /// Returns a description of the sender, its role, and the kind of its authentication.
+    pub(crate) fn authentication(
+        &self,
+        access: &Access,
+    ) -> Result<(String, Role, &'static str), Denied> {
         let role = self.allowed(access)?.role;
         if let Some(user) = self.owner(access) {
             return Ok((format!("user {user}"), role, "process"));
         }
         if self.token.is_some() {
-            return Ok((self.who(), role, "token"));
+            return Ok((self.description(), role, "token"));
         }
         if let Ok(Some((session, _))) = self.session(access) {
             return Ok((session.who, role, "session"));
         }
-        Ok((self.who(), role, "key"))
+        Ok((self.description(), role, "key"))
     }
 
-    /// Who they are, by something that is theirs: a user, a key, a token. A session is not: it would go on without end by tickets
-    /// of its own.
-    pub(crate) fn identity(&self, access: &Access) -> Result<(String, Role, KnownBy), Denied> {
-        let (who, role, how) = self.known(access)?;
+    /// Returns a description, role and identity of a sender that is authenticated by a user, a key or a token. A session does not
+    /// qualify: it could renew itself endlessly with its own tickets.
+    pub(crate) fn identity(
+        &self,
+        access: &Access,
+    ) -> Result<(String, Role, ClientIdentity), Denied> {
+        let (who, role, how) = self.authentication(access)?;
         let proven = || {
             self.caller
                 .proven()
                 .as_ref()
                 .map(|p| p.key.key_data().clone())
         };
-        let known_by = match (how, self.caller.user(), &self.token) {
-            ("process", Some(user), _) => Some(KnownBy::User(user)),
+        let identity = match (how, self.caller.user(), &self.token) {
+            ("process", Some(user), _) => Some(ClientIdentity::User(user)),
             ("token", _, Some(shown)) => {
                 let name = access.rights.of_token(shown).map(|(_, name)| name);
                 let hash = token::hash_of(shown);
-                name.ok().map(|name| KnownBy::Token { hash, name })
+                name.ok().map(|name| ClientIdentity::Token { hash, name })
             }
-            ("key", ..) => proven().map(KnownBy::Key),
+            ("key", ..) => proven().map(ClientIdentity::Key),
             _ => None,
         };
-        match known_by {
-            Some(KnownBy::Token { hash, name }) => {
-                Ok((name.clone(), role, KnownBy::Token { hash, name }))
+        match identity {
+            Some(ClientIdentity::Token { hash, name }) => {
+                Ok((name.clone(), role, ClientIdentity::Token { hash, name }))
             }
-            Some(known_by) => Ok((who, role, known_by)),
-            None => Err(Denied::known(
+            Some(identity) => Ok((who, role, identity)),
+            None => Err(Denied::forbidden(
                 "session",
-                "a session gives no tickets: they are for who proves a key, shows a token, or owns the database (`esker console`)".into(),
+                "a session cannot create tickets: prove a key, show a token, or be the owner of the database (`esker console`)".into(),
             )),
         }
     }
 
-    fn allowed_by_token(&self, access: &Access, token: &str) -> Result<Allowed, Denied> {
-        if self.caller.is_in_the_open() {
-            return Err(Denied::unknown(
+    fn allowed_by_token(&self, access: &Access, token: &str) -> Result<ClientRights, Denied> {
+        if self.caller.is_unencrypted_remote() {
+            return Err(Denied::unauthenticated(
                 "token_in_the_open",
-                "a token was sent without encryption, so that others may have seen it: revoke it, and use https".into(),
+                "a token was sent without encryption, so others may have seen it: revoke it, and use https".into(),
             ));
         }
         match access.rights.of_token(token) {
             Ok((granted, _)) => Ok(granted.into()),
             Err(refused) => Err({
                 self.caller.slot.failed();
-                Denied::unknown(
+                Denied::unauthenticated(
                     refused.word(),
-                    format!("the token opens nothing here: {}", refused.told()),
+                    format!(
+                        "the token gives no access here: {}",
+                        refused.client_message()
+                    ),
                 )
-                .logged(format!("the token opens nothing here: {refused}"))
+                .logged(format!("the token gives no access here: {refused}"))
             }),
         }
     }
 
-    /// Nobody has said who they are.
-    fn nobody(&self, access: &Access) -> Denied {
+    /// Refusal of a sender that is not authenticated.
+    fn unauthenticated(&self, access: &Access) -> Denied {
         if let (Some(foreign), Some(_)) = (self.foreign, self.caller.user()) {
             let words =
                 format!("{foreign}; other programs show a token (`esker grant DATABASE --token`)");
-            return Denied::unknown(foreign.word(), words);
+            return Denied::unauthenticated(foreign.word(), words);
         }
         if self
             .caller
@@ -479,97 +497,100 @@ impl Asking {
             .is_some_and(|u| access.users.contains(&u))
             && self.caller.owner(access).is_none()
         {
-            return Denied::unknown(
+            return Denied::unauthenticated(
                 "loopback",
-                "this server lets nobody in because of the user whose process asks here (`access.loopback` in its settings): prove a key of \
-                 SSH (`esker` does, with ?ssh=on in the address), or show a token (`esker grant DATABASE --token`)"
+                "this server does not accept the user of the calling process as a credential \
+                 (`access.loopback` in its settings): prove an SSH key (`esker` does, with ?ssh=on \
+                 in the address), or show a token (`esker grant DATABASE --token`)"
                     .into(),
             );
         }
         let (why, words) = match self.caller.from {
-            From::Unix { user } => (
+            ClientAddress::Unix { user } => (
                 "user",
                 format!(
-                    "user {} does not own this database: its owner and root may ask here; ask at the server's port with a key \
-                     of SSH",
+                    "user {} does not own this database: only its owner and root may connect here; \
+                     use the server's port with an SSH key",
                     user.map_or_else(|| "?".to_owned(), |u| u.to_string())
                 ),
             ),
-            From::Tcp { user: Some(user), .. } if !self.caller.encrypted => (
+            ClientAddress::Tcp { user: Some(user), .. } if !self.caller.encrypted => (
                 "user",
                 format!(
-                    "user {user} does not own this database, and this server asks for a key: prove one of SSH (`esker` does, with \
-                     ?ssh=on in the address), or show a token (`esker grant DATABASE --token`)"
+                    "user {user} does not own this database, and this server asks for a key: prove \
+                     an SSH key (`esker` does, with ?ssh=on in the address), or show a token \
+                     (`esker grant DATABASE --token`)"
                 ),
             ),
-            From::Tcp { .. } if !self.caller.encrypted => (
+            ClientAddress::Tcp { .. } if !self.caller.encrypted => (
                 "plain",
-                "this server asks for a key, and the connection is not encrypted: use an `esker` that proves keys of SSH, without \
-                 ?plain=on in the address; for other programs there are tokens over https (`esker grant DATABASE --token`)"
+                "this server asks for a key, and the connection is not encrypted: use an `esker` \
+                 that proves SSH keys, without ?plain=on in the address; for other programs there \
+                 are tokens over https (`esker grant DATABASE --token`)"
                     .to_owned(),
             ),
-            From::Tcp { .. } => (
+            ClientAddress::Tcp { .. } => (
                 "no_key",
                 "this server asks for a key, and none was proved on this connection: use an `esker` of the server's release; \
                  for other programs there are tokens (`esker grant DATABASE --token`)"
                     .to_owned(),
             ),
         };
-        Denied::unknown(why, words)
+        Denied::unauthenticated(why, words)
     }
 }
 
 impl Denied {
-    /// They are known, and may not.
-    pub(super) fn known(why: &'static str, words: String) -> Self {
+    /// Refusal of an authenticated client.
+    pub(super) fn forbidden(why: &'static str, message: String) -> Self {
         Self {
             why,
-            words,
+            message,
             log: None,
-            known: true,
+            authenticated: true,
         }
     }
 
-    /// It is not known who they are.
-    pub(super) fn unknown(why: &'static str, words: String) -> Self {
+    /// Refusal of a client that is not authenticated.
+    pub(super) fn unauthenticated(why: &'static str, message: String) -> Self {
         Self {
             why,
-            words,
+            message,
             log: None,
-            known: false,
+            authenticated: false,
         }
     }
 
-    /// A key that opens nothing.
+    /// Refusal of a key without rights.
     pub(super) fn of_key(key: &PublicKey, refused: &Refused) -> Self {
-        let name = named(key);
-        let words = format!("{name} is refused: {}", refused.told());
-        Self::known(refused.word(), words).logged(format!("{name} is refused: {refused}"))
+        let name = key_text(key);
+        let words = format!("{name} is refused: {}", refused.client_message());
+        Self::forbidden(refused.word(), words).logged(format!("{name} is refused: {refused}"))
     }
 
-    /// With other words for the log.
+    /// Sets another message for the log.
     pub(super) fn logged(mut self, log: String) -> Self {
         self.log = Some(log);
         self
     }
 
-    /// As a status of gRPC.
+    /// Converts the refusal to a gRPC status.
     pub(crate) fn status(&self) -> tonic::Status {
-        let mut status = if self.known {
-            tonic::Status::permission_denied(&self.words)
+        let mut status = if self.authenticated {
+            tonic::Status::permission_denied(&self.message)
         } else {
-            tonic::Status::unauthenticated(&self.words)
+            tonic::Status::unauthenticated(&self.message)
         };
-        let hint = MetadataValue::from_static(if self.known { "denied" } else { "key" });
+        let hint = MetadataValue::from_static(if self.authenticated { "denied" } else { "key" });
         status.metadata_mut().insert(HINT, hint);
         status
     }
 
-    /// As the answer to a request.
+    /// Converts the refusal to the response to a request.
     pub(crate) fn response<B>(&self, request: &Request<B>) -> Response<Body> {
         if crate::http::is_grpc(request) {
             let status = self.status();
-            // Clients that know nothing of keys show the words of this one as they are.
+            // Clients that do not know keys show the message of this status unchanged.
             let status = if request.uri().path().ends_with("/Exchange") {
                 let mut said = tonic::Status::failed_precondition(status.message());
                 *said.metadata_mut() = status.metadata().clone();
@@ -579,13 +600,13 @@ impl Denied {
             };
             return status.into_http();
         }
-        let status = if self.known {
+        let status = if self.authenticated {
             StatusCode::FORBIDDEN
         } else {
             StatusCode::UNAUTHORIZED
         };
-        let mut response = crate::http::failure(status, &self.words, None);
-        if !self.known {
+        let mut response = crate::http::failure(status, &self.message, None);
+        if !self.authenticated {
             let how = header::HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
         }
@@ -595,6 +616,6 @@ impl Denied {
 
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.words)
+        f.write_str(&self.message)
     }
 }

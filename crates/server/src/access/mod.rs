@@ -1,8 +1,7 @@
-//! Who may do what here. Each request comes by [`Access::admit`] before anything else looks at it; which role it needs is in
-//! [`table`].
+//! Authorization of requests. Each request passes [`Access::admit`] before any other code reads it; [`table`] has the role that it needs.
 //!
-//! A connection is somebody's because the kernel says so (processes of this machine whose user owns the database, or is
-//! root), because its client proved a key of SSH on it ([`prove`]), or because a request shows a token.
+//! A connection is authenticated by the kernel (a process of this machine whose user owns the database, or is root), by a proof of an SSH
+//! key ([`prove`]), or by a token in a request.
 
 mod bound;
 mod caller;
@@ -10,7 +9,7 @@ mod prove;
 pub(crate) mod table;
 
 pub(crate) use bound::BoundUser;
-pub(crate) use caller::{Asking, Caller};
+pub(crate) use caller::{Caller, Requester};
 pub(crate) use prove::{prove, routes};
 
 use crate::http::{Bound, Sessions};
@@ -18,45 +17,45 @@ use crate::metrics::Metrics;
 use crate::settings::{Loopback, Settings};
 use axum::body::Body;
 use caller::Denied;
-use esker_access::grants::Listed;
+use esker_access::grants::RightsEntry;
 use esker_access::host_key::NAME;
-use esker_access::page::{Foreign, Sender};
+use esker_access::origin_check::{ForeignRequest, Sender};
 use esker_access::{
     Folder, Granted, HostKey, KeyData, Refused, Rights, Role, fingerprint, peer, strict_modes, tls,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, Result};
 use http::{Request, Response, StatusCode};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use table::{Found, Needs, READ};
+use table::{Needs, READ, RouteLookup};
 use tokio_rustls::TlsAcceptor;
 
-/// What is spoken over TLS.
+/// ALPN names of the protocols that the server speaks over TLS.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// What a server knows of who may do what.
+/// Authorization state of a server.
 pub(crate) struct Access {
     rights: Rights,
     host: HostKey,
-    /// Where the files lie: the database's folder, or a cluster's storage, as it was when the server started.
+    /// Folder of the access files: the database's folder, or a cluster's storage, as it was when the server started.
     folder: Arc<Folder>,
-    /// Users of this machine who may do everything: who owned the database then, who serves it, root.
+    /// Users of this machine with the admin role: the owner of the database at the start, the user of this process, root.
     users: Vec<u32>,
-    /// Where that is so.
+    /// Connections on which these users have that role.
     loopback: Loopback,
     metrics: Arc<Metrics>,
-    /// Browsers that somebody has let in.
+    /// Sessions of browsers.
     sessions: Sessions,
-    /// Pages of other origins that may ask SPARQL.
+    /// Other origins whose pages may send SPARQL requests.
     origins: Vec<String>,
-    /// Where it listens, as `HOST:PORT`, by the name that its settings have.
+    /// Address at which the server listens, as `HOST:PORT`, with the host name of its settings.
     authority: OnceLock<String>,
 }
 
 impl Access {
-    /// For the database in a folder. Its host key is made if there is none.
+    /// Opens the access files of the database in a folder. Creates a missing host key.
     pub(crate) fn open(folder: &Path, settings: &Settings, metrics: Arc<Metrics>) -> Result<Self> {
         let path = folder;
         let folder = Arc::new(Folder::open(path)?);
@@ -66,7 +65,7 @@ impl Access {
         users.sort_unstable();
         users.dedup();
         let access = Self {
-            rights: Rights::of(&folder),
+            rights: Rights::load(&folder),
             host: host_key(path, settings)?,
             folder,
             users,
@@ -82,16 +81,16 @@ impl Access {
         Ok(access)
     }
 
-    /// Notes where it listens: at a host that settings name, and at a port that the system may have chosen.
-    pub(crate) fn listens(&self, listen: &str, port: u16) {
+    /// Notes the address at which the server listens: a host from the settings, and a port that the system may have chosen.
+    pub(crate) fn set_listen_address(&self, listen: &str, port: u16) {
         let host = listen.rsplit_once(':').map_or(listen, |(host, _)| host);
-        // The first of several is the process's own.
+        // Only the first address is kept; it is the process's own.
         let _ = self.authority.set(format!("{host}:{port}"));
     }
 
-    /// Why the user of the process that sent a request says nothing of who asks, if so. Which pages SPARQL is for is configured
-    /// (`sparql.read_origins`, `sparql.write_origins`); what those may do is seen where SPARQL is answered.
-    fn foreign(&self, sender: &Sender<'_>, path: &str) -> Option<Foreign> {
+    /// Returns why the user of the process that sent a request does not authenticate it, if so. The settings have the origins that may
+    /// use SPARQL (`sparql.read_origins`, `sparql.write_origins`); their rights are checked where SPARQL is answered.
+    fn foreign(&self, sender: &Sender<'_>, path: &str) -> Option<ForeignRequest> {
         let is_own = |host: &str| {
             let own = self.authority.get();
             own.is_some_and(|own| own.eq_ignore_ascii_case(host))
@@ -113,67 +112,67 @@ impl Access {
         looked.err()
     }
 
-    /// Lets a request go on to what answers it, with as whom it is answered, or is the answer to one that may not: it is not listed, or its
-    /// sender may not ask it. Its body is not read.
+    /// Authorizes a request and returns the user to whom its answer is limited, or the response that refuses it because it is not listed
+    /// or its sender lacks the role. Does not read the body.
     #[expect(
         clippy::result_large_err,
         reason = "the refusal is the response that is sent"
     )]
     pub(crate) fn admit_request<B>(
         &self,
-        asking: &Asking,
+        requester: &Requester,
         request: &Request<B>,
     ) -> std::result::Result<BoundUser, Response<Body>> {
-        if let Some(words) = asking.caller.slot().refusal() {
+        if let Some(words) = requester.caller.slot().refusal() {
             return Err(full(request, words));
         }
         let path = request.uri().path();
         let found = table::find(request.method().as_str(), path);
         let needs = match &found {
-            Found::Listed(entry) => entry.needs,
-            // Whoever may read is told so.
-            Found::OtherMethods(_) | Found::Nothing => READ,
+            RouteLookup::Listed(entry) => entry.needs,
+            // Any caller with the role `read` learns that the path does not exist.
+            RouteLookup::OtherMethods(_) | RouteLookup::Nothing => READ,
         };
-        Err(match (self.admit(asking, needs, path), found) {
-            (Ok(BoundUser(Some(user))), Found::Listed(entry)) if !entry.per_user => {
-                let denied = Denied::known("bound", BoundUser::refusal(&user, path));
-                self.refused(asking, denied, path).response(request)
+        Err(match (self.admit(requester, needs, path), found) {
+            (Ok(BoundUser(Some(user))), RouteLookup::Listed(entry)) if !entry.per_user => {
+                let denied = Denied::forbidden("bound", BoundUser::refusal(&user, path));
+                self.refused(requester, denied, path).response(request)
             }
-            (Ok(bound), Found::Listed(_)) => return Ok(bound),
-            (Ok(_), Found::OtherMethods(allow)) => crate::http::wrong_method(request, &allow),
-            (Ok(_), Found::Nothing) => crate::http::nothing(request),
+            (Ok(bound), RouteLookup::Listed(_)) => return Ok(bound),
+            (Ok(_), RouteLookup::OtherMethods(allow)) => crate::http::wrong_method(request, &allow),
+            (Ok(_), RouteLookup::Nothing) => crate::http::unknown_path(request),
             (Err(denied), _) => denied.response(request),
         })
     }
 
-    /// How this server proves itself.
+    /// Returns the TLS acceptor with the server's certificate or host key.
     pub(crate) fn acceptor(&self, settings: &Settings) -> Result<TlsAcceptor> {
-        let given = settings.tls.as_ref().map(crate::tls::given).transpose()?;
+        let given = settings.tls.as_ref().map(crate::tls::load).transpose()?;
         let config = tls::server(&self.host, &tls::names(&settings.listen), given, &PROTOCOLS)?;
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// The server's key, as `ssh-keygen -l` prints it.
+    /// Fingerprint of the server's key, as `ssh-keygen -l` prints it.
     pub(crate) fn fingerprint(&self) -> String {
         self.host.fingerprint()
     }
 
-    /// Where the files lie.
+    /// Folder of the access files.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Logs what has gone wrong with the files that say who may do what. It is to be called about once a second.
+    /// Logs errors in the access files. To be called about once a second.
     pub(crate) fn report(&self) {
         for said in self.rights.news() {
             tracing::warn!("{said}");
         }
     }
 
-    /// What somebody may do now who was known in that way, for requests from that address.
+    /// Returns the present rights of a client with a given identity, for requests from an address.
     pub(crate) fn role_of(
         &self,
-        known: &KnownBy,
+        known: &ClientIdentity,
         from: IpAddr,
     ) -> std::result::Result<Granted, Refused> {
         let admin = Granted {
@@ -183,135 +182,141 @@ impl Access {
             until: None,
         };
         match known {
-            KnownBy::User(user) if self.users.contains(user) => Ok(admin),
-            KnownBy::User(_) => Err(Refused::Revoked),
-            // Whoever can read the host key could serve the database.
-            KnownBy::Key(key) if key == self.host.public().key_data() => Ok(admin),
-            KnownBy::Key(key) => self.rights.of_key(key, from),
-            KnownBy::Token { hash, .. } => Ok(self.rights.of_token_hash(hash)?.0),
+            ClientIdentity::User(user) if self.users.contains(user) => Ok(admin),
+            ClientIdentity::User(_) => Err(Refused::Revoked),
+            // A client that can read the host key could serve the database.
+            ClientIdentity::Key(key) if key == self.host.public().key_data() => Ok(admin),
+            ClientIdentity::Key(key) => self.rights.of_key(key, from),
+            ClientIdentity::Token { hash, .. } => Ok(self.rights.of_token_hash(hash)?.0),
         }
     }
 
-    /// Browsers that somebody has let in.
+    /// Sessions of browsers with the console.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.sessions
     }
 
-    /// The sessions that there are, with what each may do now.
-    pub(crate) fn list_sessions(&self) -> Vec<Listed> {
+    /// Lists the open sessions with their present rights.
+    pub(crate) fn list_sessions(&self) -> Vec<RightsEntry> {
         self.sessions.list(|session| {
             let address = match session.bound {
                 Bound::Address(address) => address,
                 Bound::User(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
             };
-            let granted = self.role_of(&session.known_by, address).ok()?;
+            let granted = self.role_of(&session.identity, address).ok()?;
             let role = granted.role.lesser(session.role)?;
-            Some(Allowed {
+            Some(ClientRights {
                 role,
                 user: granted.user,
             })
         })
     }
 
-    /// Whether the kernel's word suffices to let the user who starts this server in, over loopback.
+    /// Whether the kernel authenticates the user who starts this server, over loopback.
     pub(crate) fn knows_own_user(&self) -> bool {
         self.loopback == Loopback::Uid
             && self.users.contains(&peer::own_user())
             && peer::kernel_knows_users()
     }
 
-    /// Whether a user of this machine may do everything.
+    /// Whether a user of this machine has the admin role.
     pub(crate) fn is_owner(&self, user: u32) -> bool {
         self.users.contains(&user) && peer::is_mapped(user)
     }
 
-    /// A connection on which somebody was let in stays. One client has so many of them.
-    fn let_in(&self, asking: &Asking, what: &str) -> std::result::Result<(), Denied> {
-        let slot = asking.caller.slot();
-        slot.known(|| asking.client(self)).map_err(|words| {
-            let denied = Denied::known("connections", words);
-            self.refused(asking, denied, what)
-        })
+    /// Marks the connection as authenticated, so that it is not closed. The number of connections per client is limited.
+    fn mark_authenticated(
+        &self,
+        requester: &Requester,
+        what: &str,
+    ) -> std::result::Result<(), Denied> {
+        let slot = requester.caller.slot();
+        slot.admit_authenticated(|| requester.client(self))
+            .map_err(|words| {
+                let denied = Denied::forbidden("connections", words);
+                self.refused(requester, denied, what)
+            })
     }
 
-    /// Lets a request in, and says as whom it is to be answered, or says why not. What is refused is counted and logged.
+    /// Authorizes a request and returns the user to whom its answer is limited, or the reason for refusing it. Refusals are counted and
+    /// logged.
     pub(crate) fn admit(
         &self,
-        asking: &Asking,
+        requester: &Requester,
         needs: Needs,
         what: &str,
     ) -> std::result::Result<BoundUser, Denied> {
         let free = BoundUser::default();
         let role = match needs {
             Needs::Nothing => {
-                asking.caller.slot().asked();
+                requester.caller.slot().admit_public();
                 return Ok(free);
             }
             Needs::Role(role) => role,
-            Needs::Server if asking.is_server(self) => {
-                return self.let_in(asking, what).map(|()| free);
+            Needs::Server if requester.is_server(self) => {
+                return self.mark_authenticated(requester, what).map(|()| free);
             }
             Needs::Server => {
-                let denied = Denied::known(
+                let denied = Denied::forbidden(
                     "not_a_server",
-                    "only servers of a cluster ask each other that".into(),
+                    "only servers of a cluster send each other that".into(),
                 );
-                return Err(self.refused(asking, denied, what));
+                return Err(self.refused(requester, denied, what));
             }
         };
-        match asking.allowed(self) {
-            Ok(has) if has.role.may(role) => {
-                self.let_in(asking, what).map(|()| BoundUser(has.user))
-            }
-            Ok(Allowed { role: has, .. }) => {
-                let who = asking.who();
-                let denied = Denied::known(
+        match requester.allowed(self) {
+            Ok(has) if has.role.may(role) => self
+                .mark_authenticated(requester, what)
+                .map(|()| BoundUser(has.user)),
+            Ok(ClientRights { role: has, .. }) => {
+                let who = requester.description();
+                let denied = Denied::forbidden(
                     "role",
                     format!(
                         "{who} has role `{has}` here, and `{what}` needs `{role}`: the database's owner can give it \
                          (`esker grant DATABASE --key … --role {role}`)"
                     ),
                 );
-                Err(self.refused(asking, denied, what))
+                Err(self.refused(requester, denied, what))
             }
-            Err(denied) => Err(self.refused(asking, denied, what)),
+            Err(denied) => Err(self.refused(requester, denied, what)),
         }
     }
 
-    /// Counts somebody who was refused before they could be asked who they are.
+    /// Counts a client that was refused before it could authenticate.
     pub(crate) fn count_refused(&self, why: &'static str) {
         self.metrics.refused(why);
     }
 
     /// Counts and logs a refusal.
-    fn refused(&self, asking: &Asking, denied: Denied, what: &str) -> Denied {
+    fn refused(&self, requester: &Requester, denied: Denied, what: &str) -> Denied {
         self.metrics.refused(denied.why);
-        if asking.caller.may_log() {
+        if requester.caller.may_log() {
             tracing::warn!(
-                peer = %asking.caller.place(),
-                who = %asking.who(),
+                peer = %requester.caller.address_text(),
+                who = %requester.description(),
                 call = what,
                 why = denied.why,
-                reason = %denied.log.as_ref().unwrap_or(&denied.words),
+                reason = %denied.log.as_ref().unwrap_or(&denied.message),
                 "refused"
             );
         }
         denied
     }
 
-    /// Lets a server that greets as one of the cluster be one.
-    pub(crate) fn admit_server(&self, asking: &Asking) -> std::result::Result<(), String> {
-        let admitted = self.admit(asking, Needs::Server, "greeting as a server");
+    /// Authorizes a server that greets as one of the cluster.
+    pub(crate) fn admit_server(&self, requester: &Requester) -> std::result::Result<(), String> {
+        let admitted = self.admit(requester, Needs::Server, "greeting as a server");
         admitted.map(|_| ()).map_err(|denied| {
             format!(
                 "{}: its servers have one host key, in their storage, and prove it to each other",
-                denied.words
+                denied.message
             )
         })
     }
 }
 
-/// The answer to any request on a connection for which there is no room.
+/// Response to any request on a connection that exceeds the limits.
 fn full<B>(request: &Request<B>, words: &str) -> Response<Body> {
     if crate::http::is_grpc(request) {
         tonic::Status::resource_exhausted(words).into_http()
@@ -320,23 +325,23 @@ fn full<B>(request: &Request<B>, words: &str) -> Response<Body> {
     }
 }
 
-/// What somebody may do, and as whom.
+/// Rights of a client: its role and the user to whom its answers are limited.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Allowed {
+pub(crate) struct ClientRights {
     pub(crate) role: Role,
-    /// As whom their requests are answered; none if they may ask on anybody's behalf.
-    pub(crate) user: Option<Asker>,
+    /// User to whom answers are limited; `None` if the client may ask on behalf of any user.
+    pub(crate) user: Option<Principal>,
 }
 
-impl Allowed {
-    /// Everything.
+impl ClientRights {
+    /// Full rights, without a limit to one user.
     const ALL: Self = Self {
         role: Role::Admin,
         user: None,
     };
 }
 
-impl From<Granted> for Allowed {
+impl From<Granted> for ClientRights {
     fn from(granted: Granted) -> Self {
         Self {
             role: granted.role,
@@ -345,19 +350,19 @@ impl From<Granted> for Allowed {
     }
 }
 
-/// How somebody was known.
+/// Identity by which a client was authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum KnownBy {
-    /// By the user whose process they are.
+pub(crate) enum ClientIdentity {
+    /// The user of its process.
     User(u32),
-    /// By a key of SSH.
+    /// An SSH key.
     Key(KeyData),
-    /// By a token, which is kept as its hash only.
+    /// A token, of which only the hash is kept.
     Token { hash: String, name: String },
 }
 
-impl KnownBy {
-    /// What tells one from another.
+impl ClientIdentity {
+    /// Hash that distinguishes identities.
     pub(crate) fn digest(&self) -> [u8; 32] {
         let text = match self {
             Self::User(user) => format!("user {user}"),
@@ -368,7 +373,7 @@ impl KnownBy {
     }
 }
 
-/// Warns where others can put another folder in the place of one, or refuses it.
+/// Warns if other users could replace a folder, or returns an error if `refuse` is set.
 fn check_parents(folder: &Path, refuse: bool) -> Result<()> {
     for weakness in strict_modes(folder) {
         if refuse {
@@ -382,10 +387,10 @@ fn check_parents(folder: &Path, refuse: bool) -> Result<()> {
     Ok(())
 }
 
-/// The key of a server whose files lie in that folder. It is made if there is none.
+/// Opens the host key of a server with access files in that folder. Creates a missing one.
 pub(crate) fn host_key(folder: &Path, settings: &Settings) -> Result<HostKey> {
     match &settings.host_key {
-        Some(file) => HostKey::at(file),
-        None => HostKey::at(&folder.join(NAME)),
+        Some(file) => HostKey::open_or_create(file),
+        None => HostKey::open_or_create(&folder.join(NAME)),
     }
 }

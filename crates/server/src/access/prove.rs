@@ -1,13 +1,13 @@
-//! The service by which a client proves who it is, and by which rights are given.
+//! The service by which clients prove keys and administrators grant rights.
 
 use super::Access;
-use super::caller::{Asking, Caller, Denied, named};
+use super::caller::{Caller, Denied, Requester, key_text};
 use super::table::ADMIN;
 use crate::http::SESSION_PREFIX;
 use crate::service::Service;
 use esker_access::authorized::Terms;
-use esker_access::prove::{Proving as Showing, Unproved};
-use esker_access::token::Opens;
+use esker_access::prove::{Authentication, Unproved};
+use esker_access::token::TokenRights;
 use esker_access::{PublicKey, Refused, Role, fingerprint, grants};
 use esker_model::Error;
 use esker_rpc::proto;
@@ -15,22 +15,23 @@ use esker_rpc::proto::access_server::{Access as Calls, AccessServer};
 use std::sync::Arc;
 use tonic::{Request, Response, Status, async_trait};
 
-/// Bytes of a message.
+/// Largest message in bytes.
 const MESSAGE_BYTES_MAX: usize = 256 << 10;
-/// The longest that a token holds: a year.
+/// Longest validity of a token in seconds: a year.
 const TOKEN_SECONDS_MAX: u64 = 366 * 86_400;
 
-/// The generated service over ours.
-pub(crate) fn routes(service: &Arc<Service>) -> AccessServer<Proving> {
-    AccessServer::new(Proving(Arc::clone(service))).max_decoding_message_size(MESSAGE_BYTES_MAX)
+/// The generated gRPC service over this server.
+pub(crate) fn routes(service: &Arc<Service>) -> AccessServer<AccessService> {
+    AccessServer::new(AccessService(Arc::clone(service)))
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-/// Answers the calls of `esker.v1.Access`.
-pub(crate) struct Proving(Arc<Service>);
+/// Implementation of the service `esker.v1.Access`.
+pub(crate) struct AccessService(Arc<Service>);
 
-fn asking<T>(request: &Request<T>) -> Result<Asking, Status> {
-    let asking = request.extensions().get::<Asking>().cloned();
-    asking.ok_or_else(|| Status::internal("it is not known who asks"))
+fn requester<T>(request: &Request<T>) -> Result<Requester, Status> {
+    let requester = request.extensions().get::<Requester>().cloned();
+    requester.ok_or_else(|| Status::internal("the caller is not known"))
 }
 
 fn invalid(e: impl std::fmt::Display) -> Status {
@@ -39,38 +40,38 @@ fn invalid(e: impl std::fmt::Display) -> Status {
 
 fn key_of(text: &str) -> Result<PublicKey, Status> {
     PublicKey::from_openssh(text.trim())
-        .map_err(|e| invalid(format!("that is no public key of SSH: {e}")))
+        .map_err(|e| invalid(format!("that is not an SSH public key: {e}")))
 }
 
-/// Says which of the keys that are shown have rights, and takes a proof.
+/// Returns which of the offered keys have rights, and verifies a proof.
 pub(crate) fn prove(
     service: &Service,
-    asking: &Asking,
+    requester: &Requester,
     request: &proto::ProveRequest,
 ) -> Result<proto::ProveReply, Status> {
     let access = &service.access;
-    let caller: &Caller = &asking.caller;
-    let showing = Showing {
+    let caller: &Caller = &requester.caller;
+    let proving = Authentication {
         rights: &access.rights,
         host: Some(access.host.public().key_data()),
         slot: caller.slot(),
         from: caller.address(),
         exporter: caller.exporter(),
     };
-    let shown = showing
-        .see(&request.keys, &request.proof)
+    let shown = proving
+        .check(&request.keys, &request.proof)
         .map_err(|unproved| {
             let words = unproved.to_string();
             let denied = match unproved {
                 Unproved::Hindered(_) => {
                     access.count_refused("hindered");
-                    return Denied::unknown("hindered", words).status();
+                    return Denied::unauthenticated("hindered", words).status();
                 }
                 Unproved::NoneUsable(keys) => none_usable(&keys),
-                Unproved::Unbound => Denied::unknown("plain", words),
-                Unproved::Wrong(_) => Denied::unknown("bad_proof", words),
+                Unproved::Unbound => Denied::unauthenticated("plain", words),
+                Unproved::Wrong(_) => Denied::unauthenticated("bad_proof", words),
             };
-            access.refused(asking, denied, "Prove").status()
+            access.refused(requester, denied, "Prove").status()
         })?;
     let mut reply = proto::ProveReply {
         usable: shown.usable,
@@ -83,7 +84,7 @@ pub(crate) fn prove(
     let key = PublicKey::new(key, comment.clone());
     match caller.prove(access, key.clone()) {
         Ok(role) => {
-            tracing::info!(peer = %caller.place(), who = %named(&key), %role, "a key was proved");
+            tracing::info!(peer = %caller.address_text(), who = %key_text(&key), %role, "a key was proved");
             role.name().clone_into(&mut reply.role);
             reply.comment = comment;
             Ok(reply)
@@ -91,30 +92,30 @@ pub(crate) fn prove(
         Err(refused) => {
             caller.slot().failed();
             let denied = Denied::of_key(&key, &refused);
-            Err(access.refused(asking, denied, "Prove").status())
+            Err(access.refused(requester, denied, "Prove").status())
         }
     }
 }
 
-/// None of the keys that were shown opens anything: each is named, with the reason.
+/// Refusal that lists every offered key with the reason why it has no rights.
 fn none_usable(keys: &[(PublicKey, Refused)]) -> Denied {
     let known = keys.iter().rfind(|(_, why)| *why != Refused::Unknown);
     let why = known.map_or("unknown_key", |(_, why)| why.word());
     let words = |said: fn(&Refused) -> String| {
         let each = keys
             .iter()
-            .map(|(key, why)| format!("{}: {}", named(key), said(why)));
+            .map(|(key, why)| format!("{}: {}", key_text(key), said(why)));
         let each: Vec<String> = each.collect();
         format!(
-            "no key that was shown opens this database: {}",
+            "no presented key gives access to this database: {}",
             each.join("; ")
         )
     };
-    // Files and their modes are the owner's business; the log has them.
-    Denied::known(why, words(Refused::told)).logged(words(Refused::to_string))
+    // Details of files and modes are for the owner and only in the log.
+    Denied::forbidden(why, words(Refused::client_message)).logged(words(Refused::to_string))
 }
 
-/// Takes a key's or a token's rights, or ends a session: in words.
+/// Revokes the rights of a key or token, or ends a session; returns a description of it.
 fn revoke(access: &Access, what: &str) -> esker_model::Result<String> {
     if !what.starts_with(SESSION_PREFIX) {
         return grants::revoke(&access.folder, what);
@@ -122,21 +123,21 @@ fn revoke(access: &Access, what: &str) -> esker_model::Result<String> {
     match access.sessions.end_named(what) {
         Some(who) => Ok(format!("{what} of {who}")),
         None => Err(Error::Target(format!(
-            "there is no session `{what}` here: `esker grant … --list` shows those that there are"
+            "there is no session `{what}` here: `esker grant … --list` shows the existing ones"
         ))),
     }
 }
 
-impl Proving {
-    /// Who asks for something that only `admin` may, whatever let the request come here.
-    fn admitted<T>(&self, request: &Request<T>, what: &str) -> Result<Asking, Status> {
-        let asking = asking(request)?;
-        let admitted = self.0.access.admit(&asking, ADMIN, what);
+impl AccessService {
+    /// Returns the sender of a request that needs the role `admin`, whatever let the request come here.
+    fn admitted<T>(&self, request: &Request<T>, what: &str) -> Result<Requester, Status> {
+        let requester = requester(request)?;
+        let admitted = self.0.access.admit(&requester, ADMIN, what);
         admitted.map_err(|denied| denied.status())?;
-        Ok(asking)
+        Ok(requester)
     }
 
-    /// Changes files, on a thread that may wait.
+    /// Changes access files on a thread that may block.
     async fn change<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Access) -> esker_model::Result<T> + Send + 'static,
@@ -144,7 +145,7 @@ impl Proving {
         let service = Arc::clone(&self.0);
         let changed = move || {
             let done = work(&service.access);
-            // It holds from now on.
+            // The change takes effect now.
             service.access.rights.refresh();
             done
         };
@@ -157,20 +158,20 @@ impl Proving {
 }
 
 #[async_trait]
-impl Calls for Proving {
+impl Calls for AccessService {
     async fn prove(
         &self,
         request: Request<proto::ProveRequest>,
     ) -> Result<Response<proto::ProveReply>, Status> {
-        let asking = asking(&request)?;
-        prove(&self.0, &asking, request.get_ref()).map(Response::new)
+        let requester = requester(&request)?;
+        prove(&self.0, &requester, request.get_ref()).map(Response::new)
     }
 
     async fn grant(
         &self,
         request: Request<proto::GrantRequest>,
     ) -> Result<Response<proto::GrantReply>, Status> {
-        let asking = self.admitted(&request, "Grant")?;
+        let requester = self.admitted(&request, "Grant")?;
         let request = request.into_inner();
         let key = key_of(&request.key)?;
         let role = Role::parse(&request.role)
@@ -185,10 +186,10 @@ impl Calls for Proving {
                 .transpose()?,
         };
         let print = fingerprint(key.key_data());
-        let who = named(&key);
+        let who = key_text(&key);
         self.change(move |access| grants::grant(&access.folder, &key, &terms))
             .await?;
-        tracing::info!(peer = %asking.caller.place(), by = %asking.who(), to = %who, %role, "granted");
+        tracing::info!(peer = %requester.caller.address_text(), by = %requester.description(), to = %who, %role, "granted");
         Ok(Response::new(proto::GrantReply { fingerprint: print }))
     }
 
@@ -196,10 +197,10 @@ impl Calls for Proving {
         &self,
         request: Request<proto::RevokeRequest>,
     ) -> Result<Response<proto::RevokeReply>, Status> {
-        let asking = self.admitted(&request, "Revoke")?;
+        let requester = self.admitted(&request, "Revoke")?;
         let what = request.into_inner().key;
         let revoked = self.change(move |access| revoke(access, &what)).await?;
-        tracing::info!(peer = %asking.caller.place(), by = %asking.who(), what = %revoked, "revoked");
+        tracing::info!(peer = %requester.caller.address_text(), by = %requester.description(), what = %revoked, "revoked");
         Ok(Response::new(proto::RevokeReply { revoked }))
     }
 
@@ -227,20 +228,20 @@ impl Calls for Proving {
         &self,
         request: Request<proto::TokenRequest>,
     ) -> Result<Response<proto::TokenReply>, Status> {
-        let asking = self.admitted(&request, "Token")?;
+        let requester = self.admitted(&request, "Token")?;
         let request = request.into_inner();
         let role = Role::parse(&request.role)
             .ok_or_else(|| invalid(format!("a role is {}", Role::NAMES)))?;
         if !(1..=TOKEN_SECONDS_MAX).contains(&request.seconds) {
-            return Err(invalid("a token holds for a year at most"));
+            return Err(invalid("a token can be valid for at most a year"));
         }
-        let opens = Opens::new(role, request.user.as_deref()).map_err(invalid)?;
+        let opens = TokenRights::new(role, request.user.as_deref()).map_err(invalid)?;
         let token = self
             .change(move |access| {
                 grants::make_token(&access.folder, &opens, request.seconds, &request.comment)
             })
             .await?;
-        tracing::info!(peer = %asking.caller.place(), by = %asking.who(), %role, "made a token");
+        tracing::info!(peer = %requester.caller.address_text(), by = %requester.description(), %role, "made a token");
         Ok(Response::new(proto::TokenReply { token }))
     }
 }

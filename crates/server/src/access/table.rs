@@ -1,4 +1,4 @@
-//! Which request needs which role: by method and path, and of calls by their numbers. What is not listed is not answered.
+//! The roles that requests need: by method and path, and for calls by their numbers. A request that is not listed is refused.
 
 use crate::metrics::CALLS;
 use esker_access::Role;
@@ -9,12 +9,12 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// Who may make a call.
+/// Access that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// Everybody: it says nothing of the data.
+    /// None: the answer reveals nothing of the data.
     Nothing,
-    /// Somebody with that role.
+    /// A client with at least that role.
     Role(Role),
     /// Another server of the cluster.
     Server,
@@ -25,11 +25,11 @@ pub(crate) const READ: Needs = Needs::Role(Role::Read);
 pub(crate) const WRITE: Needs = Needs::Role(Role::Write);
 pub(crate) const ADMIN: Needs = Needs::Role(Role::Admin);
 
-/// The number of `check`, which needs more where it is to mend.
+/// Number of `check`, which needs another role if it repairs.
 const CHECK: usize = 18;
 
-/// The calls, by their numbers in `Request`.
-const OF_CALLS: [(&str, Needs); CALLS.len()] = [
+/// Names and roles of calls, indexed by their numbers in `Request`.
+const CALL_ROLES: [(&str, Needs); CALLS.len()] = [
     ("unknown", ADMIN),
     ("ping", READ),
     ("schema", READ),
@@ -78,11 +78,11 @@ const OF_CALLS: [(&str, Needs); CALLS.len()] = [
     ("shutdown", ADMIN),
 ];
 
-/// Calls that have no method of their own in the service: they come by `Exchange` only.
+/// Calls without a gRPC method of their own: they are only made by `Exchange`.
 const BY_EXCHANGE: [&str; 4] = ["unknown", "peer", "window", "none"];
 
-/// What has its own name in `proto/`, and is no call of `Request`.
-const OF_SERVICES: [(&str, Needs); 6] = [
+/// gRPC methods in `proto/` that are no calls of `Request`.
+const METHOD_ROLES: [(&str, Needs); 6] = [
     ("/esker.v1.Esker/Exchange", READ),
     ("/esker.v1.Access/Prove", Needs::Nothing),
     ("/esker.v1.Access/Grant", ADMIN),
@@ -93,24 +93,24 @@ const OF_SERVICES: [(&str, Needs); 6] = [
 
 /// One kind of request that is answered.
 #[derive(Debug, Clone)]
-pub(crate) struct Listed {
-    /// GET is HEAD as well.
+pub(crate) struct ListedRoute {
+    /// HTTP method; GET includes HEAD.
     pub(crate) method: &'static str,
-    /// A pattern, in which `{…}` is one part and `{*…}` all that is left.
+    /// Path pattern, in which `{…}` is one segment and `{*…}` the rest.
     pub(crate) path: Cow<'static, str>,
     pub(crate) needs: Needs,
-    /// Whether the answer is one user's where whoever asks is bound to one, or says nothing of the data.
+    /// Whether a bound client may make the request: the answer is limited to its user, or reveals nothing of the data.
     pub(crate) per_user: bool,
 }
 
-/// Who may ask with a method, and whether the answer is one user's ([`Listed::per_user`]).
+/// Access that a request needs, and whether bound clients may make it ([`ListedRoute::per_user`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) needs: Needs,
     pub(crate) per_user: bool,
 }
 
-/// `read_vertices` as `ReadVertices`.
+/// Converts `read_vertices` to `ReadVertices`.
 fn camel(name: &str) -> String {
     let mut out = String::new();
     for word in name.split('_') {
@@ -121,32 +121,32 @@ fn camel(name: &str) -> String {
     out
 }
 
-/// The paths of the services' methods, all asked with POST.
-pub(crate) fn of_services() -> impl Iterator<Item = (Cow<'static, str>, Needs)> {
-    let calls = OF_CALLS
+/// Paths of the gRPC methods, all for POST.
+pub(crate) fn grpc_methods() -> impl Iterator<Item = (Cow<'static, str>, Needs)> {
+    let calls = CALL_ROLES
         .iter()
         .filter(|(name, _)| !BY_EXCHANGE.contains(name))
         .map(|(name, needs)| (format!("/esker.v1.Esker/{}", camel(name)).into(), *needs));
-    let others = OF_SERVICES
+    let others = METHOD_ROLES
         .iter()
         .map(|(path, needs)| ((*path).into(), *needs));
     others.chain(calls)
 }
 
-/// All that the port answers: the services' methods, and what [`crate::http`] lists. The routers are made from the same lists, and what is in none
-/// is refused before a router sees it.
-pub(crate) fn all() -> Vec<Listed> {
-    let services = of_services().map(|(path, needs)| Listed {
+/// Returns everything that the port answers: the gRPC methods, and the routes that [`crate::http`] lists. The routers are made from the
+/// same lists, and any other request is refused before a router sees it.
+pub(crate) fn all() -> Vec<ListedRoute> {
+    let services = grpc_methods().map(|(path, needs)| ListedRoute {
         method: "POST",
         path,
         needs,
-        // What calls say of one user is seen where they are read ([`super::BoundUser::bind`]).
+        // Calls of bound clients are checked where they are decoded ([`super::BoundUser::bind`]).
         per_user: true,
     });
-    services.chain(crate::http::listed()).collect()
+    services.chain(crate::http::listed_routes()).collect()
 }
 
-/// Methods, and who may ask with them, by path.
+/// Methods and the access that they need, by path.
 static TABLE: LazyLock<matchit::Router<Vec<(&'static str, Entry)>>> = LazyLock::new(|| {
     let mut paths: BTreeMap<Cow<'static, str>, Vec<(&'static str, Entry)>> = BTreeMap::new();
     for listed in all() {
@@ -159,7 +159,7 @@ static TABLE: LazyLock<matchit::Router<Vec<(&'static str, Entry)>>> = LazyLock::
     }
     let mut table = matchit::Router::new();
     for (path, methods) in paths {
-        // A path that contradicts another one is not found, and so refused.
+        // A path that conflicts with another one is not found, and so refused.
         if let Err(e) = table.insert(path.as_ref(), methods) {
             tracing::error!(%path, error = %e, "a path is not served");
         }
@@ -167,51 +167,51 @@ static TABLE: LazyLock<matchit::Router<Vec<(&'static str, Entry)>>> = LazyLock::
     table
 });
 
-/// What a request's method and path are.
+/// Result of looking up a method and path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// Listed, with who may ask.
+pub(crate) enum RouteLookup {
+    /// The request is listed.
     Listed(Entry),
-    /// The path is asked with these methods only, as `Allow` lists them.
+    /// The path is listed with other methods only; the text is for the header `Allow`.
     OtherMethods(String),
-    /// There is no such path.
+    /// The path is not listed.
     Nothing,
 }
 
-/// Looks a request up. Paths are taken as the router takes them: as they were sent, letter by letter.
-pub(crate) fn find(method: &str, path: &str) -> Found {
+/// Looks up a request. Paths are compared as the router does: as they were sent, without normalization.
+pub(crate) fn find(method: &str, path: &str) -> RouteLookup {
     let Ok(found) = TABLE.at(path) else {
-        return Found::Nothing;
+        return RouteLookup::Nothing;
     };
     let listed = if method == "HEAD" { "GET" } else { method };
     if let Some((_, entry)) = found.value.iter().find(|(m, _)| *m == listed) {
-        return Found::Listed(*entry);
+        return RouteLookup::Listed(*entry);
     }
     let mut allow: Vec<&str> = found.value.iter().map(|(method, _)| *method).collect();
     if allow.contains(&"GET") {
         allow.push("HEAD");
     }
     allow.sort_unstable();
-    Found::OtherMethods(allow.join(", "))
+    RouteLookup::OtherMethods(allow.join(", "))
 }
 
-/// Who may make a call of that number.
-pub(crate) fn of_call(number: usize, request: &[u8]) -> Needs {
+/// Access that an encoded call needs.
+pub(crate) fn needs_of_call(number: usize, request: &[u8]) -> Needs {
     if number == CHECK {
         return match proto::Request::decode(request) {
-            Ok(request) => of_message(number, request.call.as_ref()),
+            Ok(request) => needs_of_message(number, request.call.as_ref()),
             Err(_) => ADMIN,
         };
     }
-    OF_CALLS.get(number).map_or(ADMIN, |(_, needs)| *needs)
+    CALL_ROLES.get(number).map_or(ADMIN, |(_, needs)| *needs)
 }
 
-/// The same of one that is decoded.
-pub(crate) fn of_message(number: usize, call: Option<&Call>) -> Needs {
+/// Access that a decoded call needs.
+pub(crate) fn needs_of_message(number: usize, call: Option<&Call>) -> Needs {
     match call {
-        // Whoever mends changes what is derived from data.
+        // A repair changes derived rows.
         Some(Call::Check(check)) if check.repair => ADMIN,
-        _ => OF_CALLS.get(number).map_or(ADMIN, |(_, needs)| *needs),
+        _ => CALL_ROLES.get(number).map_or(ADMIN, |(_, needs)| *needs),
     }
 }
 
@@ -221,11 +221,11 @@ mod tests {
 
     #[test]
     fn the_list_has_the_calls_in_their_order() {
-        let names: Vec<&str> = OF_CALLS.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = CALL_ROLES.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, CALLS);
     }
 
-    /// The methods of the services that a server has, as `proto/` has them.
+    /// The gRPC methods in the files of `proto/`.
     fn methods() -> Vec<(String, String)> {
         let folder = std::path::absolute("../rpc/proto/esker/v1").unwrap();
         let mut all = Vec::new();
@@ -253,19 +253,19 @@ mod tests {
             .into_iter()
             .map(|(service, name)| format!("/esker.v1.{service}/{name}"))
             .collect();
-        let mut listed: Vec<String> = of_services().map(|(path, _)| path.into_owned()).collect();
+        let mut listed: Vec<String> = grpc_methods().map(|(path, _)| path.into_owned()).collect();
         expected.sort_unstable();
         listed.sort_unstable();
         assert_eq!(listed, expected);
     }
 
     #[test]
-    fn whoever_reads_changes_nothing() {
+    fn reading_routes_change_nothing() {
         for (method, path, writes) in crate::http::paths() {
-            let Found::Listed(Entry { needs, .. }) = find(method, path) else {
+            let RouteLookup::Listed(Entry { needs, .. }) = find(method, path) else {
                 panic!("{method} {path} is not found");
             };
-            // What is sent with a body and changes nothing.
+            // Requests that have a body and change nothing.
             let asks = ["/api/v1/travel", "/api/v1/find"].contains(&path) || method == "GET";
             assert_eq!(needs == READ, asks, "{method} {path}: {needs:?}");
             assert!(!(asks && writes), "{method} {path}");
@@ -281,7 +281,7 @@ mod tests {
                 needs: listed.needs,
                 per_user: listed.per_user,
             };
-            assert_eq!(found, Found::Listed(expected), "{listed:?}");
+            assert_eq!(found, RouteLookup::Listed(expected), "{listed:?}");
         }
     }
 
@@ -306,7 +306,7 @@ mod tests {
             ("POST", "/esker.v1.Access/Prove", Needs::Nothing),
             ("POST", "/esker.v1.Access/Grant", ADMIN),
         ] {
-            let Found::Listed(entry) = find(method, path) else {
+            let RouteLookup::Listed(entry) = find(method, path) else {
                 panic!("{method} {path} is not found");
             };
             assert_eq!(entry.needs, needs, "{method} {path}");
@@ -321,13 +321,13 @@ mod tests {
         ] {
             let found = find(method, path);
             assert!(
-                matches!(found, Found::OtherMethods(_)),
+                matches!(found, RouteLookup::OtherMethods(_)),
                 "{method} {path}: {found:?}"
             );
         }
         assert_eq!(
             find("TRACE", "/rdf-graphs/a"),
-            Found::OtherMethods("DELETE, GET, HEAD, OPTIONS, POST, PUT".into())
+            RouteLookup::OtherMethods("DELETE, GET, HEAD, OPTIONS, POST, PUT".into())
         );
         for path in [
             "/nowhere",
@@ -341,7 +341,7 @@ mod tests {
             "/esker.v1.Esker/Peer",
             "/esker.v1.Other/Token",
         ] {
-            assert_eq!(find("POST", path), Found::Nothing, "{path}");
+            assert_eq!(find("POST", path), RouteLookup::Nothing, "{path}");
         }
         let check = |repair| {
             let check = proto::CheckRequest {
@@ -351,11 +351,11 @@ mod tests {
             let request = proto::Request {
                 call: Some(Call::Check(check)),
             };
-            of_call(CHECK, &request.encode_to_vec())
+            needs_of_call(CHECK, &request.encode_to_vec())
         };
         assert_eq!((check(false), check(true)), (READ, ADMIN));
-        assert_eq!(of_call(CHECK, &[0xff]), ADMIN);
-        assert_eq!(of_call(22, &[]), Needs::Server);
-        assert_eq!(of_call(999, &[]), ADMIN);
+        assert_eq!(needs_of_call(CHECK, &[0xff]), ADMIN);
+        assert_eq!(needs_of_call(22, &[]), Needs::Server);
+        assert_eq!(needs_of_call(999, &[]), ADMIN);
     }
 }

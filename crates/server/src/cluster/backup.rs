@@ -1,12 +1,12 @@
-//! Backups of a running cluster, as of one version; and a cluster's storage out of one.
+//! Backups of a running cluster, as of one version, and restoring a cluster's storage from one.
 //!
 //! ```text
 //!  /pfs/backups/monday/
-//!    BACKUP          as of when, and what the cluster was made with; there once all else is
-//!    server-0/ …     a database each
+//!    BACKUP          version, and settings of the storage; written last
+//!    server-0/ …     databases
 //! ```
 //!
-//! How servers come to agree on the version is told in [`esker_cluster::Node::copy_all`].
+//! [`esker_cluster::Node::copy_all`] explains how servers agree on the version.
 
 use super::Cluster;
 use esker::Database;
@@ -21,14 +21,14 @@ use std::path::{Path, PathBuf};
 const FILE: &str = "BACKUP";
 const HEAD: &str = "esker cluster backup 1";
 
-/// What a backup of a cluster says of itself.
+/// Description of a cluster's backup, from its file `BACKUP`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backup {
-    /// Everything up to this version is in it, and nothing later.
+    /// Version up to which the backup has all changes, and none after it.
     pub version: Version,
-    /// How many stores it has.
+    /// Number of stores in the backup.
     pub stores: u32,
-    /// What the cluster's storage was made with, as it is written there.
+    /// Text of the storage's file `CLUSTER`.
     described: String,
 }
 
@@ -36,18 +36,18 @@ fn failed(what: &str, path: &Path, e: std::io::Error) -> Error {
     Error::io(format!("{what} `{}`", path.display()), e)
 }
 
-fn place(folder: &Path, store: u32) -> PathBuf {
+fn store_folder(folder: &Path, store: u32) -> PathBuf {
     folder.join(format!("server-{store}"))
 }
 
-/// A folder that is being made. Removed again unless it gets its name.
-struct Draft {
+/// A folder under a temporary name. It is removed unless it gets its final name.
+struct PartialFolder {
     path: PathBuf,
     target: PathBuf,
     done: bool,
 }
 
-impl Draft {
+impl PartialFolder {
     fn new(target: &Path, what: &str) -> Result<Self> {
         let shown = target.display();
         match fs::read_dir(target).map(|mut d| d.next().is_some()) {
@@ -66,7 +66,7 @@ impl Draft {
         let path = target.with_file_name(name);
         esker::modes::create_private(&path).map_err(|e| match e.kind() {
             ErrorKind::NotFound => Error::Target(format!(
-                "cannot {what} `{shown}`: the folder that it is to lie in does not exist; make that first (mkdir -p)"
+                "cannot {what} `{shown}`: its parent folder does not exist; make that first (mkdir -p)"
             )),
             _ => failed("making", &path, e),
         })?;
@@ -77,7 +77,7 @@ impl Draft {
         })
     }
 
-    /// Writes the file that makes it whole, and gives it its name.
+    /// Writes the file that marks the folder as complete, and renames it.
     fn finish(mut self, file: &str, text: &str) -> Result<()> {
         let path = self.path.join(file);
         let written = File::create(&path).and_then(|mut f| {
@@ -98,7 +98,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for PartialFolder {
     fn drop(&mut self) {
         if !self.done {
             let _ = fs::remove_dir_all(&self.path);
@@ -107,7 +107,7 @@ impl Drop for Draft {
 }
 
 impl Backup {
-    /// What lies there; `None` if it is no backup of a cluster.
+    /// Reads the description of a backup; `None` if the folder is not a backup of a cluster.
     pub fn read(folder: &Path) -> Result<Option<Self>> {
         let file = folder.join(FILE);
         let text = match fs::read_to_string(&file) {
@@ -117,7 +117,7 @@ impl Backup {
         };
         Self::parse(&text).map(Some).ok_or_else(|| {
             Error::Target(format!(
-                "`{}` does not say what this build would understand; was it written by a newer Esker?",
+                "this build does not understand the contents of `{}`; was it written by a newer Esker?",
                 file.display()
             ))
         })
@@ -143,35 +143,38 @@ impl Backup {
         format!("{HEAD}\nversion {}\n\n{}", self.version.0, self.described)
     }
 
-    /// Makes a cluster's storage of it. Every row of it is read before the storage gets its name.
+    /// Restores the backup to a new storage. Every row is read before the storage gets its name.
     pub fn restore(&self, from: &Path, storage: &Path) -> Result<()> {
-        let draft = Draft::new(storage, "restore to")?;
+        let draft = PartialFolder::new(storage, "restore to")?;
         for store in 0..self.stores {
-            Database::restore(&place(from, store), &place(&draft.path, store))?;
+            Database::restore(
+                &store_folder(from, store),
+                &store_folder(&draft.path, store),
+            )?;
         }
         draft.finish(esker::CLUSTER_FILE, &self.described)
     }
 }
 
 /// Copies all stores of the cluster to a folder that all its servers see.
-pub(crate) fn all(cluster: &Cluster, target: &Path) -> Result<Reply> {
+pub(crate) fn back_up_all(cluster: &Cluster, target: &Path) -> Result<Reply> {
     if cluster.has_window() {
         return Err(cluster.refuse(
             "`backup`",
             "its checkpoints are copies already; with `durability = \"window\"` stop it and copy them",
         ));
     }
-    let draft = Draft::new(target, "back up to")?;
+    let draft = PartialFolder::new(target, "back up to")?;
     let to = draft.path.to_str().ok_or_else(|| {
         Error::Invalid(format!(
-            "`{}` cannot be told to other servers: its name is not UTF-8",
+            "`{}` cannot be sent to other servers: its name is not UTF-8",
             draft.path.display()
         ))
     })?;
     let (bytes, version) = cluster.wait(cluster.node.copy_all(to))?;
     let stores = cluster.config.parts() as u32;
     for store in 0..stores {
-        if !place(&draft.path, store).is_dir() {
+        if !store_folder(&draft.path, store).is_dir() {
             return Err(Error::Target(format!(
                 "store {store} was copied to `{}` on another machine, and is not there on this one: name a folder that all servers see",
                 draft.path.display()
@@ -181,7 +184,7 @@ pub(crate) fn all(cluster: &Cluster, target: &Path) -> Result<Reply> {
     let backup = Backup {
         version,
         stores,
-        described: cluster.config.described(stores as usize),
+        described: cluster.config.storage_description(stores as usize),
     };
     draft.finish(FILE, &backup.text())?;
     tracing::info!(folder = %target.display(), bytes, %version, "backed up");
@@ -220,13 +223,19 @@ mod tests {
     fn what_is_not_finished_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("monday");
-        drop(Draft::new(&target, "back up to").unwrap());
+        drop(PartialFolder::new(&target, "back up to").unwrap());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        Draft::new(&target, "x").unwrap().finish("F", "f").unwrap();
+        PartialFolder::new(&target, "x")
+            .unwrap()
+            .finish("F", "f")
+            .unwrap();
         assert_eq!(fs::read_to_string(target.join("F")).unwrap(), "f");
-        let refused = Draft::new(&target, "back up to").err().unwrap().to_string();
+        let refused = PartialFolder::new(&target, "back up to")
+            .err()
+            .unwrap()
+            .to_string();
         assert!(refused.contains("is not empty"), "{refused}");
-        let nowhere = Draft::new(&dir.path().join("a/b"), "back up to");
+        let nowhere = PartialFolder::new(&dir.path().join("a/b"), "back up to");
         let refused = nowhere.err().unwrap().to_string();
         assert!(refused.contains("mkdir -p"), "{refused}");
     }

@@ -1,10 +1,10 @@
-//! `cluster.toml`: which servers make a cluster, where they lie, how edges are placed. The same file on all of them.
+//! `cluster.toml`: the servers of a cluster, their storage, the placement of edges. The file is the same on all servers.
 
 mod etcd;
 
 pub use etcd::EtcdConfig;
+use etcd::EtcdSection;
 pub(crate) use etcd::ID_FILE;
-use etcd::WrittenEtcd;
 
 use crate::config::Draft;
 use crate::settings::Settings;
@@ -16,7 +16,7 @@ use esker_cluster::placement::{
 };
 use esker_cluster::vnode::VNODES_DEFAULT;
 use esker_cluster::{Kind, ServerId, Vnodes};
-use esker_config::{self as config, DeValue, Filled, Key, Source, count, integer, take_by, text};
+use esker_config::{self as config, DeValue, Key, KeySink, Source, count, integer, take_by, text};
 use esker_model::{Error, Result};
 use esker_rpc::map::MAP_FILE;
 use esker_rpc::{Address, proto};
@@ -25,68 +25,68 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a checkpoint's keys are without being set.
+/// Defaults of the keys of `[checkpoint]`.
 const WRITES_DEFAULT: u64 = 100_000;
 const EVERY_DEFAULT: Duration = Duration::from_secs(1);
 const RESERVE_DEFAULT: u64 = 1 << 30;
 const REPLAY_DEFAULT: Duration = Duration::from_secs(2);
-/// Checkpoints of windows are replaced by one of all rows once they have so many bytes, and more than that one.
+/// Size in bytes of the segments above which, if they are also larger than the last base, a new base replaces them.
 const BASE_LEAST: u64 = 64 << 20;
 
-/// A cluster as its file describes it.
+/// Configuration of a cluster from its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// Its name.
+    /// Name of the cluster.
     pub name: String,
-    /// The folder with the servers' databases and logs.
+    /// Folder with the servers' databases and logs.
     pub storage: PathBuf,
-    /// Where edges lie.
+    /// Method of placing edges on servers.
     pub placement: Kind,
-    /// Edges that a partition holds at most before it splits.
+    /// Split threshold: the most edges of a partition before it splits.
     pub threshold: u64,
-    /// Entries that a partition of a directory holds at most before it splits.
+    /// Split threshold of directories: the most entries of a partition before it splits.
     pub directory_threshold: u64,
-    /// A folder that all servers see, if there is one: partitions of directories pass through it as sorted tables.
+    /// Folder that all servers see, if there is one: moving partitions of directories pass through it as sorted tables.
     pub shared: Option<PathBuf>,
-    /// Partitions with fewer rows go in messages.
+    /// Fewest rows of a partition for a sorted table; smaller partitions are sent in messages.
     pub shared_least: u64,
-    /// How many virtual nodes there are.
+    /// Number of virtual nodes.
     pub vnodes: u32,
-    /// What an acknowledged write survives.
+    /// Durability of acknowledged writes.
     pub durability: Durability,
-    /// Memory of one server for its caches and buffers, if the file says.
+    /// Bytes of memory of one server for caches and buffers, if the file has them.
     pub memory_bytes: Option<u64>,
     /// `HOST:PORT` of each server, by its number.
     pub servers: Vec<String>,
-    /// After so long without a server another one takes over what it had; never, if there is none.
+    /// Time without a server after which another one takes over its database; `None` for never.
     pub proxy_after: Option<Duration>,
-    /// Who lives and who has what, if etcd says so.
+    /// Settings of etcd, if it assigns stores to members.
     pub etcd: Option<EtcdConfig>,
-    /// Where stores and their checkpoints lie, if a store dies with its machine (`durability = "window"`).
+    /// Locations of stores and their checkpoints, if stores are ephemeral (`durability = "window"`).
     pub checkpoint: Option<Checkpoint>,
-    /// What servers have in common with one that stands alone.
+    /// Settings that a single server has, too.
     pub settings: Settings,
 }
 
-/// Stores that die with their machines, and where checkpoints of them go.
+/// Locations and intervals of the checkpoints of ephemeral stores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The folder of the live stores.
+    /// Folder of the ephemeral stores.
     pub live: PathBuf,
     /// Folders for checkpoints, the fastest first.
     pub to: Vec<PathBuf>,
-    /// So many bytes are left free in each.
+    /// Bytes to leave free in each folder.
     pub reserve: u64,
-    /// After so many writes a checkpoint is written …
+    /// Number of writes after which a checkpoint is written.
     pub writes: u64,
-    /// … or after so long.
+    /// Time after which a checkpoint is written.
     pub every: Duration,
-    /// For so long a server that was restored takes only what its clients send again.
+    /// Time for which a restored server accepts only batches that clients send again.
     pub replay: Duration,
 }
 
-/// What is being read.
-struct Half {
+/// Contents of the file while it is being read.
+struct ParsedFile {
     name: Option<String>,
     storage: Option<PathBuf>,
     placement: Kind,
@@ -97,19 +97,19 @@ struct Half {
     vnodes: u32,
     durability: Durability,
     window: bool,
-    checkpoint: Written,
+    checkpoint: CheckpointSection,
     memory_bytes: Option<u64>,
     servers: Option<Servers>,
     listen: Option<SocketAddr>,
     proxy_after: Option<Duration>,
     stores: Option<u32>,
-    etcd: WrittenEtcd,
+    etcd: EtcdSection,
     server: Draft,
 }
 
-/// What the file says under `[checkpoint]`.
+/// Contents of the section `[checkpoint]`.
 #[derive(Default)]
-struct Written {
+struct CheckpointSection {
     writes: Option<u64>,
     every: Option<Duration>,
     live: Option<PathBuf>,
@@ -118,8 +118,8 @@ struct Written {
     replay: Option<Duration>,
 }
 
-impl Written {
-    /// The first key that is there.
+impl CheckpointSection {
+    /// The first key that is set.
     fn any(&self) -> Option<&'static str> {
         let keys = [
             (self.writes.is_some(), "writes"),
@@ -134,11 +134,11 @@ impl Written {
 }
 
 enum Servers {
-    These(Vec<String>),
+    Addresses(Vec<String>),
     Count(usize),
 }
 
-const OWN: [Key<Half>; 20] = [
+const CLUSTER_KEYS: [Key<ParsedFile>; 20] = [
     Key {
         path: "name",
         expected: "text",
@@ -220,7 +220,7 @@ const OWN: [Key<Half>; 20] = [
             d.servers = Some(match v.as_array() {
                 None => Servers::Count(count(v).filter(|n| *n <= SERVERS_MAX)?),
                 Some(list) => {
-                    Servers::These(addresses(list.iter().map(esker_config::Spanned::get_ref))?)
+                    Servers::Addresses(addresses(list.iter().map(esker_config::Spanned::get_ref))?)
                 }
             });
             Some(())
@@ -288,8 +288,8 @@ const OWN: [Key<Half>; 20] = [
     },
 ];
 
-/// Keys of a server that stands alone which mean the same here.
-fn shared(path: &str) -> bool {
+/// Whether a key of a single server has the same meaning here.
+fn is_shared_key(path: &str) -> bool {
     path == "drain"
         || path == "lease"
         || path == "backups"
@@ -298,16 +298,16 @@ fn shared(path: &str) -> bool {
         || path.starts_with("threads.")
 }
 
-impl Filled for Half {
+impl KeySink for ParsedFile {
     fn paths() -> Vec<&'static str> {
-        let shared = Draft::paths().into_iter().filter(|p| shared(p));
-        let own = OWN.iter().map(|k| k.path);
+        let shared = Draft::paths().into_iter().filter(|p| is_shared_key(p));
+        let own = CLUSTER_KEYS.iter().map(|k| k.path);
         let etcd = etcd::KEYS.iter().map(|k| k.path);
         own.chain(etcd).chain(shared).collect()
     }
 
     fn take(&mut self, path: &str, value: &DeValue<'_>) -> Result<(), &'static str> {
-        take_by(&OWN, self, path, value)
+        take_by(&CLUSTER_KEYS, self, path, value)
             .or_else(|| take_by(&etcd::KEYS, &mut self.etcd, path, value))
             .unwrap_or_else(|| self.server.take(path, value))
     }
@@ -317,7 +317,7 @@ fn addresses<'a, 'v: 'a>(list: impl Iterator<Item = &'a DeValue<'v>>) -> Option<
     let mut all: Vec<String> = Vec::new();
     for item in list {
         let place = item.as_str()?;
-        // As a target it would be `esker://` and this; without a port it would have the default one.
+        // With the prefix `esker://` it must be a target with an explicit port.
         let address = Address::parse(&format!("esker://{place}")).ok()?;
         let authority = address.authority();
         if authority != place || all.contains(&authority) {
@@ -328,8 +328,8 @@ fn addresses<'a, 'v: 'a>(list: impl Iterator<Item = &'a DeValue<'v>>) -> Option<
     (1..=SERVERS_MAX).contains(&all.len()).then_some(all)
 }
 
-/// So many addresses from that one on: on the loopback network the next addresses, elsewhere the next ports.
-fn counted(first: SocketAddr, count: usize) -> Option<Vec<String>> {
+/// Returns `count` addresses starting at `first`: on the loopback network successive addresses, elsewhere successive ports.
+fn consecutive_addresses(first: SocketAddr, count: usize) -> Option<Vec<String>> {
     (0..u32::try_from(count).ok()?)
         .map(|n| {
             let mut address = first;
@@ -353,10 +353,10 @@ impl ClusterConfig {
         Self::from_toml(file, &text)
     }
 
-    /// The same, from text that was in that file.
+    /// Reads a cluster's settings from text; `file` is its name in messages.
     pub fn from_toml(file: &Path, text: &str) -> Result<Self> {
         let source = Source { file, text };
-        let mut half = Half {
+        let mut parsed = ParsedFile {
             name: None,
             storage: None,
             placement: Kind::Dido,
@@ -367,70 +367,70 @@ impl ClusterConfig {
             vnodes: VNODES_DEFAULT,
             durability: Durability::Relaxed,
             window: false,
-            checkpoint: Written::default(),
+            checkpoint: CheckpointSection::default(),
             memory_bytes: None,
             servers: None,
             listen: None,
             proxy_after: None,
             stores: None,
-            etcd: WrittenEtcd::default(),
+            etcd: EtcdSection::default(),
             server: Draft::new(),
         };
-        source.read(&mut half)?;
+        source.read(&mut parsed)?;
         let whole = |message: &str| source.error(0..0, message);
-        let servers = match (half.servers, half.listen) {
+        let servers = match (parsed.servers, parsed.listen) {
             (None, _) => {
                 return Err(whole(
                     "`servers` is missing: a list of \"HOST:PORT\", or how many there are, with `listen`",
                 ));
             }
-            (Some(Servers::These(_)), Some(_)) => {
+            (Some(Servers::Addresses(_)), Some(_)) => {
                 return Err(whole(
-                    "`listen` goes with a number of `servers`; here each has its address",
+                    "`listen` requires a number of `servers`; here each has its own address",
                 ));
             }
-            (Some(Servers::These(list)), None) => list,
+            (Some(Servers::Addresses(list)), None) => list,
             (Some(Servers::Count(count)), listen) => {
                 let first = listen.unwrap_or_else(|| {
                     SocketAddr::from(([127, 0, 0, 1], esker_rpc::address::DEFAULT_PORT))
                 });
-                counted(first, count).ok_or_else(|| {
+                consecutive_addresses(first, count).ok_or_else(|| {
                     whole(&format!("there are no {count} addresses from {first} on"))
                 })?
             }
         };
-        let etcd = half
+        let etcd = parsed
             .etcd
-            .whole(half.stores, file)
+            .complete(parsed.stores, file)
             .map_err(|why| whole(&why))?;
-        if etcd.is_some() && half.proxy_after.is_some() {
+        if etcd.is_some() && parsed.proxy_after.is_some() {
             return Err(whole(
                 "`failover.proxy_after` is for clusters without etcd: with `stores` or `[etcd]`, stores of a server that is gone go \
                  to the others when its lease ends",
             ));
         }
-        if etcd.is_some() && half.window {
+        if etcd.is_some() && parsed.window {
             return Err(whole(
-                "durability \"window\" does not go with `stores` and `[etcd]` yet: choose \"sync\" or \"relaxed\"",
+                "durability \"window\" cannot be combined with `stores` and `[etcd]` yet: choose \"sync\" or \"relaxed\"",
             ));
         }
         let parts = etcd.as_ref().map_or(servers.len(), |e| e.stores as usize);
-        if parts > half.vnodes as usize {
+        if parts > parsed.vnodes as usize {
             return Err(whole(&format!(
                 "{parts} {} need as many `vnodes`, and there are {}",
                 if etcd.is_some() { "stores" } else { "servers" },
-                half.vnodes
+                parsed.vnodes
             )));
         }
         let stem = file.file_stem().map(|s| s.to_string_lossy().into_owned());
-        let name = half.name.or(stem).unwrap_or_else(|| "cluster".into());
-        let storage = half
+        let name = parsed.name.or(stem).unwrap_or_else(|| "cluster".into());
+        let storage = parsed
             .storage
             .unwrap_or_else(|| PathBuf::from(format!("{name}.cluster")));
         let folder = file.parent().unwrap_or_else(|| Path::new(""));
         let storage = folder.join(storage);
-        let written = half.checkpoint;
-        let checkpoint = match (half.window, written.live.as_ref()) {
+        let written = parsed.checkpoint;
+        let checkpoint = match (parsed.window, written.live.as_ref()) {
             (true, Some(live)) => {
                 let to = written.to.unwrap_or_else(|| vec![storage.clone()]);
                 Some(Checkpoint {
@@ -450,7 +450,7 @@ impl ClusterConfig {
             (false, _) => match written.any() {
                 Some(key) => {
                     return Err(whole(&format!(
-                        "`checkpoint.{key}` goes with durability = \"window\""
+                        "`checkpoint.{key}` requires durability = \"window\""
                     )));
                 }
                 None => None,
@@ -459,35 +459,35 @@ impl ClusterConfig {
         Ok(Self {
             storage,
             name,
-            placement: half.placement,
-            threshold: half.threshold,
-            directory_threshold: half.directory_threshold,
-            shared: half.shared.map(|shared| folder.join(shared)),
-            shared_least: half.shared_least,
-            vnodes: half.vnodes,
-            durability: half.durability,
-            memory_bytes: half.memory_bytes,
+            placement: parsed.placement,
+            threshold: parsed.threshold,
+            directory_threshold: parsed.directory_threshold,
+            shared: parsed.shared.map(|shared| folder.join(shared)),
+            shared_least: parsed.shared_least,
+            vnodes: parsed.vnodes,
+            durability: parsed.durability,
+            memory_bytes: parsed.memory_bytes,
             servers,
-            proxy_after: half.proxy_after,
+            proxy_after: parsed.proxy_after,
             etcd,
             checkpoint,
-            settings: half.server.settings,
+            settings: parsed.server.settings,
         })
     }
 
-    /// The numbers of all servers; of stores, where they move between servers.
+    /// Numbers of all servers, or of all stores where stores move between servers.
     pub fn ids(&self) -> impl Iterator<Item = ServerId> + '_ {
         (0..self.parts() as u32).map(ServerId)
     }
 
-    /// How many parts the data are dealt out in: one for each server, or as many as there are stores.
+    /// Number of parts of the data: one per server, or the number of stores.
     pub fn parts(&self) -> usize {
         let stores = self.etcd.as_ref().map(|e| e.stores as usize);
         stores.unwrap_or(self.servers.len())
     }
 
-    /// What all servers must agree on about who they are.
-    fn company(&self) -> Vec<String> {
+    /// Description of the members that all servers must agree on.
+    fn membership_text(&self) -> Vec<String> {
         match &self.etcd {
             None => self.servers.clone(),
             Some(etcd) => vec![format!("{} stores that move", etcd.stores)],
@@ -501,17 +501,17 @@ impl ClusterConfig {
             .map_or("", String::as_str)
     }
 
-    /// The file that says where servers are that are not at their own addresses, where servers take over for others.
+    /// Path of the file with the present addresses of servers that another one has taken over, if that is enabled.
     pub fn map(&self) -> Option<PathBuf> {
         self.proxy_after.map(|_| self.storage.join(MAP_FILE))
     }
 
-    /// The folder of a server's database.
+    /// Folder of a server's database.
     pub fn folder(&self, server: ServerId) -> PathBuf {
         self.storage.join(format!("server-{}", server.0))
     }
 
-    /// Where a server's live store and its checkpoints lie, if the live store dies with its machine.
+    /// Locations of a server's ephemeral store and its checkpoints, if stores are ephemeral.
     pub fn window(&self, server: ServerId) -> Result<Option<WindowOptions>> {
         let Some(checkpoint) = &self.checkpoint else {
             return Ok(None);
@@ -520,7 +520,7 @@ impl ClusterConfig {
             // A storage that is not mounted must not be taken for an empty one.
             if *to != self.storage && !to.is_dir() {
                 return Err(Error::Target(format!(
-                    "there is no folder `{}`, which `checkpoint.to` names: make it, or mount what it lies in",
+                    "there is no folder `{}`, which `checkpoint.to` names: make it, or mount its file system",
                     to.display()
                 )));
             }
@@ -543,8 +543,8 @@ impl ClusterConfig {
         }))
     }
 
-    /// The same of the database that is to become a server's ([`Self::new_folder`]). Where checkpoints of several databases lie in one
-    /// folder, their names tell them apart.
+    /// Locations for the database that will replace a server's ([`Self::new_folder`]). Checkpoints of several databases in one folder
+    /// have different names.
     pub fn new_window(&self, server: ServerId) -> Result<Option<WindowOptions>> {
         let window = self.window(server)?.map(|window| {
             let home = self.folder(server).join("checkpoint");
@@ -565,8 +565,8 @@ impl ClusterConfig {
         folder.join(&self.name).join(format!("server-{}", server.0))
     }
 
-    /// Live stores on this machine that are nobody's: of servers that there are no longer, and those made by the way.
-    pub(super) fn dead_stores(&self, servers: u32) -> Vec<PathBuf> {
+    /// Ephemeral stores on this machine that no server uses: those of removed servers, and temporary ones.
+    pub(super) fn unused_stores(&self, servers: u32) -> Vec<PathBuf> {
         let Some(checkpoint) = &self.checkpoint else {
             return Vec::new();
         };
@@ -580,45 +580,45 @@ impl ClusterConfig {
         dead.filter(|live| live.is_dir()).collect()
     }
 
-    /// The file of a server's log, where the servers are started together.
+    /// Path of a server's log, where the servers are started by one command.
     pub fn log(&self, server: ServerId) -> PathBuf {
         self.storage.join(format!("server-{}.log", server.0))
     }
 
-    /// How a server greets another one.
+    /// Greeting of one server to another.
     pub(crate) fn greeting(&self, from: ServerId, to: ServerId) -> proto::Peer {
         proto::Peer {
             cluster: self.name.clone(),
             from: from.0,
             to: to.0,
-            servers: self.company(),
+            servers: self.membership_text(),
             placement: self.placement.name().to_owned(),
             vnodes: self.vnodes,
             threshold: self.threshold,
         }
     }
 
-    /// Why a greeting is not one of this cluster to this server, if it is not.
-    pub(crate) fn stranger(&self, me: ServerId, peer: &proto::Peer) -> Option<String> {
+    /// Returns why a greeting does not fit this server and cluster, if so.
+    pub(crate) fn greeting_error(&self, me: ServerId, peer: &proto::Peer) -> Option<String> {
         if peer.cluster != self.name {
             return Some(format!(
-                "{} belongs to cluster `{}`; who asks belongs to cluster `{}`",
+                "{} belongs to cluster `{}`; the caller belongs to cluster `{}`",
                 self.address(me),
                 self.name,
                 clean(&peer.cluster)
             ));
         }
-        let asker = format!("server {}", peer.from);
+        let caller = format!("server {}", peer.from);
         let differs = |what: &str, theirs: &str, ours: &str| {
             Some(format!(
-                "{asker} runs with {what} {}, {me} with {ours}: give both the same cluster file",
+                "{caller} runs with {what} {}, {me} with {ours}: give both the same cluster file",
                 clean(theirs)
             ))
         };
-        let company = self.company();
-        if peer.servers != company {
+        let membership_text = self.membership_text();
+        if peer.servers != membership_text {
             let list = |servers: &[String]| servers.join(" ");
-            return differs("servers", &list(&peer.servers), &list(&company));
+            return differs("servers", &list(&peer.servers), &list(&membership_text));
         }
         if peer.placement != self.placement.name() {
             return differs("placement", &peer.placement, self.placement.name());
@@ -633,7 +633,7 @@ impl ClusterConfig {
         }
         if peer.to != me.0 {
             return Some(format!(
-                "{} is {me} of cluster `{}`; {asker} meant server {}",
+                "{} is {me} of cluster `{}`; {caller} meant server {}",
                 self.address(me),
                 self.name,
                 peer.to
@@ -647,15 +647,15 @@ impl ClusterConfig {
         }
         (peer.from as usize >= self.parts()).then(|| {
             format!(
-                "{asker} is none of the {} servers of cluster `{}`",
+                "{caller} is none of the {} servers of cluster `{}`",
                 self.parts(),
                 self.name
             )
         })
     }
 
-    /// What must stay as it was when the storage was made.
-    fn fixed(&self, servers: usize) -> [(&'static str, String); 4] {
+    /// Settings that must not change after the storage was made.
+    fn permanent_settings(&self, servers: usize) -> [(&'static str, String); 4] {
         [
             ("name", self.name.clone()),
             ("placement", self.placement.name().to_owned()),
@@ -664,7 +664,7 @@ impl ClusterConfig {
         ]
     }
 
-    /// Makes the storage, or compares it with what it was made for.
+    /// Creates the storage, or checks that it was made for this configuration.
     pub fn claim_storage(&self) -> Result<()> {
         self.check_not_switching()?;
         self.check_coordinated()?;
@@ -674,8 +674,8 @@ impl ClusterConfig {
         match std::fs::read_to_string(&file) {
             Ok(text) => self.compare(&file, &text),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                let text = self.described(self.parts());
-                // Several servers may get here at once, with the same text.
+                let text = self.storage_description(self.parts());
+                // Several servers may write the same text at once.
                 let draft = self.storage.join(format!(
                     "{}.{}.new",
                     esker::CLUSTER_FILE,
@@ -688,10 +688,10 @@ impl ClusterConfig {
         }
     }
 
-    /// What the storage says of a cluster of so many servers.
-    pub(super) fn described(&self, servers: usize) -> String {
+    /// Text of the file `CLUSTER` for a number of servers.
+    pub(super) fn storage_description(&self, servers: usize) -> String {
         let mut text = String::from("esker cluster 1\n");
-        for (what, value) in self.fixed(servers) {
+        for (what, value) in self.permanent_settings(servers) {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{what} {value}");
         }
@@ -704,7 +704,7 @@ impl ClusterConfig {
         let was = text.lines().find_map(|l| l.strip_prefix("servers "));
         if was != Some(count.to_string().as_str()) {
             return Err(Error::Target(format!(
-                "the cluster in `{}` was made with servers {}, and the cluster file says {count}: put the file back as it was, or                  give its data to {count} servers with `esker cluster resize FILE`",
+                "the cluster in `{}` was made with servers {}, and the cluster file says {count}: put the file back as it was, or give its data to {count} servers with `esker cluster resize FILE`",
                 self.storage.display(),
                 was.unwrap_or("(nothing)")
             )));
@@ -720,7 +720,7 @@ impl ClusterConfig {
                 file.display()
             )));
         }
-        let fixed = self.fixed(0).into_iter();
+        let fixed = self.permanent_settings(0).into_iter();
         for (what, now) in fixed.filter(|(what, _)| *what != "servers") {
             let was = lines
                 .clone()
@@ -738,12 +738,12 @@ impl ClusterConfig {
     }
 }
 
-/// Beside a live store, for one that is to take its place.
+/// Path next to an ephemeral store, for one that will replace it.
 fn new_live(live: &Path) -> PathBuf {
     live.with_extension("new")
 }
 
-/// What came from outside, fit for a message.
+/// Removes control characters from text of another process, for messages.
 fn clean(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(400).collect()
 }

@@ -1,13 +1,13 @@
-//! The whole cluster as one database, for threads that may wait.
+//! The complete cluster as one database, for threads that may block.
 
 use super::{Cluster, ClusterNames};
 use crate::service::Service;
 use esker::Database;
-use esker::seen;
+use esker::filtered_stats;
 use esker_cluster::node::Caller;
 use esker_model::namespace::Namespace;
 use esker_model::object::{
-    Asker, Find, FindReport, Found, ObjectKey, ObjectRead, TagInfo, TagReport, TagWhere,
+    Find, FindReport, Found, ObjectKey, ObjectRead, Principal, TagInfo, TagReport, TagWhere,
 };
 use esker_model::traversal::{Budget, TravelResult};
 use esker_model::{
@@ -18,14 +18,14 @@ use esker_model::{
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// What clients' calls read: the folder's database, or all of the cluster's.
+/// The graph that clients' calls read: the folder's database, or that of the cluster.
 pub(crate) enum Graph<'a> {
-    /// A server that stands alone.
-    Here(&'a Database),
-    /// The same, on somebody's behalf.
-    As(Database),
-    /// One of several.
-    Everywhere(ClusterGraph<'a>),
+    /// The database of a single server.
+    Single(&'a Database),
+    /// The database of a single server, on behalf of a principal.
+    OnBehalf(Database),
+    /// The graph of a cluster.
+    Cluster(ClusterGraph<'a>),
 }
 
 impl<'a> Deref for Graph<'a> {
@@ -33,19 +33,19 @@ impl<'a> Deref for Graph<'a> {
 
     fn deref(&self) -> &Self::Target {
         match self {
-            Self::Here(database) => *database,
-            Self::As(database) => database,
-            Self::Everywhere(graph) => graph,
+            Self::Single(database) => *database,
+            Self::OnBehalf(database) => database,
+            Self::Cluster(graph) => graph,
         }
     }
 }
 
-/// What clients' calls about files ask.
+/// The namespace that clients' calls about files use.
 pub(crate) enum Names<'a> {
-    /// A server that stands alone.
-    Here(&'a Database),
-    /// One of several.
-    Everywhere(ClusterNames<'a>),
+    /// The namespace of a single server.
+    Single(&'a Database),
+    /// The namespace of a cluster.
+    Cluster(ClusterNames<'a>),
 }
 
 impl<'a> Deref for Names<'a> {
@@ -53,52 +53,52 @@ impl<'a> Deref for Names<'a> {
 
     fn deref(&self) -> &Self::Target {
         match self {
-            Self::Here(database) => *database,
-            Self::Everywhere(names) => names,
+            Self::Single(database) => *database,
+            Self::Cluster(names) => names,
         }
     }
 }
 
 impl Service {
-    /// The namespace, for a client that has seen that version.
+    /// Returns the namespace for a client that has seen a version.
     pub(crate) fn names(&self, seen: Version) -> Names<'_> {
         match &self.cluster {
-            None => Names::Here(&self.database),
-            Some(cluster) => Names::Everywhere(ClusterNames { cluster, seen }),
+            None => Names::Single(&self.database),
+            Some(cluster) => Names::Cluster(ClusterNames { cluster, seen }),
         }
     }
 
-    /// The same for callers that remember nothing.
+    /// Returns the namespace for a caller without a version.
     pub(crate) fn names_now(&self) -> Names<'_> {
         let seen = self.cluster.as_ref().map(|c| c.node.newest());
         self.names(seen.unwrap_or(Version::ZERO))
     }
 
-    /// What a call reads whose client has seen that version.
-    pub(crate) fn graph(&self, seen: Version, asker: Option<&Asker>) -> Graph<'_> {
-        match (&self.cluster, asker) {
-            (None, None) => Graph::Here(&self.database),
-            (None, asker) => Graph::As(self.database.on_behalf_of(asker)),
-            (Some(cluster), asker) => Graph::Everywhere(ClusterGraph {
+    /// Returns the graph for a client that has seen a version, on behalf of a principal.
+    pub(crate) fn graph(&self, seen: Version, principal: Option<&Principal>) -> Graph<'_> {
+        match (&self.cluster, principal) {
+            (None, None) => Graph::Single(&self.database),
+            (None, principal) => Graph::OnBehalf(self.database.on_behalf_of(principal)),
+            (Some(cluster), principal) => Graph::Cluster(ClusterGraph {
                 cluster,
                 seen,
-                asker: asker.cloned(),
+                principal: principal.cloned(),
             }),
         }
     }
 
-    /// The same for callers that remember nothing.
+    /// Returns the graph for a caller without a version.
     pub(crate) fn graph_now(&self) -> Graph<'_> {
         self.graph_as(None)
     }
 
-    /// The same on somebody's behalf.
-    pub(crate) fn graph_as(&self, asker: Option<&Asker>) -> Graph<'_> {
+    /// Returns the graph for a caller without a version, on behalf of a principal.
+    pub(crate) fn graph_as(&self, principal: Option<&Principal>) -> Graph<'_> {
         let seen = self.cluster.as_ref().map(|c| c.node.newest());
-        self.graph(seen.unwrap_or(Version::ZERO), asker)
+        self.graph(seen.unwrap_or(Version::ZERO), principal)
     }
 
-    /// The schema. Does not wait in a cluster.
+    /// Returns the schema. Does not block in a cluster.
     pub(crate) fn schema(&self) -> Result<Arc<Schema>> {
         match &self.cluster {
             None => self.database.schema(),
@@ -111,21 +111,21 @@ impl Service {
 pub(crate) struct ClusterGraph<'a> {
     cluster: &'a Cluster,
     seen: Version,
-    /// On whose behalf.
-    asker: Option<Asker>,
+    /// Principal of the calls, if there is one.
+    principal: Option<Principal>,
 }
 
 impl ClusterGraph<'_> {
     fn caller(&self) -> Caller<'_> {
         Caller {
             seen: self.seen,
-            asker: self.asker.as_ref(),
+            principal: self.principal.as_ref(),
         }
     }
 
-    /// Whether something may be hidden.
-    fn hides(&self) -> bool {
-        self.asker.as_ref().is_some_and(|a| a.uid != 0)
+    /// Whether data may be hidden from the principal.
+    fn is_limited(&self) -> bool {
+        self.principal.as_ref().is_some_and(|a| a.uid != 0)
     }
 
     pub(crate) fn define(cluster: &Cluster, changes: &[SchemaChange]) -> Result<Arc<Schema>> {
@@ -137,7 +137,7 @@ impl ClusterGraph<'_> {
         change: &TagWhere,
         _: &dyn Cancel,
     ) -> Result<TagReport> {
-        // Servers that have begun do their share whole.
+        // Servers that have begun complete their share.
         cluster.wait(cluster.node.tag_where(change, cluster.node.newest()))
     }
 
@@ -193,15 +193,15 @@ impl GraphRead for ClusterGraph<'_> {
     }
 
     fn degrees(&self, of: &[(VertexId, EdgeTypeId)]) -> Result<Vec<u64>> {
-        if self.hides() {
-            return seen::degrees(self, of);
+        if self.is_limited() {
+            return filtered_stats::degrees(self, of);
         }
         self.cluster.wait(self.cluster.node.degrees(of, self.seen))
     }
 
     fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Result<Vec<Degree>> {
-        if self.hides() {
-            return seen::top_degrees(self, edge_type, limit);
+        if self.is_limited() {
+            return filtered_stats::top_degrees(self, edge_type, limit);
         }
         let work = self.cluster.node.top_degrees(edge_type, limit, self.seen);
         self.cluster.wait(work)
@@ -209,8 +209,8 @@ impl GraphRead for ClusterGraph<'_> {
 
     fn counts(&self) -> Result<Counts> {
         let counts = self.cluster.wait(self.cluster.node.counts(self.seen))?;
-        if self.hides() {
-            return seen::counts(self, counts);
+        if self.is_limited() {
+            return filtered_stats::counts(self, counts);
         }
         Ok(counts)
     }
@@ -237,8 +237,9 @@ impl GraphRead for ClusterGraph<'_> {
             .wait(node.travel(traversal, budget, cancel, self.caller()))
     }
 
-    fn applied(&self, once: &[u8]) -> Result<bool> {
-        self.cluster.wait(self.cluster.node.applied(once))
+    fn applied(&self, idempotency_key: &[u8]) -> Result<bool> {
+        self.cluster
+            .wait(self.cluster.node.applied(idempotency_key))
     }
 }
 
@@ -246,9 +247,9 @@ impl ObjectRead for ClusterGraph<'_> {
     fn read_objects(
         &self,
         keys: &[ObjectKey],
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
     ) -> Result<Vec<Option<Found>>> {
-        let work = self.cluster.node.read_objects(keys, asker, self.seen);
+        let work = self.cluster.node.read_objects(keys, principal, self.seen);
         self.cluster.wait(work)
     }
 
@@ -262,7 +263,8 @@ impl ObjectRead for ClusterGraph<'_> {
         self.cluster.wait(node.find(find, self.seen, cancel, sink))
     }
 
-    fn tags(&self, asker: Option<&Asker>) -> Result<Vec<TagInfo>> {
-        self.cluster.wait(self.cluster.node.tags(asker, self.seen))
+    fn tags(&self, principal: Option<&Principal>) -> Result<Vec<TagInfo>> {
+        self.cluster
+            .wait(self.cluster.node.tags(principal, self.seen))
     }
 }

@@ -1,12 +1,12 @@
-//! What a node needs of the world: connections to the other servers, a clock that ticks, threads.
+//! The environment of a node: connections to the other servers, a clock, threads.
 
 use super::config::ClusterConfig;
 use super::shared::SharedFolder;
 use super::wire;
-use crate::member::hub::{Hub, Seat};
+use crate::member::hub::{Hub, StoreAssignment};
 use esker::Database;
 use esker_cluster::node::{BoxFuture, SharedFiles, Window};
-use esker_cluster::peer::{Answer, Question, Request};
+use esker_cluster::peer::{PeerRequest, PeerResponse, Request};
 use esker_cluster::{Host, ServerId};
 use esker_model::{Error, Result};
 use esker_rpc::map::Map;
@@ -19,11 +19,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// How long a question may take, its way included; what reads much may take longer, and is looked after that often.
+/// Time limit of a request with its transfer; a long read may take longer, if a ping at this interval succeeds.
 const CALL_MAX: Duration = Duration::from_secs(10);
-/// How long another server may take to greet.
+/// Time limit of another server's greeting.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// The shortest and the longest time after which a server that could not be reached is tried again.
+/// Shortest and longest pause before connecting again to an unreachable server.
 const RETRY_MIN: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
@@ -32,7 +32,7 @@ pub(super) struct ServerHost {
     me: ServerId,
     database: Database,
     runtime: Handle,
-    /// By number; `None` for this one.
+    /// Other servers by number; `None` for this one.
     peers: Vec<Option<Arc<Peer>>>,
     window: Option<Arc<dyn Window>>,
     files: Option<Arc<dyn SharedFiles>>,
@@ -63,28 +63,28 @@ impl Window for StoreWindow {
     }
 }
 
-/// Another server.
+/// Another server of the cluster.
 struct Peer {
     id: ServerId,
-    /// Where it belongs.
+    /// Address of the server in the configuration.
     address: Address,
-    /// The file that says if it is elsewhere.
+    /// File with the server's present address, if another one has taken it over.
     map: Option<PathBuf>,
-    /// Who knows where it is, where stores move.
+    /// Source of the server's address, where stores move.
     hub: Option<Arc<Hub>>,
     greeting: proto::Peer,
     link: Mutex<Option<(Address, u64, Arc<PeerLink>)>>,
-    /// Held by whoever connects.
-    connecting: tokio::sync::Mutex<Option<Failed>>,
-    /// Why it cannot be reached, if so.
+    /// Locked by the task that connects.
+    connecting: tokio::sync::Mutex<Option<FailedAttempt>>,
+    /// Reason why the server cannot be reached, if it was tried.
     trouble: Mutex<Option<String>>,
     calls: AtomicU64,
     failed: AtomicU64,
     micros: AtomicU64,
 }
 
-/// The last attempt to connect, if it failed.
-struct Failed {
+/// The last failed attempt to connect.
+struct FailedAttempt {
     at: Address,
     why: String,
     pause: Duration,
@@ -97,16 +97,16 @@ impl ServerHost {
         me: ServerId,
         runtime: Handle,
         database: &Database,
-        seat: Option<&Seat>,
+        assignment: Option<&StoreAssignment>,
     ) -> Result<Arc<Self>> {
-        // The servers know each other by the key that all of them have.
+        // Servers authenticate each other with the host key that they share.
         let key = crate::access::host_key(&config.storage, &config.settings)?;
         let peer = |id: ServerId| {
             if id == me {
                 return Ok(None);
             }
-            // Where stores move, their places are looked up each time.
-            let place = if seat.is_some() {
+            // The address of a store that moves is looked up for each connection.
+            let place = if assignment.is_some() {
                 "localhost"
             } else {
                 config.address(id)
@@ -114,12 +114,12 @@ impl ServerHost {
             let mut address = Address::parse(&format!("esker://{place}"))?;
             address.patience = CONNECT_MAX;
             address.trust.own = Some(key.clone());
-            address.store = seat.map(|_| id.0);
+            address.store = assignment.map(|_| id.0);
             Ok(Some(Arc::new(Peer {
                 id,
                 address,
                 map: config.map(),
-                hub: seat.map(|seat| Arc::clone(&seat.hub)),
+                hub: assignment.map(|assignment| Arc::clone(&assignment.hub)),
                 greeting: config.greeting(me, id),
                 link: Mutex::default(),
                 connecting: tokio::sync::Mutex::default(),
@@ -148,30 +148,33 @@ impl ServerHost {
         }))
     }
 
-    /// Lets go of links to servers that have lost their stores.
-    pub(super) fn let_go(&self) {
-        self.peers.iter().flatten().for_each(|peer| peer.let_go());
+    /// Closes connections to servers that have lost their stores.
+    pub(super) fn close_moved_links(&self) {
+        self.peers
+            .iter()
+            .flatten()
+            .for_each(|peer| peer.close_moved_link());
     }
 
-    /// Why that server cannot be reached, if it was tried and could not.
+    /// Reason why a server cannot be reached, if it was tried and failed.
     pub(super) fn trouble(&self, server: ServerId) -> Option<String> {
         let peer = self.peers.get(server.0 as usize)?.as_ref()?;
         let trouble = peer.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         trouble.clone()
     }
 
-    /// Where the other servers are now, by number; nothing for this one.
-    pub(super) fn others(&self) -> Vec<Option<Address>> {
+    /// Present addresses of the other servers, by number; `None` for this one.
+    pub(super) fn other_addresses(&self) -> Vec<Option<Address>> {
         let each = self.peers.iter();
         each.map(|peer| {
             let peer = peer.as_ref()?;
-            let place = peer.place().map(|(address, _)| address);
+            let place = peer.present_address().map(|(address, _)| address);
             Some(place.unwrap_or_else(|_| peer.address.clone()))
         })
         .collect()
     }
 
-    /// How many questions that server was asked, and how many had no answer.
+    /// Number of requests sent to a server, and of those without a response.
     pub(super) fn figures(&self, server: ServerId) -> (u64, u64) {
         match self.peers.get(server.0 as usize) {
             Some(Some(peer)) => (
@@ -187,17 +190,17 @@ impl ServerHost {
         let figures: [(&str, &str, Figure); 3] = [
             (
                 "esker_peer_calls_total",
-                "Questions asked of another server.",
+                "Requests sent to another server.",
                 |p| p.calls.load(Ordering::Relaxed) as f64,
             ),
             (
                 "esker_peer_failures_total",
-                "Questions to another server that had no answer.",
+                "Requests to another server that had no answer.",
                 |p| p.failed.load(Ordering::Relaxed) as f64,
             ),
             (
                 "esker_peer_seconds_total",
-                "Time from questions to another server to their answers.",
+                "Time from requests to another server to their answers.",
                 |p| p.micros.load(Ordering::Relaxed) as f64 / 1e6,
             ),
         ];
@@ -211,7 +214,7 @@ impl ServerHost {
     }
 }
 
-/// Whether a question may take long where there is much data: all but what writes.
+/// Whether a request may take long if there is much data: any but a write.
 fn may_take_long(request: &Request) -> bool {
     matches!(
         request,
@@ -220,11 +223,15 @@ fn may_take_long(request: &Request) -> bool {
 }
 
 impl Host for ServerHost {
-    fn call(&self, to: ServerId, question: Question) -> BoxFuture<'static, Result<Answer>> {
+    fn call(
+        &self,
+        to: ServerId,
+        question: PeerRequest,
+    ) -> BoxFuture<'static, Result<PeerResponse>> {
         let peer = self.peers.get(to.0 as usize).cloned().flatten();
         Box::pin(async move {
             match peer {
-                Some(peer) => peer.ask(question).await,
+                Some(peer) => peer.send_request(question).await,
                 None => Err(Error::Unavailable(format!(
                     "{to} is not another server of this cluster"
                 ))),
@@ -266,29 +273,29 @@ impl Host for ServerHost {
 }
 
 impl Peer {
-    async fn ask(&self, question: Question) -> Result<Answer> {
+    async fn send_request(&self, question: PeerRequest) -> Result<PeerResponse> {
         let began = Instant::now();
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let is_there = may_take_long(&question.request).then_some(Question {
+        let is_there = may_take_long(&question.request).then_some(PeerRequest {
             from: question.from,
             incarnation: question.incarnation,
             clock: question.clock,
             newest: question.newest,
             request: Request::Ping,
         });
-        let mut asked = pin!(async {
+        let mut sending = pin!(async {
             let link = self.link().await?;
-            link.ask(wire::question_out(question)).await
+            link.request(wire::request_out(question)).await
         });
         let answer = loop {
-            if let Ok(answer) = tokio::time::timeout(CALL_MAX, asked.as_mut()).await {
+            if let Ok(answer) = tokio::time::timeout(CALL_MAX, sending.as_mut()).await {
                 break answer.and_then(|a| Ok(wire::answer_in(a)?));
             }
-            // What takes long is waited for as long as its server is there.
+            // A long request is awaited as long as its server answers pings.
             if let Some(ping) = &is_there {
                 let ping = async {
                     let link = self.link().await?;
-                    link.ask(wire::question_out(ping.clone())).await
+                    link.request(wire::request_out(ping.clone())).await
                 };
                 if let Ok(Ok(_)) = tokio::time::timeout(CALL_MAX, ping).await {
                     continue;
@@ -304,12 +311,14 @@ impl Peer {
         answer.map_err(|e| {
             self.failed.fetch_add(1, Ordering::Relaxed);
             match e {
-                // It will not be smaller the next time.
+                // The request will be as large the next time.
                 Error::Limit { .. } => e,
                 e => {
-                    let at = self.place().map(|(address, _)| address.authority());
+                    let at = self
+                        .present_address()
+                        .map(|(address, _)| address.authority());
                     let (id, at) = (self.id, at.unwrap_or_else(|why| why));
-                    Error::Unavailable(format!("{id} ({at}) cannot be asked: {e}"))
+                    Error::Unavailable(format!("{id} ({at}) cannot be reached: {e}"))
                 }
             }
         })
@@ -319,58 +328,58 @@ impl Peer {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
-    fn held(&self) -> Option<Arc<PeerLink>> {
+    fn current_link(&self) -> Option<Arc<PeerLink>> {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, _, link) = link.as_ref().filter(|(_, _, l)| l.usable())?;
         Some(Arc::clone(link))
     }
 
-    /// The store is elsewhere by now: nothing is asked any more where it was, and whoever waits for an answer waits no longer.
-    fn let_go(&self) {
+    /// Closes the connection if the store has moved; requests waiting for a response fail.
+    fn close_moved_link(&self) {
         let Some(hub) = &self.hub else { return };
-        let place = hub.places().of(self.id.0);
-        let mut held = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, epoch, link)) = held.as_ref()
+        let place = hub.assignments().holder(self.id.0);
+        let mut link_slot = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, epoch, link)) = link_slot.as_ref()
             && let Some((member, now)) = place
             && (now > *epoch || at.authority() != member)
         {
             link.close("its store has another server now");
-            *held = None;
+            *link_slot = None;
         }
     }
 
-    /// Where it is now; in an error who is looked for, where nobody has it. With the epoch at which it is there, where stores move.
-    fn place(&self) -> std::result::Result<(Address, u64), String> {
+    /// Present address of the store and the epoch of its claim (0 where stores do not move). The error says that no member has it.
+    fn present_address(&self) -> std::result::Result<(Address, u64), String> {
         let Some(hub) = &self.hub else {
-            return Ok((self.whereabouts(), 0));
+            return Ok((self.mapped_address(), 0));
         };
-        let nobody = || format!("store {} is with nobody just now", self.id.0);
-        let (member, epoch) = hub.places().of(self.id.0).ok_or_else(nobody)?;
-        let address = self.address.moved(&member).ok_or_else(nobody)?;
+        let nobody = || format!("no server has store {} at the moment", self.id.0);
+        let (member, epoch) = hub.assignments().holder(self.id.0).ok_or_else(nobody)?;
+        let address = self.address.with_authority(&member).ok_or_else(nobody)?;
         Ok((address, epoch))
     }
 
-    /// Where it is now.
-    fn whereabouts(&self) -> Address {
+    /// Present address of the server.
+    fn mapped_address(&self) -> Address {
         let moved = self.map.as_deref().and_then(|map| {
             let map = Map::read(map)
                 .inspect_err(|e| tracing::warn!(error = %e, "the cluster's map cannot be read"))
                 .ok()?;
-            self.address.moved(map.address(self.id.0)?)
+            self.address.with_authority(map.address(self.id.0)?)
         });
         moved.unwrap_or_else(|| self.address.clone())
     }
 
-    /// The connection, or a new one; none while it is too early to try again.
+    /// Returns the connection, or a new one; fails while it is too early to try again.
     async fn link(&self) -> Result<Arc<PeerLink>> {
-        if let Some(link) = self.held() {
+        if let Some(link) = self.current_link() {
             return Ok(link);
         }
         let mut failed = self.connecting.lock().await;
-        if let Some(link) = self.held() {
+        if let Some(link) = self.current_link() {
             return Ok(link);
         }
-        let (at, epoch) = self.place().map_err(|why| {
+        let (at, epoch) = self.present_address().map_err(|why| {
             self.note(Some(why.clone()));
             Error::Unavailable(why)
         })?;
@@ -384,8 +393,8 @@ impl Peer {
             Ok(link) => {
                 *failed = None;
                 self.note(None);
-                let mut held = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-                *held = Some((at, epoch, Arc::clone(&link)));
+                let mut link_slot = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+                *link_slot = Some((at, epoch, Arc::clone(&link)));
                 Ok(link)
             }
             Err(e) => {
@@ -393,7 +402,7 @@ impl Peer {
                 let why = e.to_string();
                 let new = before.is_none_or(|(_, last)| *last != why);
                 if new && self.hub.is_some() {
-                    // Stores are on their way from one to another all the time.
+                    // Stores move between members all the time.
                     tracing::debug!(
                         store = self.id.0,
                         error = why,
@@ -408,7 +417,7 @@ impl Peer {
                 }
                 self.note(Some(why.clone()));
                 let pause = before.map_or(RETRY_MIN, |(p, _)| (2 * p).min(RETRY_MAX));
-                *failed = Some(Failed {
+                *failed = Some(FailedAttempt {
                     at,
                     why: why.clone(),
                     pause,

@@ -1,36 +1,36 @@
-//! One of a cluster's servers: what a [`Node`] needs of the world, and what it does for this server's clients.
+//! One server of a cluster: the environment of a [`Node`], and its service to this server's clients.
 //!
-//! The node's futures read and write the store where they run, so the runtime has threads enough for that. A client's call
-//! waits for the node in its thread of a lane.
+//! The node's futures read and write the store on the thread that runs them, so the runtime has enough threads for that. A client's call
+//! waits for the node on its thread of a lane.
 //!
-//! Suggested reading order: [`config`], `host`, `graph`, `names`, `questions`; `wire` turns what servers say into messages.
+//! Suggested reading order: [`config`], `host`, `graph`, `names`, `peer_requests`; `wire` converts messages between servers.
 
 pub mod backup;
 pub mod config;
-pub mod derived;
+pub mod derived_config;
 mod graph;
 mod host;
 mod names;
-mod placed;
-mod questions;
+mod peer_requests;
+mod placement;
 mod shared;
 mod storage;
 mod wire;
 
 pub(crate) use graph::{ClusterGraph, Graph, Names};
 pub(crate) use names::ClusterNames;
-pub(crate) use questions::Asker;
+pub(crate) use peer_requests::PeerServer;
 pub use storage::Switch;
-pub(crate) use wire::how_in;
+pub(crate) use wire::applying_in;
 
-use crate::asked::Wish;
 use crate::cluster::config::ClusterConfig;
 use crate::member::gate::Gate;
-use crate::member::hub::Seat;
+use crate::member::hub::StoreAssignment;
 use crate::metrics::Metrics;
+use crate::stop_request::StopFlag;
 use esker::{Database, Durability, WindowFigures};
 use esker_cluster::node::Settings;
-use esker_cluster::peer::Question;
+use esker_cluster::peer::PeerRequest;
 use esker_cluster::{Host, Node, ServerId};
 use esker_model::{Error, Result};
 use esker_rpc::convert::counts_out;
@@ -46,44 +46,44 @@ use tokio::runtime::{Handle, Runtime};
 
 /// Fewest threads of the runtime on which nodes work.
 const THREADS_MIN: usize = 4;
-/// The same where each commit waits for the disk.
+/// Fewest threads of the runtime if each commit waits for the disk.
 const SYNC_THREADS_MIN: usize = 32;
-/// The same for each of many stores in one process.
-const SEATED_THREADS: usize = 2;
-const SEATED_SYNC_THREADS: usize = 8;
-/// Fewest threads for clients' calls: they wait for other servers.
+/// Threads of the runtime of each store, if a process has many stores.
+const PER_STORE_THREADS: usize = 2;
+const PER_STORE_SYNC_THREADS: usize = 8;
+/// Fewest threads for clients' calls, which wait for other servers.
 pub(crate) const LANE_THREADS_MIN: usize = 64;
 
-/// After so long a server that could not join the others tries again.
+/// Pause before a server that could not join the others tries again.
 const JOIN_AGAIN: Duration = Duration::from_millis(200);
 
-/// How often it is looked whether checkpoints are written.
-const LOOK_AFTER: Duration = Duration::from_millis(500);
+/// Interval at which the writing of checkpoints is checked.
+const CHECKPOINT_POLL: Duration = Duration::from_millis(500);
 
-/// This server's place in its cluster.
+/// This server as a part of its cluster.
 pub(crate) struct Cluster {
     pub(crate) config: ClusterConfig,
     pub(crate) me: ServerId,
     pub(crate) node: Arc<Node>,
     host: Arc<ServerHost>,
     runtime: Handle,
-    joining: Mutex<Joining>,
-    /// Where stores move between processes: this process's hold on it.
-    seat: Option<Seat>,
-    /// Batches of clients that are under way.
+    joining: Mutex<JoinProgress>,
+    /// Assignment of this server's store to the process, where stores move between processes.
+    assignment: Option<StoreAssignment>,
+    /// Number of clients' batches in progress.
     pub(crate) writes: AtomicUsize,
 }
 
-/// How far this server has come with joining the others.
+/// Progress of this server in joining the others.
 #[derive(Debug, Default)]
-struct Joining {
+struct JoinProgress {
     waits_for: BTreeSet<ServerId>,
     joined: bool,
     failed: Option<String>,
 }
 
-/// How many threads the runtime has at least. What a node does between waits it does on them, as connections do: on threads of
-/// its own each question would be handed from thread to thread twice more.
+/// Fewest threads of the runtime. The node's work between waits runs on them, like connections: on separate threads each request would
+/// pass between threads twice more.
 pub(crate) fn threads(config: &ClusterConfig) -> usize {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let least = match (config.durability, &config.checkpoint) {
@@ -93,11 +93,11 @@ pub(crate) fn threads(config: &ClusterConfig) -> usize {
     least.max(2 * cores)
 }
 
-/// The same where a process has many stores, and as many runtimes.
-pub(crate) fn seated_threads(config: &ClusterConfig) -> usize {
+/// Threads of each runtime if a process has many stores, each with its own runtime.
+pub(crate) fn threads_per_store(config: &ClusterConfig) -> usize {
     match config.durability {
-        Durability::Relaxed => SEATED_THREADS,
-        Durability::Sync => SEATED_SYNC_THREADS,
+        Durability::Relaxed => PER_STORE_THREADS,
+        Durability::Sync => PER_STORE_SYNC_THREADS,
     }
 }
 
@@ -108,9 +108,9 @@ impl Cluster {
         config: ClusterConfig,
         me: ServerId,
         runtime: &Runtime,
-        seat: Option<&Seat>,
+        assignment: Option<&StoreAssignment>,
     ) -> Result<Arc<Self>> {
-        let host = ServerHost::new(&config, me, runtime.handle().clone(), database, seat)?;
+        let host = ServerHost::new(&config, me, runtime.handle().clone(), database, assignment)?;
         let (engine, clock) = database.engine()?;
         let settings = Settings {
             id: me,
@@ -119,11 +119,11 @@ impl Cluster {
             placement: config.placement,
             threshold: config.threshold,
             directory_threshold: config.directory_threshold,
-            table_least: config.shared_least,
+            table_min_rows: config.shared_least,
             replay_millis: config.checkpoint.as_ref().map_or(0, |c| {
                 u64::try_from(c.replay.as_millis()).unwrap_or(u64::MAX)
             }),
-            epoch: seat.map_or(0, |seat| seat.epoch),
+            epoch: assignment.map_or(0, |assignment| assignment.epoch),
         };
         let outside: Arc<dyn Host> = Arc::clone(&host) as Arc<dyn Host>;
         let node = {
@@ -137,7 +137,7 @@ impl Cluster {
             host,
             runtime: runtime.handle().clone(),
             joining: Mutex::default(),
-            seat: seat.cloned(),
+            assignment: assignment.cloned(),
             writes: AtomicUsize::new(0),
         });
         if let Some(window) = database.window() {
@@ -146,81 +146,91 @@ impl Cluster {
         Ok(cluster)
     }
 
-    fn joining(&self) -> MutexGuard<'_, Joining> {
+    fn joining(&self) -> MutexGuard<'_, JoinProgress> {
         self.joining.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether answers may leave, where somebody else may take over.
+    /// Gate for answers, where another process may take over the store.
     pub(crate) fn gate(&self) -> Option<Arc<Gate>> {
-        self.seat.as_ref().map(|seat| Arc::clone(&seat.gate))
+        self.assignment
+            .as_ref()
+            .map(|assignment| Arc::clone(&assignment.gate))
     }
 
-    /// Where it is noted that this process is to stop, if it has several stores.
-    pub(crate) fn wish(&self) -> Option<Arc<Wish>> {
-        self.seat.as_ref().map(|seat| seat.hub.wish())
+    /// Request to stop or restart this process, if it has several stores.
+    pub(crate) fn stop_flag(&self) -> Option<Arc<StopFlag>> {
+        self.assignment
+            .as_ref()
+            .map(|assignment| assignment.hub.stop_flag())
     }
 
     /// `HOST:PORT` of all members, where stores move between them.
     pub(crate) fn members(&self) -> Vec<String> {
-        let seat = self.seat.as_ref();
-        seat.map_or_else(Vec::new, |seat| seat.hub.places().members())
-    }
-
-    /// Whether another server that asks is the one that has its store now; and this one has its own.
-    pub(crate) fn heeds(&self, question: &Question) -> bool {
-        self.seat.as_ref().is_none_or(|seat| {
-            seat.gate.open() && seat.hub.fences().pass(question.from, question.incarnation)
+        let assignment = self.assignment.as_ref();
+        assignment.map_or_else(Vec::new, |assignment| {
+            assignment.hub.assignments().members()
         })
     }
 
-    /// Stores have moved.
-    pub(crate) fn places_changed(&self) {
-        self.host.let_go();
+    /// Whether to answer a request of another server: both it and this one must be the present holders of their stores.
+    pub(crate) fn accepts(&self, question: &PeerRequest) -> bool {
+        self.assignment.as_ref().is_none_or(|assignment| {
+            assignment.gate.is_open()
+                && assignment
+                    .hub
+                    .fences()
+                    .pass(question.from, question.incarnation)
+        })
     }
 
-    /// Where a server is, for messages.
-    fn whereabouts(&self, server: ServerId) -> String {
-        match &self.seat {
+    /// Closes connections to the previous holders of stores that have moved.
+    pub(crate) fn assignments_changed(&self) {
+        self.host.close_moved_links();
+    }
+
+    /// Address of a server, for messages.
+    fn address_text(&self, server: ServerId) -> String {
+        match &self.assignment {
             None => self.config.address(server).to_owned(),
-            Some(seat) => seat
+            Some(assignment) => assignment
                 .hub
-                .places()
-                .of(server.0)
+                .assignments()
+                .holder(server.0)
                 .map_or_else(|| "with nobody".into(), |(member, _)| member),
         }
     }
 
-    /// Says so when no storage takes checkpoints.
+    /// Logs an error when no storage accepts checkpoints.
     fn watch_window(self: &Arc<Self>, window: esker::Window) {
         let cluster = Arc::downgrade(self);
         self.runtime.spawn(async move {
             let mut before = None;
             while cluster.strong_count() > 0 {
-                let trouble = window.figures().trouble;
+                let trouble = window.figures().write_error;
                 match &trouble {
                     Some(why) if before != trouble => tracing::error!(error = why, "no checkpoint"),
                     None if before.is_some() => tracing::info!("checkpoints are written again"),
                     _ => {}
                 }
                 before = trouble;
-                tokio::time::sleep(LOOK_AFTER).await;
+                tokio::time::sleep(CHECKPOINT_POLL).await;
             }
         });
     }
 
-    /// Begins to join the others, who must be able to reach this server by now.
+    /// Begins to join the other servers, which must be able to reach this one by now.
     pub(crate) fn join(self: &Arc<Self>) {
         let cluster = Arc::clone(self);
         self.runtime.spawn(async move {
             let waiting = |server: ServerId| {
                 if cluster.joining().waits_for.insert(server) {
-                    let address = cluster.whereabouts(server);
+                    let address = cluster.address_text(server);
                     tracing::info!(server = server.0, address, "waiting for another server");
                 }
             };
             let joined = loop {
                 match cluster.node.join(&waiting).await {
-                    // Another server is in the middle of something, or went away again.
+                    // Another server is busy with a change, or went away again.
                     Err(Error::Unavailable(why)) => {
                         tracing::info!(why, "not joined yet");
                         tokio::time::sleep(JOIN_AGAIN).await;
@@ -247,7 +257,7 @@ impl Cluster {
         });
     }
 
-    /// Why clients cannot be served yet, if so.
+    /// Reason why clients cannot be served yet, if there is one.
     pub(crate) fn not_yet(&self) -> Option<String> {
         let joining = self.joining();
         if joining.joined {
@@ -258,7 +268,7 @@ impl Cluster {
         }
         if self.node.replaying() {
             return Some(format!(
-                "{} was restored from its checkpoint and waits for what clients send again",
+                "{} was restored from its checkpoint and waits for clients to send writes again",
                 self.me
             ));
         }
@@ -266,7 +276,7 @@ impl Cluster {
         for (i, server) in joining.waits_for.iter().enumerate() {
             let lead = if i == 0 { ": " } else { ", " };
             // Writing to a String cannot fail.
-            let _ = write!(text, "{lead}{server} ({})", self.whereabouts(*server));
+            let _ = write!(text, "{lead}{server} ({})", self.address_text(*server));
             if let Some(why) = self.host.trouble(*server) {
                 let _ = write!(text, ": {why}");
             }
@@ -274,32 +284,32 @@ impl Cluster {
         Some(text)
     }
 
-    /// Why it never will.
+    /// Reason why clients will never be served, if there is one.
     pub(crate) fn failure(&self) -> Option<String> {
         self.joining().failed.clone()
     }
 
-    /// Runs the node's work from a thread that may wait. Not to be called on threads of a runtime.
+    /// Runs the node's work from a thread that may block. Must not be called on threads of a runtime.
     pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
 
-    /// Runs work beside.
+    /// Spawns a task on the runtime.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(work);
     }
 
-    /// Whether what is acknowledged is on disk, or can be on request.
+    /// Whether acknowledged writes are on disk, or can be on request.
     pub(crate) fn is_sync(&self) -> bool {
         self.config.durability == Durability::Sync || self.has_window()
     }
 
-    /// Whether the servers' stores die with their machines.
+    /// Whether the servers' stores are ephemeral.
     pub(crate) fn has_window(&self) -> bool {
         self.config.checkpoint.is_some()
     }
 
-    /// Which commits checkpoints hold, by server; with `persist`, all so far.
+    /// Commits that checkpoints contain, by server; with `persist`, writes checkpoints of all commits first.
     pub(crate) fn windows(&self, persist: bool) -> Result<proto::WindowReply> {
         let servers = self.wait(self.node.windows(persist))?;
         Ok(proto::WindowReply {
@@ -307,16 +317,16 @@ impl Cluster {
         })
     }
 
-    /// What cannot be asked of a cluster as a whole.
+    /// Error for an operation that a cluster does not support.
     pub(crate) fn refuse(&self, what: &str, instead: &str) -> Error {
         Error::Target(format!(
-            "{what} is not for the servers of a cluster yet, and {} is one of `{}`: {instead}",
-            self.whereabouts(self.me),
+            "{what} is not supported for the servers of a cluster yet, and {} is one of `{}`: {instead}",
+            self.address_text(self.me),
             self.config.name
         ))
     }
 
-    /// What this server says of the cluster and of itself.
+    /// Status of the cluster and of this server.
     pub(crate) fn report(
         &self,
         database: &Database,
@@ -324,7 +334,7 @@ impl Cluster {
     ) -> Result<proto::ClusterReply> {
         let stats = database.stats()?;
         let tables: u64 = stats.store.table_bytes.iter().map(|(_, bytes)| bytes).sum();
-        let lately = metrics.lately();
+        let recent = metrics.recent_activity();
         let (calls, calls_failed) = self
             .config
             .ids()
@@ -346,24 +356,24 @@ impl Cluster {
             vnodes_here: self.node.map().vnodes_of(self.me).count() as u32,
             bytes: tables + stats.objects_disk_bytes,
             split_vertices: self.node.split_vertices() as u64,
-            calls_lately: lately.calls,
-            writes_lately: lately.writes,
-            lately_ms: lately.millis,
+            calls_lately: recent.calls,
+            writes_lately: recent.writes,
+            lately_ms: recent.millis,
         })
     }
 
-    /// How the other servers are asked, by number; nothing for this one.
-    pub(crate) fn others(&self) -> Vec<Option<esker_rpc::Address>> {
-        self.host.others()
+    /// Addresses of the other servers, by number; `None` for this one.
+    pub(crate) fn other_addresses(&self) -> Vec<Option<esker_rpc::Address>> {
+        self.host.other_addresses()
     }
 
-    /// Where the servers are now.
+    /// Present addresses of all servers.
     fn addresses(&self) -> Vec<String> {
-        if let Some(seat) = &self.seat {
-            let places = seat.hub.places();
+        if let Some(assignment) = &self.assignment {
+            let assignments = assignment.hub.assignments();
             let at = |id: ServerId| {
-                places
-                    .of(id.0)
+                assignments
+                    .holder(id.0)
                     .map_or_else(String::new, |(member, _)| member)
             };
             return self.config.ids().map(at).collect();
@@ -374,10 +384,10 @@ impl Cluster {
         self.config.ids().map(|id| at(id).to_owned()).collect()
     }
 
-    /// What Prometheus reads.
+    /// Writes metrics for Prometheus.
     pub(crate) fn metrics(&self, database: &Database, out: &mut String) {
         self.host.metrics(out);
-        shared::metrics(&self.node.partitions_given(), out);
+        shared::metrics(&self.node.partition_moves(), out);
         if let Some(window) = database.window() {
             window_metrics(&window.figures(), out);
         }
@@ -385,7 +395,7 @@ impl Cluster {
 }
 
 fn status_of(figures: &WindowFigures) -> proto::WindowStatus {
-    let place = figures.place.as_ref();
+    let place = figures.last_folder.as_ref();
     proto::WindowStatus {
         written: figures.written,
         persisted: figures.persisted,
@@ -394,7 +404,7 @@ fn status_of(figures: &WindowFigures) -> proto::WindowStatus {
         segment_bytes: figures.segment_bytes,
         bases: figures.bases,
         place: place.map_or_else(String::new, |p| p.to_string_lossy().into_owned()),
-        trouble: figures.trouble.clone().unwrap_or_default(),
+        trouble: figures.write_error.clone().unwrap_or_default(),
     }
 }
 
@@ -416,8 +426,8 @@ fn window_metrics(figures: &WindowFigures, out: &mut String) {
         (
             "esker_window_stuck",
             "gauge",
-            "1 while no storage takes a checkpoint.",
-            f64::from(u8::from(figures.trouble.is_some())),
+            "1 while no storage accepts a checkpoint.",
+            f64::from(u8::from(figures.write_error.is_some())),
         ),
         (
             "esker_checkpoint_segments_total",

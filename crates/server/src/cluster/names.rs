@@ -1,12 +1,11 @@
-//! The namespace of a whole cluster: where clients' calls about files arrive, and how those that are about many directories
-//! are put together from calls about one.
+//! The namespace of a cluster: clients' calls about files, with calls on several directories built from calls on one.
 
 use super::Cluster;
 use esker_model::namespace::{
-    Answer, Call, Change, Changes, Cookie, Done, Entry, Inode, Kind, Looked, NamePath, Namespace,
-    Open, Partition, Space, SpaceBy, Usage, below,
+    Answer, AppliedChange, Call, Change, Changes, Cookie, Entry, Inode, Kind, NamePath, Namespace,
+    Open, OpenLookup, Partition, Space, SpaceBy, Usage, tree_walk,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Cancel, Error, Flow, NeverCancel, Result, Version, VertexId};
 use std::ops::ControlFlow;
 
@@ -14,42 +13,42 @@ use std::ops::ControlFlow;
 const PAGE: usize = 4_096;
 
 impl Cluster {
-    /// One call about files, for a client that has seen that version.
+    /// Makes one call about files, for a client that has seen a version.
     pub(crate) async fn names(&self, call: Call, seen: Version) -> Result<Answer> {
         self.node.names(call, seen).await
     }
 
-    /// A file's attributes, with a promise that they stay so.
-    pub(crate) fn stat_promised(
+    /// Reads a file's attributes with a lease on them.
+    pub(crate) fn stat_with_lease(
         &self,
-        asker: Option<Asker>,
+        principal: Option<Principal>,
         path: NamePath,
         follow: bool,
         seen: Version,
     ) -> Result<(Inode, u32)> {
-        self.wait(self.node.stat_promised(asker, path, follow, seen))
+        self.wait(self.node.stat_with_lease(principal, path, follow, seen))
     }
 }
 
-/// Files of all servers, for threads that may wait.
+/// The files of all servers, for threads that may block.
 pub(crate) struct ClusterNames<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) seen: Version,
 }
 
-/// An answer to another call than was asked.
-fn stray() -> Error {
-    Error::Unavailable("a server answered another question: use the same release on all".into())
+/// Error for an answer to another call.
+fn wrong_answer() -> Error {
+    Error::Unavailable("a server answered another request: use the same release on all".into())
 }
 
 impl ClusterNames<'_> {
-    fn ask(&self, call: Call) -> Result<Answer> {
+    fn request(&self, call: Call) -> Result<Answer> {
         self.cluster.wait(self.cluster.names(call, self.seen))
     }
 
     fn pages(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         after: Option<Cookie>,
         sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
@@ -57,14 +56,14 @@ impl ClusterNames<'_> {
         let mut after = after;
         loop {
             let call = Call::List {
-                asker: asker.cloned(),
+                principal: principal.cloned(),
                 path: path.clone(),
                 after,
                 limit: PAGE,
                 directories: false,
             };
-            let Answer::Page { entries, more } = self.ask(call)? else {
-                return Err(stray());
+            let Answer::Page { entries, more } = self.request(call)? else {
+                return Err(wrong_answer());
             };
             let before = after;
             for (cookie, entry) in entries {
@@ -81,122 +80,133 @@ impl ClusterNames<'_> {
 }
 
 impl Namespace for ClusterNames<'_> {
-    fn stat(&self, asker: Option<&Asker>, path: &NamePath, follow: bool) -> Result<Inode> {
+    fn stat(&self, principal: Option<&Principal>, path: &NamePath, follow: bool) -> Result<Inode> {
         let call = Call::Stat {
-            asker: asker.cloned(),
+            principal: principal.cloned(),
             path: path.clone(),
             follow,
         };
-        match self.ask(call)? {
+        match self.request(call)? {
             Answer::Inode(inode) => Ok(inode),
-            _ => Err(stray()),
+            _ => Err(wrong_answer()),
         }
     }
 
     fn list(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         after: Option<Cookie>,
         sink: &mut dyn FnMut(Cookie, Entry) -> Flow,
     ) -> Result<()> {
-        self.pages(asker, path, after, sink)
+        self.pages(principal, path, after, sink)
     }
 
     fn walk(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Inode) -> Flow,
     ) -> Result<()> {
-        below::walk(self, asker, path, cancel, sink)
+        tree_walk::walk(self, principal, path, cancel, sink)
     }
 
-    fn change(&self, asker: Option<&Asker>, changes: &[Change]) -> Result<Vec<Result<Done>>> {
+    fn change(
+        &self,
+        principal: Option<&Principal>,
+        changes: &[Change],
+    ) -> Result<Vec<Result<AppliedChange>>> {
         let changes = Changes {
-            asker: asker.cloned(),
+            principal: principal.cloned(),
             changes: changes.to_vec(),
-            once: None,
-            again: false,
+            idempotency_key: None,
+            is_retry: false,
         };
-        match self.ask(Call::Change(changes))? {
+        match self.request(Call::Change(changes))? {
             Answer::Changed(done) => Ok(done),
-            _ => Err(stray()),
+            _ => Err(wrong_answer()),
         }
     }
 
-    fn usage(&self, asker: Option<&Asker>, path: &NamePath, below: bool) -> Result<Usage> {
-        if below && self.stat(asker, path, false)?.is_directory() {
+    fn usage(&self, principal: Option<&Principal>, path: &NamePath, below: bool) -> Result<Usage> {
+        if below && self.stat(principal, path, false)?.is_directory() {
             let mut sum = None;
-            self.usages(asker, path, &NeverCancel, &mut |_, usage| {
+            self.usages(principal, path, &NeverCancel, &mut |_, usage| {
                 sum.get_or_insert(*usage);
                 ControlFlow::Break(())
             })?;
-            return sum.ok_or_else(stray);
+            return sum.ok_or_else(wrong_answer);
         }
         let call = Call::Usage {
-            asker: asker.cloned(),
+            principal: principal.cloned(),
             path: path.clone(),
         };
-        match self.ask(call)? {
+        match self.request(call)? {
             Answer::Usage(usage) => Ok(usage),
-            _ => Err(stray()),
+            _ => Err(wrong_answer()),
         }
     }
 
     fn usages(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         cancel: &dyn Cancel,
         sink: &mut dyn FnMut(&NamePath, &Usage) -> Flow,
     ) -> Result<()> {
         let node = &self.cluster.node;
         let cancelled = || cancel.cancelled();
-        let all = self.cluster.wait(node.usages_of(asker, path, &cancelled))?;
+        let all = self
+            .cluster
+            .wait(node.usages_of(principal, path, &cancelled))?;
         let _ = all.iter().try_for_each(|(path, usage)| sink(path, usage));
         Ok(())
     }
 
-    fn look(&self, asker: Option<&Asker>, path: &NamePath, how: Open) -> Result<Looked> {
+    fn look(
+        &self,
+        principal: Option<&Principal>,
+        path: &NamePath,
+        how: Open,
+    ) -> Result<OpenLookup> {
         let call = Call::Look {
-            asker: asker.cloned(),
+            principal: principal.cloned(),
             path: path.clone(),
             how,
         };
-        match self.ask(call)? {
-            Answer::Looked(looked) => Ok(looked),
-            _ => Err(stray()),
+        match self.request(call)? {
+            Answer::OpenLookup(looked) => Ok(looked),
+            _ => Err(wrong_answer()),
         }
     }
 
     fn space(&self, by: SpaceBy) -> Result<Vec<Space>> {
-        match self.ask(Call::Space(by))? {
+        match self.request(Call::Space(by))? {
             Answer::Space(space) => Ok(space),
-            _ => Err(stray()),
+            _ => Err(wrong_answer()),
         }
     }
 
     fn ids(
         &self,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         paths: &[NamePath],
     ) -> Result<Vec<Option<(VertexId, Kind)>>> {
         let call = Call::Ids {
-            asker: asker.cloned(),
+            principal: principal.cloned(),
             paths: paths.to_vec(),
         };
-        match self.ask(call)? {
+        match self.request(call)? {
             Answer::Ids(ids) => Ok(ids),
-            _ => Err(stray()),
+            _ => Err(wrong_answer()),
         }
     }
 
     fn partitions(&self, path: &NamePath) -> Result<Vec<Partition>> {
-        match self.ask(Call::Partitions(path.clone()))? {
+        match self.request(Call::Partitions(path.clone()))? {
             Answer::Partitions(all) => Ok(all),
-            _ => Err(stray()),
+            _ => Err(wrong_answer()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A folder that all servers of a cluster see (`shared` in the cluster's file): partitions of directories pass through it as files.
 
-use esker_cluster::node::{BoxFuture, MovedBy, MovedFigures, SharedFiles};
+use esker_cluster::node::{BoxFuture, MoveStats, PartitionMoveStats, SharedFiles};
 use esker_model::{Error, Result};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use tokio::runtime::Handle;
 
-/// The folder. What waits for it waits on threads of its own: it may be on another machine.
+/// The shared folder. Its I/O runs on separate threads: it may be on another machine.
 pub(super) struct SharedFolder {
     folder: PathBuf,
     runtime: Handle,
@@ -19,7 +19,7 @@ fn failed(what: &str, path: &Path, e: std::io::Error) -> Error {
 }
 
 impl SharedFolder {
-    /// A folder that is there, or whose parent is: what is not mounted must not be made by the way.
+    /// Creates the folder if its parent exists: a path that is not mounted must not be created.
     pub(super) fn new(folder: PathBuf, runtime: Handle) -> Self {
         match esker::modes::create_private(&folder) {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => tracing::warn!(
@@ -51,8 +51,8 @@ impl SharedFolder {
 
 impl SharedFiles for SharedFolder {
     fn write(&self, name: String, bytes: Vec<u8>) -> BoxFuture<'static, Result<()>> {
-        // Whoever is told of it reads all of it, or sees by its checksum that it does not. Nobody needs it after a failure of the
-        // power, so nothing waits for the disk.
+        // The receiver reads the complete file or detects a partial one by its checksum. The file is not needed after a power failure, so
+        // it is not synced.
         self.work(&name, move |path| {
             let written = File::create(path).and_then(|mut file| file.write_all(&bytes));
             written.map_err(|e| failed("writing", path, e))
@@ -95,9 +95,9 @@ impl SharedFiles for SharedFolder {
     }
 }
 
-/// What Prometheus reads of partitions that this server has given.
-pub(super) fn metrics(moved: &MovedFigures, out: &mut String) {
-    type Figure = fn(&MovedBy) -> f64;
+/// Writes metrics of the partitions that this server has moved to others, for Prometheus.
+pub(super) fn metrics(moved: &PartitionMoveStats, out: &mut String) {
+    type Figure = fn(&MoveStats) -> f64;
     let figures: [(&str, &str, Figure); 5] = [
         (
             "esker_given_partitions_total",
@@ -107,7 +107,7 @@ pub(super) fn metrics(moved: &MovedFigures, out: &mut String) {
         ("esker_given_rows_total", "Rows of them.", |m| m.rows as f64),
         (
             "esker_given_file_bytes_total",
-            "Bytes of the files that they were.",
+            "Bytes of the files that had them.",
             |m| m.file_bytes as f64,
         ),
         (
@@ -117,7 +117,7 @@ pub(super) fn metrics(moved: &MovedFigures, out: &mut String) {
         ),
         (
             "esker_given_seconds_total",
-            "For how long their directories stood still.",
+            "How long their directories were blocked.",
             |m| m.micros as f64 / 1e6,
         ),
     ];
@@ -159,7 +159,7 @@ mod tests {
             folder.remove(name()).await.unwrap();
             folder.remove(name()).await.unwrap();
             again.read(name(), 3).await.unwrap_err();
-            // Not mounted.
+            // A path that is not mounted.
             let nowhere = dir.path().join("a").join("b");
             let nowhere = SharedFolder::new(nowhere, runtime.handle().clone());
             nowhere.write(name(), vec![1]).await.unwrap_err();

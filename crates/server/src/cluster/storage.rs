@@ -1,16 +1,16 @@
-//! The folder of a cluster's databases: what it was made for, and how it changes when the number of servers does.
+//! The folder of a cluster's databases: the settings that it was made with, and its change to another number of servers.
 //!
 //! ```text
 //!  lab.cluster/
-//!    CLUSTER         what must stay as it was: name, placement, vnodes, number of servers
+//!    CLUSTER         permanent settings: name, placement, vnodes, number of servers
 //!    server-0/ …     databases
-//!    server-0.new/ … what `cluster resize` makes; of no use until it is whole
-//!    RESIZE          all new ones are whole and take the old ones' places: servers do not start meanwhile
-//!    server-0.old/ … what is to be removed
+//!    server-0.new/ … new databases of `cluster resize`; unused until complete
+//!    RESIZE          exists while the new databases replace the old ones: servers do not start
+//!    server-0.old/ … replaced databases, to be removed
 //! ```
 //!
-//! Until `RESIZE` is there, the old databases are the cluster; from then on the new ones are, and whoever resizes again brings
-//! it to its end ([`ClusterConfig::switch`]).
+//! Until the file `RESIZE` exists, the old databases are the cluster; from then on the new ones are, and the next resize completes the
+//! change ([`ClusterConfig::switch`]).
 
 use super::config::ClusterConfig;
 use esker_cluster::ServerId;
@@ -22,12 +22,12 @@ use std::path::{Path, PathBuf};
 const RESIZE_FILE: &str = "RESIZE";
 const HEAD: &str = "esker cluster resize 1";
 
-/// New databases that are about to take the places of old ones.
+/// A replacement of a cluster's databases by those for another number of servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Switch {
-    /// How many servers there were; 0 if the cluster is new.
+    /// Previous number of servers; 0 for a new cluster.
     pub from: u32,
-    /// How many there are to be.
+    /// New number of servers.
     pub to: u32,
 }
 
@@ -43,13 +43,13 @@ fn failed(what: &str, path: &Path, e: std::io::Error) -> Error {
     Error::io(format!("{what} `{}`", path.display()), e)
 }
 
-/// Makes renames in a folder survive power failure.
+/// Syncs a folder, so that renames in it survive a power failure.
 fn sync(folder: &Path) -> Result<()> {
     let synced = File::open(folder).and_then(|f| f.sync_all());
     synced.map_err(|e| failed("syncing", folder, e))
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically.
 fn write(path: &Path, text: &str) -> Result<()> {
     let draft = path.with_extension(format!("{}.new", std::process::id()));
     let written = File::create(&draft).and_then(|mut file| {
@@ -76,7 +76,7 @@ fn rename(from: &Path, to: &Path) -> Result<()> {
 }
 
 impl ClusterConfig {
-    /// Where the database is made that is to be a server's.
+    /// Folder in which a server's new database is made.
     pub fn new_folder(&self, server: ServerId) -> PathBuf {
         self.storage.join(format!("server-{}.new", server.0))
     }
@@ -89,8 +89,8 @@ impl ClusterConfig {
         self.storage.join(RESIZE_FILE)
     }
 
-    /// How many servers the storage has been made for; `None` if there is none. Fails if it differs from the file in anything
-    /// else that must stay.
+    /// Number of servers that the storage was made for; `None` if there is no storage. Fails if another permanent setting differs from
+    /// the file.
     pub fn stored_servers(&self) -> Result<Option<u32>> {
         let file = self.storage.join(esker::CLUSTER_FILE);
         let text = match std::fs::read_to_string(&file) {
@@ -109,7 +109,7 @@ impl ClusterConfig {
         })
     }
 
-    /// The change of the number of servers that was begun and is to be brought to its end.
+    /// The unfinished replacement of databases, if there is one.
     pub fn switching(&self) -> Result<Option<Switch>> {
         let file = self.resize_file();
         let text = match std::fs::read_to_string(&file) {
@@ -119,19 +119,19 @@ impl ClusterConfig {
         };
         parse(&text).map(Some).ok_or_else(|| {
             Error::Target(format!(
-                "`{}` does not say what this build would understand; was it written by a newer Esker?",
+                "this build does not understand the contents of `{}`; was it written by a newer Esker?",
                 file.display()
             ))
         })
     }
 
-    /// Why servers must not start now, if so.
+    /// Fails if servers must not start now because of an unfinished replacement.
     pub(super) fn check_not_switching(&self) -> Result<()> {
         match self.switching()? {
             None => Ok(()),
             Some(switch) => Err(Error::Unavailable(format!(
-                "the cluster in `{}` is getting {} servers; if nobody is at it, repeat `esker cluster resize FILE --servers {}`, \
-                 which brings it to its end",
+                "the cluster in `{}` is being resized to {} servers; if no process is doing that, \
+                 complete it with `esker cluster resize FILE --servers {}`",
                 self.storage.display(),
                 switch.to,
                 switch.to
@@ -139,19 +139,19 @@ impl ClusterConfig {
         }
     }
 
-    /// Says that the new databases are whole: from now on they are the cluster.
+    /// Marks the new databases as complete: from now on they are the cluster.
     pub fn begin_switch(&self, switch: Switch) -> Result<()> {
         let text = format!("{HEAD}\nfrom {}\nto {}\n", switch.from, switch.to);
         write(&self.resize_file(), &text)
     }
 
-    /// Puts the new databases in the places of the old ones. Can be done again after it was cut short anywhere; nobody may have any
-    /// of them open.
+    /// Moves the new databases to the places of the old ones. Can be repeated after an interruption at any point. No process may have any
+    /// of the databases open.
     pub fn switch(&self, switch: Switch) -> Result<()> {
         self.switch_until(switch, &mut || true)
     }
 
-    /// The same; `step` says before each step whether to do it.
+    /// Switches as long as `step`, called before each step, returns true.
     fn switch_until(&self, switch: Switch, step: &mut dyn FnMut() -> bool) -> Result<()> {
         for server in (0..switch.from.max(switch.to)).map(ServerId) {
             let [place, new, old] = [
@@ -159,7 +159,7 @@ impl ClusterConfig {
                 self.new_folder(server),
                 self.old_folder(server),
             ];
-            // Once the new one is in its place, that is what lies there.
+            // After the rename, `place` has the new database.
             let waits = server.0 >= switch.to || new.exists();
             if server.0 < switch.from && waits && place.exists() && !old.exists() {
                 if !step() {
@@ -175,7 +175,7 @@ impl ClusterConfig {
             }
         }
         sync(&self.storage)?;
-        // Where servers were that had been taken over says nothing of those to come.
+        // The addresses of servers that were taken over do not apply to the new servers.
         let map = self.storage.join(esker_rpc::map::MAP_FILE);
         match std::fs::remove_file(&map) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(failed("removing", &map, e)),
@@ -185,7 +185,7 @@ impl ClusterConfig {
             return Ok(());
         }
         let file = self.storage.join(esker::CLUSTER_FILE);
-        write(&file, &self.described(switch.to as usize))?;
+        write(&file, &self.storage_description(switch.to as usize))?;
         if !step() {
             return Ok(());
         }
@@ -194,8 +194,8 @@ impl ClusterConfig {
         sync(&self.storage)
     }
 
-    /// Removes what changes of the number of servers left: databases that are not whole, and those that were replaced. Only
-    /// while none is being switched.
+    /// Removes incomplete and replaced databases that changes of the number of servers have left. Must not be called during a
+    /// replacement.
     pub fn remove_leftovers(&self) -> Result<()> {
         self.check_not_switching()?;
         let entries = match std::fs::read_dir(&self.storage) {
@@ -215,7 +215,7 @@ impl ClusterConfig {
             }
         }
         if let Some(servers) = self.stored_servers()? {
-            self.dead_stores(servers)
+            self.unused_stores(servers)
                 .iter()
                 .try_for_each(|l| remove(l))?;
         }
@@ -233,7 +233,7 @@ mod tests {
         names.filter_map(|name| read(&name).ok()).collect()
     }
 
-    /// Cut short before any of its steps and done again, once or twice, all new databases are in their places.
+    /// After an interruption before any step and one or two repetitions, all new databases are in place.
     #[test]
     fn a_switch_can_be_cut_short_anywhere() {
         for (from, to) in [(4, 2), (2, 4), (1, 3), (3, 1), (0, 2), (3, 3)] {
@@ -270,7 +270,7 @@ mod tests {
                 assert_eq!(whole, steps <= cut);
                 if !whole {
                     let refused = old.claim_storage().unwrap_err().to_string();
-                    assert!(refused.contains("is getting"), "{refused}");
+                    assert!(refused.contains("is being resized"), "{refused}");
                     assert_eq!(new.switching().unwrap(), Some(switch));
                     assert!(new.remove_leftovers().is_err());
                     new.switch(switch).unwrap();

@@ -1,16 +1,16 @@
-//! The JSON API: one function for each path, on a thread that may wait for the disk.
+//! Handlers of the JSON API, one function per path; they run on threads that may wait for the disk.
 
-use super::Refused;
+use super::ApiError;
 use super::json::{
     edge_out, name_of, properties_out, server_steps_out, steps_out, value_out, vertex_out,
 };
 use super::query::Query;
-use crate::call::Watch;
+use crate::call::CallState;
 use crate::cluster::Graph;
 use crate::service::Service;
 use esker::lineage::{Direction, LineageOptions, render_json};
 use esker_model::namespace::resolve;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::traversal::{Budget, Start, Strategy, TravelResult};
 use esker_model::{
     Cancel as _, Edge, EdgeKey, EdgeSelect, Schema, Traversal, Version, VersionRange, Versions,
@@ -21,47 +21,47 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// What a function is given.
-pub(super) struct Asked<'a> {
+/// A request with its context, as handlers get it.
+pub(super) struct ApiRequest<'a> {
     pub(super) service: &'a Service,
-    pub(super) watch: &'a Watch,
+    pub(super) call_state: &'a CallState,
     pub(super) query: Query,
     pub(super) body: &'a str,
-    /// On whose behalf, as the server found it out from the request and its sender; `None` sees all.
-    pub(super) asker: Option<Asker>,
+    /// Principal of the request, by its parameters and its sender's rights; `None` sees everything.
+    pub(super) principal: Option<Principal>,
 }
 
-impl<'a> Asked<'a> {
-    /// On whose behalf.
-    pub(super) fn asker(&self) -> Option<&Asker> {
-        self.asker.as_ref()
+impl<'a> ApiRequest<'a> {
+    /// Principal of the request, if there is one.
+    pub(super) fn principal(&self) -> Option<&Principal> {
+        self.principal.as_ref()
     }
 
-    /// Whether something may be hidden from whoever asks.
+    /// Whether data may be hidden from the principal.
     pub(super) fn is_limited(&self) -> bool {
-        Asker::limited(self.asker()).is_some()
+        Principal::limited(self.principal()).is_some()
     }
 
-    /// The graph, as whoever asks sees it.
+    /// Returns the graph as the principal sees it.
     pub(super) fn graph(&self) -> Graph<'a> {
-        self.service.graph_as(self.asker())
+        self.service.graph_as(self.principal())
     }
 
-    /// The vertices that names mean now to whoever asks.
+    /// Resolves vertex names as the principal sees them now.
     pub(super) fn resolve(
         &self,
         schema: &Schema,
         names: &[VertexName],
     ) -> esker_model::Result<Vec<VertexRef>> {
-        resolve(&*self.service.names_now(), self.asker(), schema, names)
+        resolve(&*self.service.names_now(), self.principal(), schema, names)
     }
 
-    /// A vertex by its name: a path is the file that is there now.
+    /// Resolves the vertex in a parameter; a path means the file that it names now.
     pub(super) fn vertex(
         &self,
         parameter: &str,
         schema: &Schema,
-    ) -> Result<(String, VertexRef), Refused> {
+    ) -> Result<(String, VertexRef), ApiError> {
         let name = self.query.vertex_name(parameter)?;
         let found = self.resolve(schema, std::slice::from_ref(&name))?;
         let vertex = match found.first() {
@@ -71,8 +71,8 @@ impl<'a> Asked<'a> {
         Ok((name.to_string(), vertex))
     }
 
-    /// A vertex by its name, if it is given: as a place in a scan.
-    fn after(&self, schema: &Schema) -> Result<Option<(VertexTypeId, VertexId)>, Refused> {
+    /// Resolves the vertex in the parameter `after`, as a position in a scan.
+    fn after(&self, schema: &Schema) -> Result<Option<(VertexTypeId, VertexId)>, ApiError> {
         if self.query.get("after").is_none() {
             return Ok(None);
         }
@@ -81,19 +81,19 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// What it gives back: JSON text.
-pub(super) type Answer = Result<String, Refused>;
+/// Result of a handler: JSON text.
+pub(super) type Answer = Result<String, ApiError>;
 
-pub(super) fn missing(name: &str, query: &Query) -> Refused {
+pub(super) fn missing(name: &str, query: &Query) -> ApiError {
     let when = match query.get("as_of") {
         Some(time) => format!(" as of {time}"),
         None => String::new(),
     };
-    Refused::missing(format!("no vertex `{name}`{when}"))
+    ApiError::missing(format!("no vertex `{name}`{when}"))
 }
 
-pub(super) fn schema(asked: &Asked<'_>) -> Answer {
-    let schema = asked.service.schema()?;
+pub(super) fn schema(request: &ApiRequest<'_>) -> Answer {
+    let schema = request.service.schema()?;
     let vertex_types = schema.vertex_types().map(|(_, t)| {
         let parent = t.parent.and_then(|p| schema.vertex_type(p)).map(|p| &p.name);
         let attributes = t.attributes.iter().map(|a| json!({"name": a.name, "kind": a.kind.name()}));
@@ -110,9 +110,9 @@ pub(super) fn schema(asked: &Asked<'_>) -> Answer {
     Ok(json!({"vertex_types": vertex_types, "edge_types": edge_types}).to_string())
 }
 
-pub(super) fn stats(asked: &Asked<'_>) -> Answer {
-    let schema = asked.service.schema()?;
-    let stats = crate::answer::stats(asked.service, &*asked.graph(), asked.asker())?;
+pub(super) fn stats(request: &ApiRequest<'_>) -> Answer {
+    let schema = request.service.schema()?;
+    let stats = crate::answer::stats(request.service, &*request.graph(), request.principal())?;
     let vertices = stats
         .counts
         .vertices
@@ -155,34 +155,34 @@ pub(super) fn stats(asked: &Asked<'_>) -> Answer {
     .to_string())
 }
 
-pub(super) fn vertex(asked: &Asked<'_>) -> Answer {
-    let graph = asked.graph();
+pub(super) fn vertex(request: &ApiRequest<'_>) -> Answer {
+    let graph = request.graph();
     let schema = graph.schema()?;
-    let (name, vertex) = asked.vertex("id", &schema)?;
-    let found = graph.read_vertices(&[vertex.id], asked.query.as_of()?)?;
+    let (name, vertex) = request.vertex("id", &schema)?;
+    let found = graph.read_vertices(&[vertex.id], request.query.as_of()?)?;
     match found.into_iter().next().flatten() {
         Some(found) if !found.deleted => {
             Ok(vertex_out(vertex.id, Some(&found), &schema).to_string())
         }
-        Some(found) => Err(Refused::missing(format!(
+        Some(found) => Err(ApiError::missing(format!(
             "`{name}` was deleted at {}",
             found.version
         ))),
-        None => Err(missing(&name, &asked.query)),
+        None => Err(missing(&name, &request.query)),
     }
 }
 
-pub(super) fn vertices(asked: &Asked<'_>) -> Answer {
-    let graph = asked.graph();
+pub(super) fn vertices(request: &ApiRequest<'_>) -> Answer {
+    let graph = request.graph();
     let schema = graph.schema()?;
-    let type_id = asked.query.vertex_type(&schema)?;
-    let limit = asked.query.limit()?;
+    let type_id = request.query.vertex_type(&schema)?;
+    let limit = request.query.limit()?;
     let mut found: Vec<Vertex> = Vec::new();
     let mut more = false;
     let select = VertexSelect {
         type_id,
-        after: asked.after(&schema)?,
-        as_of: asked.query.as_of()?,
+        after: request.after(&schema)?,
+        as_of: request.query.as_of()?,
         deleted: false,
     };
     graph.scan_vertices(&select, &mut |vertex| {
@@ -191,7 +191,7 @@ pub(super) fn vertices(asked: &Asked<'_>) -> Answer {
             return ControlFlow::Break(());
         }
         found.push(vertex);
-        if asked.watch.cancelled() {
+        if request.call_state.cancelled() {
             more = true;
             return ControlFlow::Break(());
         }
@@ -205,17 +205,17 @@ pub(super) fn vertices(asked: &Asked<'_>) -> Answer {
     Ok(json!({"vertices": vertices, "next": next}).to_string())
 }
 
-/// Names of vertices by id, those known already left alone.
-pub(super) fn learn(
+/// Looks up the names of vertices, except those in `names` already.
+pub(super) fn add_names(
     graph: &Graph<'_>,
     schema: &Schema,
     names: &mut HashMap<VertexId, String>,
     ids: impl Iterator<Item = VertexId>,
-) -> Result<(), Refused> {
+) -> Result<(), ApiError> {
     let mut unknown: Vec<_> = ids.filter(|id| !names.contains_key(id)).collect();
     unknown.sort_unstable();
     unknown.dedup();
-    // Type and key never change: what is now names what was then.
+    // Type and key never change, so the present vertex has the name of earlier versions, too.
     let vertices = graph.read_vertices(&unknown, Version::MAX)?;
     for (id, vertex) in unknown.into_iter().zip(vertices) {
         names.insert(id, name_of(id, vertex.as_ref(), schema));
@@ -223,30 +223,30 @@ pub(super) fn learn(
     Ok(())
 }
 
-pub(super) fn edges(asked: &Asked<'_>) -> Answer {
-    let graph = asked.graph();
+pub(super) fn edges(request: &ApiRequest<'_>) -> Answer {
+    let graph = request.graph();
     let schema = graph.schema()?;
-    let (name, vertex) = asked.vertex("id", &schema)?;
-    let types = match asked.query.get("type") {
+    let (name, vertex) = request.vertex("id", &schema)?;
+    let types = match request.query.get("type") {
         None => Vec::new(),
         Some(list) => list
             .split(',')
             .map(|t| schema.edge_type_id(t))
             .collect::<Result<_, _>>()?,
     };
-    let limit = asked.query.limit()?;
+    let limit = request.query.limit()?;
     let select = EdgeSelect {
         types,
-        versions: Versions::AsOf(asked.query.as_of()?),
+        versions: Versions::AsOf(request.query.as_of()?),
         properties: true,
     };
     let known = graph.read_vertices(&[vertex.id], Version::MAX)?;
     if known.iter().all(Option::is_none) {
-        return Err(Refused::missing(format!("no vertex `{name}`")));
+        return Err(ApiError::missing(format!("no vertex `{name}`")));
     }
     let (mut found, mut more): (Vec<Edge>, bool) = (Vec::new(), false);
     graph.scan_edges(&[vertex.id], &select, &mut |_, edge| {
-        if found.len() == limit || asked.watch.cancelled() {
+        if found.len() == limit || request.call_state.cancelled() {
             more = true;
             return ControlFlow::Break(());
         }
@@ -255,7 +255,7 @@ pub(super) fn edges(asked: &Asked<'_>) -> Answer {
     })?;
     let mut names = HashMap::new();
     let ends = found.iter().map(|e| e.key.destination);
-    learn(&graph, &schema, &mut names, ends)?;
+    add_names(&graph, &schema, &mut names, ends)?;
     let edges: Json = found
         .iter()
         .map(|e| {
@@ -270,11 +270,11 @@ pub(super) fn edges(asked: &Asked<'_>) -> Answer {
     Ok(json!({"edges": edges, "more": more}).to_string())
 }
 
-pub(super) fn history(asked: &Asked<'_>) -> Answer {
-    let graph = asked.graph();
+pub(super) fn history(request: &ApiRequest<'_>) -> Answer {
+    let graph = request.graph();
     let schema = graph.schema()?;
-    let (_, vertex) = asked.vertex("id", &schema)?;
-    let bound = |name: &str, default| match asked.query.get(name) {
+    let (_, vertex) = request.vertex("id", &schema)?;
+    let bound = |name: &str, default| match request.query.get(name) {
         None => Ok(default),
         Some(text) => Version::parse_since(text),
     };
@@ -282,11 +282,11 @@ pub(super) fn history(asked: &Asked<'_>) -> Answer {
         from: bound("from", Version::ZERO)?,
         until: bound("until", Version::MAX)?,
     };
-    let events: Json = if let Some(edge_type) = asked.query.get("type") {
+    let events: Json = if let Some(edge_type) = request.query.get("type") {
         let key = EdgeKey {
             source: vertex.id,
             edge_type: schema.edge_type_id(edge_type)?,
-            destination: asked.vertex("dst", &schema)?.1.id,
+            destination: request.vertex("dst", &schema)?.1.id,
         };
         let events = graph.edge_history(key, range)?;
         let event = events.into_iter().map(|e| {
@@ -312,37 +312,41 @@ pub(super) fn history(asked: &Asked<'_>) -> Answer {
     Ok(json!({ "events": events }).to_string())
 }
 
-pub(super) fn lineage(asked: &Asked<'_>) -> Answer {
-    walk(asked, Direction::Lineage)
+pub(super) fn lineage(request: &ApiRequest<'_>) -> Answer {
+    related(request, Direction::Lineage)
 }
 
-pub(super) fn impact(asked: &Asked<'_>) -> Answer {
-    walk(asked, Direction::Impact)
+pub(super) fn impact(request: &ApiRequest<'_>) -> Answer {
+    related(request, Direction::Impact)
 }
 
-fn walk(asked: &Asked<'_>, direction: Direction) -> Answer {
-    let graph = asked.graph();
+fn related(request: &ApiRequest<'_>, direction: Direction) -> Answer {
+    let graph = request.graph();
     let schema = graph.schema()?;
-    let (name, vertex) = asked.vertex("id", &schema)?;
-    let depth = asked.query.number("depth")?;
+    let (name, vertex) = request.vertex("id", &schema)?;
+    let depth = request.query.number("depth")?;
     let options = LineageOptions {
-        as_of: asked.query.as_of()?,
+        as_of: request.query.as_of()?,
         depth: depth.map(|d| u32::try_from(d).unwrap_or(u32::MAX)),
-        bytes: Some(asked.service.settings.limits.memory_bytes as u64),
+        bytes: Some(request.service.settings.limits.memory_bytes as u64),
         ..LineageOptions::default()
     };
     let found = match direction {
-        Direction::Lineage => esker::lineage::lineage(&*graph, vertex.id, &options, asked.watch),
-        Direction::Impact => esker::lineage::impact(&*graph, vertex.id, &options, asked.watch),
+        Direction::Lineage => {
+            esker::lineage::lineage(&*graph, vertex.id, &options, request.call_state)
+        }
+        Direction::Impact => {
+            esker::lineage::impact(&*graph, vertex.id, &options, request.call_state)
+        }
     };
     match found {
         Ok(found) => Ok(render_json(&found, &schema)),
-        Err(esker_model::Error::NoVertex { .. }) => Err(missing(&name, &asked.query)),
+        Err(esker_model::Error::NoVertex { .. }) => Err(missing(&name, &request.query)),
         Err(e) => Err(e.into()),
     }
 }
 
-pub(super) fn travel(asked: &Asked<'_>) -> Answer {
+pub(super) fn travel(request: &ApiRequest<'_>) -> Answer {
     const KEYS: [&str; 6] = [
         "chain",
         "depth",
@@ -351,15 +355,15 @@ pub(super) fn travel(asked: &Asked<'_>) -> Answer {
         "profile",
         "strategy",
     ];
-    let body: Json = serde_json::from_str(asked.body)
-        .map_err(|e| Refused::bad(format!("the body is not JSON: {e}")))?;
+    let body: Json = serde_json::from_str(request.body)
+        .map_err(|e| ApiError::bad(format!("the body is not JSON: {e}")))?;
     let Json::Object(body) = body else {
-        return Err(Refused::bad(
+        return Err(ApiError::bad(
             "the body: expected a JSON object with `chain`".into(),
         ));
     };
     if let Some(key) = body.keys().find(|k| !KEYS.contains(&k.as_str())) {
-        return Err(Refused::bad(format!(
+        return Err(ApiError::bad(format!(
             "unknown key `{key}`; expected {}",
             KEYS.join(", ")
         )));
@@ -369,39 +373,39 @@ pub(super) fn travel(asked: &Asked<'_>) -> Answer {
         Some(value) => value
             .as_u64()
             .map(Some)
-            .ok_or_else(|| Refused::bad(format!("`{key}`: expected a whole number"))),
+            .ok_or_else(|| ApiError::bad(format!("`{key}`: expected a whole number"))),
     };
     let Some(Json::String(chain)) = body.get("chain") else {
-        return Err(Refused::bad(
+        return Err(ApiError::bad(
             "`chain`: expected a string, as in v(\"user:1001\").e(\"run\").v()".into(),
         ));
     };
     let traversal =
-        Traversal::parse_at(chain, now_nanos()).map_err(|e| Refused::chain(&e, chain))?;
+        Traversal::parse_at(chain, now_nanos()).map_err(|e| ApiError::chain(&e, chain))?;
     let budget = Budget {
         steps: number("depth")?.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
         edges: number("max_edges")?,
-        bytes: Some(asked.service.settings.limits.memory_bytes as u64),
+        bytes: Some(request.service.settings.limits.memory_bytes as u64),
         millis: number("timeout_ms")?,
         strategy: strategy(body.get("strategy"))?,
     };
     let profile = body.get("profile") == Some(&Json::Bool(true));
-    let graph = asked.graph();
+    let graph = request.graph();
     let begun = Instant::now();
-    let result = graph.travel(&traversal, &budget, asked.watch)?;
-    let latest = &asked.service.console.traversals;
-    latest.note(asked.asker(), &traversal, &result, begun.elapsed());
-    let schema = asked.service.schema()?;
-    travelled((&graph, &schema), &traversal, &result, profile)
+    let result = graph.travel(&traversal, &budget, request.call_state)?;
+    let latest = &request.service.console.traversals;
+    latest.note(request.principal(), &traversal, &result, begun.elapsed());
+    let schema = request.service.schema()?;
+    travel_out((&graph, &schema), &traversal, &result, profile)
 }
 
-/// What time it is, in nanoseconds since 1970: what `30d ago` in a filter is relative to.
+/// Nanoseconds since 1970: the origin of relative times such as `30d ago` in filters.
 fn now_nanos() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     i64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or(i64::MAX)
 }
 
-fn strategy(value: Option<&Json>) -> Result<Strategy, Refused> {
+fn strategy(value: Option<&Json>) -> Result<Strategy, ApiError> {
     let found = match value {
         None | Some(Json::Null) => Some(Strategy::default()),
         Some(Json::String(name)) => Strategy::ALL.into_iter().find(|s| s.name() == name),
@@ -409,11 +413,11 @@ fn strategy(value: Option<&Json>) -> Result<Strategy, Refused> {
     };
     found.ok_or_else(|| {
         let names = Strategy::ALL.map(Strategy::name);
-        Refused::bad(format!("`strategy`: expected one of {}", names.join(", ")))
+        ApiError::bad(format!("`strategy`: expected one of {}", names.join(", ")))
     })
 }
 
-fn travelled(
+fn travel_out(
     (graph, schema): (&Graph<'_>, &Schema),
     traversal: &Traversal,
     result: &TravelResult,
@@ -435,7 +439,7 @@ fn travelled(
         "complete": result.complete,
         "stopped": stopped.collect::<Json>(),
     });
-    let read = |ids: &[VertexId]| -> Result<Json, Refused> {
+    let read = |ids: &[VertexId]| -> Result<Json, ApiError> {
         let vertices = graph.read_vertices(ids, result.as_of)?;
         let both = ids.iter().zip(&vertices);
         Ok(both
@@ -456,7 +460,7 @@ fn travelled(
         let mut seen = std::collections::HashSet::new();
         steps.retain(|step| seen.insert(*step));
         let mut names = HashMap::new();
-        learn(graph, schema, &mut names, ids.into_iter())?;
+        add_names(graph, schema, &mut names, ids.into_iter())?;
         let keys: Vec<_> = steps.iter().map(|(key, _)| *key).collect();
         let as_read = graph.read_edges(&keys, result.as_of)?;
         let name = |id: VertexId| names.get(&id).map_or("", String::as_str);

@@ -1,7 +1,7 @@
-//! Files as JSON: by path, in a directory, below one; and what they take.
+//! Files as JSON: lookups by path, listings, searches and space usage.
 
-use super::Refused;
-use super::api::{Answer, Asked};
+use super::ApiError;
+use super::api::{Answer, ApiRequest};
 use super::find::filter;
 use super::json::{value_out, version_out};
 use super::query::Query;
@@ -9,31 +9,31 @@ use crate::cluster::Names;
 use crate::limits::JSON_ANSWER_BYTES;
 use esker_model::filter::{Fields as _, Prepared};
 use esker_model::namespace::{
-    Content, Cookie, FIELD_NAMES, Inode, NamePath, Space, SpaceBy, Usage, display, shown,
+    Content, Cookie, FIELD_NAMES, Inode, NamePath, Space, SpaceBy, Usage, display, parse_display,
     walk_tagged,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::schema::nearest;
 use esker_model::{Value, Version};
 use serde_json::{Value as Json, json};
 use std::ops::ControlFlow;
 
-pub(super) fn names<'a>(asked: &Asked<'a>) -> Names<'a> {
-    let seen = asked.service.cluster.as_ref().map(|c| c.node.newest());
-    asked.service.names(seen.unwrap_or(Version::ZERO))
+pub(super) fn names<'a>(request: &ApiRequest<'a>) -> Names<'a> {
+    let seen = request.service.cluster.as_ref().map(|c| c.node.newest());
+    request.service.names(seen.unwrap_or(Version::ZERO))
 }
 
-/// A path as it is shown.
-pub(super) fn path_of(text: &str) -> Result<NamePath, Refused> {
-    let bytes = shown(text).ok_or_else(|| {
-        Refused::bad(format!(
+/// Parses a path in its displayed form.
+pub(super) fn path_of(text: &str) -> Result<NamePath, ApiError> {
+    let bytes = parse_display(text).ok_or_else(|| {
+        ApiError::bad(format!(
             "parameter `path`: expected `\\\\` for a backslash and `\\xHH` for a byte; got `{text}`"
         ))
     })?;
     Ok(NamePath::parse(&bytes)?)
 }
 
-fn path(query: &Query) -> Result<NamePath, Refused> {
+fn path(query: &Query) -> Result<NamePath, ApiError> {
     path_of(query.required("path")?)
 }
 
@@ -62,15 +62,15 @@ fn file_out(path: &NamePath, inode: &Inode) -> Json {
     })
 }
 
-/// Files until there are enough, or they are too long together.
-struct Gathered {
+/// Collected files, up to a number and a total size.
+struct FileCollector {
     files: Vec<Json>,
     limit: usize,
     bytes: usize,
     complete: bool,
 }
 
-impl Gathered {
+impl FileCollector {
     fn new(limit: usize) -> Self {
         Self {
             files: Vec::new(),
@@ -80,28 +80,28 @@ impl Gathered {
         }
     }
 
-    /// False if it does not fit any more.
+    /// Adds a file; false if it exceeds the limits.
     fn add(&mut self, path: &NamePath, inode: &Inode) -> bool {
         if self.files.len() >= self.limit || self.bytes > JSON_ANSWER_BYTES {
             self.complete = false;
             return false;
         }
-        // The names and numbers around take about so much.
+        // Estimate of the size of the other fields.
         self.bytes += 400 + 2 * path.as_bytes().len();
         self.files.push(file_out(path, inode));
         true
     }
 }
 
-/// `GET /api/v1/files/stat`.
-pub(super) fn stat(asked: &Asked<'_>) -> Answer {
-    let (path, asker) = (path(&asked.query)?, asked.asker.clone());
-    let follow = asked.query.flag("follow")?;
-    let inode = names(asked).stat(asker.as_ref(), &path, follow)?;
+/// Answers the request `GET /api/v1/files/stat`.
+pub(super) fn stat(request: &ApiRequest<'_>) -> Answer {
+    let (path, principal) = (path(&request.query)?, request.principal.clone());
+    let follow = request.query.flag("follow")?;
+    let inode = names(request).stat(principal.as_ref(), &path, follow)?;
     Ok(file_out(&path, &inode).to_string())
 }
 
-fn cookie_in(text: &str) -> Result<Cookie, Refused> {
+fn cookie_in(text: &str) -> Result<Cookie, ApiError> {
     let parsed = text.split_once('-').and_then(|(hash, n)| {
         Some(Cookie {
             hash: u64::from_str_radix(hash, 16).ok()?,
@@ -109,19 +109,19 @@ fn cookie_in(text: &str) -> Result<Cookie, Refused> {
         })
     });
     parsed.ok_or_else(|| {
-        Refused::bad(format!(
-            "parameter `after`: expected what `next` of the answer before said; got `{text}`"
+        ApiError::bad(format!(
+            "parameter `after`: expected the `next` of the previous answer; got `{text}`"
         ))
     })
 }
 
-/// `GET /api/v1/files/list`.
-pub(super) fn list(asked: &Asked<'_>) -> Answer {
-    let (path, asker) = (path(&asked.query)?, asked.asker.clone());
-    let after = asked.query.get("after").map(cookie_in).transpose()?;
-    let mut all = Gathered::new(asked.query.limit()?);
+/// Answers the request `GET /api/v1/files/list`.
+pub(super) fn list(request: &ApiRequest<'_>) -> Answer {
+    let (path, principal) = (path(&request.query)?, request.principal.clone());
+    let after = request.query.get("after").map(cookie_in).transpose()?;
+    let mut all = FileCollector::new(request.query.limit()?);
     let mut last = None;
-    names(asked).list(asker.as_ref(), &path, after, &mut |cookie, entry| {
+    names(request).list(principal.as_ref(), &path, after, &mut |cookie, entry| {
         if !all.add(&path.join(&entry.name), &entry.inode) {
             return ControlFlow::Break(());
         }
@@ -133,11 +133,11 @@ pub(super) fn list(asked: &Asked<'_>) -> Answer {
     Ok(json!({"entries": all.files, "next": next}).to_string())
 }
 
-/// `GET /api/v1/files/find`.
-pub(super) fn find(asked: &Asked<'_>) -> Answer {
-    let (path, asker) = (path(&asked.query)?, asked.asker.clone());
-    let filter = filter(asked.query.get("filter").unwrap_or_default())?;
-    // What is no attribute of files is a tag.
+/// Answers the request `GET /api/v1/files/find`.
+pub(super) fn find(request: &ApiRequest<'_>) -> Answer {
+    let (path, principal) = (path(&request.query)?, request.principal.clone());
+    let filter = filter(request.query.get("filter").unwrap_or_default())?;
+    // A name that is no attribute of files is a tag.
     let tags: Vec<&str> = filter
         .names()
         .into_iter()
@@ -145,20 +145,20 @@ pub(super) fn find(asked: &Asked<'_>) -> Answer {
         .collect();
     let mut known = vec![false; tags.len()];
     let prepared = Prepared::new(&filter);
-    let mut all = Gathered::new(asked.query.limit()?);
-    let (names, graph) = (names(asked), asked.graph());
+    let mut all = FileCollector::new(request.query.limit()?);
+    let (names, graph) = (names(request), request.graph());
     walk_tagged(
         (&*names, &*graph),
-        asker.as_ref(),
+        principal.as_ref(),
         &path,
         !tags.is_empty(),
-        asked.watch,
+        request.call_state,
         &mut |found| {
             for (known, name) in known.iter_mut().zip(&tags) {
                 *known = *known || found.field(name).is_some();
             }
             let file = found.file;
-            if prepared.holds(&found) && !all.add(file.path, file.inode) {
+            if prepared.matches(&found) && !all.add(file.path, file.inode) {
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
@@ -169,7 +169,7 @@ pub(super) fn find(asked: &Asked<'_>) -> Answer {
     {
         let near = nearest(unknown, FIELD_NAMES.iter().copied());
         let hint = near.map_or_else(String::new, |n| format!(", did you mean `{n}`?"));
-        return Err(Refused::bad(format!(
+        return Err(ApiError::bad(format!(
             "unknown attribute `{unknown}` of files{hint} (they have: {}; and no file below {path} has a tag of that name)",
             FIELD_NAMES.join(", ")
         )));
@@ -187,16 +187,16 @@ fn row(key: &str, usage: &Usage) -> Json {
     })
 }
 
-/// Directories from a path on, so many levels down, with what they hold.
+/// Returns the usage of directories from a path down to a number of levels.
 fn directories(
-    asked: &Asked<'_>,
-    asker: Option<&Asker>,
+    request: &ApiRequest<'_>,
+    principal: Option<&Principal>,
     path: &NamePath,
     levels: u64,
-) -> Result<Vec<(NamePath, Usage)>, Refused> {
+) -> Result<Vec<(NamePath, Usage)>, ApiError> {
     let top = path.names().count() as u64;
     let mut all = Vec::new();
-    names(asked).usages(asker, path, asked.watch, &mut |path, usage| {
+    names(request).usages(principal, path, request.call_state, &mut |path, usage| {
         if path.names().count() as u64 - top <= levels {
             all.push((path.clone(), *usage));
         }
@@ -210,28 +210,28 @@ fn rows(all: &[(String, Usage)], limit: usize) -> String {
     json!({"rows": rows, "complete": all.len() <= limit}).to_string()
 }
 
-/// `GET /api/v1/files/usage`.
-pub(super) fn usage(asked: &Asked<'_>) -> Answer {
-    let (path, asker) = (path(&asked.query)?, asked.asker.clone());
-    let limit = asked.query.limit()?;
-    let levels = asked.query.number("depth")?.unwrap_or_default();
-    let names = names(asked);
-    let is_directory = names.stat(asker.as_ref(), &path, false)?.is_directory();
+/// Answers the request `GET /api/v1/files/usage`.
+pub(super) fn usage(request: &ApiRequest<'_>) -> Answer {
+    let (path, principal) = (path(&request.query)?, request.principal.clone());
+    let limit = request.query.limit()?;
+    let levels = request.query.number("depth")?.unwrap_or_default();
+    let names = names(request);
+    let is_directory = names.stat(principal.as_ref(), &path, false)?.is_directory();
     let mut all = if levels == 0 || !is_directory {
-        let usage = names.usage(asker.as_ref(), &path, true)?;
+        let usage = names.usage(principal.as_ref(), &path, true)?;
         vec![(path, usage)]
     } else {
-        directories(asked, asker.as_ref(), &path, levels)?
+        directories(request, principal.as_ref(), &path, levels)?
     };
     all.sort_by(|a, b| a.0.cmp(&b.0));
     let all: Vec<_> = all.iter().map(|(p, u)| (p.to_string(), *u)).collect();
     Ok(rows(&all, limit))
 }
 
-/// `GET /api/v1/files/top`.
-pub(super) fn top(asked: &Asked<'_>) -> Answer {
-    let (limit, asker) = (asked.query.limit()?, asked.asker.clone());
-    let by = match asked.query.required("by")? {
+/// Answers the request `GET /api/v1/files/top`.
+pub(super) fn top(request: &ApiRequest<'_>) -> Answer {
+    let (limit, principal) = (request.query.limit()?, request.principal.clone());
+    let by = match request.query.required("by")? {
         "dir" => None,
         "user" => Some(SpaceBy::User),
         "group" => Some(SpaceBy::Group),
@@ -239,27 +239,27 @@ pub(super) fn top(asked: &Asked<'_>) -> Answer {
         "type" => Some(SpaceBy::Ending),
         "age" => Some(SpaceBy::Day),
         other => {
-            return Err(Refused::bad(format!(
+            return Err(ApiError::bad(format!(
                 "parameter `by`: expected dir, user, group, kind, type or age; got `{other}`"
             )));
         }
     };
     let mut all: Vec<(String, Usage)> = match by {
         None => {
-            let path = path_of(asked.query.get("path").unwrap_or("/"))?;
-            let all = directories(asked, asker.as_ref(), &path, u64::MAX)?;
+            let path = path_of(request.query.get("path").unwrap_or("/"))?;
+            let all = directories(request, principal.as_ref(), &path, u64::MAX)?;
             all.iter().map(|(p, u)| (p.to_string(), *u)).collect()
         }
-        Some(_) if asked.query.get("path").is_some() => {
-            return Err(Refused::bad("parameter `path` goes with by=dir".into()));
+        Some(_) if request.query.get("path").is_some() => {
+            return Err(ApiError::bad("parameter `path` requires by=dir".into()));
         }
-        Some(_) if asked.is_limited() => {
-            return Err(Refused::bad(
-                "sums over the whole namespace are not on somebody\'s behalf: leave out `uid`, or ask by=dir".into(),
+        Some(_) if request.is_limited() => {
+            return Err(ApiError::bad(
+                "sums over the whole namespace are not made on a user\'s behalf: leave out `uid`, or ask by=dir".into(),
             ));
         }
         Some(by) => {
-            let space = names(asked).space(by)?;
+            let space = names(request).space(by)?;
             space
                 .into_iter()
                 .map(|Space { key, usage }| (key, usage))

@@ -1,12 +1,12 @@
-//! Searches: one answer of JSON, or a line for each object as it is found.
+//! Searches: one JSON answer, or a line for each object as it is found.
 
 use super::api::Answer;
-use super::body::{Fields, parse};
 use super::json::{found_out, report_out};
+use super::json_body::{Fields, parse};
 use super::query::Query;
-use super::{Refused, asker_of, failed};
+use super::{ApiError, failed, principal_of};
 use crate::access::BoundUser;
-use crate::call::{Call, Sink, Terms, Watch};
+use crate::call::{Call, CallOptions, CallState, Sink};
 use crate::limits::JSON_ANSWER_BYTES;
 use crate::objects::now_nanos;
 use crate::service::Service;
@@ -31,56 +31,56 @@ use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 use tonic::codegen::tokio_stream::Stream;
 
-/// The number of the call `find` in `Request`.
+/// Number of the call `find` in `Request`.
 const FIND: usize = 26;
-/// Pieces of an answer that may wait for the client to take them.
+/// Pieces of an answer that may wait for the client to receive them.
 const PIECES: usize = 4;
-/// The keys of a search, in the body or behind the question mark.
+/// Keys of a search, in the body or in the query string.
 pub(super) const KEYS: [&str; 11] = [
     "filter", "select", "limit", "count", "explain", "uid", "gids", "rank", "of", "after", "format",
 ];
 
-/// Reads a filter. What is wrong with it is shown in its text, and said in numbers.
-pub(super) fn filter(text: &str) -> Result<Expr, Refused> {
+/// Parses a filter. An error shows the position in the text and has it as numbers.
+pub(super) fn filter(text: &str) -> Result<Expr, ApiError> {
     if text.trim().is_empty() {
         return Ok(Expr::All);
     }
-    Expr::parse(text, now_nanos()).map_err(|e| Refused::filter(&e, text))
+    Expr::parse(text, now_nanos()).map_err(|e| ApiError::filter(&e, text))
 }
 
-/// Whether objects come as lines.
+/// Format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Json,
     Lines,
 }
 
-fn format(text: Option<&str>) -> Result<Format, Refused> {
+fn format(text: Option<&str>) -> Result<Format, ApiError> {
     match text {
         None | Some("json") => Ok(Format::Json),
         Some("ndjson") => Ok(Format::Lines),
-        Some(other) => Err(Refused::bad(format!(
+        Some(other) => Err(ApiError::bad(format!(
             "`format`: expected json or ndjson; got `{other}`"
         ))),
     }
 }
 
-fn share(rank: Option<u64>, of: Option<u64>) -> Result<Option<Share>, Refused> {
+fn share(rank: Option<u64>, of: Option<u64>) -> Result<Option<Share>, ApiError> {
     let number = |n: u64| u32::try_from(n).ok();
     match (rank, of) {
         (None, None) => Ok(None),
         (Some(rank), Some(of)) if rank < of => match (number(rank), number(of)) {
             (Some(rank), Some(of)) => Ok(Some(Share { rank, of })),
-            _ => Err(Refused::bad("`of`: expected fewer than 2^32".into())),
+            _ => Err(ApiError::bad("`of`: expected fewer than 2^32".into())),
         },
-        _ => Err(Refused::bad(
+        _ => Err(ApiError::bad(
             "`rank` and `of` go together, and `rank` is below `of`: share 0 of 4, 1 of 4, …".into(),
         )),
     }
 }
 
-/// What is searched for, as the question mark says it.
-fn asked_by_query(query: &Query, bound: &BoundUser) -> Result<(Find, Format), Refused> {
+/// Reads a search from the query string.
+fn find_of_query(query: &Query, bound: &BoundUser) -> Result<(Find, Format), ApiError> {
     let find = Find {
         filter: filter(query.get("filter").unwrap_or_default())?,
         select: query
@@ -89,15 +89,18 @@ fn asked_by_query(query: &Query, bound: &BoundUser) -> Result<(Find, Format), Re
         limit: query.number("limit")?,
         count: query.flag("count")?,
         explain: query.flag("explain")?,
-        asker: asker_of(bound, query.asker())?,
+        principal: principal_of(bound, query.principal())?,
         share: share(query.number("rank")?, query.number("of")?)?,
-        after: query.get("after").map(super::body::object_id).transpose()?,
+        after: query
+            .get("after")
+            .map(super::json_body::object_id)
+            .transpose()?,
     };
     Ok((find, format(query.get("format"))?))
 }
 
-/// What is searched for, as a body says it.
-fn asked_by_body(body: &str, bound: &BoundUser) -> Result<(Find, Format), Refused> {
+/// Reads a search from the body.
+fn find_of_body(body: &str, bound: &BoundUser) -> Result<(Find, Format), ApiError> {
     let body = parse(body, &KEYS)?;
     let body = Fields {
         object: &body,
@@ -111,9 +114,9 @@ fn asked_by_body(body: &str, bound: &BoundUser) -> Result<(Find, Format), Refuse
         limit: body.number("limit")?,
         count: body.flag("count")?,
         explain: body.flag("explain")?,
-        asker: asker_of(bound, body.asker())?,
+        principal: principal_of(bound, body.principal())?,
         share: share(body.number("rank")?, body.number("of")?)?,
-        after: after.map(super::body::object_id).transpose()?,
+        after: after.map(super::json_body::object_id).transpose()?,
     };
     Ok((find, format(body.optional_text("format")?)?))
 }
@@ -126,18 +129,19 @@ pub(super) async fn find(
     (in_body, bound): (bool, BoundUser),
 ) -> Result<Response<Body>, Response<Body>> {
     let bytes = body.len();
-    let read = move |_: &Service, _: &Watch| {
+    let read = move |_: &Service, _: &CallState| {
         if in_body {
-            asked_by_body(&body, &bound)
+            find_of_body(&body, &bound)
         } else {
-            asked_by_query(&query, &bound)
+            find_of_query(&query, &bound)
         }
     };
     let asked = service.work(0, read).await.map_err(|e| failed(&e))?;
     let (find, format) = asked.map_err(|e| e.response())?;
     match format {
         Format::Json => {
-            let work = move |service: &Service, watch: &Watch| page(service, watch, find);
+            let work =
+                move |service: &Service, call_state: &CallState| page(service, call_state, find);
             let answered = service.work(FIND, work).await.map_err(|e| failed(&e))?;
             answered.map(super::json_response).map_err(|e| e.response())
         }
@@ -145,13 +149,13 @@ pub(super) async fn find(
     }
 }
 
-/// One answer of JSON, with where the next one begins.
-fn page(service: &Service, watch: &Watch, mut find: Find) -> Answer {
+/// Returns one page of results as JSON, with the cursor of the next page.
+fn page(service: &Service, call_state: &CallState, mut find: Find) -> Answer {
     if !find.count && !find.explain {
         find.limit = Some(Query::limit_of(find.limit)? as u64);
     }
     let (mut objects, mut last) = (String::from("["), None);
-    let report = service.graph_now().find(&find, watch, &mut |found| {
+    let report = service.graph_now().find(&find, call_state, &mut |found| {
         if last.is_some() {
             objects.push(',');
         }
@@ -167,13 +171,13 @@ fn page(service: &Service, watch: &Watch, mut find: Find) -> Answer {
     let next = last.filter(|_| !report.complete).map(|id| id.to_string());
     let mut out = report_out(&report);
     out["next"] = next.into();
-    // The objects are text already.
+    // The objects are JSON text already.
     let rest = out.to_string();
     let rest = rest.strip_prefix('{').unwrap_or_default();
     Ok(format!("{{\"objects\":{objects},{rest}"))
 }
 
-/// A line for each object as it is found, and one for the report.
+/// Streams a line for each object as it is found, and one for the report.
 async fn lines(
     service: &Arc<Service>,
     find: &Find,
@@ -181,26 +185,26 @@ async fn lines(
 ) -> Result<Response<Body>, Response<Body>> {
     let request = convert::find_out(find);
     let deadline = service.deadline(None);
-    let terms = Terms {
+    let options = CallOptions {
         deadline,
-        ..Terms::default()
+        ..CallOptions::default()
     };
-    let watch = Watch::new(deadline, Arc::clone(&service.cut));
+    let call_state = CallState::new(deadline, Arc::clone(&service.cut));
     let (sender, pieces) = mpsc::channel(PIECES);
     let sink = Sink::Channel(sender);
     let bytes = bytes.max(request.encoded_len());
-    let call = Call::new(service, FIND, bytes, terms, Arc::clone(&watch), sink);
+    let call = Call::new(service, FIND, bytes, options, Arc::clone(&call_state), sink);
     service.request(Request::Find(request), FIND, call);
     let mut lines = Lines {
         pieces,
-        watch,
-        held: None,
+        call_state,
+        first: None,
     };
-    // What fails before anything was found has a status.
+    // A failure before the first result gets an HTTP status.
     let first = lines.pieces.recv().await.and_then(|r| r.reply);
     match first {
         Some(Reply::Failure(e)) => return Err(failed(&e)),
-        Some(reply) => lines.held = Some(text(reply)),
+        Some(reply) => lines.first = Some(text(reply)),
         None => return Err(failed(&proto::Failure::default())),
     }
     let mut response = Response::new(Body::from_stream(lines));
@@ -211,7 +215,7 @@ async fn lines(
     Ok(response)
 }
 
-/// A piece of the answer as lines.
+/// Converts a piece of the answer to lines.
 fn text(reply: Reply) -> Bytes {
     let mut out = String::new();
     let mut line = |json: &Json| {
@@ -232,22 +236,22 @@ fn text(reply: Reply) -> Bytes {
             }
         }
         Reply::Failure(e) => line(&json!({"error": e.message})),
-        _ => line(&json!({"error": "an answer to another question"})),
+        _ => line(&json!({"error": "an answer to another request"})),
     }
     out.into()
 }
 
-/// The lines of an answer. Whoever drops it wants no more of them.
+/// The lines of an answer. Dropping it cancels the call.
 struct Lines {
     pieces: mpsc::Receiver<proto::Reply>,
-    watch: Arc<Watch>,
-    /// What was looked at before the head of the response went.
-    held: Option<Bytes>,
+    call_state: Arc<CallState>,
+    /// The first piece, which was read before the head of the response was sent.
+    first: Option<Bytes>,
 }
 
 impl Drop for Lines {
     fn drop(&mut self) {
-        self.watch.abandon();
+        self.call_state.abandon();
     }
 }
 
@@ -255,13 +259,13 @@ impl Stream for Lines {
     type Item = io::Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Some(held) = self.held.take() {
-            return Poll::Ready(Some(Ok(held)));
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(first)));
         }
         let reply = match self.pieces.poll_recv(context) {
             Poll::Pending => return Poll::Pending,
-            // The connection ends without an end of the body: what the client has is not the whole answer.
-            Poll::Ready(None) if self.watch.stalled() => {
+            // The connection ends without an end of the body, so that the client sees that the answer is incomplete.
+            Poll::Ready(None) if self.call_state.stalled() => {
                 return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
             }
             Poll::Ready(None) => None,
@@ -275,10 +279,10 @@ impl Stream for Lines {
 mod tests {
     use super::*;
 
-    /// As `docs/book/server.md` shows it.
+    /// The message must be as in `docs/book/server.md`.
     #[test]
     fn a_mistake_in_a_filter_has_its_place() {
-        let Err(Refused::Filter(message, more)) = filter("step BETWEN 1 AND 2") else {
+        let Err(ApiError::Filter(message, more)) = filter("step BETWEN 1 AND 2") else {
             panic!("it does not parse")
         };
         let shown = "error: unknown operator `BETWEN`\n  step BETWEN 1 AND 2\n       ^^^^^^\n";

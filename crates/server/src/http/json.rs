@@ -1,4 +1,4 @@
-//! The graph as JSON, in the shapes of `docs/book/json.md`, and JSON as values.
+//! Conversion of the graph to JSON in the formats of `docs/book/json.md`, and of JSON to values.
 
 pub(super) use esker_console::value::{
     attributes as attributes_out, properties as properties_out, value as value_out,
@@ -8,7 +8,7 @@ use esker_model::traversal::{ServerStep, StepProfile, parse_value};
 use esker_model::{Edge, Schema, Value, ValueKind, Version, Vertex, VertexId};
 use serde_json::{Value as Json, json};
 
-/// `{"id","type","version","attributes"}`; type and version are null for a vertex that was never inserted.
+/// Encodes a vertex as `{"id","type","version","attributes"}`; type and version are null for a vertex that was never inserted.
 pub(super) fn vertex_out(id: VertexId, vertex: Option<&Vertex>, schema: &Schema) -> Json {
     let Some(v) = vertex else {
         return json!({"id": name_of(id, None, schema), "type": null, "version": null, "attributes": {}});
@@ -26,13 +26,13 @@ pub(super) fn vertex_out(id: VertexId, vertex: Option<&Vertex>, schema: &Schema)
     out
 }
 
-/// The name of a vertex; its id where only that is known.
+/// Name of a vertex, or its id if only that is known.
 pub(super) fn name_of(id: VertexId, vertex: Option<&Vertex>, schema: &Schema) -> String {
     vertex.map_or_else(|| format!("?:{id}"), |v| v.name(schema))
 }
 
-/// `{"id","created","modified","attributes","tags"}`. The number is text: 63 bits are more than the numbers of many readers
-/// of JSON hold.
+/// Encodes an object as `{"id","created","modified","attributes","tags"}`. The id is text, because many JSON parsers lose precision in
+/// 63-bit numbers.
 pub(super) fn found_out(found: &Found) -> Json {
     json!({
         "id": found.id.to_string(),
@@ -43,7 +43,7 @@ pub(super) fn found_out(found: &Found) -> Json {
     })
 }
 
-/// What a search did.
+/// Encodes the report of a search.
 pub(super) fn report_out(report: &FindReport) -> Json {
     let plan = report.plan.iter().map(|step| {
         json!({"server": step.server, "term": step.term, "access": step.access, "estimate": step.estimate,
@@ -66,7 +66,7 @@ pub(super) fn version_out(version: Version) -> Json {
     version.to_string().into()
 }
 
-/// What each step of a traversal did.
+/// Encodes the profile of a traversal's steps.
 pub(super) fn steps_out(steps: &[StepProfile]) -> Json {
     let each = steps.iter().map(|p| {
         json!({"step": p.step, "text": p.text, "frontier": p.frontier, "edges": p.edges, "selected": p.selected,
@@ -75,7 +75,7 @@ pub(super) fn steps_out(steps: &[StepProfile]) -> Json {
     each.collect()
 }
 
-/// What each server did in each step.
+/// Encodes the share of each server in each step.
 pub(super) fn server_steps_out(steps: &[ServerStep]) -> Json {
     let each = steps.iter().map(|s| {
         json!({"server": s.server, "step": s.step, "frontier": s.frontier, "edges": s.edges,
@@ -85,7 +85,7 @@ pub(super) fn server_steps_out(steps: &[ServerStep]) -> Json {
     each.collect()
 }
 
-/// `{"src","type","dst","version","properties"}`.
+/// Encodes an edge as `{"src","type","dst","version","properties"}`.
 pub(super) fn edge_out(edge: &Edge, src: &str, dst: &str, schema: &Schema) -> Json {
     json!({
         "src": src,
@@ -96,7 +96,7 @@ pub(super) fn edge_out(edge: &Edge, src: &str, dst: &str, schema: &Schema) -> Js
     })
 }
 
-/// A value, of the kind that the schema declares where it declares one; `None` if it is none of that kind.
+/// Decodes a value of the kind that the schema declares, if it declares one; `None` if the JSON does not fit.
 pub(super) fn value_in(value: &Json, kind: Option<ValueKind>) -> Option<Value> {
     Some(match (value, kind) {
         (Json::Null, _) => Value::Null,
@@ -142,7 +142,7 @@ fn base64_in(text: &str) -> Option<Vec<u8>> {
             out.push((bits >> have) as u8);
         }
     }
-    // What is left over must be zero, so that each value has one text.
+    // The remaining bits must be zero, so that each value has one text.
     (bits & ((1 << have) - 1) == 0).then_some(out)
 }
 

@@ -1,21 +1,22 @@
 //! HTTP on the same port: health, metrics, the JSON API.
 //!
-//! [`table`] is the list of the API's paths: the `OpenAPI` document is made from it. [`routes`](mod@routes) has the others, and makes the router of both.
+//! [`table`] lists the API's paths, from which the `OpenAPI` document is made. [`routes`](mod@routes) has the other paths and makes the
+//! router of both.
 
 mod api;
-mod body;
+mod change_feed;
 mod console;
 mod files;
 mod find;
-mod incoming;
 mod json;
-mod news;
+mod json_body;
 mod objects;
 mod openapi;
 mod openlineage;
 mod ops;
 mod prove;
 mod query;
+mod request_body;
 mod routes;
 pub(crate) mod sparql;
 mod status;
@@ -24,79 +25,79 @@ mod view;
 mod write;
 
 use crate::access::BoundUser;
-use crate::call::Watch;
+use crate::call::CallState;
 use crate::service::Service;
-use api::Asked;
+use api::ApiRequest;
 use axum::body::Body;
 pub(crate) use console::session::{Bound, PREFIX as SESSION_PREFIX, Session, Sessions, cookie};
 pub(crate) use console::{Console, sample};
-use esker_model::filter::ParseError;
-use esker_model::object::Asker;
+use esker_model::filter::FilterParseError;
+use esker_model::object::Principal;
 use esker_model::traversal;
 use esker_model::{Error, ErrorKind};
 use esker_rpc::proto;
 use esker_rpc::proto::failure::Kind;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use query::Query;
-pub(crate) use routes::{guarded, listed, routes};
+pub(crate) use routes::{listed_routes, routes, with_security_headers};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use table::{Endpoint, Run};
 
-/// Why a request is not answered with what it asked for.
+/// Reasons for refusing a request.
 #[derive(Debug)]
-enum Refused {
-    /// With a status and a message of our own.
-    Said(StatusCode, String),
-    /// As the engine said it.
-    Failed(Error),
-    /// A filter or a chain that does not parse, shown with the place, and where that is.
+enum ApiError {
+    /// A status and a message of the HTTP API.
+    Status(StatusCode, String),
+    /// An error of the engine.
+    Engine(Error),
+    /// A filter or chain that does not parse: a message that shows the position, and the position as JSON.
     Filter(String, Json),
 }
 
-impl Refused {
+impl ApiError {
     fn bad(message: String) -> Self {
-        Self::Said(StatusCode::BAD_REQUEST, message)
+        Self::Status(StatusCode::BAD_REQUEST, message)
     }
 
     fn missing(message: String) -> Self {
-        Self::Said(StatusCode::NOT_FOUND, message)
+        Self::Status(StatusCode::NOT_FOUND, message)
     }
 
     fn at_line(self, line: usize) -> Self {
-        self.below(&format!("line {line}"))
+        self.prefixed(&format!("line {line}"))
     }
 
-    /// The same, of what a key holds.
-    fn within(self, key: &str) -> Self {
-        self.below(&format!("`{key}`"))
+    /// Adds the name of a key to the message.
+    fn in_key(self, key: &str) -> Self {
+        self.prefixed(&format!("`{key}`"))
     }
 
-    fn filter(e: &ParseError, text: &str) -> Self {
+    fn filter(e: &FilterParseError, text: &str) -> Self {
         let at = json!({"byte": e.at, "length": e.len, "line": e.line, "column": e.column});
         let more = json!({"at": at, "suggestion": e.suggestion});
         Self::Filter(e.render(text), more)
     }
 
-    fn chain(e: &traversal::ParseError, text: &str) -> Self {
+    fn chain(e: &traversal::TraversalParseError, text: &str) -> Self {
         let at = json!({"byte": e.at, "length": e.len, "line": e.line, "column": e.column});
         let more = json!({"at": at, "suggestion": e.suggestion});
         Self::Filter(e.render(text), more)
     }
 
-    fn below(self, place: &str) -> Self {
+    fn prefixed(self, place: &str) -> Self {
         let (status, message) = match self {
-            Self::Said(status, message) => (status, message),
+            Self::Status(status, message) => (status, message),
             Self::Filter(message, _) => (StatusCode::BAD_REQUEST, message),
-            Self::Failed(e) => (status_of(e.kind()), e.to_string()),
+            Self::Engine(e) => (status_of(e.kind()), e.to_string()),
         };
-        Self::Said(status, format!("{place}: {message}"))
+        Self::Status(status, format!("{place}: {message}"))
     }
 
     fn response(&self) -> Response<Body> {
         match self {
-            Self::Said(status, message) => failure(*status, message, None),
-            Self::Failed(e) => failure(status_of(e.kind()), &e.to_string(), None),
+            Self::Status(status, message) => failure(*status, message, None),
+            Self::Engine(e) => failure(status_of(e.kind()), &e.to_string(), None),
             Self::Filter(message, more) => {
                 let mut json = more.clone();
                 json["error"] = message.as_str().into();
@@ -111,15 +112,15 @@ impl Refused {
     #[cfg(test)]
     fn message(&self) -> &str {
         match self {
-            Self::Said(_, message) | Self::Filter(message, _) => message,
-            Self::Failed(_) => "",
+            Self::Status(_, message) | Self::Filter(message, _) => message,
+            Self::Engine(_) => "",
         }
     }
 }
 
-impl<E: Into<Error>> From<E> for Refused {
+impl<E: Into<Error>> From<E> for ApiError {
     fn from(e: E) -> Self {
-        Self::Failed(e.into())
+        Self::Engine(e.into())
     }
 }
 
@@ -132,7 +133,7 @@ fn status_of(kind: ErrorKind) -> StatusCode {
     }
 }
 
-/// Method and path of all of the API, and whether it changes anything.
+/// Method and path of all endpoints, and whether they change data.
 #[cfg(test)]
 pub(crate) fn paths() -> Vec<(&'static str, &'static str, bool)> {
     let changes = |run: &Run| matches!(run, Run::Write(_) | Run::Receive);
@@ -140,7 +141,7 @@ pub(crate) fn paths() -> Vec<(&'static str, &'static str, bool)> {
     table::all().map(each).collect()
 }
 
-/// Whether a request is one of gRPC, and is to be answered so.
+/// Whether a request is of gRPC, and is to be answered so.
 pub(crate) fn is_grpc<B>(request: &Request<B>) -> bool {
     let kind = request.headers().get(header::CONTENT_TYPE);
     request.method() == http::Method::POST
@@ -156,10 +157,10 @@ async fn answer(
         .parameters
         .iter()
         .filter(|p| !openapi::in_path(p))
-        .map(|p| openapi::shown(p))
+        .map(|p| openapi::url_name(p))
         .collect();
     let query = Query::parse(request.uri().query(), &known);
-    // The router has seen that there are as many parts.
+    // The router has checked the number of segments.
     let both = endpoint
         .path
         .split('/')
@@ -172,11 +173,12 @@ async fn answer(
     });
     let query = query.map_err(|e| e.response())?;
     if let Some((kind, _)) = endpoint.body {
-        incoming::is_typed(&request, kind).map_err(|e| e.response())?;
+        request_body::is_typed(&request, kind).map_err(|e| e.response())?;
     }
     let bound = bound_of(&request)?;
-    let asker = asker_of(&bound, query.asker()).map_err(|refused| refused.response())?;
-    let body = incoming::text(&service, request).await?;
+    let principal =
+        principal_of(&bound, query.principal()).map_err(|refused| refused.response())?;
+    let body = request_body::text(&service, request).await?;
     match endpoint.run {
         Run::Describe => Ok(json_response(openapi::document().to_string())),
         Run::Write(what) => {
@@ -192,13 +194,13 @@ async fn answer(
         }
         Run::Find => find::find(&service, query, body, (endpoint.body.is_some(), bound)).await,
         Run::Read(run) => {
-            let work = move |service: &Service, watch: &Watch| {
-                run(&Asked {
+            let work = move |service: &Service, call_state: &CallState| {
+                run(&ApiRequest {
                     service,
-                    watch,
+                    call_state,
                     query,
                     body: &body,
-                    asker,
+                    principal,
                 })
             };
             let answered = service.work(endpoint.counts_as, work).await;
@@ -211,27 +213,27 @@ async fn answer(
     }
 }
 
-/// As whom a request may be answered, by the rights of whoever sends it.
+/// Returns the user to whom answers are limited by the rights of the request's sender.
 #[expect(
     clippy::result_large_err,
     reason = "the refusal is the response that is sent"
 )]
 fn bound_of<B>(request: &Request<B>) -> Result<BoundUser, Response<Body>> {
     let bound = request.extensions().get::<BoundUser>().cloned();
-    bound.ok_or_else(|| failure(StatusCode::UNAUTHORIZED, "it is not known who asks", None))
+    bound.ok_or_else(|| failure(StatusCode::UNAUTHORIZED, "the caller is not known", None))
 }
 
-/// On whose behalf a request is answered that says so itself, or does not. Nothing else says so to what answers it.
-fn asker_of(
+/// Returns the principal of a request from its parameters and its sender's rights.
+fn principal_of(
     bound: &BoundUser,
-    said: Result<Option<Asker>, Refused>,
-) -> Result<Option<Asker>, Refused> {
+    said: Result<Option<Principal>, ApiError>,
+) -> Result<Option<Principal>, ApiError> {
     bound
-        .asker(said?)
-        .map_err(|why| Refused::Said(StatusCode::FORBIDDEN, why))
+        .principal(said?)
+        .map_err(|why| ApiError::Status(StatusCode::FORBIDDEN, why))
 }
 
-/// A failure of a call as a response.
+/// Converts the failure of a call to a response.
 fn failed(e: &proto::Failure) -> Response<Body> {
     let status = match Kind::try_from(e.kind) {
         Ok(Kind::Missing) => StatusCode::NOT_FOUND,
@@ -246,8 +248,8 @@ fn failed(e: &proto::Failure) -> Response<Body> {
     failure(status, &e.message, retry)
 }
 
-/// The answer to a request for a path that there is not.
-pub(crate) fn nothing<B>(request: &Request<B>) -> Response<Body> {
+/// Response to a request for an unknown path.
+pub(crate) fn unknown_path<B>(request: &Request<B>) -> Response<Body> {
     let message = format!(
         "there is nothing at `{}`; the API is described at /api/v1/openapi.json",
         request.uri().path()
@@ -258,10 +260,10 @@ pub(crate) fn nothing<B>(request: &Request<B>) -> Response<Body> {
     failure(StatusCode::NOT_FOUND, &message, None)
 }
 
-/// The answer to a request for a path that is asked with other methods: those.
+/// Response to a request with a method that its path does not have.
 pub(crate) fn wrong_method<B>(request: &Request<B>, allow: &str) -> Response<Body> {
     let message = format!(
-        "`{}` is not asked with {}; expected {allow}. The API is described at /api/v1/openapi.json",
+        "`{}` does not accept {}; expected {allow}. The API is described at /api/v1/openapi.json",
         request.uri().path(),
         request.method()
     );
@@ -281,7 +283,7 @@ fn json_response(text: String) -> Response<Body> {
     response
 }
 
-/// An error as JSON.
+/// An error as a JSON response.
 pub(crate) fn failure(
     status: StatusCode,
     message: &str,

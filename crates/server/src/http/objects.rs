@@ -1,10 +1,10 @@
-//! Objects as JSON: one by one, by their tags, and what tags there are.
+//! Objects as JSON: lookups, tags and tagging.
 
-use super::Refused;
-use super::api::{Answer, Asked};
-use super::body::{Fields, object_id, parse};
+use super::ApiError;
+use super::api::{Answer, ApiRequest};
 use super::find::filter;
 use super::json::{found_out, version_out};
+use super::json_body::{Fields, object_id, parse};
 use super::query::Query;
 use crate::service::Service;
 use esker_model::object::{
@@ -14,43 +14,43 @@ use esker_model::object::{
 use esker_model::{Batch, Error, Op, Properties, Schema, Value, VertexRef, VertexTypeId};
 use serde_json::{Value as Json, json};
 
-/// One object, by its number in the path.
-pub(super) fn object(asked: &Asked<'_>) -> Answer {
-    let id = object_id(asked.query.required("id")?)?;
-    one(asked, ObjectKey::Id(id))
+/// Answers with one object, by the number in the path.
+pub(super) fn object(request: &ApiRequest<'_>) -> Answer {
+    let id = object_id(request.query.required("id")?)?;
+    one(request, ObjectKey::Id(id))
 }
 
-/// One object, by its ID attributes.
-pub(super) fn by_identity(asked: &Asked<'_>) -> Answer {
-    one(asked, ObjectKey::Identity(identity(&asked.query)?))
+/// Answers with one object, by its ID attributes.
+pub(super) fn by_identity(request: &ApiRequest<'_>) -> Answer {
+    one(request, ObjectKey::Identity(identity(&request.query)?))
 }
 
-fn identity(query: &Query) -> Result<Identity, Refused> {
+fn identity(query: &Query) -> Result<Identity, ApiError> {
     Ok(Identity {
         name: query.required("name")?.to_owned(),
         app: query.get("app").unwrap_or_default().to_owned(),
         owner: query
             .integer("owner")?
-            .ok_or_else(|| Refused::bad("parameter `owner` is missing".into()))?,
+            .ok_or_else(|| ApiError::bad("parameter `owner` is missing".into()))?,
         step: query.integer("step")?.unwrap_or_default(),
     })
 }
 
-fn one(asked: &Asked<'_>, key: ObjectKey) -> Answer {
-    let asker = asked.asker.clone();
-    let graph = asked.service.graph_now();
-    let found = graph.read_objects(std::slice::from_ref(&key), asker.as_ref())?;
+fn one(request: &ApiRequest<'_>, key: ObjectKey) -> Answer {
+    let principal = request.principal.clone();
+    let graph = request.service.graph_now();
+    let found = graph.read_objects(std::slice::from_ref(&key), principal.as_ref())?;
     match found.into_iter().next().flatten() {
         Some(found) => Ok(found_out(&found).to_string()),
-        // Also for one that the asker may not read: they are not told that it is there.
-        None => Err(Refused::missing(match key {
+        // An object that the principal may not read gives the same answer, which does not reveal that it exists.
+        None => Err(ApiError::missing(match key {
             ObjectKey::Id(id) => format!("no object {id}"),
             ObjectKey::Identity(identity) => format!("no object of {identity}"),
         })),
     }
 }
 
-/// The object that now has an identity: asked right after it was created.
+/// Answers with the object that has an identity, right after its creation.
 pub(super) fn created(service: &Service, identity: Identity) -> Answer {
     let key = ObjectKey::Identity(identity);
     let found = service.graph_now().read_objects(&[key], None)?;
@@ -60,14 +60,14 @@ pub(super) fn created(service: &Service, identity: Identity) -> Answer {
             "version": version_out(found.created),
         })
         .to_string()),
-        None => Err(Refused::missing(
+        None => Err(ApiError::missing(
             "the object was created, and moved or deleted since".into(),
         )),
     }
 }
 
-/// What `POST /api/v1/objects` brings, as a batch.
-pub(super) fn create(body: &str, schema: &Schema) -> Result<(Batch, Identity), Refused> {
+/// Reads the body of `POST /api/v1/objects` as a batch.
+pub(super) fn create(body: &str, schema: &Schema) -> Result<(Batch, Identity), ApiError> {
     const KEYS: [&str; 6] = ["name", "app", "owner", "step", "attributes", "tags"];
     let body = parse(body, &KEYS)?;
     let body = Fields {
@@ -85,7 +85,7 @@ pub(super) fn create(body: &str, schema: &Schema) -> Result<(Batch, Identity), R
     Ok((batch, identity))
 }
 
-fn reference(schema: &Schema, id: ObjectId) -> Result<(VertexRef, VertexTypeId), Refused> {
+fn reference(schema: &Schema, id: ObjectId) -> Result<(VertexRef, VertexTypeId), ApiError> {
     let type_id = object_type(schema).ok_or_else(|| {
         Error::Invalid(format!(
             "this database has a vertex type `{OBJECT_TYPE}` of its own, and so no objects"
@@ -95,8 +95,8 @@ fn reference(schema: &Schema, id: ObjectId) -> Result<(VertexRef, VertexTypeId),
     Ok((VertexRef { id, type_id }, type_id))
 }
 
-/// What `PATCH /api/v1/objects/{id}` brings, as a batch: predefined attributes, ID attributes and tags each go their way.
-pub(super) fn update(service: &Service, query: &Query, body: &str) -> Result<Batch, Refused> {
+/// Reads the body of `PATCH /api/v1/objects/{id}` as a batch, with separate mutations for predefined attributes, ID attributes and tags.
+pub(super) fn update(service: &Service, query: &Query, body: &str) -> Result<Batch, ApiError> {
     let schema = service.schema()?;
     let id = object_id(query.required("id")?)?;
     let (vertex, type_id) = reference(&schema, id)?;
@@ -119,7 +119,7 @@ pub(super) fn update(service: &Service, query: &Query, body: &str) -> Result<Bat
     }
     let mut names = body.names("remove")?;
     if let Some(name) = names.iter().find(|n| ID_ATTRIBUTES.contains(&n.as_str())) {
-        return Err(Refused::bad(format!(
+        return Err(ApiError::bad(format!(
             "`remove`: an object always has its `{name}`; set it to something else"
         )));
     }
@@ -132,7 +132,7 @@ pub(super) fn update(service: &Service, query: &Query, body: &str) -> Result<Bat
         let found = service.graph_now().read_objects(&key, None)?;
         let from = found.into_iter().next().flatten();
         let from = from.and_then(|found: Found| found.identity());
-        let from = from.ok_or_else(|| Refused::missing(format!("no object {id}")))?;
+        let from = from.ok_or_else(|| ApiError::missing(format!("no object {id}")))?;
         let to = renamed(from.clone(), moved)?;
         batch.push(Op::MoveObject {
             object: id,
@@ -157,7 +157,7 @@ pub(super) fn update(service: &Service, query: &Query, body: &str) -> Result<Bat
     Ok(batch)
 }
 
-fn renamed(mut identity: Identity, changes: Vec<(String, Value)>) -> Result<Identity, Refused> {
+fn renamed(mut identity: Identity, changes: Vec<(String, Value)>) -> Result<Identity, ApiError> {
     for (name, value) in changes {
         match (name.as_str(), value) {
             ("name", Value::String(text)) => identity.name = text,
@@ -166,15 +166,15 @@ fn renamed(mut identity: Identity, changes: Vec<(String, Value)>) -> Result<Iden
             ("step", Value::I64(number)) => identity.step = number,
             (name, _) => {
                 let message = format!("`set.{name}`: an object always has one; it cannot be null");
-                return Err(Refused::bad(message));
+                return Err(ApiError::bad(message));
             }
         }
     }
     Ok(identity)
 }
 
-/// `DELETE /api/v1/objects/{id}` as a batch.
-pub(super) fn delete(service: &Service, query: &Query) -> Result<Batch, Refused> {
+/// Turns `DELETE /api/v1/objects/{id}` into a batch.
+pub(super) fn delete(service: &Service, query: &Query) -> Result<Batch, ApiError> {
     let schema = service.schema()?;
     let id = object_id(query.required("id")?)?;
     let (vertex, _) = reference(&schema, id)?;
@@ -183,10 +183,10 @@ pub(super) fn delete(service: &Service, query: &Query) -> Result<Batch, Refused>
     Ok(batch)
 }
 
-/// All names that objects have values under.
-pub(super) fn tags(asked: &Asked<'_>) -> Answer {
-    let asker = asked.asker.clone();
-    let tags = asked.service.graph_now().tags(asker.as_ref())?;
+/// Answers with the names of all attributes and tags of objects.
+pub(super) fn tags(request: &ApiRequest<'_>) -> Answer {
+    let principal = request.principal.clone();
+    let tags = request.service.graph_now().tags(principal.as_ref())?;
     let tags = tags.into_iter().map(|tag| {
         json!({"name": tag.name, "predefined": tag.predefined, "objects": tag.objects, "distinct": tag.distinct,
                "indexed": tag.indexed, "bytes": tag.bytes.0, "index_bytes": tag.bytes.1})
@@ -194,10 +194,10 @@ pub(super) fn tags(asked: &Asked<'_>) -> Answer {
     Ok(json!({ "tags": tags.collect::<Json>() }).to_string())
 }
 
-/// Tags all that a filter holds of.
-pub(super) fn tag(asked: &Asked<'_>) -> Answer {
+/// Changes the tags of all objects that match a filter.
+pub(super) fn tag(request: &ApiRequest<'_>) -> Answer {
     const KEYS: [&str; 7] = ["filter", "set", "keep", "remove", "dry_run", "uid", "gids"];
-    let body = parse(asked.body, &KEYS)?;
+    let body = parse(request.body, &KEYS)?;
     let schema = Schema::empty();
     let body = Fields {
         object: &body,
@@ -211,12 +211,15 @@ pub(super) fn tag(asked: &Asked<'_>) -> Answer {
             keep: body.flag("keep")?,
             remove: body.names("remove")?,
         },
-        asker: body.asker()?,
+        principal: body.principal()?,
         dry_run: body.flag("dry_run")?,
-        once: asked.query.get("once").map(|once| once.as_bytes().to_vec()),
+        idempotency_key: request
+            .query
+            .get("once")
+            .map(|idempotency_key| idempotency_key.as_bytes().to_vec()),
     };
-    let sync = asked.query.flag("sync")?;
-    let done = crate::objects::retag(asked.service, &change, sync, asked.watch)?;
+    let sync = request.query.flag("sync")?;
+    let done = crate::objects::retag(request.service, &change, sync, request.call_state)?;
     Ok(json!({
         "matches": done.matches,
         "changed": done.changed,
@@ -227,9 +230,9 @@ pub(super) fn tag(asked: &Asked<'_>) -> Answer {
     .to_string())
 }
 
-/// Lets searches use an index on a name, or forbids it.
-pub(super) fn index(asked: &Asked<'_>) -> Answer {
-    let body = parse(asked.body, &["name", "on"])?;
+/// Enables or disables an index on a name.
+pub(super) fn index(request: &ApiRequest<'_>) -> Answer {
+    let body = parse(request.body, &["name", "on"])?;
     let schema = Schema::empty();
     let fields = Fields {
         object: &body,
@@ -237,8 +240,8 @@ pub(super) fn index(asked: &Asked<'_>) -> Answer {
         paths: None,
     };
     if !body.contains_key("on") {
-        return Err(Refused::bad("`on` is missing".into()));
+        return Err(ApiError::bad("`on` is missing".into()));
     }
-    let changed = crate::objects::index(asked.service, fields.text("name")?, fields.flag("on")?)?;
+    let changed = crate::objects::index(request.service, fields.text("name")?, fields.flag("on")?)?;
     Ok(json!({ "changed": changed }).to_string())
 }

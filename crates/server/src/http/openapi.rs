@@ -1,4 +1,4 @@
-//! The API's own description, as `OpenAPI` 3.1. It is made from the same table that the routes are.
+//! The API's description as `OpenAPI` 3.1, made from the same table as the routes.
 
 mod console;
 mod parameters;
@@ -9,7 +9,7 @@ use super::openlineage;
 use super::ops::OPS;
 use super::table::{self, Endpoint, Run};
 use parameters::parameter;
-pub(super) use parameters::{in_path, shown};
+pub(super) use parameters::{in_path, url_name};
 use serde_json::{Map, Value as Json, json};
 
 fn schema_of(name: &str) -> Json {
@@ -70,7 +70,7 @@ fn operation(endpoint: &Endpoint) -> Json {
     out
 }
 
-/// The document.
+/// Returns the `OpenAPI` document.
 pub(super) fn document() -> Json {
     let mut paths: Map<String, Json> = Map::new();
     for endpoint in table::all() {
@@ -210,7 +210,7 @@ pub(super) fn document() -> Json {
                 "type": "object",
                 "required": ["applied", "version", "vertices_created", "edges_created", "unchanged"],
                 "properties": {
-                    "applied": {"type": "boolean", "description": "false if the marker says that it was applied before"},
+                    "applied": {"type": "boolean", "description": "false if the idempotency key says that it was applied before"},
                     "version": {"type": "string"},
                     "vertices_created": {"type": "integer"},
                     "edges_created": {"type": "integer"},
@@ -232,7 +232,7 @@ pub(super) fn document() -> Json {
     out
 }
 
-/// What the paths about files give.
+/// Schemas of the paths about files.
 fn file_schemas() -> [(&'static str, Json); 4] {
     let text = || json!({"type": "string"});
     let integer = || json!({"type": "integer"});
@@ -245,7 +245,7 @@ fn file_schemas() -> [(&'static str, Json); 4] {
                 "type": "object",
                 "required": ["path", "vertex", "kind", "mode", "uid", "gid", "size", "version"],
                 "properties": {
-                    "path": {"type": "string", "description": "bytes that are no UTF-8 as `\\xHH`, a backslash doubled"},
+                    "path": {"type": "string", "description": "bytes that are not UTF-8 as `\\xHH`, a backslash doubled"},
                     "vertex": text(), "kind": text(), "version": text(),
                     "mode": {"type": "string", "description": "permission bits in octal"},
                     "links": integer(), "uid": integer(), "gid": integer(), "size": integer(), "blocks": integer(),
@@ -289,7 +289,7 @@ fn file_schemas() -> [(&'static str, Json); 4] {
     ]
 }
 
-/// What the paths about objects take and give.
+/// Schemas of the paths about objects.
 fn object_schemas() -> [(&'static str, Json); 14] {
     let text = || json!({"type": "string"});
     let integer = || json!({"type": "integer"});

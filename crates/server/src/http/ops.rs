@@ -11,16 +11,16 @@
 //!  {"op": "move_object", "object": "8123", "from": {"name": "energy", "owner": 1001}, "to": {"name": "e", "owner": 1001}}
 //! ```
 //!
-//! Each may have `"version"`: when it happened.
+//! Each line may have `"version"`: the time of the change.
 
-use super::Refused;
-use super::body::{Fields, advice, object_id};
+use super::ApiError;
+use super::json_body::{Fields, advice, object_id};
 use esker_model::object::object_type;
 use esker_model::{Batch, Mutation, Op, Schema, Version, VertexName};
 use serde_json::Value as Json;
 use std::cell::RefCell;
 
-/// The operations, and the keys of each beside `op` and `version`.
+/// The operations, and the keys of each besides `op` and `version`.
 pub(super) const OPS: [(&str, &[&str]); 8] = [
     ("put_vertex", &["id", "attributes"]),
     ("ensure_vertex", &["id"]),
@@ -35,8 +35,8 @@ pub(super) const OPS: [(&str, &[&str]); 8] = [
     ("move_object", &["object", "from", "to"]),
 ];
 
-/// Reads a batch, a mutation a line. Empty lines are skipped. What names in it may be paths of files are given back, too.
-pub(super) fn batch(text: &str, schema: &Schema) -> Result<(Batch, Vec<VertexName>), Refused> {
+/// Reads a batch, one mutation per line; empty lines are skipped. Also returns the names that may be paths of files.
+pub(super) fn batch(text: &str, schema: &Schema) -> Result<(Batch, Vec<VertexName>), ApiError> {
     let mut batch = Batch::new();
     let paths = RefCell::default();
     for (i, line) in text.lines().enumerate() {
@@ -53,11 +53,11 @@ fn mutation(
     line: &str,
     schema: &Schema,
     paths: &RefCell<Vec<VertexName>>,
-) -> Result<Mutation, Refused> {
+) -> Result<Mutation, ApiError> {
     let json: Json = serde_json::from_str(line)
-        .map_err(|e| Refused::bad(format!("not JSON (column {}): {e}", e.column())))?;
+        .map_err(|e| ApiError::bad(format!("not JSON (column {}): {e}", e.column())))?;
     let Json::Object(object) = &json else {
-        return Err(Refused::bad("expected a JSON object".into()));
+        return Err(ApiError::bad("expected a JSON object".into()));
     };
     let line = Fields {
         object,
@@ -68,12 +68,12 @@ fn mutation(
     let names = || OPS.iter().map(|(n, _)| *n);
     let Some((name, keys)) = OPS.iter().find(|(n, _)| *n == name) else {
         let advice = advice(name, names());
-        return Err(Refused::bad(format!("unknown op `{name}`; {advice}")));
+        return Err(ApiError::bad(format!("unknown op `{name}`; {advice}")));
     };
     let known = |key: &str| key == "op" || key == "version" || keys.contains(&key);
     if let Some(key) = object.keys().find(|k| !known(k)) {
         let advice = advice(key, keys.iter().copied());
-        return Err(Refused::bad(format!(
+        return Err(ApiError::bad(format!(
             "unknown key `{key}` of `{name}`; {advice}"
         )));
     }
@@ -88,7 +88,7 @@ fn mutation(
 }
 
 impl Fields<'_> {
-    fn op(&self, name: &str) -> Result<Op, Refused> {
+    fn op(&self, name: &str) -> Result<Op, ApiError> {
         if name.ends_with("_edge") {
             let (source, _) = self.vertex("src")?;
             let (destination, _) = self.vertex("dst")?;
@@ -243,7 +243,7 @@ mod tests {
             ),
             (
                 r#"{"op":"move_object","object":"-7"}"#,
-                "`-7` is no object's number",
+                "`-7` is not an object's number",
             ),
             (
                 r#"{"op":"move_object","object":"7","from":{"name":"x","onwer":1}}"#,

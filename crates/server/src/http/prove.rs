@@ -1,6 +1,6 @@
-//! What `esker.v1.Access/Prove` is for gRPC, for plain HTTP: the same messages as bodies.
+//! The call `esker.v1.Access/Prove` over plain HTTP, with the same messages as bodies.
 
-use crate::access::{Asking, prove};
+use crate::access::{Requester, prove};
 use crate::service::Service;
 use axum::body::Body;
 use axum::extract::State;
@@ -11,32 +11,32 @@ use prost::Message as _;
 use std::sync::Arc;
 use tonic::Code;
 
-/// Bytes of a request.
+/// Largest request in bytes.
 const BYTES_MAX: usize = 256 << 10;
 
-fn said(status: StatusCode, text: &str) -> Response<Body> {
+fn text_response(status: StatusCode, text: &str) -> Response<Body> {
     let mut response = Response::new(Body::from(format!("{text}\n")));
     *response.status_mut() = status;
     response
 }
 
-/// Looks at keys that are shown, or at a proof.
+/// Answers which of the offered keys have rights, or verifies a proof.
 pub(super) async fn answer(
     State(service): State<Arc<Service>>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let Some(asking) = request.extensions().get::<Asking>().cloned() else {
-        return said(StatusCode::FORBIDDEN, "it is not known who asks");
+    let Some(requester) = request.extensions().get::<Requester>().cloned() else {
+        return text_response(StatusCode::FORBIDDEN, "the caller is not known");
     };
     let body = axum::body::to_bytes(request.into_body(), BYTES_MAX).await;
-    let asked = body
+    let message = body
         .ok()
         .and_then(|b: Bytes| proto::ProveRequest::decode(b).ok());
-    let Some(asked) = asked else {
+    let Some(message) = message else {
         let text = "expected a message esker.v1.ProveRequest";
-        return said(StatusCode::BAD_REQUEST, text);
+        return text_response(StatusCode::BAD_REQUEST, text);
     };
-    match prove(&service, &asking, &asked) {
+    match prove(&service, &requester, &message) {
         Ok(reply) => {
             let mut response = Response::new(Body::from(reply.encode_to_vec()));
             response.headers_mut().insert(
@@ -51,7 +51,7 @@ pub(super) async fn answer(
                 Code::PermissionDenied => StatusCode::FORBIDDEN,
                 _ => StatusCode::BAD_REQUEST,
             };
-            said(code, status.message())
+            text_response(code, status.message())
         }
     }
 }

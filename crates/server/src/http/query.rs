@@ -1,15 +1,15 @@
-//! What stands behind the question mark of a URL.
+//! Parameters in the query string of a URL.
 
-use super::Refused;
-use esker_model::object::Asker;
+use super::ApiError;
+use esker_model::object::Principal;
 use esker_model::schema::nearest;
 use esker_model::{Schema, Version, VertexName, VertexTypeId};
 
-/// Names and values, decoded; each name known and given once.
+/// Decoded names and values; each name is known and occurs once.
 #[derive(Debug)]
 pub(super) struct Query(Vec<(String, String)>);
 
-/// Reads `%41` and `+`.
+/// Decodes `%41` and `+`.
 pub(super) fn decode(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
@@ -26,14 +26,14 @@ pub(super) fn decode(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// A plus is itself in a path.
+/// Decodes a path segment, in which `+` stands for itself.
 fn decode_path(text: &str) -> Option<String> {
     decode(&text.replace('+', "%2B"))
 }
 
 impl Query {
-    /// Reads the parameters of a request that knows these names.
-    pub(super) fn parse(query: Option<&str>, known: &[&str]) -> Result<Self, Refused> {
+    /// Parses the parameters of a request that accepts these names.
+    pub(super) fn parse(query: Option<&str>, known: &[&str]) -> Result<Self, ApiError> {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for part in query
             .unwrap_or_default()
@@ -42,7 +42,7 @@ impl Query {
         {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let (Some(name), Some(value)) = (decode(name), decode(value)) else {
-                return Err(Refused::bad(format!(
+                return Err(ApiError::bad(format!(
                     "`{part}` is not encoded as a part of a URL: expected UTF-8 with %XX"
                 )));
             };
@@ -52,12 +52,12 @@ impl Query {
                     || format!("expected {}", known.join(", ")),
                     |near| format!("did you mean `{near}`?"),
                 );
-                return Err(Refused::bad(format!(
+                return Err(ApiError::bad(format!(
                     "unknown parameter `{name}`; {advice}"
                 )));
             }
             if pairs.iter().any(|(n, _)| *n == name) {
-                return Err(Refused::bad(format!("parameter `{name}` is given twice")));
+                return Err(ApiError::bad(format!("parameter `{name}` is given twice")));
             }
             pairs.push((name, value));
         }
@@ -71,87 +71,87 @@ impl Query {
             .map(|(_, v)| v.as_str())
     }
 
-    pub(super) fn required(&self, name: &str) -> Result<&str, Refused> {
+    pub(super) fn required(&self, name: &str) -> Result<&str, ApiError> {
         self.get(name)
-            .ok_or_else(|| Refused::bad(format!("parameter `{name}` is missing")))
+            .ok_or_else(|| ApiError::bad(format!("parameter `{name}` is missing")))
     }
 
-    /// The name of a vertex.
-    pub(super) fn vertex_name(&self, name: &str) -> Result<VertexName, Refused> {
+    /// Reads a parameter that names a vertex.
+    pub(super) fn vertex_name(&self, name: &str) -> Result<VertexName, ApiError> {
         Ok(VertexName::parse(self.required(name)?)?)
     }
 
-    /// A type's name.
-    pub(super) fn vertex_type(&self, schema: &Schema) -> Result<VertexTypeId, Refused> {
+    /// Reads the parameter `type`.
+    pub(super) fn vertex_type(&self, schema: &Schema) -> Result<VertexTypeId, ApiError> {
         Ok(schema.vertex_type_id(self.required("type")?)?)
     }
 
-    /// A time to read as of; now if none is given.
-    pub(super) fn as_of(&self) -> Result<Version, Refused> {
+    /// Reads the parameter `as_of`; the default is now.
+    pub(super) fn as_of(&self) -> Result<Version, ApiError> {
         Ok(match self.get("as_of") {
             None | Some("now") => Version::MAX,
             Some(text) => Version::parse_as_of(text)?,
         })
     }
 
-    /// A whole number.
-    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Refused> {
+    /// Reads a non-negative integer.
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, ApiError> {
         match self.get(name) {
             None => Ok(None),
             Some(text) => text.parse().map(Some).map_err(|_| {
-                Refused::bad(format!(
+                ApiError::bad(format!(
                     "parameter `{name}`: expected a whole number; got `{text}`"
                 ))
             }),
         }
     }
 
-    /// A whole number, possibly below zero.
-    pub(super) fn integer(&self, name: &str) -> Result<Option<i64>, Refused> {
+    /// Reads an integer that may be negative.
+    pub(super) fn integer(&self, name: &str) -> Result<Option<i64>, ApiError> {
         match self.get(name) {
             None => Ok(None),
             Some(text) => text.parse().map(Some).map_err(|_| {
-                Refused::bad(format!(
+                ApiError::bad(format!(
                     "parameter `{name}`: expected a whole number; got `{text}`"
                 ))
             }),
         }
     }
 
-    /// Yes or no; no if it is not given, yes if it is given without a value.
-    pub(super) fn flag(&self, name: &str) -> Result<bool, Refused> {
+    /// Reads a Boolean: false if it is absent, true if it has no value.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, ApiError> {
         match self.get(name) {
             None | Some("false") => Ok(false),
             Some("true" | "") => Ok(true),
-            Some(other) => Err(Refused::bad(format!(
+            Some(other) => Err(ApiError::bad(format!(
                 "parameter `{name}`: expected true or false; got `{other}`"
             ))),
         }
     }
 
-    /// On whose behalf: `uid`, and `gids` with commas.
-    pub(super) fn asker(&self) -> Result<Option<Asker>, Refused> {
+    /// Reads the principal: `uid`, and `gids` separated by commas.
+    pub(super) fn principal(&self) -> Result<Option<Principal>, ApiError> {
         let gids = self.get("gids").map(|list| {
             let gids = list.split(',').filter(|g| !g.is_empty());
             gids.map(str::parse).collect::<Result<Vec<i64>, _>>()
         });
         let gids = gids.transpose().map_err(|_| {
-            Refused::bad("parameter `gids`: expected whole numbers with commas".into())
+            ApiError::bad("parameter `gids`: expected whole numbers with commas".into())
         })?;
         match (self.integer("uid")?, gids) {
-            (Some(uid), gids) => Ok(Some(Asker {
+            (Some(uid), gids) => Ok(Some(Principal {
                 uid,
                 gids: gids.unwrap_or_default(),
             })),
             (None, None) => Ok(None),
-            (None, Some(_)) => Err(Refused::bad("parameter `gids` needs `uid`".into())),
+            (None, Some(_)) => Err(ApiError::bad("parameter `gids` needs `uid`".into())),
         }
     }
 
-    /// The same with a part of the path as one more parameter.
-    pub(super) fn with(mut self, name: &str, value: &str) -> Result<Self, Refused> {
+    /// Adds a segment of the path as a parameter.
+    pub(super) fn with(mut self, name: &str, value: &str) -> Result<Self, ApiError> {
         let Some(value) = decode_path(value) else {
-            return Err(Refused::bad(format!(
+            return Err(ApiError::bad(format!(
                 "`{value}` is not encoded as a part of a URL: expected UTF-8 with %XX"
             )));
         };
@@ -159,18 +159,18 @@ impl Query {
         Ok(self)
     }
 
-    /// How many items, at most.
-    pub(super) fn limit(&self) -> Result<usize, Refused> {
+    /// Reads the parameter `limit`.
+    pub(super) fn limit(&self) -> Result<usize, ApiError> {
         Self::limit_of(self.number("limit")?)
     }
 
-    /// How many items, at most, if so many were asked for.
-    pub(super) fn limit_of(limit: Option<u64>) -> Result<usize, Refused> {
+    /// Checks a limit and applies its default.
+    pub(super) fn limit_of(limit: Option<u64>) -> Result<usize, ApiError> {
         const DEFAULT: u64 = 1_000;
         const MOST: u64 = 100_000;
         let limit = limit.unwrap_or(DEFAULT);
         if !(1..=MOST).contains(&limit) {
-            return Err(Refused::bad(format!(
+            return Err(ApiError::bad(format!(
                 "parameter `limit`: expected 1 to {MOST}; got {limit}"
             )));
         }

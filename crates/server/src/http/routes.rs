@@ -1,21 +1,21 @@
-//! The router of all that is not gRPC, and the list that it is made from: what is not listed is not routed, and nothing is listed without saying
-//! who may ask it.
+//! The router of everything but gRPC, and the list from which it is made: a path that is not listed is not routed, and each listed path
+//! states the access that it needs.
 
 use super::table::{self, Endpoint, Verb};
-use super::{answer, console, incoming, prove, sparql, status};
-use crate::access::table::{ADMIN, Listed, Needs, READ, WRITE};
+use super::{answer, console, prove, request_body, sparql, status};
+use crate::access::table::{ADMIN, ListedRoute, Needs, READ, WRITE};
 use crate::service::Service;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use http::{HeaderName, HeaderValue, Request, Response, header};
-use sparql::Door;
+use sparql::RdfEndpoint;
 use std::sync::Arc;
 
-/// What answers a request that is none of the API's.
+/// Handlers of requests outside the API.
 #[derive(Debug, Clone, Copy)]
-enum Handler {
+enum RouteHandler {
     Health,
     Ready,
     Metrics,
@@ -24,18 +24,18 @@ enum Handler {
     Icon,
     Part,
     Ticket,
-    Look,
+    CurrentSession,
     Enter,
     Leave,
     Sessions,
     EndSession,
     Events,
     Site,
-    Rdf(Door),
+    Rdf(RdfEndpoint),
 }
 
-impl Handler {
-    /// Whether it answers as one user's, or says nothing of the data.
+impl RouteHandler {
+    /// Whether bound clients may use the handler: its answer is limited to one user, or reveals nothing of the data.
     fn is_per_user(self) -> bool {
         !matches!(
             self,
@@ -44,45 +44,70 @@ impl Handler {
     }
 }
 
-const SPARQL: Handler = Handler::Rdf(Door::Sparql);
-const GRAPHS: Handler = Handler::Rdf(Door::Graphs);
-const KEEP: Handler = Handler::Rdf(Door::Keep);
+const SPARQL: RouteHandler = RouteHandler::Rdf(RdfEndpoint::Sparql);
+const GRAPHS: RouteHandler = RouteHandler::Rdf(RdfEndpoint::Graphs);
+const MANAGE: RouteHandler = RouteHandler::Rdf(RdfEndpoint::Manage);
 
-/// What is beside the API: method, path, who may, what answers. GET is HEAD as well.
-const OTHERS: [(Verb, &str, Needs, Handler); 39] = [
-    (Verb::Get, "/healthz", Needs::Nothing, Handler::Health),
-    (Verb::Get, "/readyz", Needs::Nothing, Handler::Ready),
-    (Verb::Get, "/metrics", READ, Handler::Metrics),
-    (Verb::Post, "/api/v1/prove", Needs::Nothing, Handler::Prove),
-    // The pages say nothing of the data.
-    (Verb::Get, "/", Needs::Nothing, Handler::Page),
-    (Verb::Get, "/favicon.svg", Needs::Nothing, Handler::Icon),
-    (Verb::Get, "/assets/{*name}", Needs::Nothing, Handler::Part),
-    (Verb::Post, "/api/v1/session/ticket", READ, Handler::Ticket),
-    // What a session is for is said by who asks.
-    (Verb::Get, "/api/v1/session", Needs::Nothing, Handler::Look),
+/// Routes besides the API: method, path, needed access, handler. GET includes HEAD.
+const NON_API_ROUTES: [(Verb, &str, Needs, RouteHandler); 39] = [
+    (Verb::Get, "/healthz", Needs::Nothing, RouteHandler::Health),
+    (Verb::Get, "/readyz", Needs::Nothing, RouteHandler::Ready),
+    (Verb::Get, "/metrics", READ, RouteHandler::Metrics),
+    (
+        Verb::Post,
+        "/api/v1/prove",
+        Needs::Nothing,
+        RouteHandler::Prove,
+    ),
+    // The pages contain no data.
+    (Verb::Get, "/", Needs::Nothing, RouteHandler::Page),
+    (
+        Verb::Get,
+        "/favicon.svg",
+        Needs::Nothing,
+        RouteHandler::Icon,
+    ),
+    (
+        Verb::Get,
+        "/assets/{*name}",
+        Needs::Nothing,
+        RouteHandler::Part,
+    ),
+    (
+        Verb::Post,
+        "/api/v1/session/ticket",
+        READ,
+        RouteHandler::Ticket,
+    ),
+    // The session in the request determines the answer.
+    (
+        Verb::Get,
+        "/api/v1/session",
+        Needs::Nothing,
+        RouteHandler::CurrentSession,
+    ),
     (
         Verb::Post,
         "/api/v1/session",
         Needs::Nothing,
-        Handler::Enter,
+        RouteHandler::Enter,
     ),
     (
         Verb::Delete,
         "/api/v1/session",
         Needs::Nothing,
-        Handler::Leave,
+        RouteHandler::Leave,
     ),
-    (Verb::Get, "/api/v1/sessions", ADMIN, Handler::Sessions),
+    (Verb::Get, "/api/v1/sessions", ADMIN, RouteHandler::Sessions),
     (
         Verb::Delete,
         "/api/v1/sessions/{id}",
         ADMIN,
-        Handler::EndSession,
+        RouteHandler::EndSession,
     ),
-    (Verb::Get, "/api/v1/events", READ, Handler::Events),
-    (Verb::Get, "/api/v1/site", READ, Handler::Site),
-    // An update is sent as a query is: who may is seen where it is read (`Asked::may_write`).
+    (Verb::Get, "/api/v1/events", READ, RouteHandler::Events),
+    (Verb::Get, "/api/v1/site", READ, RouteHandler::Site),
+    // Updates are sent like queries, so the right to write is checked after decoding (`Asked::may_write`).
     (Verb::Get, "/sparql", READ, SPARQL),
     (Verb::Post, "/sparql", READ, SPARQL),
     (Verb::Options, "/sparql", Needs::Nothing, SPARQL),
@@ -104,20 +129,20 @@ const OTHERS: [(Verb, &str, Needs, Handler); 39] = [
     (Verb::Post, "/rdf-graphs/{*name}", WRITE, GRAPHS),
     (Verb::Delete, "/rdf-graphs/{*name}", WRITE, GRAPHS),
     (Verb::Options, "/rdf-graphs/{*name}", Needs::Nothing, GRAPHS),
-    (Verb::Get, "/api/v1/rdf/{what}", READ, KEEP),
-    (Verb::Post, "/api/v1/rdf/{what}", WRITE, KEEP),
-    (Verb::Options, "/api/v1/rdf/{what}", Needs::Nothing, KEEP),
+    (Verb::Get, "/api/v1/rdf/{what}", READ, MANAGE),
+    (Verb::Post, "/api/v1/rdf/{what}", WRITE, MANAGE),
+    (Verb::Options, "/api/v1/rdf/{what}", Needs::Nothing, MANAGE),
 ];
 
-/// All that is not gRPC, and who may ask it.
-pub(crate) fn listed() -> impl Iterator<Item = Listed> {
-    let others = OTHERS
+/// All routes but those of gRPC, with the access that they need.
+pub(crate) fn listed_routes() -> impl Iterator<Item = ListedRoute> {
+    let others = NON_API_ROUTES
         .iter()
         .map(|(verb, path, needs, handler)| (*verb, *path, *needs, handler.is_per_user()));
     let api = table::all().map(|e| (e.verb, e.path, e.needs, e.is_per_user()));
     others
         .chain(api)
-        .map(|(verb, path, needs, per_user)| Listed {
+        .map(|(verb, path, needs, per_user)| ListedRoute {
             method: verb.name(),
             path: path.into(),
             needs,
@@ -136,36 +161,36 @@ fn filter(verb: Verb) -> MethodFilter {
     }
 }
 
-/// A ticket comes as JSON: pages of other sites cannot send that.
+/// Starts a session. The ticket must be sent as JSON, which pages of other sites cannot send.
 async fn enter(state: State<Arc<Service>>, request: Request<Body>) -> Response<Body> {
-    match incoming::is_typed(&request, "application/json") {
+    match request_body::is_typed(&request, "application/json") {
         Ok(()) => console::session::enter(state, request).await,
         Err(refused) => refused.response(),
     }
 }
 
-fn other(verb: Verb, handler: Handler) -> MethodRouter<Arc<Service>> {
+fn handler_route(verb: Verb, handler: RouteHandler) -> MethodRouter<Arc<Service>> {
     let filter = filter(verb);
     match handler {
-        Handler::Health => on(filter, status::health),
-        Handler::Ready => on(filter, status::ready),
-        Handler::Metrics => on(filter, status::metrics),
-        Handler::Prove => on(filter, prove::answer),
-        Handler::Page => on(filter, console::assets::page),
-        Handler::Icon => on(filter, console::assets::icon),
-        Handler::Part => on(filter, console::assets::part),
-        Handler::Ticket => on(filter, console::session::ticket),
-        Handler::Look => on(filter, console::session::look),
-        Handler::Enter => on(filter, enter),
-        Handler::Leave => on(filter, console::session::leave),
-        Handler::Sessions => on(filter, console::session::list),
-        Handler::EndSession => on(filter, console::session::end),
-        Handler::Events => on(filter, console::events::events),
-        Handler::Site => on(filter, console::sites::sites),
-        Handler::Rdf(door) => on(
+        RouteHandler::Health => on(filter, status::health),
+        RouteHandler::Ready => on(filter, status::ready),
+        RouteHandler::Metrics => on(filter, status::metrics),
+        RouteHandler::Prove => on(filter, prove::answer),
+        RouteHandler::Page => on(filter, console::assets::page),
+        RouteHandler::Icon => on(filter, console::assets::icon),
+        RouteHandler::Part => on(filter, console::assets::part),
+        RouteHandler::Ticket => on(filter, console::session::ticket),
+        RouteHandler::CurrentSession => on(filter, console::session::current),
+        RouteHandler::Enter => on(filter, enter),
+        RouteHandler::Leave => on(filter, console::session::leave),
+        RouteHandler::Sessions => on(filter, console::session::list),
+        RouteHandler::EndSession => on(filter, console::session::end),
+        RouteHandler::Events => on(filter, console::events::events),
+        RouteHandler::Site => on(filter, console::sites::sites),
+        RouteHandler::Rdf(endpoint) => on(
             filter,
             move |State(service): State<Arc<Service>>, request: Request<Body>| {
-                sparql::enter(service, request, door)
+                sparql::enter(service, request, endpoint)
             },
         ),
     }
@@ -181,11 +206,11 @@ fn api(endpoint: &'static Endpoint) -> MethodRouter<Arc<Service>> {
     on(filter(endpoint.verb), handler)
 }
 
-/// The router of all that is not gRPC.
+/// Makes the router of everything but gRPC.
 pub(crate) fn routes(service: &Arc<Service>) -> Router {
     let mut router = Router::new();
-    for (verb, path, _, handler) in OTHERS {
-        router = router.route(path, other(verb, handler));
+    for (verb, path, _, handler) in NON_API_ROUTES {
+        router = router.route(path, handler_route(verb, handler));
     }
     for endpoint in table::all() {
         router = router.route(endpoint.path, api(endpoint));
@@ -193,9 +218,9 @@ pub(crate) fn routes(service: &Arc<Service>) -> Router {
     router.with_state(Arc::clone(service))
 }
 
-/// Headers of all answers but gRPC's: browsers take them for what they say they are, give them to no page of another origin that has not asked
-/// by CORS, and keep none, unless an answer says otherwise.
-const GUARDS: [(HeaderName, HeaderValue); 3] = [
+/// Headers of all responses but gRPC's, unless a response has its own: browsers must trust the content type, must not give the response
+/// to pages of other origins without CORS, and must not store it.
+const SECURITY_HEADERS: [(HeaderName, HeaderValue); 3] = [
     (
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
@@ -207,14 +232,14 @@ const GUARDS: [(HeaderName, HeaderValue); 3] = [
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
 ];
 
-/// An answer with what keeps browsers from more than they are to do with it.
-pub(crate) fn guarded(mut response: Response<Body>) -> Response<Body> {
+/// Adds headers that restrict what browsers do with a response.
+pub(crate) fn with_security_headers(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     let kind = headers.get(header::CONTENT_TYPE);
     if kind.is_some_and(|k| k.as_bytes().starts_with(b"application/grpc")) {
         return response;
     }
-    for (name, value) in GUARDS {
+    for (name, value) in SECURITY_HEADERS {
         headers.entry(name).or_insert(value);
     }
     response

@@ -1,4 +1,4 @@
-//! Whether the server lives, and what it counts.
+//! Health checks and metrics.
 
 use crate::metrics::value_of;
 use crate::service::Service;
@@ -19,12 +19,12 @@ fn text(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
     response
 }
 
-/// The process answers.
+/// Answers that the process is alive.
 pub(super) async fn health() -> Response<Body> {
     text(StatusCode::OK, "ok\n")
 }
 
-/// It takes calls.
+/// Answers whether the server accepts calls.
 pub(super) async fn ready(State(service): State<Arc<Service>>) -> Response<Body> {
     if let Some(why) = service.cluster.as_ref().and_then(|c| c.not_yet()) {
         text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))
@@ -35,7 +35,7 @@ pub(super) async fn ready(State(service): State<Arc<Service>>) -> Response<Body>
     }
 }
 
-/// What Prometheus reads.
+/// Answers with metrics for Prometheus.
 pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Response<Body> {
     let mut out = String::new();
     service.metrics.write(&mut out);
@@ -67,7 +67,7 @@ pub(super) async fn metrics(State(service): State<Arc<Service>>) -> Response<Bod
     for (name, help, value) in gauges {
         value_of(&mut out, name, "gauge", help, value as f64);
     }
-    // The store's figures touch the disk.
+    // Reading the store's figures may block on the disk.
     let asked = Arc::clone(&service);
     let stats = tokio::task::spawn_blocking(move || asked.database.stats()).await;
     if let Ok(Ok(stats)) = stats {

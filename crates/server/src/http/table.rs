@@ -1,12 +1,12 @@
-//! The one list of the API's paths: routes, rights and the `OpenAPI` document are made from it. What else the port answers is in
+//! The list of the API's paths, from which routes, access rules and the `OpenAPI` document are made. The other routes of the port are in
 //! [`routes`](super::routes).
 
-use super::api::{self, Answer, Asked};
-use super::write::What;
-use super::{console, files, news, objects, openlineage, view};
+use super::api::{self, Answer, ApiRequest};
+use super::write::WriteKind;
+use super::{change_feed, console, files, objects, openlineage, view};
 use crate::access::table::{INGEST, Needs, READ, WRITE};
 
-/// How a path is asked.
+/// HTTP method of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Get,
@@ -18,7 +18,7 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// Its name on the wire.
+    /// Name of the method in HTTP.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -35,22 +35,22 @@ impl Verb {
 pub(super) struct Endpoint {
     pub(super) verb: Verb,
     pub(super) path: &'static str,
-    /// Who may ask.
+    /// Access that the request needs.
     pub(super) needs: Needs,
     pub(super) name: &'static str,
     pub(super) summary: &'static str,
     pub(super) parameters: &'static [&'static str],
-    /// The body's content type and the name of its schema.
+    /// Content type of the body and name of its schema.
     pub(super) body: Option<(&'static str, &'static str)>,
-    /// The name of the answer's schema.
+    /// Name of the answer's schema.
     pub(super) answer: &'static str,
-    /// The call that it counts as, by its number in `Request`.
+    /// Number of the call in `Request` as which the request is counted.
     pub(super) counts_as: usize,
     pub(super) run: Run,
 }
 
 impl Endpoint {
-    /// Whether the answer is one user's where somebody says so, by `uid`, or is bound to one; or says nothing of the data.
+    /// Whether bound clients may use the endpoint: its answer depends on the principal (`uid`), or reveals nothing of the data.
     pub(super) fn is_per_user(&self) -> bool {
         self.parameters.contains(&"uid")
             || matches!(self.run, Run::Find | Run::Describe)
@@ -58,13 +58,13 @@ impl Endpoint {
     }
 }
 
-/// What answers a path.
+/// Kinds of handlers of an endpoint.
 #[derive(Clone, Copy)]
 pub(super) enum Run {
-    Read(fn(&Asked<'_>) -> Answer),
-    /// A search, asked behind the question mark or in the body.
+    Read(fn(&ApiRequest<'_>) -> Answer),
+    /// A search, described in the query string or in the body.
     Find,
-    Write(What),
+    Write(WriteKind),
     /// Events of `OpenLineage`.
     Receive,
     Describe,
@@ -93,7 +93,7 @@ pub(super) const fn read(
     }
 }
 
-/// All of the API.
+/// All endpoints of the API.
 pub(super) fn all() -> impl Iterator<Item = &'static Endpoint> {
     API.iter().chain(&openlineage::ENDPOINTS)
 }
@@ -160,7 +160,7 @@ const API: [Endpoint; 41] = [
         &["lineage_id", "node", "as_of", "depth", "uid", "gids"],
         "Graph",
         Run::Read(openlineage::lineage),
-        "How a file came to be: the jobs, inputs, executables and users behind it; with `nodeId`, as Marquez tells of jobs and datasets",
+        "How a file came to be: the jobs, inputs, executables and users behind it; with `nodeId`, as Marquez shows jobs and datasets",
     ),
     read(
         "/api/v1/impact",
@@ -195,7 +195,7 @@ const API: [Endpoint; 41] = [
         4,
         &["place", "uid", "gids"],
         "News",
-        Run::Read(news::news),
+        Run::Read(change_feed::changes),
         "What commits have touched since a place of the change feed; without a place, where it is now",
     ),
     read(
@@ -213,8 +213,8 @@ const API: [Endpoint; 41] = [
         7,
         &["q", "suggest_limit", "uid", "gids"],
         "Suggestions",
-        Run::Read(console::look::suggest),
-        "What somebody who types this may mean: vertices, types, tags",
+        Run::Read(console::search::suggest),
+        "What the text typed so far may mean: vertices, types, tags",
     ),
     read(
         "/api/v1/search",
@@ -231,8 +231,8 @@ const API: [Endpoint; 41] = [
             "gids",
         ],
         "Search",
-        Run::Read(console::look::search),
-        "Vertices with these words in their names, or objects that a filter holds of, with facets",
+        Run::Read(console::search::search),
+        "Vertices with these words in their names, or objects that match a filter, with facets",
     ),
     read(
         "/api/v1/view/neighbourhood",
@@ -240,8 +240,8 @@ const API: [Endpoint; 41] = [
         14,
         &["id", "as_of", "around_depth", "dots", "uid", "gids"],
         "Neighbourhood",
-        Run::Read(console::around::neighbourhood),
-        "What lies around a vertex, whatever the edges: many dots in their places",
+        Run::Read(console::neighbourhood::neighbourhood),
+        "The neighbourhood of a vertex over all edges: many dots in their places",
     ),
     read(
         "/api/v1/view/space",
@@ -305,7 +305,7 @@ const API: [Endpoint; 41] = [
         &["what", "text_typed", "at", "uid", "gids"],
         "Completion",
         Run::Read(console::tags::completion),
-        "What may stand next in a traversal, a filter or a query",
+        "What may come next in a traversal, a filter or a query",
     ),
     read(
         "/api/v1/cluster",
@@ -338,7 +338,7 @@ const API: [Endpoint; 41] = [
         body: Some(("application/x-ndjson", "Operations")),
         answer: "Commit",
         counts_as: 16,
-        run: Run::Write(What::Lines),
+        run: Run::Write(WriteKind::Lines),
     },
     read(
         "/api/v1/find",
@@ -401,7 +401,7 @@ const API: [Endpoint; 41] = [
         body: Some(("application/json", "NewObject")),
         answer: "Created",
         counts_as: 16,
-        run: Run::Write(What::Create),
+        run: Run::Write(WriteKind::Create),
     },
     Endpoint {
         verb: Verb::Patch,
@@ -413,7 +413,7 @@ const API: [Endpoint; 41] = [
         body: Some(("application/json", "Changes")),
         answer: "Commit",
         counts_as: 16,
-        run: Run::Write(What::Update),
+        run: Run::Write(WriteKind::Update),
     },
     Endpoint {
         verb: Verb::Delete,
@@ -425,7 +425,7 @@ const API: [Endpoint; 41] = [
         body: None,
         answer: "Commit",
         counts_as: 16,
-        run: Run::Write(What::Delete),
+        run: Run::Write(WriteKind::Delete),
     },
     read(
         "/api/v1/tags",
@@ -441,7 +441,7 @@ const API: [Endpoint; 41] = [
         path: "/api/v1/tag",
         needs: WRITE,
         name: "tag",
-        summary: "Set and remove tags of all objects that a filter holds of",
+        summary: "Set and remove tags of all objects that match a filter",
         parameters: &["once", "sync"],
         body: Some(("application/json", "TagRequest")),
         answer: "Tagged",
@@ -485,7 +485,7 @@ const API: [Endpoint; 41] = [
         &["path", "files_filter", "limit", "uid", "gids"],
         "Files",
         Run::Read(files::find),
-        "Files below a path, by what holds of them",
+        "Files below a path that match a filter",
     ),
     read(
         "/api/v1/files/usage",
@@ -494,7 +494,7 @@ const API: [Endpoint; 41] = [
         &["path", "levels", "limit", "uid", "gids"],
         "Usages",
         Run::Read(files::usage),
-        "What directories hold with all below them",
+        "Totals of directories with everything below them",
     ),
     read(
         "/api/v1/files/top",
@@ -505,7 +505,7 @@ const API: [Endpoint; 41] = [
         Run::Read(files::top),
         "Where the space is: by directory, owner, group, kind, ending or day of the last change",
     ),
-    // Where the stock plug-in jobcomp/elasticsearch of Slurm is told to send: `JobCompLoc`.
+    // The target (`JobCompLoc`) of the standard Slurm plug-in jobcomp/elasticsearch.
     Endpoint {
         verb: Verb::Post,
         path: "/ingest/slurm/_doc",
@@ -516,7 +516,7 @@ const API: [Endpoint; 41] = [
         body: Some(("application/json", "SlurmJob")),
         answer: "Commit",
         counts_as: 16,
-        run: Run::Write(What::SlurmJob),
+        run: Run::Write(WriteKind::SlurmJob),
     },
     Endpoint {
         verb: Verb::Get,

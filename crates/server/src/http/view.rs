@@ -1,58 +1,58 @@
-//! Pictures: what a page draws as it comes.
+//! Lineage pictures and exports of lineage.
 
-use super::Refused;
-use super::api::{Answer, Asked, missing};
+use super::ApiError;
+use super::api::{Answer, ApiRequest, missing};
 use esker::lineage::LineageOptions;
-use esker_console::lineage::{Ask, OPEN_MAX, Sides, picture};
+use esker_console::lineage::{OPEN_MAX, OpenSides, PictureRequest, picture};
 use esker_console::ro_crate;
 use esker_model::{Error, Schema, VertexName, VertexRef};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `GET /api/v1/view/lineage`.
-pub(super) fn lineage(asked: &Asked<'_>) -> Answer {
-    let graph = asked.graph();
+/// Answers the request `GET /api/v1/view/lineage`.
+pub(super) fn lineage(request: &ApiRequest<'_>) -> Answer {
+    let graph = request.graph();
     let schema = graph.schema()?;
-    let (name, focus) = asked.vertex("id", &schema)?;
+    let (name, focus) = request.vertex("id", &schema)?;
     let levels = |name: &str| {
-        let given = asked.query.number(name)?.unwrap_or(1);
-        Ok::<_, Refused>(u32::try_from(given).unwrap_or(u32::MAX))
+        let given = request.query.number(name)?.unwrap_or(1);
+        Ok::<_, ApiError>(u32::try_from(given).unwrap_or(u32::MAX))
     };
-    let ask = Ask {
+    let ask = PictureRequest {
         focus: focus.id,
-        as_of: asked.query.as_of()?,
+        as_of: request.query.as_of()?,
         up: levels("up")?,
         down: levels("down")?,
-        open: open(asked, &schema)?,
-        split: list(asked, "split")?
+        open: open(request, &schema)?,
+        split: list(request, "split")?
             .map(str::to_owned)
             .collect::<BTreeSet<_>>(),
     };
-    match picture(&*graph, &ask, asked.watch) {
+    match picture(&*graph, &ask, request.call_state) {
         Ok(picture) => serde_json::to_string(&picture)
-            .map_err(|e| Refused::Failed(Error::Invalid(e.to_string()))),
-        Err(Error::NoVertex { .. }) => Err(missing(&name, &asked.query)),
+            .map_err(|e| ApiError::Engine(Error::Invalid(e.to_string()))),
+        Err(Error::NoVertex { .. }) => Err(missing(&name, &request.query)),
         Err(e) => Err(e.into()),
     }
 }
 
-/// `GET /api/v1/export/lineage`: as an RO-Crate's metadata.
-pub(super) fn export(asked: &Asked<'_>) -> Answer {
-    let graph = asked.graph();
+/// Answers `GET /api/v1/export/lineage` with the metadata of an RO-Crate.
+pub(super) fn export(request: &ApiRequest<'_>) -> Answer {
+    let graph = request.graph();
     let schema = graph.schema()?;
-    let (name, vertex) = asked.vertex("id", &schema)?;
-    if let Some(format) = asked.query.get("format")
+    let (name, vertex) = request.vertex("id", &schema)?;
+    if let Some(format) = request.query.get("format")
         && format != "ro-crate"
     {
-        return Err(Refused::bad(format!(
+        return Err(ApiError::bad(format!(
             "parameter `format`: expected ro-crate; got `{format}`"
         )));
     }
     let options = LineageOptions {
-        as_of: asked.query.as_of()?,
-        bytes: Some(asked.service.settings.limits.memory_bytes as u64),
+        as_of: request.query.as_of()?,
+        bytes: Some(request.service.settings.limits.memory_bytes as u64),
         ..LineageOptions::default()
     };
-    match esker::lineage::lineage(&*graph, vertex.id, &options, asked.watch) {
+    match esker::lineage::lineage(&*graph, vertex.id, &options, request.call_state) {
         Ok(found) => {
             let made = crate::objects::now_nanos().unwrap_or_default();
             let settings = ro_crate::Settings {
@@ -61,42 +61,45 @@ pub(super) fn export(asked: &Asked<'_>) -> Answer {
             };
             let described = ro_crate::describe(&ro_crate::Facts::new(&found, &schema), &settings);
             serde_json::to_string_pretty(&described)
-                .map_err(|e| Refused::Failed(Error::Invalid(e.to_string())))
+                .map_err(|e| ApiError::Engine(Error::Invalid(e.to_string())))
         }
-        Err(Error::NoVertex { .. }) => Err(missing(&name, &asked.query)),
+        Err(Error::NoVertex { .. }) => Err(missing(&name, &request.query)),
         Err(e) => Err(e.into()),
     }
 }
 
-/// The parts of a list, one a line.
-fn list<'a>(asked: &'a Asked<'_>, name: &str) -> Result<impl Iterator<Item = &'a str>, Refused> {
-    let lines = asked.query.get(name).unwrap_or_default().lines();
+/// The lines of a parameter with a list.
+fn list<'a>(
+    request: &'a ApiRequest<'_>,
+    name: &str,
+) -> Result<impl Iterator<Item = &'a str>, ApiError> {
+    let lines = request.query.get(name).unwrap_or_default().lines();
     if lines.clone().count() > OPEN_MAX {
-        return Err(Refused::bad(format!(
+        return Err(ApiError::bad(format!(
             "parameter `{name}`: expected {OPEN_MAX} lines at most"
         )));
     }
     Ok(lines.filter(|line| !line.is_empty()))
 }
 
-/// What is opened: names, each behind `<` for its left side only or `>` for its right one.
+/// The opened vertices: names, with the prefix `<` for the left side only or `>` for the right side only.
 fn open(
-    asked: &Asked<'_>,
+    request: &ApiRequest<'_>,
     schema: &Schema,
-) -> Result<BTreeMap<esker_model::VertexId, Sides>, Refused> {
+) -> Result<BTreeMap<esker_model::VertexId, OpenSides>, ApiError> {
     let mut names = Vec::new();
     let mut sides = Vec::new();
-    for line in list(asked, "open")? {
+    for line in list(request, "open")? {
         let (up, down, name) = match line.split_at_checked(1) {
             Some(("<", name)) => (true, false, name),
             Some((">", name)) => (false, true, name),
             _ => (true, true, line),
         };
         names.push(VertexName::parse(name)?);
-        sides.push(Sides { up, down });
+        sides.push(OpenSides { up, down });
     }
-    let found: Vec<VertexRef> = asked.resolve(schema, &names)?;
-    let mut out: BTreeMap<_, Sides> = BTreeMap::new();
+    let found: Vec<VertexRef> = request.resolve(schema, &names)?;
+    let mut out: BTreeMap<_, OpenSides> = BTreeMap::new();
     for (vertex, one) in found.iter().zip(sides) {
         let sides = out.entry(vertex.id).or_default();
         sides.up |= one.up;

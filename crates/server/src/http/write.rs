@@ -1,12 +1,12 @@
-//! What changes the graph: batches from lines of JSON and from single requests, through the writer like every other.
+//! Requests that change the graph: batches from lines of JSON and from single requests, applied by the writer.
 
 use super::query::Query;
-use super::{Refused, failed, objects, ops};
-use crate::call::{Call, Sink, Terms, Watch};
+use super::{ApiError, failed, objects, ops};
+use crate::call::{Call, CallOptions, CallState, Sink};
 use crate::service::Service;
 use axum::body::Body;
-use esker_cluster::peer::Applying;
-use esker_import::slurm::{self, Types};
+use esker_cluster::peer::ApplyOptions;
+use esker_import::slurm::{self, JobTypes};
 use esker_model::{Batch, Error, Version};
 use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
@@ -15,55 +15,57 @@ use serde_json::json;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// The numbers of calls in `Request`.
+/// Numbers of calls in `Request`.
 const APPLY: usize = 16;
 const READ_OBJECTS: usize = 25;
 
-/// What a request writes.
+/// Kinds of writing requests.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum What {
+pub(super) enum WriteKind {
     /// Lines of operations.
     Lines,
-    /// A new object.
+    /// Creation of an object.
     Create,
-    /// Other attributes and tags of an object.
+    /// Change of an object's attributes and tags.
     Update,
-    /// An object that goes.
+    /// Deletion of an object.
     Delete,
-    /// A job of Slurm.
+    /// A record of a Slurm job.
     SlurmJob,
 }
 
 pub(super) async fn write(
     service: &Arc<Service>,
-    what: What,
+    what: WriteKind,
     query: Query,
     body: String,
 ) -> Result<String, Response<Body>> {
     let sync = query.flag("sync").map_err(|e| e.response())?;
-    let once = query.get("once").map(|once| once.as_bytes().to_vec());
+    let idempotency_key = query
+        .get("once")
+        .map(|idempotency_key| idempotency_key.as_bytes().to_vec());
     let bytes = body.len();
-    let read = move |service: &Service, _: &Watch| match what {
-        What::Lines => {
+    let read = move |service: &Service, _: &CallState| match what {
+        WriteKind::Lines => {
             let schema = service.schema()?;
             let (mut batch, paths) = ops::batch(&body, &schema)?;
-            service.settle(&mut batch, &schema, &paths, Version::ZERO)?;
+            service.resolve_paths(&mut batch, &schema, &paths, Version::ZERO)?;
             Ok((batch, None))
         }
-        What::Create => {
+        WriteKind::Create => {
             let (batch, identity) = objects::create(&body, &*service.schema()?)?;
             Ok((batch, Some(identity)))
         }
-        What::Update => Ok((objects::update(service, &query, &body)?, None)),
-        What::Delete => Ok((objects::delete(service, &query)?, None)),
-        What::SlurmJob => Ok((slurm_job(service, &query, &body)?, None)),
+        WriteKind::Update => Ok((objects::update(service, &query, &body)?, None)),
+        WriteKind::Delete => Ok((objects::delete(service, &query)?, None)),
+        WriteKind::SlurmJob => Ok((slurm_job(service, &query, &body)?, None)),
     };
-    let batch: Result<_, Refused> = service.work(0, read).await.map_err(|e| failed(&e))?;
+    let batch: Result<_, ApiError> = service.work(0, read).await.map_err(|e| failed(&e))?;
     let (mut batch, created) = batch.map_err(|e| e.response())?;
-    batch.once = once;
+    batch.idempotency_key = idempotency_key;
     let commit = commit(service, batch, sync, bytes).await?;
     if let Some(identity) = created {
-        let find = move |service: &Service, _: &Watch| objects::created(service, identity);
+        let find = move |service: &Service, _: &CallState| objects::created(service, identity);
         let found = service.work(READ_OBJECTS, find).await;
         return found.map_err(|e| failed(&e))?.map_err(|e| e.response());
     }
@@ -77,13 +79,14 @@ pub(super) async fn write(
     .to_string())
 }
 
-/// A document of a job. Slurm sends one that is refused again and again: so it is only refused if nothing can be made of it, and the log says so.
-fn slurm_job(service: &Service, query: &Query, body: &str) -> Result<Batch, Refused> {
-    let types = Types::resolve(&*service.schema()?).map_err(Error::from)?;
+/// Reads a job's document. Slurm repeats a document that was refused, so it is only refused, with a log message, if it cannot be read at
+/// all.
+fn slurm_job(service: &Service, query: &Query, body: &str) -> Result<Batch, ApiError> {
+    let types = JobTypes::resolve(&*service.schema()?).map_err(Error::from)?;
     let job = slurm::document(body.as_bytes()).map_err(|e| {
         let text = format!("a document of Slurm's jobcomp/elasticsearch: {e}");
         tracing::warn!(error = text, "a job was not taken");
-        Refused::bad(text)
+        ApiError::bad(text)
     })?;
     Ok(slurm::batch(&job, &types, query.get("cluster")))
 }
@@ -95,15 +98,22 @@ pub(super) async fn commit(
     bytes: usize,
 ) -> Result<proto::ApplyReply, Response<Body>> {
     let deadline = service.deadline(None);
-    let watch = Watch::new(deadline, Arc::clone(&service.cut));
+    let call_state = CallState::new(deadline, Arc::clone(&service.cut));
     let (sender, mut answer) = mpsc::channel(1);
-    let terms = Terms {
+    let options = CallOptions {
         deadline,
-        ..Terms::default()
+        ..CallOptions::default()
     };
-    let call = Call::new(service, APPLY, bytes, terms, watch, Sink::Channel(sender));
-    // Nobody keeps it.
-    service.write(batch, sync, Applying::default(), call);
+    let call = Call::new(
+        service,
+        APPLY,
+        bytes,
+        options,
+        call_state,
+        Sink::Channel(sender),
+    );
+    // An HTTP client does not keep the batch for replay.
+    service.write(batch, sync, ApplyOptions::default(), call);
     match answer.recv().await.and_then(|r| r.reply) {
         Some(Reply::Apply(commit)) => Ok(commit),
         Some(Reply::Failure(e)) => Err(failed(&e)),

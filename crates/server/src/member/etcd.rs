@@ -1,4 +1,4 @@
-//! What members ask of etcd, each question bounded in time.
+//! Requests of members to etcd, each with a time limit.
 
 use esker_cluster::member::view::{Claim, Member, Pair, View, prefix};
 use esker_config::etcd::EtcdTrust;
@@ -6,16 +6,16 @@ use esker_etcd::{Times, Txn, Watch};
 use esker_model::{Error, Result};
 use std::time::Duration;
 
-/// How long etcd may take for one answer to a member: it asks again.
+/// Time limit of an answer to a member, which then asks again.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// … and to a person.
+/// Time limit of an answer to a person.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// How long it may take to be reached.
+/// Time limit of connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// How often a silent connection is asked whether etcd is there.
+/// Interval of keep-alive probes on an idle connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
-/// A connection to etcd, and which cluster's keys are meant.
+/// A connection to etcd, with the prefix of the cluster's keys.
 #[derive(Clone)]
 pub(crate) struct Etcd {
     client: esker_etcd::Etcd,
@@ -38,7 +38,7 @@ impl Etcd {
             client: esker_etcd::Etcd::connect(endpoints, trust, times).await?,
             prefix: prefix(cluster),
         };
-        // A connection comes about with the first question.
+        // The connection is made by the first request.
         etcd.view().await?;
         Ok(etcd)
     }
@@ -47,7 +47,7 @@ impl Etcd {
         format!("{}{below}", self.prefix)
     }
 
-    /// All that is known of the cluster.
+    /// Reads the state of the cluster.
     pub(crate) async fn view(&self) -> Result<View> {
         let found = self.client.list(&self.prefix).await?;
         let pairs = found.pairs.iter().filter_map(|pair| {
@@ -61,12 +61,13 @@ impl Etcd {
         Ok(View::read(found.revision, pairs))
     }
 
-    /// What changes after that revision.
+    /// Watches the changes after a revision.
     pub(crate) async fn watch(&self, after: u64) -> Result<Watch> {
         self.client.watch(&self.prefix, after).await
     }
 
-    /// A lease of so many seconds with a member listed under it, and the revision with it. Fails if there is one of that name.
+    /// Takes a lease of `seconds` and lists a member under it; returns the lease and the revision. Fails if a member of that name is
+    /// listed.
     pub(crate) async fn grant(
         &self,
         seconds: u64,
@@ -83,13 +84,13 @@ impl Etcd {
         }
         let _ = self.client.revoke(lease).await;
         Err(Error::Unavailable(format!(
-            "another process is member {id} of the cluster still: if that one has ended, its lease will within seconds; if not, \
-             give this one another address"
+            "another process is still member {id} of the cluster: if that one has ended, its lease \
+             will within seconds; if not, give this one another address"
         )))
     }
 
-    /// False if there is no such lease.
-    pub(crate) async fn keep(&self, lease: u64) -> Result<bool> {
+    /// Extends a lease; false if it does not exist.
+    pub(crate) async fn keep_alive(&self, lease: u64) -> Result<bool> {
         self.client.keep_alive(lease).await
     }
 
@@ -97,7 +98,7 @@ impl Etcd {
         self.client.revoke(lease).await
     }
 
-    /// Puts a text under a lease, or for ever.
+    /// Puts a value under a lease, or permanently.
     pub(crate) async fn put(&self, below: &str, value: &str, lease: Option<u64>) -> Result<()> {
         self.client.put(&self.key(below), value, lease).await
     }
@@ -106,8 +107,8 @@ impl Etcd {
         self.client.delete(&self.key(below)).await
     }
 
-    /// Puts a text unless there is one; gives what is there.
-    pub(crate) async fn put_first(&self, below: &str, value: &str) -> Result<String> {
+    /// Puts a value unless the key exists; returns the present value.
+    pub(crate) async fn put_if_absent(&self, below: &str, value: &str) -> Result<String> {
         let key = self.key(below);
         let txn = Txn::new().when_absent(&key).put(&key, value, None);
         if self.client.commit(txn).await?.is_some() {
@@ -117,7 +118,7 @@ impl Etcd {
         Ok(there.map_or_else(String::new, |pair| pair.value))
     }
 
-    /// Claims a store at an epoch above all before it; the epoch and the revision, or nothing if somebody has it.
+    /// Claims a store at a new epoch; returns the epoch and the revision, or `None` if another member has the store.
     pub(crate) async fn claim(
         &self,
         store: u32,
@@ -147,7 +148,7 @@ impl Etcd {
         Ok(done.map(|revision| (epoch, revision)))
     }
 
-    /// Gives a claim up, if it is that one.
+    /// Releases a claim, if it is under that lease.
     pub(crate) async fn release(&self, store: u32, lease: u64) -> Result<()> {
         let key = self.key(&format!("stores/{store}"));
         let txn = Txn::new().when_under_lease(&key, lease).delete(&key);

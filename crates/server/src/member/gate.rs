@@ -1,7 +1,7 @@
-//! When answers may leave: while the lease holds, and nobody else has the store.
+//! Conditions for sending answers: the lease is valid, and no other member has the store.
 //!
-//! The clock is the one that goes on while a machine sleeps. It is looked at after the work was done: what was committed before the
-//! lease ended is in the folder that the next holder takes over, and what was not is never acknowledged.
+//! The clock continues while a machine sleeps. It is read after the work is done: whatever was committed before the end of the lease is
+//! in the folder that the next holder takes over, and anything else is never acknowledged.
 
 use esker_cluster::ServerId;
 use esker_cluster::member::MemberId;
@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Milliseconds since this machine was started, those included in which it slept.
+/// Milliseconds since this machine was started, including the time in which it slept.
 pub(crate) fn now_millis() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     let millis = now.tv_sec.saturating_mul(1_000) + now.tv_nsec / 1_000_000;
     u64::try_from(millis).unwrap_or(0)
 }
 
-/// How long a lease holds, by this machine's clock.
+/// End of a lease, in milliseconds of this machine's clock.
 #[derive(Debug, Default)]
 pub(crate) struct LeaseGate(AtomicU64);
 
@@ -27,42 +27,42 @@ impl LeaseGate {
         self.0.fetch_max(until, Ordering::AcqRel);
     }
 
-    /// For good: no later extension counts, because nobody extends a lease that has ended.
+    /// Ends the lease permanently: an ended lease is not extended again.
     pub(crate) fn end(&self) {
         self.0.store(0, Ordering::Release);
     }
 
-    fn holds(&self) -> bool {
+    fn is_valid(&self) -> bool {
         now_millis() < self.0.load(Ordering::Acquire)
     }
 }
 
-/// Whether answers of one store may leave.
+/// Gate for the answers of one store.
 #[derive(Debug)]
 pub(crate) struct Gate {
     lease: Arc<LeaseGate>,
-    shut: AtomicBool,
+    closed: AtomicBool,
 }
 
 impl Gate {
     pub(crate) fn new(lease: Arc<LeaseGate>) -> Arc<Self> {
         Arc::new(Self {
             lease,
-            shut: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
         })
     }
 
-    /// From now on none may.
-    pub(crate) fn shut(&self) {
-        self.shut.store(true, Ordering::Release);
+    /// Closes the gate permanently.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
     }
 
-    pub(crate) fn open(&self) -> bool {
-        !self.shut.load(Ordering::Acquire) && self.lease.holds()
+    pub(crate) fn is_open(&self) -> bool {
+        !self.closed.load(Ordering::Acquire) && self.lease.is_valid()
     }
 }
 
-/// The newest epoch of each store that was claimed, as far as this member heeds it.
+/// Newest claimed epoch of each store, as far as this member enforces it.
 #[derive(Debug)]
 pub(crate) struct Fences(Vec<AtomicU64>);
 
@@ -81,7 +81,7 @@ impl Fences {
         }
     }
 
-    /// Whether a store that asks, in that incarnation, is the one that has the store now.
+    /// Whether a sender in that incarnation is the present holder of its store.
     pub(crate) fn pass(&self, store: ServerId, incarnation: u64) -> bool {
         let fence = self.0.get(store.0 as usize);
         let epoch = fence.map_or(0, |f| f.load(Ordering::Acquire));
@@ -89,45 +89,46 @@ impl Fences {
     }
 }
 
-/// Where stores are, and which members there are, as etcd said last.
+/// The assignment of stores to members, as etcd had it last.
 #[derive(Debug, Default)]
-pub(crate) struct Places(RwLock<Known>);
+pub(crate) struct Assignments(RwLock<AssignmentState>);
 
 #[derive(Debug, Default, Clone)]
-struct Known {
+struct AssignmentState {
     members: Vec<MemberId>,
     stores: Vec<Option<(MemberId, u64)>>,
 }
 
-impl Places {
+impl Assignments {
     pub(crate) fn set(&self, members: Vec<MemberId>, stores: Vec<Option<(MemberId, u64)>>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Known { members, stores };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) =
+            AssignmentState { members, stores };
     }
 
     pub(crate) fn members(&self) -> Vec<MemberId> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.members.clone()
+        let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        state.members.clone()
     }
 
-    /// Who has a store, and at which epoch.
-    pub(crate) fn of(&self, store: u32) -> Option<(MemberId, u64)> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.stores.get(store as usize).cloned().flatten()
+    /// Member that has a store, and the epoch of its claim.
+    pub(crate) fn holder(&self, store: u32) -> Option<(MemberId, u64)> {
+        let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        state.stores.get(store as usize).cloned().flatten()
     }
 
     /// The stores that a member has.
-    pub(crate) fn with(&self, member: &str) -> Vec<u32> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let all = (0..).zip(&known.stores);
+    pub(crate) fn stores_of(&self, member: &str) -> Vec<u32> {
+        let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let all = (0..).zip(&state.stores);
         all.filter(|(_, place)| place.as_ref().is_some_and(|(m, _)| m == member))
             .map(|(store, _)| store)
             .collect()
     }
 
-    /// Stores that nobody has.
+    /// Number of stores that no member has.
     pub(crate) fn missing(&self) -> usize {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        known.stores.iter().filter(|s| s.is_none()).count()
+        let state = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        state.stores.iter().filter(|s| s.is_none()).count()
     }
 }
 
@@ -139,21 +140,21 @@ mod tests {
     fn a_gate_is_open_as_long_as_its_lease_and_never_again() {
         let lease = Arc::new(LeaseGate::default());
         let gate = Gate::new(Arc::clone(&lease));
-        assert!(!gate.open());
+        assert!(!gate.is_open());
         lease.extend(now_millis() + 60_000);
-        assert!(gate.open());
+        assert!(gate.is_open());
         lease.extend(now_millis() + 1);
-        assert!(gate.open(), "a late answer does not shorten it");
-        gate.shut();
-        assert!(!gate.open());
+        assert!(gate.is_open(), "a late answer does not shorten it");
+        gate.close();
+        assert!(!gate.is_open());
         let other = Gate::new(Arc::clone(&lease));
-        assert!(other.open());
+        assert!(other.is_open());
         lease.end();
-        assert!(!other.open());
+        assert!(!other.is_open());
     }
 
     #[test]
-    fn who_asks_from_before_a_claim_is_refused() {
+    fn requests_from_before_a_claim_are_refused() {
         let fences = Fences::default();
         let store = ServerId(3);
         assert!(fences.pass(store, 1));

@@ -1,14 +1,13 @@
-//! One port for all stores that a process has: whoever asks says which one is meant, or takes any.
+//! One port for all stores of a process: a request names a store, or is answered by any.
 //!
-//! A request for a store that is not here is refused with the members that there are ([`esker_rpc::members`]); a
-//! client then asks them.
+//! A request for a store that is not here is refused with the list of members ([`esker_rpc::members`]); a client then asks them.
 
-use super::gate::{Fences, Gate, Places};
+use super::gate::{Assignments, Fences, Gate};
 use crate::access::Access;
-use crate::asked::Wish;
-use crate::listen::{Door, Phase, reached, serve};
-use crate::service::{Lanes, Service};
+use crate::listen::{Acceptor, Phase, serve, wait_for_phase};
+use crate::service::{Service, ThreadPools};
 use crate::settings::Settings;
+use crate::stop_request::StopFlag;
 use axum::Router;
 use axum::body::Body;
 use esker_model::{Error, Result};
@@ -26,38 +25,38 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// What a store's server holds of the process that has it.
+/// A store's assignment to this process.
 #[derive(Clone)]
-pub(crate) struct Seat {
+pub(crate) struct StoreAssignment {
     pub(crate) hub: Arc<Hub>,
-    /// At which epoch it was claimed.
+    /// Epoch at which the store was claimed.
     pub(crate) epoch: u64,
-    /// Whether its answers may leave.
+    /// Gate that holds back its answers.
     pub(crate) gate: Arc<Gate>,
 }
 
 /// A store that is served here.
-struct Served {
+struct ServedStore {
     routes: Router,
     service: Weak<Service>,
 }
 
-/// The port of a process, and what its stores have in common.
+/// The port of a process, with the state that its stores share.
 pub(crate) struct Hub {
     address: SocketAddr,
-    /// What others call it.
+    /// Name by which other members know this one.
     name: String,
-    lanes: Lanes,
-    /// Who may do what: the same for all stores.
-    door: Door,
-    places: Places,
-    /// Whether the process is to stop.
-    wish: Arc<Wish>,
+    lanes: ThreadPools,
+    /// Setup of connections, with the access rules of all stores.
+    acceptor: Acceptor,
+    assignments: Assignments,
+    /// Request to stop or restart the process.
+    stop_flag: Arc<StopFlag>,
     fences: Fences,
-    served: RwLock<BTreeMap<u32, Served>>,
-    /// Whoever does not care which store answers is sent to one after the other.
-    turn: AtomicUsize,
-    /// Why the process as a whole is not ready, if so.
+    served: RwLock<BTreeMap<u32, ServedStore>>,
+    /// Counter for taking turns among stores, for requests that name none.
+    next: AtomicUsize,
+    /// Reason why the process as a whole is not ready, if there is one.
     trouble: RwLock<Option<String>>,
 }
 
@@ -71,51 +70,51 @@ impl Hub {
         Ok(Arc::new(Self {
             address,
             name: name.to_owned(),
-            lanes: Lanes::new(settings),
-            door: Door::new(access, settings)?,
-            places: Places::default(),
-            wish: Arc::default(),
+            lanes: ThreadPools::new(settings),
+            acceptor: Acceptor::new(access, settings)?,
+            assignments: Assignments::default(),
+            stop_flag: Arc::default(),
             fences: Fences::default(),
             served: RwLock::default(),
-            turn: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
             trouble: RwLock::new(Some("it has no lease yet".into())),
         }))
     }
 
     pub(crate) fn access(&self) -> Arc<Access> {
-        Arc::clone(&self.door.access)
+        Arc::clone(&self.acceptor.access)
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub(crate) fn lanes(&self) -> Lanes {
+    pub(crate) fn lanes(&self) -> ThreadPools {
         self.lanes.clone()
     }
 
-    pub(crate) fn wish(&self) -> Arc<Wish> {
-        Arc::clone(&self.wish)
+    pub(crate) fn stop_flag(&self) -> Arc<StopFlag> {
+        Arc::clone(&self.stop_flag)
     }
 
-    pub(crate) fn places(&self) -> &Places {
-        &self.places
+    pub(crate) fn assignments(&self) -> &Assignments {
+        &self.assignments
     }
 
     pub(crate) fn fences(&self) -> &Fences {
         &self.fences
     }
 
-    fn served(&self) -> RwLockReadGuard<'_, BTreeMap<u32, Served>> {
+    fn served(&self) -> RwLockReadGuard<'_, BTreeMap<u32, ServedStore>> {
         self.served.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on that store answers here.
+    /// Starts to answer for a store.
     pub(crate) fn add(&self, service: &Arc<Service>, routes: Router) {
         let Some(cluster) = &service.cluster else {
             return;
         };
-        let served = Served {
+        let served = ServedStore {
             routes,
             service: Arc::downgrade(service),
         };
@@ -123,20 +122,20 @@ impl Hub {
         all.insert(cluster.me.0, served);
     }
 
-    /// It does no longer.
+    /// Stops answering for a store.
     pub(crate) fn remove(&self, service: &Arc<Service>) {
         let Some(cluster) = &service.cluster else {
             return;
         };
         let mut all = self.served.write().unwrap_or_else(PoisonError::into_inner);
-        let same = |served: &Served| served.service.as_ptr() == Arc::as_ptr(service);
+        let same = |served: &ServedStore| served.service.as_ptr() == Arc::as_ptr(service);
         if all.get(&cluster.me.0).is_some_and(same) {
             all.remove(&cluster.me.0);
         }
     }
 
-    /// Stores have moved: links to where they were are let go.
-    pub(crate) fn places_changed(&self) {
+    /// Closes connections to the previous holders of stores that have moved.
+    pub(crate) fn assignments_changed(&self) {
         let services: Vec<_> = self
             .served()
             .values()
@@ -144,7 +143,7 @@ impl Hub {
             .collect();
         for service in services {
             if let Some(cluster) = &service.cluster {
-                cluster.places_changed();
+                cluster.assignments_changed();
             }
         }
     }
@@ -153,18 +152,18 @@ impl Hub {
         *self.trouble.write().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
-    /// Why clients are not served as they should be, if so.
+    /// Reason why clients are not served yet, if there is one.
     fn not_yet(&self) -> Option<String> {
         let trouble = self.trouble.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(why) = trouble.as_ref() {
             return Some(why.clone());
         }
         drop(trouble);
-        match self.places.missing() {
+        match self.assignments.missing() {
             0 => {}
-            n => return Some(format!("{n} stores are with nobody yet")),
+            n => return Some(format!("no server has {n} of the stores yet")),
         }
-        let mine = self.places.with(&self.name);
+        let mine = self.assignments.stores_of(&self.name);
         if let Some(store) = mine.iter().find(|s| !self.served().contains_key(s)) {
             return Some(format!("store {store} is being opened"));
         }
@@ -176,33 +175,36 @@ impl Hub {
         services.iter().find_map(|s| s.cluster.as_ref()?.not_yet())
     }
 
-    /// Who answers a request for that store, or for any.
-    fn pick(&self, wish: Option<u32>) -> Option<Router> {
+    /// Routes of the given store, or of any.
+    fn pick(&self, wanted_store: Option<u32>) -> Option<Router> {
         let served = self.served();
-        if let Some(store) = wish {
+        if let Some(store) = wanted_store {
             return Some(served.get(&store)?.routes.clone());
         }
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let nth = turn.checked_rem(served.len())?;
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        let nth = next.checked_rem(served.len())?;
         Some(served.values().nth(nth)?.routes.clone())
     }
 
-    fn refuse(&self, wish: Option<u32>, grpc: bool) -> Response<Body> {
-        let why = match wish {
-            Some(store) => match self.places.of(store) {
+    fn refuse(&self, wanted_store: Option<u32>, grpc: bool) -> Response<Body> {
+        let why = match wanted_store {
+            Some(store) => match self.assignments.holder(store) {
                 Some((member, _)) if member == self.name => {
-                    format!("{member} is about to serve store {store}: ask again")
+                    format!("{member} is about to serve store {store}: try again")
                 }
                 Some((member, _)) => {
                     format!("store {store} is with {member}, not with {}", self.address)
                 }
-                None => format!("store {store} is with nobody just now: ask again"),
+                None => format!("no server has store {store} at the moment: try again"),
             },
-            None => format!("{} has no store just now: ask another member", self.address),
+            None => format!(
+                "{} has no store at the moment: ask another member",
+                self.address
+            ),
         };
         if grpc {
             let mut status = tonic::Status::unavailable(why);
-            let members = self.places.members().join(" ");
+            let members = self.assignments.members().join(" ");
             if let Ok(members) = members.parse() {
                 status.metadata_mut().insert(MEMBERS_KEY, members);
             }
@@ -227,10 +229,10 @@ impl Hub {
         };
         Router::new()
             .route("/readyz", axum::routing::get(ready))
-            .fallback_service(Front(Arc::clone(self)))
+            .fallback_service(StoreRouter(Arc::clone(self)))
     }
 
-    /// Accepts until it is told to stop.
+    /// Accepts connections until a stop begins.
     pub(crate) async fn accept(
         self: Arc<Self>,
         listener: TcpListener,
@@ -240,23 +242,23 @@ impl Hub {
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
-                () = reached(&mut stop, Phase::Draining) => return,
+                () = wait_for_phase(&mut stop, Phase::Draining) => return,
             };
             let (stream, from) = match accepted {
                 Ok(accepted) => accepted,
                 Err(e) => {
-                    // Out of descriptors, most likely: others may close theirs.
+                    // Most likely out of file descriptors: other connections may close theirs.
                     tracing::warn!(error = %e, "a connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
             };
-            let Some((stream, taken)) = self.door.take(stream, from) else {
+            let Some((stream, connection)) = self.acceptor.admit(stream, from) else {
                 continue;
             };
             let (hub, routes, stop) = (Arc::clone(&self), routes.clone(), stop.clone());
             tokio::spawn(async move {
-                serve(stream, &hub.door, taken, routes, stop).await;
+                serve(stream, &hub.acceptor, connection, routes, stop).await;
             });
         }
     }
@@ -271,11 +273,11 @@ pub(crate) fn bind(listen: &str) -> Result<(std::net::TcpListener, SocketAddr)> 
     Ok((listener, address))
 }
 
-/// Hands a request to the store that it is for.
+/// Passes a request to the store that it is for.
 #[derive(Clone)]
-struct Front(Arc<Hub>);
+struct StoreRouter(Arc<Hub>);
 
-impl tower_service::Service<Request<Body>> for Front {
+impl tower_service::Service<Request<Body>> for StoreRouter {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -286,17 +288,17 @@ impl tower_service::Service<Request<Body>> for Front {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let headers = request.headers();
-        let wish = headers.get(STORE_KEY).and_then(|v| v.to_str().ok());
-        // For those who write addresses by hand, such as Prometheus.
+        let wanted_store = headers.get(STORE_KEY).and_then(|v| v.to_str().ok());
+        // A query parameter, for addresses written by hand, such as in Prometheus.
         let mut query = request.uri().query().unwrap_or_default().split('&');
         let asked = query.find_map(|q| q.strip_prefix("store="));
-        let wish = wish.or(asked).and_then(|store| store.parse().ok());
+        let wanted_store = wanted_store.or(asked).and_then(|store| store.parse().ok());
         let grpc = headers
             .get(header::CONTENT_TYPE)
             .is_some_and(|t| t.as_bytes().starts_with(b"application/grpc"));
-        match self.0.pick(wish) {
+        match self.0.pick(wanted_store) {
             Some(mut routes) => Box::pin(routes.call(request)),
-            None => Box::pin(std::future::ready(Ok(self.0.refuse(wish, grpc)))),
+            None => Box::pin(std::future::ready(Ok(self.0.refuse(wanted_store, grpc)))),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Whether this etcd and this folder belong together.
+//! Checks that the etcd and the storage belong to the same cluster.
 //!
-//! Both hold the same id, a random number that whoever starts the cluster first writes into the folder and then into
-//! etcd. So two clusters on one folder, one name for two folders, and a folder that is not the one that the
-//! others see, are told apart from a cluster that is started again.
+//! Both have the same id, a random number that the first process of the cluster writes to the storage and then to etcd. This detects two
+//! clusters on one folder, one name for two folders, and a folder that is not the one that the other servers use, as opposed to a
+//! restarted cluster.
 
 use super::etcd::Etcd;
 use crate::cluster::config::{ClusterConfig, ID_FILE};
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::Path;
 
-/// Makes the storage or compares it, and compares it with etcd.
+/// Creates the storage or checks it, and compares its id with that in etcd.
 pub(super) async fn check(config: &ClusterConfig, etcd: &Etcd) -> Result<()> {
     let known = etcd.view().await?.id;
     let storage = &config.storage;
@@ -24,7 +24,7 @@ pub(super) async fn check(config: &ClusterConfig, etcd: &Etcd) -> Result<()> {
             storage.display()
         )));
     }
-    // One that was made without etcd is taken over as it is, once nobody has it open.
+    // A storage made without etcd is taken over unchanged, once no process has it open.
     config.claim_storage()?;
     let used = has_stores(storage)?;
     let mine = id_of(storage)?;
@@ -43,7 +43,7 @@ pub(super) async fn check(config: &ClusterConfig, etcd: &Etcd) -> Result<()> {
             esker_cluster::member::view::prefix(&config.name),
         ))),
         None => {
-            let there = etcd.put_first("id", &mine).await?;
+            let there = etcd.put_if_absent("id", &mine).await?;
             if there == mine {
                 return Ok(());
             }
@@ -72,7 +72,7 @@ fn has_stores(storage: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// The id that the storage has; made if there is none. Of several that make it at once, one wins.
+/// Returns the id of the storage; creates a missing one. If several processes create it at once, one of them wins.
 fn id_of(storage: &Path) -> Result<String> {
     let file = storage.join(ID_FILE);
     let failed = |what: &str, e| Error::io(format!("{what} `{}`", file.display()), e);
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_storage_has_one_id_whoever_makes_it() {
+    fn a_storage_has_one_id_if_several_create_it() {
         let dir = tempfile::tempdir().unwrap();
         let ids: Vec<String> = std::thread::scope(|scope| {
             let all: Vec<_> = (0..8)

@@ -1,18 +1,18 @@
 //! A member of a cluster whose stores move: a process with a lease in etcd, and servers for the stores that it has claimed.
 //!
-//! What to do when is decided by [`esker_cluster::member::Machine`]; this room does it: it asks etcd (`etcd`), takes folders over
-//! (`take`), starts and stops servers behind one port (`hub`), and lets no answer leave after the lease (`gate`).
-//! `docs/internals/membership.md` tells why that is safe.
+//! [`esker_cluster::member::Machine`] decides what to do and when; this module does it: it talks to etcd (`etcd`), takes over folders
+//! (`take`), starts and stops servers behind one port (`hub`), and holds back answers after the end of the lease (`gate`).
+//! `docs/internals/membership.md` explains why that is safe.
 
 mod etcd;
 pub(crate) mod gate;
 pub(crate) mod hub;
 mod identity;
-mod look;
+mod membership;
 mod run;
-pub(crate) mod take;
+pub(crate) mod takeover;
 
-pub use look::{Look, MemberStatus, StoreStatus};
+pub use membership::{MemberStatus, MembershipClient, StoreStatus};
 
 use crate::access::Access;
 use crate::cluster::config::ClusterConfig;
@@ -31,16 +31,16 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
-/// How long a process that starts waits for etcd.
+/// Longest wait for etcd when a process starts.
 const ETCD_MAX: Duration = Duration::from_secs(20);
-/// What leaving may take beyond the drain time of the stores.
+/// Longest time for leaving, beyond the drain time of the stores.
 const LEAVE_MAX: Duration = Duration::from_secs(20);
 /// Fewest bytes for a store's caches and buffers.
 const MEMORY_LEAST: u64 = 32 << 20;
-/// Threads that move bytes, and those that talk to etcd.
+/// Fewest threads for network I/O and for talking to etcd.
 const THREADS_MIN: usize = 4;
 
-/// A member that runs. [`Member::stop`] gives its stores to the others first; dropping it leaves them to wait for its lease.
+/// A running member. [`Member::stop`] first hands its stores to the other members; after a drop they wait for the end of its lease.
 pub struct Member {
     runtime: Option<Runtime>,
     hub: Arc<Hub>,
@@ -59,14 +59,14 @@ impl std::fmt::Debug for Member {
 }
 
 impl Member {
-    /// Starts one that answers at that address, which is its name, too.
+    /// Starts a member that listens at `listen`, which is also its name.
     pub fn start(
         config: &ClusterConfig,
         listen: &str,
         options: &OpenOptions,
         memory: u64,
     ) -> Result<Self> {
-        let etcd = config.moving()?.clone();
+        let etcd = config.etcd_config()?.clone();
         let endpoints = config.etcd_endpoints()?;
         let trust = config.etcd_trust()?;
         let parts = u64::from(etcd.stores.div_ceil(config.servers.len().max(1) as u32));
@@ -78,8 +78,8 @@ impl Member {
         let (listener, address) = hub::bind(listen)?;
         if address.ip().is_unspecified() {
             return Err(Error::Invalid(format!(
-                "`{listen}` says to listen everywhere: a server's address is its name, too, so give the one at which clients and the \
-                 other servers reach it"
+                "`{listen}` means all addresses, but a server's address is also its name: give the \
+                 one at which clients and the other servers reach it"
             )));
         }
         let mut settings = config.settings.clone();
@@ -105,7 +105,7 @@ impl Member {
         })?;
         runtime.block_on(identity::check(config, &connected))?;
         let access = Access::open(&config.storage, &settings, Arc::new(Metrics::new()))?;
-        access.listens(listen, address.port());
+        access.set_listen_address(listen, address.port());
         let hub = Hub::new(listen, address, &settings, &Arc::new(access))?;
         let (stop, stopped) = watch::channel(Phase::Running);
         let listener = {
@@ -135,12 +135,12 @@ impl Member {
         })
     }
 
-    /// What an owner has asked of this process, if anything.
-    pub fn asked(&self) -> Option<crate::Asked> {
-        self.hub.wish().asked()
+    /// Request of an owner to stop or restart this process, if there is one.
+    pub fn stop_request(&self) -> Option<crate::StopRequest> {
+        self.hub.stop_flag().requested()
     }
 
-    /// Where it listens.
+    /// Socket address at which the member listens.
     pub fn address(&self) -> SocketAddr {
         self.hub.address()
     }
@@ -152,7 +152,7 @@ impl Member {
             .clone()
     }
 
-    /// Gives all stores to others, and ends. True if all went as it should.
+    /// Hands all stores to other members and ends. True if that succeeded.
     pub fn stop(mut self) -> bool {
         let _ = self.inputs.send(Input::Leave);
         let until = Instant::now() + self.drain + LEAVE_MAX;

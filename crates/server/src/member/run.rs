@@ -1,14 +1,14 @@
-//! Doing what the machine says.
+//! Execution of the membership state machine's outputs.
 
 use super::etcd::Etcd;
 use super::gate::{Gate, LeaseGate, now_millis};
-use super::hub::{Hub, Seat};
-use super::take;
+use super::hub::{Hub, StoreAssignment};
+use super::takeover;
 use crate::cluster::config::{ClusterConfig, EtcdConfig};
 use crate::server::Server;
 use esker::OpenOptions;
 use esker_cluster::member::view::Member;
-use esker_cluster::member::{Input, Machine, MemberId, Output, Settings, View};
+use esker_cluster::member::{Input, Machine, MemberId, MemberSettings, Output, View};
 use esker_config::etcd::EtcdTrust;
 use esker_model::Result;
 use std::collections::BTreeMap;
@@ -17,31 +17,31 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 
-/// How often the machine is told that time goes on.
+/// Interval of the state machine's clock ticks.
 const TICK: Duration = Duration::from_millis(50);
-/// Between attempts to watch etcd.
-const REST: Duration = Duration::from_millis(300);
-/// How often it is looked whether stores take writes.
-const LOOK: Duration = Duration::from_secs(1);
-/// One that took none any more is opened anew once there are so many bytes for it.
-const ROOM: u64 = 32 << 20;
-/// Without news, everything is read again after so long.
-const READ_AGAIN: Duration = Duration::from_secs(2);
+/// Pause between attempts to watch etcd.
+const RETRY_PAUSE: Duration = Duration::from_millis(300);
+/// Interval at which stores are checked for failed writes.
+const STORE_CHECK: Duration = Duration::from_secs(1);
+/// Free bytes above which a store that failed to write is opened again.
+const FREE_LEAST: u64 = 32 << 20;
+/// Interval at which everything is read again if no change is notified.
+const REREAD: Duration = Duration::from_secs(2);
 
-/// What the process wants to know of it.
+/// Progress of leaving, for the process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress {
     pub(super) left: bool,
 }
 
-/// A store that is here.
-struct Held {
+/// A store that this member has.
+struct OpenStore {
     epoch: u64,
     gate: Arc<Gate>,
-    /// Once it is open.
+    /// The server, once it is open.
     server: Arc<Mutex<Option<Server>>>,
-    /// It was said that it is to be opened anew.
-    told: bool,
+    /// Whether the state machine was told that the store has to be opened again.
+    reopen_requested: bool,
 }
 
 pub(super) struct Host {
@@ -54,10 +54,10 @@ pub(super) struct Host {
     inputs: UnboundedSender<Input>,
     progress: Arc<Mutex<Progress>>,
     leases: BTreeMap<u64, Arc<LeaseGate>>,
-    held: BTreeMap<u32, Held>,
-    /// While it is there, somebody watches.
+    stores: BTreeMap<u32, OpenStore>,
+    /// The watching task runs as long as this exists.
     watching: Arc<()>,
-    /// The lease that is being given up.
+    /// The task that revokes the lease.
     revoking: Option<JoinHandle<()>>,
 }
 
@@ -88,16 +88,16 @@ impl Host {
             inputs,
             progress,
             leases: BTreeMap::new(),
-            held: BTreeMap::new(),
+            stores: BTreeMap::new(),
             watching: Arc::new(()),
             revoking: None,
         }
     }
 
-    /// Until the member has left.
+    /// Runs until the member has left.
     pub(super) async fn run(mut self, mut received: UnboundedReceiver<Input>) {
         let lease = u64::try_from(self.moving.lease.as_millis()).unwrap_or(u64::MAX);
-        let mut settings = Settings::for_lease(self.me.clone(), self.moving.stores, lease);
+        let mut settings = MemberSettings::for_lease(self.me.clone(), self.moving.stores, lease);
         settings.even = self.moving.even;
         let mut machine = Machine::new(settings);
         tokio::spawn(watch(
@@ -106,15 +106,15 @@ impl Host {
             Arc::downgrade(&self.watching),
         ));
         let mut tick = tokio::time::interval(TICK);
-        let mut look = tokio::time::interval(LOOK);
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut check = tokio::time::interval(STORE_CHECK);
+        check.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let input = tokio::select! {
                 biased;
                 _ = tick.tick() => Input::Tick,
-                _ = look.tick() => {
-                    self.look_at_stores();
+                _ = check.tick() => {
+                    self.check_stores();
                     continue;
                 }
                 input = received.recv() => match input {
@@ -122,16 +122,16 @@ impl Host {
                     None => return,
                 },
             };
-            let seen = match &input {
+            let view = match &input {
                 Input::See(view) => Some(Arc::clone(view)),
                 _ => None,
             };
             let outputs = machine.step(now_millis(), input);
             for output in outputs {
-                self.follow(output);
+                self.execute(output);
             }
-            if let Some(view) = seen {
-                self.place(&view);
+            if let Some(view) = view {
+                self.note_assignments(&view);
             }
             let trouble = machine
                 .lease()
@@ -149,48 +149,49 @@ impl Host {
         }
     }
 
-    /// A store that has met a full disk reads on and takes no writes: once there is room it is opened anew.
-    fn look_at_stores(&mut self) {
-        for (store, held) in &mut self.held {
+    /// Checks stores for failed writes: a store that met a full disk answers reads but accepts no writes. It is opened again once there
+    /// is space.
+    fn check_stores(&mut self) {
+        for (store, open) in &mut self.stores {
             let failed = {
-                let server = held.server.lock().unwrap_or_else(PoisonError::into_inner);
+                let server = open.server.lock().unwrap_or_else(PoisonError::into_inner);
                 server.as_ref().is_some_and(Server::store_failed)
             };
-            if held.told || !failed {
+            if open.reopen_requested || !failed {
                 continue;
             }
             let room = rustix::fs::statvfs(&self.config.storage);
             let Ok(room) = room.map(|s| s.f_bavail.saturating_mul(s.f_frsize)) else {
                 continue;
             };
-            if room < ROOM {
+            if room < FREE_LEAST {
                 tracing::debug!(store, room, "a store takes no writes until there is room");
                 continue;
             }
-            held.told = true;
-            let (store, epoch) = (*store, held.epoch);
+            open.reopen_requested = true;
+            let (store, epoch) = (*store, open.epoch);
             tracing::warn!(
                 store,
                 epoch,
-                "a write has failed, and there is room now: the store is opened anew"
+                "a write has failed, and there is room now: the store is reopened"
             );
             let _ = self.inputs.send(Input::Failed { store, epoch });
         }
     }
 
-    /// Notes where stores are.
-    fn place(&self, view: &View) {
+    /// Notes the assignment of stores.
+    fn note_assignments(&self, view: &View) {
         let stores = (0..self.moving.stores).map(|store| {
             let member = view.holder(store)?.clone();
             Some((member, view.claims.get(&store)?.epoch))
         });
         let members = view.members.keys().cloned().collect();
-        self.hub.places().set(members, stores.collect());
-        self.hub.places_changed();
+        self.hub.assignments().set(members, stores.collect());
+        self.hub.assignments_changed();
     }
 
-    /// Asks etcd something beside, and tells the machine what it said.
-    fn ask<F>(&self, answer: F)
+    /// Runs a request to etcd in a task and passes its result to the state machine.
+    fn spawn_request<F>(&self, answer: F)
     where
         F: Future<Output = Option<Input>> + Send + 'static,
     {
@@ -202,7 +203,7 @@ impl Host {
         });
     }
 
-    /// What others get to see of this process.
+    /// Description of this process for other members.
     fn listed(leaving: bool) -> Member {
         Member {
             pid: std::process::id(),
@@ -213,13 +214,13 @@ impl Host {
         }
     }
 
-    fn follow(&mut self, output: Output) {
+    fn execute(&mut self, output: Output) {
         tracing::debug!(?output, "member");
         let etcd = self.etcd.clone();
         match output {
             Output::Grant => {
                 let (me, listed, lease) = (self.me.clone(), Self::listed(false), self.moving.lease);
-                self.ask(async move {
+                self.spawn_request(async move {
                     let sent = now_millis();
                     Some(match etcd.grant(lease.as_secs(), &me, &listed).await {
                         Ok((lease_id, revision)) => {
@@ -240,13 +241,13 @@ impl Host {
             }
             Output::Keep { lease } => {
                 let lasts = self.moving.lease.as_secs() * 1_000;
-                self.ask(async move {
+                self.spawn_request(async move {
                     let sent = now_millis();
-                    match etcd.keep(lease).await {
+                    match etcd.keep_alive(lease).await {
                         Ok(true) => Some(Input::Kept { lease, sent, lasts }),
                         Ok(false) => Some(Input::Gone { lease }),
                         Err(e) => {
-                            tracing::warn!(error = %e, "the lease was not prolonged");
+                            tracing::warn!(error = %e, "the lease was not renewed");
                             None
                         }
                     }
@@ -254,31 +255,29 @@ impl Host {
             }
             Output::Serve { lease, until } => self.leases.entry(lease).or_default().extend(until),
             Output::End { lease } => {
-                tracing::warn!(
-                    "the lease is over: nothing is answered any more until there is another"
-                );
+                tracing::warn!("the lease has ended: nothing is answered until there is another");
                 if let Some(gate) = self.leases.remove(&lease) {
                     gate.end();
                 }
             }
             Output::Fence(epochs) => {
                 self.hub.fences().raise(&epochs);
-                for (store, held) in &self.held {
-                    if epochs.get(store).is_some_and(|epoch| *epoch > held.epoch) {
-                        held.gate.shut();
+                for (store, open) in &self.stores {
+                    if epochs.get(store).is_some_and(|epoch| *epoch > open.epoch) {
+                        open.gate.close();
                     }
                 }
             }
             Output::Confirm { lease, revision } => {
                 let key = format!("seen/{}", self.me);
-                self.ask(async move {
+                self.spawn_request(async move {
                     let _ = etcd.put(&key, &revision.to_string(), Some(lease)).await;
                     None
                 });
             }
             Output::Withdraw { lease } => {
                 let (key, text) = (format!("members/{}", self.me), Self::listed(true).text());
-                self.ask(async move {
+                self.spawn_request(async move {
                     let _ = etcd.put(&key, &text, Some(lease)).await;
                     None
                 });
@@ -294,7 +293,7 @@ impl Host {
                 epoch,
                 lease,
             } => {
-                self.ask(async move {
+                self.spawn_request(async move {
                     let done = etcd.release(store, lease).await.is_ok();
                     Some(Input::Released { store, epoch, done })
                 });
@@ -307,7 +306,7 @@ impl Host {
             Output::Close { store, epoch, lost } => self.close(store, epoch, lost),
             Output::Left => {
                 let (progress, revoking) = (Arc::clone(&self.progress), self.revoking.take());
-                // Until it is heard, others take this member for one that lives.
+                // Until the lease is revoked, others take this member for a live one.
                 tokio::spawn(async move {
                     if let Some(revoking) = revoking {
                         let _ = revoking.await;
@@ -324,8 +323,9 @@ impl Host {
             self.me.clone(),
             self.config.storage.clone(),
         );
-        self.ask(async move {
-            let least = tokio::task::spawn_blocking(move || take::newest(&storage, store)).await;
+        self.spawn_request(async move {
+            let least =
+                tokio::task::spawn_blocking(move || takeover::newest(&storage, store)).await;
             let claimed = match least {
                 Ok(Ok(least)) => etcd.claim(store, least, lease, &me).await,
                 Ok(Err(e)) => Err(e),
@@ -349,15 +349,15 @@ impl Host {
 
     fn open(&mut self, store: u32, epoch: u64, lease: u64) {
         let gate = Gate::new(Arc::clone(self.leases.entry(lease).or_default()));
-        let held = Held {
+        let open = OpenStore {
             epoch,
             gate: Arc::clone(&gate),
             server: Arc::default(),
-            told: false,
+            reopen_requested: false,
         };
-        let place = Arc::clone(&held.server);
-        self.held.insert(store, held);
-        let seat = Seat {
+        let slot = Arc::clone(&open.server);
+        self.stores.insert(store, open);
+        let assignment = StoreAssignment {
             hub: Arc::clone(&self.hub),
             epoch,
             gate,
@@ -370,10 +370,10 @@ impl Host {
         let started = std::thread::Builder::new()
             .name("esker-open".into())
             .spawn(move || {
-                let input = match serve(&config, &options, store, epoch, seat) {
+                let input = match serve(&config, &options, store, epoch, assignment) {
                     Ok(server) => {
                         tracing::info!(store, epoch, "serving");
-                        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
+                        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
                         Input::Opened { store, epoch }
                     }
                     Err(e) => {
@@ -389,22 +389,22 @@ impl Host {
     }
 
     fn close(&mut self, store: u32, epoch: u64, lost: bool) {
-        let Some(held) = self.held.remove(&store) else {
+        let Some(open) = self.stores.remove(&store) else {
             let _ = self.inputs.send(Input::Closed { store, epoch });
             return;
         };
         if lost {
-            held.gate.shut();
+            open.gate.close();
         }
         let inputs = self.inputs.clone();
         let closing = move || {
-            let server = held
+            let server = open
                 .server
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .take();
             match server {
-                // What it would answer nobody is to hear.
+                // A lost store must not send answers.
                 Some(server) if lost => drop(server),
                 Some(server) => {
                     if let Err(e) = server.stop() {
@@ -413,7 +413,7 @@ impl Host {
                 }
                 None => {}
             }
-            held.gate.shut();
+            open.gate.close();
             tracing::info!(store, epoch, lost, "served no more");
             let _ = inputs.send(Input::Closed { store, epoch });
         };
@@ -427,26 +427,26 @@ impl Host {
     }
 }
 
-/// Takes a store over and serves it.
+/// Takes over a store and serves it.
 fn serve(
     config: &ClusterConfig,
     options: &OpenOptions,
     store: u32,
     epoch: u64,
-    seat: Seat,
+    assignment: StoreAssignment,
 ) -> Result<Server> {
-    let folder = take::take(&config.storage, store, epoch)?;
+    let folder = takeover::take_over(&config.storage, store, epoch)?;
     let folder = folder.to_string_lossy();
     let whole = format!(
         "`{folder}` is store {store} of cluster `{}`, and process {} has it open: use esker://{}",
         config.name,
         std::process::id(),
-        seat.hub.address()
+        assignment.hub.address()
     );
     let database = options.clone().part_of(&whole).open(&folder)?;
-    let server = Server::start_seated(database, config, store, seat)?;
-    if let Err(e) = take::remove_older(&config.storage, store, epoch) {
-        tracing::warn!(store, error = %e, "what the store was before is not removed");
+    let server = Server::start_assigned(database, config, store, assignment)?;
+    if let Err(e) = takeover::remove_older(&config.storage, store, epoch) {
+        tracing::warn!(store, error = %e, "the earlier folder of the store could not be removed");
     }
     Ok(server)
 }
@@ -456,23 +456,23 @@ fn host_name() -> String {
     name.trim().to_owned()
 }
 
-/// Tells what etcd holds, whenever it changes and now and then, for as long as somebody wants to know.
-async fn watch(etcd: Etcd, inputs: UnboundedSender<Input>, wanted: Weak<()>) {
-    while wanted.strong_count() > 0 {
-        if let Err(e) = follow(&etcd, &inputs, &wanted).await {
-            tracing::warn!(error = %e, "etcd does not say who has what");
+/// Sends the state in etcd to the state machine on each change and at intervals, as long as `alive` exists.
+async fn watch(etcd: Etcd, inputs: UnboundedSender<Input>, alive: Weak<()>) {
+    while alive.strong_count() > 0 {
+        if let Err(e) = follow(&etcd, &inputs, &alive).await {
+            tracing::warn!(error = %e, "etcd did not return the assignments");
         }
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(RETRY_PAUSE).await;
     }
 }
 
-async fn follow(etcd: &Etcd, inputs: &UnboundedSender<Input>, wanted: &Weak<()>) -> Result<()> {
+async fn follow(etcd: &Etcd, inputs: &UnboundedSender<Input>, alive: &Weak<()>) -> Result<()> {
     let view = etcd.view().await?;
     let mut changes = etcd.watch(view.revision).await?;
     let _ = inputs.send(Input::See(Arc::new(view)));
-    while wanted.strong_count() > 0 {
-        match tokio::time::timeout(READ_AGAIN, changes.changed()).await {
-            // Whatever changed, all is read anew: it is little.
+    while alive.strong_count() > 0 {
+        match tokio::time::timeout(REREAD, changes.changed()).await {
+            // After any change everything is read again, as it is little.
             Ok(Ok(true)) | Err(_) => {
                 let _ = inputs.send(Input::See(Arc::new(etcd.view().await?)));
             }

@@ -1,6 +1,6 @@
-//! Proofs on the wire, by a client that does what it should not: replays, relays, leaves out, asks too much.
+//! Proofs on the wire, by a misbehaving client: replays, relays, incomplete proofs, requests beyond its rights.
 //!
-//! The kernel would say that this process is the owner's. So it asks at an address of this machine that is not loopback.
+//! The kernel would identify this process as the owner's, so it connects to an address of this machine that is not loopback.
 
 use crate::common::{http, settings};
 use esker::OpenOptions;
@@ -24,7 +24,7 @@ use tokio_rustls::client::TlsStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 
-/// A server that others could reach, and a key that may write there.
+/// A server that other machines could reach, and a key with the role `write`.
 struct Lab {
     server: Server,
     folder: PathBuf,
@@ -78,7 +78,7 @@ impl Lab {
         })
     }
 
-    /// A connection, encrypted, and what a proof is bound to on it.
+    /// Opens a TLS connection; returns it with the keying material for a proof.
     fn connect(&self) -> (Channel, [u8; 32]) {
         let at = self.server.address();
         self.runtime.block_on(async {
@@ -89,7 +89,7 @@ impl Lab {
             let stream = connector.connect(name, stream).await.unwrap();
             let exporter = tls::exporter_of(stream.get_ref().1).unwrap();
             let endpoint = Endpoint::from_shared(format!("http://{at}")).unwrap();
-            let once = Once(Some(stream));
+            let once = SingleConnection(Some(stream));
             let channel = endpoint.connect_with_connector(once).await.unwrap();
             (channel, exporter)
         })
@@ -117,9 +117,9 @@ impl Lab {
     }
 }
 
-struct Once(Option<TlsStream<TcpStream>>);
+struct SingleConnection(Option<TlsStream<TcpStream>>);
 
-impl tower_service::Service<http::Uri> for Once {
+impl tower_service::Service<http::Uri> for SingleConnection {
     type Response = TokioIo<TlsStream<TcpStream>>;
     type Error = io::Error;
     type Future = Ready<io::Result<Self::Response>>;
@@ -147,28 +147,31 @@ fn a_proof_is_good_on_its_own_connection_only() {
     let captured = lab.by_ann(&exporter);
     assert_eq!(lab.prove(&first, &captured).unwrap().role, "write");
     lab.ping(&first).unwrap();
-    // Somebody who saw it, on a connection of their own: as it would be if it was relayed.
+    // Another client replays the proof on a connection of its own, as in a relay attack.
     let (second, other) = lab.connect();
     assert_ne!(other, exporter);
     let refused = lab.prove(&second, &captured).unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);
-    assert!(refused.message().contains("and on no other"), "{refused}");
+    assert!(
+        refused.message().contains("valid only on the connection"),
+        "{refused}"
+    );
     assert!(lab.ping(&second).is_err());
-    // What they would need is ann's signature over their own connection.
+    // Another client would need ann's signature over its own connection.
     assert!(lab.prove(&second, &lab.by_ann(&other)).is_ok());
     let wrong = lab
         .prove(&second, b"-----BEGIN SSH SIGNATURE-----\n")
         .unwrap_err();
-    assert!(wrong.message().contains("no signature by SSH"), "{wrong}");
+    assert!(wrong.message().contains("not an SSH signature"), "{wrong}");
     let (_, _, metrics) = {
-        // Asked by somebody unknown, who is refused that, too.
+        // Listing grants without a proof is refused, too.
         http(lab.server.address(), "GET", "/metrics", "")
     };
     assert!(metrics.contains("not encrypted"), "{metrics}");
 }
 
 #[test]
-fn a_key_without_rights_and_one_whose_rights_go_are_refused() {
+fn a_key_without_rights_and_one_after_revocation_are_refused() {
     let Some(lab) = Lab::start() else { return };
     let stranger = HostKey::generate().unwrap();
     let (channel, exporter) = lab.connect();
@@ -186,18 +189,18 @@ fn a_key_without_rights_and_one_whose_rights_go_are_refused() {
         refused.message().contains(&stranger.fingerprint()),
         "{refused}"
     );
-    // One that has them may ask until they go, on the same connection.
+    // A client with rights has them until they are revoked, on the same connection.
     lab.prove(&channel, &lab.by_ann(&exporter)).unwrap();
     lab.ping(&channel).unwrap();
     let key = lab.ann.public().to_openssh().unwrap();
     grants::revoke(&lab.folder, &key).unwrap();
-    // The server looks twice a second.
+    // The server checks its access files twice a second.
     let refused = eventually(|| lab.ping(&channel).err().ok_or("it has rights still"));
     assert_eq!(refused.code(), Code::PermissionDenied);
     assert!(refused.message().contains("it was revoked"), "{refused}");
 }
 
-/// Calls of all kinds, by a client that proved nothing.
+/// Calls of all kinds by a client that proved nothing.
 #[test]
 fn nothing_is_answered_before_a_proof() {
     let Some(lab) = Lab::start() else { return };
@@ -217,7 +220,7 @@ fn nothing_is_answered_before_a_proof() {
             .exchange(tonic::codegen::tokio_stream::once(hello))
             .await;
         let exchange = exchange.map(|_| ()).unwrap_err();
-        // What a client of an older release shows as it is.
+        // A client of an older release shows this message unchanged.
         assert!(
             exchange.message().contains("this server asks for a key"),
             "{exchange}"
@@ -258,7 +261,7 @@ fn nothing_is_answered_before_a_proof() {
     );
 }
 
-/// A client of before there were keys: plain, and it knows no `Prove`.
+/// A client of a release without keys: no TLS, no `Prove`.
 #[test]
 fn an_older_client_is_told_what_to_do() {
     let Some(lab) = Lab::start() else { return };
@@ -279,17 +282,17 @@ fn an_older_client_is_told_what_to_do() {
     assert_eq!(http(at, "GET", "/healthz", "").0, 200);
 }
 
-/// Servers of a cluster know each other by the key that all of them have.
+/// Servers of a cluster authenticate each other with their common host key.
 #[test]
 fn the_host_key_is_as_good_as_the_database() {
     let Some(lab) = Lab::start() else { return };
-    let host = HostKey::at(&lab.folder.join("host_key")).unwrap();
+    let host = HostKey::open_or_create(&lab.folder.join("host_key")).unwrap();
     let (channel, exporter) = lab.connect();
     let text = proof::to_text(&host.prove(&exporter).unwrap()).unwrap();
     assert_eq!(lab.prove(&channel, text.as_bytes()).unwrap().role, "admin");
 }
 
-/// A client's key, whatever its role, makes nobody a server; and a server refuses one with another key than its own.
+/// A client's key never makes it a server, whatever its role; and a server refuses one with another key than its own.
 #[test]
 fn nobody_greets_as_a_server_without_the_host_key() {
     let Some(lab) = Lab::start() else { return };
@@ -319,8 +322,8 @@ fn nobody_greets_as_a_server_without_the_host_key() {
     address.trust.own = Some(HostKey::generate().unwrap());
     let said = open(&address);
     assert!(said.contains("another host key than this server"), "{said}");
-    // With the right one it comes as far as being told that there is no cluster.
-    address.trust.own = Some(HostKey::at(&lab.folder.join("host_key")).unwrap());
+    // With the right key, the answer is that there is no cluster.
+    address.trust.own = Some(HostKey::open_or_create(&lab.folder.join("host_key")).unwrap());
     let said = open(&address);
-    assert!(said.contains("this server stands alone"), "{said}");
+    assert!(said.contains("this is a single server"), "{said}");
 }

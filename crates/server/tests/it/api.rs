@@ -1,4 +1,4 @@
-//! The JSON API by a plain HTTP client.
+//! The JSON API as a plain HTTP client uses it.
 
 use crate::common::{Served, filled, settings};
 use esker_testkit::wait::eventually;
@@ -18,7 +18,7 @@ fn health_readiness_metrics() {
         "esker_edges 6",
         "esker_in_flight 0",
     ];
-    // A call is counted out just after its answer.
+    // A call is counted shortly after its answer.
     let (head, body) = eventually(|| {
         let (status, head, body) = served.http("GET", "/metrics", "");
         assert_eq!(status, 200);
@@ -29,7 +29,7 @@ fn health_readiness_metrics() {
         }
     });
     assert!(head.contains("text/plain; version=0.0.4"), "{head}");
-    // Each metric is said to be what it is, once.
+    // Each metric has its type exactly once.
     let mut named = BTreeSet::new();
     for line in body.lines().filter(|l| l.starts_with("# TYPE ")) {
         assert!(named.insert(line.to_owned()), "{line} twice");
@@ -283,7 +283,7 @@ fn mistakes_are_told() {
             "/api/v1/news?place=7",
             "",
             400,
-            "`place` of the answer before",
+            "`place` of the previous answer",
         ),
         ("GET", "/api/v1/nothing", "", 404, "/api/v1/openapi.json"),
         (
@@ -316,12 +316,12 @@ fn mistakes_are_told() {
     }
 }
 
-/// Every path of the document is there, answers to its method, and knows its parameters.
-/// Of a job and a dataset that the paths of Marquez are asked for.
+/// Event of `OpenLineage` with the job and the dataset that requests for Marquez's paths name.
 const EVENT: &str = r#"{"eventTime": "2026-01-01T00:00:00Z", "eventType": "START",
     "run": {"runId": "01912a4b-0000-7000-8000-000000000001"}, "job": {"namespace": "ns", "name": "j"},
     "outputs": [{"namespace": "ns", "name": "d"}]}"#;
 
+/// Every path of the document exists, answers to its method, and knows its parameters.
 #[test]
 fn the_document_describes_the_routes() {
     let served = Served::start(settings());
@@ -329,7 +329,7 @@ fn the_document_describes_the_routes() {
     let (status, document) = served.json("GET", "/api/v1/openapi.json", "");
     assert_eq!(status, 200);
     assert_eq!(document["openapi"], "3.1.0");
-    // The pages' types are made of a copy.
+    // The pages' TypeScript types are generated from a copy of the document.
     let copy = std::path::absolute("../../web/openapi.json").unwrap();
     let copy: Json = serde_json::from_str(&std::fs::read_to_string(copy).unwrap()).unwrap();
     assert!(
@@ -338,11 +338,11 @@ fn the_document_describes_the_routes() {
     );
     let paths = document["paths"].as_object().unwrap();
     assert!(paths.len() >= 17);
-    // Those of RDF are asked in `sparql.rs`.
+    // `sparql.rs` tests the RDF paths.
     let ours = |p: &str| p.starts_with("/api/v1/") && !p.starts_with("/api/v1/rdf/");
     for (path, item) in paths.iter().filter(|(p, _)| ours(p)) {
         for (verb, operation) in item.as_object().unwrap() {
-            // One that is asked for, changed, or deleted.
+            // Object to read, change or delete.
             let name = format!("{verb} {path}").replace(['/', '{', '}', ' '], "_");
             let object = json!({"name": name, "app": "vpic", "owner": 1001, "step": 7}).to_string();
             let (_, object) = served.json("POST", "/api/v1/objects", &object);
@@ -352,7 +352,7 @@ fn the_document_describes_the_routes() {
                     continue;
                 }
                 let parameter = parameter["name"].as_str().unwrap();
-                // Two ways to say what is asked for.
+                // Alternatives to `id`.
                 if (path.as_str(), parameter) == ("/api/v1/lineage", "nodeId") {
                     continue;
                 }
@@ -428,7 +428,7 @@ fn the_document_describes_the_routes() {
                 .replace("{dataset}", "d");
             let asked = format!("{path}?{}", query.join("&"));
             let (status, answer) = served.json(&verb.to_uppercase(), &asked, body);
-            // One event is made.
+            // Write one event.
             let expected = if body == EVENT { 201 } else { 200 };
             assert_eq!(status, expected, "{asked}: {answer}");
             let schema =

@@ -1,4 +1,4 @@
-//! Threads whose jobs take long have a tenth of the others' weight: beside many queries a short call would wait for a processor else.
+//! Threads with long jobs have a tenth of the normal weight, so that short calls get a processor while many queries run.
 
 use crate::common::{Served, filled, settings};
 use esker::CheckOptions;
@@ -7,15 +7,15 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// How much nicer than the others they are.
+/// Expected niceness of background threads.
 const NICER: i32 = 10;
 const NICE_MOST: i32 = 19;
 
-/// The names and the niceness of this process's threads.
+/// Names and niceness of this process's threads.
 fn threads() -> Vec<(String, i32)> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let about = |task: std::io::Result<std::fs::DirEntry>| {
-        // One that has just ended.
+        // A thread that has just ended.
         let stat = std::fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
         let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
         // The state is the third field, the niceness the nineteenth.
@@ -40,7 +40,7 @@ fn long_calls_run_at_a_lower_priority() {
     filled(&served)
         .check(&CheckOptions::default(), &NeverCancel, &mut |_| {})
         .unwrap();
-    // A query that runs for as long as somebody wants its answer.
+    // A query that runs as long as its client waits.
     let values: Vec<String> = (0..4_000).map(|n| n.to_string()).collect();
     let values = values.join(" ");
     let query = format!(
@@ -53,7 +53,7 @@ fn long_calls_run_at_a_lower_priority() {
     );
     asking.write_all(head.as_bytes()).unwrap();
     asking.write_all(query.as_bytes()).unwrap();
-    // Other tests' servers have such threads in this process, which may have begun just now.
+    // Servers of other tests have such threads in this process, which may have just started.
     let until = Instant::now() + Duration::from_mins(2);
     loop {
         let all = threads();
@@ -65,7 +65,7 @@ fn long_calls_run_at_a_lower_priority() {
         let lower = (own + NICER).min(NICE_MOST);
         let settled = long.iter().chain(&queries).all(|nice| *nice == lower);
         if !long.is_empty() && !queries.is_empty() && settled {
-            // What is short, and what moves bytes, has its whole weight.
+            // Threads of short calls and network I/O have the normal weight.
             assert!(of("esker-net").iter().all(|nice| *nice == own), "{all:?}");
             assert!(of("esker-write").iter().all(|nice| *nice == own), "{all:?}");
             break;
@@ -73,7 +73,7 @@ fn long_calls_run_at_a_lower_priority() {
         assert!(Instant::now() < until, "{all:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Whoever goes away wants no answer.
+    // The client goes away, which cancels the query.
     let _ = asking.shutdown(std::net::Shutdown::Both);
     let _ = asking.read(&mut [0]);
 }

@@ -1,8 +1,8 @@
-//! Whoever shows a token that is bound to a user is answered as that user, over HTTP and gRPC, or not at all. That the answers are those of the
-//! user, `visibility` shows.
+//! A request with a token that is bound to a user is answered on behalf of that user, over HTTP and gRPC, or refused. `visibility` tests
+//! that the answers are those of the user.
 
 use crate::common::{Served, filled, http_by_token, settings};
-use esker_access::token::Opens;
+use esker_access::token::TokenRights;
 use esker_access::{Role, grants};
 use esker_rpc::proto;
 use esker_rpc::proto::esker_client::EskerClient;
@@ -21,9 +21,9 @@ fn served() -> (Served, String) {
 }
 
 fn token(served: &Served) -> String {
-    let opens = Opens::new(Role::Read, Some("1001:100,7")).unwrap();
+    let opens = TokenRights::new(Role::Read, Some("1001:100,7")).unwrap();
     let token = grants::make_token(&served.folder(), &opens, 3_600, "portal").unwrap();
-    wait_until("the token opens nothing", || {
+    wait_until("the token gives no access", || {
         let request = ("GET", "/api/v1/schema", "");
         http_by_token(served.server.address(), request, &token).0 == 200
     });
@@ -65,7 +65,7 @@ fn another_user_is_refused_and_so_is_what_is_nobody_s_alone() {
     );
     assert_eq!(post("/api/v1/objects", r#"{"name":"x"}"#), 403);
     assert_eq!(post("/api/v1/tag", r#"{"filter":"","set":{"x":1}}"#), 403);
-    // A session that begins with the token is bound as the token is.
+    // A session that begins with the token is bound, too.
     let (status, _, made) = http_by_token(
         served.server.address(),
         ("POST", "/api/v1/session/ticket", ""),
@@ -113,7 +113,7 @@ fn calls_are_answered_as_the_user_s() {
             .await
             .unwrap();
         let other = proto::TagsRequest {
-            asker: Some(proto::Asker::default()),
+            principal: Some(proto::Principal::default()),
         };
         let codes = [
             client

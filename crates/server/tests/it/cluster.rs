@@ -1,4 +1,4 @@
-//! Servers of a cluster that do not find each other, or are not of one cluster.
+//! Servers of a cluster that cannot reach each other, or that are configured for different clusters.
 
 use crate::common::{Served, settings};
 use esker::OpenOptions;
@@ -10,7 +10,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
-/// A cluster of two on ports that are free, most likely.
+/// A cluster of two servers on ports that are probably free.
 pub(crate) fn config(folder: &Path, more: &str) -> ClusterConfig {
     let port = || {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -46,7 +46,7 @@ fn ready(address: SocketAddr) -> (u16, String) {
     (status, answer)
 }
 
-/// What `/readyz` says once it says that.
+/// Waits until `/readyz` contains a text.
 pub(crate) fn until(address: SocketAddr, expected: &str) {
     eventually(|| {
         let (_, said) = ready(address);
@@ -58,7 +58,7 @@ pub(crate) fn until(address: SocketAddr, expected: &str) {
     });
 }
 
-/// Two servers of a cluster, which serve.
+/// Two servers of a cluster that serve clients.
 pub(crate) fn two(folder: &Path) -> (Server, Server) {
     let config = config(folder, "directory_threshold = 4\n");
     let (first, second) = (start(&config, 0), start(&config, 1));
@@ -72,14 +72,14 @@ fn a_server_waits_for_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), "");
     let first = start(&config, 0);
-    until(first.address(), "nobody listens at");
+    until(first.address(), "nothing listens at");
     let (status, said) = ready(first.address());
     assert_eq!(status, 503);
     assert!(
         said.contains("server 0 waits for the other servers of the cluster: server 1 ("),
         "{said}"
     );
-    // Clients are told as well, once their patience is over.
+    // Clients get the same message once their patience ends.
     let target = format!("esker://{}?timeout=300ms", first.address());
     let database = eventually(|| OpenOptions::new().open(&target));
     eventually(|| {
@@ -98,9 +98,9 @@ fn a_server_waits_for_the_others() {
     assert!(second.stop().unwrap());
 }
 
-/// They prove the key that they have in common instead.
+/// The servers prove their common key instead.
 #[test]
-fn servers_find_each_other_where_whose_a_process_is_does_not_count() {
+fn servers_find_each_other_without_authentication_by_user() {
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), "access.loopback = \"off\"\n");
     let (first, second) = (start(&config, 0), start(&config, 1));
@@ -147,7 +147,7 @@ fn strangers_are_not_answered() {
     };
     let alone = Served::start(settings());
     let said = link(alone.server.address(), proto::Peer::default());
-    assert!(said.contains("this server stands alone"), "{said}");
+    assert!(said.contains("this is a single server"), "{said}");
 
     let dir = tempfile::tempdir().unwrap();
     let config = config(dir.path(), "name = \"lab\"\n");
@@ -159,7 +159,7 @@ fn strangers_are_not_answered() {
     };
     let said = link(server.address(), peer);
     assert!(
-        said.contains("belongs to cluster `lab`; who asks belongs to cluster `home`"),
+        said.contains("belongs to cluster `lab`; the caller belongs to cluster `home`"),
         "{said}"
     );
     drop(server);

@@ -1,4 +1,4 @@
-//! A server over a new database, and an HTTP client of a few lines.
+//! A server over a new database, and a minimal HTTP client.
 
 use crate::raw::Got;
 use esker::{Database, OpenOptions};
@@ -9,7 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 pub(crate) struct Served {
-    // Stopped before the folder goes.
+    // Stopped before the folder is removed.
     pub(crate) server: Server,
     dir: tempfile::TempDir,
 }
@@ -45,7 +45,7 @@ impl Served {
         OpenOptions::new().open(&self.target()).unwrap()
     }
 
-    /// A request over HTTP/1.1: the status, the headers, the body.
+    /// Sends a request over HTTP/1.1; returns the status, the headers and the body.
     pub(crate) fn http(&self, verb: &str, path: &str, body: &str) -> (u16, String, String) {
         http(self.server.address(), verb, path, body)
     }
@@ -66,7 +66,7 @@ pub(crate) fn http(
     http_as(address, (verb, path, body), "host: localhost")
 }
 
-/// A request of whoever shows a token: sent to another name than this machine's, so that the process's user does not count.
+/// Sends a request with a token. It uses a foreign host name, so that the user of this process does not authenticate it.
 pub(crate) fn http_by_token(
     address: SocketAddr,
     request: (&str, &str, &str),
@@ -88,7 +88,7 @@ fn http_as(
         body.len()
     );
     stream.write_all(request.as_bytes()).unwrap();
-    // A server that refuses a body by its length may close before it has read it.
+    // A server that refuses a body by its length may close the connection before it has read the body.
     let _ = stream.write_all(body.as_bytes());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);

@@ -1,4 +1,4 @@
-//! What the console's pages ask, and how a browser becomes somebody.
+//! Endpoints of the console's pages, and sessions of browsers.
 
 use crate::common::{Served, filled, settings};
 use esker_testkit::wait::HANG;
@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
-/// A request with headers of its own: the status, the headers, the body.
+/// Sends a request with extra headers; returns the status, the headers and the body.
 fn with(served: &Served, request: &str, headers: &[&str], body: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(served.server.address()).unwrap();
     let headers: String = headers.iter().flat_map(|h| [*h, "\r\n"]).collect();
@@ -52,7 +52,7 @@ fn a_ticket_lets_a_browser_in_once() {
     let link = served.server.console_link().unwrap();
     let (at, ticket) = link.split_once("/#/enter?ticket=").unwrap();
     assert_eq!(at, format!("http://{}", served.server.address()));
-    // Under such a name the kernel's word does not count.
+    // With this host name, the kernel's identification does not count.
     let elsewhere = "host: lab.example";
     let (status, _, body) = with(&served, "GET /api/v1/home", &[elsewhere], "");
     assert_eq!(status, 401, "{body}");
@@ -80,7 +80,7 @@ fn a_ticket_lets_a_browser_in_once() {
     let own = "origin: http://lab.example";
     let (status, ..) = with(&served, apply, &[elsewhere, &cookie, own], line);
     assert_eq!(status, 200);
-    // For a page of another site the same cookie opens nothing.
+    // A request for a page of another site with this cookie is refused.
     let other = "origin: https://evil.example";
     let (status, ..) = with(&served, apply, &[elsewhere, &cookie, other], line);
     assert_eq!(status, 401);
@@ -96,7 +96,7 @@ fn a_ticket_lets_a_browser_in_once() {
 }
 
 #[test]
-fn who_is_known_may_hand_on_a_ticket() {
+fn an_authenticated_client_may_pass_on_a_ticket() {
     let served = Served::start(settings());
     let (status, made) = served.json("POST", "/api/v1/session/ticket", "");
     assert_eq!(status, 200, "{made}");
@@ -141,7 +141,7 @@ fn pages_get_what_they_show() {
         items.map(name).collect()
     };
     assert_eq!(names(&get("/api/v1/suggest?q=ou"), "items"), ["file:/out"]);
-    // By what a user is called, too; and whatever is typed whole.
+    // Search also finds objects by the name of their user, and exact names.
     assert_eq!(names(&get("/api/v1/suggest?q=ADA"), "items"), ["user:1"]);
     assert_eq!(names(&get("/api/v1/suggest?q=/in"), "items"), ["file:/in"]);
     assert_eq!(names(&get("/api/v1/suggest?q=job:"), "items"), ["job:1"]);
@@ -219,7 +219,7 @@ fn mistakes_are_told_to_pages() {
             "expected running, ok, failed or unknown",
         ),
         ("/api/v1/runs?user=bea", 400, "no user `bea`"),
-        ("/api/v1/runs?after=x", 400, "`next` of the answer before"),
+        ("/api/v1/runs?after=x", 400, "`next` of the previous answer"),
         ("/api/v1/runs/one?id=job:77", 404, "no run `job:77`"),
         ("/api/v1/runs/one?id=file:/in", 404, "no run `file:/in`"),
         ("/api/v1/runs/diff?a=job:1&b=job:77", 404, "job:77"),
@@ -281,6 +281,6 @@ fn changes_are_told_as_they_happen() {
         ),
         "{told}"
     );
-    // The server does not wait for somebody who only listens.
+    // Stopping the server does not wait for the listener of an event stream.
     drop(lines);
 }

@@ -1,4 +1,4 @@
-//! Clients that want the server to have nothing left for others.
+//! Clients that try to exhaust the server's resources.
 
 use crate::common::{Served, filled, settings};
 use esker_model::GraphRead as _;
@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 
 const VARIABLE: &str = "ESKER_TEST_HOSTILE";
 const HELD: &str = "#held";
-/// Connections of one child: a process may have 1,024 files open.
+/// Connections of one child process, which may have 1,024 open files.
 const EACH: usize = 600;
 const NOBODY: u32 = 65_534;
 
-/// Not a test of its own: connects often, says one byte on each connection, and holds them until its input ends.
+/// Run in a child process, not a test: opens many connections, sends one byte on each, and keeps them open until its input ends.
 #[test]
 #[allow(clippy::print_stdout, reason = "a child speaks to its parent so")]
 fn a_child_holds_connections() {
@@ -40,13 +40,13 @@ fn a_child_holds_connections() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
-/// A child that is another user, and has said that it holds its connections; `None` where no process can be another user's.
+/// Starts a child process of another user that has opened its connections; `None` if this process cannot change users.
 fn holding(folder: &Path, at: SocketAddr) -> Option<Child> {
     if !is_root() {
         eprintln!("skipped: only user 0 can start processes of others");
         return None;
     }
-    // Where it was built may be closed to others.
+    // The build folder may be inaccessible to other users.
     let copy = folder.join("child");
     if !copy.exists() {
         std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -76,7 +76,7 @@ fn is_root() -> bool {
     esker_access::peer::own_user() == 0
 }
 
-/// The whole answer to a request by POST.
+/// Sends a POST request; returns the complete answer.
 fn post(served: &Served, path: &str, header: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(served.server.address()).unwrap();
     let head = format!(
@@ -90,14 +90,14 @@ fn post(served: &Served, path: &str, header: &str, body: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Reads until the server closes; what it asks whether anybody is there is answered.
+/// Reads until the server closes the connection, and answers its pings.
 fn closes(mut stream: TcpStream, http2: bool) {
     stream.set_read_timeout(Some(HANG)).unwrap();
     let began = Instant::now();
     let mut bytes = Vec::new();
     let mut piece = [0; 4_096];
     loop {
-        // Pings come for ever on a connection that is kept.
+        // Pings on a connection that is kept open never end.
         assert!(
             began.elapsed() < HANG,
             "a connection on which nothing was asked is open still"
@@ -115,7 +115,7 @@ fn closes(mut stream: TcpStream, http2: bool) {
                 break;
             }
             let mut frame: Vec<u8> = bytes.drain(..9 + length).collect();
-            // Settings and pings are acknowledged.
+            // Acknowledge settings and pings.
             if matches!(frame[3], 4 | 6) && frame[4] & 1 == 0 {
                 frame[4] = 1;
                 if frame[3] == 4 {
@@ -128,9 +128,9 @@ fn closes(mut stream: TcpStream, http2: bool) {
     }
 }
 
-/// 1,200 connections of another user, on each of which one byte was said.
+/// Another user opens 1,200 connections and sends one byte on each.
 #[test]
-fn the_owner_is_answered_beside_a_thousand_that_say_one_byte() {
+fn the_owner_is_answered_despite_a_thousand_one_byte_connections() {
     let served = Served::start(settings());
     drop(filled(&served));
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ fn the_owner_is_answered_beside_a_thousand_that_say_one_byte() {
     assert!(served.open().counts().is_ok());
     let (status, _, body) = served.http("GET", "/api/v1/schema", "");
     assert_eq!(status, 200, "{body}");
-    // Few of them are kept.
+    // Few of them stay open.
     let (_, _, metrics) = served.http("GET", "/metrics", "");
     let open = metrics
         .lines()
@@ -155,7 +155,7 @@ fn the_owner_is_answered_beside_a_thousand_that_say_one_byte() {
     }
 }
 
-/// Whoever says nothing that can be answered is not kept: neither one byte of HTTP/2's greeting, nor all of it.
+/// A connection without a valid request is closed: after one byte of the HTTP/2 preface, and after a complete one.
 #[test]
 fn silence_is_not_waited_for() {
     let served = Served::start(settings());
@@ -174,7 +174,7 @@ fn silence_is_not_waited_for() {
         (say(b"P"), false),
         (say(&preface[..20]), false),
         (say(&preface), true),
-        // TLS that does not go on.
+        // An incomplete TLS handshake.
         (say(&[22, 3, 1]), false),
     ]
     .map(|(stream, http2)| std::thread::spawn(move || closes(stream, http2)));
@@ -183,7 +183,7 @@ fn silence_is_not_waited_for() {
     }
 }
 
-/// Strings that double until they are larger than any memory, and queries that together want more than there is.
+/// Strings that double until they exceed any memory, and queries that together need more memory than is allowed.
 #[test]
 fn queries_have_the_memory_that_is_set() {
     let served = Served::start(Settings {
@@ -212,7 +212,7 @@ fn queries_have_the_memory_that_is_set() {
         body.contains("a string of more than 16777216 bytes") || body.contains("more memory"),
         "{body}"
     );
-    // Below what one query may have, and above what all may.
+    // Less than one query may use, and more than all may use.
     let values: Vec<String> = (0..4_000).map(|n| n.to_string()).collect();
     let values = values.join(" ");
     let product = format!(
@@ -226,7 +226,7 @@ fn queries_have_the_memory_that_is_set() {
     assert_eq!(status, 200, "{body}");
 }
 
-/// Whoever fails to prove a key again and again is not listened to for a while, and a key that has rights is all the same.
+/// A client that repeatedly fails to prove a key is delayed; a key with rights still works.
 #[test]
 fn failed_proofs_are_answered_ever_later() {
     let served = Served::start(settings());
@@ -246,7 +246,7 @@ fn failed_proofs_are_answered_ever_later() {
         post(&served, "/api/v1/prove", kind, &request.encode_to_vec())
     };
     let said = show(&key());
-    assert!(said.contains("no key that was shown opens"), "{said}");
+    assert!(said.contains("no presented key gives access"), "{said}");
     let hindered = (0..50).any(|_| show(&key()).contains("failed to prove who it is too often"));
     assert!(hindered, "50 failures are answered as one is");
     let ann = esker_access::HostKey::generate().unwrap();
@@ -255,17 +255,17 @@ fn failed_proofs_are_answered_ever_later() {
         ..Default::default()
     };
     esker_access::grants::grant(&served.folder(), ann.public(), &terms).unwrap();
-    // The server looks twice a second.
+    // The server checks its access files twice a second.
     wait_until("the key that was granted has no rights", || {
         !show(&ann.public().to_openssh().unwrap()).contains("too often")
     });
     let said = show(&ann.public().to_openssh().unwrap());
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
-    // The owner's processes have nothing to prove.
+    // The owner's processes need no proof.
     assert!(served.open().counts().is_ok());
 }
 
-/// One client's queries leave threads for others; a query has a time.
+/// A client's queries leave threads for other clients, and have a time limit.
 #[test]
 fn limits_are_on_by_default() {
     let settings = Settings::default();

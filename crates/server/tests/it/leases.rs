@@ -1,4 +1,4 @@
-//! Files that clients remember because a server has promised that they stay as they are.
+//! Files that clients cache under leases.
 
 use crate::cluster;
 use crate::common::{Served, settings};
@@ -31,7 +31,7 @@ fn mode(client: &Client, at: &str) -> u32 {
 }
 
 #[test]
-fn what_was_promised_is_answered_by_the_client() {
+fn leased_files_are_answered_by_the_client() {
     let served = Served::start(settings());
     let client = connect(&served, "");
     let other = connect(&served, "?cache=off");
@@ -41,10 +41,10 @@ fn what_was_promised_is_answered_by_the_client() {
         assert_eq!(mode(&client, "/d/f"), 0o755);
         assert_eq!(mode(&other, "/d/f"), 0o755);
     }
-    let (given, asked) = client.held();
+    let (given, asked) = client.lease_cache_counts();
     assert!(given > asked, "{given} of {} were known", given + asked);
-    assert_eq!(other.held(), (0, 0));
-    // Whoever was told that it is done, nobody sees it otherwise from then on.
+    assert_eq!(other.lease_cache_counts(), (0, 0));
+    // After a change is acknowledged, no client may see the old state.
     for round in 0..3 {
         for _ in 0..100 {
             mode(&client, "/d/f");
@@ -75,7 +75,7 @@ fn what_was_promised_is_answered_by_the_client() {
 }
 
 #[test]
-fn a_server_need_not_promise_anything() {
+fn leases_can_be_disabled() {
     let served = Served::start(Settings {
         lease: Duration::ZERO,
         ..settings()
@@ -85,12 +85,12 @@ fn a_server_need_not_promise_anything() {
     for _ in 0..100 {
         mode(&client, "/f");
     }
-    assert_eq!(client.held(), (0, 100));
+    assert_eq!(client.lease_cache_counts(), (0, 100));
     drop(client);
     assert!(served.server.stop().unwrap());
 }
 
-/// Several clients look at a number that others count up: nobody ever sees it smaller than somebody was told it is.
+/// Several readers read a number that writers increment: no reader may see a smaller number than one that was acknowledged.
 #[test]
 fn nobody_sees_what_was_before_a_change_that_is_done() {
     const ROUNDS: u64 = 6;
@@ -101,7 +101,7 @@ fn nobody_sees_what_was_before_a_change_that_is_done() {
     let writer = connect(&served, "");
     change(&writer, make("/n", Kind::File)).unwrap();
     let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    // How often each reader has known what it asked for.
+    // Number of reads that each reader answered from its cache.
     let known = [AtomicU64::new(0), AtomicU64::new(0)];
     let size = |size: u64| Change::Set {
         path: path("/n"),
@@ -120,7 +120,7 @@ fn nobody_sees_what_was_before_a_change_that_is_done() {
                     let least = done.load(Ordering::Acquire);
                     let seen = client.stat(None, &path("/n"), false).unwrap().size;
                     assert!(seen >= least, "{seen} after {least} was done");
-                    known.store(client.held().0, Ordering::Relaxed);
+                    known.store(client.lease_cache_counts().0, Ordering::Relaxed);
                 }
             });
         }
@@ -138,9 +138,9 @@ fn nobody_sees_what_was_before_a_change_that_is_done() {
     });
 }
 
-/// The same on a cluster: whoever asks, and whichever server the file is with.
+/// Leases on a cluster, for any reader and any server of the file.
 #[test]
-fn what_was_promised_on_a_cluster_is_so_on_all_its_servers() {
+fn leases_on_a_cluster_hold_on_all_its_servers() {
     let dir = tempfile::tempdir().unwrap();
     let config = cluster::config(dir.path(), "directory_threshold = 4\nlease = \"600ms\"\n");
     let servers = [0, 1].map(|id| cluster::start(&config, id));
@@ -160,9 +160,9 @@ fn what_was_promised_on_a_cluster_is_so_on_all_its_servers() {
     for round in 0..3 {
         for file in &files {
             wait_until("nothing is promised of a file", || {
-                let before = client.held().0;
+                let before = client.lease_cache_counts().0;
                 assert_ne!(mode(&client, file), 0);
-                client.held().0 > before
+                client.lease_cache_counts().0 > before
             });
         }
         for file in files.iter().take(3) {

@@ -1,4 +1,4 @@
-//! What is too much is refused clearly, before anything is done.
+//! Requests beyond the limits are refused with a clear error, before any work is done.
 
 use crate::common::{Served, filled, settings, vertex};
 use esker::OpenOptions;
@@ -47,14 +47,14 @@ fn a_request_has_a_size() {
             .starts_with("the size in bytes of one call to a server is 5"),
         "{e}"
     );
-    // The connection is as good as before.
+    // The connection is still usable.
     assert!(database.counts().is_ok());
     let (status, _, body) = served.http("POST", "/api/v1/apply", &" ".repeat(5_000));
     assert_eq!(status, 413, "{body}");
 }
 
-/// Calls that are small each travel together, but not in messages that the server does not take: a stream that is cut
-/// off would have to send again what was applied already, and such answers count nothing.
+/// Small calls are sent together, but in messages that the server accepts: after a stream is cut off, batches would have to be sent again
+/// that were already applied, and their answers would have no counts.
 #[test]
 fn many_small_calls_stay_below_a_small_limit() {
     let served = limited(Limits {
@@ -62,7 +62,7 @@ fn many_small_calls_stay_below_a_small_limit() {
         ..Limits::default()
     });
     let database = filled(&served);
-    // User 1 is there.
+    // Vertex `user:1` exists.
     let submitted: Vec<_> = (2..3_000)
         .map(|n| {
             let mut batch = Batch::new();
@@ -109,7 +109,7 @@ fn a_request_has_a_time() {
     });
     let database = served.open();
     let mut batch = Batch::new();
-    // On a slow machine the time is short for these, too.
+    // On a slow machine the time limit may be too short for these calls, too.
     let schema = eventually(|| database.schema());
     let named = |kind: &str| -> Vec<_> {
         let name = |n: u32| VertexName::parse(&format!("{kind}:{n}"));
@@ -153,12 +153,12 @@ fn connections_have_a_number() {
         connections: 2,
         ..Limits::default()
     });
-    // The owner has 16 beside them.
+    // The owner has 16 more connections.
     let all: Vec<_> = (0..2 + 16).map(|_| served.open()).collect();
     let e = OpenOptions::new().open(&served.target()).unwrap_err();
     assert!(
         e.to_string()
-            .contains("the server has 18 connections, the most it may"),
+            .contains("the server has 18 connections, the maximum"),
         "{e}"
     );
     let (status, head, body) = served.http("GET", "/healthz", "");
@@ -171,7 +171,7 @@ fn connections_have_a_number() {
     eventually(|| OpenOptions::new().open(&served.target()));
 }
 
-/// Memory that answers to slow clients take is counted, and given back when they go.
+/// Memory of answers to slow clients is counted, and returned when they go.
 #[test]
 fn memory_is_given_back() {
     let served = Served::start(settings());
@@ -191,7 +191,7 @@ fn memory_is_given_back() {
     });
 }
 
-/// A client that begins a request and does not go on is cut off.
+/// A client that sends an incomplete request is disconnected.
 #[test]
 fn half_a_head_is_not_waited_for_forever() {
     use std::io::Write as _;
@@ -200,12 +200,12 @@ fn half_a_head_is_not_waited_for_forever() {
     stream.write_all(b"GET /healthz HT").unwrap();
     stream.set_read_timeout(Some(HANG)).unwrap();
     let mut rest = Vec::new();
-    // Closed, with or without words.
+    // The connection is closed, with or without a response.
     let ended = stream.read_to_end(&mut rest);
     assert!(ended.is_ok() || ended.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionReset));
 }
 
-/// Backups are made where the server's settings say, and nowhere else.
+/// Backups are made only in the folder that the settings name.
 #[test]
 fn backups_lie_where_the_server_says() {
     let allowed = tempfile::tempdir().unwrap();
@@ -217,7 +217,7 @@ fn backups_lie_where_the_server_says() {
     for outside in ["/tmp/elsewhere", allowed.path().to_str().unwrap()] {
         let e = database.backup(std::path::Path::new(outside)).unwrap_err();
         assert!(
-            e.to_string().contains("lie on its own machine below"),
+            e.to_string().contains("are on its own machine below"),
             "{e}"
         );
     }

@@ -1,4 +1,4 @@
-//! The server as its clients see it, in this process: by its own client, by a plain gRPC client, by HTTP.
+//! The server as clients see it, in this process: with its own client, a plain gRPC client, and HTTP.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "what was skipped must be seen")]

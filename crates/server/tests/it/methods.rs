@@ -1,7 +1,7 @@
-//! Every path of the server, asked with every method, by every kind of client, over both versions of HTTP.
+//! Every path of the server with every method, by every kind of client, over both versions of HTTP.
 //!
-//! The paths come from the server's own list (`esker_server::routes`), so that a new one is asked, too. Clients run in threads
-//! of another user: the kernel would say that this process is the owner's.
+//! The paths come from the server's own list (`esker_server::routes`), so that new ones are included. Clients run in threads of another
+//! user, because the kernel would identify this process as the owner's.
 
 use crate::common::{http as plain, settings, vertex};
 use crate::raw::send;
@@ -36,7 +36,7 @@ const METHODS: [&str; 9] = [
     "FROBNICATE",
 ];
 
-/// What everybody may ask.
+/// Requests that need no rights.
 const OPEN: [(&str, &str); 15] = [
     ("GET", "/healthz"),
     ("GET", "/readyz"),
@@ -54,10 +54,10 @@ const OPEN: [(&str, &str); 15] = [
     ("OPTIONS", "/rdf-graphs/"),
     ("OPTIONS", "/rdf-graphs/{*name}"),
 ];
-/// The same, of the commands of `esker rdf`.
+/// Requests of the commands of `esker rdf`.
 const OPEN_COMMANDS: (&str, &str) = ("OPTIONS", "/api/v1/rdf/{what}");
 
-/// What nobody has listed.
+/// Paths that are not listed.
 const UNLISTED: [&str; 6] = [
     "/nowhere",
     "/api/v1/nowhere",
@@ -67,10 +67,10 @@ const UNLISTED: [&str; 6] = [
     "/api/v1/apply/",
 ];
 
-/// The user of the clients.
+/// User id of the clients.
 const OTHER: u32 = 54_321;
 
-/// A server with data, rights and tokens.
+/// A server with data, grants and tokens.
 struct Lab {
     server: Server,
     folder: PathBuf,
@@ -138,7 +138,7 @@ impl Lab {
         SocketAddr::from(([127, 0, 0, 1], self.server.address().port()))
     }
 
-    /// All that a request must not change: rights, and the data as their owner sees it.
+    /// State that no request may change: grants, and the data as its owner sees it.
     fn state(&self) -> Vec<String> {
         let mut state = Vec::new();
         for name in ["authorized_keys", "access_tokens", "host_key"] {
@@ -158,11 +158,11 @@ impl Lab {
             let (status, _, body) = plain(self.at(), "GET", path, "");
             state.push(format!("{path}: {status}: {body}"));
         }
-        state.push(format!("{:?}", self.server.asked()));
+        state.push(format!("{:?}", self.server.stop_request()));
         state
     }
 
-    /// Texts that no answer may hold.
+    /// Texts that no answer may contain.
     fn secrets(&self) -> Vec<String> {
         let mut secrets: Vec<String> = self.tokens.iter().map(|(_, t)| t.clone()).collect();
         secrets.push(self.granted.split(' ').nth(1).unwrap().to_owned());
@@ -178,7 +178,7 @@ impl Lab {
     }
 }
 
-/// Who asks.
+/// Kinds of clients.
 #[derive(Clone)]
 struct Client {
     name: &'static str,
@@ -204,7 +204,7 @@ fn outside() -> Option<std::net::IpAddr> {
     (!address.is_loopback()).then_some(address)
 }
 
-/// A message as gRPC frames it.
+/// Frames a gRPC message.
 fn framed(message: &impl Message) -> Vec<u8> {
     let body = message.encode_to_vec();
     let mut frame = vec![0];
@@ -213,7 +213,7 @@ fn framed(message: &impl Message) -> Vec<u8> {
     frame
 }
 
-/// A path of the list as somebody asks it: what may be done is not to change anything.
+/// A concrete path for a pattern of the list, chosen so that permitted requests change nothing.
 fn filled(path: &str, allowed: bool) -> String {
     let part = |part: &str| match part {
         "{what}" if allowed => "checkpoint".to_owned(),
@@ -225,7 +225,7 @@ fn filled(path: &str, allowed: bool) -> String {
     path.split('/').map(part).collect::<Vec<_>>().join("/")
 }
 
-/// A body that would change something, or hand out a secret, if it was heeded; and its type.
+/// A body that would change data or reveal a secret if it was accepted, with its type.
 fn harm(lab: &Lab, path: &str) -> (&'static str, Vec<u8>) {
     let grpc = |message: Vec<u8>| ("application/grpc", message);
     let json = |text: &str| ("application/json", text.as_bytes().to_vec());
@@ -273,25 +273,25 @@ fn harm(lab: &Lab, path: &str) -> (&'static str, Vec<u8>) {
     }
 }
 
-/// A connection that is used again.
+/// A connection that is reused.
 enum Wire {
     One(http1::SendRequest<Full<Bytes>>),
     Two(http2::SendRequest<Full<Bytes>>),
 }
 
-struct Asker {
+struct Principal {
     client: Client,
     two: bool,
     wire: Option<Wire>,
 }
 
-/// An answer: the status of gRPC as the one of HTTP that says the same.
+/// An answer, with a gRPC status converted to the HTTP status of the same meaning.
 struct Got {
     status: u16,
     body: String,
 }
 
-impl Asker {
+impl Principal {
     async fn connect(&self) -> Wire {
         let stream = TcpStream::connect(self.client.at).await.unwrap();
         stream.set_nodelay(true).unwrap();
@@ -347,7 +347,7 @@ impl Asker {
         }
     }
 
-    async fn ask(&mut self, method: &str, path: &str, body: &(&str, Vec<u8>)) -> Got {
+    async fn exchange(&mut self, method: &str, path: &str, body: &(&str, Vec<u8>)) -> Got {
         // A server may close a connection whose body it has not read.
         let mut why = String::new();
         for _ in 0..3 {
@@ -368,13 +368,13 @@ impl Asker {
             let said = header("grpc-status");
             let status = match said.as_deref() {
                 None => answer.status().as_u16(),
-                // `Exchange` says in a header of its own which of the two it is.
+                // `Exchange` has its status in a header of its own.
                 Some("16" | "7" | "9") if header("esker-access").is_some_and(|h| h == "key") => 401,
                 Some("16" | "7" | "9") => 403,
                 Some("12") => 404,
                 Some(_) => 400,
             };
-            // What does not end is not read.
+            // A body without an end is not read.
             let endless = ["/Exchange", "/WatchFiles"];
             let streams = kind.starts_with("text/event-stream")
                 || (said.is_none() && endless.iter().any(|e| path.ends_with(e)));
@@ -409,7 +409,7 @@ impl Asker {
     }
 }
 
-/// Runs something as another user of this machine, in a thread of its own.
+/// Runs a closure in a thread of another user of this machine.
 fn as_other<T: Send>(work: impl Future<Output = T> + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -426,10 +426,10 @@ fn as_other<T: Send>(work: impl Future<Output = T> + Send) -> T {
     })
 }
 
-/// What is wrong with the answers that one client gets.
+/// Errors in the answers that one client gets.
 async fn walked(lab: &Lab, client: Client, two: bool, secrets: &[String]) -> Vec<String> {
     let mut wrong = Vec::new();
-    // Who may, as the server's list says.
+    // Access that the server's list requires.
     let mut paths: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
     for route in esker_server::routes() {
         let methods = paths.entry(route.path).or_default();
@@ -440,7 +440,7 @@ async fn walked(lab: &Lab, client: Client, two: bool, secrets: &[String]) -> Vec
     }
     paths.extend(UNLISTED.map(|path| (path.to_owned(), BTreeMap::new())));
     let who = format!("{} over HTTP/{}", client.name, if two { 2 } else { 1 });
-    let mut asker = Asker {
+    let mut principal = Principal {
         client,
         two,
         wire: None,
@@ -448,10 +448,10 @@ async fn walked(lab: &Lab, client: Client, two: bool, secrets: &[String]) -> Vec
     for (path, methods) in &paths {
         for method in METHODS {
             let needs = methods.get(method);
-            let allowed = needs.is_some_and(|n| asker.client.may(n));
+            let allowed = needs.is_some_and(|n| principal.client.may(n));
             let at = filled(path, allowed);
-            let known = asker.client.token.is_some();
-            let reads = asker.client.may("read");
+            let known = principal.client.token.is_some();
+            let reads = principal.client.may("read");
             let expected = match &needs {
                 _ if !known => 401,
                 Some(_) => 403,
@@ -459,9 +459,9 @@ async fn walked(lab: &Lab, client: Client, two: bool, secrets: &[String]) -> Vec
                 None if UNLISTED.contains(&path.as_str()) => 404,
                 None => 405,
             };
-            // Whoever may, asks for nothing in particular: what comes of it is not the matter here. An update is sent as a query is.
+            // A permitted request is harmless; its result is not checked here. An update is sent like a query.
             let update =
-                path.starts_with("/sparql") && method == "POST" && !asker.client.may("write");
+                path.starts_with("/sparql") && method == "POST" && !principal.client.may("write");
             let body = if allowed && !update {
                 let kind = if path.starts_with("/esker.v1.") {
                     "application/grpc"
@@ -472,7 +472,7 @@ async fn walked(lab: &Lab, client: Client, two: bool, secrets: &[String]) -> Vec
             } else {
                 harm(lab, path)
             };
-            let got = asker.ask(method, &at, &body).await;
+            let got = principal.exchange(method, &at, &body).await;
             let expected = if update && allowed {
                 Some(403)
             } else {
@@ -503,7 +503,7 @@ async fn walked(lab: &Lab, client: Client, two: bool, secrets: &[String]) -> Vec
     wrong
 }
 
-/// What everybody may ask is in this file, and nothing below `/esker.v1.` is asked with anything but POST.
+/// This file lists the requests that need no rights, and paths below `/esker.v1.` accept only POST.
 #[test]
 fn what_is_open_is_known() {
     let mut open: BTreeSet<(String, String)> = BTreeSet::new();
@@ -526,7 +526,7 @@ fn what_is_open_is_known() {
 }
 
 #[test]
-fn every_method_of_every_path_is_refused_to_those_who_may_not() {
+fn every_method_of_every_path_is_refused_without_the_right() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can ask as another user");
         return;
@@ -560,7 +560,7 @@ fn every_method_of_every_path_is_refused_to_those_who_may_not() {
             wrong.extend(as_other(walked(&lab, client.clone(), two, &secrets)));
             let after = lab.state();
             for (then, now) in before.iter().zip(&after) {
-                // Whoever is `admin` may stop it.
+                // `admin` may stop the server.
                 let stopped = client.may("admin") && now.contains("Some(");
                 if then != now && !stopped {
                     wrong.push(format!(
@@ -573,7 +573,7 @@ fn every_method_of_every_path_is_refused_to_those_who_may_not() {
             before = after;
         }
     }
-    // What was changed or told is worse than another status.
+    // A change or a revealed secret is worse than a wrong status.
     wrong.sort_by_key(|w| !(w.contains("changed:") || w.contains("secret")));
     let shown: Vec<&str> = wrong.iter().take(60).map(String::as_str).collect();
     assert!(

@@ -1,13 +1,13 @@
-//! Files over the wire: what a client sees is what the folder itself says.
+//! Files over the network: a client sees the same as the folder's owner.
 
 use crate::common::{Served, settings};
 use crate::plain::{connect, runtime};
 use esker::{Database, OpenOptions};
 use esker_model::namespace::{
-    Change, Content, Cookie, Errno, Inode, Make, NamePath, Namespace, SetAttributes, SpaceBy,
+    Change, Content, Cookie, Errno, Inode, NamePath, Namespace, NewFile, SetAttributes, SpaceBy,
     XattrMode,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, NeverCancel, Result};
 use esker_rpc::proto;
 use esker_server::Settings;
@@ -15,11 +15,11 @@ use esker_server::settings::Limits;
 use std::ops::ControlFlow;
 use tonic::Code;
 
-/// Numbers that follow from a seed.
+/// Random number generator with a seed.
 struct Rng(u64);
 
 impl Rng {
-    fn below(&mut self, bound: usize) -> usize {
+    fn number_below(&mut self, bound: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(0x5851_f42d_4c95_7f2d)
@@ -33,18 +33,18 @@ fn path(text: &str) -> NamePath {
 }
 
 fn make(at: &str, mode: u32) -> Change {
-    Change::Make(path(at), Make::new(mode, 0, 0))
+    Change::Create(path(at), NewFile::new(mode, 0, 0))
 }
 
-fn asker(uid: i64) -> Asker {
-    Asker {
+fn principal(uid: i64) -> Principal {
+    Principal {
         uid,
         gids: vec![uid, 2000],
     }
 }
 
-/// A file without what differs from database to database: ids, versions, times that nobody set.
-fn seen(inode: &Inode) -> impl PartialEq + std::fmt::Debug {
+/// A file without the fields that differ between databases: ids, versions, times that were not set.
+fn comparable(inode: &Inode) -> impl PartialEq + std::fmt::Debug {
     let set = |time: i64| (time < 1_000_000).then_some(time);
     (
         (inode.mode, inode.uid, inode.gid, inode.links),
@@ -64,32 +64,34 @@ fn why<T>(result: &Result<T>) -> Option<(Errno, String)> {
 
 fn some_path(rng: &mut Rng) -> NamePath {
     let mut bytes = Vec::new();
-    for _ in 0..=rng.below(3) {
+    for _ in 0..=rng.number_below(3) {
         bytes.push(b'/');
-        bytes.extend_from_slice([b"a".as_slice(), b"b", b"c", b"\xff\n", b"d.x"][rng.below(5)]);
+        bytes.extend_from_slice(
+            [b"a".as_slice(), b"b", b"c", b"\xff\n", b"d.x"][rng.number_below(5)],
+        );
     }
     NamePath::parse(&bytes).unwrap()
 }
 
-fn some_change(rng: &mut Rng, who: Option<&Asker>) -> Change {
+fn some_change(rng: &mut Rng, who: Option<&Principal>) -> Change {
     let at = some_path(rng);
-    let mode = [0o777, 0o755, 0o700, 0o070, 0o1777, 0o2775, 0o711, 0o666][rng.below(8)];
+    let mode = [0o777, 0o755, 0o700, 0o070, 0o1777, 0o2775, 0o711, 0o666][rng.number_below(8)];
     let (uid, gid) = who.map_or((0, 0), |a| (a.uid as u32, a.gids[0] as u32));
-    let make = |bits: u32, content| Make {
+    let make = |bits: u32, content| NewFile {
         content,
         times: [None, Some(7), None, Some(9)],
-        ..Make::new(bits | mode, uid, gid)
+        ..NewFile::new(bits | mode, uid, gid)
     };
-    match rng.below(16) {
-        0..=3 => Change::Make(at, make(0o4_0000, Content::None)),
-        4..=6 => Change::Make(at, make(0o10_0000, Content::Inline(vec![1, 0, 255]))),
-        7 => Change::Make(at, make(0o12_0000, Content::Symlink(b"../\xfe".to_vec()))),
+    match rng.number_below(16) {
+        0..=3 => Change::Create(at, make(0o4_0000, Content::None)),
+        4..=6 => Change::Create(at, make(0o10_0000, Content::Inline(vec![1, 0, 255]))),
+        7 => Change::Create(at, make(0o12_0000, Content::Symlink(b"../\xfe".to_vec()))),
         8 => Change::Unlink(at),
         9 => Change::Rmdir(at),
         10 | 11 => Change::Rename {
             from: at,
             to: some_path(rng),
-            no_replace: rng.below(2) == 0,
+            no_replace: rng.number_below(2) == 0,
         },
         12 => Change::Link {
             from: at,
@@ -97,28 +99,28 @@ fn some_change(rng: &mut Rng, who: Option<&Asker>) -> Change {
         },
         13 | 14 => Change::Set {
             path: at,
-            follow: rng.below(2) == 0,
+            follow: rng.number_below(2) == 0,
             set: SetAttributes {
-                mode: (rng.below(2) == 0).then_some(mode),
-                gid: (rng.below(4) == 0).then_some(2000),
-                size: (rng.below(3) == 0).then_some(rng.below(9) as u64),
-                mtime: (rng.below(2) == 0).then_some(rng.below(99) as i64),
-                content: (rng.below(5) == 0).then_some(Content::None),
+                mode: (rng.number_below(2) == 0).then_some(mode),
+                gid: (rng.number_below(4) == 0).then_some(2000),
+                size: (rng.number_below(3) == 0).then_some(rng.number_below(9) as u64),
+                mtime: (rng.number_below(2) == 0).then_some(rng.number_below(99) as i64),
+                content: (rng.number_below(5) == 0).then_some(Content::None),
                 ..SetAttributes::default()
             },
         },
         _ => Change::Xattr {
             path: at,
             name: b"user.\xff".to_vec(),
-            value: (rng.below(3) > 0).then(|| vec![0, 200]),
-            mode: [XattrMode::Any, XattrMode::Create, XattrMode::Replace][rng.below(3)],
+            value: (rng.number_below(3) > 0).then(|| vec![0, 200]),
+            mode: [XattrMode::Any, XattrMode::Create, XattrMode::Replace][rng.number_below(3)],
         },
     }
 }
 
 fn list(
     database: &Database,
-    who: Option<&Asker>,
+    who: Option<&Principal>,
     at: &NamePath,
 ) -> Result<Vec<(Cookie, String, String)>> {
     let mut all = Vec::new();
@@ -126,11 +128,11 @@ fn list(
         all.push((
             cookie,
             entry.name.to_string(),
-            format!("{:?}", seen(&entry.inode)),
+            format!("{:?}", comparable(&entry.inode)),
         ));
         ControlFlow::Continue(())
     })?;
-    // Page by page it is the same.
+    // Paging returns the same entries.
     let (mut pages, mut after) = (Vec::new(), None);
     loop {
         let before = pages.len();
@@ -138,7 +140,7 @@ fn list(
             pages.push((
                 cookie,
                 entry.name.to_string(),
-                format!("{:?}", seen(&entry.inode)),
+                format!("{:?}", comparable(&entry.inode)),
             ));
             after = Some(cookie);
             ControlFlow::Break(())
@@ -151,13 +153,13 @@ fn list(
     Ok(all)
 }
 
-/// All that someone can be told.
-fn told(database: &Database, who: Option<&Asker>) -> Vec<String> {
+/// All answers about a database.
+fn told(database: &Database, who: Option<&Principal>) -> Vec<String> {
     let root = path("/");
     let mut all = Vec::new();
     let mut paths = vec![root.clone()];
     let walked = database.walk(who, &root, &NeverCancel, &mut |path, inode| {
-        all.push(format!("{path} {:?}", seen(inode)));
+        all.push(format!("{path} {:?}", comparable(inode)));
         paths.push(path.clone());
         ControlFlow::Continue(())
     });
@@ -168,7 +170,7 @@ fn told(database: &Database, who: Option<&Asker>) -> Vec<String> {
             all.push(format!(
                 "{at} {:?} {:?}",
                 why(&inode),
-                inode.ok().as_ref().map(seen)
+                inode.ok().as_ref().map(comparable)
             ));
         }
         let listed = list(database, who, at);
@@ -183,7 +185,7 @@ fn told(database: &Database, who: Option<&Asker>) -> Vec<String> {
         usages.push(format!("{path} {usage:?}"));
         ControlFlow::Continue(())
     });
-    // In which order those beside each other come is the ids', which differ.
+    // The order within a directory depends on ids, which differ.
     usages.sort();
     all.push(format!("{:?} {usages:?}", why(&done)));
     for by in [
@@ -208,7 +210,12 @@ fn a_served_namespace_does_what_an_embedded_one_does() {
         let here = dir.path().join("here.esker");
         let options = OpenOptions::new().create(true).memory_bytes(32 << 20);
         let here = options.open(here.to_str().unwrap()).unwrap();
-        let people = [None, Some(asker(0)), Some(asker(1001)), Some(asker(1002))];
+        let people = [
+            None,
+            Some(principal(0)),
+            Some(principal(1001)),
+            Some(principal(1002)),
+        ];
         for database in [&here, &remote] {
             let open = Change::Set {
                 path: path("/"),
@@ -221,8 +228,8 @@ fn a_served_namespace_does_what_an_embedded_one_does() {
             assert!(database.change(None, &[open]).unwrap()[0].is_ok());
         }
         for round in 0..80 {
-            let who = people[rng.below(4)].as_ref();
-            let changes: Vec<Change> = (0..=rng.below(6))
+            let who = people[rng.number_below(4)].as_ref();
+            let changes: Vec<Change> = (0..=rng.number_below(6))
                 .map(|_| some_change(&mut rng, who))
                 .collect();
             let (a, b) = (
@@ -245,7 +252,7 @@ fn a_served_namespace_does_what_an_embedded_one_does() {
     }
 }
 
-/// What others write at the same time goes into one commit; each is answered what became of theirs.
+/// Concurrent writes form one commit, and each client gets the outcome of its own.
 #[test]
 fn many_clients_change_one_directory() {
     let served = Served::start(settings());
@@ -258,7 +265,7 @@ fn many_clients_change_one_directory() {
                 let mut own = 0;
                 for n in 0..each {
                     let mine = make(&format!("/d/{t}-{n}"), 0o10_0644);
-                    // One of all gets this one.
+                    // Exactly one client gets this change.
                     let shared = make(&format!("/d/shared-{n}"), 0o10_0644);
                     let done = client.change(None, &[mine, shared]).unwrap();
                     assert!(done[0].is_ok(), "{done:?}");
@@ -288,21 +295,21 @@ fn a_directory_of_many_is_listed_while_it_changes() {
                 .all(Result::is_ok)
         );
     }
-    let (other, mut seen) = (served.open(), 0);
+    let (other, mut count) = (served.open(), 0);
     client
         .list(None, &path("/"), None, &mut |_, entry| {
-            if seen % 1_000 == 0 {
+            if count % 1_000 == 0 {
                 let gone = Change::Unlink(path(&format!("/{}", entry.name)));
                 assert!(other.change(None, &[gone]).unwrap()[0].is_ok());
             }
-            seen += 1;
+            count += 1;
             ControlFlow::Continue(())
         })
         .unwrap();
-    assert_eq!(seen, 20_000);
+    assert_eq!(count, 20_000);
 }
 
-/// A client of another language: what it gets wrong it is told, as a file system would.
+/// A client in another language gets the errors of a file system.
 #[test]
 fn plain_clients_are_told_what_is_wrong() {
     let limits = Limits {
@@ -394,25 +401,25 @@ fn plain_clients_are_told_what_is_wrong() {
     });
 }
 
-/// The same by plain HTTP.
+/// Files over plain HTTP.
 #[test]
 fn files_by_http() {
     let served = Served::start(settings());
     let client = served.open();
     let odd = NamePath::parse(b"/d/x\n\\\xff").unwrap();
-    let data = Make {
+    let data = NewFile {
         content: Content::Inline(vec![7; 100]),
-        ..Make::new(0o10_0600, 1001, 1001)
+        ..NewFile::new(0o10_0600, 1001, 1001)
     };
-    let link = Make {
+    let link = NewFile {
         content: Content::Symlink(b"d".to_vec()),
-        ..Make::new(0o12_0777, 0, 0)
+        ..NewFile::new(0o12_0777, 0, 0)
     };
     let mut changes = vec![
         make("/d", 0o4_0755),
         make("/d/e", 0o4_0700),
-        Change::Make(odd, data),
-        Change::Make(path("/link"), link),
+        Change::Create(odd, data),
+        Change::Create(path("/link"), link),
     ];
     changes.extend((0..10).map(|n| make(&format!("/d/e/{n}.h5"), 0o10_0644)));
     assert!(
@@ -438,14 +445,14 @@ fn files_by_http() {
     );
     assert_eq!(get("stat?path=/link&follow").1["kind"], "directory");
 
-    // Page by page, each entry once.
-    let (mut seen, mut after) = (Vec::new(), String::new());
+    // Paging returns each entry once.
+    let (mut listed, mut after) = (Vec::new(), String::new());
     loop {
         let (status, page) = get(&format!("list?path=/d/e&limit=3{after}"));
         assert_eq!(status, 200, "{page}");
         let entries = page["entries"].as_array().unwrap();
         assert!(entries.len() <= 3);
-        seen.extend(
+        listed.extend(
             entries
                 .iter()
                 .map(|e| e["path"].as_str().unwrap().to_owned()),
@@ -455,9 +462,9 @@ fn files_by_http() {
             None => break,
         }
     }
-    seen.sort();
+    listed.sort();
     let expected: Vec<_> = (0..10).map(|n| format!("/d/e/{n}.h5")).collect();
-    assert_eq!(seen, expected);
+    assert_eq!(listed, expected);
 
     let (_, found) = get("find?path=/&filter=type+%3D+%27file%27+AND+size+%3D+0");
     assert_eq!(found["files"].as_array().unwrap().len(), 10, "{found}");
@@ -467,7 +474,7 @@ fn files_by_http() {
         (found["files"].as_array().unwrap().len(), &found["complete"]),
         (2, &false.into())
     );
-    // Others see what the bits let them.
+    // Other users see what the permission bits allow.
     let (_, found) = get("find?path=/&filter=type+%3D+%27file%27&uid=1001&gids=1001");
     assert_eq!(found["files"].as_array().unwrap().len(), 1, "{found}");
 
@@ -520,7 +527,7 @@ fn files_by_http() {
     }
 }
 
-/// Subtrees of several clients come in at the same time; of those that want one name, one has it.
+/// Several clients merge subtrees at the same time; of those with the same name, one succeeds.
 #[test]
 fn subtrees_of_several_clients_come_in() {
     let served = Served::start(settings());
@@ -533,7 +540,7 @@ fn subtrees_of_several_clients_come_in() {
                 scope.spawn(move || {
                     let mut won = 0;
                     for top in [format!("/d/own{t}"), "/d/shared".into()] {
-                        // Somebody may have merged it by now.
+                        // Another client may have merged it by now.
                         let Ok(mut private) = client.private(None, &path(&top)) else {
                             continue;
                         };

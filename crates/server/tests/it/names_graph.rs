@@ -1,12 +1,12 @@
-//! Files in the graph, by their paths and on somebody's behalf: by HTTP, by gRPC in text, by this client; on one server and
-//! on a cluster.
+//! Files in the graph, by their paths and on behalf of principals: over HTTP, over gRPC with text names, and with this client; on one
+//! server and on a cluster.
 
 use crate::cluster::two;
 use crate::common::{Served, http, settings};
 use crate::plain::{connect_to, runtime};
 use esker::{Database, OpenOptions};
-use esker_model::namespace::{Change, Make, NamePath, Namespace as _, SetAttributes, resolve};
-use esker_model::object::Asker;
+use esker_model::namespace::{Change, NamePath, Namespace as _, NewFile, SetAttributes, resolve};
+use esker_model::object::Principal;
 use esker_model::{EdgeSelect, Flow, GraphRead as _, Version, Versions, VertexId, VertexName};
 use esker_rpc::proto;
 use esker_rpc::proto::mutation::Op;
@@ -40,12 +40,15 @@ fn id_of(database: &Database, name: &str) -> VertexId {
     resolve(database, None, &schema, &[name]).unwrap()[0].id
 }
 
-/// `/lab/raw`, which job 1 read, is `/archive/first` now; asked through another server than it was made through.
+/// `/lab/raw`, which job 1 read, is `/archive/first` now; requests go to another server than the one that created it.
 fn follows(first: SocketAddr, second: SocketAddr) {
     let open = |at: SocketAddr| OpenOptions::new().open(&format!("esker://{at}")).unwrap();
     let database = open(first);
     for (at, mode) in [("/lab", 0o4_0755), ("/lab/raw", 0o10_0644)] {
-        change(&database, Change::Make(path(at), Make::new(mode, 0, 0)));
+        change(
+            &database,
+            Change::Create(path(at), NewFile::new(mode, 0, 0)),
+        );
     }
     let say = |lines: &str| {
         let (status, _, body) = http(first, "POST", "/api/v1/apply", lines);
@@ -118,7 +121,7 @@ fn follows(first: SocketAddr, second: SocketAddr) {
         let events = client.vertex_history(history).await.unwrap().into_inner();
         assert!(events.events.len() >= 2, "{events:?}");
     });
-    // All three readers.
+    // All three kinds of clients.
     let database = open(second);
     let readers = |database: &Database| {
         let schema = database.schema().unwrap();
@@ -138,7 +141,7 @@ fn follows(first: SocketAddr, second: SocketAddr) {
         n
     };
     assert_eq!(readers(&database), 3);
-    // Who gets no further than the directory does not see it.
+    // A principal without access to the directory does not see the file.
     change(
         &database,
         Change::Set {
@@ -152,8 +155,8 @@ fn follows(first: SocketAddr, second: SocketAddr) {
         },
     );
     for (uid, sees) in [(7, true), (8, false), (0, true)] {
-        let asker = Asker { uid, gids: vec![] };
-        let theirs = database.on_behalf_of(Some(&asker));
+        let principal = Principal { uid, gids: vec![] };
+        let theirs = database.on_behalf_of(Some(&principal));
         let found = theirs.read_vertices(&[before], Version::MAX).unwrap();
         assert_eq!(found[0].is_some(), sees, "{uid}");
         assert_eq!(readers(&theirs), if sees { 3 } else { 0 }, "{uid}");
@@ -162,7 +165,7 @@ fn follows(first: SocketAddr, second: SocketAddr) {
         let (_, body) = ask(&format!("/api/v1/edges?id=job:1&uid={uid}"));
         assert_eq!(body.contains("first"), sees, "{body}");
         let on_behalf = proto::AsRequest {
-            asker: Some(proto::Asker { uid, gids: vec![] }),
+            principal: Some(proto::Principal { uid, gids: vec![] }),
             request: Some(Box::new(proto::Request {
                 call: Some(Call::ReadVertices(read())),
             })),
@@ -196,29 +199,29 @@ fn a_cluster_follows_renames_and_shows_what_one_may_read() {
     assert!(second.stop().unwrap());
 }
 
-/// Calls that say themselves who asks, and calls within themselves, are not taken.
+/// Calls with a principal of their own, and nested calls, are refused inside `As`.
 #[test]
 fn what_cannot_be_asked_on_somebodys_behalf_is_refused() {
     let served = Served::start(settings());
     let ping = || proto::Request {
         call: Some(Call::Ping(proto::PingRequest {})),
     };
-    let asker = Some(proto::Asker {
+    let principal = Some(proto::Principal {
         uid: 7,
         gids: vec![],
     });
     let counts = proto::Request {
         call: Some(Call::Counts(proto::CountsRequest {})),
     };
-    for (asker, request, expected) in [
-        (asker.clone(), Some(ping()), "reads the graph"),
-        (asker.clone(), None, "reads the graph"),
-        (None, Some(counts), "who asks"),
+    for (principal, request, expected) in [
+        (principal.clone(), Some(ping()), "reads the graph"),
+        (principal.clone(), None, "reads the graph"),
+        (None, Some(counts), "expected a principal"),
     ] {
         let request = request.map(Box::new);
         let refused = runtime().block_on(async {
             let mut client = connect_to(served.server.address()).await;
-            let asked = client.r#as(proto::AsRequest { asker, request }).await;
+            let asked = client.r#as(proto::AsRequest { principal, request }).await;
             let mut pieces = asked.unwrap().into_inner();
             pieces.message().await.unwrap_err()
         });

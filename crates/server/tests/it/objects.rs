@@ -1,4 +1,4 @@
-//! Objects by plain HTTP and by a generated gRPC client.
+//! Objects over plain HTTP and with a generated gRPC client.
 
 use crate::common::{Served, settings};
 use crate::plain::{connect, runtime, typed};
@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 use tonic::Code;
 
-/// `count` objects named `energy`, tagged with `Conf` and text; each third is for its owner alone.
+/// Creates `count` objects named `energy` with the tag `Conf` and a text; every third is private to its owner.
 fn fill(served: &Served, count: u32) {
     let mut lines = String::new();
     for step in 0..count {
@@ -37,7 +37,7 @@ fn fill(served: &Served, count: u32) {
     assert_eq!(done["vertices_created"], count);
 }
 
-/// What a query looks like in a URL.
+/// Encodes a query string for a URL.
 fn encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -50,7 +50,7 @@ fn encoded(text: &str) -> String {
     out
 }
 
-/// As they come: those of one batch in the order of their numbers.
+/// Objects of one batch are returned in the order of their numbers.
 fn steps(objects: &Json) -> Vec<i64> {
     let objects = objects.as_array().unwrap().iter();
     objects
@@ -72,7 +72,7 @@ fn an_object_from_its_creation_to_its_end() {
     let (status, created) = served.json("POST", "/api/v1/objects?once=first&sync=true", new);
     assert_eq!(status, 200, "{created}");
     let id = created["id"].as_str().unwrap().to_owned();
-    // The same call again is the same object; another one of that name is refused.
+    // A repeated call returns the same object; another object of that name is refused.
     let (_, again) = served.json("POST", "/api/v1/objects?once=first", new);
     assert_eq!(again["id"], created["id"], "{again}");
     let (status, refused) = served.json("POST", "/api/v1/objects", new);
@@ -99,7 +99,7 @@ fn an_object_from_its_creation_to_its_end() {
             .1,
         object
     );
-    // It is a vertex like others.
+    // An object is a vertex like others.
     let (_, vertex) = served.json("GET", &format!("/api/v1/vertex?id=object:{id}"), "");
     assert_eq!(vertex["type"], "Object");
 
@@ -194,7 +194,7 @@ fn a_search_page_by_page_and_line_by_line() {
     let (status, head, lines) = served.http("POST", "/api/v1/find", &body);
     assert_eq!(status, 200);
     assert!(head.contains("application/x-ndjson"), "{head}");
-    // The chunks' sizes stand between.
+    // Chunk sizes are interleaved with the content.
     let lines: Vec<Json> = lines
         .lines()
         .filter(|l| l.starts_with('{'))
@@ -254,7 +254,7 @@ fn tagging_and_what_tags_there_are() {
     assert_eq!(all("Conf_0").unwrap()["objects"], 4);
     assert_eq!(all("step").unwrap()["predefined"], true);
     assert_eq!(all("mine"), None);
-    // Of the four, one is for its owner alone.
+    // One of the four is private to its owner.
     let some = tags("/api/v1/tags?uid=7");
     assert_eq!(some("Conf_0").unwrap()["objects"], 2);
     let (_, done) = served.json("POST", "/api/v1/index", r#"{"name": "Conf", "on": false}"#);
@@ -272,7 +272,7 @@ fn mistakes_are_told() {
             "/api/v1/objects/-1",
             "",
             400,
-            "`-1` is no object's number",
+            "`-1` is not an object's number",
         ),
         ("GET", "/api/v1/objects/99", "", 404, "no object 99"),
         (
@@ -330,7 +330,7 @@ fn mistakes_are_told() {
             "/api/v1/find?after=x",
             "",
             400,
-            "`x` is no object's number",
+            "`x` is not an object's number",
         ),
         ("POST", "/api/v1/find", "[]", 400, "expected a JSON object"),
         (
@@ -418,7 +418,7 @@ fn mistakes_are_told() {
     }
 }
 
-/// A filter that does not parse is shown with the place, and says it in numbers.
+/// The error of a filter that does not parse shows the position, and has it as numbers.
 #[test]
 fn a_filter_is_corrected() {
     let served = Served::start(settings());
@@ -440,9 +440,9 @@ fn a_filter_is_corrected() {
     }
 }
 
-/// A client that goes away in the middle of its lines does not keep a thread busy.
+/// A client that goes away during a stream of lines does not occupy a thread.
 #[test]
-fn nobody_is_searched_for_who_is_gone() {
+fn a_search_stops_when_its_client_is_gone() {
     let served = Served::start(Settings {
         scanners: 1,
         ..settings()
@@ -466,7 +466,7 @@ fn nobody_is_searched_for_who_is_gone() {
     });
 }
 
-/// A server that is stopped in the middle of a search, and is back: its client goes on, and gets each object once.
+/// After the server is restarted during a search, the client continues and gets each object once.
 #[test]
 fn a_search_goes_on_when_its_server_is_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -509,7 +509,7 @@ fn a_search_goes_on_when_its_server_is_back() {
         .find(&find, &NeverCancel, &mut |f| {
             found.push(f.id);
             if found.len() == 100 {
-                // What was under way is cut off.
+                // The search in progress is cut off.
                 assert!(!server.take().unwrap().stop().unwrap());
                 server = Some(start(address.clone()));
             }
@@ -556,7 +556,7 @@ fn a_generated_client_asks_the_same() {
                     key: Some(proto::object_key::Key::Identity(identity(step))),
                 })
                 .collect(),
-            asker: None,
+            principal: None,
         };
         let read = client.read_objects(typed(keys(498..502))).await.unwrap();
         let items = read.into_inner().items;
@@ -645,8 +645,8 @@ fn a_generated_client_asks_the_same() {
     });
 }
 
-/// What the receiving thread answers by itself, and what it must not: an answer for which the client has to give credit
-/// first, which that thread alone could take in.
+/// Answers that the receiving thread sends itself, and those that it must not send: an answer that waits for the client's credit, which
+/// only that thread can receive.
 #[test]
 fn single_calls_are_answered_whatever_their_size() {
     let served = Served::start(settings());
@@ -690,7 +690,7 @@ fn single_calls_are_answered_whatever_their_size() {
             assert_eq!(found, some);
             assert!(report.complete);
         }
-        // Who writes sees it at once.
+        // The writer sees its write immediately.
         let schema = client.schema().unwrap();
         let vertex = object_ref(&schema, ids[0]).unwrap();
         let mut batch = Batch::new();

@@ -1,12 +1,12 @@
-//! Open files through servers: on one, and on two of a cluster, whoever renames and removes them meanwhile; when the client is gone;
-//! when the server is started again.
+//! Open files through servers: on a single server and on a cluster of two, while other clients rename and remove them; after the client
+//! is gone; after the server is restarted.
 
 use crate::cluster::two;
 use crate::common::settings;
 use crate::plain::{connect_to, runtime};
 use esker::{CheckOptions, Database, File, OpenOptions};
 use esker_model::namespace::{
-    Change, Content, Errno, Make, NamePath, Namespace as _, Open, SpaceBy, XattrMode,
+    Change, Content, Errno, NamePath, Namespace as _, NewFile, Open, SpaceBy, XattrMode,
 };
 use esker_model::{Error, NeverCancel, Result};
 use esker_rpc::proto;
@@ -29,7 +29,7 @@ fn change(database: &Database, change: Change) {
 }
 
 fn make(database: &Database, at: &str, mode: u32) {
-    change(database, Change::Make(path(at), Make::new(mode, 0, 0)));
+    change(database, Change::Create(path(at), NewFile::new(mode, 0, 0)));
 }
 
 fn rename(database: &Database, from: &str, to: &str) {
@@ -50,7 +50,7 @@ fn open(database: &Database, at: &str) -> File {
         create: true,
         ..Open::BOTH
     };
-    let make = Make::new(0o10_0644, 0, 0);
+    let make = NewFile::new(0o10_0644, 0, 0);
     database
         .open_file(None, &path(at), how, Some(&make))
         .unwrap()
@@ -63,12 +63,12 @@ fn errno<T: std::fmt::Debug>(result: Result<T>) -> Errno {
     }
 }
 
-/// What one client has open, another one moves and removes; it may ask another server.
+/// Files that one client has open while another one, possibly through another server, moves and removes them.
 fn stays_open(first: SocketAddr, second: SocketAddr) {
     let (mine, other) = (client(first), client(second));
     make(&mine, "/a", 0o4_0755);
     make(&mine, "/b", 0o4_0755);
-    // So many that the directories split, if they can.
+    // Enough entries to split the directories, if they can split.
     for n in 0..12 {
         let file = open(&mine, &format!("/a/{n}"));
         file.append(b"one").unwrap();
@@ -101,7 +101,7 @@ fn stays_open(first: SocketAddr, second: SocketAddr) {
             assert_eq!((inode.links, inode.size, inode.xattrs.len()), (0, 3, 1));
         }
     }
-    // Removed where it was made: nothing says of it where it is.
+    // Its directory entry was removed, so that no row has its location.
     for n in 0..6 {
         let at = format!("/b/plain{n}");
         let file = open(&mine, &at);
@@ -114,7 +114,7 @@ fn stays_open(first: SocketAddr, second: SocketAddr) {
         twin.write_at(0, b"PL").unwrap();
         assert_eq!(file.read_at(0, 9).unwrap(), b"PLain");
         assert_eq!(file.stat().unwrap().links, 0);
-        // Its name is free, and another file's.
+        // Its name is free and used for another file.
         let next = open(&other, &at);
         assert_ne!(next.stat().unwrap().id, file.stat().unwrap().id);
         assert_eq!(next.stat().unwrap().size, 0);
@@ -190,8 +190,7 @@ fn sound(folder: &Path) {
     assert_eq!((usage.files, usage.bytes), (0, 0));
 }
 
-/// A server keeps nothing of open files: neither is anything left of them when a client has gone, nor are they gone when the server
-/// was started again.
+/// A server keeps no state of open files: nothing remains when a client has gone, and they stay open when the server is restarted.
 #[test]
 fn servers_and_clients_come_and_go() {
     let dir = tempfile::tempdir().unwrap();
@@ -222,7 +221,7 @@ fn servers_and_clients_come_and_go() {
     sound(dir.path());
 }
 
-/// By gRPC in text, as others speak it.
+/// Over gRPC with text names, as in other languages.
 #[test]
 fn open_files_are_paths_of_calls() {
     let dir = tempfile::tempdir().unwrap();
@@ -230,7 +229,7 @@ fn open_files_are_paths_of_calls() {
     runtime().block_on(async {
         let mut client = connect_to(server.address()).await;
         let look = |how| proto::LookFileRequest {
-            asker: None,
+            principal: None,
             path: b"/x".to_vec(),
             how,
         };

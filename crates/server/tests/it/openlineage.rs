@@ -1,4 +1,4 @@
-//! Events of `OpenLineage` at the port, and what Marquez's paths say then.
+//! Events of `OpenLineage` at the port, and the answers of Marquez's paths.
 
 use crate::common::{Served, http, settings};
 use serde_json::{Value as Json, json};
@@ -80,7 +80,7 @@ fn a_run_is_told_of_and_asked_for() {
     assert_eq!(names, ["file", "ns", "s3://lake"]);
     assert_eq!(get(&served, "/api/v1/jobs")["jobs"][0]["name"], "etl.daily");
 
-    // The graph of Marquez, from either side and from the run.
+    // The graph in Marquez's format, from either side and from the run.
     for node in [
         "job:ns:etl.daily".to_owned(),
         "dataset:file:/data/in.csv".to_owned(),
@@ -97,7 +97,7 @@ fn a_run_is_told_of_and_asked_for() {
             "dataset:s3://lake:a/b.parquet"
         );
     }
-    // And Esker's own, over the same path.
+    // Esker's own format, over the same path.
     let lineage = get(&served, "/api/v1/lineage?id=dataset:s3://lake/a/b.parquet");
     let edges = lineage["edges"].as_array().unwrap();
     assert!(
@@ -201,7 +201,7 @@ fn what_is_wrong_is_said() {
 #[test]
 fn codings_that_are_not_known_are_refused() {
     let served = Served::start(settings());
-    // A line break in the path's place: one more header.
+    // A line break in the path would add a header.
     let path = "/api/v1/lineage HTTP/1.1\r\ncontent-encoding: br\r\nx: ";
     let (status, _, body) = http(served.server.address(), "POST", path, "{}");
     assert_eq!(status, 415, "{body}");

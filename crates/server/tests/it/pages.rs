@@ -1,4 +1,4 @@
-//! What a page of another site can have its reader's browser send to a server that the reader owns.
+//! Requests that a page of another site can make its reader's browser send to a server that the reader owns.
 
 use crate::common::{Served, filled, settings};
 use crate::raw::{Got, send};
@@ -16,8 +16,8 @@ fn apply(served: &Served, headers: &[(&str, &str)]) -> Got {
     send(at, "POST", "/api/v1/apply", headers, LINE.as_bytes())
 }
 
-/// The attacker's name leads to this machine now: page and server are of one origin, so that the page may send any type and any header,
-/// and reads the answers.
+/// DNS rebinding: the attacker's name resolves to this machine, so that page and server have one origin and the page may send any type
+/// and header, and reads the answers.
 #[test]
 fn a_name_that_was_made_to_lead_here_opens_nothing() {
     let served = Served::start(settings());
@@ -28,7 +28,7 @@ fn a_name_that_was_made_to_lead_here_opens_nothing() {
         format!("evil.example:{port}"),
         format!("127.0.0.1.evil.example:{port}"),
         format!("0.0.0.0:{port}"),
-        // Names without a dot are given away by networks: search domains, LLMNR.
+        // Names without a dot can be set by networks: search domains, LLMNR.
         format!("esker:{port}"),
         "esker".to_owned(),
     ] {
@@ -67,7 +67,7 @@ fn a_name_that_was_made_to_lead_here_opens_nothing() {
     assert_eq!(vertices(&served), before);
 }
 
-/// Another program's page on this machine, or at the other end of the reader's SSH tunnel, and pictures of any page.
+/// Pages of another program on this machine, or at the other end of the reader's SSH tunnel, and images in any page.
 #[test]
 fn other_pages_of_this_machine_open_nothing() {
     let served = Served::start(settings());
@@ -94,7 +94,7 @@ fn other_pages_of_this_machine_open_nothing() {
         }
     }
     assert_eq!(vertices(&served), before);
-    // The server's own page, and an address that its reader typed.
+    // The server's own page, and an address that the user typed.
     let origin = format!("http://{at}");
     let own = [
         host,
@@ -114,7 +114,7 @@ fn other_pages_of_this_machine_open_nothing() {
     assert_eq!(got.status, 200);
 }
 
-/// A program of the owner's that passes on what comes from elsewhere is not who asks.
+/// A proxy of the owner's that forwards requests from elsewhere does not have the owner's rights.
 #[test]
 fn what_was_passed_on_is_not_its_proxys() {
     let served = Served::start(settings());
@@ -130,7 +130,7 @@ fn what_was_passed_on_is_not_its_proxys() {
     }
 }
 
-/// A page cannot send JSON to another origin without asking first; texts and forms it can.
+/// A page cannot send JSON to another origin without a preflight request, but it can send text and forms.
 #[test]
 fn what_changes_data_comes_as_json() {
     let served = Served::start(settings());
@@ -180,7 +180,7 @@ fn what_changes_data_comes_as_json() {
     }
 }
 
-/// Answers are what they say they are, for this server's pages only, and are not kept.
+/// Responses have a fixed type, are for this server's pages only, and are not stored.
 #[test]
 fn answers_say_what_browsers_may_do_with_them() {
     let served = Served::start(settings());
@@ -206,7 +206,7 @@ fn answers_say_what_browsers_may_do_with_them() {
         );
         assert_eq!(got.header("cache-control"), Some("no-store"), "{path}");
     }
-    // The pages' files are kept by their tags.
+    // The pages' files are cached by their tags.
     let got = send(at, "GET", "/", &[], b"");
     assert_eq!(got.header("cache-control"), Some("no-cache"));
     let refused = send(

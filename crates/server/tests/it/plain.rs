@@ -1,4 +1,4 @@
-//! A gRPC client as others would write it: the generated stubs, names instead of ids, typed values.
+//! A gRPC client as in other languages: generated stubs, names instead of ids, typed values.
 
 use crate::common::{Served, filled, settings};
 use esker_rpc::proto;
@@ -288,7 +288,7 @@ fn refusals_have_a_status_and_details() {
         let status = client.ping(request).await.unwrap_err();
         assert!(status.message().contains("esker-at-least"), "{status}");
 
-        // A version that no clock has reached: the answer would have to wait for ever.
+        // A version far in the future: the answer would have to wait indefinitely.
         let mut request = Request::new(proto::CountsRequest {});
         request.metadata_mut().insert(
             "esker-at-least",

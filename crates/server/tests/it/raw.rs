@@ -1,20 +1,20 @@
-//! Requests over HTTP as they are, and all of their answers.
+//! Raw HTTP requests and their complete answers.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
-/// An answer.
+/// An answer to a raw request.
 pub(crate) struct Got {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: String,
-    /// Whether it came to its end.
+    /// Whether the end of the body arrived.
     pub(crate) whole: bool,
 }
 
 impl Got {
-    /// A header's value.
+    /// Value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|l| {
             let (key, value) = l.split_once(": ")?;
@@ -27,7 +27,7 @@ impl Got {
     }
 }
 
-/// The pieces of a body in chunks; whether there is an end.
+/// The chunks of a body, and whether the last one arrived.
 fn joined(mut rest: &[u8]) -> (Vec<u8>, bool) {
     let mut body = Vec::new();
     loop {
@@ -76,7 +76,7 @@ pub(crate) fn send(
 }
 
 impl Got {
-    /// An answer as it came, its chunks joined.
+    /// Decodes an answer and joins its chunks.
     pub(crate) fn read(answer: &[u8]) -> Self {
         let at = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
         let head = String::from_utf8(answer[..at].to_vec()).unwrap();

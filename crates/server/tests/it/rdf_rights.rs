@@ -1,4 +1,4 @@
-//! Rights of graphs of RDF: who sees and changes which, and what tells nothing of the others.
+//! Rights of RDF graphs: visibility, changes, and the absence of hidden graphs from answers.
 
 use crate::common::{Served, settings};
 use crate::sparql::{QUERY, UPDATE};
@@ -29,7 +29,7 @@ fn graphs_have_owners() {
     assert_eq!(sees("uid=0"), "1 2 3 4");
     assert_eq!(sees("uid=1001"), "1 4");
     assert_eq!(sees("uid=1003&gids=7,100"), "2 4");
-    // Named, as a whole, or dumped: it is not there.
+    // A hidden graph does not exist in queries by name, queries over all graphs, and dumps.
     for path in [
         "/rdf-graphs?graph=http://ex/g2&",
         "/api/v1/rdf/dump?graph=http://ex/g2&",
@@ -58,7 +58,7 @@ fn graphs_have_owners() {
     let from = "SELECT ?o FROM <http://ex/g2> FROM <http://ex/g4> { ?s ?p ?o }";
     let got = served.send("POST", "/sparql?uid=1001", &[QUERY, csv], from);
     assert_eq!(got.body, "o\r\n4\r\n");
-    // Updates change what they may, whole or not at all, and read no more than queries.
+    // An update changes only permitted graphs, atomically, and reads no more than a query.
     let change = |who: &str, text: &str| {
         let got = served.send("POST", &format!("/sparql?{who}"), &[UPDATE], text);
         (got.status, got.body)
@@ -84,7 +84,7 @@ fn graphs_have_owners() {
     let both = format!("{} ; {}", insert(4).replace("new", "newer"), insert(3));
     assert_eq!(change("uid=1001", &both).0, 403);
     assert!(
-        !served.ask("ASK { GRAPH ?g { <http://ex/newer> ?p ?o } }"),
+        !served.ask_query("ASK { GRAPH ?g { <http://ex/newer> ?p ?o } }"),
         "all or nothing"
     );
     assert_eq!(change("uid=1001", "DROP ALL").0, 403);
@@ -93,10 +93,10 @@ fn graphs_have_owners() {
         200
     );
     assert!(
-        !served.ask("ASK { GRAPH <http://ex/copy> { ?s ?p ?o } }"),
+        !served.ask_query("ASK { GRAPH <http://ex/copy> { ?s ?p ?o } }"),
         "nothing is seen there"
     );
-    // Rights are changed by who may do all.
+    // Only `admin` may change rights.
     let mine =
         "INSERT DATA { GRAPH <urn:esker:rights> { <http://ex/g2> <urn:esker:terms/owner> 1001 } }";
     assert_eq!(change("uid=1001", mine).0, 403);
@@ -118,7 +118,7 @@ fn graphs_have_owners() {
             .status,
         403
     );
-    assert!(served.ask("ASK { <http://ex/open> ?p ?o }"));
+    assert!(served.ask_query("ASK { <http://ex/open> ?p ?o }"));
     // The default graph has a name of its own.
     served.update("INSERT DATA { GRAPH <urn:esker:rights> { <urn:esker:default> <urn:esker:terms/mode> \"0600\" } }");
     let ask = |who: &str| {
@@ -135,7 +135,7 @@ fn graphs_have_owners() {
     assert!(ask("").contains("true"));
 }
 
-/// A graph that somebody may not change is named in vain, whatever it holds: an answer that differs would tell what that is.
+/// Updates of a graph without the right to write fail in the same way, whatever it contains.
 #[test]
 fn updates_tell_nothing_of_graphs_that_are_not_seen() {
     let served = Served::start(settings());
@@ -153,7 +153,7 @@ fn updates_tell_nothing_of_graphs_that_are_not_seen() {
         let said = format!("graph <http://ex/{graph}>: permission denied (EACCES)\n");
         (403, said)
     };
-    // One that may be written and not read is not changed: what a change did tells what was there.
+    // A graph with the right to write and without the right to read cannot be changed: the result would reveal its content.
     for graph in ["theirs", "inbox"] {
         for value in ["secret", "wrong", "no such term"] {
             let quad =
@@ -179,19 +179,19 @@ fn updates_tell_nothing_of_graphs_that_are_not_seen() {
             );
         }
     }
-    // To create a graph changes nothing, and tells only of those that are seen.
+    // Creating a graph changes nothing, and reveals only visible graphs.
     assert_eq!(change("CREATE GRAPH <http://ex/theirs>").0, 200);
     assert_eq!(change("CREATE GRAPH <http://ex/none>").0, 200);
     assert_eq!(change("CREATE GRAPH <http://ex/mine>").0, 400);
-    // Nor do rights name graphs that are not seen.
+    // Rights may not name hidden graphs either.
     let copy = "INSERT { GRAPH <http://ex/mine> { ?s ?p ?o } } WHERE { GRAPH <urn:esker:rights> { ?s ?p ?o } }";
     assert_eq!(change(copy).0, 200);
-    assert!(!served.ask("ASK { GRAPH <http://ex/mine> { <http://ex/theirs> ?p ?o } }"));
-    assert!(served.ask("ASK { GRAPH <http://ex/mine> { <http://ex/mine> ?p ?o } }"));
-    assert!(served.ask("ASK { GRAPH <http://ex/theirs> { ?s ?p 'secret' } }"));
+    assert!(!served.ask_query("ASK { GRAPH <http://ex/mine> { <http://ex/theirs> ?p ?o } }"));
+    assert!(served.ask_query("ASK { GRAPH <http://ex/mine> { <http://ex/mine> ?p ?o } }"));
+    assert!(served.ask_query("ASK { GRAPH <http://ex/theirs> { ?s ?p 'secret' } }"));
 }
 
-/// Whoever may change a schema gives nobody rights with it, and sees nothing of what follows from a hidden one.
+/// The right to change a schema gives no other user rights, and reveals nothing that follows from a hidden schema.
 #[test]
 fn nothing_follows_for_rights_or_from_hidden_schemas() {
     const RDFS: &str = "http://www.w3.org/2000/01/rdf-schema#";
@@ -210,7 +210,7 @@ fn nothing_follows_for_rights_or_from_hidden_schemas() {
         assert_eq!(got.status, 200, "{}", got.body);
         got.body.contains("true")
     };
-    // By the schema the group is an owner; user 100 is none for that.
+    // By the schema, the group is an owner, but user 100 is not.
     let secret = "ASK { GRAPH <http://ex/theirs> { ?s ?p 'secret' } }";
     assert!(asks(
         "",
@@ -218,7 +218,7 @@ fn nothing_follows_for_rights_or_from_hidden_schemas() {
     ));
     assert!(asks("uid=1002", secret));
     assert!(!asks("uid=100&gids=5", secret));
-    // What follows from the default graph's schema shows as long as that graph does.
+    // Triples inferred from the default graph's schema are visible as long as that graph is.
     let follows = "ASK { GRAPH <http://ex/open> { ?s a <http://ex/D> } }";
     assert!(asks("uid=1001", follows));
     served.update("INSERT DATA { GRAPH <urn:esker:rights> { <urn:esker:default> <urn:esker:terms/mode> '0600' } }");
@@ -228,7 +228,7 @@ fn nothing_follows_for_rights_or_from_hidden_schemas() {
         "uid=1001",
         "ASK { GRAPH <http://ex/open> { ?s a <http://ex/C> } }"
     ));
-    // Nor does an update read it.
+    // An update cannot read them either.
     let copy = "INSERT { GRAPH <http://ex/copy> { ?s a ?c } } WHERE { GRAPH <http://ex/open> { ?s a ?c } }";
     let got = served.send("POST", "/sparql?uid=1001", &[UPDATE], copy);
     assert_eq!(got.status, 200, "{}", got.body);
@@ -236,7 +236,7 @@ fn nothing_follows_for_rights_or_from_hidden_schemas() {
     assert!(!asks("uid=1001", copied));
 }
 
-/// What is said of all data is said to those who see all of it; how much a load inferred, as far as its sender sees.
+/// Totals are for principals that see all data; the number of inferred triples counts those that the sender sees.
 #[test]
 fn totals_tell_nothing_of_graphs_that_are_not_seen() {
     const RDFS: &str = "http://www.w3.org/2000/01/rdf-schema#";

@@ -1,4 +1,4 @@
-//! Connections for which there is no room: some are told so, others are closed without a word, and not at once.
+//! Connections beyond the limits: some get an error, others are closed without one, after a delay.
 
 use crate::common::{Served, settings};
 use esker_access::slots::{CLOSE_AFTER, OWNER_CONNECTIONS, REFUSED_CONNECTIONS_MAX};
@@ -8,8 +8,8 @@ use std::io::Read as _;
 use std::net::TcpStream;
 use std::time::Instant;
 
-/// Whoever connects again as soon as a connection is closed would keep the server busy with accepting if it were closed at once. How many wait
-/// for that is bounded: `esker_access::slots` has a test of it.
+/// A client that reconnects as soon as a connection is closed would keep the server busy with accepting if connections were closed at
+/// once. The number of waiting ones is bounded, which a test of `esker_access::slots` checks.
 #[test]
 fn refused_connections_are_closed_later() {
     let served = Served::start(Settings {
@@ -23,10 +23,10 @@ fn refused_connections_are_closed_later() {
     let (status, _, body) = served.http("GET", "/healthz", "");
     assert_eq!(status, 429, "{body}");
     assert!(
-        body.contains("the server has 17 connections, the most it may: close some"),
+        body.contains("the server has 17 connections, the maximum: close some"),
         "{body}"
     );
-    // More than are told so. None says anything.
+    // More connections than get an error. None of them sends anything.
     let at = served.server.address();
     let closed: Vec<_> = (0..REFUSED_CONNECTIONS_MAX + 50)
         .map(|_| {
@@ -34,7 +34,7 @@ fn refused_connections_are_closed_later() {
                 let began = Instant::now();
                 let mut stream = TcpStream::connect(at).unwrap();
                 let mut said = Vec::new();
-                // Closed, or reset.
+                // Closed or reset.
                 let _ = stream.read_to_end(&mut said);
                 (began.elapsed(), said)
             })

@@ -1,7 +1,9 @@
-//! Clients of a cluster that know where files are, and that believe to know.
+//! Clients of a cluster with correct and outdated routes to files.
 
 use crate::cluster::{config, start, until};
-use esker_model::namespace::{Change, Done, Errno, Kind, Make, NamePath, Namespace as _};
+use esker_model::namespace::{
+    AppliedChange, Change, Errno, Kind, NamePath, Namespace as _, NewFile,
+};
 use esker_model::{Error, Result};
 use esker_rpc::{Address, Client};
 use esker_server::Server;
@@ -13,14 +15,14 @@ pub(crate) fn path(text: &str) -> NamePath {
 }
 
 pub(crate) fn make(at: &str, kind: Kind) -> Change {
-    Change::Make(path(at), Make::new(kind.bits() | 0o755, 0, 0))
+    Change::Create(path(at), NewFile::new(kind.bits() | 0o755, 0, 0))
 }
 
 fn file(at: &str) -> Change {
     make(at, Kind::File)
 }
 
-pub(crate) fn change(client: &Client, change: Change) -> Result<Done> {
+pub(crate) fn change(client: &Client, change: Change) -> Result<AppliedChange> {
     client.change(None, &[change])?.remove(0)
 }
 
@@ -62,7 +64,7 @@ fn calls_go_to_the_server_that_has_the_file() {
         change(&client, file(&format!("/d/{n}"))).unwrap();
     }
     let (direct, corrected) = client.routed();
-    // Half of them lie with the other server. It is told of each of the first splits at most once.
+    // Half of the entries are on the other server. The client is notified of each of the first splits at most once.
     assert!(direct > 50, "{direct} calls went to the other server");
     assert!((1..50).contains(&corrected), "corrected {corrected} times");
     let before = client.routed();
@@ -77,7 +79,7 @@ fn calls_go_to_the_server_that_has_the_file() {
     assert_eq!(doubter.routed(), (0, 0));
     assert_eq!(listed(&client, "/d").len(), 200);
 
-    // What was where another directory is now.
+    // The name of a directory that is another directory now.
     let rename = Change::Rename {
         from: path("/d"),
         to: path("/e"),
@@ -99,7 +101,7 @@ fn calls_go_to_the_server_that_has_the_file() {
     drop((client, doubter, servers));
 }
 
-/// Many changes go to all their servers at once, and are answered in order.
+/// Many changes are sent to all their servers at once, and answered in order.
 #[test]
 fn many_changes_go_to_all_servers_that_they_are_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -121,7 +123,7 @@ fn many_changes_go_to_all_servers_that_they_are_for() {
     }
     let divided = client.routed().0;
     assert!(divided > 10, "{divided} went to the other server");
-    // Every second one is new.
+    // Every second name is new.
     let mut mixed = Vec::new();
     for n in 0..40 {
         mixed.push(file(&format!("/d/{n}")));
@@ -136,7 +138,7 @@ fn many_changes_go_to_all_servers_that_they_are_for() {
             assert_eq!(done.unwrap().id, there.id);
         }
     }
-    // The second of two of the same name sees the first.
+    // The second change of the same name sees the first.
     let mut twice = batch(2_000, 2_030);
     twice.push(file("/d/2000"));
     let mut done = client.change(None, &twice).unwrap();

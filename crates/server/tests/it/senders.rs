@@ -1,4 +1,4 @@
-//! Batches that a client numbers, where nobody waits for some of them.
+//! Numbered batches of a client that waits for only some of their answers.
 
 use crate::common::{Served, settings};
 use esker_model::{Batch, GraphRead as _, GraphWrite as _, Op, VertexId, VertexRef, VertexTypeId};

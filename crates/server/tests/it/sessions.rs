@@ -1,4 +1,4 @@
-//! Sessions of the console, and the users of this machine: by real second users, over real connections.
+//! Sessions of the console and users of this machine: with real second users and real connections.
 
 use crate::common::settings;
 use esker::OpenOptions;
@@ -23,12 +23,12 @@ use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Somebody who owns nothing here.
+/// User id without rights to the database.
 const EVE: u32 = 1002;
 
 /// A server over `project/lab.esker`.
 struct Lab {
-    // Stopped before the folder goes.
+    // Stopped before the folder is removed.
     server: Server,
     folder: PathBuf,
     dir: tempfile::TempDir,
@@ -39,7 +39,7 @@ impl Lab {
         Self::start_as(loopback, |_| {})
     }
 
-    /// The folder is made ready by `prepare` before the server starts.
+    /// Starts a server after `prepare` has set up the folder.
     fn start_as(loopback: Loopback, prepare: impl Fn(&Path)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("project/lab.esker");
@@ -69,15 +69,15 @@ impl Lab {
         self.server.address()
     }
 
-    /// A token that the server knows of.
+    /// Makes a token for the server's database.
     fn token(&self, role: Role) -> String {
         let token = grants::make_token(&self.folder, &role.into(), 3_600, "a test").unwrap();
         let bearer = format!("authorization: Bearer {token}");
-        becomes(200, || self.ask(STATS, &[&bearer], ""));
+        becomes(200, || self.send(STATS, &[&bearer], ""));
         token
     }
 
-    fn ask(&self, request: &str, headers: &[&str], body: &str) -> Answer {
+    fn send(&self, request: &str, headers: &[&str], body: &str) -> Answer {
         let mut stream = TcpStream::connect(self.at()).unwrap();
         stream
             .write_all(text_of(request, headers, body).as_bytes())
@@ -85,18 +85,18 @@ impl Lab {
         Answer::read(&mut stream)
     }
 
-    /// A session of whoever shows a token: its cookie.
+    /// Begins a session with a token; returns its cookie.
     fn session_of(&self, token: &str) -> String {
         let bearer = format!("authorization: Bearer {token}");
-        let made = self.ask("POST /api/v1/session/ticket", &[&bearer], "");
+        let made = self.send("POST /api/v1/session/ticket", &[&bearer], "");
         assert_eq!(made.status, 200, "{made:?}");
-        let entered = self.ask("POST /api/v1/session", &[], &made.json()["ticket"].enter());
+        let entered = self.send("POST /api/v1/session", &[], &made.json()["ticket"].enter());
         assert_eq!(entered.status, 200, "{entered:?}");
         entered.cookie()
     }
 }
 
-/// Asks until the answer has that status, which it has to have in the end.
+/// Repeats a request until its answer has the expected status.
 fn becomes(status: u16, mut ask: impl FnMut() -> Answer) -> Answer {
     eventually(|| {
         let answer = ask();
@@ -113,7 +113,7 @@ trait Enter {
 }
 
 impl Enter for Json {
-    /// The body by which a ticket is used.
+    /// The body of a request that uses a ticket.
     fn enter(&self) -> String {
         json!({ "ticket": self }).to_string()
     }
@@ -138,7 +138,7 @@ struct Answer {
 impl Answer {
     fn read(from: &mut impl std::io::Read) -> Self {
         let mut answer = Vec::new();
-        // Who is refused early may be hung up on.
+        // A server that refuses a request early may close the connection.
         let _ = from.read_to_end(&mut answer);
         Self::of(&answer)
     }
@@ -163,7 +163,7 @@ impl Answer {
         self.head[at..].lines().next().unwrap().to_owned()
     }
 
-    /// The header that shows the cookie.
+    /// The header with the cookie.
     fn cookie(&self) -> String {
         let set = self.set_cookie();
         format!("cookie: {}", set.split(';').next().unwrap())
@@ -200,7 +200,7 @@ fn is_root() -> bool {
     root
 }
 
-/// A connection over TLS, on which a key may be proved.
+/// A TLS connection on which a key may be proved.
 struct Wire {
     stream: TlsStream<tokio::net::TcpStream>,
     runtime: Runtime,
@@ -223,7 +223,7 @@ impl Wire {
     }
 
     /// Sends a request over the connection, which stays open.
-    fn ask(&mut self, request: &str, headers: &[&str], body: &[u8]) -> Answer {
+    fn send(&mut self, request: &str, headers: &[&str], body: &[u8]) -> Answer {
         let text = text_of(request, headers, "").replace("connection: close\r\n", "");
         let text = text.replace(
             "content-length: 0",
@@ -257,19 +257,19 @@ impl Wire {
             keys: Vec::new(),
             proof: proof::to_text(&signature).unwrap().into_bytes(),
         };
-        self.ask("POST /api/v1/prove", &[], &request.encode_to_vec())
+        self.send("POST /api/v1/prove", &[], &request.encode_to_vec())
     }
 }
 
 const STATS: &str = "GET /api/v1/stats";
 
-/// A token is revoked while a session that came of it is open, and a stream of events, too.
+/// A token is revoked while a session that began with it and a stream of events are open.
 #[test]
 fn a_session_and_its_events_go_with_the_token_they_came_of() {
     let lab = Lab::start(Loopback::Off);
     let token = lab.token(Role::Read);
     let cookie = lab.session_of(&token);
-    assert_eq!(lab.ask(STATS, &[&cookie], "").status, 200);
+    assert_eq!(lab.send(STATS, &[&cookie], "").status, 200);
     let mut stream = TcpStream::connect(lab.at()).unwrap();
     stream.set_read_timeout(Some(HANG)).unwrap();
     let events = text_of("GET /api/v1/events", &[&cookie], "");
@@ -277,19 +277,19 @@ fn a_session_and_its_events_go_with_the_token_they_came_of() {
     let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains("connected")));
     grants::revoke(&lab.folder, &token).unwrap();
-    let refused = becomes(403, || lab.ask(STATS, &[&cookie], ""));
+    let refused = becomes(403, || lab.send(STATS, &[&cookie], ""));
     assert!(
-        refused.body.contains("opens nothing here now"),
+        refused.body.contains("no longer gives access here"),
         "{refused:?}"
     );
-    // The stream has ended, or ends; what changes from now on is not in it.
+    // The stream has ended or is about to; later changes are not in it.
     let writer = format!("authorization: Bearer {}", lab.token(Role::Write));
     let line = r#"{"op":"ensure_vertex","id":"job:9"}"#;
-    becomes(200, || lab.ask("POST /api/v1/apply", &[&writer], line));
+    becomes(200, || lab.send("POST /api/v1/apply", &[&writer], line));
     assert!(!lines.any(|line| line.contains("job:9")));
 }
 
-/// A session that came of a key ends, or is closed, with what the line of the key says by now.
+/// A session that began with a key ends, or is limited, as the key's line in the file changes.
 #[test]
 fn a_session_is_as_good_as_the_key_it_came_of() {
     let lab = Lab::start(Loopback::Off);
@@ -308,17 +308,17 @@ fn a_session_is_as_good_as_the_key_it_came_of() {
     grant(Some(Role::Write), Some(now + 600), Some("127.0.0.1"));
     let mut wire = Wire::to(lab.at());
     assert_eq!(wire.prove(&ann).status, 200);
-    let made = wire.ask("POST /api/v1/session/ticket", &[], b"");
+    let made = wire.send("POST /api/v1/session/ticket", &[], b"");
     assert_eq!(made.status, 200, "{made:?}");
-    // Over TLS: the cookie is this host's alone.
+    // Over TLS, the cookie is bound to this host.
     let mut browser = Wire::to(lab.at());
     let shown = made.json()["ticket"].enter();
-    let entered = browser.ask("POST /api/v1/session", &[], shown.as_bytes());
+    let entered = browser.send("POST /api/v1/session", &[], shown.as_bytes());
     assert_eq!(entered.json()["role"], "write", "{entered:?}");
     let set = entered.set_cookie();
     assert!(set.starts_with("__Host-esker_session="), "{set}");
     assert!(set.ends_with("; Secure"), "{set}");
-    // It ends with the key's time.
+    // It ends when the key expires.
     let age = set
         .split("Max-Age=")
         .nth(1)
@@ -328,7 +328,7 @@ fn a_session_is_as_good_as_the_key_it_came_of() {
         .unwrap();
     assert!(age.parse::<u64>().unwrap() <= 600, "{set}");
     let cookie = entered.cookie();
-    let mut ask = || browser.ask(STATS, &[&cookie], b"");
+    let mut ask = || browser.send(STATS, &[&cookie], b"");
     assert_eq!(ask().status, 200);
     for (role, expires, from, said) in [
         (Some(Role::Write), Some(now - 1), None, "its time ended"),
@@ -346,21 +346,21 @@ fn a_session_is_as_good_as_the_key_it_came_of() {
         grant(Some(Role::Write), None, None);
         becomes(200, &mut ask);
     }
-    // With less than it had it may less.
+    // After the key's role is reduced, the session's is, too.
     grant(Some(Role::Read), None, None);
     let line = br#"{"op":"ensure_vertex","id":"job:9"}"#;
-    becomes(403, || browser.ask("POST /api/v1/apply", &[&cookie], line));
+    becomes(403, || browser.send("POST /api/v1/apply", &[&cookie], line));
 }
 
-/// A session would never end if it could make itself a ticket for the next one.
+/// A session that could make tickets could renew itself endlessly.
 #[test]
 fn a_session_gives_no_tickets() {
     let lab = Lab::start(Loopback::Off);
     let cookie = lab.session_of(&lab.token(Role::Admin));
-    let refused = lab.ask("POST /api/v1/session/ticket", &[&cookie], "");
+    let refused = lab.send("POST /api/v1/session/ticket", &[&cookie], "");
     assert_eq!(refused.status, 403, "{refused:?}");
     assert!(
-        refused.body.contains("a session gives no tickets"),
+        refused.body.contains("a session cannot create tickets"),
         "{refused:?}"
     );
 }
@@ -379,8 +379,8 @@ fn tickets_and_cookies_are_of_the_user_they_were_made_for() {
     let stolen = as_user(EVE, lab.at(), &request);
     assert_eq!(stolen.status, 403, "{stolen:?}");
     assert!(stolen.body.contains("another user's"), "{stolen:?}");
-    // The owner's browser comes all the same.
-    let entered = lab.ask("POST /api/v1/session", &[], &enter);
+    // The owner's browser can still use the ticket.
+    let entered = lab.send("POST /api/v1/session", &[], &enter);
     assert_eq!(entered.status, 200, "{entered:?}");
     let cookie = entered.cookie();
     let replayed = as_user(EVE, lab.at(), &text_of(STATS, &[&cookie], ""));
@@ -389,20 +389,20 @@ fn tickets_and_cookies_are_of_the_user_they_were_made_for() {
         replayed.body.contains("begun by another user"),
         "{replayed:?}"
     );
-    // So is the stream of events.
+    // The stream of events is refused, too.
     let events = as_user(
         EVE,
         lab.at(),
         &text_of("GET /api/v1/events", &[&cookie], ""),
     );
     assert_eq!(events.status, 401, "{events:?}");
-    // Where no process is let in for its user, it is the session that lets the owner in.
+    // If processes are not authenticated by their users, the session authenticates the owner.
     let lab = Lab::start(Loopback::Off);
     let link = lab.server.console_link().unwrap();
     let ticket = link.split_once("/#/enter?ticket=").unwrap().1;
-    let entered = lab.ask("POST /api/v1/session", &[], &Json::from(ticket).enter());
-    assert_eq!(lab.ask(STATS, &[&entered.cookie()], "").status, 200);
-    assert_eq!(lab.ask(STATS, &[], "").status, 401);
+    let entered = lab.send("POST /api/v1/session", &[], &Json::from(ticket).enter());
+    assert_eq!(lab.send(STATS, &[&entered.cookie()], "").status, 200);
+    assert_eq!(lab.send(STATS, &[], "").status, 401);
 }
 
 #[test]
@@ -413,9 +413,9 @@ fn sessions_are_listed_and_ended() {
     let bearer = |token: &str| format!("authorization: Bearer {token}");
     let (reader, admin) = (bearer(&reader), bearer(&admin));
     let list = "GET /api/v1/sessions";
-    assert_eq!(lab.ask(list, &[&reader], "").status, 403);
-    assert_eq!(lab.ask(list, &[&cookie], "").status, 403);
-    let all = lab.ask(list, &[&admin], "").json();
+    assert_eq!(lab.send(list, &[&reader], "").status, 403);
+    assert_eq!(lab.send(list, &[&cookie], "").status, 403);
+    let all = lab.send(list, &[&admin], "").json();
     let session = &all["sessions"][0];
     let id = session["id"].as_str().unwrap();
     assert!(id.starts_with("session:"), "{all}");
@@ -426,17 +426,17 @@ fn sessions_are_listed_and_ended() {
     );
     let own = format!("user {}", esker_access::peer::own_user());
     assert_eq!(session["bound"], own.as_str());
-    // Nothing of it is what the cookie is.
+    // The name of the session reveals nothing of the cookie.
     assert!(!all.to_string().contains(cookie.split('=').nth(1).unwrap()));
     let end = format!("DELETE /api/v1/sessions/{id}");
-    assert_eq!(lab.ask(&end, &[&reader], "").status, 403);
-    assert_eq!(lab.ask(STATS, &[&cookie], "").status, 200);
-    assert_eq!(lab.ask(&end, &[&admin], "").status, 200);
-    assert_eq!(lab.ask(&end, &[&admin], "").status, 404);
-    assert_eq!(lab.ask(STATS, &[&cookie], "").status, 401);
+    assert_eq!(lab.send(&end, &[&reader], "").status, 403);
+    assert_eq!(lab.send(STATS, &[&cookie], "").status, 200);
+    assert_eq!(lab.send(&end, &[&admin], "").status, 200);
+    assert_eq!(lab.send(&end, &[&admin], "").status, 404);
+    assert_eq!(lab.send(STATS, &[&cookie], "").status, 401);
 }
 
-/// Somebody of the group that a project's folder belongs to puts a folder of their own in the place of the database's.
+/// A member of the group of a project's folder replaces the database's folder by another one.
 #[test]
 fn a_folder_in_the_place_of_a_running_servers_is_not_believed() {
     if !is_root() {
@@ -466,23 +466,23 @@ fn a_folder_in_the_place_of_a_running_servers_is_not_believed() {
     let refused = Wire::to(lab.at()).prove(&eve);
     assert_eq!(refused.status, 403, "{refused:?}");
     assert!(refused.body.contains("has no rights here"), "{refused:?}");
-    // Nor is its owner the database's.
+    // The new folder's owner does not get the database owner's rights.
     let asked = as_user(EVE, lab.at(), &text_of(STATS, &[], ""));
     assert_eq!(asked.status, 401, "{asked:?}");
-    // What the folder says that was opened goes on to hold, and what is granted is written there.
+    // The access files of the opened folder remain in effect, and grants are written there.
     let mut wire = Wire::to(lab.at());
     assert_eq!(wire.prove(&ann).status, 200);
-    let stats = wire.ask(STATS, &[], b"");
+    let stats = wire.send(STATS, &[], b"");
     assert_eq!(stats.status, 200, "{stats:?}");
     grants::revoke(&project.join("x"), &ann.public().to_openssh().unwrap()).unwrap();
-    becomes(403, || wire.ask(STATS, &[], b""));
+    becomes(403, || wire.send(STATS, &[], b""));
     fs::remove_dir_all(&lab.folder).unwrap();
     fs::rename(project.join("x"), &lab.folder).unwrap();
 }
 
-/// A proxy of root's on this machine makes strangers root over loopback; in a user namespace many users have one number.
+/// A proxy of root's on this machine makes strangers root over loopback; in a user namespace, many users have the same id.
 #[test]
-fn whose_a_process_is_counts_where_the_settings_say() {
+fn users_authenticate_processes_where_the_settings_say() {
     if !is_root() {
         return;
     }
@@ -499,23 +499,23 @@ fn whose_a_process_is_counts_where_the_settings_say() {
         (Loopback::Off, 401, 401),
     ] {
         let lab = Lab::start(loopback);
-        let answer = lab.ask(STATS, &[], "");
+        let answer = lab.send(STATS, &[], "");
         assert_eq!(answer.status, at_port, "{loopback:?}: {answer:?}");
         assert_eq!(at_socket(&lab).status, at_the_socket, "{loopback:?}");
         if at_port != 200 {
             assert!(answer.body.contains("access.loopback"), "{answer:?}");
             let bearer = format!("authorization: Bearer {}", lab.token(Role::Read));
-            becomes(200, || lab.ask(STATS, &[&bearer], ""));
+            becomes(200, || lab.send(STATS, &[&bearer], ""));
         }
     }
-    // The number that all users have who have none owns the folder: nobody is known by it.
+    // The folder's owner is the id of all unmapped users: it authenticates no client.
     let overflow = esker_access::peer::overflow_user();
     let lab = Lab::start_as(Loopback::Uid, |folder| {
         chown(folder, Some(overflow), None).unwrap();
     });
     let answer = as_user(overflow, lab.at(), &text_of(STATS, &[], ""));
     assert_eq!(answer.status, 401, "{answer:?}");
-    // Another owner is.
+    // A mapped owner is authenticated.
     let lab = Lab::start_as(Loopback::Uid, |folder| {
         chown(folder, Some(1001), None).unwrap();
     });

@@ -1,4 +1,4 @@
-//! The SPARQL 1.1 Protocol, as the W3C's suite for it asks: queries and updates by all ways, formats, what is refused.
+//! The SPARQL 1.1 Protocol, following the W3C test suite: all forms of queries and updates, formats, and errors.
 
 use crate::common::{Served, settings};
 use crate::raw::{Got, encoded, send};
@@ -19,7 +19,7 @@ impl Served {
         send(self.server.address(), verb, path, headers, body.as_bytes())
     }
 
-    pub(crate) fn ask(&self, query: &str) -> bool {
+    pub(crate) fn ask_query(&self, query: &str) -> bool {
         let got = self.send("POST", "/sparql", &[QUERY], query);
         assert_eq!(got.status, 200, "{query}: {}", got.body);
         got.body.contains("true")
@@ -31,7 +31,7 @@ impl Served {
     }
 }
 
-/// Three graphs that say what they are.
+/// Three graphs, each with its name as content.
 fn three() -> Served {
     let served = Served::start(settings());
     for n in 1..=3 {
@@ -58,7 +58,7 @@ fn queries_come_by_get_by_form_and_as_they_are() {
     }
     let utf8 = ("content-type", "application/sparql-query; charset=UTF-8");
     yes(served.send("POST", "/sparql", &[utf8], "ASK {}"));
-    // Clients send parameters of their own.
+    // Clients add parameters of their own.
     let own = format!("/sparql?query={query}&output=json&results=json&format=json");
     yes(served.send("GET", &own, &[], ""));
     let head = served.send("HEAD", &format!("/sparql?query={query}"), &[], "");
@@ -73,7 +73,7 @@ fn graphs_that_the_request_names_are_asked() {
     let named = default.replace("default-", "named-");
     let both = "ASK { <http://ex/g1> a ?t . <http://ex/g2> a ?u }";
     let apart = "ASK { GRAPH ?g { <http://ex/g1> a ?t } GRAPH ?h { <http://ex/g2> a ?u } }";
-    assert!(!served.ask(both));
+    assert!(!served.ask_query(both));
     let yes = |path: &str, headers: &[(&str, &str)], body: &str| {
         let verb = if body.is_empty() { "GET" } else { "POST" };
         let got = served.send(verb, path, headers, body);
@@ -92,7 +92,7 @@ fn graphs_that_the_request_names_are_asked() {
     );
     yes(&format!("/sparql?query={}{named}", encoded(apart)), &[], "");
     yes(&format!("/sparql?x=1{named}"), &[QUERY], apart);
-    // Both kinds; and what the request says counts, not what the text says.
+    // Both kinds of graphs; the request's parameters override the text.
     let full = "ASK FROM <http://ex/g1> { <http://ex/g3> a ?t GRAPH ?g { <http://ex/g1> a ?u } }";
     let third = encoded("http://ex/g3");
     yes(
@@ -177,7 +177,7 @@ fn updates_come_by_form_and_as_they_are_and_name_graphs() {
         (200, "{\"added\":1,\"removed\":0}")
     );
     served.update("BASE <http://ex/> PREFIX : <http://ex/> INSERT DATA { <a> :p 2 }");
-    assert!(served.ask("ASK { <http://ex/a> <http://ex/p> 1, 2 }"));
+    assert!(served.ask_query("ASK { <http://ex/a> <http://ex/p> 1, 2 }"));
     let copy = "INSERT { GRAPH <http://ex/copy> { ?s a ?t } } WHERE { ?s a ?t }";
     let using = format!(
         "/sparql?using-graph-uri={}&using-graph-uri={}",
@@ -190,7 +190,7 @@ fn updates_come_by_form_and_as_they_are_and_name_graphs() {
     let copy = "INSERT { GRAPH <http://ex/copy> { ?s a ?t } } WHERE { GRAPH ?g { ?s a ?t } }";
     let got = served.send("POST", &named, &[UPDATE], copy);
     assert_eq!(got.body, "{\"added\":1,\"removed\":0}");
-    // Graphs named twice.
+    // Graphs named both in parameters and in the text.
     for text in [
         "INSERT { ?s a ?t } USING <http://ex/g1> WHERE { ?s a ?t }",
         "WITH <http://ex/g1> DELETE { ?s a ?t } WHERE { ?s a ?t }",
@@ -396,7 +396,7 @@ fn pages_of_other_origins_may_what_they_were_allowed() {
     for (origin, reads, writes) in [
         ("https://lab.example.org", true, true),
         ("https://read.example.org", true, false),
-        // Whoever serves it, on this machine or at the other end of an SSH tunnel.
+        // The server on this machine, or at the other end of an SSH tunnel.
         ("http://localhost:3000", false, false),
         ("http://127.0.0.1", false, false),
         ("http://lab.example.org", false, false),
@@ -408,7 +408,7 @@ fn pages_of_other_origins_may_what_they_were_allowed() {
         let status = |done: u16| match (reads, writes) {
             (_, true) => done,
             (true, false) => 403,
-            // The process is the owner's; the page is not.
+            // The process belongs to the owner, but the page does not.
             (false, false) => 401,
         };
         let got = served.send("POST", "/sparql", &[QUERY, from], "ASK {}");
@@ -446,7 +446,7 @@ fn pages_of_other_origins_may_what_they_were_allowed() {
     );
 }
 
-/// `*` lets any page read, and none change data.
+/// With `*`, any page may read and none may change data.
 #[test]
 fn all_pages_may_read_where_all_are_named() {
     let served = Served::start(Settings {
@@ -467,7 +467,7 @@ fn all_pages_may_read_where_all_are_named() {
     let form = ("content-type", "application/x-www-form-urlencoded");
     let got = served.send("POST", "/sparql", &[form, from, site], "update=DROP+ALL");
     assert_eq!(got.status, 403, "{}", got.body);
-    // A name that was made to lead here is no page of those.
+    // A name that was made to resolve to this machine is not the server's own.
     let rebound = [
         QUERY,
         ("host", "evil.org:7400"),
@@ -516,11 +516,11 @@ fn a_query_ends_when_its_time_is_over() {
     );
     let got = served.send("POST", "/sparql?timeout=0.1", &[UPDATE], &slow);
     assert_eq!(got.status, 408, "{}", got.body);
-    assert!(!served.ask("ASK { ?s <http://ex/r> ?o }"));
+    assert!(!served.ask_query("ASK { ?s <http://ex/r> ?o }"));
 }
 
 #[test]
-fn long_answers_come_in_pieces_and_whoever_goes_away_stops_them() {
+fn long_answers_come_in_pieces_until_the_client_goes_away() {
     let served = Served::start(settings());
     numbers(&served, 3_000);
     let all = "SELECT * { ?a <http://ex/p> ?x . ?b <http://ex/q> ?y FILTER(?y < 40) }";
@@ -532,9 +532,9 @@ fn long_answers_come_in_pieces_and_whoever_goes_away_stops_them() {
     );
     assert!(got.whole);
     assert_eq!(got.body.lines().count(), 120_001);
-    // The server counts a request as ended a moment after its client has the last byte.
+    // The server counts a request as ended shortly after its client has received the last byte.
     wait_until("the first query goes on", || served.in_flight() == 0);
-    // A client that goes away.
+    // A client that disconnects.
     let mut stream = TcpStream::connect(served.server.address()).unwrap();
     write!(
         stream,
@@ -621,7 +621,7 @@ fn one_server_asks_another_if_it_may() {
     let csv = ("accept", "text/csv");
     let got = served.send("POST", "/sparql", &[QUERY, csv], &query);
     assert_eq!(got.body, "n,a\r\nAda,36\r\n");
-    // What the other one says is passed on.
+    // The error of the other server is passed on.
     let lost = query.replace("/sparql>", "/sparql/lost>");
     let got = served.send("POST", "/sparql", &[QUERY], &lost);
     assert_eq!(got.status, 400);
@@ -634,14 +634,14 @@ fn one_server_asks_another_if_it_may() {
     let got = served.send("POST", "/sparql", &[QUERY], &elsewhere);
     assert_eq!(got.status, 400);
     assert!(
-        got.body.contains("none of those that may be asked"),
+        got.body.contains("not one of those allowed"),
         "{}",
         got.body
     );
     let silent = elsewhere.replace("SERVICE", "SERVICE SILENT");
     let got = served.send("POST", "/sparql", &[QUERY, csv], &silent);
     assert_eq!(got.body, "n,a\r\nAda,\r\n");
-    // The other server was not told that it may ask.
+    // This query is not allowed by the configuration of the other server.
     other.update("INSERT DATA { <http://ex/a> <http://ex/name> \"A\" }");
     let back = query.replace(
         &endpoint,
@@ -649,7 +649,7 @@ fn one_server_asks_another_if_it_may() {
     );
     let got = other.send("POST", "/sparql", &[QUERY], &back);
     assert_eq!(got.status, 400, "{}", got.body);
-    // Updates ask before their turn comes; their patterns may be about what the data says then.
+    // Updates query other endpoints before their turn; the rest of their patterns sees the data of their turn.
     let insert = query.replace("SELECT ?n ?a", "INSERT { ?x <http://ex/age> ?a } WHERE");
     let lost = insert.replace("/sparql>", "/sparql/lost>");
     let got = served.send("POST", "/sparql", &[UPDATE], &lost);
@@ -657,7 +657,7 @@ fn one_server_asks_another_if_it_may() {
     assert!(got.body.contains("status 404"), "{}", got.body);
     let got = served.send("POST", "/sparql", &[UPDATE], &insert);
     assert_eq!(got.status, 200, "{}", got.body);
-    assert!(served.ask("ASK { <http://ex/a> <http://ex/age> 36 }"));
+    assert!(served.ask_query("ASK { <http://ex/a> <http://ex/age> 36 }"));
     let variable = insert.replace(&format!("SERVICE <{endpoint}>"), "SERVICE ?n");
     let got = served.send("POST", "/sparql", &[UPDATE], &variable);
     assert_eq!(got.status, 400);
@@ -665,7 +665,7 @@ fn one_server_asks_another_if_it_may() {
     let silent = lost.replace("SERVICE", "SERVICE SILENT");
     let got = served.send("POST", "/sparql", &[UPDATE], &silent);
     assert_eq!(got.status, 200, "{}", got.body);
-    // To explain asks nobody, and so does not fail; a profile tells what was done.
+    // A plan queries no endpoint and so does not fail; a profile reports the queries made.
     let lost = query.replace("/sparql>", "/sparql/lost>");
     let got = served.send("POST", "/sparql?explain=true", &[QUERY], &lost);
     assert_eq!(got.status, 200, "{}", got.body);
@@ -679,7 +679,7 @@ fn one_server_asks_another_if_it_may() {
     assert!(got.body.contains("= 1 rows"), "{}", got.body);
 }
 
-/// What the document says of SPARQL and graphs: each path answers each method, with a status and a type that stand there.
+/// The `OpenAPI` document's part on SPARQL and graphs: each path answers each method, with a status and a media type in the document.
 #[test]
 fn the_document_describes_sparql_and_graphs() {
     let served = Served::start(settings());
@@ -689,7 +689,7 @@ fn the_document_describes_sparql_and_graphs() {
     let ours =
         |p: &str| p.starts_with("/sparql") || p.starts_with("/rdf-graphs") || p.contains("/rdf/");
     for (path, item) in paths.iter().filter(|(p, _)| ours(p)) {
-        // What is read is there, whatever the paths before have dropped.
+        // Restore the data, which the paths before may have dropped.
         let put = served.send(
             "PUT",
             "/rdf-graphs?graph=http%3A%2F%2Fa%2Fg",
@@ -697,7 +697,7 @@ fn the_document_describes_sparql_and_graphs() {
             "<http://a> <http://b> 1 .",
         );
         assert!(put.status < 300);
-        // What is deleted or read was put before.
+        // Put the graph that the request deletes or reads.
         for verb in ["post", "put", "get", "head", "delete"] {
             let Some(operation) = item.get(verb) else {
                 continue;
@@ -742,7 +742,7 @@ fn the_document_describes_sparql_and_graphs() {
                         ("gids", _) => "1,2".into(),
                         ("infer", _) => "none".into(),
                         ("format", "/api/v1/rdf/dump") => "nq".into(),
-                        // `default` and `graph`: one of the two names the graph.
+                        // `default` or `graph` names the graph.
                         ("format" | "default", _) => continue,
                         other => panic!("what is {other:?}?"),
                     };

@@ -1,4 +1,4 @@
-//! The Graph Store Protocol, as the W3C's suite for it asks, and what `esker rdf` sends to servers.
+//! The Graph Store Protocol, following the W3C test suite, and the requests of `esker rdf`.
 
 use crate::common::{Served, settings};
 use crate::raw::{encoded, send};
@@ -14,7 +14,7 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Put, got, replaced, dropped, asked for again: by both ways of naming a graph.
+/// Puts, reads, replaces and drops a graph, with both ways of naming it.
 #[test]
 fn a_graph_comes_and_goes() {
     let served = Served::start(settings());
@@ -55,7 +55,7 @@ fn a_graph_comes_and_goes() {
         assert_eq!(served.send("DELETE", same, &[], "").status, 204);
         assert_eq!(served.send("GET", path, &[], "").status, 404);
     }
-    assert!(!served.ask("ASK { GRAPH ?g { ?s ?p ?o } }"));
+    assert!(!served.ask_query("ASK { GRAPH ?g { ?s ?p ?o } }"));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn the_default_graph_is_there_always() {
         204
     );
     assert_eq!(served.send("GET", "/rdf-graphs?default", &[], "").body, "");
-    assert!(served.ask("ASK { GRAPH ?g { ?s ?p ?o } }"));
+    assert!(served.ask_query("ASK { GRAPH ?g { ?s ?p ?o } }"));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_graph_without_a_name_gets_one() {
     assert_eq!(served.send("GET", &indirect, &[], "").body, got.body);
 }
 
-/// The URL is decoded once.
+/// The URL is decoded only once.
 #[test]
 fn percents_are_decoded_once() {
     let served = Served::start(settings());
@@ -111,7 +111,7 @@ fn percents_are_decoded_once() {
         let text = format!("<http://ex/a> <http://ex/path> \"{path}\" .");
         assert_eq!(served.send("PUT", path, &[TURTLE], &text).status, 201);
     }
-    assert!(served.ask(
+    assert!(served.ask_query(
         "ASK { GRAPH <http://ex/1.ttl> { ?s ?p ?o } GRAPH <http://ex/%31.ttl> { ?a ?b ?c } }"
     ));
 }
@@ -159,7 +159,7 @@ fn graphs_come_in_any_format_and_in_forms() {
         (got.status, got.body.as_str()),
         (200, "{\"read\":2,\"new\":2}")
     );
-    // Packed.
+    // Compressed content.
     let packed = include_bytes!("sparql_graph.nt.gz");
     let headers = [
         ("content-type", "application/n-triples"),
@@ -219,10 +219,10 @@ fn what_is_no_graph_is_refused_and_changes_nothing() {
     }
     let got = served.send("PUT", "/rdf-graphs?default", &[TURTLE], broken);
     assert!(got.body.contains("body:2:29"), "{}", got.body);
-    assert!(served.ask("ASK { ?s <http://f/fn> \"John Doe\" }"));
+    assert!(served.ask_query("ASK { ?s <http://f/fn> \"John Doe\" }"));
 }
 
-/// A body that is small and unpacks to much more than is taken is refused, and nothing of it is kept.
+/// A small body that decompresses beyond the limit is refused, and nothing of it is stored.
 #[test]
 fn a_body_that_unpacks_to_too_much_is_refused() {
     let small = Settings {
@@ -234,7 +234,7 @@ fn a_body_that_unpacks_to_too_much_is_refused() {
     };
     let zeros = "0".repeat(4_000);
     let line = format!("<http://ex/bomb> <http://ex/p> \"{zeros}\" .\n");
-    // 64 kB for a server that takes 10; 64 MB for one that takes all that is sent.
+    // 64 kB for a server with a limit of 10 kB; 64 MB for one that accepts any size.
     for (settings, lines) in [(small, 1 << 4), (settings(), 1 << 14)] {
         let served = Served::start(settings);
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
@@ -250,7 +250,7 @@ fn a_body_that_unpacks_to_too_much_is_refused() {
         let got = send(at, "PUT", "/rdf-graphs?default", &headers, &packed);
         assert_eq!(got.status, 413, "{}", got.body);
         assert!(got.body.contains("unpack"), "{}", got.body);
-        assert!(!served.ask("ASK { <http://ex/bomb> ?p ?o }"));
+        assert!(!served.ask_query("ASK { <http://ex/bomb> ?p ?o }"));
     }
 }
 
@@ -286,7 +286,7 @@ fn a_load_of_many_files_is_all_or_nothing() {
         let got = load("", &one[..cut]);
         assert_eq!(got.status, 400, "{}", got.body);
     }
-    assert!(!served.ask("ASK { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"));
+    assert!(!served.ask_query("ASK { { ?s ?p ?o } UNION { GRAPH ?g { ?s ?p ?o } } }"));
     let got = load("?lenient=true", &[&*one, &*two, &*bad].concat());
     let json: serde_json::Value = serde_json::from_str(&got.body).unwrap();
     assert_eq!(

@@ -9,7 +9,7 @@ const GRAPH: &str = "urn:esker:meta";
 fn the_metadata_graph_is_asked_read_and_not_written() {
     let served = Served::start(settings());
     let any = format!("ASK {{ GRAPH <{GRAPH}> {{ ?s ?p ?o }} }}");
-    assert!(!served.ask(&any), "of nothing there is nothing");
+    assert!(!served.ask_query(&any), "of nothing there is nothing");
     let put = |lines: &str| {
         let (status, done) = served.json("POST", "/api/v1/apply", lines);
         assert_eq!(status, 200, "{done}");
@@ -22,11 +22,11 @@ fn the_metadata_graph_is_asked_read_and_not_written() {
         "PREFIX prov: <http://www.w3.org/ns/prov#> \
          ASK {{ ?f <http://ex/note> \"mine\" GRAPH <{GRAPH}> {{ ?f prov:wasGeneratedBy <urn:esker:job:1> }} }}"
     );
-    assert!(served.ask(&joined));
+    assert!(served.ask_query(&joined));
     put(r#"{"op":"set","id":"file:/a","set":{"quality":"good"}}"#);
     let good = "ASK { GRAPH ?g { ?f <urn:esker:attributes/quality> \"good\" } }";
-    assert!(served.ask(good), "it follows");
-    // The present graph, and one of the past, as the Graph Store Protocol reads them.
+    assert!(served.ask_query(good), "it follows");
+    // The present graph, and a past one, over the Graph Store Protocol.
     let turtle = ("accept", "application/n-triples");
     let read = |iri: &str, more: &str| {
         let path = format!("/rdf-graphs/service?graph={}{more}", encoded(iri));
@@ -52,7 +52,7 @@ fn the_metadata_graph_is_asked_read_and_not_written() {
     );
     let all = served.send("GET", "/api/v1/rdf/dump", &[], "").body;
     assert!(!all.contains(GRAPH) && all.contains("mine"), "{all}");
-    // Nobody writes to it.
+    // The metadata graph cannot be changed.
     let path = format!("/rdf-graphs/service?graph={}", encoded(GRAPH));
     let body = "<http://a/x> <http://a/p> 1 .";
     let kind = ("content-type", "text/turtle");
@@ -72,11 +72,11 @@ fn the_metadata_graph_is_asked_read_and_not_written() {
     }
     served.update(&format!("COPY <{GRAPH}> TO <http://ex/copy>"));
     served.update("DROP ALL");
-    assert!(served.ask(&any));
+    assert!(served.ask_query(&any));
 }
 
 #[test]
-fn who_asks_for_others_sees_what_they_may_read() {
+fn requests_on_behalf_of_users_see_what_these_may_read() {
     let served = Served::start(settings());
     let lines = r#"{"op":"create_object","name":"hidden","app":"vpic","owner":5,"step":1,"attributes":{"mode":384}}
 {"op":"put_vertex","id":"job:1"}"#;

@@ -1,17 +1,17 @@
-//! Another user of this machine listens at a port where a server is expected: clients say nothing to them before they have proved
-//! that they have the server's key.
+//! Another user of this machine listens at a port where a server is expected: clients send nothing before the server has proved that it
+//! has the server's key.
 
 use esker::OpenOptions;
 use esker_rpc::Address;
-use esker_rpc::http::{Place, Sent};
+use esker_rpc::http::{Endpoint, RequestBody};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Somebody who owns nothing here.
+/// User id without rights to the database.
 const EVE: u32 = 1002;
 
-/// Listens, and prints what each connection begins with, in hexadecimal digits; nothing for one that says nothing.
+/// Listens and prints the first bytes of each connection in hexadecimal; prints nothing for a silent connection.
 const PROGRAM: &str = "
 import socket
 s = socket.socket()
@@ -64,14 +64,14 @@ impl Squatter {
         })
     }
 
-    /// What the next connection that says something begins with.
+    /// First bytes of the next connection that sends something.
     fn heard(&mut self) -> String {
         let mut said = self.lines.by_ref().map(Result::unwrap);
         said.find(|line| line.len() > 1).unwrap()
     }
 }
 
-/// How TLS begins, and how HTTP/2 does.
+/// First bytes of TLS and of HTTP/2.
 const TLS: &str = ">1603";
 const PLAIN: &str = ">50524920";
 
@@ -89,14 +89,21 @@ fn nothing_is_said_to_another_users_server_before_it_proves_itself() {
     open(&target);
     let heard = squatter.heard();
     assert!(heard.starts_with(TLS), "{heard}");
-    // Over HTTP in the same way.
-    let place = Place::from(&Address::parse(&target).unwrap());
+    // Requests over HTTP likewise send nothing.
+    let place = Endpoint::from(&Address::parse(&target).unwrap());
     let never = || false;
-    let asked = place.ask("GET", "/api/v1/stats", &[], Sent::Nothing, &never, None);
+    let asked = place.request(
+        "GET",
+        "/api/v1/stats",
+        &[],
+        RequestBody::Nothing,
+        &never,
+        None,
+    );
     assert!(asked.is_err());
     let heard = squatter.heard();
     assert!(heard.starts_with(TLS), "{heard}");
-    // Whoever trusts that user says so.
+    // A client may trust that user explicitly.
     open(&format!("{target}&plain=on"));
     let heard = squatter.heard();
     assert!(heard.starts_with(PLAIN), "{heard}");

@@ -1,4 +1,4 @@
-//! TLS, and who is trusted.
+//! TLS, and the certificates that clients trust.
 
 use crate::common::{Served, filled, settings};
 use esker::OpenOptions;
@@ -22,7 +22,7 @@ fn served() -> Served {
 }
 
 #[test]
-fn who_trusts_the_authority_is_served() {
+fn a_client_that_trusts_the_authority_is_served() {
     let served = served();
     let open = |target: &str| OpenOptions::new().open(target);
     for host in ["127.0.0.1", "localhost"] {

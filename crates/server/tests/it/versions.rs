@@ -1,4 +1,4 @@
-//! The stream of calls, spoken by hand: other versions, malformed messages, messages out of turn.
+//! The `Exchange` stream as raw messages: other versions, malformed messages, messages out of order.
 
 use crate::common::{Served, filled, settings};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// Sends these messages, in order, and gives back what comes until the stream ends.
+/// Sends these messages in order, and returns the messages of the server until the stream ends.
 fn say(served: &Served, messages: Vec<Vec<u8>>) -> (Vec<proto::ToClient>, Option<Status>) {
     runtime().block_on(async {
         let uri = format!("http://{}", served.server.address());
@@ -96,7 +96,7 @@ fn another_protocol_is_refused_with_both_releases() {
             )
         );
     }
-    // The server is none the worse.
+    // The server still works.
     filled(&served);
 }
 
@@ -117,7 +117,7 @@ fn what_does_not_begin_with_hello_is_refused() {
     assert!(status.unwrap().message().contains("before `hello`"));
 }
 
-/// A call that makes no sense is answered as such; the others on the stream go on.
+/// A malformed call gets an error; the other calls of the stream continue.
 #[test]
 fn malformed_calls_are_answered_one_by_one() {
     use proto::request::Call;
@@ -151,7 +151,7 @@ fn malformed_calls_are_answered_one_by_one() {
             call(6, Some(Call::Counts(proto::CountsRequest {}))),
             call(7, Some(Call::Ping(proto::PingRequest {}))),
         ]),
-        // Cancellations and credit for calls that are not there.
+        // Cancellations and credit for unknown calls.
         proto::ToServer {
             cancels: vec![
                 proto::Cancel { id: 99, reason: 6 },
@@ -197,7 +197,7 @@ fn malformed_calls_are_answered_one_by_one() {
     ));
 }
 
-/// Garbage in the middle ends the stream, and only this one.
+/// Invalid bytes in the stream end this stream only.
 #[test]
 fn garbage_ends_its_own_stream() {
     use esker_model::GraphRead as _;
@@ -208,7 +208,7 @@ fn garbage_ends_its_own_stream() {
     assert!(database.counts().is_ok());
 }
 
-/// A call that is too large is answered; a message that is too large ends its own stream.
+/// A call beyond the limit gets an error; a message beyond the limit ends its stream.
 #[test]
 fn what_is_oversized_is_refused() {
     use proto::request::Call;
@@ -243,11 +243,11 @@ fn what_is_oversized_is_refused() {
     filled(&served);
 }
 
-/// One sender, two connections: what arrives on both counts once.
+/// One producer with two connections: a batch that arrives on both counts once.
 #[test]
 fn a_numbered_batch_counts_once_over_all_connections() {
     use esker_model::GraphRead as _;
-    use esker_model::once::Numbered;
+    use esker_model::idempotency::ProducerKey;
     use proto::request::Call;
     let served = Served::start(settings());
     let database = filled(&served);
@@ -255,11 +255,11 @@ fn a_numbered_batch_counts_once_over_all_connections() {
     let made = heard[0].welcome.as_ref().unwrap().now_millis;
     assert!(made > 1_700_000_000_000);
     let apply = |id, number| {
-        let numbered = Numbered {
-            sender: [3; 16],
-            number,
-            settled: 0,
-            made,
+        let numbered = ProducerKey {
+            producer: [3; 16],
+            sequence: number,
+            settled_below: 0,
+            created_millis: made,
         };
         let request = proto::ApplyRequest {
             once: numbered.encode(),
@@ -312,7 +312,7 @@ fn an_answer_that_comes_too_late_is_not_made() {
         ],
     );
     let all = answers(&heard);
-    // Each is answered, with what was found or with why not.
+    // Each call gets its result or an error.
     let ids: std::collections::BTreeSet<_> = all.iter().map(|a| a.id).collect();
     assert_eq!(ids.len(), 200);
 }

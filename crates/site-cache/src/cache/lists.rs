@@ -1,23 +1,23 @@
-//! Slots in doubly linked lists, with the bytes of each list: what all policies are made of.
+//! Slots in doubly linked lists that count the bytes of each list; all replacement policies use them.
 
 use crate::path::PathId;
 
 pub(super) const NONE: u32 = u32::MAX;
-/// Lists that a policy may have.
+/// Maximum number of lists of a policy.
 pub(super) const LISTS: usize = 3;
 
 #[derive(Debug)]
 pub(super) struct Slot<V> {
     pub(super) path: PathId,
     pub(super) bytes: u64,
-    /// Towards the head, where slots come in.
+    /// Neighbour towards the head, where slots are inserted.
     newer: u32,
-    /// Towards the tail.
+    /// Neighbour towards the tail.
     older: u32,
     pub(super) list: u8,
-    /// Uses since the policy last looked, as far as it counts.
+    /// Uses since the policy last examined the slot, saturated per policy.
     pub(super) uses: u8,
-    /// Nothing if the slot is free.
+    /// Cached value; `None` if the slot is free.
     pub(super) value: Option<V>,
 }
 
@@ -61,12 +61,12 @@ impl<V> Lists<V> {
         self.ends[list as usize].tail
     }
 
-    /// The neighbour towards the head.
+    /// Returns the neighbour towards the head.
     pub(super) fn newer(&self, at: u32) -> u32 {
         self.slots[at as usize].newer
     }
 
-    /// A new slot at the head of a list.
+    /// Inserts a new slot at the head of a list.
     pub(super) fn add(&mut self, path: PathId, value: V, bytes: u64, list: u8) -> u32 {
         let slot = Slot {
             path,
@@ -88,7 +88,7 @@ impl<V> Lists<V> {
         at
     }
 
-    /// Frees a slot.
+    /// Frees a slot and returns its path and value.
     pub(super) fn take(&mut self, at: u32) -> Option<(PathId, V)> {
         self.unlink(at);
         self.free.push(at);
@@ -96,7 +96,7 @@ impl<V> Lists<V> {
         Some((slot.path, slot.value.take()?))
     }
 
-    /// Puts a slot at the head of a list.
+    /// Moves a slot to the head of a list.
     pub(super) fn raise(&mut self, at: u32, list: u8) {
         if self.ends[list as usize].head != at {
             self.unlink(at);

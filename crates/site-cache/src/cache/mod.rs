@@ -1,8 +1,7 @@
-//! A cache of so many bytes: values by path, and which of them go when there are too many.
+//! A byte-bounded cache of values by path, with replacement policies.
 //!
-//! Four policies: LRU, as the paper has it; SIEVE (Zhang et al., NSDI 2024), S3-FIFO (Yang et al., SOSP 2023) and W-TinyLFU
-//! (Einziger et al., 2017). They are small, exact in bytes and the same in every run, which none of the libraries that we
-//! looked at is at once.
+//! Four policies: LRU, as in the paper; SIEVE (Zhang et al., NSDI 2024), S3-FIFO (Yang et al., SOSP 2023) and W-TinyLFU
+//! (Einziger et al., 2017). They are small, exact in bytes and deterministic; none of the libraries that we examined is all three.
 
 mod lists;
 mod sketch;
@@ -14,25 +13,25 @@ use sketch::Sketch;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which values go when there are too many.
+/// Replacement policy: selects the values to evict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// What was used longest ago.
+    /// Evicts the least recently used value.
     #[default]
     Lru,
-    /// What was not used since the hand last passed it; values do not move when they are used.
+    /// Evicts a value not used since the hand last passed it; values do not move when used.
     Sieve,
-    /// Three queues: what is not used soon goes soon, what comes back stays.
+    /// Three queues: values that are not reused soon are evicted soon, values that return stay.
     S3Fifo,
-    /// A small window of new values; behind it a new one stays only if it is asked for more often than what would go.
+    /// A small window of new values; beyond it, a new value stays only if it is requested more often than the victim.
     TinyLfu,
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies, in declaration order.
     pub const ALL: [Self; 4] = [Self::Lru, Self::Sieve, Self::S3Fifo, Self::TinyLfu];
 
-    /// As people write it.
+    /// Returns the name of the policy in settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lru => "lru",
@@ -56,45 +55,45 @@ impl FromStr for Policy {
         let found = Self::ALL.into_iter().find(|p| p.name() == text);
         found.ok_or_else(|| {
             crate::Error::Setting(format!(
-                "`{text}` is no policy: expected lru, sieve, s3-fifo or w-tinylfu"
+                "`{text}` is not a policy: expected lru, sieve, s3-fifo or w-tinylfu"
             ))
         })
     }
 }
 
-/// LRU and SIEVE have one list; S3-FIFO a small and a main one; W-TinyLFU a window, probation and protection.
+/// Lists by policy: LRU and SIEVE have one; S3-FIFO a small and a main one; W-TinyLFU a window, probation and protected.
 const FIRST: u8 = 0;
 const MAIN: u8 = 1;
 const PROTECTED: u8 = 2;
 
-/// How many values may be spared for each that comes; each is spared a few times at most, so that is rare.
+/// Maximum number of victims spared per insertion; rarely reached, because each value is spared a few times at most.
 const SPARES: u32 = 4096;
 
-/// Values by path, never more bytes than it may have.
+/// A cache of values by path whose total size never exceeds its capacity.
 #[derive(Debug)]
 pub struct Cache<V> {
     policy: Policy,
     capacity: u64,
     used: u64,
-    /// Where a path's slot is, by its number.
-    places: Vec<u32>,
+    /// Slot of each path, by path number.
+    slots_by_path: Vec<u32>,
     lists: Lists<V>,
-    /// SIEVE's hand.
+    /// Hand of SIEVE.
     hand: u32,
-    /// S3-FIFO's paths that went from the small queue.
+    /// Paths that S3-FIFO evicted from its small queue.
     ghosts: Option<Recent<PathId, ()>>,
-    /// W-TinyLFU's counters.
+    /// Counters of W-TinyLFU.
     sketch: Option<Sketch>,
 }
 
 impl<V> Cache<V> {
-    /// An empty cache of so many bytes.
+    /// Creates an empty cache of `capacity` bytes.
     pub fn new(capacity: u64, policy: Policy) -> Self {
         Self {
             policy,
             capacity,
             used: 0,
-            places: Vec::new(),
+            slots_by_path: Vec::new(),
             lists: Lists::new(),
             hand: NONE,
             ghosts: (policy == Policy::S3Fifo).then(|| Recent::new(usize::MAX)),
@@ -102,94 +101,94 @@ impl<V> Cache<V> {
         }
     }
 
-    /// The bytes that it may have.
+    /// Returns the capacity in bytes.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// The bytes that its values have.
+    /// Returns the total size of the values in bytes.
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.lists.len()
     }
 
-    /// Whether there are none.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    fn place(&self, path: PathId) -> Option<u32> {
-        let at = *self.places.get(path.index())?;
+    fn slot_of(&self, path: PathId) -> Option<u32> {
+        let at = *self.slots_by_path.get(path.index())?;
         (at != NONE).then_some(at)
     }
 
-    /// The value of a path; that is no use of it.
+    /// Returns the value of a path without counting a use.
     pub fn peek(&self, path: PathId) -> Option<&V> {
-        let at = self.place(path)?;
+        let at = self.slot_of(path)?;
         self.lists.slots[at as usize].value.as_ref()
     }
 
-    /// The same, to be changed in what costs no bytes.
+    /// Returns the value of a path without counting a use; changes must not affect its size.
     pub fn peek_mut(&mut self, path: PathId) -> Option<&mut V> {
-        let at = self.place(path)?;
+        let at = self.slot_of(path)?;
         self.lists.slots[at as usize].value.as_mut()
     }
 
-    /// The value of a path, which is used by that.
+    /// Returns the value of a path and counts a use.
     pub fn get(&mut self, path: PathId) -> Option<&mut V> {
         if let Some(sketch) = &mut self.sketch {
             sketch.count(path);
         }
-        let at = self.place(path)?;
+        let at = self.slot_of(path)?;
         self.use_slot(at);
         self.lists.slots[at as usize].value.as_mut()
     }
 
-    /// Bytes of a path's value.
+    /// Returns the size of a path's value in bytes.
     pub fn bytes_of(&self, path: PathId) -> Option<u64> {
-        Some(self.lists.slots[self.place(path)? as usize].bytes)
+        Some(self.lists.slots[self.slot_of(path)? as usize].bytes)
     }
 
-    /// All paths with values, in no order.
+    /// Iterates over all cached paths, in no order.
     pub fn paths(&self) -> impl Iterator<Item = PathId> {
         let slots = self.lists.slots.iter();
         slots.filter(|s| s.value.is_some()).map(|s| s.path)
     }
 
-    /// Puts a value at a path. What had to go for it comes into `gone`, with the value itself if it has no room or the
-    /// policy does not want it.
-    pub fn insert(&mut self, path: PathId, value: V, bytes: u64, gone: &mut Vec<(PathId, V)>) {
-        self.insert_sparing(path, value, bytes, |_, _| false, gone);
+    /// Inserts a value at a path. Evicted values are appended to `evicted`, including the value itself if it does not fit or the
+    /// policy rejects it.
+    pub fn insert(&mut self, path: PathId, value: V, bytes: u64, evicted: &mut Vec<(PathId, V)>) {
+        self.insert_sparing(path, value, bytes, |_, _| false, evicted);
     }
 
-    /// The same; of what is to go, `spare` may say that it stays a while. LRU heeds that, a few times for each value that
-    /// comes.
+    /// Inserts a value like [`Self::insert`]. `spare` may keep a victim in the cache for now; only LRU calls it, a bounded number
+    /// of times per insertion.
     pub fn insert_sparing(
         &mut self,
         path: PathId,
         value: V,
         bytes: u64,
         spare: impl FnMut(PathId, &mut V) -> bool,
-        gone: &mut Vec<(PathId, V)>,
+        evicted: &mut Vec<(PathId, V)>,
     ) {
-        if let Some(at) = self.place(path) {
+        if let Some(at) = self.slot_of(path) {
             if bytes > self.capacity {
-                gone.extend(self.remove(path));
-                gone.push((path, value));
+                evicted.extend(self.remove(path));
+                evicted.push((path, value));
                 return;
             }
             self.lists.slots[at as usize].value = Some(value);
             self.weigh(at, bytes);
             self.use_slot(at);
-            self.shrink(at, spare, gone);
+            self.shrink(at, spare, evicted);
             return;
         }
         if bytes > self.capacity {
-            gone.push((path, value));
+            evicted.push((path, value));
             return;
         }
         let returns = self
@@ -200,30 +199,30 @@ impl<V> Cache<V> {
             .lists
             .add(path, value, bytes, if returns { MAIN } else { FIRST });
         self.used += bytes;
-        if self.places.len() <= path.index() {
-            self.places.resize(path.index() + 1, NONE);
+        if self.slots_by_path.len() <= path.index() {
+            self.slots_by_path.resize(path.index() + 1, NONE);
         }
-        self.places[path.index()] = at;
+        self.slots_by_path[path.index()] = at;
         if let Some(sketch) = &mut self.sketch {
             sketch.fit(self.lists.len());
         }
-        self.shrink(at, spare, gone);
+        self.shrink(at, spare, evicted);
     }
 
-    /// Says that a value has other bytes now. It goes itself if it has no room any more.
-    pub fn set_bytes(&mut self, path: PathId, bytes: u64, gone: &mut Vec<(PathId, V)>) {
-        let Some(at) = self.place(path) else { return };
+    /// Updates the size of a path's value, which is evicted if it no longer fits.
+    pub fn set_bytes(&mut self, path: PathId, bytes: u64, evicted: &mut Vec<(PathId, V)>) {
+        let Some(at) = self.slot_of(path) else { return };
         if bytes > self.capacity {
-            gone.extend(self.remove(path));
+            evicted.extend(self.remove(path));
             return;
         }
         self.weigh(at, bytes);
-        self.shrink(at, |_, _| false, gone);
+        self.shrink(at, |_, _| false, evicted);
     }
 
-    /// Takes a path's value away.
+    /// Removes and returns the value of a path.
     pub fn remove(&mut self, path: PathId) -> Option<(PathId, V)> {
-        let at = self.place(path)?;
+        let at = self.slot_of(path)?;
         self.take(at)
     }
 
@@ -238,7 +237,7 @@ impl<V> Cache<V> {
         }
         self.used -= self.lists.slots[at as usize].bytes;
         let taken = self.lists.take(at)?;
-        self.places[taken.0.index()] = NONE;
+        self.slots_by_path[taken.0.index()] = NONE;
         Some(taken)
     }
 
@@ -256,7 +255,7 @@ impl<V> Cache<V> {
         }
     }
 
-    /// W-TinyLFU protects four fifths of what is behind the window.
+    /// Limits the protected list of W-TinyLFU to four fifths of the capacity.
     fn limit_protected(&mut self) {
         while self.lists.bytes(PROTECTED) > self.capacity / 5 * 4 {
             match self.lists.tail(PROTECTED) {
@@ -266,12 +265,12 @@ impl<V> Cache<V> {
         }
     }
 
-    /// Lets values go until there is room; `new` is what came last, and goes only if the policy says so.
+    /// Evicts values until the cache fits; `new` is the latest insertion, evicted only if the policy says so.
     fn shrink(
         &mut self,
         new: u32,
         mut spare: impl FnMut(PathId, &mut V) -> bool,
-        gone: &mut Vec<(PathId, V)>,
+        evicted: &mut Vec<(PathId, V)>,
     ) {
         let mut spares = if self.policy == Policy::Lru {
             SPARES
@@ -297,7 +296,7 @@ impl<V> Cache<V> {
                     continue;
                 }
             }
-            gone.extend(self.take(victim));
+            evicted.extend(self.take(victim));
         }
     }
 
@@ -310,7 +309,7 @@ impl<V> Cache<V> {
             if at == NONE {
                 return NONE;
             }
-            // The value that all this is for stays, if anything else may go.
+            // The inserted value stays if any other value can be evicted.
             let spared = at == new && self.lists.len() > 1;
             let slot = &mut self.lists.slots[at as usize];
             if slot.uses == 0 && !spared {
@@ -341,7 +340,7 @@ impl<V> Cache<V> {
                 let path = slot.path;
                 if let Some(ghosts) = &mut self.ghosts {
                     ghosts.put(path, ());
-                    // As many as there are values, as its paper has it.
+                    // As many ghosts as there are values, as in the paper.
                     ghosts.trim(self.lists.len());
                 }
                 return at;
@@ -355,7 +354,7 @@ impl<V> Cache<V> {
     }
 
     fn tiny_lfu(&mut self) -> u32 {
-        // What is behind a window of a hundredth competes for its place.
+        // The window has a hundredth of the capacity; the value that leaves it competes with the main list's victim.
         let candidate = self.lists.tail(FIRST);
         let victim = match self.lists.tail(MAIN) {
             NONE => self.lists.tail(PROTECTED),
@@ -382,7 +381,7 @@ impl<V> Cache<V> {
         candidate
     }
 
-    /// Nothing stands behind the window yet: what is older than a hundredth moves there, and the oldest goes.
+    /// The main lists are empty: values beyond a hundredth of the capacity move there, and the oldest is evicted.
     fn window_or_main(&mut self, oldest: u32) -> u32 {
         while self.lists.bytes(FIRST) > self.capacity / 100 {
             match self.lists.tail(FIRST) {

@@ -1,14 +1,14 @@
-//! How often paths were asked for lately, in little memory: W-TinyLFU's sketch of four-bit counters.
+//! Approximate recent request counts of paths in little memory: W-TinyLFU's sketch of four-bit counters.
 
 use crate::path::PathId;
 
-/// Rows of counters; the least of a path's counters is the estimate.
+/// Rows of counters; the smallest counter of a path is the estimate.
 const ROWS: usize = 4;
 
-/// A count-min sketch that halves all counters after ten times as many uses as it has places.
+/// A count-min sketch that halves all counters after ten times as many uses as it has columns.
 #[derive(Debug)]
 pub(super) struct Sketch {
-    /// Two counters a byte would save half; a byte each is simpler and costs four bytes a cached path.
+    /// Two counters per byte would save half; one byte each is simpler and costs four bytes per cached path.
     counters: Vec<[u8; ROWS]>,
     uses: u64,
 }
@@ -21,7 +21,7 @@ impl Sketch {
         }
     }
 
-    /// Has at least as many places as the cache has paths; what was counted is forgotten when it grows.
+    /// Grows to at least as many columns as the cache has paths; growing resets the counters.
     pub(super) fn fit(&mut self, paths: usize) {
         if paths > self.counters.len() {
             self.counters = vec![[0; ROWS]; (paths * 2).next_power_of_two()];
@@ -29,7 +29,7 @@ impl Sketch {
         }
     }
 
-    fn places(&self, path: PathId) -> [usize; ROWS] {
+    fn positions(&self, path: PathId) -> [usize; ROWS] {
         let mut hash = (u64::from(path.0) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         std::array::from_fn(|_| {
             hash ^= hash >> 32;
@@ -39,8 +39,8 @@ impl Sketch {
     }
 
     pub(super) fn count(&mut self, path: PathId) {
-        for (row, place) in self.places(path).into_iter().enumerate() {
-            let counter = &mut self.counters[place][row];
+        for (row, position) in self.positions(path).into_iter().enumerate() {
+            let counter = &mut self.counters[position][row];
             *counter = (*counter + 1).min(15);
         }
         self.uses += 1;
@@ -53,9 +53,9 @@ impl Sketch {
     }
 
     pub(super) fn estimate(&self, path: PathId) -> u8 {
-        let places = self.places(path).into_iter().enumerate();
-        places
-            .map(|(row, place)| self.counters[place][row])
+        let positions = self.positions(path).into_iter().enumerate();
+        positions
+            .map(|(row, position)| self.counters[position][row])
             .min()
             .unwrap_or(0)
     }

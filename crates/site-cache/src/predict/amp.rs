@@ -1,24 +1,24 @@
 //! AMP (Lin, Li, Jiang, Zhu, Tian, CCGRID 2008): n-grams of each client's requests.
 //!
-//! A 3-gram: the last two requests of a client say what comes next. After a miss up to six requests are prefetched: the
-//! likeliest chain of what follows, each step by the model. Training is quasi-online: requests of one period are
-//! counted while the model of the periods before it predicts.
+//! A 3-gram: the last two requests of a client predict the next one. After a miss, up to six requests are prefetched: the most
+//! likely chain of successors, step by step. Training is quasi-online: the requests of one period are counted while the model
+//! of the earlier periods predicts.
 
-use super::{Access, Predictor, View, Wish};
+use super::{Access, CacheView, Predictor, PrefetchRequest};
 use crate::entry::Request;
 use crate::path::PathId;
 use crate::recent::Recent;
 
-/// AMP's parameters.
+/// Parameters of the AMP predictor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AmpSettings {
-    /// How many requests are prefetched after a miss; the paper found six best.
+    /// Number of requests prefetched after a miss; six was best in the paper.
     pub candidates: usize,
-    /// Requests of a period of training.
+    /// Requests per training period.
     pub period: u64,
-    /// Contexts that the model keeps.
+    /// Maximum number of contexts in the model.
     pub contexts: usize,
-    /// Clients whose last requests are kept.
+    /// Maximum number of clients whose last requests are kept.
     pub clients: usize,
 }
 
@@ -33,27 +33,27 @@ impl Default for AmpSettings {
     }
 }
 
-/// Successors kept of a context.
+/// Maximum number of successors per context.
 const SUCCESSORS: usize = 6;
 
 type Context = (Request, Request);
 type Followers = [Option<(Request, u32)>; SUCCESSORS];
 
-/// The predictor.
+/// Predictor AMP with its model.
 #[derive(Debug)]
 pub struct Amp {
     settings: AmpSettings,
-    /// What predicts.
+    /// Model used for predictions.
     model: Recent<Context, Followers>,
-    /// What was seen in this period and is not in the model yet.
+    /// Observations of this period, not yet in the model.
     period: Vec<(Context, Request)>,
     seen: u64,
-    /// The last two requests of each client.
+    /// Last two requests of each client.
     last: Recent<u32, (Option<Request>, Request)>,
 }
 
 impl Amp {
-    /// Untrained.
+    /// Creates an untrained predictor.
     pub fn new(settings: AmpSettings) -> Self {
         Self {
             settings,
@@ -91,7 +91,7 @@ fn count(followers: &mut Followers, next: Request) {
     followers[lightest.1] = Some((next, 1));
 }
 
-/// The likeliest first; of those alike, the one that was seen first.
+/// Returns the successors, most frequent first; ties keep the order of first occurrence.
 fn by_weight(followers: &Followers) -> Vec<Request> {
     let mut all: Vec<(Request, u32)> = followers.iter().flatten().copied().collect();
     all.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
@@ -99,7 +99,7 @@ fn by_weight(followers: &Followers) -> Vec<Request> {
 }
 
 impl Predictor for Amp {
-    fn learn(&mut self, access: Access, _view: &dyn View) {
+    fn learn(&mut self, access: Access, _view: &dyn CacheView) {
         let request = access.request;
         match self.last.get(access.client) {
             Some((before, last)) => {
@@ -118,7 +118,12 @@ impl Predictor for Amp {
         }
     }
 
-    fn predict(&mut self, access: Access, _view: &dyn View, wishes: &mut Vec<Wish>) {
+    fn predict(
+        &mut self,
+        access: Access,
+        _view: &dyn CacheView,
+        prefetches: &mut Vec<PrefetchRequest>,
+    ) {
         if !access.outcome.waits() {
             return;
         }
@@ -143,7 +148,7 @@ impl Predictor for Amp {
             found.push(best);
             context = (context.1, best);
         }
-        // Room that the chain leaves is for what else has followed.
+        // The remaining candidates are other successors.
         for other in others {
             if found.len() < self.settings.candidates && !found.contains(&other) {
                 found.push(other);
@@ -151,16 +156,16 @@ impl Predictor for Amp {
         }
         for (place, request) in found.into_iter().enumerate() {
             let priority = 5_u8.saturating_sub(place as u8);
-            wishes.push(Wish { request, priority });
+            prefetches.push(PrefetchRequest { request, priority });
         }
     }
 
-    fn trained(&mut self) {
+    fn end_training(&mut self) {
         self.train();
         self.last = Recent::new(self.settings.clients);
     }
 
-    fn held(&self, mark: &mut dyn FnMut(PathId)) {
+    fn mark_used_paths(&self, mark: &mut dyn FnMut(PathId)) {
         let mut both = |(one, other): &Context| {
             mark(one.path);
             mark(other.path);

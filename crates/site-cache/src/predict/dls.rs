@@ -1,21 +1,21 @@
 //! DLS, the paper's directory locality scheme, as published (section III-E).
 //!
-//! A miss on `f` counts on its parent. (i) As long as the parent's listing is not cached: when the counter passes T, the
-//! parent is listed, and its children are prefetched when the listing comes. (ii) When it is cached: every sibling that
-//! is not is prefetched, on each miss. That makes a directory that is larger than the cache thrash; see [`super::Guarded`].
+//! A miss on `f` is counted for its parent. (i) While the parent's listing is not cached: when the counter exceeds T, the
+//! parent is listed, and its children are prefetched when the listing arrives. (ii) When it is cached: every sibling that
+//! is not cached is prefetched, on each miss. A directory larger than the cache therefore thrashes; see [`super::Guarded`].
 
-use super::{Access, Predictor, View, Wish};
+use super::{Access, CacheView, Predictor, PrefetchRequest};
 use crate::entry::{Request, Wants};
 use crate::path::PathId;
 use crate::queue::PRIORITY_MAX;
 use crate::recent::Recent;
 
-/// DLS's parameters.
+/// Parameters of the DLS predictor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DlsSettings {
-    /// T: more misses than that under a directory, and it is listed. The paper names no value.
+    /// T: a directory is listed after more misses than this. The paper gives no value.
     pub threshold: u32,
-    /// Directories whose misses are counted. The paper keeps the counters in the LRU cache, where cold ones go.
+    /// Maximum number of directories with counters. The paper keeps them in the LRU cache, which evicts cold ones.
     pub counters: usize,
 }
 
@@ -31,13 +31,13 @@ impl Default for DlsSettings {
 #[derive(Debug, Clone, Copy)]
 struct Counter {
     misses: u32,
-    /// What the last miss asked for: siblings are prefetched alike, for types are not looked at.
+    /// Kind of the last missed request: siblings are prefetched with the same kind, whatever their type.
     wants: Wants,
-    /// Whether its listing was asked for, and siblings are to follow it.
+    /// Whether the listing was requested, and siblings are to be prefetched when it arrives.
     listing: bool,
 }
 
-/// The predictor.
+/// Predictor DLS with its counters.
 #[derive(Debug)]
 pub struct Dls {
     settings: DlsSettings,
@@ -45,7 +45,7 @@ pub struct Dls {
 }
 
 impl Dls {
-    /// With nothing counted.
+    /// Creates a predictor without counters.
     pub fn new(settings: DlsSettings) -> Self {
         Self {
             settings,
@@ -54,7 +54,12 @@ impl Dls {
     }
 }
 
-fn siblings(parent: PathId, wants: Wants, view: &dyn View, wishes: &mut Vec<Wish>) -> bool {
+fn siblings(
+    parent: PathId,
+    wants: Wants,
+    view: &dyn CacheView,
+    prefetches: &mut Vec<PrefetchRequest>,
+) -> bool {
     let Some(listing) = view.listing(parent) else {
         return false;
     };
@@ -63,16 +68,21 @@ fn siblings(parent: PathId, wants: Wants, view: &dyn View, wishes: &mut Vec<Wish
         let request = Request { path, wants };
         if !view.has_own(request) {
             let priority = 2;
-            wishes.push(Wish { request, priority });
+            prefetches.push(PrefetchRequest { request, priority });
         }
     }
     true
 }
 
 impl Predictor for Dls {
-    fn learn(&mut self, _access: Access, _view: &dyn View) {}
+    fn learn(&mut self, _access: Access, _view: &dyn CacheView) {}
 
-    fn predict(&mut self, access: Access, view: &dyn View, wishes: &mut Vec<Wish>) {
+    fn predict(
+        &mut self,
+        access: Access,
+        view: &dyn CacheView,
+        prefetches: &mut Vec<PrefetchRequest>,
+    ) {
         if !access.outcome.waits() {
             return;
         }
@@ -80,7 +90,7 @@ impl Predictor for Dls {
         let Some(parent) = view.paths().parent(path) else {
             return;
         };
-        if siblings(parent, wants, view, wishes) {
+        if siblings(parent, wants, view, prefetches) {
             return;
         }
         let fresh = || Counter {
@@ -93,23 +103,28 @@ impl Predictor for Dls {
         counter.wants = wants;
         if counter.misses > self.settings.threshold {
             counter.listing = true;
-            wishes.push(Wish {
+            prefetches.push(PrefetchRequest {
                 request: Request::list(parent),
                 priority: PRIORITY_MAX,
             });
         }
     }
 
-    fn listed(&mut self, path: PathId, view: &dyn View, wishes: &mut Vec<Wish>) {
+    fn on_listing(
+        &mut self,
+        path: PathId,
+        view: &dyn CacheView,
+        prefetches: &mut Vec<PrefetchRequest>,
+    ) {
         if let Some(counter) = self.counters.get(path)
             && std::mem::take(&mut counter.listing)
         {
             let wants = counter.wants;
-            siblings(path, wants, view, wishes);
+            siblings(path, wants, view, prefetches);
         }
     }
 
-    fn held(&self, mark: &mut dyn FnMut(PathId)) {
+    fn mark_used_paths(&self, mark: &mut dyn FnMut(PathId)) {
         self.counters.keys().for_each(mark);
     }
 }

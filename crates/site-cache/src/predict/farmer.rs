@@ -1,31 +1,31 @@
-//! FARMER (Xia, Feng, Jiang, Tian, Wang, HPDC 2008): sequence and attributes together.
+//! FARMER (Xia, Feng, Jiang, Tian, Wang, HPDC 2008): sequences combined with attributes.
 //!
-//! Which requests follow which is counted as NEXUS does. How strongly two paths belong together is
+//! Successions are counted as in NEXUS. The strength of the relation of two paths is
 //! `p · similarity + (1 − p) · frequency`: the frequency is the share of a path's uses that the other followed, the
-//! similarity the share of attributes that both have. Attributes are the client and the path; of the path counts which
-//! part of its names both begin with (its integrated path algorithm). Successors below a least strength are no candidates.
+//! similarity the share of attributes that both have. The attributes are the client and the path; for the path, the share of
+//! common leading names counts (its integrated path algorithm). Successors below a minimum strength are no candidates.
 
 use super::nexus::{Successors, strengthen};
-use super::{Access, Predictor, View, Wish};
+use super::{Access, CacheView, Predictor, PrefetchRequest};
 use crate::path::{PathId, Paths};
 use crate::queue::PRIORITY_MAX;
 use crate::recent::Recent;
 use std::collections::VecDeque;
 
-/// FARMER's parameters.
+/// Parameters of the FARMER predictor.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FarmerSettings {
-    /// How far back a request is a successor.
+    /// Number of preceding requests of which a request is a successor.
     pub window: usize,
-    /// p: what attributes weigh against the sequence.
+    /// p: weight of attributes against the sequence.
     pub similarity: f64,
-    /// The least strength of a candidate.
+    /// Minimum strength of a candidate.
     pub strength: f64,
-    /// Candidates that are prefetched together.
+    /// Number of candidates prefetched together.
     pub group: usize,
-    /// Successors kept of a path.
+    /// Maximum number of successors per path.
     pub successors: usize,
-    /// Paths whose successors are kept.
+    /// Maximum number of paths with successors.
     pub paths: usize,
 }
 
@@ -43,22 +43,22 @@ impl Default for FarmerSettings {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct PathRecord {
     uses: u32,
     client: u32,
     successors: Successors,
 }
 
-/// The predictor.
+/// Predictor FARMER with its model.
 #[derive(Debug)]
 pub struct Farmer {
     settings: FarmerSettings,
-    graph: Recent<PathId, Known>,
+    graph: Recent<PathId, PathRecord>,
     history: VecDeque<PathId>,
 }
 
 impl Farmer {
-    /// With nothing known.
+    /// Creates an untrained predictor.
     pub fn new(settings: FarmerSettings) -> Self {
         Self {
             settings,
@@ -68,7 +68,7 @@ impl Farmer {
     }
 }
 
-/// How many names two paths begin with alike, as a part of the longer one's.
+/// Returns the share of common leading names of two paths, relative to the longer one.
 fn path_similarity(paths: &Paths, one: PathId, other: PathId) -> f64 {
     let mut depths = (paths.depth(one), paths.depth(other));
     let longest = depths.0.max(depths.1);
@@ -95,43 +95,48 @@ fn path_similarity(paths: &Paths, one: PathId, other: PathId) -> f64 {
 }
 
 impl Predictor for Farmer {
-    fn learn(&mut self, access: Access, _view: &dyn View) {
+    fn learn(&mut self, access: Access, _view: &dyn CacheView) {
         let request = access.request;
         for (distance, before) in self.history.iter().rev().enumerate() {
             if *before != request.path
-                && let Some(known) = self.graph.get(*before)
+                && let Some(record) = self.graph.get(*before)
             {
                 let weight = (self.settings.window - distance) as u32;
                 let limit = self.settings.successors;
-                strengthen(&mut known.successors, request, weight, limit);
+                strengthen(&mut record.successors, request, weight, limit);
             }
         }
-        let (known, _) = self.graph.get_or_put(request.path, Known::default);
-        known.uses = known.uses.saturating_add(1);
-        known.client = access.client;
+        let (record, _) = self.graph.get_or_put(request.path, PathRecord::default);
+        record.uses = record.uses.saturating_add(1);
+        record.client = access.client;
         self.history.push_back(request.path);
         if self.history.len() > self.settings.window {
             self.history.pop_front();
         }
     }
 
-    fn predict(&mut self, access: Access, view: &dyn View, wishes: &mut Vec<Wish>) {
+    fn predict(
+        &mut self,
+        access: Access,
+        view: &dyn CacheView,
+        prefetches: &mut Vec<PrefetchRequest>,
+    ) {
         if !access.outcome.waits() {
             return;
         }
         let path = access.request.path;
-        let Some(known) = self.graph.peek(path) else {
+        let Some(record) = self.graph.peek(path) else {
             return;
         };
-        // A successor that followed each time right behind has the frequency 1.
-        let full = f64::from(known.uses) * self.settings.window as f64;
+        // A successor that followed immediately each time has frequency 1.
+        let full = f64::from(record.uses) * self.settings.window as f64;
         let mut candidates = Vec::new();
-        for (request, weight) in &known.successors {
+        for (request, weight) in &record.successors {
             let frequency = (f64::from(*weight) / full).min(1.0);
             let other = self.graph.peek(request.path);
-            let same = other.is_some_and(|o| o.client == known.client);
+            let same = other.is_some_and(|o| o.client == record.client);
             let alike = path_similarity(view.paths(), path, request.path);
-            // Two attributes: who asked, and the path.
+            // Two attributes: the client and the path.
             let similarity = f64::midpoint(f64::from(u8::from(same)), alike);
             let p = self.settings.similarity;
             let strength = p * similarity + (1.0 - p) * frequency;
@@ -142,20 +147,20 @@ impl Predictor for Farmer {
         candidates.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         let priority = |strength: f64| (strength * f64::from(PRIORITY_MAX)) as u8;
         let group = candidates.into_iter().take(self.settings.group);
-        wishes.extend(group.map(|(strength, request)| Wish {
+        prefetches.extend(group.map(|(strength, request)| PrefetchRequest {
             request,
             priority: priority(strength),
         }));
     }
 
-    fn trained(&mut self) {
+    fn end_training(&mut self) {
         self.history.clear();
     }
 
-    fn held(&self, mark: &mut dyn FnMut(PathId)) {
-        for (path, known) in self.graph.iter() {
+    fn mark_used_paths(&self, mark: &mut dyn FnMut(PathId)) {
+        for (path, record) in self.graph.iter() {
             mark(path);
-            let successors = known.successors.iter();
+            let successors = record.successors.iter();
             successors.for_each(|(request, _)| mark(request.path));
         }
         self.history.iter().for_each(|path| mark(*path));

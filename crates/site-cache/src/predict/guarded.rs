@@ -1,19 +1,18 @@
-//! Guarded DLS: directory locality that looks at what its prefetches were good for.
+//! Guarded DLS: directory locality with feedback on the use of its prefetches.
 //!
-//! DLS as published fetches all siblings that are missing, on every miss. Here
-//! - a directory's siblings come through a *window*: so many prefetched and not yet used at once. It grows fourfold on each
-//!   miss among siblings (a larger window would have had it), by one with each use, and shrinks by one with each that goes unused;
-//! - all windows of a directory together take no more than a share of the cache;
+//! DLS as published fetches all missing siblings on every miss. Here
+//! - a directory's siblings are limited by a *window* of unused prefetches. It grows fourfold on each miss among siblings (a larger
+//!   window would have had it), by one with each use, and shrinks by one with each unused eviction;
+//! - all windows together take no more than a share of the cache;
 //! - a listing that would fill an eighth of the cache is not kept;
-//! - where more goes unused than is used, only a small probe is sent now and then;
-//! - types come from the listing: what is stat'ed is answered by the listing itself, and only directories are listed.
+//! - where more prefetches are wasted than used, only an occasional small probe is sent;
+//! - types come from the listing: attributes are answered by the listing itself, and only directories are listed.
 //!
-//! The *learned* variant knows more: directories that are alike (by their name without digits, and by what stands above
-//! them) share what they paid, so that a new one is listed at its first miss, or later than others; and sequences
-//! ([`super::sequence`]) are prefetched beside siblings.
+//! The *learned* variant also lets similar directories (by name without digits, and by parent) share their record, so that a new
+//! one is listed at its first miss, or later than others; and it prefetches sequences ([`super::sequence`]) besides siblings.
 
 use super::sequence::Sequences;
-use super::{Access, Outcome, Predictor, View, Wish};
+use super::{Access, CacheView, Outcome, Predictor, PrefetchRequest};
 use crate::entry::{CHILD_BYTES, ENTRY_BYTES, Kind, LISTING_BYTES, Request, Wants};
 use crate::path::{PathId, Paths};
 use crate::queue::PRIORITY_MAX;
@@ -24,17 +23,17 @@ use std::hash::BuildHasher as _;
 /// Parameters of guarded DLS.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GuardedSettings {
-    /// More misses than that under a directory, and it is listed.
+    /// A directory is listed after more misses than this.
     pub threshold: u32,
-    /// The window of a directory when its listing comes.
+    /// Window of a directory when its listing arrives.
     pub window: u32,
-    /// The part of the cache that a directory's unused prefetches may take.
+    /// Share of the cache that a directory's unused prefetches may take.
     pub share: f64,
-    /// The part of the cache that unused prefetches of all directories may take.
+    /// Share of the cache that unused prefetches of all directories may take.
     pub shares: f64,
-    /// Directories that are known.
+    /// Maximum number of directories with state.
     pub directories: usize,
-    /// Whether directories that are alike share what they paid.
+    /// Whether similar directories share their record.
     pub alike: bool,
     /// Whether sequences are prefetched, too.
     pub sequences: bool,
@@ -55,7 +54,7 @@ impl Default for GuardedSettings {
 }
 
 impl GuardedSettings {
-    /// Of the learned variant.
+    /// Returns the parameters of the learned variant.
     pub fn learned() -> Self {
         Self {
             alike: true,
@@ -65,17 +64,17 @@ impl GuardedSettings {
     }
 }
 
-/// What a prefetched entry is taken to cost: how many fit a share of the cache.
+/// Assumed size of a prefetched entry in bytes: decides how many fit into a share of the cache.
 const ENTRY_COST: u64 = ENTRY_BYTES + LISTING_BYTES + CHILD_BYTES / 2;
-/// Uses and wastes that are remembered before older ones count half.
+/// Uses and wastes are halved when their sum exceeds this.
 const MEMORY: u32 = 512;
 const PROBE: u32 = 4;
-/// A directory of which nothing was asked for so many times its usual gap is not in use any more.
+/// A directory without requests for this many times its usual gap is no longer in use.
 const IDLE: u64 = 16;
-/// Requests that any directory may be left alone for.
+/// Minimum number of requests after which a directory counts as idle.
 const IDLE_LEAST: u64 = 64;
 
-/// How prefetches did.
+/// Outcomes of prefetches.
 #[derive(Debug, Clone, Copy, Default)]
 struct Record {
     used: u32,
@@ -106,52 +105,52 @@ struct Directory {
     wants: Wants,
     record: Record,
     window: u32,
-    /// Prefetched siblings that were neither used nor lost yet.
+    /// Prefetched siblings that are neither used nor lost yet.
     live: u32,
-    /// Which child of the listing comes next.
+    /// Index of the next child of the listing.
     cursor: u32,
-    /// A listing was wished for and has not come.
+    /// Whether a listing was requested and has not arrived.
     listing: bool,
-    /// The listing itself was prefetched and has not been used.
+    /// Whether the listing itself was prefetched and has not been used.
     unproved: bool,
-    /// Listings of it that nobody used: its threshold doubles with each.
+    /// Number of its unused listings: the threshold doubles with each.
     listings_wasted: u8,
-    /// When something in it was last asked for.
+    /// Time of the last request in the directory.
     used_at: u64,
-    /// Requests between two for something in it, in the mean.
+    /// Mean number of requests between two requests in the directory.
     gap: u64,
-    /// Misses since a directory that does not pay was probed, and how many to wait for.
+    /// Misses since the last probe of a directory that does not pay, and number to wait for.
     quiet: (u32, u32),
 }
 
 impl Directory {
-    fn asked(&mut self, clock: u64) {
+    fn record_request(&mut self, clock: u64) {
         let gap = clock - self.used_at;
         self.gap = (self.gap * 7 + gap) / 8;
         self.used_at = clock;
     }
 
-    /// Whether more of it will be asked for, as far as its pace tells.
+    /// Whether further requests in the directory are likely, judging by its usual gap.
     fn in_use(&self, clock: u64) -> bool {
         self.record.pays() && clock - self.used_at < IDLE_LEAST + IDLE * self.gap
     }
 }
 
-/// The predictor, guarded or learned.
+/// Predictor of guarded DLS, plain or learned.
 #[derive(Debug)]
 pub struct Guarded {
     settings: GuardedSettings,
     directories: Recent<PathId, Directory>,
     classes: Option<Recent<u64, Record>>,
     sequences: Option<Sequences>,
-    /// Requests seen.
+    /// Number of requests seen.
     clock: u64,
-    /// Prefetched siblings of all directories that were neither used nor lost.
+    /// Prefetched siblings of all directories that are neither used nor lost.
     live: u32,
 }
 
 impl Guarded {
-    /// With nothing known.
+    /// Creates a predictor without any state.
     pub fn new(settings: GuardedSettings) -> Self {
         Self {
             settings,
@@ -163,7 +162,7 @@ impl Guarded {
         }
     }
 
-    /// How directories like this one did: by name, and by what stands above.
+    /// Returns the classes of similar directories: by name, and by parent.
     fn classes_of(paths: &Paths, directory: PathId, wants: Wants) -> [u64; 2] {
         let digit = |b: &u8| if b.is_ascii_digit() { b'0' } else { *b };
         let name: Vec<u8> = paths.name(directory).iter().map(digit).collect();
@@ -194,7 +193,7 @@ impl Guarded {
         }
     }
 
-    /// Misses that this directory's listing waits for.
+    /// Returns the number of misses after which the directory is listed.
     fn threshold(&self, paths: &Paths, path: PathId, directory: &Directory) -> u32 {
         let own = self.settings.threshold << directory.listings_wasted.min(8);
         let alike = self.record_of_alike(paths, path, directory.wants);
@@ -207,7 +206,13 @@ impl Guarded {
         own
     }
 
-    fn expand(&mut self, path: PathId, missed: bool, view: &dyn View, wishes: &mut Vec<Wish>) {
+    fn expand(
+        &mut self,
+        path: PathId,
+        missed: bool,
+        view: &dyn CacheView,
+        prefetches: &mut Vec<PrefetchRequest>,
+    ) {
         let entries = |share: f64| {
             let entries = (view.capacity() as f64 * share) as u64 / ENTRY_COST;
             entries.clamp(1, u64::from(u32::MAX)) as u32
@@ -223,7 +228,7 @@ impl Guarded {
         let children = listing.children();
         if missed {
             if directory.cursor as usize >= children.len() {
-                // All were there once: what is missed now was lost since.
+                // All children were prefetched: a missed one was evicted since.
                 directory.cursor = 0;
                 directory.window = self.settings.window;
             } else {
@@ -253,25 +258,25 @@ impl Guarded {
                 Wants::List if matches!(known, Kind::Directory | Kind::Unknown) => {
                     Request::list(child.path)
                 }
-                // The listing answers for itself, unless it has names only.
+                // The listing itself answers, unless it has names only.
                 Wants::Stat if known == Kind::Unknown => Request::stat(child.path),
                 _ => continue,
             };
-            if view.has_own(request) || view.on_its_way(request) {
+            if view.has_own(request) || view.is_pending(request) {
                 continue;
             }
             let priority = if directory.record.pays() { 3 } else { 1 };
-            wishes.push(Wish { request, priority });
+            prefetches.push(PrefetchRequest { request, priority });
             directory.live += 1;
             self.live += 1;
             room -= 1;
         }
     }
 
-    /// A sibling that was prefetched was used or lost.
-    fn settled(&mut self, path: PathId, used: bool, paths: &Paths) -> Option<PathId> {
+    /// Records that a prefetched sibling was used or lost; returns its directory.
+    fn record_outcome(&mut self, path: PathId, used: bool, paths: &Paths) -> Option<PathId> {
         let sequence = self.sequences.as_mut();
-        if sequence.is_some_and(|s| s.over(path, used)) {
+        if sequence.is_some_and(|s| s.record_outcome(path, used)) {
             return None;
         }
         if let Some(directory) = self.directories.get(path)
@@ -293,7 +298,7 @@ impl Guarded {
         self.live = self.live.saturating_sub(1);
         directory.record.add(used);
         if used {
-            directory.asked(self.clock);
+            directory.record_request(self.clock);
             directory.unproved = false;
             directory.listings_wasted = 0;
             directory.window = directory.window.saturating_add(1);
@@ -308,22 +313,27 @@ impl Guarded {
 }
 
 impl Predictor for Guarded {
-    fn learn(&mut self, access: Access, view: &dyn View) {
+    fn learn(&mut self, access: Access, view: &dyn CacheView) {
         self.clock += 1;
         if let Some(sequences) = &mut self.sequences {
             sequences.learn(access, view);
         }
     }
 
-    fn predict(&mut self, access: Access, view: &dyn View, wishes: &mut Vec<Wish>) {
+    fn predict(
+        &mut self,
+        access: Access,
+        view: &dyn CacheView,
+        prefetches: &mut Vec<PrefetchRequest>,
+    ) {
         if let Some(sequences) = &mut self.sequences {
-            sequences.predict(access, view, wishes);
+            sequences.predict(access, view, prefetches);
         }
         let Request { path, wants } = access.request;
         match access.outcome {
             Outcome::Hit => return,
             Outcome::FirstUse(answered) | Outcome::Late(answered) => {
-                let Some(parent) = self.settled(answered, true, view.paths()) else {
+                let Some(parent) = self.record_outcome(answered, true, view.paths()) else {
                     return;
                 };
                 let low = self
@@ -331,7 +341,7 @@ impl Predictor for Guarded {
                     .peek(parent)
                     .is_some_and(|d| d.live < d.window / 2);
                 if low {
-                    self.expand(parent, false, view, wishes);
+                    self.expand(parent, false, view, prefetches);
                 }
                 return;
             }
@@ -354,21 +364,21 @@ impl Predictor for Guarded {
             gap: IDLE_LEAST,
             quiet: (0, 0),
         };
-        let (directory, gone) = self.directories.get_or_put(parent, fresh);
+        let (directory, evicted) = self.directories.get_or_put(parent, fresh);
         directory.misses += 1;
         directory.wants = wants;
-        directory.asked(self.clock);
+        directory.record_request(self.clock);
         let directory = *directory;
-        if let Some((_, gone)) = gone {
-            self.live = self.live.saturating_sub(gone.live);
+        if let Some((_, evicted)) = evicted {
+            self.live = self.live.saturating_sub(evicted.live);
         }
         if view.listing(parent).is_some() {
-            self.expand(parent, true, view, wishes);
+            self.expand(parent, true, view, prefetches);
         } else if directory.misses > self.threshold(view.paths(), parent, &directory) {
             let request = Request::list(parent);
-            if !view.on_its_way(request) {
+            if !view.is_pending(request) {
                 let priority = PRIORITY_MAX;
-                wishes.push(Wish { request, priority });
+                prefetches.push(PrefetchRequest { request, priority });
                 if let Some(directory) = self.directories.get(parent) {
                     directory.misses = 0;
                     directory.listing = true;
@@ -378,17 +388,22 @@ impl Predictor for Guarded {
         }
     }
 
-    fn listed(&mut self, path: PathId, view: &dyn View, wishes: &mut Vec<Wish>) {
+    fn on_listing(
+        &mut self,
+        path: PathId,
+        view: &dyn CacheView,
+        prefetches: &mut Vec<PrefetchRequest>,
+    ) {
         if let Some(directory) = self.directories.get(path)
             && std::mem::take(&mut directory.listing)
         {
             directory.cursor = 0;
-            self.expand(path, false, view, wishes);
+            self.expand(path, false, view, prefetches);
         }
     }
 
-    fn wasted(&mut self, request: Request, paths: &Paths) {
-        self.settled(request.path, false, paths);
+    fn on_wasted(&mut self, request: Request, paths: &Paths) {
+        self.record_outcome(request.path, false, paths);
     }
 
     fn keeps(&self, bytes: u64, capacity: u64) -> bool {
@@ -397,7 +412,7 @@ impl Predictor for Guarded {
 
     fn spares(&self, path: PathId, unused: bool, paths: &Paths) -> bool {
         let in_use = |d: &Directory| d.in_use(self.clock);
-        // The listing is what the next siblings are found in.
+        // The listing is needed to find the next siblings.
         if self
             .directories
             .peek(path)
@@ -410,7 +425,7 @@ impl Predictor for Guarded {
         directory.is_some_and(in_use)
     }
 
-    fn refused(&mut self, request: Request, paths: &Paths) {
+    fn on_refused(&mut self, request: Request, paths: &Paths) {
         if self.sequences.as_mut().is_some_and(|s| s.refused(request)) {
             return;
         }
@@ -438,10 +453,10 @@ impl Predictor for Guarded {
         ))
     }
 
-    fn held(&self, mark: &mut dyn FnMut(PathId)) {
+    fn mark_used_paths(&self, mark: &mut dyn FnMut(PathId)) {
         self.directories.keys().for_each(&mut *mark);
         if let Some(sequences) = &self.sequences {
-            sequences.held(mark);
+            sequences.mark_used_paths(mark);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Predictors: what will be asked for next.
+//! Predictors of future requests.
 //!
-//! All stand behind one trait. A tier tells its predictor each request ([`Predictor::learn`]), asks it after a miss
-//! ([`Predictor::predict`]), and tells it how its guesses did. What it wishes for is fetched unless it is there already.
+//! All implement one trait. A tier passes each request to its predictor ([`Predictor::learn`]), asks for prefetches after a miss
+//! ([`Predictor::predict`]), and reports their outcomes. The requested prefetches are fetched unless they are cached.
 
 mod amp;
 mod dls;
@@ -22,16 +22,16 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// How a request went.
+/// Outcome of a client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was answered from the cache.
+    /// Answered from the cache.
     Hit,
-    /// The same, and what answered it (what is cached of this path) was prefetched and is used for the first time.
+    /// Answered from a prefetched entry, the one of this path, at its first use.
     FirstUse(PathId),
-    /// It was not there, but a prefetch of it was waiting or on its way.
+    /// Missing, but a prefetch of it was waiting or in flight.
     Late(PathId),
-    /// It was not there.
+    /// Missing from the cache.
     Miss,
 }
 
@@ -42,116 +42,132 @@ impl Outcome {
     }
 }
 
-/// A request of a client, as predictors see it.
+/// A request of a client, as input of predictors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// Who asks.
+    /// Number of the client.
     pub client: u32,
-    /// What for.
+    /// Request of the client.
     pub request: Request,
-    /// How it went.
+    /// Outcome of the request.
     pub outcome: Outcome,
 }
 
-/// What is to be prefetched, and how urgently.
+/// A requested prefetch with its priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wish {
-    /// The request.
+pub struct PrefetchRequest {
+    /// Request to be prefetched.
     pub request: Request,
-    /// More is more urgent, up to [`crate::queue::PRIORITY_MAX`].
+    /// Priority; higher is more urgent, up to [`crate::queue::PRIORITY_MAX`].
     pub priority: u8,
 }
 
-/// What a predictor may look at.
-pub trait View {
-    /// The paths.
+/// State of a tier that predictors may read.
+pub trait CacheView {
+    /// Returns the interned paths.
     fn paths(&self) -> &Paths;
-    /// The listing of a directory, if it is cached and true.
+    /// Returns the listing of a directory, if it is cached and valid.
     fn listing(&self, path: PathId) -> Option<Arc<Listing>>;
-    /// Whether the path's own answer to the request is cached.
+    /// Whether the path's own entry answers the request.
     fn has_own(&self, request: Request) -> bool;
-    /// Whether the request would be answered from the cache, by whatever is there.
+    /// Whether any cached entry answers the request.
     fn answers(&self, request: Request) -> bool;
-    /// Whether the request waits or is on its way.
-    fn on_its_way(&self, request: Request) -> bool;
-    /// Bytes that the cache may have.
+    /// Whether the request is waiting or in flight.
+    fn is_pending(&self, request: Request) -> bool;
+    /// Returns the cache's capacity in bytes.
     fn capacity(&self) -> u64;
 }
 
-/// A predictor.
+/// A predictor of future requests.
 pub trait Predictor: fmt::Debug + Send {
-    /// Sees each request of a client.
-    fn learn(&mut self, access: Access, view: &dyn View);
+    /// Learns from a request of a client.
+    fn learn(&mut self, access: Access, view: &dyn CacheView);
 
-    /// Says what to prefetch: asked after each miss, and after the first use of what was prefetched.
-    fn predict(&mut self, access: Access, view: &dyn View, wishes: &mut Vec<Wish>);
+    /// Appends prefetches to `prefetches`; called after each miss and after the first use of a prefetched entry.
+    fn predict(
+        &mut self,
+        access: Access,
+        view: &dyn CacheView,
+        prefetches: &mut Vec<PrefetchRequest>,
+    );
 
-    /// A listing has come, whoever asked for it.
-    fn listed(&mut self, _path: PathId, _view: &dyn View, _wishes: &mut Vec<Wish>) {}
+    /// Reacts to the arrival of a listing, fetched or prefetched.
+    fn on_listing(
+        &mut self,
+        _path: PathId,
+        _view: &dyn CacheView,
+        _wishes: &mut Vec<PrefetchRequest>,
+    ) {
+    }
 
-    /// What was prefetched went without having been used.
-    fn wasted(&mut self, _request: Request, _paths: &Paths) {}
+    /// Records that a prefetched entry was evicted unused.
+    fn on_wasted(&mut self, _request: Request, _paths: &Paths) {}
 
-    /// A wish was not sent: it was there already, or the queue is full.
-    fn refused(&mut self, _request: Request, _paths: &Paths) {}
+    /// Records that a prefetch was not sent: the answer is cached already, or the queue is full.
+    fn on_refused(&mut self, _request: Request, _paths: &Paths) {}
 
-    /// Whether a listing of so many bytes that was prefetched is worth its place in a cache of that capacity.
+    /// Whether a prefetched listing of this size is worth caching.
     fn keeps(&self, _bytes: u64, _capacity: u64) -> bool {
         true
     }
 
-    /// Whether what is cached of this path and is to go should stay a while. `unused` says that it was prefetched and nobody
-    /// has asked for it yet.
+    /// Whether a victim should stay in the cache for now. `unused` means that it was prefetched and not requested yet.
     fn spares(&self, _path: PathId, _unused: bool, _paths: &Paths) -> bool {
         false
     }
 
-    /// What it knows of a directory, for people.
+    /// Describes the state of a directory for display.
     fn explain(&self, _directory: PathId, _paths: &Paths) -> Option<String> {
         None
     }
 
-    /// Training on a recorded trace has ended.
-    fn trained(&mut self) {}
+    /// Marks the end of training on a recorded trace.
+    fn end_training(&mut self) {}
 
-    /// Names all paths whose numbers it holds, so that they are not forgotten.
-    fn held(&self, mark: &mut dyn FnMut(PathId));
+    /// Marks all paths whose numbers are in use, so that they are not removed.
+    fn mark_used_paths(&self, mark: &mut dyn FnMut(PathId));
 }
 
-/// Prefetches nothing.
+/// A predictor without prefetches.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Nothing;
+pub struct NoPrefetch;
 
-impl Predictor for Nothing {
-    fn learn(&mut self, _access: Access, _view: &dyn View) {}
+impl Predictor for NoPrefetch {
+    fn learn(&mut self, _access: Access, _view: &dyn CacheView) {}
 
-    fn predict(&mut self, _access: Access, _view: &dyn View, _wishes: &mut Vec<Wish>) {}
+    fn predict(
+        &mut self,
+        _access: Access,
+        _view: &dyn CacheView,
+        _wishes: &mut Vec<PrefetchRequest>,
+    ) {
+    }
 
-    fn held(&self, _mark: &mut dyn FnMut(PathId)) {}
+    fn mark_used_paths(&self, _mark: &mut dyn FnMut(PathId)) {}
 }
 
-/// Which predictor, with the parameters of its paper.
+/// Selectable predictors, with the parameters of their papers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Choice {
-    /// None: the cache alone.
+pub enum PredictorKind {
+    /// No prefetching: the cache alone.
     Lru,
     /// DLS as published.
     Dls,
     /// DLS with feedback, the default.
     #[default]
     Guarded,
-    /// Guarded DLS that knows which directories paid, and joins siblings with sequences.
+    /// Guarded DLS with shared records of similar directories and sequences.
     Learned,
-    /// AMP.
+    /// Predictor AMP, by n-grams.
     Amp,
-    /// NEXUS.
+    /// Predictor NEXUS, by successor graph.
     Nexus,
-    /// FARMER.
+    /// Predictor FARMER, by sequences and attributes.
     Farmer,
 }
 
-impl Choice {
-    /// All of them.
+impl PredictorKind {
+    /// All predictors, in the order of messages.
     pub const ALL: [Self; 7] = [
         Self::Dls,
         Self::Guarded,
@@ -162,7 +178,7 @@ impl Choice {
         Self::Lru,
     ];
 
-    /// As people write it.
+    /// Returns the name of the predictor in settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lru => "lru",
@@ -175,11 +191,11 @@ impl Choice {
         }
     }
 
-    /// A predictor of this kind. `threshold` is the directory's misses that DLS and its kin wait for; each has its own if
-    /// nothing is given.
+    /// Creates a predictor of this kind. `threshold` is the number of misses of a directory before DLS and its variants list it;
+    /// without it, each has its own default.
     pub fn make(self, threshold: Option<u32>) -> Box<dyn Predictor> {
         match self {
-            Self::Lru => Box::new(Nothing),
+            Self::Lru => Box::new(NoPrefetch),
             Self::Dls => {
                 let mut settings = DlsSettings::default();
                 settings.threshold = threshold.unwrap_or(settings.threshold);
@@ -201,20 +217,22 @@ impl Choice {
     }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for PredictorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Choice {
+impl FromStr for PredictorKind {
     type Err = crate::Error;
 
     fn from_str(text: &str) -> crate::Result<Self> {
         let found = Self::ALL.into_iter().find(|p| p.name() == text);
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            crate::Error::Setting(format!("`{text}` is no predictor: expected one of {names}"))
+            crate::Error::Setting(format!(
+                "`{text}` is not a predictor: expected one of {names}"
+            ))
         })
     }
 }

@@ -1,25 +1,24 @@
 //! NEXUS (Gu, Zhu, Jiang, Wang, CCGRID 2006): a weighted graph of successors.
 //!
-//! Each request adds to the edges from the requests shortly before it, the more the nearer they were (its linear
-//! decremented assignment). After a miss the successors with the greatest weights are prefetched as one group. It does not
-//! tell clients apart.
+//! Each request adds weight to the edges from the preceding requests, more to nearer ones (its linear decremented assignment).
+//! After a miss, the successors with the greatest weights are prefetched as one group. Clients are not distinguished.
 
-use super::{Access, Predictor, View, Wish};
+use super::{Access, CacheView, Predictor, PrefetchRequest};
 use crate::entry::Request;
 use crate::path::PathId;
 use crate::recent::Recent;
 use std::collections::VecDeque;
 
-/// NEXUS's parameters.
+/// Parameters of the NEXUS predictor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NexusSettings {
-    /// How far back a request is a successor (its look-ahead window).
+    /// Number of preceding requests of which a request is a successor (its look-ahead window).
     pub window: usize,
-    /// k: how many successors are prefetched together.
+    /// k: number of successors prefetched together.
     pub group: usize,
-    /// Successors kept of a path; the lightest gives way.
+    /// Maximum number of successors per path; the lightest is replaced.
     pub successors: usize,
-    /// Paths whose successors are kept.
+    /// Maximum number of paths with successors.
     pub paths: usize,
 }
 
@@ -34,10 +33,10 @@ impl Default for NexusSettings {
     }
 }
 
-/// Successors with weights.
+/// Successors with their weights.
 pub(super) type Successors = Vec<(Request, u32)>;
 
-/// Adds to a successor; where there are too many, the lightest gives way.
+/// Adds weight to a successor; at the limit, the lightest is replaced.
 pub(super) fn strengthen(successors: &mut Successors, to: Request, by: u32, limit: usize) {
     if let Some(edge) = successors.iter_mut().find(|(s, _)| *s == to) {
         edge.1 = edge.1.saturating_add(by);
@@ -48,7 +47,7 @@ pub(super) fn strengthen(successors: &mut Successors, to: Request, by: u32, limi
     }
 }
 
-/// The predictor.
+/// Predictor NEXUS with its graph.
 #[derive(Debug)]
 pub struct Nexus {
     settings: NexusSettings,
@@ -57,7 +56,7 @@ pub struct Nexus {
 }
 
 impl Nexus {
-    /// With an empty graph.
+    /// Creates a predictor with an empty graph.
     pub fn new(settings: NexusSettings) -> Self {
         Self {
             settings,
@@ -66,7 +65,7 @@ impl Nexus {
         }
     }
 
-    /// Successors of a path, the heaviest first.
+    /// Returns the successors of a path, the heaviest first.
     pub fn successors(&self, path: PathId) -> Vec<(Request, u32)> {
         let mut all = self.graph.peek(path).cloned().unwrap_or_default();
         all.sort_by_key(|(request, weight)| (std::cmp::Reverse(*weight), *request));
@@ -75,7 +74,7 @@ impl Nexus {
 }
 
 impl Predictor for Nexus {
-    fn learn(&mut self, access: Access, _view: &dyn View) {
+    fn learn(&mut self, access: Access, _view: &dyn CacheView) {
         let request = access.request;
         for (distance, before) in self.history.iter().rev().enumerate() {
             if before.path != request.path {
@@ -90,23 +89,28 @@ impl Predictor for Nexus {
         }
     }
 
-    fn predict(&mut self, access: Access, _view: &dyn View, wishes: &mut Vec<Wish>) {
+    fn predict(
+        &mut self,
+        access: Access,
+        _view: &dyn CacheView,
+        prefetches: &mut Vec<PrefetchRequest>,
+    ) {
         if !access.outcome.waits() {
             return;
         }
         let group = self.successors(access.request.path);
         let group = group.into_iter().take(self.settings.group);
-        wishes.extend(group.map(|(request, _)| Wish {
+        prefetches.extend(group.map(|(request, _)| PrefetchRequest {
             request,
             priority: 3,
         }));
     }
 
-    fn trained(&mut self) {
+    fn end_training(&mut self) {
         self.history.clear();
     }
 
-    fn held(&self, mark: &mut dyn FnMut(PathId)) {
+    fn mark_used_paths(&self, mark: &mut dyn FnMut(PathId)) {
         for (path, successors) in self.graph.iter() {
             mark(path);
             successors

@@ -1,21 +1,21 @@
-//! What follows what, for [`super::Guarded`]: requests after requests and directories after directories, by client.
+//! Successor prediction for [`super::Guarded`]: requests after requests and directories after directories, by client.
 
-use super::{Access, Outcome, View, Wish};
+use super::{Access, CacheView, Outcome, PrefetchRequest};
 use crate::entry::Request;
 use crate::path::PathId;
 use crate::recent::Recent;
 
-/// Requests and directories of which it is known what follows.
-const KNOWN: usize = 1 << 17;
-const CLIENTS: usize = 1 << 12;
-/// A follower is believed when it came so often and was the usual one.
-const TIMES: u16 = 2;
-/// How far a chain of followers is prefetched.
-const AHEAD: usize = 4;
-/// Guesses whose end is remembered.
-const GUESSES: usize = 1 << 14;
+/// Maximum number of requests and of directories with known successors.
+const ENTRIES_MAX: usize = 1 << 17;
+const CLIENTS_MAX: usize = 1 << 12;
+/// Minimum votes of a successor to be prefetched.
+const VOTES_MIN: u16 = 2;
+/// Maximum length of a prefetched chain of successors.
+const CHAIN_MAX: usize = 4;
+/// Maximum number of guesses whose outcome is awaited.
+const GUESSES_MAX: usize = 1 << 14;
 
-/// The usual follower: one that came more often than others since it is known (a majority vote).
+/// Usual successor of a request or directory, determined by a majority vote.
 #[derive(Debug, Clone, Copy)]
 struct Follower<T> {
     next: T,
@@ -47,16 +47,16 @@ pub(super) struct Sequences {
 impl Sequences {
     pub(super) fn new() -> Self {
         Self {
-            requests: Recent::new(KNOWN),
-            directories: Recent::new(KNOWN),
-            last: Recent::new(CLIENTS),
-            guesses: Recent::new(GUESSES),
+            requests: Recent::new(ENTRIES_MAX),
+            directories: Recent::new(ENTRIES_MAX),
+            last: Recent::new(CLIENTS_MAX),
+            guesses: Recent::new(GUESSES_MAX),
             used: 0,
             wasted: 0,
         }
     }
 
-    pub(super) fn learn(&mut self, access: Access, view: &dyn View) {
+    pub(super) fn learn(&mut self, access: Access, view: &dyn CacheView) {
         let now = access.request;
         let Some(before) = self.last.get(access.client) else {
             self.last.put(access.client, now);
@@ -75,45 +75,50 @@ impl Sequences {
         }
     }
 
-    /// Wishes for what usually follows, as long as guesses of this kind pay.
-    pub(super) fn predict(&mut self, access: Access, view: &dyn View, wishes: &mut Vec<Wish>) {
+    /// Appends prefetches of the usual successors, as long as such guesses pay.
+    pub(super) fn predict(
+        &mut self,
+        access: Access,
+        view: &dyn CacheView,
+        prefetches: &mut Vec<PrefetchRequest>,
+    ) {
         if self.wasted > 32 + self.used {
-            // From time to time one more guess tells whether it pays by now.
+            // An occasional guess tests whether they pay again.
             self.wasted -= 1;
             return;
         }
         let mut at = access.request;
-        for _ in 0..AHEAD {
+        for _ in 0..CHAIN_MAX {
             let Some(follower) = self.requests.peek(at).copied() else {
                 break;
             };
-            if follower.votes < TIMES {
+            if follower.votes < VOTES_MIN {
                 break;
             }
             at = follower.next;
             if !view.answers(at) {
-                self.guess(at, 5, wishes);
+                self.guess(at, 5, prefetches);
             }
         }
         if access.outcome != Outcome::Hit
             && let Some(left) = view.paths().parent(access.request.path)
             && let Some(follower) = self.directories.peek(left).copied()
-            && follower.votes >= TIMES
+            && follower.votes >= VOTES_MIN
         {
             let listing = Request::list(follower.next);
             if !view.answers(listing) {
-                self.guess(listing, 4, wishes);
+                self.guess(listing, 4, prefetches);
             }
         }
     }
 
-    fn guess(&mut self, request: Request, priority: u8, wishes: &mut Vec<Wish>) {
+    fn guess(&mut self, request: Request, priority: u8, prefetches: &mut Vec<PrefetchRequest>) {
         self.guesses.put(request, ());
-        wishes.push(Wish { request, priority });
+        prefetches.push(PrefetchRequest { request, priority });
     }
 
-    /// Whether it was a guess of this kind that is over now.
-    pub(super) fn over(&mut self, path: PathId, used: bool) -> bool {
+    /// Records the outcome of a guess; returns whether there was one for this path.
+    pub(super) fn record_outcome(&mut self, path: PathId, used: bool) -> bool {
         let mine = [Request::stat(path), Request::list(path)]
             .into_iter()
             .any(|r| self.guesses.remove(r).is_some());
@@ -134,7 +139,7 @@ impl Sequences {
         self.guesses.remove(request).is_some()
     }
 
-    pub(super) fn held(&self, mark: &mut dyn FnMut(PathId)) {
+    pub(super) fn mark_used_paths(&self, mark: &mut dyn FnMut(PathId)) {
         for (request, follower) in self.requests.iter() {
             mark(request.path);
             mark(follower.next.path);

@@ -1,30 +1,30 @@
-//! Replay: a trace played against tiers of caches, in simulated time.
+//! Replay: a trace run against tiers of caches, in simulated time.
 //!
-//! The tiers are those that a server runs ([`crate::tier`]); what is simulated is the wire between them, the cloud's
-//! services, and the origin. Given the same trace and settings, every run says the same.
+//! The tiers are those that a server runs ([`crate::tier`]); the network between them, the cloud's services and the origin are
+//! simulated. Every run of the same trace and settings has the same result.
 
+mod origin;
 mod run;
-mod world;
 
+pub use origin::SimulatedOrigin;
 pub use run::run;
-pub use world::World;
 
 use crate::cache::Policy;
 use crate::entry::{ENTRY_BYTES, LISTING_BYTES, Time};
-use crate::predict::Choice;
+use crate::predict::PredictorKind;
 use crate::trace::{Event, Op, Traces};
 
-/// Edge and cloud, or edge, fog and cloud.
+/// Topology: edge and cloud, or edge, fog and cloud.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tiers {
-    /// Clients ask the edge, the edge the cloud.
+    /// Clients send requests to the edge, the edge to the cloud.
     EdgeCloud,
-    /// With a fog node between them.
+    /// A fog node is between edge and cloud.
     EdgeFogCloud,
 }
 
 impl Tiers {
-    /// As the paper abbreviates it.
+    /// Returns the paper's abbreviation.
     pub fn name(self) -> &'static str {
         match self {
             Self::EdgeCloud => "EC",
@@ -33,18 +33,17 @@ impl Tiers {
     }
 }
 
-/// A cache's size.
+/// Size of a cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Size {
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(u64),
-    /// So many hundredths of what the attributes for all reads of the trace would take, each for itself: the paper's
-    /// measure, in bytes.
+    /// Percentage of the attributes of all reads of the trace, counted once per read: the paper's measure, in bytes.
     Percent(f64),
 }
 
 impl Size {
-    /// In bytes, for a trace.
+    /// Returns the size in bytes, for a trace.
     pub fn bytes(self, events: &[Event], traces: &Traces) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -60,50 +59,50 @@ impl Size {
     }
 }
 
-/// When requests are made.
+/// Timing of the clients' requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
     /// At the times of the trace, however long answers take.
     Open,
-    /// Each client's next request when its last one is answered.
+    /// Each client sends its next request when its last one is answered.
     Closed,
 }
 
-/// How a trace is played.
+/// Settings of a replay.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
-    /// Which predictor the edge has, and the fog node.
-    pub predictor: Choice,
-    /// DLS's T, if not its own.
+pub struct ReplaySettings {
+    /// Predictor of the edges and of the fog node.
+    pub predictor: PredictorKind,
+    /// Threshold T of DLS; `None` for the default.
     pub threshold: Option<u32>,
-    /// Which metadata goes when there is too much.
+    /// Replacement policy of the caches.
     pub policy: Policy,
-    /// The edge's cache, in bytes.
+    /// Cache size of an edge, in bytes.
     pub edge_bytes: u64,
-    /// The fog node's.
+    /// Cache size of the fog node, in bytes.
     pub fog_bytes: u64,
-    /// Which tiers there are.
+    /// Topology of the tiers.
     pub tiers: Tiers,
-    /// Edges; clients are dealt out among them.
+    /// Number of edges; clients are distributed over them.
     pub edges: u32,
     /// Round trips in microseconds.
     pub rtt: Rtt,
-    /// Requests that the cloud has on their way to the origin at once.
+    /// Maximum number of the cloud's requests in flight to the origin.
     pub services: usize,
-    /// When requests are made.
+    /// Timing of the clients' requests.
     pub pace: Pace,
 }
 
-/// Round trips in microseconds. The paper's text gives sums only: 38 ms by edge and cloud, 42 with a fog node.
+/// Round trips in microseconds. The paper gives sums only: 38 ms by edge and cloud, 42 with a fog node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rtt {
-    /// Client to edge.
+    /// Between client and edge.
     pub client: Time,
-    /// Edge to fog node, if there is one.
+    /// Between edge and fog node, if there is one.
     pub fog: Time,
-    /// Edge or fog node to cloud.
+    /// Between edge or fog node and cloud.
     pub cloud: Time,
-    /// Cloud to origin.
+    /// Between cloud and origin.
     pub origin: Time,
 }
 
@@ -118,10 +117,10 @@ impl Default for Rtt {
     }
 }
 
-impl Default for Settings {
+impl Default for ReplaySettings {
     fn default() -> Self {
         Self {
-            predictor: Choice::default(),
+            predictor: PredictorKind::default(),
             threshold: None,
             policy: Policy::Lru,
             edge_bytes: 16 << 20,
@@ -135,43 +134,43 @@ impl Default for Settings {
     }
 }
 
-/// What a replay has counted.
+/// Results of a replay.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Report {
-    /// Requests that read.
+    /// Number of read requests.
     pub reads: u64,
-    /// Of these, answered by the edge at once.
+    /// Reads answered by the edge from its cache.
     pub hits: u64,
-    /// Of the hits, answered by the listing of the directory above.
+    /// Hits answered by the listing of the parent directory.
     pub by_listing: u64,
-    /// Of the hits, that there is nothing.
+    /// Hits whose answer is that the path does not exist.
     pub absent: u64,
-    /// Reads that found a prefetch of the same on its way.
+    /// Reads that found a prefetch of the same request in flight.
     pub late: u64,
-    /// Reads without an answer: too much waited.
+    /// Reads without an answer: too many requests were waiting.
     pub failed: u64,
-    /// From request to answer, in milliseconds, in the mean.
+    /// Mean time from request to answer, in milliseconds.
     pub mean_latency_ms: f64,
     /// Requests that edges sent because a client waited.
     pub fetched: u64,
-    /// Requests that edges and fog nodes sent because a predictor wished so.
+    /// Requests that edges and fog nodes sent as prefetches.
     pub prefetched: u64,
-    /// Of these, of use to somebody later.
+    /// Prefetches that were used later.
     pub prefetched_used: u64,
-    /// Wishes not sent: there already, on their way, or the queue was full.
+    /// Prefetches not sent: cached already, in flight, or the queue was full.
     pub refused: u64,
-    /// Requests to the origin.
+    /// Requests sent to the origin.
     pub at_origin: u64,
-    /// From the first request to the last answer, in seconds.
+    /// Time from the first request to the last answer, in seconds.
     pub seconds: f64,
-    /// The most bytes that an edge kept.
+    /// Maximum size of an edge's cache, in bytes.
     pub edge_bytes_most: u64,
-    /// Whether it was stopped before the end.
+    /// Whether the replay was stopped before the end.
     pub stopped: bool,
 }
 
 impl Report {
-    /// The share of reads that the edge answered at once.
+    /// Returns the share of reads that the edge answered from its cache.
     pub fn hit_rate(&self) -> f64 {
         if self.reads == 0 {
             return 0.0;

@@ -1,25 +1,25 @@
 //! The event loop of a replay.
 
-use super::{Pace, Report, Settings, Tiers, World};
+use super::{Pace, ReplaySettings, Report, SimulatedOrigin, Tiers};
 use crate::entry::{Change, Request, Time};
 use crate::path::Paths;
 use crate::predict::{Access, Outcome};
 use crate::queue::{Class, Run, Sent};
-use crate::tier::{Ask, Fetched, Output, Reply, Tier, Who};
+use crate::tier::{Fetched, Output, Reply, Requester, Tier, TierRequest};
 use crate::trace::{Event, Op, Traces};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The cloud is the first tier.
+/// Number of the cloud, the first tier.
 const CLOUD: u32 = 0;
-/// How often the host is asked whether it wants to go on.
+/// Steps between two calls of `stop`.
 const STEPS: u64 = 1 << 14;
 
-/// What happens at a time.
+/// A simulated event.
 enum Step {
-    /// A request of a tier below arrives.
-    Arrives { tier: u32, ask: Ask },
-    /// A service has the origin's answer.
+    /// A request of a downstream tier arrives.
+    Arrives { tier: u32, ask: TierRequest },
+    /// A service receives the origin's answer.
     Served { run: Run },
     /// An answer arrives.
     Answered {
@@ -27,21 +27,21 @@ enum Step {
         run: Run,
         fetched: Fetched,
     },
-    /// A change arrives.
-    Told { tier: u32, change: Change },
-    /// A change of a client arrives at the cloud, which tells whoever fetched the path.
+    /// A notification of a change arrives.
+    Notified { tier: u32, change: Change },
+    /// A client's change arrives at the cloud, which notifies the tiers that fetched the path.
     Written { change: Change },
-    /// A client goes on.
+    /// A client sends its next request.
     Next { client: u32 },
 }
 
-/// A tier, and the one above it with half its round trip.
-struct Place {
+/// A tier, with its upstream tier and half the round trip to it.
+struct SimulatedTier {
     tier: Tier,
-    above: Option<(u32, Time)>,
+    upstream: Option<(u32, Time)>,
 }
 
-/// What waits for its time. Steps stand in a slab, so that the heap moves little.
+/// Pending steps by time, stored in a slab so that the heap moves little data.
 #[derive(Default)]
 struct Agenda {
     heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
@@ -76,16 +76,16 @@ impl Agenda {
 }
 
 struct Simulation<'a> {
-    settings: &'a Settings,
+    settings: &'a ReplaySettings,
     events: &'a [Event],
     paths: &'a mut Paths,
-    world: World,
-    places: Vec<Place>,
+    origin: SimulatedOrigin,
+    tiers: Vec<SimulatedTier>,
     first_edge: u32,
     agenda: Agenda,
-    /// When each read was asked, in closed loops.
-    asked: Vec<Time>,
-    /// Of each client, which of its events comes next, in closed loops.
+    /// Time of each read, in closed loops.
+    request_times: Vec<Time>,
+    /// Events of each client and the index of the next one, in closed loops.
     turns: Vec<(Vec<u32>, usize)>,
     latency: u128,
     answered: u64,
@@ -95,46 +95,46 @@ struct Simulation<'a> {
     changes: Vec<Change>,
 }
 
-/// Plays a trace. Before it, predictors learn from `training`, whose answers are not cached. `stop` is asked now and then.
+/// Replays a trace. Predictors first learn from `training`, whose answers are not cached. `stop` is called from time to time.
 pub fn run(
-    settings: &Settings,
+    settings: &ReplaySettings,
     events: &[Event],
     training: &[Event],
     traces: &mut Traces,
-    world: &World,
+    origin: &SimulatedOrigin,
     stop: &dyn Fn() -> bool,
 ) -> Report {
-    let mut places = Vec::new();
-    let cloud = crate::tier::Settings::cloud(settings.services);
-    places.push(Place {
+    let mut tiers = Vec::new();
+    let cloud = crate::tier::TierSettings::cloud(settings.services);
+    tiers.push(SimulatedTier {
         tier: Tier::new(cloud),
-        above: None,
+        upstream: None,
     });
     let half = |rtt: Time| rtt / 2;
-    let mut above = (CLOUD, half(settings.rtt.cloud));
+    let mut upstream = (CLOUD, half(settings.rtt.cloud));
     if settings.tiers == Tiers::EdgeFogCloud {
-        places.push(Place {
+        tiers.push(SimulatedTier {
             tier: tier(settings, settings.fog_bytes),
-            above: Some(above),
+            upstream: Some(upstream),
         });
-        above = (1, half(settings.rtt.fog));
+        upstream = (1, half(settings.rtt.fog));
     }
-    let first_edge = places.len() as u32;
+    let first_edge = tiers.len() as u32;
     for _ in 0..settings.edges.max(1) {
-        places.push(Place {
+        tiers.push(SimulatedTier {
             tier: tier(settings, settings.edge_bytes),
-            above: Some(above),
+            upstream: Some(upstream),
         });
     }
     let closed = settings.pace == Pace::Closed;
     let mut simulation = Simulation {
         settings,
         events,
-        world: world.clone(),
-        places,
+        origin: origin.clone(),
+        tiers,
         first_edge,
         agenda: Agenda::default(),
-        asked: if closed {
+        request_times: if closed {
             vec![0; events.len()]
         } else {
             Vec::new()
@@ -153,16 +153,16 @@ pub fn run(
         changes: Vec::new(),
     };
     simulation.train(training);
-    simulation.play(stop);
+    simulation.run_events(stop);
     simulation.report()
 }
 
-fn tier(settings: &Settings, capacity: u64) -> Tier {
-    Tier::new(crate::tier::Settings {
+fn tier(settings: &ReplaySettings, capacity: u64) -> Tier {
+    Tier::new(crate::tier::TierSettings {
         capacity,
         policy: settings.policy,
         predictor: settings.predictor.make(settings.threshold),
-        ..crate::tier::Settings::default()
+        ..crate::tier::TierSettings::default()
     })
 }
 
@@ -194,18 +194,18 @@ impl Simulation<'_> {
                 request: request(event),
                 outcome: Outcome::Miss,
             };
-            self.places[edge as usize].tier.train(access, self.paths);
+            self.tiers[edge as usize].tier.train(access, self.paths);
         }
-        for place in &mut self.places {
-            place.tier.trained();
+        for node in &mut self.tiers {
+            node.tier.end_training();
         }
     }
 
-    fn play(&mut self, stop: &dyn Fn() -> bool) {
+    fn run_events(&mut self, stop: &dyn Fn() -> bool) {
         let mut next = 0;
         if self.settings.pace == Pace::Closed {
             for client in 0..self.turns.len() as u32 {
-                self.go_on(client, None);
+                self.schedule_next(client, None);
             }
             next = self.events.len();
         }
@@ -234,8 +234,8 @@ impl Simulation<'_> {
         }
     }
 
-    /// In a closed loop: the client's next event, now or when it first appears.
-    fn go_on(&mut self, client: u32, now: Option<Time>) {
+    /// Schedules the client's next event in a closed loop: at `now`, or at its trace time for the first one.
+    fn schedule_next(&mut self, client: u32, now: Option<Time>) {
         let (order, turn) = &self.turns[client as usize];
         if let Some(next) = order.get(*turn) {
             let at = now.unwrap_or(self.events[*next as usize].t);
@@ -247,16 +247,16 @@ impl Simulation<'_> {
         let event = &self.events[number];
         let edge = self.edge(event.client);
         let mut changes = std::mem::take(&mut self.changes);
-        self.world.apply(event, self.paths, &mut changes);
+        self.origin.apply(event, self.paths, &mut changes);
         let writes = !event.op.reads();
-        let up: Time = self.way_up(edge);
+        let up: Time = self.upstream_delay(edge);
         for change in changes.drain(..) {
-            // Who writes through an edge is seen there at once; the cloud hears of it later and tells the others. What a
-            // trace does not show (a path that is suddenly there) comes from elsewhere, in no time.
+            // A write through an edge is visible there at once; the cloud learns of it later and notifies the others. Changes that the
+            // trace does not show (a path that suddenly exists) happen elsewhere, without delay.
             let mut out = std::mem::take(&mut self.out);
-            let place = &mut self.places[edge as usize];
-            place.tier.written(now, &change, self.paths, &mut out);
-            self.carry(now, edge, out);
+            let node = &mut self.tiers[edge as usize];
+            node.tier.write_through(now, &change, self.paths, &mut out);
+            self.execute(now, edge, out);
             let at = if writes { now + up } else { now };
             self.agenda.add(at, Step::Written { change });
         }
@@ -264,71 +264,71 @@ impl Simulation<'_> {
         if writes {
             if self.settings.pace == Pace::Closed {
                 let whole = 2 * up + self.settings.rtt.client + self.settings.rtt.origin;
-                self.go_on(event.client, Some(now + whole));
+                self.schedule_next(event.client, Some(now + whole));
             }
             return;
         }
         self.report.reads += 1;
-        if let Some(asked) = self.asked.get_mut(number) {
+        if let Some(asked) = self.request_times.get_mut(number) {
             *asked = now;
         }
-        let ask = Ask {
-            who: Who::Client(event.client),
+        let ask = TierRequest {
+            requester: Requester::Client(event.client),
             ticket: number as u64,
             request: request(event),
             class: Class::Fetch,
             max_age: None,
             stale_if_error: false,
         };
-        self.ask(now, edge, ask);
+        self.deliver_request(now, edge, ask);
     }
 
-    fn way_up(&self, tier: u32) -> Time {
+    fn upstream_delay(&self, tier: u32) -> Time {
         let mut sum = 0;
         let mut at = tier;
-        while let Some((above, half)) = self.places[at as usize].above {
+        while let Some((upstream, half)) = self.tiers[at as usize].upstream {
             sum += half;
-            at = above;
+            at = upstream;
         }
         sum
     }
 
-    fn ask(&mut self, now: Time, tier: u32, ask: Ask) {
+    fn deliver_request(&mut self, now: Time, tier: u32, ask: TierRequest) {
         let mut out = std::mem::take(&mut self.out);
-        let place = &mut self.places[tier as usize];
-        let result = match place.tier.ask(now, ask, self.paths, &mut out) {
+        let node = &mut self.tiers[tier as usize];
+        let result = match node.tier.request(now, ask, self.paths, &mut out) {
             Reply::Answer(answer) => Some(Ok(answer)),
             Reply::Wait => None,
             Reply::Refused(failure) => Some(Err(failure)),
         };
         if let Some(result) = result {
             let ticket = ask.ticket;
-            let who = ask.who;
+            let requester = ask.requester;
             out.push(Output::Done {
-                who,
+                requester,
                 ticket,
                 result,
             });
         }
-        self.carry(now, tier, out);
+        self.execute(now, tier, out);
     }
 
-    fn tell(&mut self, now: Time, tier: u32, change: &Change) {
+    fn notify(&mut self, now: Time, tier: u32, change: &Change) {
         let mut out = std::mem::take(&mut self.out);
-        let place = &mut self.places[tier as usize];
-        place.tier.publish(now, change, self.paths, &mut out);
-        self.carry(now, tier, out);
+        let node = &mut self.tiers[tier as usize];
+        node.tier.publish(now, change, self.paths, &mut out);
+        self.execute(now, tier, out);
     }
 
-    /// Does what a tier says.
-    fn carry(&mut self, now: Time, tier: u32, mut out: Vec<Output>) {
+    /// Executes the outputs of a tier.
+    fn execute(&mut self, now: Time, tier: u32, mut out: Vec<Output>) {
         for output in out.drain(..) {
             match output {
                 Output::Send { sent, .. } => self.send(now, tier, sent),
-                // Its answer will be nobody's.
+                // The answer will be ignored.
                 Output::Cancel(_) => {}
                 Output::Done {
-                    who: Who::Tier(below),
+                    requester: Requester::Tier(below),
                     ticket,
                     result,
                 } => {
@@ -336,7 +336,7 @@ impl Simulation<'_> {
                         Ok(answer) => Fetched::Answer(answer),
                         Err(failure) => Fetched::Failed(failure),
                     };
-                    let half = self.places[below as usize].above.map_or(0, |a| a.1);
+                    let half = self.tiers[below as usize].upstream.map_or(0, |a| a.1);
                     let step = Step::Answered {
                         tier: below,
                         run: Run(ticket),
@@ -345,13 +345,14 @@ impl Simulation<'_> {
                     self.agenda.add(now + half, step);
                 }
                 Output::Done {
-                    who: Who::Client(client),
+                    requester: Requester::Client(client),
                     ticket,
                     result,
                 } => self.done(now, client, ticket as usize, result.is_ok()),
-                Output::Tell { to, change } => {
-                    let half = self.places[to as usize].above.map_or(0, |a| a.1);
-                    self.agenda.add(now + half, Step::Told { tier: to, change });
+                Output::Notify { to, change } => {
+                    let half = self.tiers[to as usize].upstream.map_or(0, |a| a.1);
+                    self.agenda
+                        .add(now + half, Step::Notified { tier: to, change });
                 }
             }
         }
@@ -359,28 +360,31 @@ impl Simulation<'_> {
     }
 
     fn send(&mut self, now: Time, tier: u32, sent: Sent<Request>) {
-        let Some((above, half)) = self.places[tier as usize].above else {
+        let Some((upstream, half)) = self.tiers[tier as usize].upstream else {
             self.report.at_origin += 1;
             let at = now + self.settings.rtt.origin;
             self.agenda.add(at, Step::Served { run: sent.run });
             return;
         };
-        let ask = Ask {
-            who: Who::Tier(tier),
+        let ask = TierRequest {
+            requester: Requester::Tier(tier),
             ticket: sent.run.0,
             request: sent.key,
             class: sent.class,
             max_age: None,
             stale_if_error: false,
         };
-        let step = Step::Arrives { tier: above, ask };
+        let step = Step::Arrives {
+            tier: upstream,
+            ask,
+        };
         self.agenda.add(now + half, step);
     }
 
     fn done(&mut self, now: Time, client: u32, number: usize, answered: bool) {
         let asked = match self.settings.pace {
             Pace::Open => self.events[number].t,
-            Pace::Closed => self.asked[number],
+            Pace::Closed => self.request_times[number],
         };
         let rtt = self.settings.rtt.client;
         if answered {
@@ -391,24 +395,24 @@ impl Simulation<'_> {
         }
         self.last = self.last.max(now + rtt);
         if self.settings.pace == Pace::Closed {
-            self.go_on(client, Some(now + rtt));
+            self.schedule_next(client, Some(now + rtt));
         }
     }
 
     fn step(&mut self, now: Time, step: Step) {
         match step {
-            Step::Arrives { tier, ask } => self.ask(now, tier, ask),
+            Step::Arrives { tier, ask } => self.deliver_request(now, tier, ask),
             Step::Served { run } => {
-                let place = &mut self.places[CLOUD as usize];
-                let Some(request) = place.tier.running(run) else {
+                let node = &mut self.tiers[CLOUD as usize];
+                let Some(request) = node.tier.running(run) else {
                     return;
                 };
-                let answer = self.world.answer(request, now, self.paths);
+                let answer = self.origin.answer(request, now, self.paths);
                 self.answer(now, CLOUD, run, Fetched::Answer(answer));
             }
             Step::Answered { tier, run, fetched } => self.answer(now, tier, run, fetched),
-            Step::Told { tier, change } => self.tell(now, tier, &change),
-            Step::Written { change } => self.tell(now, CLOUD, &change),
+            Step::Notified { tier, change } => self.notify(now, tier, &change),
+            Step::Written { change } => self.notify(now, CLOUD, &change),
             Step::Next { client } => {
                 let (order, turn) = &mut self.turns[client as usize];
                 if let Some(number) = order.get(*turn).copied() {
@@ -421,19 +425,20 @@ impl Simulation<'_> {
 
     fn answer(&mut self, now: Time, tier: u32, run: Run, fetched: Fetched) {
         let mut out = std::mem::take(&mut self.out);
-        let place = &mut self.places[tier as usize];
-        place.tier.answered(now, run, fetched, self.paths, &mut out);
-        let used = place.tier.used();
+        let node = &mut self.tiers[tier as usize];
+        node.tier
+            .handle_response(now, run, fetched, self.paths, &mut out);
+        let used = node.tier.used();
         if tier >= self.first_edge {
             self.report.edge_bytes_most = self.report.edge_bytes_most.max(used);
         }
-        self.carry(now, tier, out);
+        self.execute(now, tier, out);
     }
 
     fn report(self) -> Report {
         let mut report = self.report;
-        for (at, place) in self.places.iter().enumerate() {
-            let stats = place.tier.stats();
+        for (at, node) in self.tiers.iter().enumerate() {
+            let stats = node.tier.stats();
             if at as u32 == CLOUD {
                 continue;
             }
@@ -444,7 +449,7 @@ impl Simulation<'_> {
                 report.hits += stats.hits;
                 report.by_listing += stats.by_listing;
                 report.absent += stats.absent;
-                report.late += stats.late;
+                report.late += stats.joined_prefetch;
                 report.fetched += stats.fetched;
             }
         }

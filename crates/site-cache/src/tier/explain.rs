@@ -1,67 +1,67 @@
-//! Why a tier answers as it does, for people.
+//! Explains a tier's answers for display.
 
 use super::Tier;
 use crate::entry::{Request, State, Time, Wants};
 use crate::path::{PathId, Paths};
 use crate::queue::Class;
 
-/// What a tier keeps of a path itself.
+/// Cached entry of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
-    /// What there is.
+pub struct CachedEntry {
+    /// Existence and attributes of the path.
     pub state: State,
-    /// When that was true.
+    /// Time of the state.
     pub at: Time,
-    /// Names of its listing, when that was true, and whether it is complete.
+    /// Number of entries of its listing, time of the listing, and whether it is complete.
     pub listing: Option<(usize, Time, bool)>,
-    /// Whether somebody tells of changes.
-    pub told: bool,
-    /// For how long it is believed if nobody does, in microseconds.
-    pub believed: Time,
+    /// Whether the upstream tier sends invalidations.
+    pub subscribed: bool,
+    /// Time to live without invalidations, in microseconds.
+    pub ttl: Time,
     /// Whether it was prefetched and has not been used yet.
     pub unused: bool,
-    /// Bytes that it takes.
+    /// Cached size in bytes.
     pub bytes: u64,
 }
 
-/// What a tier knows of a path.
+/// State of a tier concerning one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Explained {
-    /// What is kept of the path itself, believed or not.
-    pub kept: Option<Kept>,
-    /// The path whose entry would answer for its attributes now: itself, or the directory whose listing does.
+pub struct TierExplanation {
+    /// Cached entry of the path itself, valid or not.
+    pub cached: Option<CachedEntry>,
+    /// Path whose entry answers a request for attributes now: the path itself, or the directory with the listing.
     pub stat_by: Option<PathId>,
-    /// The same for a listing.
+    /// Path whose entry answers a request for the listing now.
     pub list_by: Option<PathId>,
-    /// How urgently its attributes are asked for just now, and whether the request is on its way.
+    /// Urgency of the pending request for attributes, and whether it is in flight.
     pub stat_pending: Option<(Class, bool)>,
-    /// The same for its listing.
+    /// Urgency of the pending request for the listing, and whether it is in flight.
     pub list_pending: Option<(Class, bool)>,
-    /// Tiers below that are told of changes in its directory.
+    /// Downstream tiers that are notified of changes in its directory.
     pub subscribers: Vec<u32>,
-    /// What the predictor knows of it as a directory.
+    /// State of the predictor for the path as a directory.
     pub predictor: Option<String>,
-    /// What the predictor knows of the directory above it.
-    pub predictor_above: Option<String>,
+    /// State of the predictor for the parent directory.
+    pub parent_predictor: Option<String>,
 }
 
 impl Tier {
-    /// What is known of a path; nothing is counted or moved by that.
-    pub fn explain(&self, now: Time, path: PathId, paths: &Paths) -> Explained {
+    /// Explains the tier's state for a path, without side effects.
+    pub fn explain(&self, now: Time, path: PathId, paths: &Paths) -> TierExplanation {
         let by = |wants| {
             let found = self.store.find(Request { path, wants }, now, None, paths)?;
             Some(found.by)
         };
-        let above = paths.parent(path);
-        Explained {
-            kept: self.store.kept(path, paths),
+        let parent = paths.parent(path);
+        TierExplanation {
+            cached: self.store.cached(path, paths),
             stat_by: by(Wants::Stat),
             list_by: by(Wants::List),
-            stat_pending: self.queue.look(Request::stat(path)),
-            list_pending: self.queue.look(Request::list(path)),
-            subscribers: self.subscriptions.of(above.unwrap_or(path)),
+            stat_pending: self.queue.status(Request::stat(path)),
+            list_pending: self.queue.status(Request::list(path)),
+            subscribers: self.subscriptions.subscribers(parent.unwrap_or(path)),
             predictor: self.predictor.explain(path, paths),
-            predictor_above: above.and_then(|p| self.predictor.explain(p, paths)),
+            parent_predictor: parent.and_then(|p| self.predictor.explain(p, paths)),
         }
     }
 }

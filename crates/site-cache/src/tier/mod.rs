@@ -1,7 +1,7 @@
-//! A tier: cache, queue, predictor and subscriptions joined to one state machine.
+//! A tier: cache, queue, predictor and subscriptions combined into one state machine.
 //!
-//! The host calls [`Tier::ask`] for each request of a client or of a tier below, [`Tier::poll`] whenever something may be
-//! sent, [`Tier::answered`] with what came from above, and [`Tier::publish`] with changes. What it is to do comes back as
+//! The host calls [`Tier::request`] for each request of a client or a downstream tier, [`Tier::poll`] whenever a request may be
+//! sent, [`Tier::handle_response`] with answers from upstream, and [`Tier::publish`] with changes. The resulting actions are returned as
 //! [`Output`]s. A cloud service is a tier without a cache whose queue is as wide as it has services.
 
 mod explain;
@@ -9,49 +9,49 @@ mod log;
 mod store;
 mod subscribe;
 
-pub use explain::{Explained, Kept};
+pub use explain::{CachedEntry, TierExplanation};
 pub use store::Freshness;
 
 use crate::cache::Policy;
-use crate::entry::{Answer, Change, Failure, Happened, Listing, Request, Time, Wants};
+use crate::entry::{Answer, Change, ChangeKind, Failure, Listing, Request, Time, Wants};
 use crate::path::{PathId, Paths};
-use crate::predict::{Access, Nothing, Outcome, Predictor, View, Wish};
-use crate::queue::{Class, Enqueued, Over, Queue, Run, Sent, Waiters};
+use crate::predict::{Access, CacheView, NoPrefetch, Outcome, Predictor, PrefetchRequest};
+use crate::queue::{Class, Completed, Enqueued, Queue, Run, Sent, Waiters};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use log::Log;
+use log::ChangeLog;
 use std::sync::Arc;
-use store::{Found, Gone, Store};
+use store::{Evicted, Found, Store};
 use subscribe::{Subscribers, Subscriptions};
 
-/// How a tier is set up.
+/// Settings of a tier.
 #[derive(Debug)]
-pub struct Settings {
-    /// Bytes of metadata that it keeps.
+pub struct TierSettings {
+    /// Cache capacity in bytes.
     pub capacity: u64,
-    /// Which metadata goes when there is too much.
+    /// Replacement policy of the cache.
     pub policy: Policy,
-    /// How long answers are believed.
+    /// Validity of cached answers.
     pub freshness: Freshness,
-    /// What prefetches.
+    /// Predictor that selects prefetches.
     pub predictor: Box<dyn Predictor>,
-    /// Requests that may wait to be sent.
+    /// Maximum number of requests waiting to be sent.
     pub waiting_max: usize,
-    /// Requests that may be on their way at once.
+    /// Maximum number of requests in flight.
     pub running_max: usize,
-    /// Directories of which it is known who fetched something there.
+    /// Maximum number of directories with subscriptions.
     pub subscribed_max: usize,
-    /// Whether a fetch takes the place of a prefetch that is on its way, where there is no other place.
+    /// Whether a fetch preempts a prefetch in flight when the limit is reached.
     pub preempts: bool,
 }
 
-impl Default for Settings {
+impl Default for TierSettings {
     fn default() -> Self {
         Self {
             capacity: 64 << 20,
             policy: Policy::Lru,
             freshness: Freshness::Published,
-            predictor: Box::new(Nothing),
+            predictor: Box::new(NoPrefetch),
             waiting_max: 1 << 16,
             running_max: 4096,
             subscribed_max: 1 << 20,
@@ -60,8 +60,8 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
-    /// Of a cloud service: no cache, so many services with one request each.
+impl TierSettings {
+    /// Returns the settings of a cloud service: no cache, `services` requests in flight.
     pub fn cloud(services: usize) -> Self {
         Self {
             capacity: 0,
@@ -73,148 +73,148 @@ impl Settings {
     }
 }
 
-/// Who asks.
+/// Sender of a request to a tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Who {
-    /// A client, by a number that stays the same: predictors learn from it.
+pub enum Requester {
+    /// A client, by a stable number from which predictors learn.
     Client(u32),
-    /// A tier below.
+    /// A downstream tier, by number.
     Tier(u32),
 }
 
 /// A request to a tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
-    /// Who asks.
-    pub who: Who,
-    /// Comes back with the answer.
+pub struct TierRequest {
+    /// Sender of the request.
+    pub requester: Requester,
+    /// Number that is returned with the answer.
     pub ticket: u64,
-    /// What for.
+    /// Path and kind of metadata.
     pub request: Request,
-    /// Whether somebody waits.
+    /// Whether a client waits.
     pub class: Class,
-    /// How old an answer may be at most, in microseconds; whatever the tier believes if nothing is said.
+    /// Maximum age of the answer in microseconds; `None` leaves it to the tier.
     pub max_age: Option<Time>,
-    /// Whether an answer that is not believed any more will do if there is no other.
+    /// Whether an expired answer is acceptable if there is no other.
     pub stale_if_error: bool,
 }
 
-/// What is said at once.
+/// Immediate result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
-    /// The answer.
+    /// The answer, from the cache.
     Answer(Answer),
-    /// It comes later, as [`Output::Done`].
+    /// The answer will follow as [`Output::Done`].
     Wait,
-    /// It does not come.
+    /// Refused: no answer will follow.
     Refused(Failure),
 }
 
-/// What the host is to do.
+/// Action that the host has to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// Send a request to the tier above or to the origin.
+    /// Send a request to the upstream tier or to the origin.
     Send {
-        /// What, how urgently, and this time of sending.
+        /// Request, urgency and run.
         sent: Sent<Request>,
-        /// The age of what is kept of it: the origin may say that nothing has changed since.
+        /// Cached answer, if any: the origin may reply that it is unchanged.
         since: Option<Answer>,
-        /// How old the answer may be, in microseconds, if somebody who waits has said so.
+        /// Maximum age of the answer in microseconds, if a waiting client demands one.
         max_age: Option<Time>,
     },
-    /// Take a request back that was sent: its answer is not wanted any more.
+    /// Cancel a sent request: its answer is no longer needed.
     Cancel(Run),
-    /// Give an answer to who asked.
+    /// Deliver an answer to the sender of the request.
     Done {
-        /// Who asked.
-        who: Who,
-        /// As it was asked.
+        /// Sender of the request.
+        requester: Requester,
+        /// Number from the request.
         ticket: u64,
-        /// The answer.
+        /// Answer, or the reason for its absence.
         result: Result<Answer, Failure>,
     },
-    /// Tell a tier below of a change.
-    Tell {
-        /// Which tier.
+    /// Notify a downstream tier of a change.
+    Notify {
+        /// Number of the tier.
         to: u32,
-        /// Of what.
+        /// Change to notify.
         change: Change,
     },
 }
 
-/// What came from above.
+/// Response of the upstream tier or the origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fetched {
-    /// An answer.
+    /// An answer to the request.
     Answer(Answer),
-    /// What is kept is still true, as of then; and whether who says so tells of changes.
+    /// The cached answer is still valid at this time; and whether the upstream tier sends invalidations.
     Unchanged(Time, bool),
-    /// Nothing.
+    /// No answer, for this reason.
     Failed(Failure),
 }
 
-/// What a tier has counted.
+/// Counters of a tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Requests for which somebody waited.
-    pub asked: u64,
-    /// Of these, answered at once.
+    /// Requests of waiting clients.
+    pub requests: u64,
+    /// Requests answered at once.
     pub hits: u64,
-    /// Of the hits, answered by a listing.
+    /// Hits answered by a listing.
     pub by_listing: u64,
-    /// Of the hits, that there is nothing.
+    /// Hits whose answer is that the path does not exist.
     pub absent: u64,
     /// Requests that joined a prefetch of the same.
-    pub late: u64,
-    /// Requests sent because somebody waited.
+    pub joined_prefetch: u64,
+    /// Requests sent because a client waited.
     pub fetched: u64,
-    /// Requests sent because the predictor wished so.
+    /// Requests sent as prefetches.
     pub prefetched: u64,
-    /// Of these, of use to somebody.
+    /// Prefetches that were used.
     pub prefetched_used: u64,
-    /// Of these, gone without use.
+    /// Prefetches evicted without use.
     pub prefetched_wasted: u64,
-    /// Wishes that were there already, or found the queue full.
+    /// Prefetches that were cached already, or found the queue full.
     pub refused: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Waiter {
-    /// The predictor wished it; nobody waits.
-    Wish,
-    Asked {
-        ask: Ask,
+    /// A prefetch: no client waits.
+    Predictor,
+    Request {
+        ask: TierRequest,
         at: Time,
     },
 }
 
-/// Times that a request is sent again because its answer was overtaken by a change.
+/// Maximum number of times that a request is repeated because a change overtook its answer.
 const TRIES: u8 = 16;
 
-/// A tier.
+/// One tier of the site cache.
 #[derive(Debug)]
 pub struct Tier {
     store: Store,
     queue: Queue<Request, Waiter>,
     predictor: Box<dyn Predictor>,
     subscriptions: Subscriptions,
-    log: Log,
+    log: ChangeLog,
     tries: HashMap<Request, u8, FixedState>,
     preempts: bool,
     stats: Stats,
-    wishes: Vec<Wish>,
-    gone: Gone,
+    prefetches: Vec<PrefetchRequest>,
+    evicted: Evicted,
 }
 
-/// What the predictor may look at.
-struct Sight<'a> {
+/// State that the predictor may read.
+struct TierView<'a> {
     store: &'a Store,
     queue: &'a Queue<Request, Waiter>,
     paths: &'a Paths,
     now: Time,
 }
 
-impl View for Sight<'_> {
+impl CacheView for TierView<'_> {
     fn paths(&self) -> &Paths {
         self.paths
     }
@@ -232,7 +232,7 @@ impl View for Sight<'_> {
         found.is_some()
     }
 
-    fn on_its_way(&self, request: Request) -> bool {
+    fn is_pending(&self, request: Request) -> bool {
         self.queue.has(request)
     }
 
@@ -242,82 +242,88 @@ impl View for Sight<'_> {
 }
 
 impl Tier {
-    /// An empty tier.
-    pub fn new(settings: Settings) -> Self {
+    /// Creates an empty tier.
+    pub fn new(settings: TierSettings) -> Self {
         Self {
             store: Store::new(settings.capacity, settings.policy, settings.freshness),
             queue: Queue::new(settings.waiting_max, settings.running_max),
             predictor: settings.predictor,
             subscriptions: Subscriptions::new(settings.subscribed_max),
-            log: Log::new(),
+            log: ChangeLog::new(),
             tries: HashMap::with_hasher(FixedState::with_seed(3)),
             preempts: settings.preempts,
             stats: Stats::default(),
-            wishes: Vec::new(),
-            gone: Vec::new(),
+            prefetches: Vec::new(),
+            evicted: Vec::new(),
         }
     }
 
-    /// What it has counted.
+    /// Returns the counters of the tier.
     pub fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Bytes that are kept.
+    /// Returns the size of the cache in bytes.
     pub fn used(&self) -> u64 {
         self.store.cache.used()
     }
 
-    /// Paths that are kept.
+    /// Returns the number of cached paths.
     pub fn len(&self) -> usize {
         self.store.cache.len()
     }
 
-    /// Whether nothing is kept.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.store.cache.is_empty()
     }
 
-    /// Requests that wait, and that are on their way.
+    /// Returns the numbers of waiting requests and of requests in flight.
     pub fn pending(&self) -> (usize, usize) {
         (self.queue.waiting(), self.queue.running())
     }
 
-    /// Which request that is, as long as it is on its way.
+    /// Returns the request of a run, as long as it is in flight.
     pub fn running(&self, run: Run) -> Option<Request> {
         self.queue.key_of(run)
     }
 
-    /// What it would answer at once; nothing is counted or moved by that.
-    pub fn look(&self, now: Time, request: Request, paths: &Paths) -> Option<Answer> {
+    /// Returns the answer from the cache, without side effects.
+    pub fn peek(&self, now: Time, request: Request, paths: &Paths) -> Option<Answer> {
         let found = self.store.find(request, now, None, paths)?;
         Some(found.answer)
     }
 
-    /// Lets the predictor learn from a request without asking anything: training.
+    /// Trains the predictor with a request, without sending anything.
     pub fn train(&mut self, access: Access, paths: &Paths) {
-        let sight = Sight {
+        let view = TierView {
             store: &self.store,
             queue: &self.queue,
             paths,
             now: 0,
         };
-        self.predictor.learn(access, &sight);
+        self.predictor.learn(access, &view);
     }
 
-    /// Training is over.
-    pub fn trained(&mut self) {
-        self.predictor.trained();
+    /// Ends training of the predictor.
+    pub fn end_training(&mut self) {
+        self.predictor.end_training();
     }
 
-    /// A request of a client or of a tier below.
-    pub fn ask(&mut self, now: Time, ask: Ask, paths: &Paths, out: &mut Vec<Output>) -> Reply {
+    /// Handles a request of a client or a downstream tier.
+    pub fn request(
+        &mut self,
+        now: Time,
+        ask: TierRequest,
+        paths: &Paths,
+        out: &mut Vec<Output>,
+    ) -> Reply {
         let request = ask.request;
-        if let Who::Tier(tier) = ask.who {
+        if let Requester::Tier(tier) = ask.requester {
             self.subscribe(tier, request, paths, out);
         }
         let waits = ask.class == Class::Fetch;
-        self.stats.asked += u64::from(waits);
+        self.stats.requests += u64::from(waits);
         let found = match self.store.cache.capacity() {
             0 => None,
             _ => self.store.find(request, now, ask.max_age, paths),
@@ -325,7 +331,7 @@ impl Tier {
         if let Some(found) = found {
             return self.hit(now, ask, found, paths, out);
         }
-        let waiter = Waiter::Asked { ask, at: now };
+        let waiter = Waiter::Request { ask, at: now };
         let mut displaced = None;
         let enqueued = self
             .queue
@@ -337,14 +343,14 @@ impl Tier {
                 raised: true,
                 running,
             } => {
-                self.stats.late += 1;
+                self.stats.joined_prefetch += 1;
                 self.stats.prefetched_used += u64::from(running);
                 Outcome::Late(request.path)
             }
             _ => Outcome::Miss,
         };
         if waits {
-            self.consult(now, ask, outcome, paths, out);
+            self.inform_predictor(now, ask, outcome, paths, out);
         }
         self.poll(out);
         Reply::Wait
@@ -353,7 +359,7 @@ impl Tier {
     fn hit(
         &mut self,
         now: Time,
-        ask: Ask,
+        ask: TierRequest,
         found: Found,
         paths: &Paths,
         out: &mut Vec<Output>,
@@ -375,7 +381,7 @@ impl Tier {
             } else {
                 Outcome::Hit
             };
-            self.consult(now, ask, outcome, paths, out);
+            self.inform_predictor(now, ask, outcome, paths, out);
         }
         if first {
             self.poll(out);
@@ -384,68 +390,75 @@ impl Tier {
     }
 
     fn subscribe(&mut self, tier: u32, request: Request, paths: &Paths, out: &mut Vec<Output>) {
-        let mut forgotten = None;
-        self.subscriptions.add(tier, request, paths, &mut forgotten);
-        tell_forgotten(forgotten, out);
+        let mut unsubscribed = None;
+        self.subscriptions
+            .add(tier, request, paths, &mut unsubscribed);
+        notify_unsubscribed(unsubscribed, out);
     }
 
-    /// Tells the predictor how a request went, and asks it what to prefetch.
-    fn consult(
+    /// Passes an outcome to the predictor and enqueues its prefetches.
+    fn inform_predictor(
         &mut self,
         now: Time,
-        ask: Ask,
+        ask: TierRequest,
         outcome: Outcome,
         paths: &Paths,
         out: &mut Vec<Output>,
     ) {
-        let client = match ask.who {
-            Who::Client(client) => client,
-            Who::Tier(tier) => u32::MAX - tier,
+        let client = match ask.requester {
+            Requester::Client(client) => client,
+            Requester::Tier(tier) => u32::MAX - tier,
         };
         let access = Access {
             client,
             request: ask.request,
             outcome,
         };
-        let sight = Sight {
+        let view = TierView {
             store: &self.store,
             queue: &self.queue,
             paths,
             now,
         };
         if ask.class == Class::Fetch {
-            self.predictor.learn(access, &sight);
+            self.predictor.learn(access, &view);
         }
         if outcome != Outcome::Hit {
-            let mut wishes = std::mem::take(&mut self.wishes);
-            self.predictor.predict(access, &sight, &mut wishes);
-            self.wish(now, wishes, paths, out);
+            let mut prefetches = std::mem::take(&mut self.prefetches);
+            self.predictor.predict(access, &view, &mut prefetches);
+            self.enqueue_prefetches(now, prefetches, paths, out);
         }
     }
 
-    fn wish(&mut self, now: Time, mut wishes: Vec<Wish>, paths: &Paths, out: &mut Vec<Output>) {
-        for wish in wishes.drain(..) {
-            let request = wish.request;
+    fn enqueue_prefetches(
+        &mut self,
+        now: Time,
+        mut prefetches: Vec<PrefetchRequest>,
+        paths: &Paths,
+        out: &mut Vec<Output>,
+    ) {
+        for prefetch in prefetches.drain(..) {
+            let request = prefetch.request;
             if self.queue.has(request) || self.store.has_own(request, now) {
                 self.stats.refused += 1;
-                self.predictor.refused(request, paths);
+                self.predictor.on_refused(request, paths);
                 continue;
             }
             let mut displaced = None;
-            let class = Class::Prefetch(wish.priority);
-            let enqueued = self
-                .queue
-                .enqueue(request, class, Some(Waiter::Wish), &mut displaced);
+            let class = Class::Prefetch(prefetch.priority);
+            let enqueued =
+                self.queue
+                    .enqueue(request, class, Some(Waiter::Predictor), &mut displaced);
             self.displaced(displaced, paths, out);
             if enqueued == Enqueued::Full {
                 self.stats.refused += 1;
-                self.predictor.refused(request, paths);
+                self.predictor.on_refused(request, paths);
             }
         }
-        self.wishes = wishes;
+        self.prefetches = prefetches;
     }
 
-    /// Tells those whose prefetch had to give way.
+    /// Notifies the waiters of a displaced prefetch.
     fn displaced(
         &mut self,
         displaced: Option<(Request, Waiters<Waiter>)>,
@@ -457,16 +470,16 @@ impl Tier {
         };
         for waiter in waiters {
             match waiter {
-                Waiter::Wish => {
+                Waiter::Predictor => {
                     self.stats.refused += 1;
-                    self.predictor.refused(request, paths);
+                    self.predictor.on_refused(request, paths);
                 }
-                Waiter::Asked { ask, .. } => out.push(done(ask, Err(Failure::Busy))),
+                Waiter::Request { ask, .. } => out.push(done(ask, Err(Failure::Busy))),
             }
         }
     }
 
-    /// Sends what may be sent.
+    /// Emits the requests that may be sent now.
     pub fn poll(&mut self, out: &mut Vec<Output>) {
         loop {
             while let Some(sent) = self.queue.send() {
@@ -475,8 +488,8 @@ impl Tier {
                     _ => self.store.stale(sent.key),
                 };
                 let age = |w: &Waiter| match w {
-                    Waiter::Asked { ask, .. } => ask.max_age,
-                    Waiter::Wish => None,
+                    Waiter::Request { ask, .. } => ask.max_age,
+                    Waiter::Predictor => None,
                 };
                 let max_age = self.queue.waiters(sent.run).filter_map(age).min();
                 out.push(Output::Send {
@@ -495,8 +508,8 @@ impl Tier {
         }
     }
 
-    /// What came from above. Whether it was wanted: what was taken back comes for nothing.
-    pub fn answered(
+    /// Handles a response from upstream. Returns whether it was expected: responses to preempted requests are ignored.
+    pub fn handle_response(
         &mut self,
         now: Time,
         run: Run,
@@ -508,11 +521,11 @@ impl Tier {
             return false;
         };
         let mut fetched = fetched;
-        if self.log.touched(request, run, paths) {
+        if self.log.conflicts(request, run, paths) {
             let tries = self.tries.entry(request).or_insert(0);
             *tries += 1;
             if *tries < TRIES {
-                self.queue.again(run);
+                self.queue.requeue(run);
                 self.poll(out);
                 return true;
             }
@@ -524,46 +537,47 @@ impl Tier {
         let Some(over) = self.queue.complete(run) else {
             return false;
         };
-        let wished = over.waiters.iter().any(|w| matches!(w, Waiter::Wish));
-        if wished && over.began != Class::Fetch {
+        let is_prefetch = over.waiters.iter().any(|w| matches!(w, Waiter::Predictor));
+        if is_prefetch && over.began != Class::Fetch {
             self.stats.prefetched += 1;
         } else if over.class == Class::Fetch {
             self.stats.fetched += 1;
         }
         let result = match fetched {
             Fetched::Answer(answer) => {
-                let unused = wished && over.class != Class::Fetch;
+                let unused = is_prefetch && over.class != Class::Fetch;
                 self.keep(request, &answer, unused, paths);
                 Ok(answer)
             }
-            Fetched::Unchanged(at, told) => {
-                let kept = self.store.confirm(request, at, told);
+            Fetched::Unchanged(at, subscribed) => {
+                let kept = self.store.confirm(request, at, subscribed);
                 kept.ok_or_else(|| Failure::Origin("it says that nothing changed".into()))
             }
             Fetched::Failed(failure) => Err(failure),
         };
-        if result.is_err() && wished {
-            self.predictor.refused(request, paths);
+        if result.is_err() && is_prefetch {
+            self.predictor.on_refused(request, paths);
         }
         let listed = request.wants == Wants::List && result.is_ok();
         self.notify(now, over, &result, paths, out);
         if listed {
-            let sight = Sight {
+            let view = TierView {
                 store: &self.store,
                 queue: &self.queue,
                 paths,
                 now,
             };
-            let mut wishes = std::mem::take(&mut self.wishes);
-            self.predictor.listed(request.path, &sight, &mut wishes);
-            self.wish(now, wishes, paths, out);
+            let mut prefetches = std::mem::take(&mut self.prefetches);
+            self.predictor
+                .on_listing(request.path, &view, &mut prefetches);
+            self.enqueue_prefetches(now, prefetches, paths, out);
         }
         self.poll(out);
         true
     }
 
-    /// An older answer, from elsewhere, for those who take one where there is no other. It is no newer than it says.
-    pub fn recall(&mut self, request: Request, answer: &Answer, paths: &Paths) {
+    /// Caches an older answer from another source, as a fallback for clients that accept expired ones.
+    pub fn restore(&mut self, request: Request, answer: &Answer, paths: &Paths) {
         if self.store.stale(request).is_none() {
             self.keep(request, answer, false, paths);
         }
@@ -573,34 +587,34 @@ impl Tier {
         let bytes = answer.listing.as_ref().map_or(0, |l| l.bytes());
         if unused && !self.predictor.keeps(bytes, self.store.cache.capacity()) {
             self.stats.prefetched_wasted += 1;
-            self.predictor.wasted(request, paths);
+            self.predictor.on_wasted(request, paths);
             return;
         }
-        let mut gone = std::mem::take(&mut self.gone);
+        let mut evicted = std::mem::take(&mut self.evicted);
         let predictor = &self.predictor;
         let spare = |path: PathId, unused: bool| predictor.spares(path, unused, paths);
         self.store
-            .keep(request, answer, unused, paths, &spare, &mut gone);
-        self.lost(gone, paths);
+            .keep(request, answer, unused, paths, &spare, &mut evicted);
+        self.report_evicted(evicted, paths);
     }
 
     fn notify(
         &mut self,
         now: Time,
-        over: Over<Request, Waiter>,
+        over: Completed<Request, Waiter>,
         result: &Result<Answer, Failure>,
         paths: &Paths,
         out: &mut Vec<Output>,
     ) {
         for waiter in over.waiters {
-            let Waiter::Asked { ask, at } = waiter else {
+            let Waiter::Request { ask, at } = waiter else {
                 continue;
             };
             let result = match result {
                 Ok(answer) => {
                     let oldest = ask.max_age.map(|age| at.saturating_sub(age));
                     if oldest.is_some_and(|oldest| answer.at < oldest) {
-                        // It joined a request that was sent too early for it.
+                        // The request that it joined was sent too early for its maximum age.
                         let mut none = None;
                         let again =
                             self.queue
@@ -623,29 +637,35 @@ impl Tier {
         }
     }
 
-    /// Tells the predictor of what went without use.
-    fn lost(&mut self, mut gone: Gone, paths: &Paths) {
-        for (path, entry) in gone.drain(..) {
+    /// Reports evicted prefetches to the predictor.
+    fn report_evicted(&mut self, mut evicted: Evicted, paths: &Paths) {
+        for (path, entry) in evicted.drain(..) {
             if entry.prefetched {
                 self.stats.prefetched_wasted += 1;
                 let wants = match entry.listing {
                     Some(_) => Wants::List,
                     None => Wants::Stat,
                 };
-                self.predictor.wasted(Request { path, wants }, paths);
+                self.predictor.on_wasted(Request { path, wants }, paths);
             }
         }
-        self.gone = gone;
+        self.evicted = evicted;
     }
 
-    /// A change, as the tier above or the origin says it. Tiers below that fetched it are told.
+    /// Handles a change reported by the upstream tier or the origin; subscribed downstream tiers are notified.
     pub fn publish(&mut self, now: Time, change: &Change, paths: &Paths, out: &mut Vec<Output>) {
         self.change(now, change, true, paths, out);
     }
 
-    /// A change that a client makes through this tier, before the tier above knows. That something is gone is not kept: only
-    /// who is told so from above is told as well when it comes back.
-    pub fn written(&mut self, now: Time, change: &Change, paths: &Paths, out: &mut Vec<Output>) {
+    /// Handles a change that a client makes through this tier, before the upstream tier knows. A deletion is not cached as an
+    /// absence, because only a subscriber upstream would be notified when the path is created again.
+    pub fn write_through(
+        &mut self,
+        now: Time,
+        change: &Change,
+        paths: &Paths,
+        out: &mut Vec<Output>,
+    ) {
         self.change(now, change, false, paths, out);
     }
 
@@ -653,37 +673,40 @@ impl Tier {
         &mut self,
         now: Time,
         change: &Change,
-        told: bool,
+        from_upstream: bool,
         paths: &Paths,
         out: &mut Vec<Output>,
     ) {
         self.log.note(change, self.queue.sent_until(), paths);
         if self.store.cache.capacity() > 0 {
-            let mut gone = std::mem::take(&mut self.gone);
-            self.store.change(change, now, told, paths, &mut gone);
-            self.lost(gone, paths);
+            let mut evicted = std::mem::take(&mut self.evicted);
+            self.store
+                .change(change, now, from_upstream, paths, &mut evicted);
+            self.report_evicted(evicted, paths);
         }
-        let mut forgotten = None;
-        let tiers = self.subscriptions.concerned(change, paths, &mut forgotten);
+        let mut unsubscribed = None;
+        let tiers = self
+            .subscriptions
+            .subscribers_of(change, paths, &mut unsubscribed);
         for to in tiers {
             let change = change.clone();
-            out.push(Output::Tell { to, change });
+            out.push(Output::Notify { to, change });
         }
-        tell_forgotten(forgotten, out);
+        notify_unsubscribed(unsubscribed, out);
     }
 
-    /// Whoever promised to tell of changes cannot any more: what rests on that is believed no longer than other answers.
-    pub fn cut(&mut self) {
-        self.store.cut();
+    /// Handles the loss of the upstream subscription: answers that relied on it expire like all others.
+    pub fn lose_subscriptions(&mut self) {
+        self.store.lose_subscriptions();
     }
 
-    /// A tier below is gone: nobody tells it anything any more.
+    /// Removes a disconnected downstream tier and its subscriptions.
     pub fn drop_tier(&mut self, tier: u32) {
         self.subscriptions.drop_tier(tier);
     }
 
-    /// Names all paths whose numbers it holds, for [`Paths::sweep`].
-    pub fn held(&self, mark: &mut dyn FnMut(PathId)) {
+    /// Marks all paths whose numbers are in use, for [`Paths::sweep`].
+    pub fn mark_used_paths(&self, mark: &mut dyn FnMut(PathId)) {
         self.store.cache.paths().for_each(&mut *mark);
         for path in self.store.cache.paths() {
             if let Some(listing) = self.store.cache.peek(path).and_then(|e| e.listing.as_ref()) {
@@ -691,27 +714,27 @@ impl Tier {
             }
         }
         self.queue.keys().for_each(|request| mark(request.path));
-        self.predictor.held(mark);
-        self.subscriptions.held(mark);
-        self.log.held(mark);
+        self.predictor.mark_used_paths(mark);
+        self.subscriptions.mark_used_paths(mark);
+        self.log.mark_used_paths(mark);
         self.tries.keys().for_each(|request| mark(request.path));
     }
 }
 
-fn tell_forgotten(forgotten: Option<(PathId, Subscribers)>, out: &mut Vec<Output>) {
-    let Some((path, tiers)) = forgotten else {
+fn notify_unsubscribed(unsubscribed: Option<(PathId, Subscribers)>, out: &mut Vec<Output>) {
+    let Some((path, tiers)) = unsubscribed else {
         return;
     };
     for to in tiers.iter() {
-        let happened = Happened::Forgotten;
-        let change = Change { path, happened };
-        out.push(Output::Tell { to, change });
+        let kind = ChangeKind::Unsubscribed;
+        let change = Change { path, kind };
+        out.push(Output::Notify { to, change });
     }
 }
 
-fn done(ask: Ask, result: Result<Answer, Failure>) -> Output {
+fn done(ask: TierRequest, result: Result<Answer, Failure>) -> Output {
     Output::Done {
-        who: ask.who,
+        requester: ask.requester,
         ticket: ask.ticket,
         result,
     }

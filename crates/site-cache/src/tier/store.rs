@@ -1,70 +1,70 @@
-//! The cached entries of a tier: what they answer, how fresh they are, how changes alter them.
+//! Cached entries of a tier: lookup, validity and changes.
 
-use super::explain::Kept;
+use super::explain::CachedEntry;
 use crate::cache::{Cache, Policy};
 use crate::entry::{
-    Answer, Attributes, Change, Child, ENTRY_BYTES, Happened, Kind, Listing, Request, State, Time,
-    Wants,
+    Answer, Attributes, Change, ChangeKind, Child, ENTRY_BYTES, Kind, Listing, Request, State,
+    Time, Wants,
 };
 use crate::path::{PathId, Paths};
 use std::sync::Arc;
 
-/// How long answers are believed.
+/// Validity of cached answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// As long as nobody says otherwise: the tier above publishes all changes.
+    /// Valid until invalidated: the upstream tier publishes all changes.
     Published,
-    /// Answers whose giver tells of changes, until it does. Others for a time that doubles each time that nothing had changed,
-    /// and begins anew when something had. In microseconds.
+    /// Answers from a tier that sends invalidations are valid until one arrives. Others expire after a time to live that doubles with
+    /// each confirmation without changes and is reset by a change. In microseconds.
     TimeToLive {
-        /// The first time, and after a change.
+        /// Initial time to live, also after a change.
         least: Time,
-        /// The longest time.
+        /// Maximum time to live.
         most: Time,
     },
 }
 
-/// A cached path.
+/// Cached entry of a path.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) state: State,
     pub(super) listing: Option<Arc<Listing>>,
-    /// When the state was true.
+    /// Time of the state.
     pub(super) at: Time,
-    /// When the listing was true.
+    /// Time of the listing.
     pub(super) listed_at: Time,
-    /// For how long it is believed, if nobody publishes.
-    pub(super) believed: Time,
-    /// Whether who answered tells of changes, as it promised in this age.
-    pub(super) told: Option<u32>,
-    /// It was prefetched by this tier and has not been used.
+    /// Time to live, if no invalidations are sent.
+    pub(super) ttl: Time,
+    /// Subscription epoch in which the upstream tier sends invalidations for the entry.
+    pub(super) subscribed: Option<u32>,
+    /// Whether it was prefetched by this tier and has not been used.
     pub(super) prefetched: bool,
-    /// How often it was spared when it was to go.
+    /// Number of evictions from which it was spared.
     pub(super) spared: u8,
 }
 
-/// An answer out of the cache.
+/// An answer from the cache.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) answer: Answer,
-    /// The path whose entry answered.
+    /// Path whose entry answered.
     pub(super) by: PathId,
 }
 
-/// How often an entry may stay although it was to go.
+/// Maximum number of evictions from which an entry is spared.
 const SPARED_MAX: u8 = 100;
 
-/// Entries, and how they are believed.
+/// Cached entries and their validity.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) cache: Cache<Entry>,
     freshness: Freshness,
-    /// Counts how often promises to tell of changes were lost.
-    age: u32,
+    /// Subscription epoch: number of times that the upstream subscription was lost.
+    epoch: u32,
 }
 
-/// Values that went from the cache.
-pub(super) type Gone = Vec<(PathId, Entry)>;
+/// Entries evicted from the cache.
+pub(super) type Evicted = Vec<(PathId, Entry)>;
 
 fn cost(path: PathId, listing: Option<&Arc<Listing>>, paths: &Paths) -> u64 {
     ENTRY_BYTES + paths.name(path).len() as u64 + listing.map_or(0, |l| l.bytes())
@@ -75,56 +75,56 @@ impl Store {
         Self {
             cache: Cache::new(capacity, policy),
             freshness,
-            age: 0,
+            epoch: 0,
         }
     }
 
-    /// Nobody tells of changes any more, of all that was promised so far.
-    pub(super) fn cut(&mut self) {
-        self.age = self.age.wrapping_add(1);
+    /// Ends the subscription epoch: no entry cached so far is covered by invalidations any more.
+    pub(super) fn lose_subscriptions(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
     }
 
-    fn is_told(&self, entry: &Entry) -> bool {
-        entry.told == Some(self.age)
+    fn is_subscribed(&self, entry: &Entry) -> bool {
+        entry.subscribed == Some(self.epoch)
     }
 
-    fn fresh(&self, entry: &Entry, at: Time, now: Time, max_age: Option<Time>) -> bool {
+    fn is_valid(&self, entry: &Entry, at: Time, now: Time, max_age: Option<Time>) -> bool {
         let age = now.saturating_sub(at);
-        let believed = match self.freshness {
+        let valid = match self.freshness {
             Freshness::Published => true,
-            Freshness::TimeToLive { .. } => self.is_told(entry) || age <= entry.believed,
+            Freshness::TimeToLive { .. } => self.is_subscribed(entry) || age <= entry.ttl,
         };
-        believed && max_age.is_none_or(|most| age <= most)
+        valid && max_age.is_none_or(|most| age <= most)
     }
 
-    /// The listing of a directory, if it is believed.
+    /// Returns the listing of a directory, if it is valid.
     pub(super) fn listing(&self, path: PathId, now: Time) -> Option<&Arc<Listing>> {
         let entry = self.cache.peek(path)?;
         let listing = entry.listing.as_ref()?;
-        self.fresh(entry, entry.listed_at, now, None)
+        self.is_valid(entry, entry.listed_at, now, None)
             .then_some(listing)
     }
 
-    /// What the path's own entry answers.
+    /// Returns the answer of the path's own entry.
     fn own(&self, request: Request, now: Time, max_age: Option<Time>) -> Option<Answer> {
         let entry = self.cache.peek(request.path)?;
-        if !self.fresh(entry, entry.at, now, max_age) {
+        if !self.is_valid(entry, entry.at, now, max_age) {
             return None;
         }
         match (&entry.state, request.wants) {
             (State::Absent, _) => Some(Answer {
-                told: self.is_told(entry),
+                subscribed: self.is_subscribed(entry),
                 ..Answer::absent(entry.at)
             }),
             (State::Present(attributes), Wants::Stat) => Some(Answer {
-                told: self.is_told(entry),
+                subscribed: self.is_subscribed(entry),
                 ..Answer::present(attributes.clone(), entry.at)
             }),
             (State::Present(attributes), Wants::List) => {
                 let mut answer = Answer::present(attributes.clone(), entry.at);
-                answer.told = self.is_told(entry);
+                answer.subscribed = self.is_subscribed(entry);
                 match &entry.listing {
-                    Some(listing) if self.fresh(entry, entry.listed_at, now, max_age) => {
+                    Some(listing) if self.is_valid(entry, entry.listed_at, now, max_age) => {
                         answer.listing = Some(listing.clone());
                         answer.at = entry.at.min(entry.listed_at);
                         Some(answer)
@@ -140,7 +140,7 @@ impl Store {
         self.own(request, now, None).is_some()
     }
 
-    /// What is known of a path: by itself, by the listing above it, by the absence of what stands above it.
+    /// Looks up an answer: from the path's own entry, from the parent's listing, or from an absent ancestor.
     pub(super) fn find(
         &self,
         request: Request,
@@ -161,12 +161,12 @@ impl Store {
             let by = above;
             if entry.state == State::Absent {
                 let mut answer = Answer::absent(entry.at);
-                answer.told = self.is_told(entry);
-                let fresh = self.fresh(entry, entry.at, now, max_age);
+                answer.subscribed = self.is_subscribed(entry);
+                let fresh = self.is_valid(entry, entry.at, now, max_age);
                 return fresh.then_some(Found { answer, by });
             }
             let listing = entry.listing.as_ref()?;
-            if !self.fresh(entry, entry.listed_at, now, max_age) {
+            if !self.is_valid(entry, entry.listed_at, now, max_age) {
                 return None;
             }
             let mut answer = match listing.get(below) {
@@ -184,13 +184,13 @@ impl Store {
                 }
                 _ => return None,
             };
-            answer.told = self.is_told(entry);
+            answer.subscribed = self.is_subscribed(entry);
             return Some(Found { answer, by });
         }
         None
     }
 
-    /// What is cached of the path although it is not believed any more.
+    /// Returns the cached answer of the path even if it expired.
     pub(super) fn stale(&self, request: Request) -> Option<Answer> {
         let entry = self.cache.peek(request.path)?;
         let listing = match request.wants {
@@ -202,25 +202,25 @@ impl Store {
             Wants::List => entry.at.min(entry.listed_at),
         };
         let state = entry.state.clone();
-        let told = self.is_told(entry);
+        let subscribed = self.is_subscribed(entry);
         Some(Answer {
             state,
             listing,
             at,
-            told,
+            subscribed,
         })
     }
 
-    /// The same, by what stands above the path if it is not known itself: the best there is when nobody can be asked.
+    /// Returns the cached answer of the path or an ancestor even if it expired: the fallback when upstream is unreachable.
     pub(super) fn last_known(&self, request: Request, paths: &Paths) -> Option<Answer> {
         self.stale(request).or_else(|| {
-            // At the beginning of time nothing is too old.
+            // At time 0 no entry is expired.
             let found = self.find(request, 0, None, paths);
             found.map(|found| found.answer)
         })
     }
 
-    /// Keeps an answer.
+    /// Inserts an answer into the cache.
     pub(super) fn keep(
         &mut self,
         request: Request,
@@ -228,29 +228,29 @@ impl Store {
         prefetched: bool,
         paths: &Paths,
         spare: &dyn Fn(PathId, bool) -> bool,
-        gone: &mut Gone,
+        evicted: &mut Evicted,
     ) {
         if self.cache.capacity() == 0 {
             return;
         }
         let path = request.path;
         let before = self.cache.peek(path);
-        let mut believed = 0;
+        let mut ttl = 0;
         if let Freshness::TimeToLive { least, most } = self.freshness {
             let same = before.is_some_and(|b| {
                 b.state == answer.state
                     && (request.wants == Wants::Stat || b.listing == answer.listing)
             });
-            believed = match before {
-                Some(before) if same => before.believed.saturating_mul(2).min(most),
+            ttl = match before {
+                Some(before) if same => before.ttl.saturating_mul(2).min(most),
                 _ => least,
             };
         }
-        // Attributes that came alone leave a listing where it is, unless they say that it is another directory by now.
+        // Attributes that arrive alone keep the cached listing, unless the state of the path changed.
         let (listing, listed_at) = match (request.wants, before) {
             (Wants::Stat, Some(before))
                 if before.state == answer.state
-                    && before.told == answer.told.then_some(self.age) =>
+                    && before.subscribed == answer.subscribed.then_some(self.epoch) =>
             {
                 (before.listing.clone(), before.listed_at)
             }
@@ -262,8 +262,8 @@ impl Store {
             listing,
             at: answer.at,
             listed_at,
-            believed,
-            told: answer.told.then_some(self.age),
+            ttl,
+            subscribed: answer.subscribed.then_some(self.epoch),
             prefetched,
             spared: 0,
         };
@@ -272,88 +272,94 @@ impl Store {
             entry.spared += u8::from(spared);
             spared
         };
-        self.cache.insert_sparing(path, entry, bytes, spares, gone);
+        self.cache
+            .insert_sparing(path, entry, bytes, spares, evicted);
     }
 
-    /// What is kept of a path itself, for people.
-    pub(super) fn kept(&self, path: PathId, paths: &Paths) -> Option<Kept> {
+    /// Returns the cached entry of a path, for display.
+    pub(super) fn cached(&self, path: PathId, paths: &Paths) -> Option<CachedEntry> {
         let entry = self.cache.peek(path)?;
         let of = |l: &Arc<Listing>| (l.children().len(), entry.listed_at, l.complete());
-        Some(Kept {
+        Some(CachedEntry {
             state: entry.state.clone(),
             at: entry.at,
             listing: entry.listing.as_ref().map(of),
-            told: self.is_told(entry),
-            believed: entry.believed,
+            subscribed: self.is_subscribed(entry),
+            ttl: entry.ttl,
             unused: entry.prefetched,
             bytes: cost(path, entry.listing.as_ref(), paths),
         })
     }
 
-    /// The origin says that nothing has changed since.
-    pub(super) fn confirm(&mut self, request: Request, at: Time, told: bool) -> Option<Answer> {
+    /// Renews an entry that the origin reports unchanged.
+    pub(super) fn confirm(
+        &mut self,
+        request: Request,
+        at: Time,
+        subscribed: bool,
+    ) -> Option<Answer> {
         let freshness = self.freshness;
-        let age = self.age;
+        let epoch = self.epoch;
         let entry = self.cache.peek_mut(request.path)?;
         entry.at = at;
         entry.listed_at = at;
-        entry.told = told.then_some(age);
+        entry.subscribed = subscribed.then_some(epoch);
         if let Freshness::TimeToLive { most, .. } = freshness {
-            entry.believed = entry.believed.saturating_mul(2).min(most);
+            entry.ttl = entry.ttl.saturating_mul(2).min(most);
         }
         self.stale(request)
     }
 
-    /// Lets go of what a change made untrue, and keeps what it says; that something is gone only if `told` from above.
+    /// Removes entries that a change invalidates and applies it to others; a deletion is cached only if `from_upstream` by upstream.
     pub(super) fn change(
         &mut self,
         change: &Change,
         now: Time,
-        told: bool,
+        from_upstream: bool,
         paths: &Paths,
-        gone: &mut Gone,
+        evicted: &mut Evicted,
     ) {
         let path = change.path;
-        match &change.happened {
-            Happened::Changed(attributes) => {
+        match &change.kind {
+            ChangeKind::Changed(attributes) => {
                 if let Some(entry) = self.cache.peek_mut(path) {
                     if attributes.kind == Kind::Unknown || entry.state == State::Absent {
-                        gone.extend(self.cache.remove(path));
+                        evicted.extend(self.cache.remove(path));
                     } else {
                         entry.state = State::Present(attributes.clone());
                         entry.at = now;
                     }
                 }
-                // What was absent below it may be there by now.
-                self.forget_absent(path, paths, gone);
-                self.edit(path, Some(attributes), paths, gone);
+                // Paths below that were absent may exist now.
+                self.forget_absent(path, paths, evicted);
+                self.edit(path, Some(attributes), paths, evicted);
             }
-            Happened::Deleted => {
+            ChangeKind::Deleted => {
                 for below in paths.subtree(path) {
-                    gone.extend(self.cache.remove(below));
+                    evicted.extend(self.cache.remove(below));
                 }
-                self.edit(path, None, paths, gone);
-                if told {
+                self.edit(path, None, paths, evicted);
+                if from_upstream {
                     let mut absent = Answer::absent(now);
-                    absent.told = true;
+                    absent.subscribed = true;
                     let request = Request::stat(path);
-                    self.keep(request, &absent, false, paths, &|_, _| false, gone);
+                    self.keep(request, &absent, false, paths, &|_, _| false, evicted);
                 }
             }
-            Happened::Forgotten | Happened::Doubted => {
+            ChangeKind::Unsubscribed | ChangeKind::Invalidated => {
                 for below in paths.subtree(path) {
-                    gone.extend(self.cache.remove(below));
+                    evicted.extend(self.cache.remove(below));
                 }
-                if change.happened == Happened::Doubted {
-                    self.drop_listing(path, paths, gone);
-                    self.forget_absent(path, paths, gone);
+                if change.kind == ChangeKind::Invalidated {
+                    self.drop_listing(path, paths, evicted);
+                    self.forget_absent(path, paths, evicted);
                 }
             }
         }
     }
 
-    /// The listing above says nothing of the path any more.
-    fn drop_listing(&mut self, path: PathId, paths: &Paths, gone: &mut Gone) {
+    /// Removes the parent's listing.
+    fn drop_listing(&mut self, path: PathId, paths: &Paths, evicted: &mut Evicted) {
         let Some(parent) = paths.parent(path) else {
             return;
         };
@@ -361,30 +367,30 @@ impl Store {
             && entry.listing.take().is_some()
         {
             let bytes = cost(parent, None, paths);
-            self.cache.set_bytes(parent, bytes, gone);
+            self.cache.set_bytes(parent, bytes, evicted);
         }
     }
 
-    fn forget_absent(&mut self, path: PathId, paths: &Paths, gone: &mut Gone) {
+    fn forget_absent(&mut self, path: PathId, paths: &Paths, evicted: &mut Evicted) {
         let absent = |p: &PathId| {
             self.cache
                 .peek(*p)
                 .is_some_and(|e| e.state == State::Absent)
         };
-        // Something that is there stands in directories that are there, whatever was said before.
+        // All ancestors of an existing path exist, whatever was cached before.
         let above: Vec<PathId> = paths.upwards(path).skip(1).filter(absent).collect();
         for path in above {
-            gone.extend(self.cache.remove(path));
+            evicted.extend(self.cache.remove(path));
         }
     }
 
-    /// The listing above shows the change.
+    /// Applies the change to the parent's listing.
     fn edit(
         &mut self,
         path: PathId,
         attributes: Option<&Attributes>,
         paths: &Paths,
-        gone: &mut Gone,
+        evicted: &mut Evicted,
     ) {
         let Some(parent) = paths.parent(path) else {
             return;
@@ -404,7 +410,7 @@ impl Store {
             None => listing.remove(path, paths),
         }
         let bytes = cost(parent, entry.listing.as_ref(), paths);
-        self.cache.set_bytes(parent, bytes, gone);
+        self.cache.set_bytes(parent, bytes, evicted);
     }
 }
 

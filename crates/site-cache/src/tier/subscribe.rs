@@ -1,11 +1,11 @@
-//! Which tiers fetched what, so that they are told of changes. Kept by directory: whoever fetched a path is told of all that
-//! happens in its directory, and whoever listed a directory of all in there.
+//! Subscriptions of downstream tiers to changes, by directory: a tier that fetched a path is notified of all changes in its
+//! directory, and a tier that listed a directory of all changes in it.
 
-use crate::entry::{Change, Happened, Request, Wants};
+use crate::entry::{Change, ChangeKind, Request, Wants};
 use crate::path::{PathId, Paths};
 use crate::recent::Recent;
 
-/// Tiers: mostly one.
+/// Set of tiers: mostly one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Subscribers {
     first: Option<u32>,
@@ -33,7 +33,7 @@ impl Subscribers {
     }
 }
 
-/// Subscribers by directory, so many directories at most.
+/// Subscribers by directory, for a bounded number of directories.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     by_directory: Recent<PathId, Subscribers>,
@@ -46,32 +46,32 @@ impl Subscriptions {
         }
     }
 
-    /// A tier fetches something. Which directory is forgotten for that, and who is to be told so.
+    /// Subscribes a tier to the directory of a request. `unsubscribed` receives the directory evicted for it; its tiers must be notified.
     pub(super) fn add(
         &mut self,
         tier: u32,
         request: Request,
         paths: &Paths,
-        forgotten: &mut Option<(PathId, Subscribers)>,
+        unsubscribed: &mut Option<(PathId, Subscribers)>,
     ) {
-        // A root has no directory above it: what happens to it is noted with itself.
+        // A root has no parent directory: its changes are kept under itself.
         let directory = match request.wants {
             Wants::List => request.path,
             Wants::Stat => paths.parent(request.path).unwrap_or(request.path),
         };
-        let (tiers, gone) = self
+        let (tiers, evicted) = self
             .by_directory
             .get_or_put(directory, Subscribers::default);
         tiers.add(tier);
-        *forgotten = gone;
+        *unsubscribed = evicted;
     }
 
-    /// Who is to be told of a change. Who is told that something is forgotten does not hold it any more.
-    pub(super) fn concerned(
+    /// Returns the tiers to notify of a change. A tier that is notified of `Forgotten` loses its subscription.
+    pub(super) fn subscribers_of(
         &mut self,
         change: &Change,
         paths: &Paths,
-        forgotten: &mut Option<(PathId, Subscribers)>,
+        unsubscribed: &mut Option<(PathId, Subscribers)>,
     ) -> Vec<u32> {
         let mut tiers = Vec::new();
         let mut all = |more: Option<&Subscribers>| {
@@ -84,39 +84,39 @@ impl Subscriptions {
         if let Some(parent) = paths.parent(change.path) {
             all(self.by_directory.peek(parent));
         }
-        match change.happened {
-            Happened::Changed(_) => all(self.by_directory.peek(change.path)),
-            // Who is told that all of it is gone must hear of it again when it comes back.
-            Happened::Deleted | Happened::Doubted => {
+        match change.kind {
+            ChangeKind::Changed(_) => all(self.by_directory.peek(change.path)),
+            // Subscribers below the deleted path must be notified when it is created again.
+            ChangeKind::Deleted | ChangeKind::Invalidated => {
                 for path in paths.subtree(change.path) {
                     all(self.by_directory.peek(path));
                 }
             }
-            Happened::Forgotten => {
+            ChangeKind::Unsubscribed => {
                 for path in paths.subtree(change.path) {
                     all(self.by_directory.remove(path).as_ref());
                 }
             }
         }
-        if change.happened == Happened::Deleted && !tiers.is_empty() {
-            // Whoever is told keeps that it is gone, and must hear when it is there again.
+        if change.kind == ChangeKind::Deleted && !tiers.is_empty() {
+            // Notified tiers cache the absence, and must be notified when the path exists again.
             let directory = paths.parent(change.path).unwrap_or(change.path);
-            let (known, gone) = self
+            let (known, evicted) = self
                 .by_directory
                 .get_or_put(directory, Subscribers::default);
             tiers.iter().for_each(|tier| known.add(*tier));
-            *forgotten = gone;
+            *unsubscribed = evicted;
         }
         tiers
     }
 
-    /// Who is told of what happens in a directory.
-    pub(super) fn of(&self, directory: PathId) -> Vec<u32> {
+    /// Returns the subscribers of a directory.
+    pub(super) fn subscribers(&self, directory: PathId) -> Vec<u32> {
         let tiers = self.by_directory.peek(directory);
         tiers.into_iter().flat_map(Subscribers::iter).collect()
     }
 
-    /// A tier is gone.
+    /// Removes a tier from all directories.
     pub(super) fn drop_tier(&mut self, tier: u32) {
         let directories: Vec<PathId> = self.by_directory.keys().collect();
         for directory in directories {
@@ -129,7 +129,7 @@ impl Subscriptions {
         }
     }
 
-    pub(super) fn held(&self, mark: &mut dyn FnMut(PathId)) {
+    pub(super) fn mark_used_paths(&self, mark: &mut dyn FnMut(PathId)) {
         self.by_directory.keys().for_each(mark);
     }
 }

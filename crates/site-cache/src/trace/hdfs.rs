@@ -1,9 +1,9 @@
-//! Audit logs of HDFS, of all versions: `… audit: … ugi=… ip=… cmd=listStatus src=/x dst=null perm=…`.
+//! Parser of HDFS audit logs, all versions: `… audit: … ugi=… ip=… cmd=listStatus src=/x dst=null perm=…`.
 
 use super::{Line, Op};
 
 pub(super) fn parse(line: &[u8]) -> Result<Option<Line>, String> {
-    let text = std::str::from_utf8(line).map_err(|_| "it is no UTF-8")?;
+    let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8")?;
     let (cmd, src) = (field(text, "cmd"), field(text, "src"));
     let Some(cmd) = cmd else {
         return Err("expected an audit line with `cmd=`".into());
@@ -22,7 +22,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<Line>, String> {
         "rename" => (Op::Rename, false),
         "setPermission" | "setOwner" | "setTimes" | "setReplication" | "setAcl" | "setXAttr"
         | "setStoragePolicy" | "truncate" => (Op::Set, false),
-        // What is about no path: safe mode, tokens, snapshots.
+        // Commands without a path: safe mode, tokens, snapshots.
         _ => return Ok(None),
     };
     let t = time(text)?;
@@ -52,7 +52,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<Line>, String> {
     }))
 }
 
-/// The keys of an audit line. A value goes to the next tab, or where there are none, to the next of these.
+/// Keys of an audit line. A value ends at the next tab or, in lines without tabs, at the next of these keys.
 const KEYS: [&str; 9] = [
     "allowed",
     "ugi",
@@ -89,7 +89,7 @@ fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     Some(rest[..end].trim_end())
 }
 
-/// `2010-03-01 12:34:56,789` somewhere at the beginning, as microseconds since 1970.
+/// Parses a leading `2010-03-01 12:34:56,789` as microseconds since 1970.
 fn time(text: &str) -> Result<u64, String> {
     let bad = || "expected a time first, as in 2010-03-01 12:34:56,789".to_owned();
     let head = text.trim_start().as_bytes();
@@ -121,12 +121,12 @@ fn time(text: &str) -> Result<u64, String> {
     parse().ok_or_else(bad)
 }
 
-/// Days since 1970.
+/// Returns the days since 1970.
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // March is the first month here, so that the odd day comes last.
+    // March is the first month here, so that the leap day comes last.
     let (y, m) = if month > 2 {
         (year, month - 3)
     } else {

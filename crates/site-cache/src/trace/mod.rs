@@ -1,7 +1,7 @@
-//! Recorded requests: three formats in, one out.
+//! Traces of requests: three input formats, one output format.
 //!
-//! NDJSON is Esker's own; HDFS audit logs and the output of strace are read as they are. Broken lines are named, or counted
-//! and left out where that was asked for. Whole traces are kept in memory: 32 bytes a request, and each path once.
+//! NDJSON is Esker's own format; HDFS audit logs and the output of strace are read unchanged. Broken lines are errors, or counted
+//! and skipped on request. Traces are kept in memory: 32 bytes per request, and each path once.
 
 mod hdfs;
 mod ndjson;
@@ -17,30 +17,30 @@ use std::fmt;
 use std::io::BufRead;
 use std::str::FromStr;
 
-/// The longest line that is read.
+/// Maximum length of a line, in bytes.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// What a client did.
+/// Operation of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Read a directory.
+    /// Reads a directory.
     List,
-    /// Asked for attributes.
+    /// Reads attributes.
     Stat,
-    /// Opened a file, which asks for attributes first.
+    /// Opens a file, which reads attributes first.
     Open,
-    /// Made or overwrote a file or directory.
+    /// Creates or overwrites a file or directory.
     Create,
-    /// Removed it, with all below it.
+    /// Deletes a path with its subtree.
     Delete,
-    /// Gave it another path.
+    /// Renames a path.
     Rename,
-    /// Changed attributes.
+    /// Changes attributes.
     Set,
 }
 
 impl Op {
-    /// All of them.
+    /// All operations, in declaration order.
     pub const ALL: [Self; 7] = [
         Self::List,
         Self::Stat,
@@ -51,7 +51,7 @@ impl Op {
         Self::Set,
     ];
 
-    /// As NDJSON has it.
+    /// Returns the name in NDJSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::List => "list",
@@ -64,7 +64,7 @@ impl Op {
         }
     }
 
-    /// Whether it changes nothing.
+    /// Whether the operation changes nothing.
     pub fn reads(self) -> bool {
         matches!(self, Self::List | Self::Stat | Self::Open)
     }
@@ -73,36 +73,36 @@ impl Op {
 /// A request of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Microseconds.
+    /// Time of the request, in microseconds.
     pub t: Time,
-    /// Whose, as a number: [`Traces::client_name`].
+    /// Number of the client, see [`Traces::client_name`].
     pub client: u32,
-    /// What.
+    /// Operation of the client.
     pub op: Op,
-    /// Of which path.
+    /// Path of the operation.
     pub path: PathId,
-    /// The new path of a rename.
+    /// New path of a rename.
     pub to: Option<PathId>,
-    /// Whether there was something, if the trace says so.
+    /// Whether the path existed, if the trace says so.
     pub found: Option<bool>,
-    /// It is a directory, as far as the trace says.
+    /// Whether the path is a directory, as far as the trace says.
     pub directory: bool,
 }
 
-/// How a trace is written.
+/// Format of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// An object a line: `{"t": seconds, "client": …, "op": …, "path": …, "to": …}`; `"found": false` where there was
-    /// nothing, `"kind": "directory"`.
+    /// One object per line: `{"t": seconds, "client": …, "op": …, "path": …, "to": …}`; `"found": false` if the path was
+    /// missing, `"kind": "directory"`.
     Ndjson,
-    /// The audit log of an HDFS `NameNode`.
+    /// Audit log of an HDFS `NameNode`.
     Hdfs,
-    /// What `strace -f -ttt -y` prints.
+    /// Output of `strace -f -ttt -y`.
     Strace,
 }
 
 impl Format {
-    /// By a line of it.
+    /// Guesses the format from a line.
     pub fn guess(line: &[u8]) -> Self {
         let has = |text: &[u8]| line.windows(text.len()).any(|w| w == text);
         if line.trim_ascii_start().first() == Some(&b'{') {
@@ -124,7 +124,7 @@ impl FromStr for Format {
             "hdfs" => Ok(Self::Hdfs),
             "strace" => Ok(Self::Strace),
             _ => Err(Error::Setting(format!(
-                "`{text}` is no format of traces: expected ndjson, hdfs or strace"
+                "`{text}` is not a format of traces: expected ndjson, hdfs or strace"
             ))),
         }
     }
@@ -140,21 +140,21 @@ impl fmt::Display for Format {
     }
 }
 
-/// A trace that was read.
+/// Events of a parsed trace.
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
-    /// In the order of time.
+    /// Events in the order of time.
     pub events: Vec<Event>,
-    /// Lines left out because they were broken.
+    /// Number of broken lines that were skipped.
     pub skipped: u64,
-    /// The first of these.
+    /// Error of the first skipped line.
     pub first_skipped: Option<Error>,
 }
 
-/// What a line says, before paths and clients have numbers.
+/// A parsed line, before paths and clients are interned.
 #[derive(Debug, Clone, PartialEq)]
 struct Line {
-    /// Microseconds.
+    /// Time of the request, in microseconds.
     t: Time,
     client: String,
     op: Op,
@@ -164,12 +164,12 @@ struct Line {
     directory: bool,
 }
 
-/// Paths and clients of traces that are looked at together.
+/// Interned paths and clients of traces that are used together.
 #[derive(Debug)]
 pub struct Traces {
-    /// All paths.
+    /// All paths of the traces.
     pub paths: Paths,
-    /// The root of the one origin that traces have.
+    /// Root of the single origin of all traces.
     pub root: PathId,
     clients: Vec<String>,
     by_name: HashMap<String, u32, FixedState>,
@@ -189,22 +189,22 @@ impl Default for Traces {
 }
 
 impl Traces {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Who a client is.
+    /// Returns the name of a client.
     pub fn client_name(&self, client: u32) -> &str {
         self.clients.get(client as usize).map_or("", String::as_str)
     }
 
-    /// How many clients there are.
+    /// Returns the number of clients.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// The number of a client.
+    /// Interns the name of a client.
     pub fn client(&mut self, name: &str) -> u32 {
         if let Some(found) = self.by_name.get(name) {
             return *found;
@@ -215,8 +215,8 @@ impl Traces {
         number
     }
 
-    /// Reads a trace. Without a format, its first line that is not empty tells. With `lenient`, broken lines are counted
-    /// and left out; without it, the first one is an error. `directory` is where relative paths of strace begin.
+    /// Reads a trace. Without a format, its first non-empty line decides. With `lenient`, broken lines are counted and skipped;
+    /// otherwise the first one is an error. `directory` is the initial working directory for relative paths of strace.
     pub fn read(
         &mut self,
         mut from: impl BufRead,
@@ -294,13 +294,13 @@ impl Traces {
         })
     }
 
-    /// An event as a line of NDJSON, with its end.
+    /// Appends an event as an NDJSON line, with its line break.
     pub fn write(&self, event: &Event, out: &mut String) {
         use fmt::Write as _;
         let quoted = |text: String| serde_json::Value::String(text).to_string();
         let client = quoted(self.client_name(event.client).to_owned());
         let path = quoted(self.paths.text(event.path));
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(
             out,
             "{{\"t\":{}.{:06},\"client\":{client},\"op\":\"{}\",\"path\":{path}",
@@ -321,7 +321,7 @@ impl Traces {
     }
 }
 
-/// A line with its end; of one that is too long, only the beginning is kept.
+/// Reads a line with its line break; a line that is too long is truncated.
 fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<usize> {
     let mut read = 0;
     loop {
@@ -341,7 +341,7 @@ fn read_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<usi
     }
 }
 
-/// Reads a line for a fuzz target or a test: what it says, or what is wrong with it.
+/// Parses one line, for fuzz targets and tests. Returns whether it contains an event, or the error.
 pub fn check_line(format: Format, line: &[u8]) -> std::result::Result<bool, String> {
     match format {
         Format::Ndjson => ndjson::parse(line).map(|_| true),

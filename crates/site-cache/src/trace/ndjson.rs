@@ -1,4 +1,4 @@
-//! Esker's own trace lines.
+//! Parser of Esker's own NDJSON trace lines.
 
 use super::{Line, Op};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 pub(super) fn parse(line: &[u8]) -> Result<Line, String> {
     let value: Value = serde_json::from_slice(line).map_err(|e| {
         let message = e.to_string();
-        format!("no JSON object: {message}")
+        format!("not a JSON object: {message}")
     })?;
     let Value::Object(object) = value else {
         return Err("expected a JSON object".into());
@@ -14,13 +14,13 @@ pub(super) fn parse(line: &[u8]) -> Result<Line, String> {
     let text = |key: &str| match object.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.as_str())),
-        Some(_) => Err(format!("\"{key}\" is no text")),
+        Some(_) => Err(format!("\"{key}\" is not text")),
     };
     let seconds = match object.get("t") {
         Some(Value::Number(number)) => number.as_f64().unwrap_or(-1.0),
         _ => return Err("expected \"t\", a number of seconds".into()),
     };
-    // Until the year 287,000: microseconds then still fit exactly.
+    // Up to the year 287,000: microseconds still fit exactly.
     if !(0.0..=9e12).contains(&seconds) {
         return Err(format!("\"t\" is {seconds}: expected seconds from 0 on"));
     }

@@ -1,31 +1,31 @@
-//! What `strace -f -ttt -y` prints of calls about paths. Calls in two parts (`<unfinished ...>`) are joined.
+//! Parser of the output of `strace -f -ttt -y`. Calls in two parts (`<unfinished ...>`) are joined.
 
 use super::{Line, Op};
 use crate::path::lexical;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-/// Calls begun and not ended that are remembered.
+/// Maximum number of unfinished calls.
 const UNFINISHED_MAX: usize = 1 << 16;
 
-/// What is known between lines.
+/// Parser state kept between lines.
 #[derive(Debug)]
 pub(super) struct Strace {
     unfinished: HashMap<u64, (u64, Vec<u8>), FixedState>,
     /// Working directories by process.
     directories: HashMap<u64, Vec<u8>, FixedState>,
-    /// Where the first process began.
+    /// Working directory of the first process.
     directory: Option<Vec<u8>>,
 }
 
 /// An argument of a call.
 #[derive(Debug, PartialEq, Eq)]
 enum Argument {
-    /// A text in quotes.
+    /// A quoted string.
     Text(Vec<u8>),
-    /// A file descriptor or `AT_FDCWD`, with its path if strace says it.
+    /// A file descriptor or `AT_FDCWD`, with its path if strace prints it.
     Descriptor(bool, Option<Vec<u8>>),
-    /// Anything else, as it stands.
+    /// Any other argument, verbatim.
     Other(Vec<u8>),
 }
 
@@ -38,7 +38,7 @@ impl Strace {
         }
     }
 
-    /// A line: a request, nothing that matters here, or what is wrong with it.
+    /// Parses a line: returns a request, `None` for irrelevant lines, or an error.
     pub(super) fn parse(&mut self, line: &[u8]) -> Result<Option<Line>, String> {
         let line = line.trim_ascii();
         if line.starts_with(b"strace: ") || line.starts_with(b"/usr/bin/strace: ") {
@@ -79,8 +79,8 @@ impl Strace {
 
     fn call(&mut self, process: u64, t: u64, call: &[u8]) -> Result<Option<Line>, String> {
         let open = find(call, b"(").ok_or("expected `(`")?;
-        let name = std::str::from_utf8(&call[..open]).map_err(|_| "no name of a call")?;
-        if !KNOWN.contains(&name) {
+        let name = std::str::from_utf8(&call[..open]).map_err(|_| "expected the name of a call")?;
+        if !TRACED_CALLS.contains(&name) {
             return Ok(None);
         }
         let (arguments, rest) = arguments(&call[open + 1..])?;
@@ -103,44 +103,44 @@ impl Strace {
             }
             return Ok(None);
         }
-        let Some(what) = self.what(process, name, &arguments, failed)? else {
+        let Some(call_on_path) = self.path_call(process, name, &arguments, failed)? else {
             return Ok(None);
         };
         if name == "chdir" && !failed {
-            self.directories.insert(process, what.path.clone());
+            self.directories.insert(process, call_on_path.path.clone());
         }
-        // A change that failed has changed nothing; it asked, though.
-        let op = if failed && !what.op.reads() {
+        // A failed change changes nothing, but it read attributes.
+        let op = if failed && !call_on_path.op.reads() {
             Op::Stat
         } else {
-            what.op
+            call_on_path.op
         };
         let exists = find(result, b"EEXIST").is_some();
-        if failed && !missing && !exists && !what.op.reads() {
+        if failed && !missing && !exists && !call_on_path.op.reads() {
             return Ok(None);
         }
         if op == Op::List && !result.starts_with(b"0") {
-            // The last part of a directory says that nothing is left.
+            // The last part of a directory: returns no more entries.
             return Ok(None);
         }
         Ok(Some(Line {
             t,
             client: process.to_string(),
             op,
-            path: what.path,
-            to: what.to.filter(|_| op == Op::Rename),
+            path: call_on_path.path,
+            to: call_on_path.to.filter(|_| op == Op::Rename),
             found: op.reads().then_some(!missing),
-            directory: what.directory && !missing,
+            directory: call_on_path.directory && !missing,
         }))
     }
 
-    fn what(
+    fn path_call(
         &mut self,
         process: u64,
         name: &str,
         arguments: &[Argument],
         failed: bool,
-    ) -> Result<Option<What>, String> {
+    ) -> Result<Option<PathCall>, String> {
         let plain = |op, directory| Some((op, directory, 0, false));
         let at = |op, directory| Some((op, directory, 0, true));
         let has = |place: usize, flag: &[u8]| match arguments.get(place) {
@@ -155,7 +155,7 @@ impl Strace {
                 Op::Open
             }
         };
-        // What it does, whether with a directory, where its path is, whether after a descriptor.
+        // Operation, whether on a directory, index of the path argument, whether a descriptor precedes it.
         let how = match name {
             "open" => plain(opens(1), has(1, b"O_DIRECTORY")),
             "openat" => at(opens(2), has(2, b"O_DIRECTORY")),
@@ -182,7 +182,7 @@ impl Strace {
                     return Ok(None);
                 };
                 let path = path.clone();
-                return Ok(Some(What {
+                return Ok(Some(PathCall {
                     op: Op::List,
                     path,
                     to: None,
@@ -206,7 +206,7 @@ impl Strace {
         } else {
             None
         };
-        Ok(Some(What {
+        Ok(Some(PathCall {
             op,
             path,
             to,
@@ -214,7 +214,7 @@ impl Strace {
         }))
     }
 
-    /// The path at that place, or of the descriptor there and the text behind it. Nothing if it is about an open file.
+    /// Returns the path at an argument, or of the descriptor and the text after it; `None` if the call is about an open file.
     fn path(
         &mut self,
         process: u64,
@@ -240,7 +240,7 @@ impl Strace {
         }
         let text = match arguments.get(place) {
             Some(Argument::Text(text)) => text,
-            // A null pointer, or something that strace could not read.
+            // A null pointer, or a string that strace could not read.
             Some(_) => return Ok(None),
             None => return Err("the call has too few arguments".into()),
         };
@@ -259,15 +259,15 @@ impl Strace {
     }
 }
 
-struct What {
+struct PathCall {
     op: Op,
     path: Vec<u8>,
     to: Option<Vec<u8>>,
     directory: bool,
 }
 
-/// Calls that are looked at.
-const KNOWN: [&str; 48] = [
+/// Calls that are evaluated.
+const TRACED_CALLS: [&str; 48] = [
     "open",
     "openat",
     "creat",
@@ -327,7 +327,7 @@ fn leading_number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(&text[..digits]).ok()?.parse().ok()
 }
 
-/// `123 ` or `[pid  123] ` before the time; zero where there is none.
+/// Splits off a leading `123 ` or `[pid  123] `; zero without either.
 fn process(line: &[u8]) -> (u64, &[u8]) {
     if let Some(rest) = line.strip_prefix(b"[pid") {
         let rest = rest.trim_ascii_start();
@@ -343,7 +343,7 @@ fn process(line: &[u8]) -> (u64, &[u8]) {
     }
 }
 
-/// `1700000000.123456 ` before the call, in microseconds.
+/// Splits off a leading `1700000000.123456 `, in microseconds.
 fn time(line: &[u8]) -> Option<(u64, &[u8])> {
     let end = line.iter().position(u8::is_ascii_whitespace)?;
     let text = std::str::from_utf8(&line[..end]).ok()?;
@@ -357,7 +357,7 @@ fn time(line: &[u8]) -> Option<(u64, &[u8])> {
     Some((t, line[end..].trim_ascii_start()))
 }
 
-/// Arguments up to the bracket that closes the call, and what stands behind it.
+/// Parses arguments up to the closing bracket of the call, and returns the rest of the line.
 fn arguments(text: &[u8]) -> Result<(Vec<Argument>, &[u8]), String> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -372,13 +372,13 @@ fn arguments(text: &[u8]) -> Result<(Vec<Argument>, &[u8]), String> {
                 let (string, end) = quoted(text, at + 1)?;
                 at = end;
                 found.push(Argument::Text(string));
-                // Flags behind a text that was cut, and the like.
+                // Skips the marks after a truncated string.
                 while text.get(at).is_some_and(|b| !matches!(b, b',' | b')')) {
                     at += 1;
                 }
             }
             Some(_) => {
-                let (argument, end) = other(text, at)?;
+                let (argument, end) = other_argument(text, at)?;
                 at = end;
                 found.push(argument);
             }
@@ -386,7 +386,7 @@ fn arguments(text: &[u8]) -> Result<(Vec<Argument>, &[u8]), String> {
     }
 }
 
-/// A text in quotes, with what stands for other bytes; behind its first quote.
+/// Parses a quoted string with escapes, starting after its first quote.
 fn quoted(text: &[u8], mut at: usize) -> Result<(Vec<u8>, usize), String> {
     let mut string = Vec::new();
     loop {
@@ -402,7 +402,7 @@ fn quoted(text: &[u8], mut at: usize) -> Result<(Vec<u8>, usize), String> {
     }
 }
 
-/// What a backslash says; the place behind it.
+/// Decodes a backslash escape; returns the offset after it.
 fn escape(text: &[u8], at: usize, string: &mut Vec<u8>) -> Result<usize, String> {
     let byte = *text.get(at + 1).ok_or("a text ends with a backslash")?;
     let plain = match byte {
@@ -435,8 +435,8 @@ fn escape(text: &[u8], at: usize, string: &mut Vec<u8>) -> Result<usize, String>
     Ok(at + 2)
 }
 
-/// Anything but a text: up to a comma or bracket on the same level.
-fn other(text: &[u8], start: usize) -> Result<(Argument, usize), String> {
+/// Parses any argument that is not a string: up to a comma or bracket on the same level.
+fn other_argument(text: &[u8], start: usize) -> Result<(Argument, usize), String> {
     let rest = &text[start..];
     let word = rest
         .iter()
@@ -461,7 +461,7 @@ fn other(text: &[u8], start: usize) -> Result<(Argument, usize), String> {
                 }
             }
         }
-        // What was opened may be gone by now.
+        // The open file may have been deleted.
         let path = path
             .strip_suffix(b" (deleted)")
             .map_or_else(|| path.clone(), <[u8]>::to_vec);

@@ -1,44 +1,44 @@
-//! Traces like the paper's Yahoo! audit logs, made from a seed.
+//! Generator of traces like the paper's Yahoo! audit logs, from a seed.
 //!
-//! Those logs cannot be had freely. What the paper says of them: most directories are listed once or rarely; siblings under
+//! Those logs are not freely available. The paper describes them: most directories are listed once or rarely; siblings under
 //! hot parents are listed in random order, once or a few times; noisy neighbours are interleaved; names are encrypted to
-//! 28 bytes; days follow days. So here *jobs* each list the children of one directory in an order of their own, many jobs at
-//! once, among listings of directories that nobody asks for again, and repetitions of what was listed a moment before.
-//! Most jobs come back the next day with the same order, which is what AMP can learn. The shares are such that an LRU cache
-//! has the paper's 14 % of hits: what a predictor gains is then by its own doing, within this description.
+//! 28 bytes; the logs span several days. Here, *jobs* each list the children of one directory in an order of their own, many jobs
+//! at once, among listings of directories that are never requested again, and repetitions of recent listings.
+//! Most jobs return the next day with the same order, which is what AMP can learn. The shares are such that an LRU cache
+//! has the paper's 14 % of hits: any gain of a predictor is then its own, within this description.
 
 use super::{Event, Op, Traces};
 use crate::error::{Error, Result};
 use crate::path::PathId;
 
-/// What is to be made.
+/// Settings of a generated trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
-    /// Everything follows from it.
+pub struct GeneratorSettings {
+    /// Seed that determines the trace.
     pub seed: u64,
-    /// Which day, from 0: jobs come back on other days.
+    /// Day, from 0: jobs return on later days.
     pub day: u32,
-    /// Requests that read.
+    /// Number of read requests.
     pub operations: u64,
-    /// Clients that run jobs.
+    /// Number of clients that run jobs.
     pub clients: u32,
-    /// Jobs at once.
+    /// Number of concurrent jobs.
     pub jobs: u32,
-    /// Directories under a hot parent, at least and at most; few have many.
+    /// Minimum and maximum number of directories under a hot parent; few have many.
     pub siblings: (u32, u32),
-    /// The share of requests for directories that nobody asks for again.
+    /// Share of requests for directories that are never requested again.
     pub cold: f64,
-    /// The share of requests that repeat one of the last 2,000.
+    /// Share of requests that repeat one of the last 2,000.
     pub repeated: f64,
-    /// The share of requests that open a file under a hot parent.
+    /// Share of requests that open a file under a hot parent.
     pub opened: f64,
-    /// The share of jobs that come back every day with the same order.
+    /// Share of jobs that return every day with the same order.
     pub daily: f64,
-    /// The share of directories under a hot parent that nobody lists.
+    /// Share of directories under a hot parent that are never listed.
     pub unread: f64,
 }
 
-impl Default for Settings {
+impl Default for GeneratorSettings {
     fn default() -> Self {
         Self {
             seed: 1,
@@ -56,14 +56,14 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
-    /// A day of so many requests: with fewer of them than a million, fewer jobs run at once and directories are smaller, so
-    /// that what is in use stays the same part of the whole.
+impl GeneratorSettings {
+    /// Returns the settings for a day of `operations` requests: below a million, fewer jobs run at once and directories are smaller,
+    /// so that the working set remains the same share of all directories.
     pub fn of(operations: u64) -> Self {
         let all = Self::default();
         let scale = (operations as f64 / all.operations as f64).min(1.0);
         let (least, most) = all.siblings;
-        // Half of the smallness in the number of jobs, half in their size.
+        // Half of the reduction is in the number of jobs, half in their size.
         let root = scale.sqrt();
         Self {
             operations,
@@ -112,7 +112,7 @@ impl Random {
     }
 }
 
-/// A name of 28 bytes, as the encrypted ones are.
+/// Returns a name of 28 bytes, like the encrypted ones.
 fn name(parts: &[u64]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
     let mut random = Random::new(parts);
@@ -134,7 +134,7 @@ struct Job {
 
 struct Maker<'a> {
     traces: &'a mut Traces,
-    settings: Settings,
+    settings: GeneratorSettings,
     random: Random,
     events: Vec<Event>,
     t: f64,
@@ -142,8 +142,8 @@ struct Maker<'a> {
     clients: Vec<u32>,
 }
 
-/// Makes a day's trace.
-pub fn make(traces: &mut Traces, settings: Settings) -> Result<Vec<Event>> {
+/// Generates the trace of one day.
+pub fn make(traces: &mut Traces, settings: GeneratorSettings) -> Result<Vec<Event>> {
     let shares = [
         settings.cold,
         settings.repeated,
@@ -155,7 +155,7 @@ pub fn make(traces: &mut Traces, settings: Settings) -> Result<Vec<Event>> {
         || settings.cold + settings.repeated + settings.opened > 1.0
     {
         return Err(Error::Setting(
-            "shares lie between 0 and 1, and those of requests together, too".into(),
+            "shares are between 0 and 1, and so is the sum of those of requests".into(),
         ));
     }
     let (least, most) = settings.siblings;
@@ -186,7 +186,7 @@ impl Maker<'_> {
         for _ in 0..settings.jobs {
             jobs.push(self.job()?);
         }
-        // At the beginning of a day jobs stand anywhere, so that they do not all end together.
+        // At the start of a day, jobs are at random positions, so that they do not all end together.
         for job in &mut jobs {
             job.next = self.random.below(job.order.len());
         }
@@ -246,7 +246,7 @@ impl Maker<'_> {
         });
     }
 
-    /// The next job of the day, with the directories that nobody will list made.
+    /// Starts the next job of the day and creates the directories that will not be listed.
     fn job(&mut self) -> Result<Job> {
         let settings = self.settings;
         let number = self.begun;
@@ -291,7 +291,7 @@ impl Maker<'_> {
         self.traces.paths.child(parent, name.as_bytes())
     }
 
-    /// A directory that nobody asks for again, alone in its parent.
+    /// Returns a directory that is never requested again, alone in its parent.
     fn cold(&mut self) -> Result<PathId> {
         let mut at = self.traces.root;
         for depth in 0..3 {

@@ -1,4 +1,4 @@
-//! The cache against simple models: exact sizes whatever the policy, and LRU's order.
+//! The cache compared with simple models: exact sizes under every policy, and LRU's order.
 
 use esker_site_cache::cache::{Cache, Policy};
 use esker_site_cache::path::{PathId, Paths};
@@ -44,7 +44,7 @@ proptest! {
                 }
             }
             for (path, value) in gone {
-                // A value that was refused comes back itself; the one before it is gone, too.
+                // A rejected value is returned itself; the previous value is evicted, too.
                 let before = model.remove(&path);
                 prop_assert!(before.is_none_or(|b| b.0 == value || what >= 3));
             }
@@ -100,7 +100,7 @@ proptest! {
     }
 }
 
-/// What each policy is for: a few values asked for again and again among many that are asked for once.
+/// Each policy has to keep a few hot values during a scan over many cold ones.
 #[test]
 fn modern_policies_withstand_a_scan() {
     let ids = paths(10_000);

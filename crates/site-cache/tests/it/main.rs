@@ -1,4 +1,4 @@
-//! Tests of the site cache from outside, one binary.
+//! Integration tests of the site cache, in one binary.
 
 #![allow(clippy::unwrap_used, reason = "a test that has no answer has failed")]
 

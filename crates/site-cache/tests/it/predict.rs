@@ -1,10 +1,10 @@
-//! Predictors beside naive versions of their papers.
+//! Predictors compared with naive versions of their papers.
 
 use esker_site_cache::entry::{Attributes, Child, Kind, Listing, Request, Wants};
 use esker_site_cache::path::{PathId, Paths};
 use esker_site_cache::predict::{
-    Access, Amp, AmpSettings, Choice, Dls, DlsSettings, Farmer, FarmerSettings, Nexus,
-    NexusSettings, Outcome, Predictor, View, Wish,
+    Access, Amp, AmpSettings, CacheView, Dls, DlsSettings, Farmer, FarmerSettings, Nexus,
+    NexusSettings, Outcome, Predictor, PredictorKind, PrefetchRequest,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ struct Fake {
     listings: BTreeMap<PathId, Arc<Listing>>,
 }
 
-impl View for Fake {
+impl CacheView for Fake {
     fn paths(&self) -> &Paths {
         &self.paths
     }
@@ -30,7 +30,7 @@ impl View for Fake {
     fn answers(&self, request: Request) -> bool {
         self.cached.contains(&request)
     }
-    fn on_its_way(&self, _request: Request) -> bool {
+    fn is_pending(&self, _request: Request) -> bool {
         false
     }
     fn capacity(&self) -> u64 {
@@ -83,10 +83,10 @@ fn miss(client: u32, request: Request) -> Access {
 }
 
 fn step(predictor: &mut dyn Predictor, access: Access, fake: &Fake) -> Vec<Request> {
-    let mut wishes: Vec<Wish> = Vec::new();
+    let mut prefetches: Vec<PrefetchRequest> = Vec::new();
     predictor.learn(access, fake);
-    predictor.predict(access, fake, &mut wishes);
-    wishes.into_iter().map(|w| w.request).collect()
+    predictor.predict(access, fake, &mut prefetches);
+    prefetches.into_iter().map(|w| w.request).collect()
 }
 
 proptest! {
@@ -126,9 +126,9 @@ proptest! {
             fake.cached.insert(Request { path, wants });
             if comes {
                 list(&mut fake, parent, &all);
-                let mut wishes = Vec::new();
-                dls.listed(parent, &fake, &mut wishes);
-                let said: BTreeSet<Request> = wishes.into_iter().map(|w| w.request).collect();
+                let mut prefetches = Vec::new();
+                dls.on_listing(parent, &fake, &mut prefetches);
+                let said: BTreeSet<Request> = prefetches.into_iter().map(|w| w.request).collect();
                 let expected = if asked.remove(&parent) { siblings(&fake) } else { BTreeSet::new() };
                 prop_assert_eq!(said, expected);
             }
@@ -172,7 +172,7 @@ proptest! {
         let (fake, all) = fake();
         let mut amp = Amp::new(AmpSettings { period, ..AmpSettings::default() });
         let mut histories: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-        // Each three requests of a client in the order of the last, as far as the model has them.
+        // All triples of consecutive requests of a client, in the order of the last one, as far as the model has them.
         let mut triples: Vec<[usize; 3]> = Vec::new();
         let mut trained = 0;
         for (now, (client, path)) in steps.iter().enumerate() {
@@ -258,35 +258,35 @@ proptest! {
         }
     }
 
-    /// Whatever happens, guarded DLS has no more on its way and unused than its share.
+    /// Guarded DLS never has more prefetches in flight or unused than its share.
     #[test]
     fn guarded_stays_within_its_share(
         learned in any::<bool>(),
         steps in prop::collection::vec((0_usize..12, any::<bool>(), 0_u8..4), 0..120),
     ) {
         let (mut fake, all) = fake();
-        let choice = if learned { Choice::Learned } else { Choice::Guarded };
+        let choice = if learned { PredictorKind::Learned } else { PredictorKind::Guarded };
         let mut guarded = choice.make(Some(0));
         for (path, lists, then) in steps {
             let path = all[path];
             let parent = fake.paths.parent(path).unwrap();
             let wants = if lists { Wants::List } else { Wants::Stat };
-            let wished = step(&mut *guarded, miss(0, Request { path, wants }), &fake);
-            for wish in wished {
-                // Types come from the listing: a file is not listed, and what is stat'ed is answered already.
-                let at = all.iter().position(|p| *p == wish.path);
+            let is_prefetch = step(&mut *guarded, miss(0, Request { path, wants }), &fake);
+            for prefetch in is_prefetch {
+                // Types come from the listing: a file is not listed, and attributes are already answered.
+                let at = all.iter().position(|p| *p == prefetch.path);
                 if let (Some(at), true) = (at, fake.listings.contains_key(&parent)) && !learned {
-                    prop_assert!(wish.wants == Wants::List && at % 4 != 1);
+                    prop_assert!(prefetch.wants == Wants::List && at % 4 != 1);
                 }
                 if then == 1 {
-                    guarded.refused(wish, &fake.paths);
+                    guarded.on_refused(prefetch, &fake.paths);
                 } else if then == 2 {
-                    guarded.wasted(wish, &fake.paths);
+                    guarded.on_wasted(prefetch, &fake.paths);
                 } else {
-                    fake.cached.insert(wish);
-                    if wish.path == parent {
+                    fake.cached.insert(prefetch);
+                    if prefetch.path == parent {
                         list(&mut fake, parent, &all);
-                        guarded.listed(parent, &fake, &mut Vec::new());
+                        guarded.on_listing(parent, &fake, &mut Vec::new());
                     }
                 }
             }

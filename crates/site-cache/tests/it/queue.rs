@@ -1,4 +1,4 @@
-//! The queue against a list that is searched through.
+//! The queue compared with a linear list.
 
 use esker_site_cache::queue::{Class, Enqueued, PRIORITY_MAX, Queue, Run};
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ proptest! {
         let mut model: Vec<Waiting> = Vec::new();
         let mut notified = Vec::new();
         let mut asked = 0_u32;
-        // Places before all others count down, places at the end up.
+        // Positions at the front count down, positions at the end up.
         let (mut turn, mut front) = (0_i64, 0_i64);
         let mut last_run = Run(0);
         for step in steps {
@@ -128,7 +128,7 @@ proptest! {
                 }
                 Step::Again(which) => {
                     let Some(run) = runs.get(which).copied() else { continue };
-                    prop_assert!(queue.again(run));
+                    prop_assert!(queue.requeue(run));
                     let same = model.iter_mut().find(|w| w.run == Some(run)).unwrap();
                     same.run = None;
                     same.turn = front;
@@ -154,7 +154,7 @@ proptest! {
                 prop_assert!(queue.has(waiting.key));
             }
         }
-        // Whoever asked is told in the end, once.
+        // Every waiter is notified once.
         while let Some(sent) = queue.send().or_else(|| {
             let run = model.iter().find_map(|w| w.run)?;
             let at = model.iter().position(|w| w.run == Some(run))?;

@@ -1,17 +1,19 @@
-//! Replays: the same every time, and by hand.
+//! Replays: deterministic, and checked against results computed by hand.
 
-use esker_site_cache::predict::Choice;
-use esker_site_cache::replay::{Pace, Report, Settings, Size, Tiers, World, run};
+use esker_site_cache::predict::PredictorKind;
+use esker_site_cache::replay::{Pace, ReplaySettings, Report, SimulatedOrigin, Size, Tiers, run};
 use esker_site_cache::trace::{Traces, yahoo};
 
-fn play(text: &str, settings: &Settings) -> Report {
+fn replay(text: &str, settings: &ReplaySettings) -> Report {
     let mut traces = Traces::new();
     let trace = traces
         .read(text.as_bytes(), None, false, None)
         .unwrap()
         .unwrap();
-    let world = World::before(&trace.events, &traces);
-    run(settings, &trace.events, &[], &mut traces, &world, &|| false)
+    let origin = SimulatedOrigin::before(&trace.events, &traces);
+    run(settings, &trace.events, &[], &mut traces, &origin, &|| {
+        false
+    })
 }
 
 fn line(t: f64, op: &str, path: &str) -> String {
@@ -31,12 +33,12 @@ fn three_reads_by_hand() {
     ]
     .concat();
     for (tiers, far) in [(Tiers::EdgeCloud, 38.0), (Tiers::EdgeFogCloud, 42.0)] {
-        let report = play(
+        let report = replay(
             &text,
-            &Settings {
-                predictor: Choice::Lru,
+            &ReplaySettings {
+                predictor: PredictorKind::Lru,
                 tiers,
-                ..Settings::default()
+                ..ReplaySettings::default()
             },
         );
         assert_eq!(
@@ -49,13 +51,13 @@ fn three_reads_by_hand() {
         );
         assert_eq!(report.at_origin, 2);
     }
-    // The same request twice within a round trip is one: the second waits for the rest of it.
+    // Two identical requests within a round trip are sent once: the second waits for the rest of it.
     let text = [line(0.0, "list", "/a"), line(0.010, "list", "/a")].concat();
-    let report = play(
+    let report = replay(
         &text,
-        &Settings {
-            predictor: Choice::Lru,
-            ..Settings::default()
+        &ReplaySettings {
+            predictor: PredictorKind::Lru,
+            ..ReplaySettings::default()
         },
     );
     assert_eq!((report.hits, report.at_origin), (0, 1));
@@ -68,11 +70,11 @@ fn dls_by_hand() {
     let text: String = (1..=5)
         .map(|i| line(f64::from(i), "list", &format!("/p/{i}")))
         .collect();
-    let report = play(
+    let report = replay(
         &text,
-        &Settings {
-            predictor: Choice::Dls,
-            ..Settings::default()
+        &ReplaySettings {
+            predictor: PredictorKind::Dls,
+            ..ReplaySettings::default()
         },
     );
     assert_eq!((report.reads, report.hits, report.fetched), (5, 2, 3));
@@ -81,12 +83,12 @@ fn dls_by_hand() {
         near(report.mean_latency_ms, (3.0 * 38.0 + 2.0) / 5.0),
         "{report:?}"
     );
-    // Guarded waits for one miss less.
-    let report = play(
+    // Guarded DLS lists after one miss less.
+    let report = replay(
         &text,
-        &Settings {
-            predictor: Choice::Guarded,
-            ..Settings::default()
+        &ReplaySettings {
+            predictor: PredictorKind::Guarded,
+            ..ReplaySettings::default()
         },
     );
     assert_eq!(
@@ -101,11 +103,11 @@ fn one_listing_serves_stats_and_absences() {
         .map(|i| line(f64::from(i), "stat", &format!("/p/{i}")))
         .collect();
     text.push_str("{\"t\":9,\"op\":\"stat\",\"path\":\"/p/none\",\"found\":false}\n");
-    let report = play(
+    let report = replay(
         &text,
-        &Settings {
-            predictor: Choice::Guarded,
-            ..Settings::default()
+        &ReplaySettings {
+            predictor: PredictorKind::Guarded,
+            ..ReplaySettings::default()
         },
     );
     // Two misses, one listing.
@@ -128,15 +130,15 @@ fn what_is_deleted_is_gone_and_what_is_made_is_there() {
     ]
     .concat();
     for edges in [1, 3] {
-        let report = play(
+        let report = replay(
             &text,
-            &Settings {
-                predictor: Choice::Lru,
+            &ReplaySettings {
+                predictor: PredictorKind::Lru,
                 edges,
-                ..Settings::default()
+                ..ReplaySettings::default()
             },
         );
-        // Only the first is fetched: later changes come as publications.
+        // Only the first is fetched: later changes arrive as publications.
         assert_eq!(
             (report.reads, report.hits, report.fetched),
             (4, 3, 1),
@@ -151,19 +153,19 @@ fn a_closed_loop_waits_for_answers() {
     let text: String = (0..10)
         .map(|i| line(0.0, "stat", &format!("/{i}/x")))
         .collect();
-    let open = play(
+    let open = replay(
         &text,
-        &Settings {
-            predictor: Choice::Lru,
-            ..Settings::default()
+        &ReplaySettings {
+            predictor: PredictorKind::Lru,
+            ..ReplaySettings::default()
         },
     );
-    let closed = play(
+    let closed = replay(
         &text,
-        &Settings {
-            predictor: Choice::Lru,
+        &ReplaySettings {
+            predictor: PredictorKind::Lru,
             pace: Pace::Closed,
-            ..Settings::default()
+            ..ReplaySettings::default()
         },
     );
     assert!(
@@ -172,12 +174,12 @@ fn a_closed_loop_waits_for_answers() {
     );
     assert!(near(open.mean_latency_ms, 38.0) && near(closed.mean_latency_ms, 38.0));
     // One service takes one request at a time.
-    let one = play(
+    let one = replay(
         &text,
-        &Settings {
-            predictor: Choice::Lru,
+        &ReplaySettings {
+            predictor: PredictorKind::Lru,
             services: 1,
-            ..Settings::default()
+            ..ReplaySettings::default()
         },
     );
     assert!(near(one.seconds, 0.018 + 0.2), "{one:?}");
@@ -187,58 +189,61 @@ fn a_closed_loop_waits_for_answers() {
 fn a_replay_follows_from_its_trace() {
     let once = |predictor| {
         let mut traces = Traces::new();
-        let settings = yahoo::Settings::of(4_000);
+        let settings = yahoo::GeneratorSettings::of(4_000);
         let before = yahoo::make(&mut traces, settings).unwrap();
-        let events = yahoo::make(&mut traces, yahoo::Settings { day: 1, ..settings }).unwrap();
-        let world = World::before(&events, &traces);
+        let events =
+            yahoo::make(&mut traces, yahoo::GeneratorSettings { day: 1, ..settings }).unwrap();
+        let origin = SimulatedOrigin::before(&events, &traces);
         let bytes = Size::Percent(10.0).bytes(&events, &traces);
-        let settings = Settings {
+        let settings = ReplaySettings {
             predictor,
             edge_bytes: bytes,
             fog_bytes: 3 * bytes,
             tiers: Tiers::EdgeFogCloud,
             edges: 2,
             services: 20,
-            ..Settings::default()
+            ..ReplaySettings::default()
         };
-        let report = run(&settings, &events, &before, &mut traces, &world, &|| false);
+        let report = run(&settings, &events, &before, &mut traces, &origin, &|| false);
         assert!(report.edge_bytes_most <= bytes);
         assert_eq!(report.failed, 0);
         report
     };
-    for predictor in Choice::ALL {
+    for predictor in PredictorKind::ALL {
         assert_eq!(once(predictor), once(predictor), "{predictor}");
     }
 }
 
-/// The paper's figure in small: predictors stand in its order.
+/// The paper's figure at a small scale: predictors rank in its order.
 #[test]
 fn directories_beat_sequences_beat_nothing_on_a_trace_like_yahoos() {
     let mut traces = Traces::new();
-    let settings = yahoo::Settings::of(30_000);
+    let settings = yahoo::GeneratorSettings::of(30_000);
     let before = yahoo::make(&mut traces, settings).unwrap();
-    let events = yahoo::make(&mut traces, yahoo::Settings { day: 1, ..settings }).unwrap();
-    let world = World::before(&events, &traces);
+    let events = yahoo::make(&mut traces, yahoo::GeneratorSettings { day: 1, ..settings }).unwrap();
+    let origin = SimulatedOrigin::before(&events, &traces);
     let bytes = Size::Percent(10.0).bytes(&events, &traces);
     let mut rate = |predictor, trained: bool| {
-        let settings = Settings {
+        let settings = ReplaySettings {
             predictor,
             edge_bytes: bytes,
-            ..Settings::default()
+            ..ReplaySettings::default()
         };
         let training = if trained { &before[..] } else { &[] };
-        run(&settings, &events, training, &mut traces, &world, &|| false)
+        run(&settings, &events, training, &mut traces, &origin, &|| {
+            false
+        })
     };
-    let lru = rate(Choice::Lru, false);
+    let lru = rate(PredictorKind::Lru, false);
     assert!((0.12..0.16).contains(&lru.hit_rate()), "{lru:?}");
-    let nexus = rate(Choice::Nexus, false);
+    let nexus = rate(PredictorKind::Nexus, false);
     assert!(
         (nexus.hit_rate() - lru.hit_rate()).abs() < 0.02,
         "{nexus:?}"
     );
-    let amp = rate(Choice::Amp, true);
+    let amp = rate(PredictorKind::Amp, true);
     assert!((0.45..0.75).contains(&amp.hit_rate()), "{amp:?}");
-    let guarded = rate(Choice::Guarded, false);
+    let guarded = rate(PredictorKind::Guarded, false);
     assert!(guarded.hit_rate() > 0.6, "{guarded:?}");
     assert!(2 * guarded.prefetched < 5 * guarded.hits, "{guarded:?}");
     assert!(

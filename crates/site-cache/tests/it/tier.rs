@@ -1,19 +1,21 @@
-//! A tier: what one listing answers, how old answers may be, who waits, and that deletions hold.
+//! A tier: coverage of a listing, ages of answers, waiters, and lasting deletions.
 
 use esker_site_cache::cache::Policy;
 use esker_site_cache::entry::{
-    Answer, Attributes, Change, Child, Failure, Happened, Kind, Listing, Request, State, Wants,
+    Answer, Attributes, Change, ChangeKind, Child, Failure, Kind, Listing, Request, State, Wants,
 };
 use esker_site_cache::path::{PathId, Paths};
 use esker_site_cache::queue::{Class, Run};
-use esker_site_cache::tier::{Ask, Fetched, Freshness, Output, Reply, Settings, Tier, Who};
+use esker_site_cache::tier::{
+    Fetched, Freshness, Output, Reply, Requester, Tier, TierRequest, TierSettings,
+};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-fn ask(request: Request) -> Ask {
-    Ask {
-        who: Who::Client(1),
+fn fetch_request(request: Request) -> TierRequest {
+    TierRequest {
+        requester: Requester::Client(1),
         ticket: 7,
         request,
         class: Class::Fetch,
@@ -69,10 +71,10 @@ fn one_listing_answers_everything_under_it() {
         let (d, a, link) = (tree.path("/d"), tree.path("/d/a"), tree.path("/d/l"));
         let (missing, deep) = (tree.path("/d/no"), tree.path("/d/no/x/y"));
         let paths = &tree.paths;
-        let mut tier = Tier::new(Settings::default());
+        let mut tier = Tier::new(TierSettings::default());
         let mut out = Vec::new();
         assert_eq!(
-            tier.ask(0, ask(Request::list(d)), paths, &mut out),
+            tier.request(0, fetch_request(Request::list(d)), paths, &mut out),
             Reply::Wait
         );
         let run = sent(&mut out)[0].0;
@@ -87,19 +89,21 @@ fn one_listing_answers_everything_under_it() {
             },
         ];
         let answer = directory(children, complete, 3, paths);
-        assert!(tier.answered(9, run, Fetched::Answer(answer), paths, &mut out));
+        assert!(tier.handle_response(9, run, Fetched::Answer(answer), paths, &mut out));
         out.clear();
-        let Reply::Answer(answer) = tier.ask(10, ask(Request::stat(a)), paths, &mut out) else {
+        let Reply::Answer(answer) =
+            tier.request(10, fetch_request(Request::stat(a)), paths, &mut out)
+        else {
             panic!("the listing answers");
         };
         assert_eq!((answer.state, answer.at), (State::Present(file(5)), 3));
-        // Of a name without attributes only the origin knows more.
+        // A name without attributes requires a request to the origin.
         assert_eq!(
-            tier.ask(10, ask(Request::stat(link)), paths, &mut out),
+            tier.request(10, fetch_request(Request::stat(link)), paths, &mut out),
             Reply::Wait
         );
         for path in [missing, deep] {
-            let said = tier.ask(11, ask(Request::stat(path)), paths, &mut out);
+            let said = tier.request(11, fetch_request(Request::stat(path)), paths, &mut out);
             let absent = matches!(&said, Reply::Answer(a) if a.is_absent());
             assert_eq!(absent, complete, "{said:?}");
         }
@@ -112,37 +116,39 @@ fn fetches_join_prefetches_and_raise_them() {
     let mut tree = Tree::new();
     let (a, b) = (tree.path("/a"), tree.path("/b"));
     let paths = &tree.paths;
-    let mut tier = Tier::new(Settings {
+    let mut tier = Tier::new(TierSettings {
         running_max: 1,
-        ..Settings::default()
+        ..TierSettings::default()
     });
     let mut out = Vec::new();
-    let prefetch = |path| Ask {
+    let prefetch = |path| TierRequest {
         class: Class::Prefetch(1),
-        who: Who::Tier(4),
-        ..ask(Request::stat(path))
+        requester: Requester::Tier(4),
+        ..fetch_request(Request::stat(path))
     };
-    tier.ask(0, prefetch(a), paths, &mut out);
-    tier.ask(0, prefetch(b), paths, &mut out);
+    tier.request(0, prefetch(a), paths, &mut out);
+    tier.request(0, prefetch(b), paths, &mut out);
     let first = sent(&mut out);
     assert_eq!((first.len(), first[0].1.path), (1, a));
-    tier.ask(1, ask(Request::stat(b)), paths, &mut out);
-    tier.ask(1, ask(Request::stat(a)), paths, &mut out);
+    tier.request(1, fetch_request(Request::stat(b)), paths, &mut out);
+    tier.request(1, fetch_request(Request::stat(a)), paths, &mut out);
     assert!(out.is_empty());
     let answer = Fetched::Answer(Answer::absent(1));
-    tier.answered(2, first[0].0, answer.clone(), paths, &mut out);
-    let told: Vec<Who> = out
+    tier.handle_response(2, first[0].0, answer.clone(), paths, &mut out);
+    let told: Vec<Requester> = out
         .iter()
         .filter_map(|o| match o {
-            Output::Done { who, result, .. } => result.as_ref().ok().map(|_| *who),
+            Output::Done {
+                requester, result, ..
+            } => result.as_ref().ok().map(|_| *requester),
             _ => None,
         })
         .collect();
-    assert_eq!(told, [Who::Tier(4), Who::Client(1)]);
+    assert_eq!(told, [Requester::Tier(4), Requester::Client(1)]);
     let second = sent(&mut out);
     assert_eq!((second[0].1.path, second[0].2), (b, Class::Fetch));
-    // An answer that nobody waits for any more is no harm.
-    assert!(!tier.answered(2, first[0].0, answer, paths, &mut out));
+    // An answer without waiters does no harm.
+    assert!(!tier.handle_response(2, first[0].0, answer, paths, &mut out));
 }
 
 #[test]
@@ -150,23 +156,23 @@ fn a_fetch_takes_the_place_of_a_prefetch() {
     let mut tree = Tree::new();
     let (a, b) = (tree.path("/a"), tree.path("/b"));
     let paths = &tree.paths;
-    let mut cloud = Tier::new(Settings::cloud(1));
+    let mut cloud = Tier::new(TierSettings::cloud(1));
     let mut out = Vec::new();
-    let prefetch = Ask {
+    let prefetch = TierRequest {
         class: Class::Prefetch(6),
-        who: Who::Tier(1),
-        ..ask(Request::list(a))
+        requester: Requester::Tier(1),
+        ..fetch_request(Request::list(a))
     };
-    cloud.ask(0, prefetch, paths, &mut out);
+    cloud.request(0, prefetch, paths, &mut out);
     let run = sent(&mut out)[0].0;
-    let fetch = Ask {
-        who: Who::Tier(1),
-        ..ask(Request::list(b))
+    let fetch = TierRequest {
+        requester: Requester::Tier(1),
+        ..fetch_request(Request::list(b))
     };
-    cloud.ask(1, fetch, paths, &mut out);
+    cloud.request(1, fetch, paths, &mut out);
     assert_eq!(out[0], Output::Cancel(run));
     assert_eq!(sent(&mut out)[0].1.path, b);
-    assert!(!cloud.answered(2, run, Fetched::Answer(Answer::absent(0)), paths, &mut out));
+    assert!(!cloud.handle_response(2, run, Fetched::Answer(Answer::absent(0)), paths, &mut out));
 }
 
 #[test]
@@ -174,28 +180,28 @@ fn answers_grow_old() {
     let mut tree = Tree::new();
     let a = tree.path("/a");
     let paths = &tree.paths;
-    let mut tier = Tier::new(Settings {
+    let mut tier = Tier::new(TierSettings {
         freshness: Freshness::TimeToLive {
             least: 100,
             most: 350,
         },
-        ..Settings::default()
+        ..TierSettings::default()
     });
     let mut out = Vec::new();
     let mut fetch = |tier: &mut Tier, now: u64, fetched: Fetched| {
         assert_eq!(
-            tier.ask(now, ask(Request::stat(a)), paths, &mut out),
+            tier.request(now, fetch_request(Request::stat(a)), paths, &mut out),
             Reply::Wait
         );
         let run = sent(&mut out)[0].0;
-        tier.answered(now, run, fetched, paths, &mut out);
+        tier.handle_response(now, run, fetched, paths, &mut out);
         out.clear();
     };
     let at = |now: u64, size: u64| Fetched::Answer(Answer::present(file(size), now));
-    let fresh = |tier: &Tier, now: u64| tier.look(now, Request::stat(a), paths).is_some();
+    let fresh = |tier: &Tier, now: u64| tier.peek(now, Request::stat(a), paths).is_some();
     fetch(&mut tier, 0, at(0, 1));
     assert!(fresh(&tier, 100) && !fresh(&tier, 101));
-    // Twice as long after nothing had changed, but never longer than the most.
+    // The time to live doubles without changes, up to the maximum.
     fetch(&mut tier, 200, at(200, 1));
     assert!(fresh(&tier, 400) && !fresh(&tier, 401));
     fetch(&mut tier, 500, Fetched::Unchanged(500, false));
@@ -209,25 +215,25 @@ fn a_client_may_demand_newer_or_take_older() {
     let mut tree = Tree::new();
     let a = tree.path("/a");
     let paths = &tree.paths;
-    let mut tier = Tier::new(Settings {
+    let mut tier = Tier::new(TierSettings {
         freshness: Freshness::TimeToLive {
             least: 100,
             most: 100,
         },
-        ..Settings::default()
+        ..TierSettings::default()
     });
     let mut out = Vec::new();
-    tier.ask(0, ask(Request::stat(a)), paths, &mut out);
+    tier.request(0, fetch_request(Request::stat(a)), paths, &mut out);
     let early = sent(&mut out)[0].0;
-    // Whoever demands an answer that is younger than what is on its way waits for the next.
-    let newest = Ask {
+    // A client that demands an answer younger than the one in flight waits for the next.
+    let newest = TierRequest {
         max_age: Some(0),
         ticket: 8,
-        ..ask(Request::stat(a))
+        ..fetch_request(Request::stat(a))
     };
-    assert_eq!(tier.ask(50, newest, paths, &mut out), Reply::Wait);
+    assert_eq!(tier.request(50, newest, paths, &mut out), Reply::Wait);
     let old = Fetched::Answer(Answer::present(file(1), 10));
-    tier.answered(60, early, old, paths, &mut out);
+    tier.handle_response(60, early, old, paths, &mut out);
     let tickets: Vec<u64> = out
         .iter()
         .filter_map(|o| match o {
@@ -238,19 +244,19 @@ fn a_client_may_demand_newer_or_take_older() {
     assert_eq!(tickets, [7]);
     let late = sent(&mut out)[0].0;
     let new = Fetched::Answer(Answer::present(file(2), 70));
-    tier.answered(80, late, new, paths, &mut out);
+    tier.handle_response(80, late, new, paths, &mut out);
     assert!(matches!(&out[0], Output::Done { ticket: 8, result: Ok(a), .. } if a.at == 70));
     out.clear();
-    // Later, the origin hangs: what was known does for those who said so.
+    // Later, the origin hangs: clients that accept expired answers get them.
     for (stale_if_error, good) in [(false, false), (true, true)] {
-        let asked = Ask {
+        let asked = TierRequest {
             stale_if_error,
-            ..ask(Request::stat(a))
+            ..fetch_request(Request::stat(a))
         };
-        assert_eq!(tier.ask(500, asked, paths, &mut out), Reply::Wait);
+        assert_eq!(tier.request(500, asked, paths, &mut out), Reply::Wait);
         let run = sent(&mut out)[0].0;
         let failed = Fetched::Failed(Failure::Origin("it hangs".into()));
-        tier.answered(600, run, failed, paths, &mut out);
+        tier.handle_response(600, run, failed, paths, &mut out);
         let Output::Done { result, .. } = &out[0] else {
             panic!("{out:?}");
         };
@@ -259,22 +265,22 @@ fn a_client_may_demand_newer_or_take_older() {
     }
 }
 
-/// When nobody can be asked, the listing above does for a path that was never asked about itself.
+/// While upstream is unreachable, the parent's listing answers for a path that was never requested itself.
 #[test]
 fn an_old_listing_answers_for_its_names_if_it_must() {
     let mut tree = Tree::new();
     let (above, a, none) = (tree.path("/d"), tree.path("/d/a"), tree.path("/d/none"));
     let paths = &tree.paths;
-    let mut tier = Tier::new(Settings {
+    let mut tier = Tier::new(TierSettings {
         freshness: Freshness::TimeToLive {
             least: 100,
             most: 100,
         },
-        ..Settings::default()
+        ..TierSettings::default()
     });
     let mut out = Vec::new();
     assert_eq!(
-        tier.ask(0, ask(Request::list(above)), paths, &mut out),
+        tier.request(0, fetch_request(Request::list(above)), paths, &mut out),
         Reply::Wait
     );
     let run = sent(&mut out)[0].0;
@@ -283,18 +289,18 @@ fn an_old_listing_answers_for_its_names_if_it_must() {
         attributes: file(7),
     };
     let listing = directory(vec![child], true, 0, paths);
-    tier.answered(0, run, Fetched::Answer(listing), paths, &mut out);
+    tier.handle_response(0, run, Fetched::Answer(listing), paths, &mut out);
     out.clear();
     for (path, state) in [(a, State::Present(file(7))), (none, State::Absent)] {
         for stale_if_error in [false, true] {
-            let asked = Ask {
+            let asked = TierRequest {
                 stale_if_error,
-                ..ask(Request::stat(path))
+                ..fetch_request(Request::stat(path))
             };
-            assert_eq!(tier.ask(500, asked, paths, &mut out), Reply::Wait);
+            assert_eq!(tier.request(500, asked, paths, &mut out), Reply::Wait);
             let run = sent(&mut out)[0].0;
             let failed = Fetched::Failed(Failure::Origin("it hangs".into()));
-            tier.answered(600, run, failed, paths, &mut out);
+            tier.handle_response(600, run, failed, paths, &mut out);
             let Output::Done { result, .. } = &out[0] else {
                 panic!("{out:?}");
             };
@@ -308,55 +314,56 @@ fn an_old_listing_answers_for_its_names_if_it_must() {
 #[test]
 fn numbers_of_paths_that_nobody_holds_are_given_again() {
     let mut tree = Tree::new();
-    let mut tier = Tier::new(Settings {
+    let mut tier = Tier::new(TierSettings {
         capacity: 4096,
-        predictor: esker_site_cache::predict::Choice::Learned.make(None),
+        predictor: esker_site_cache::predict::PredictorKind::Learned.make(None),
         subscribed_max: 4,
-        ..Settings::default()
+        ..TierSettings::default()
     });
     let mut out = Vec::new();
     for i in 0..2000 {
         let path = tree.path(&format!("/d{}/{i}", i % 7));
-        if tier.ask(i, ask(Request::stat(path)), &tree.paths, &mut out) == Reply::Wait {
+        if tier.request(i, fetch_request(Request::stat(path)), &tree.paths, &mut out) == Reply::Wait
+        {
             while let Some((run, request, _)) = sent(&mut out).pop() {
                 let answer = Answer::present(file(request.path.index() as u64), i);
-                tier.answered(i, run, Fetched::Answer(answer), &tree.paths, &mut out);
+                tier.handle_response(i, run, Fetched::Answer(answer), &tree.paths, &mut out);
             }
         }
         if i % 500 == 499 {
             let mut held = vec![false; tree.paths.bound()];
-            tier.held(&mut |path| held[path.index()] = true);
+            tier.mark_used_paths(&mut |path| held[path.index()] = true);
             tree.paths.sweep(|path| held[path.index()]);
         }
         assert!(tier.used() <= 4096);
     }
-    // Whatever is kept still says what it said.
+    // All kept paths still have their names.
     for i in 1990..2000 {
         let path = tree.path(&format!("/d{}/{i}", i % 7));
-        if let Some(answer) = tier.look(3000, Request::stat(path), &tree.paths) {
+        if let Some(answer) = tier.peek(3000, Request::stat(path), &tree.paths) {
             assert_eq!(answer.state, State::Present(file(path.index() as u64)));
         }
     }
 }
 
-/// An origin, a cloud service and two edges, with messages that take their time.
+/// An origin, a cloud service and two edges, with delayed messages.
 struct Network {
     tree: Tree,
     names: Vec<PathId>,
-    /// What is there, with the number of its making.
-    world: BTreeMap<PathId, u64>,
+    /// Existing paths, with the number of their creation.
+    origin: BTreeMap<PathId, u64>,
     made: u64,
     cloud: Tier,
     edges: [Tier; 2],
-    /// Changes that the cloud has not heard of.
+    /// Changes that have not reached the cloud.
     unpublished: VecDeque<(Change, Option<u64>)>,
     at_origin: Vec<(Run, Request, Option<Answer>)>,
-    to_cloud: Vec<Ask>,
+    to_cloud: Vec<TierRequest>,
     to_edge: [Vec<(Run, Fetched)>; 2],
     tells: [VecDeque<Change>; 2],
-    /// Of each edge, up to which making a path is known to be gone.
+    /// Per edge, the latest creation of each path that is known to be deleted.
     dead: [BTreeMap<PathId, u64>; 2],
-    /// By change told: what it ended. Deletions are told in the order in which they happened.
+    /// Per notified change, the creation that it ended. Deletions are notified in order.
     ended: BTreeMap<PathId, VecDeque<u64>>,
     now: u64,
 }
@@ -367,21 +374,21 @@ impl Network {
         let names = ["/d", "/d/a", "/d/b", "/d/c/x", "/e"];
         let names: Vec<PathId> = names.iter().map(|n| tree.path(n)).collect();
         let edge = || {
-            Tier::new(Settings {
+            Tier::new(TierSettings {
                 capacity,
                 policy,
-                predictor: esker_site_cache::predict::Choice::Guarded.make(Some(0)),
-                ..Settings::default()
+                predictor: esker_site_cache::predict::PredictorKind::Guarded.make(Some(0)),
+                ..TierSettings::default()
             })
         };
         Self {
             tree,
             names,
-            world: BTreeMap::new(),
+            origin: BTreeMap::new(),
             made: 0,
-            cloud: Tier::new(Settings {
+            cloud: Tier::new(TierSettings {
                 subscribed_max,
-                ..Settings::cloud(3)
+                ..TierSettings::cloud(3)
             }),
             edges: [edge(), edge()],
             unpublished: VecDeque::new(),
@@ -405,7 +412,7 @@ impl Network {
             };
         Attributes {
             kind,
-            size: self.world.get(&path).copied(),
+            size: self.origin.get(&path).copied(),
             ..Attributes::default()
         }
     }
@@ -416,12 +423,12 @@ impl Network {
 
     fn read(&self, request: Request) -> Answer {
         let path = request.path;
-        if path != self.tree.root && !self.world.contains_key(&path) {
+        if path != self.tree.root && !self.origin.contains_key(&path) {
             return Answer::absent(self.now);
         }
         let mut answer = Answer::present(self.attributes(path), self.now);
         if request.wants == Wants::List && self.attributes(path).kind == Kind::Directory {
-            let below = self.world.keys().copied();
+            let below = self.origin.keys().copied();
             let below = below.filter(|p| self.tree.paths.parent(*p) == Some(path));
             let children = below
                 .map(|path| Child {
@@ -436,25 +443,24 @@ impl Network {
 
     fn change(&mut self, name: usize) {
         let path = self.names[name];
-        if self.world.contains_key(&path) {
+        if self.origin.contains_key(&path) {
             for below in self.tree.paths.subtree(path) {
-                if let Some(made) = self.world.remove(&below) {
+                if let Some(made) = self.origin.remove(&below) {
                     self.ended.entry(below).or_default().push_back(made);
                 }
             }
-            let happened = Happened::Deleted;
+            let kind = ChangeKind::Deleted;
             self.unpublished
-                .push_back((Change { path, happened }, Some(self.made)));
+                .push_back((Change { path, kind }, Some(self.made)));
             return;
         }
         let missing: Vec<PathId> = self.tree.paths.upwards(path).collect();
         for path in missing.into_iter().rev() {
-            if path != self.tree.root && !self.world.contains_key(&path) {
+            if path != self.tree.root && !self.origin.contains_key(&path) {
                 self.made += 1;
-                self.world.insert(path, self.made);
-                let happened = Happened::Changed(self.attributes(path));
-                self.unpublished
-                    .push_back((Change { path, happened }, None));
+                self.origin.insert(path, self.made);
+                let kind = ChangeKind::Changed(self.attributes(path));
+                self.unpublished.push_back((Change { path, kind }, None));
             }
         }
     }
@@ -465,7 +471,7 @@ impl Network {
                 Output::Send { sent, .. } => self.at_origin.push((sent.run, sent.key, None)),
                 Output::Cancel(_) => {}
                 Output::Done {
-                    who: Who::Tier(edge),
+                    requester: Requester::Tier(edge),
                     ticket,
                     result,
                 } => {
@@ -475,7 +481,7 @@ impl Network {
                     };
                     self.to_edge[edge as usize].push((Run(ticket), fetched));
                 }
-                Output::Tell { to, change } => self.tells[to as usize].push_back(change),
+                Output::Notify { to, change } => self.tells[to as usize].push_back(change),
                 other @ Output::Done { .. } => panic!("{other:?}"),
             }
         }
@@ -484,11 +490,11 @@ impl Network {
     fn edge_says(&mut self, edge: usize, out: Vec<Output>) {
         for output in out {
             match output {
-                Output::Send { sent, .. } => self.to_cloud.push(Ask {
-                    who: Who::Tier(edge as u32),
+                Output::Send { sent, .. } => self.to_cloud.push(TierRequest {
+                    requester: Requester::Tier(edge as u32),
                     ticket: sent.run.0,
                     class: sent.class,
-                    ..ask(sent.key)
+                    ..fetch_request(sent.key)
                 }),
                 Output::Done { result, ticket, .. } => {
                     let path = self.names.get(ticket as usize).copied();
@@ -499,7 +505,7 @@ impl Network {
         }
     }
 
-    /// Nothing is there any more that the edge has been told is gone.
+    /// Checks that no answer shows a path after the edge was notified of its deletion.
     fn check(&self, edge: usize, path: PathId, result: Result<Answer, Failure>) {
         let Ok(answer) = result else { return };
         let dead = |path: PathId| self.dead[edge].get(&path).copied().unwrap_or(0);
@@ -538,16 +544,16 @@ impl Network {
         };
         let mut out = Vec::new();
         self.edges[edge].publish(self.now, &change, &self.tree.paths, &mut out);
-        if change.happened == Happened::Deleted {
-            // All makings up to now that are not there any more and were published: those before the present one.
+        if change.kind == ChangeKind::Deleted {
+            // All earlier creations that were published as ended: those before the present one.
             for path in self.tree.paths.subtree(change.path) {
                 let waiting = self.unpublished.iter().filter_map(|(c, m)| {
-                    (c.happened == Happened::Deleted && self.tree.paths.covers(c.path, path))
+                    (c.kind == ChangeKind::Deleted && self.tree.paths.covers(c.path, path))
                         .then_some(*m)
                 });
-                // Who was forgotten meanwhile is told of that instead of what happened later.
+                // A tier that was forgotten meanwhile is notified of that instead of later changes.
                 let also = self.tells[edge].iter().any(|c| {
-                    !matches!(c.happened, Happened::Changed(_))
+                    !matches!(c.kind, ChangeKind::Changed(_))
                         && self.tree.paths.covers(c.path, path)
                 });
                 if waiting.count() == 0
@@ -562,13 +568,15 @@ impl Network {
         true
     }
 
-    fn arrive(&mut self, which: usize) -> bool {
+    fn deliver_request(&mut self, which: usize) -> bool {
         if self.to_cloud.is_empty() {
             return false;
         }
         let asked = self.to_cloud.remove(which % self.to_cloud.len());
         let mut out = Vec::new();
-        let said = self.cloud.ask(self.now, asked, &self.tree.paths, &mut out);
+        let said = self
+            .cloud
+            .request(self.now, asked, &self.tree.paths, &mut out);
         assert_eq!(said, Reply::Wait);
         self.cloud_says(out);
         true
@@ -588,7 +596,7 @@ impl Network {
         let mut out = Vec::new();
         let fetched = Fetched::Answer(answer);
         self.cloud
-            .answered(self.now, run, fetched, &self.tree.paths, &mut out);
+            .handle_response(self.now, run, fetched, &self.tree.paths, &mut out);
         self.cloud_says(out);
         true
     }
@@ -600,7 +608,7 @@ impl Network {
         let which = which % self.to_edge[edge].len();
         let (run, fetched) = self.to_edge[edge].remove(which);
         let mut out = Vec::new();
-        self.edges[edge].answered(self.now, run, fetched, &self.tree.paths, &mut out);
+        self.edges[edge].handle_response(self.now, run, fetched, &self.tree.paths, &mut out);
         self.edge_says(edge, out);
         true
     }
@@ -613,11 +621,11 @@ impl Network {
             Request::stat(path)
         };
         let mut out = Vec::new();
-        let asked = Ask {
+        let asked = TierRequest {
             ticket: name as u64,
-            ..ask(request)
+            ..fetch_request(request)
         };
-        let said = self.edges[edge].ask(self.now, asked, &self.tree.paths, &mut out);
+        let said = self.edges[edge].request(self.now, asked, &self.tree.paths, &mut out);
         self.edge_says(edge, out);
         match said {
             Reply::Answer(answer) => self.check(edge, path, Ok(answer)),
@@ -632,7 +640,7 @@ impl Network {
             let moved = self.publish()
                 || self.tell(0)
                 || self.tell(1)
-                || self.arrive(0)
+                || self.deliver_request(0)
                 || self.serve(0)
                 || self.answer(0, 0)
                 || self.answer(1, 0);
@@ -662,17 +670,17 @@ proptest! {
                 4..6 => _ = network.publish(),
                 6 => _ = network.tell(edge),
                 7..9 => _ = network.serve(which),
-                9 => _ = network.arrive(which),
+                9 => _ = network.deliver_request(which),
                 _ => _ = network.answer(edge, which),
             }
         }
         network.settle();
-        // At rest, both edges say what is true.
+        // At rest, both edges answer correctly.
         for edge in 0..2 {
             for name in 0..network.names.len() {
                 let path = network.names[name];
                 for request in [Request::stat(path), Request::list(path)] {
-                    let said = network.edges[edge].look(network.now, request, &network.tree.paths);
+                    let said = network.edges[edge].peek(network.now, request, &network.tree.paths);
                     let Some(said) = said else { continue };
                     let truth = network.read(request);
                     prop_assert_eq!(said.is_absent(), truth.is_absent(), "{}", network.tree.paths.text(path));
@@ -695,18 +703,18 @@ fn what_is_made_again_after_its_deletion_is_heard_of() {
     for (what, there) in [(1, true), (0, false), (1, true)] {
         network.change(what);
         network.settle();
-        let said = network.edges[0].look(network.now, Request::stat(path), &network.tree.paths);
+        let said = network.edges[0].peek(network.now, Request::stat(path), &network.tree.paths);
         assert!(said.is_none_or(|answer| answer.is_absent() != there));
         network.client(0, 1, false);
         network.settle();
-        let said = network.edges[0].look(network.now, Request::stat(path), &network.tree.paths);
+        let said = network.edges[0].peek(network.now, Request::stat(path), &network.tree.paths);
         assert_eq!(said.map(|answer| answer.is_absent()), Some(!there));
     }
 }
 
 #[test]
-fn who_is_told_of_a_deletion_hears_of_its_end() {
-    // The edge asks for what is deep below, and hears of the directory above only because that is deleted.
+fn tiers_notified_of_a_deletion_are_notified_of_its_end() {
+    // The edge requests a path deep below, and is notified of the directory above only because that is deleted.
     let mut network = Network::new(100_000, 100, Policy::Lru);
     network.client(0, 3, false);
     network.settle();
@@ -715,6 +723,6 @@ fn who_is_told_of_a_deletion_hears_of_its_end() {
     }
     network.settle();
     let directory = Request::stat(network.names[0]);
-    let said = network.edges[0].look(network.now, directory, &network.tree.paths);
+    let said = network.edges[0].peek(network.now, directory, &network.tree.paths);
     assert!(said.is_none_or(|answer| !answer.is_absent()));
 }

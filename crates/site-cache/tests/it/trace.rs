@@ -1,4 +1,4 @@
-//! Traces read, written, and broken.
+//! Reading, writing and corrupting traces.
 
 use esker_site_cache::Error;
 use esker_site_cache::trace::{Format, Op, Trace, Traces, check_line, yahoo};
@@ -88,10 +88,10 @@ fn the_first_line_tells_the_format() {
 fn the_synthetic_trace_follows_from_its_seed() {
     let make = |seed, day| {
         let mut traces = Traces::new();
-        let settings = yahoo::Settings {
+        let settings = yahoo::GeneratorSettings {
             seed,
             day,
-            ..yahoo::Settings::of(5_000)
+            ..yahoo::GeneratorSettings::of(5_000)
         };
         let events = yahoo::make(&mut traces, settings).unwrap();
         let reads = events.iter().filter(|e| e.op.reads()).count();
@@ -106,10 +106,10 @@ fn the_synthetic_trace_follows_from_its_seed() {
     assert_eq!(make(1, 0), make(1, 0));
     assert_ne!(make(1, 0), make(2, 0));
     assert_ne!(make(1, 0), make(1, 1));
-    let bad = yahoo::Settings {
+    let bad = yahoo::GeneratorSettings {
         cold: 0.9,
         repeated: 0.9,
-        ..yahoo::Settings::of(10)
+        ..yahoo::GeneratorSettings::of(10)
     };
     assert!(yahoo::make(&mut Traces::new(), bad).is_err());
 }

@@ -1,7 +1,7 @@
-//! Who may ask a tier. A tier asks origins with its owner's credentials: a request is answered if the kernel says that its
-//! sender is the tier's owner or root, or if its sender proved a key of SSH that has rights, or shows a token.
+//! Access control of a tier. A tier queries origins with its owner's credentials: a request is answered if the kernel reports that its
+//! sender is the tier's owner or root, or if its sender proved an SSH key that has rights, or presents a token.
 
-mod page;
+mod origin_check;
 mod prove;
 
 pub(crate) use prove::{by_http, service};
@@ -22,18 +22,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio_rustls::TlsAcceptor;
 
-/// What is spoken over TLS.
+/// ALPN protocols over TLS.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
-/// Requests that are answered to everybody: whether the tier lives, and those by which a key is proved.
+/// Requests that need no rights: the health check, and those by which a key is proved.
 const OPEN: [(&str, &str); 3] = [
     ("GET", "/health"),
     ("POST", "/api/v1/prove"),
     ("POST", "/esker.v1.Access/Prove"),
 ];
 
-/// What a tier knows of who may ask it.
+/// Rights to use a tier.
 pub(crate) struct Access {
-    /// The rights of keys and tokens, and the key that proves the tier, if it speaks TLS.
+    /// Rights of keys and tokens with the host key, if the tier supports TLS.
     keys: Option<Keys>,
 }
 
@@ -42,31 +42,31 @@ struct Keys {
     host: HostKey,
 }
 
-/// The other end of one connection.
+/// Client of one connection.
 pub(crate) struct Caller {
-    /// The address; none at a socket of this machine.
+    /// Address of the client; `None` for a Unix socket.
     peer: Option<SocketAddr>,
-    /// The user, if the kernel says that.
+    /// User of the client's process, if the kernel reports it.
     user: Option<u32>,
     encrypted: bool,
-    /// What TLS gives to both ends only; none without TLS 1.3.
+    /// Exported value of the TLS connection; `None` without TLS 1.3.
     exporter: Option<[u8; EXPORTER_BYTES]>,
-    /// The key that was proved.
+    /// Key that the client proved.
     proven: Mutex<Option<KeyData>>,
-    /// What its connection is counted by.
+    /// Slot that counts the connection.
     slot: Slot,
 }
 
-/// A request's sender.
+/// Sender of a request.
 #[derive(Clone)]
-pub(crate) struct Asking {
+pub(crate) struct RequestSender {
     caller: Arc<Caller>,
     token: Option<Arc<str>>,
-    /// A browser may have sent it for a page of another site, or somebody passes on what others ask.
+    /// Whether a browser may have sent it for a page of another site, or a proxy forwarded it.
     foreign: bool,
 }
 
-/// Why a request is refused.
+/// Refusal of a request.
 #[derive(Debug)]
 pub(crate) struct Denied {
     code: StatusCode,
@@ -74,12 +74,12 @@ pub(crate) struct Denied {
 }
 
 impl Caller {
-    /// A process at a socket of this machine.
+    /// Creates the client of a connection to a Unix socket.
     pub(crate) fn local(user: Option<u32>, slot: Slot) -> Arc<Self> {
         Self::new(None, user, None, false, slot)
     }
 
-    /// A client at the port; `user` is what the kernel says of it.
+    /// Creates the client of a TCP connection; `user` is reported by the kernel.
     pub(crate) fn remote(
         peer: SocketAddr,
         user: Option<u32>,
@@ -107,13 +107,13 @@ impl Caller {
         })
     }
 
-    /// The address that rights may depend on.
+    /// Returns the address to which rights may be restricted.
     pub(crate) fn ip(&self) -> IpAddr {
         let peer = self.peer.map(|peer| peer.ip().to_canonical());
         peer.unwrap_or(Ipv4Addr::LOCALHOST.into())
     }
 
-    /// What its connection is counted by.
+    /// Returns the slot of the connection.
     pub(crate) fn slot(&self) -> &Slot {
         &self.slot
     }
@@ -123,7 +123,7 @@ impl Caller {
     }
 }
 
-impl Asking {
+impl RequestSender {
     fn of<B>(caller: &Arc<Caller>, request: &Request<B>) -> Self {
         let headers = request.headers();
         let shown = headers.get(header::AUTHORIZATION);
@@ -134,7 +134,8 @@ impl Asking {
             bearer.then(|| token.trim().into())
         });
         let foreign = caller.peer.is_some()
-            && (page::is_forwarded(headers) || page::is_of_another_site(headers, request.uri()));
+            && (origin_check::is_forwarded(headers)
+                || origin_check::is_of_another_site(headers, request.uri()));
         Self {
             caller: caller.clone(),
             token,
@@ -146,7 +147,7 @@ impl Asking {
         &self.caller
     }
 
-    /// By what the connections of one client are counted: a token, a key, else where it is.
+    /// Returns the identity by which connections are counted: the token, the key, or else the source.
     fn client(&self) -> Arc<str> {
         let client = match (&self.token, &*self.caller.proven()) {
             (Some(token), _) => format!("token {}", hash_of(token)),
@@ -163,18 +164,18 @@ impl Denied {
         Self { code, words }
     }
 
-    /// It is not known who the sender is.
-    fn unknown(words: impl Into<String>) -> Self {
+    /// The sender is not authenticated.
+    fn unauthenticated(words: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, words)
     }
 
-    /// The sender is known, and may not.
-    fn known(words: impl Into<String>) -> Self {
+    /// The sender is authenticated and lacks the right.
+    fn forbidden(words: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, words)
     }
 
-    /// There are as many connections as there may be.
-    fn full(words: impl Into<String>) -> Self {
+    /// The limit of connections is reached.
+    fn too_many_connections(words: impl Into<String>) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, words)
     }
 
@@ -186,7 +187,7 @@ impl Denied {
         }
     }
 
-    /// As the answer to a request: of gRPC a status, else an object of JSON.
+    /// Converts the refusal to a response: a status for gRPC, otherwise a JSON object.
     fn response<B>(self, request: &Request<B>) -> Response {
         let kind = request.headers().get(header::CONTENT_TYPE);
         if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
@@ -205,8 +206,8 @@ impl Denied {
 }
 
 impl Access {
-    /// For a tier with that file. If it hears other machines, or its file names a folder of rights, it speaks TLS; its host
-    /// key is made if there is none.
+    /// Opens the access control of a tier. If the tier is reachable from other machines, or its file names an access folder, it uses
+    /// TLS; its host key is created if missing.
     pub(crate) fn open(config: &Config, hears_others: bool) -> io::Result<Self> {
         let folder = match (&config.access_folder, hears_others) {
             (Some(folder), _) => folder.clone(),
@@ -215,10 +216,10 @@ impl Access {
         };
         let failed = |e: esker_model::Error| io::Error::other(e.to_string());
         make_private(&folder)?;
-        let host = HostKey::at(&folder.join(host_key::NAME)).map_err(failed)?;
-        // Whom the owner lets read databases may not use the owner's credentials for that: only this folder's files count.
+        let host = HostKey::open_or_create(&folder.join(host_key::NAME)).map_err(failed)?;
+        // Only this folder's files count: rights to databases do not include the use of the owner's credentials for origins.
         let opened = Folder::open(&folder).map(Arc::new).map_err(failed)?;
-        let rights = Rights::of_folder_alone(&opened);
+        let rights = Rights::load_folder_only(&opened);
         for mistake in rights.mistakes() {
             tracing::warn!("{mistake}");
         }
@@ -228,7 +229,7 @@ impl Access {
         })
     }
 
-    /// How the tier proves itself; none if it does not speak TLS. `names` are those by which it may be called.
+    /// Returns the TLS acceptor; `None` without TLS. `names` are the tier's host names.
     pub(crate) fn acceptor(&self, names: &[String]) -> io::Result<Option<TlsAcceptor>> {
         let Some(keys) = &self.keys else {
             return Ok(None);
@@ -238,26 +239,28 @@ impl Access {
         Ok(Some(TlsAcceptor::from(Arc::new(config))))
     }
 
-    /// Lets a request in, or answers it with why not.
+    /// Admits a request, or returns the response that refuses it.
     pub(crate) fn admit<B>(
         &self,
         caller: &Arc<Caller>,
         request: &Request<B>,
-    ) -> Result<Asking, Box<Response>> {
-        let asking = Asking::of(caller, request);
+    ) -> Result<RequestSender, Box<Response>> {
+        let sender = RequestSender::of(caller, request);
         if let Some(words) = caller.slot.refusal() {
-            return Err(Box::new(Denied::full(words).response(request)));
+            return Err(Box::new(
+                Denied::too_many_connections(words).response(request),
+            ));
         }
         if OPEN.contains(&(request.method().as_str(), request.uri().path())) {
-            caller.slot.asked();
-            return Ok(asking);
+            caller.slot.admit_public();
+            return Ok(sender);
         }
         let known = || {
-            let counted = caller.slot.known(|| asking.client());
-            counted.map_err(Denied::full)
+            let counted = caller.slot.admit_authenticated(|| sender.client());
+            counted.map_err(Denied::too_many_connections)
         };
-        match self.may_ask(&asking).and_then(|()| known()) {
-            Ok(()) => Ok(asking),
+        match self.check_right(&sender).and_then(|()| known()) {
+            Ok(()) => Ok(sender),
             Err(denied) => {
                 tracing::warn!(
                     peer = caller.peer.map_or("unix".into(), |p| p.to_string()),
@@ -271,14 +274,14 @@ impl Access {
         }
     }
 
-    /// Whether the sender of a request may ask now. Rights come and go, on connections that are open, too.
-    pub(crate) fn may_ask(&self, asking: &Asking) -> Result<(), Denied> {
-        let caller = &asking.caller;
+    /// Whether the sender of a request currently has the right; rights change on open connections, too.
+    pub(crate) fn check_right(&self, sender: &RequestSender) -> Result<(), Denied> {
+        let caller = &sender.caller;
         let own = caller.user.is_some_and(is_own_or_root);
-        if own && !asking.foreign {
+        if own && !sender.foreign {
             return Ok(());
         }
-        if let Some(token) = &asking.token {
+        if let Some(token) = &sender.token {
             return self.may_by_token(caller, token);
         }
         let key = caller.proven().clone();
@@ -286,70 +289,73 @@ impl Access {
             let Err(refused) = keys.rights.of_key(&key, caller.ip()) else {
                 return Ok(());
             };
-            let words = format!("key {}: {}", fingerprint(&key), refused.told());
-            return Err(Denied::known(words));
+            let words = format!("key {}: {}", fingerprint(&key), refused.client_message());
+            return Err(Denied::forbidden(words));
         }
-        Err(self.nobody(asking, own))
+        Err(self.no_right(sender, own))
     }
 
     fn may_by_token(&self, caller: &Caller, token: &str) -> Result<(), Denied> {
         if !caller.encrypted && !caller.ip().is_loopback() {
-            return Err(Denied::unknown(
-                "a token was sent without encryption, so that others may have seen it: revoke it, and use https",
+            return Err(Denied::unauthenticated(
+                "a token was sent without encryption, so others may have seen it: revoke it, and use https",
             ));
         }
         let Some(keys) = &self.keys else {
-            return Err(Denied::unknown(
+            return Err(Denied::unauthenticated(
                 "this tier has no tokens: its file names no `access.folder`",
             ));
         };
         let found = keys.rights.of_token(token);
         found.map(drop).map_err(|refused| {
             caller.slot.failed();
-            Denied::unknown(format!("the token opens nothing here: {}", refused.told()))
+            Denied::unauthenticated(format!(
+                "the token gives no access here: {}",
+                refused.client_message()
+            ))
         })
     }
 
-    /// The sender of a request is nobody who may ask.
-    fn nobody(&self, asking: &Asking, own: bool) -> Denied {
-        let caller = &asking.caller;
+    /// Returns the refusal of a sender without any right.
+    fn no_right(&self, sender: &RequestSender, own: bool) -> Denied {
+        let caller = &sender.caller;
         if own {
-            return Denied::known(
+            return Denied::forbidden(
                 "this came from a browser for a page of another site, under a name that is not this machine's, or through a \
                  proxy: ask at http://127.0.0.1 or http://localhost, without one",
             );
         }
         let how = if self.keys.is_some() {
-            "prove a key of SSH that its owner gave rights to (`esker://HOST:PORT` as the tier's address)"
+            "prove an SSH key that its owner gave rights to (`esker://HOST:PORT` as the tier's address)"
         } else {
-            "its owner can give rights to keys of SSH (`[access] folder` in its file)"
+            "its owner can give rights to SSH keys (`[access] folder` in its file)"
         };
         match caller.user {
-            Some(user) => Denied::unknown(format!(
+            Some(user) => Denied::unauthenticated(format!(
                 "user {user} does not own this tier, which asks origins with its owner's credentials: run one of your own, or {how}"
             )),
-            None if !caller.encrypted => Denied::unknown(format!(
-                "this tier does not know who asks, and the connection is not encrypted: {how}"
+            None if !caller.encrypted => Denied::unauthenticated(format!(
+                "the caller is not known to this tier, and the connection is not encrypted: {how}"
             )),
-            None => Denied::unknown(format!(
+            None => Denied::unauthenticated(format!(
                 "this tier asks for a key, and none was proved: {how}"
             )),
         }
     }
 }
 
-/// `~/.esker/site`.
+/// Returns the default access folder, `~/.esker/site`.
 fn own_folder() -> io::Result<PathBuf> {
     let home = esker_access::home().ok_or_else(|| {
         io::Error::other(
-            "a tier that hears other machines has a host key, and there is no HOME to keep it in: name a folder with \
-             `[access] folder` in its file",
+            "a tier that listens for other machines needs a host key, and there is no HOME to keep \
+             it in: name a folder with `[access] folder` in its file",
         )
     })?;
     Ok(home.join("site"))
 }
 
-/// Makes a folder that only its owner gets into, if there is none.
+/// Creates a folder with mode 0700 unless it exists.
 pub(crate) fn make_private(folder: &std::path::Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = std::fs::DirBuilder::new()

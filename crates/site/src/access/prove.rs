@@ -1,10 +1,10 @@
-//! How a client proves a key of SSH on its connection: `esker.v1.Access/Prove`, and the same messages over plain HTTP.
+//! Proof of an SSH key on a connection: `esker.v1.Access/Prove`, and the same messages over plain HTTP.
 
-use super::{Access, Asking, Denied};
+use super::{Access, Denied, RequestSender};
 use axum::body::{Body, Bytes};
 use axum::response::Response;
 use esker_access::fingerprint;
-use esker_access::prove::{Proving as Showing, Unproved};
+use esker_access::prove::{Authentication, Unproved};
 use esker_rpc::proto;
 use esker_rpc::proto::access_server::{Access as Calls, AccessServer};
 use http::{Request as HttpRequest, StatusCode, header};
@@ -12,34 +12,33 @@ use prost::Message as _;
 use std::sync::Arc;
 use tonic::{Request, Response as Reply, Status, async_trait};
 
-/// Bytes of a message.
+/// Maximum size of a message, in bytes.
 const BYTES_MAX: usize = 256 << 10;
 
 impl Access {
-    /// Says which of the keys that are shown have rights, and takes a proof.
+    /// Returns which of the offered keys have rights, and checks a proof.
     fn prove(
         &self,
-        asking: &Asking,
+        sender: &RequestSender,
         request: &proto::ProveRequest,
     ) -> Result<proto::ProveReply, Denied> {
-        let caller = asking.caller();
+        let caller = sender.caller();
         let Some(keys) = &self.keys else {
-            return Err(self.nobody(asking, false));
+            return Err(self.no_right(sender, false));
         };
-        let showing = Showing {
+        let authentication = Authentication {
             rights: &keys.rights,
             host: None,
             slot: caller.slot(),
             from: caller.ip(),
             exporter: caller.exporter.as_ref(),
         };
-        let shown =
-            showing
-                .see(&request.keys, &request.proof)
-                .map_err(|unproved| match &unproved {
-                    Unproved::NoneUsable(_) => Denied::known(unproved.to_string()),
-                    _ => Denied::unknown(unproved.to_string()),
-                })?;
+        let shown = authentication
+            .check(&request.keys, &request.proof)
+            .map_err(|unproved| match &unproved {
+                Unproved::NoneUsable(_) => Denied::forbidden(unproved.to_string()),
+                _ => Denied::unauthenticated(unproved.to_string()),
+            })?;
         let mut reply = proto::ProveReply {
             usable: shown.usable,
             ..Default::default()
@@ -57,27 +56,27 @@ impl Access {
             }
             Err(refused) => {
                 caller.slot().failed();
-                Err(Denied::known(format!(
+                Err(Denied::forbidden(format!(
                     "key {}: {}",
                     fingerprint(&key),
-                    refused.told()
+                    refused.client_message()
                 )))
             }
         }
     }
 }
 
-/// The generated service over a tier's rights.
-pub(crate) fn service(access: &Arc<Access>) -> AccessServer<Proving> {
-    AccessServer::new(Proving(access.clone())).max_decoding_message_size(BYTES_MAX)
+/// Returns the generated service over a tier's rights.
+pub(crate) fn service(access: &Arc<Access>) -> AccessServer<AccessService> {
+    AccessServer::new(AccessService(access.clone())).max_decoding_message_size(BYTES_MAX)
 }
 
-/// Answers `esker.v1.Access/Prove`; rights to a tier are given in files alone.
-pub(crate) struct Proving(Arc<Access>);
+/// Implements `esker.v1.Access/Prove`; rights to a tier are granted by files only.
+pub(crate) struct AccessService(Arc<Access>);
 
-fn asking<T>(request: &Request<T>) -> Result<Asking, Status> {
-    let asking = request.extensions().get::<Asking>().cloned();
-    asking.ok_or_else(|| Status::internal("it is not known who asks"))
+fn sender<T>(request: &Request<T>) -> Result<RequestSender, Status> {
+    let sender = request.extensions().get::<RequestSender>().cloned();
+    sender.ok_or_else(|| Status::internal("the caller is not known"))
 }
 
 fn in_files() -> Status {
@@ -85,13 +84,13 @@ fn in_files() -> Status {
 }
 
 #[async_trait]
-impl Calls for Proving {
+impl Calls for AccessService {
     async fn prove(
         &self,
         request: Request<proto::ProveRequest>,
     ) -> Result<Reply<proto::ProveReply>, Status> {
-        let asking = asking(&request)?;
-        let proved = self.0.prove(&asking, request.get_ref());
+        let sender = sender(&request)?;
+        let proved = self.0.prove(&sender, request.get_ref());
         proved.map(Reply::new).map_err(Denied::status)
     }
 
@@ -124,35 +123,35 @@ impl Calls for Proving {
     }
 }
 
-fn said(status: StatusCode, text: &str) -> Response {
+fn text_response(status: StatusCode, text: &str) -> Response {
     let built = Response::builder()
         .status(status)
         .body(Body::from(format!("{text}\n")));
     built.unwrap_or_default()
 }
 
-/// The same over plain HTTP: the messages are bodies.
+/// Handles the call over plain HTTP: the messages are bodies.
 pub(crate) async fn by_http(access: Arc<Access>, request: HttpRequest<Body>) -> Response {
-    let Some(asking) = request.extensions().get::<Asking>().cloned() else {
-        return said(StatusCode::FORBIDDEN, "it is not known who asks");
+    let Some(sender) = request.extensions().get::<RequestSender>().cloned() else {
+        return text_response(StatusCode::FORBIDDEN, "the caller is not known");
     };
     let body = axum::body::to_bytes(request.into_body(), BYTES_MAX).await;
     let asked = body
         .ok()
         .and_then(|b: Bytes| proto::ProveRequest::decode(b).ok());
     let Some(asked) = asked else {
-        return said(
+        return text_response(
             StatusCode::BAD_REQUEST,
             "expected a message esker.v1.ProveRequest",
         );
     };
-    match access.prove(&asking, &asked) {
+    match access.prove(&sender, &asked) {
         Ok(reply) => {
             let built = Response::builder()
                 .header(header::CONTENT_TYPE, "application/x-protobuf")
                 .body(Body::from(reply.encode_to_vec()));
             built.unwrap_or_default()
         }
-        Err(denied) => said(denied.code, &denied.words),
+        Err(denied) => text_response(denied.code, &denied.words),
     }
 }

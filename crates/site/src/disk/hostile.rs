@@ -1,8 +1,8 @@
-//! What must hold of any bytes on a tier's disk. Fuzz targets ask this.
+//! Invariants of the disk format for arbitrary bytes, for fuzz targets.
 
 use super::record::{HEAD, Record, checksum};
 
-/// A record is read or is as if it were not there; what is read comes back; a wrong checksum is always seen.
+/// Checks that a record is decoded or ignored, that a decoded one encodes back, and that a wrong checksum is always detected.
 pub fn stored(bytes: &[u8]) {
     if let Some((head, body)) = bytes.split_first_chunk::<HEAD>() {
         let (length, sum) = Record::head(*head);
@@ -10,7 +10,7 @@ pub fn stored(bytes: &[u8]) {
             looked_at(body, sum);
         }
     }
-    // Past the checksum, too.
+    // With a matching checksum, too.
     looked_at(bytes, checksum(bytes));
 }
 

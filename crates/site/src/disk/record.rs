@@ -1,31 +1,34 @@
-//! One record of the disk: lengths, checksum, key, what was found.
+//! Record format of the disk cache: length, checksum, key, answer.
 
 use crate::wire::convert;
-use esker_origin::{Found, Named};
+use esker_origin::{DirEntry, PathMetadata};
 use esker_rpc::proto;
 use esker_site_cache::entry::{Time, Wants};
 use prost::Message as _;
 
-/// Of a path, at a time.
+/// A record of one path at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) origin: Box<str>,
     pub(super) path: Box<[u8]>,
     pub(super) wants: Wants,
-    /// When the question was sent, or when it happened.
+    /// Time of the request, or of the change.
     pub(super) at: Time,
     pub(super) body: Body,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Body {
-    /// What was found there.
-    Answer { found: Found, told: bool },
-    /// It changed, perhaps with all below it.
-    Touched { tree: bool },
+    /// Answer for the path.
+    Answer {
+        found: PathMetadata,
+        subscribed: bool,
+    },
+    /// Change of the path, or of its subtree.
+    Changed { tree: bool },
 }
 
-/// Length of what follows, and its checksum.
+/// Length of the header: body length and checksum, four bytes each.
 pub(super) const HEAD: usize = 8;
 
 pub(super) fn checksum(bytes: &[u8]) -> u32 {
@@ -40,25 +43,25 @@ pub(super) fn checksum(bytes: &[u8]) -> u32 {
 }
 
 impl Record {
-    /// With head.
+    /// Encodes the record with its header.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let (found, told, touched) = match &self.body {
-            Body::Answer { found, told } => (Some(found), *told, 0),
-            Body::Touched { tree } => (None, false, 1 + u32::from(*tree)),
+        let (found, subscribed, touched) = match &self.body {
+            Body::Answer { found, subscribed } => (Some(found), *subscribed, 0),
+            Body::Changed { tree } => (None, false, 1 + u32::from(*tree)),
         };
         let mut stored = proto::SiteStored {
             origin: self.origin.to_string(),
             path: self.path.to_vec(),
             list: self.wants == Wants::List,
             at: self.at,
-            told,
+            told: subscribed,
             touched,
             ..proto::SiteStored::default()
         };
         match found {
-            None | Some(Found::Absent) => {}
-            Some(Found::Present(of)) => stored.attributes = Some(convert::attributes(of)),
-            Some(Found::Listing {
+            None | Some(PathMetadata::Absent) => {}
+            Some(PathMetadata::Present(of)) => stored.attributes = Some(convert::attributes(of)),
+            Some(PathMetadata::Listing {
                 attributes,
                 children,
                 complete,
@@ -66,7 +69,7 @@ impl Record {
                 stored.attributes = Some(convert::attributes(attributes));
                 stored.listing = true;
                 stored.complete = *complete;
-                let child = |c: &Named| proto::SiteChild {
+                let child = |c: &DirEntry| proto::SiteChild {
                     name: c.name.to_vec(),
                     attributes: Some(convert::attributes(&c.attributes)),
                 };
@@ -82,13 +85,13 @@ impl Record {
         out
     }
 
-    /// Lengths and checksum of a head.
+    /// Decodes the body length and the checksum of a header.
     pub(super) fn head(bytes: [u8; HEAD]) -> (usize, u32) {
         let both = u64::from_le_bytes(bytes);
         ((both & u64::from(u32::MAX)) as usize, (both >> 32) as u32)
     }
 
-    /// Without head; nothing if it is not whole.
+    /// Decodes a body without header; `None` if it is damaged.
     pub(super) fn decode(bytes: &[u8], sum: u32) -> Option<Self> {
         if checksum(bytes) != sum {
             return None;
@@ -96,28 +99,28 @@ impl Record {
         let stored = proto::SiteStored::decode(bytes).ok()?;
         let body = match (stored.touched, stored.attributes) {
             (0, None) => Body::Answer {
-                found: Found::Absent,
-                told: stored.told,
+                found: PathMetadata::Absent,
+                subscribed: stored.told,
             },
             (0, Some(of)) if stored.listing => {
-                let child = |c: proto::SiteChild| Named {
+                let child = |c: proto::SiteChild| DirEntry {
                     name: c.name.into(),
                     attributes: convert::of_attributes(c.attributes.unwrap_or_default()),
                 };
                 Body::Answer {
-                    found: Found::Listing {
+                    found: PathMetadata::Listing {
                         attributes: convert::of_attributes(of),
                         children: stored.children.into_iter().map(child).collect(),
                         complete: stored.complete,
                     },
-                    told: stored.told,
+                    subscribed: stored.told,
                 }
             }
             (0, Some(of)) => Body::Answer {
-                found: Found::Present(convert::of_attributes(of)),
-                told: stored.told,
+                found: PathMetadata::Present(convert::of_attributes(of)),
+                subscribed: stored.told,
             },
-            (touched, _) => Body::Touched { tree: touched > 1 },
+            (touched, _) => Body::Changed { tree: touched > 1 },
         };
         Some(Self {
             origin: stored.origin.into(),

@@ -1,4 +1,4 @@
-//! Segments: files that are appended to, and go whole.
+//! Segments: append-only files that are deleted as a unit.
 
 use super::record::{HEAD, Record};
 use crate::access::make_private;
@@ -8,13 +8,13 @@ use std::io::{self, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Of how many segments the room is made.
+/// Number of segments into which the capacity is divided.
 const SEGMENTS: u64 = 16;
-/// The smallest segment.
+/// Minimum size of a segment, in bytes.
 const LEAST: u64 = 64 << 10;
 const ENDING: &str = "site";
 
-/// Where a record is.
+/// Location of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct At {
     segment: u32,
@@ -33,11 +33,11 @@ pub(super) struct Segments {
     bytes: u64,
     bytes_max: u64,
     segment_max: u64,
-    /// The next one's number: none is given twice.
+    /// Number of the next segment; numbers are not reused.
     next: u32,
-    /// Segments have gone since somebody asked.
+    /// Whether segments were deleted since the last call of [`Segments::take_dropped`].
     dropped: bool,
-    /// Keeps others out.
+    /// Lock file against other processes.
     _lock: File,
 }
 
@@ -45,9 +45,9 @@ fn path(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("{number:010}.{ENDING}"))
 }
 
-/// Makes the folder, or takes one that is there: nobody but this process's user gets into it, for what origins told the tier under
-/// its owner's name is in it.
-fn own(folder: &Path) -> io::Result<()> {
+/// Creates the folder, or takes an existing one: only this process's user has access, because it contains answers that origins gave
+/// to the tier's owner.
+fn prepare_folder(folder: &Path) -> io::Result<()> {
     make_private(folder)?;
     let about = std::fs::metadata(folder)?;
     let own = esker_access::peer::own_user();
@@ -64,14 +64,14 @@ fn own(folder: &Path) -> io::Result<()> {
 }
 
 impl Segments {
-    /// Reads all segments; each record that is whole is shown, in the order of writing. What stands behind one that is not is
-    /// cut off.
+    /// Reads all segments and passes each intact record to `each`, in the order of writing. A segment is truncated at its first
+    /// damaged record.
     pub(super) fn open(
         folder: &Path,
         bytes_max: u64,
         each: &mut dyn FnMut(At, &Record),
     ) -> io::Result<Self> {
-        own(folder)?;
+        prepare_folder(folder)?;
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         let lock = options.open(folder.join("lock"))?;
@@ -131,7 +131,7 @@ impl Segments {
         std::mem::take(&mut self.dropped)
     }
 
-    /// The oldest segment goes.
+    /// Deletes the oldest segment.
     pub(super) fn drop_oldest(&mut self) -> io::Result<()> {
         if let Some(oldest) = self.all.pop_front() {
             self.bytes -= oldest.bytes;
@@ -141,7 +141,7 @@ impl Segments {
         Ok(())
     }
 
-    /// All segments go.
+    /// Deletes all segment files.
     pub(super) fn clear(&mut self) -> io::Result<()> {
         while !self.all.is_empty() {
             self.drop_oldest()?;
@@ -149,7 +149,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Appends; nothing if it is larger than a segment may be.
+    /// Appends a record; `None` if it exceeds the maximum segment size.
     pub(super) fn append(&mut self, record: &Record) -> io::Result<Option<At>> {
         let bytes = record.encode();
         let length = bytes.len() as u64;
@@ -183,7 +183,7 @@ impl Segments {
             offset: last.bytes as u32,
         };
         if let Err(error) = last.file.write_all(&bytes) {
-            // What was written of it is not part of the segment.
+            // A partly written record is not part of the segment.
             last.file.set_len(last.bytes)?;
             return Err(error);
         }
@@ -192,7 +192,7 @@ impl Segments {
         Ok(Some(at))
     }
 
-    /// The record there; nothing if it is not whole.
+    /// Reads a record; `None` if it is damaged.
     pub(super) fn read(&self, at: At) -> io::Result<Option<Record>> {
         let found = self
             .all
@@ -217,7 +217,7 @@ impl Segments {
     }
 }
 
-/// Shows all whole records of a segment, and says where they end.
+/// Passes all intact records of a segment to `each`, and returns the offset of their end.
 fn scan(file: &File, number: u32, each: &mut dyn FnMut(At, &Record)) -> io::Result<u64> {
     let size = file.metadata()?.len();
     let mut reader = BufReader::with_capacity(1 << 20, file);

@@ -1,24 +1,24 @@
-//! The disk beside a map of what was put, through changes, restarts and damage.
+//! The disk cache compared with a map, through changes, restarts and damage.
 
-use super::{Disk, Old};
-use esker_origin::{Found, Named};
-use esker_site_cache::entry::{Attributes, Happened, Kind, Wants};
+use super::{Disk, StoredAnswer};
+use esker_origin::{DirEntry, PathMetadata};
+use esker_site_cache::entry::{Attributes, ChangeKind, Kind, Wants};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
 const ORIGIN: &str = "sftp://host";
 
-fn found(size: u64) -> Found {
+fn found(size: u64) -> PathMetadata {
     let attributes = Attributes {
         size: Some(size),
         ..Attributes::of(Kind::File)
     };
     match size % 3 {
-        0 => Found::Absent,
-        1 => Found::Present(attributes),
-        _ => Found::Listing {
+        0 => PathMetadata::Absent,
+        1 => PathMetadata::Present(attributes),
+        _ => PathMetadata::Listing {
             children: (0..size % 50)
-                .map(|i| Named {
+                .map(|i| DirEntry {
                     name: format!("child-{i}").into_bytes().into(),
                     attributes: attributes.clone(),
                 })
@@ -71,12 +71,12 @@ proptest! {
         let mut now = 1000;
         let mut disk = Disk::open(folder.path(), most, now).unwrap();
         let mut began = now;
-        let mut model: HashMap<(Vec<u8>, bool), (Old, u64)> = HashMap::new();
+        let mut model: HashMap<(Vec<u8>, bool), (StoredAnswer, u64)> = HashMap::new();
         for step in steps {
             now += 1;
             match step {
                 Step::Put(p, list, size) => {
-                    let old = Old { found: found(size), at: now, told: size % 2 == 0 };
+                    let old = StoredAnswer { found: found(size), at: now, subscribed: size % 2 == 0 };
                     disk.put(ORIGIN, &path(p), wants(list), &old).unwrap();
                     model.insert((path(p), list), (old, began));
                 }
@@ -85,16 +85,16 @@ proptest! {
                     if let Some(got) = got {
                         let (known, run) = model.get(&(path(p), list)).expect("it was put, and not touched");
                         prop_assert_eq!(&got.found, &known.found);
-                        prop_assert_eq!(got.told, known.told && *run == began);
+                        prop_assert_eq!(got.subscribed, known.subscribed && *run == began);
                     }
                 }
                 Step::Changed(p) => {
-                    let changed = Happened::Changed(Attributes::default());
-                    disk.happened(ORIGIN, &path(p), &changed, now).unwrap();
+                    let changed = ChangeKind::Changed(Attributes::default());
+                    disk.record_change(ORIGIN, &path(p), &changed, now).unwrap();
                     touched(&mut model, &path(p), false);
                 }
                 Step::Deleted(p) => {
-                    disk.happened(ORIGIN, &path(p), &Happened::Deleted, now).unwrap();
+                    disk.record_change(ORIGIN, &path(p), &ChangeKind::Deleted, now).unwrap();
                     touched(&mut model, &path(p), true);
                 }
                 Step::Again => {
@@ -110,15 +110,15 @@ proptest! {
     }
 }
 
-/// What a change makes untrue; the disk may forget more.
-fn touched(model: &mut HashMap<(Vec<u8>, bool), (Old, u64)>, path: &[u8], tree: bool) {
-    let above = path
+/// Removes from the model the entries that a change invalidates; the disk may forget more.
+fn touched(model: &mut HashMap<(Vec<u8>, bool), (StoredAnswer, u64)>, path: &[u8], tree: bool) {
+    let upstream = path
         .iter()
         .rposition(|b| *b == b'/')
         .map(|i| path[..i.max(1)].to_vec());
     model.retain(|(known, list), _| {
         let own = known == path;
-        let listing = *list && above.as_ref() == Some(known);
+        let listing = *list && upstream.as_ref() == Some(known);
         let below = tree && known.starts_with(path) && known.get(path.len()) == Some(&b'/');
         !(own || listing || below)
     });
@@ -127,10 +127,10 @@ fn touched(model: &mut HashMap<(Vec<u8>, bool), (Old, u64)>, path: &[u8], tree: 
 #[test]
 fn damage_is_as_if_nothing_were_there() {
     let folder = tempfile::tempdir().unwrap();
-    let old = |n| Old {
+    let old = |n| StoredAnswer {
         found: found(3 * n + 1),
         at: n,
-        told: false,
+        subscribed: false,
     };
     let disk = Disk::open(folder.path(), 1 << 20, 1).unwrap();
     for n in 0..100 {
@@ -156,7 +156,7 @@ fn damage_is_as_if_nothing_were_there() {
                 assert_eq!(got, old(n));
             }
         }
-        // And it goes on from there.
+        // Operation continues from there.
         disk.put(ORIGIN, b"/new", Wants::Stat, &old(7)).unwrap();
         assert_eq!(disk.get(ORIGIN, b"/new", Wants::Stat, 0), Some(old(7)));
     }

@@ -1,20 +1,20 @@
-//! Answers as JSON, and figures for Prometheus.
+//! Answers as JSON, and metrics for Prometheus.
 
-use crate::given::Given;
+use crate::answer::TierAnswer;
 use crate::node::{Explanation, Figures};
-use crate::serve::Standing;
-use esker_origin::place::escaped;
-use esker_origin::{Found, Named};
+use crate::serve::RunningTier;
+use esker_origin::origin_url::percent_encode;
+use esker_origin::{DirEntry, PathMetadata};
 use esker_site_cache::entry::{Attributes, Kind, State};
 use esker_site_cache::queue::Class;
-use esker_site_cache::tier::Kept;
+use esker_site_cache::tier::CachedEntry;
 use serde_json::{Map, Value as Json, json};
 
-/// Bytes as text; where they are not UTF-8, they stand in `NAME_url` as well, with `%FF` for what is no text.
+/// Inserts bytes as text; if they are not UTF-8, `NAME_url` has them with `%FF` escapes.
 fn text(name: &str, bytes: &[u8], into: &mut Map<String, Json>) {
     let lossy = String::from_utf8_lossy(bytes);
     if matches!(lossy, std::borrow::Cow::Owned(_)) {
-        into.insert(format!("{name}_url"), escaped(bytes, b"/").into());
+        into.insert(format!("{name}_url"), percent_encode(bytes, b"/").into());
     }
     into.insert(name.to_owned(), lossy.into_owned().into());
 }
@@ -47,25 +47,25 @@ fn attributes(of: &Attributes, into: &mut Map<String, Json>) {
     }
 }
 
-pub(super) fn given(origin: &str, path: &[u8], given: &Given) -> Json {
+pub(super) fn answer(origin: &str, path: &[u8], answer: &TierAnswer) -> Json {
     let mut body = Map::new();
     body.insert("origin".into(), origin.into());
     text("path", path, &mut body);
-    match &given.found {
-        Found::Absent => {
+    match &answer.found {
+        PathMetadata::Absent => {
             body.insert("error".into(), "there is nothing at that path".into());
         }
-        Found::Present(of) => attributes(of, &mut body),
-        Found::Listing {
+        PathMetadata::Present(of) => attributes(of, &mut body),
+        PathMetadata::Listing {
             attributes: of,
             children,
             complete,
         } => {
             attributes(of, &mut body);
             body.insert("complete".into(), (*complete).into());
-            let mut sorted: Vec<&Named> = children.iter().collect();
+            let mut sorted: Vec<&DirEntry> = children.iter().collect();
             sorted.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-            let child = |c: &Named| {
+            let child = |c: &DirEntry| {
                 let mut one = Map::new();
                 text("name", &c.name, &mut one);
                 attributes(&c.attributes, &mut one);
@@ -77,9 +77,9 @@ pub(super) fn given(origin: &str, path: &[u8], given: &Given) -> Json {
             );
         }
     }
-    body.insert("age".into(), given.age.as_secs_f64().into());
-    body.insert("told".into(), given.told.into());
-    body.insert("hit".into(), given.hit.into());
+    body.insert("age".into(), answer.age.as_secs_f64().into());
+    body.insert("told".into(), answer.subscribed.into());
+    body.insert("hit".into(), answer.hit.into());
     Json::Object(body)
 }
 
@@ -90,7 +90,7 @@ fn ratio(part: u64, whole: u64) -> Json {
     }
 }
 
-pub(super) fn status(standing: &Standing) -> Json {
+pub(super) fn status(tier: &RunningTier) -> Json {
     let Figures {
         stats,
         used,
@@ -99,13 +99,13 @@ pub(super) fn status(standing: &Standing) -> Json {
         waiting,
         running,
         links,
-    } = standing.node.figures();
-    let config = &standing.config;
-    let above = standing.node.above().status();
+    } = tier.node.figures();
+    let config = &tier.config;
+    let upstream = tier.node.upstream().status();
     let mut body = json!({
         "name": config.name,
-        "url": standing.url,
-        "up_seconds": standing.since.elapsed().as_secs_f64(),
+        "url": tier.url,
+        "up_seconds": tier.since.elapsed().as_secs_f64(),
         "predictor": match config.services { Some(_) => "none", None => config.predictor.name() },
         "services": config.services,
         "cache": {
@@ -114,17 +114,17 @@ pub(super) fn status(standing: &Standing) -> Json {
             "paths": kept,
             "paths_known": known,
         },
-        "disk": standing.node.on_disk().map(|(bytes, paths)| json!({
+        "disk": tier.node.on_disk().map(|(bytes, paths)| json!({
             "bytes": bytes,
             "bytes_max": config.disk_bytes,
             "paths": paths,
         })),
-        "asked": stats.asked,
+        "asked": stats.requests,
         "hits": stats.hits,
-        "hit_rate": ratio(stats.hits, stats.asked),
+        "hit_rate": ratio(stats.hits, stats.requests),
         "hits_by_listing": stats.by_listing,
         "hits_absent": stats.absent,
-        "joined_prefetch": stats.late,
+        "joined_prefetch": stats.joined_prefetch,
         "fetched": stats.fetched,
         "prefetched": stats.prefetched,
         "prefetched_used": stats.prefetched_used,
@@ -134,21 +134,21 @@ pub(super) fn status(standing: &Standing) -> Json {
         "running": running,
         "links": links,
     });
-    if let (Some(body), Json::Object(above)) = (body.as_object_mut(), above) {
-        body.extend(above);
+    if let (Some(body), Json::Object(upstream)) = (body.as_object_mut(), upstream) {
+        body.extend(upstream);
     }
     body
 }
 
-pub(super) fn metrics(standing: &Standing) -> String {
-    let figures = standing.node.figures();
+pub(super) fn metrics(tier: &RunningTier) -> String {
+    let figures = tier.node.figures();
     let stats = figures.stats;
     let lines: [(&str, &str, &str, u64); 13] = [
         (
             "asked_total",
             "counter",
-            "requests for which somebody waited",
-            stats.asked,
+            "requests for which a client waited",
+            stats.requests,
         ),
         (
             "hits_total",
@@ -159,32 +159,32 @@ pub(super) fn metrics(standing: &Standing) -> String {
         (
             "fetched_total",
             "counter",
-            "requests sent because somebody waited",
+            "requests sent because a client waited",
             stats.fetched,
         ),
         (
             "prefetched_total",
             "counter",
-            "requests sent because a predictor wished so",
+            "requests sent because a predictor chose them",
             stats.prefetched,
         ),
         (
             "prefetched_used_total",
             "counter",
-            "of these, of use to somebody",
+            "of these, used by a client",
             stats.prefetched_used,
         ),
         (
             "prefetched_wasted_total",
             "counter",
-            "of these, gone without use",
+            "of these, evicted without use",
             stats.prefetched_wasted,
         ),
         (
             "joined_prefetch_total",
             "counter",
             "requests that joined a prefetch of the same",
-            stats.late,
+            stats.joined_prefetch,
         ),
         (
             "cache_bytes",
@@ -201,13 +201,13 @@ pub(super) fn metrics(standing: &Standing) -> String {
         (
             "waiting",
             "gauge",
-            "requests that wait to be sent upwards",
+            "requests that wait to be sent upstream",
             figures.waiting as u64,
         ),
         (
             "running",
             "gauge",
-            "requests on their way upwards",
+            "requests on their way upstream",
             figures.running as u64,
         ),
         (
@@ -220,7 +220,7 @@ pub(super) fn metrics(standing: &Standing) -> String {
             "up_seconds",
             "gauge",
             "seconds since the start",
-            standing.since.elapsed().as_secs(),
+            tier.since.elapsed().as_secs(),
         ),
     ];
     let mut out = String::new();
@@ -233,7 +233,7 @@ pub(super) fn metrics(standing: &Standing) -> String {
     out
 }
 
-fn kept(kept: &Kept, now: u64) -> Json {
+fn cached_entry(kept: &CachedEntry, now: u64) -> Json {
     let age = |at: u64| now.saturating_sub(at) as f64 / 1e6;
     let mut body = Map::new();
     match &kept.state {
@@ -247,8 +247,8 @@ fn kept(kept: &Kept, now: u64) -> Json {
         let listing = json!({ "names": names, "age": age(at), "complete": complete });
         body.insert("listing".into(), listing);
     }
-    body.insert("told".into(), kept.told.into());
-    body.insert("believed_for".into(), (kept.believed as f64 / 1e6).into());
+    body.insert("told".into(), kept.subscribed.into());
+    body.insert("believed_for".into(), (kept.ttl as f64 / 1e6).into());
     body.insert("prefetched_unused".into(), kept.unused.into());
     body.insert("bytes".into(), kept.bytes.into());
     Json::Object(body)
@@ -269,14 +269,14 @@ pub(super) fn explanation(origin: &str, path: &[u8], explanation: &Explanation) 
     body.insert("origin".into(), origin.into());
     text("path", path, &mut body);
     let rest = json!({
-        "kept": known.kept.as_ref().map(|k| kept(k, explanation.now)),
+        "kept": known.cached.as_ref().map(|k| cached_entry(k, explanation.now)),
         "stat_answered_by": explanation.stat_by,
         "list_answered_by": explanation.list_by,
         "stat_pending": pending(known.stat_pending),
         "list_pending": pending(known.list_pending),
         "told_to_links": known.subscribers,
         "predictor": known.predictor,
-        "predictor_above": known.predictor_above,
+        "predictor_above": known.parent_predictor,
     });
     if let Json::Object(rest) = rest {
         body.extend(rest);

@@ -1,7 +1,7 @@
-//! Between the cache's words, in which paths are numbers, and those of tiers.
+//! Conversion between the cache's types, in which paths are numbers, and those of tiers.
 
-use crate::given::{Given, Refused};
-use esker_origin::{Found, Named};
+use crate::answer::{Refused, TierAnswer};
+use esker_origin::{DirEntry, PathMetadata};
 use esker_site_cache::entry::{Answer, Child, Failure, Listing, Request, State, Time};
 use esker_site_cache::path::Paths;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ pub(super) fn refused(failure: Failure) -> Refused {
     }
 }
 
-pub(super) fn given(answer: &Answer, now: Time, hit: bool, paths: &Paths) -> Given {
+pub(super) fn tier_answer(answer: &Answer, now: Time, hit: bool, paths: &Paths) -> TierAnswer {
     let found = match (&answer.state, &answer.listing) {
-        (State::Absent, _) => Found::Absent,
-        (State::Present(attributes), None) => Found::Present(attributes.clone()),
-        (State::Present(attributes), Some(listing)) => Found::Listing {
+        (State::Absent, _) => PathMetadata::Absent,
+        (State::Present(attributes), None) => PathMetadata::Present(attributes.clone()),
+        (State::Present(attributes), Some(listing)) => PathMetadata::Listing {
             attributes: attributes.clone(),
             children: listing
                 .children()
                 .iter()
-                .map(|child| Named {
+                .map(|child| DirEntry {
                     name: paths.name(child.path).into(),
                     attributes: child.attributes.clone(),
                 })
@@ -34,29 +34,29 @@ pub(super) fn given(answer: &Answer, now: Time, hit: bool, paths: &Paths) -> Giv
             complete: listing.complete(),
         },
     };
-    Given {
+    TierAnswer {
         found,
         age: Duration::from_micros(now.saturating_sub(answer.at)),
-        told: answer.told,
+        subscribed: answer.subscribed,
         hit,
     }
 }
 
-pub(super) fn answer(request: Request, found: Found, at: Time, paths: &mut Paths) -> Answer {
+pub(super) fn answer(request: Request, found: PathMetadata, at: Time, paths: &mut Paths) -> Answer {
     match found {
-        Found::Absent => Answer::absent(at),
-        Found::Present(attributes) => Answer::present(attributes, at),
-        Found::Listing {
+        PathMetadata::Absent => Answer::absent(at),
+        PathMetadata::Present(attributes) => Answer::present(attributes, at),
+        PathMetadata::Listing {
             attributes,
             children,
             complete,
         } => {
             let mut whole = complete;
             let mut known = Vec::with_capacity(children.len());
-            for Named { name, attributes } in children {
+            for DirEntry { name, attributes } in children {
                 match paths.child(request.path, &name) {
                     Ok(path) => known.push(Child { path, attributes }),
-                    // A name that no path can have cannot be asked for either, but nothing is complete without it.
+                    // An invalid name cannot be requested, but the listing is incomplete without it.
                     Err(_) => whole = false,
                 }
             }

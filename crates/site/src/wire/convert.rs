@@ -1,18 +1,18 @@
-//! Between what tiers say to each other and what that means.
+//! Conversion between messages of tiers and their types.
 
-use crate::above::{Fetch, Got};
-use crate::given::{Given, Refused, digest};
-use esker_origin::{Found, Named};
+use crate::answer::{Refused, TierAnswer, digest};
+use crate::upstream::{Fetch, FetchResponse};
+use esker_origin::{DirEntry, PathMetadata};
 use esker_rpc::proto;
 use esker_rpc::proto::site_answer::{Reason, State};
 use esker_rpc::proto::site_attributes::Kind as KindWord;
 use esker_rpc::proto::site_change::Happened as Word;
-use esker_site_cache::entry::{Attributes, Happened, Kind, Wants};
+use esker_site_cache::entry::{Attributes, ChangeKind, Kind, Wants};
 use esker_site_cache::path::is_name;
 use esker_site_cache::queue::{Class, PRIORITY_MAX};
 use std::time::Duration;
 
-/// Names in one piece of a listing.
+/// Maximum number of names in one piece of a listing.
 const PIECE: usize = 8192;
 
 fn micros(time: Duration) -> u64 {
@@ -61,7 +61,7 @@ pub(crate) fn of_attributes(from: proto::SiteAttributes) -> Attributes {
     }
 }
 
-pub(crate) fn ask(ticket: u64, fetch: Fetch, stale_if_error: bool) -> proto::SiteAsk {
+pub(crate) fn site_ask(ticket: u64, fetch: Fetch, stale_if_error: bool) -> proto::SiteAsk {
     let urgency = match fetch.class {
         Class::Fetch => u32::from(PRIORITY_MAX) + 1,
         Class::Prefetch(priority) => u32::from(priority.min(PRIORITY_MAX)),
@@ -85,10 +85,10 @@ pub(crate) fn class(urgency: u32) -> Class {
     }
 }
 
-/// An answer in as many pieces as it takes; the last one is its end.
+/// Converts an answer to one or more pieces; the last one completes it.
 pub(crate) fn answers(
     ticket: u64,
-    result: Result<Given, Refused>,
+    result: Result<TierAnswer, Refused>,
     kept: Option<u64>,
     out: &mut Vec<proto::SiteAnswer>,
 ) {
@@ -113,7 +113,7 @@ pub(crate) fn answers(
         }
     };
     answer.age = micros(given.age);
-    answer.told = given.told;
+    answer.told = given.subscribed;
     answer.hit = given.hit;
     if kept.is_some_and(|kept| kept == digest(&given.found)) {
         answer.set_state(State::Same);
@@ -121,17 +121,17 @@ pub(crate) fn answers(
         return;
     }
     match given.found {
-        Found::Absent => answer.set_state(State::Absent),
-        Found::Present(of) => {
+        PathMetadata::Absent => answer.set_state(State::Absent),
+        PathMetadata::Present(of) => {
             answer.set_state(State::Present);
             answer.attributes = Some(attributes(&of));
         }
-        Found::Listing {
+        PathMetadata::Listing {
             attributes: own,
             children,
             complete,
         } => {
-            let child = |c: Named| proto::SiteChild {
+            let child = |c: DirEntry| proto::SiteChild {
                 name: c.name.into(),
                 attributes: Some(attributes(&c.attributes)),
             };
@@ -155,31 +155,31 @@ pub(crate) fn answers(
     out.push(answer);
 }
 
-/// Children of an answer that is not whole yet.
+/// Children of an incomplete answer.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
-    children: Vec<Named>,
-    /// Whether some were left out.
+    children: Vec<DirEntry>,
+    /// Whether children with invalid names were dropped.
     less: bool,
 }
 
-/// What an answer was, with what its tier said of itself.
+/// A complete answer, with the tier's cache hit flag.
 #[derive(Debug)]
-pub(crate) struct Whole {
-    pub(crate) got: Result<Got, Refused>,
+pub(crate) struct CompleteAnswer {
+    pub(crate) got: Result<FetchResponse, Refused>,
     pub(crate) hit: bool,
 }
 
 impl Pieces {
-    /// Takes a piece; the answer, when it is whole.
-    pub(crate) fn take(&mut self, answer: proto::SiteAnswer) -> Option<Whole> {
+    /// Adds a piece; returns the answer when it is complete.
+    pub(crate) fn take(&mut self, answer: proto::SiteAnswer) -> Option<CompleteAnswer> {
         let state = answer.state();
         let reason = answer.reason();
-        let child = |c: proto::SiteChild| Named {
+        let child = |c: proto::SiteChild| DirEntry {
             name: c.name.into(),
             attributes: of_attributes(c.attributes.unwrap_or_default()),
         };
-        // Whoever walks a directory goes where its names lead: what no path can have as a name is none. Without it nothing is complete.
+        // Invalid names are dropped, because a traversal follows names. The listing is incomplete without them.
         let names = answer.children.into_iter();
         let before = self.children.len();
         let all = names.len();
@@ -187,19 +187,25 @@ impl Pieces {
             .extend(names.filter(|c| is_name(&c.name)).map(child));
         self.less |= self.children.len() - before < all;
         let age = Duration::from_micros(answer.age);
-        let told = answer.told;
-        let found = |found| Ok(Got::Found { found, age, told });
+        let subscribed = answer.told;
+        let found = |found| {
+            Ok(FetchResponse::Found {
+                found,
+                age,
+                subscribed,
+            })
+        };
         let own = of_attributes(answer.attributes.unwrap_or_default());
         let got = match state {
             State::Piece => return None,
-            State::Same => Ok(Got::Same { age, told }),
-            State::Absent => found(Found::Absent),
-            State::Present if answer.listing => found(Found::Listing {
+            State::Same => Ok(FetchResponse::Unchanged { age, subscribed }),
+            State::Absent => found(PathMetadata::Absent),
+            State::Present if answer.listing => found(PathMetadata::Listing {
                 attributes: own,
                 children: std::mem::take(&mut self.children),
                 complete: answer.complete && !std::mem::take(&mut self.less),
             }),
-            State::Present => found(Found::Present(own)),
+            State::Present => found(PathMetadata::Present(own)),
             State::Failed => Err(match reason {
                 Reason::Origin => Refused::Origin(answer.failure.into()),
                 Reason::Named => Refused::Named(answer.failure.into()),
@@ -208,19 +214,19 @@ impl Pieces {
                 Reason::Changing => Refused::Changing,
             }),
         };
-        Some(Whole {
+        Some(CompleteAnswer {
             got,
             hit: answer.hit,
         })
     }
 }
 
-pub(crate) fn change(origin: &str, path: Vec<u8>, happened: &Happened) -> proto::SiteChange {
+pub(crate) fn change(origin: &str, path: Vec<u8>, happened: &ChangeKind) -> proto::SiteChange {
     let (word, of) = match happened {
-        Happened::Changed(of) => (Word::Changed, Some(attributes(of))),
-        Happened::Deleted => (Word::Deleted, None),
-        Happened::Forgotten => (Word::Forgotten, None),
-        Happened::Doubted => (Word::Doubted, None),
+        ChangeKind::Changed(of) => (Word::Changed, Some(attributes(of))),
+        ChangeKind::Deleted => (Word::Deleted, None),
+        ChangeKind::Unsubscribed => (Word::Forgotten, None),
+        ChangeKind::Invalidated => (Word::Doubted, None),
     };
     proto::SiteChange {
         origin: origin.to_owned(),
@@ -230,15 +236,15 @@ pub(crate) fn change(origin: &str, path: Vec<u8>, happened: &Happened) -> proto:
     }
 }
 
-pub(crate) fn of_change(change: &proto::SiteChange) -> Happened {
+pub(crate) fn of_change(change: &proto::SiteChange) -> ChangeKind {
     match change.happened() {
         Word::Changed => {
             let of = change.attributes.clone().unwrap_or_default();
-            Happened::Changed(of_attributes(of))
+            ChangeKind::Changed(of_attributes(of))
         }
-        Word::Deleted => Happened::Deleted,
-        Word::Forgotten => Happened::Forgotten,
-        Word::Doubted => Happened::Doubted,
+        Word::Deleted => ChangeKind::Deleted,
+        Word::Forgotten => ChangeKind::Unsubscribed,
+        Word::Doubted => ChangeKind::Invalidated,
     }
 }
 
@@ -246,8 +252,8 @@ pub(crate) fn of_change(change: &proto::SiteChange) -> Happened {
 mod tests {
     use super::*;
 
-    /// A tier above, or whoever is in its place, listed `..` and `.` below a directory: a walk by a client went up and round without
-    /// an end. Names are looked at where they arrive.
+    /// A malicious upstream tier listed `..` and `.` below a directory: a client's traversal went up and round without end. Names are
+    /// therefore checked on arrival.
     #[test]
     fn what_no_path_can_have_as_a_name_is_left_out() {
         let listing = |names: &[&str], state: State| {
@@ -267,11 +273,12 @@ mod tests {
             answer
         };
         let mut pieces = Pieces::default();
-        let found = |whole: Option<Whole>| match whole.map(|whole| whole.got) {
-            Some(Ok(Got::Found {
-                found: Found::Listing {
-                    children, complete, ..
-                },
+        let found = |whole: Option<CompleteAnswer>| match whole.map(|whole| whole.got) {
+            Some(Ok(FetchResponse::Found {
+                found:
+                    PathMetadata::Listing {
+                        children, complete, ..
+                    },
                 ..
             })) => (children.len(), complete),
             other => panic!("{other:?}"),

@@ -1,15 +1,15 @@
-//! What must hold of any bytes that tiers send each other. Fuzz targets ask this.
+//! Invariants of the link protocol for arbitrary bytes, for fuzz targets.
 
-use super::convert::{self, Pieces, Whole};
-use super::{Down, Node, Open, Reader};
-use crate::above::{Above, Fetch, Got};
+use super::convert::{self, CompleteAnswer, Pieces};
+use super::{LinkMessage, Node, OpenRequests, Reader};
+use crate::answer::{Refused, TierAnswer, digest};
 use crate::config::Config;
-use crate::given::{Given, Refused, digest};
-use esker_origin::{Found, Named};
+use crate::upstream::{Fetch, FetchResponse, Upstream};
+use esker_origin::{DirEntry, PathMetadata};
 use esker_rpc::proto;
 use esker_site_cache::entry::{Attributes, Kind, Wants};
 use esker_site_cache::path::is_name;
-use esker_site_cache::tier::Who;
+use esker_site_cache::tier::Requester;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use prost::Message as _;
@@ -19,12 +19,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Questions of one message that are asked.
+/// Maximum number of requests of one message that are handled.
 const ASKS_MAX: usize = 64;
-/// How often tasks get their turn until all is answered.
+/// Maximum number of scheduler yields until all requests are answered.
 const TURNS: usize = 10_000;
 
-/// What a tier or a client below sends: each question gets one answer, and what is asked above for it is a path in its plain form.
+/// Checks messages from downstream: each request gets one answer, and the upstream request for it has a path in normal form.
 pub fn up(bytes: &[u8]) {
     let Ok(mut message) = proto::SiteUp::decode(bytes) else {
         return;
@@ -43,16 +43,16 @@ pub fn up(bytes: &[u8]) {
         let (down, _downs) = mpsc::channel(1);
         let reader = Reader {
             node: node.clone(),
-            who: Who::Tier(link),
+            requester: Requester::Tier(link),
             send,
             down,
-            open: Arc::new(Open::default()),
+            open: Arc::new(OpenRequests::default()),
         };
         reader.take(message);
         let mut answered = Vec::new();
         for _ in 0..TURNS {
             while let Ok(one) = receive.try_recv() {
-                if let Down::Answer(ticket, result, kept) = one {
+                if let LinkMessage::Answer(ticket, result, kept) = one {
                     comes_back(ticket, &result, kept);
                     answered.push(ticket);
                 }
@@ -70,7 +70,7 @@ pub fn up(bytes: &[u8]) {
     assert_eq!(answered, wanted);
 }
 
-/// What a tier above sends: names in listings are names, and what is told on is what was told.
+/// Checks messages from upstream: names in listings are valid, and changes are forwarded unchanged.
 pub fn down(bytes: &[u8]) {
     let Ok(message) = proto::SiteDown::decode(bytes) else {
         return;
@@ -78,23 +78,27 @@ pub fn down(bytes: &[u8]) {
     let mut open: HashMap<u64, Pieces> = HashMap::new();
     for answer in message.answers {
         let ticket = answer.ticket;
-        let Some(Whole { got, hit }) = open.entry(ticket).or_default().take(answer) else {
+        let Some(CompleteAnswer { got, hit }) = open.entry(ticket).or_default().take(answer) else {
             continue;
         };
         match got {
-            Ok(Got::Found { found, age, told }) => {
-                if let Found::Listing { children, .. } = &found {
+            Ok(FetchResponse::Found {
+                found,
+                age,
+                subscribed,
+            }) => {
+                if let PathMetadata::Listing { children, .. } = &found {
                     assert!(children.iter().all(|child| is_name(&child.name)));
                 }
-                let given = Given {
+                let given = TierAnswer {
                     found,
                     age,
-                    told,
+                    subscribed,
                     hit,
                 };
                 comes_back(ticket, &Ok(given), None);
             }
-            Ok(Got::Same { .. }) => {}
+            Ok(FetchResponse::Unchanged { .. }) => {}
             Err(refused) => comes_back(ticket, &Err(refused), None),
         }
     }
@@ -105,8 +109,8 @@ pub fn down(bytes: &[u8]) {
     }
 }
 
-/// An answer that is sent is what arrives, in however many pieces.
-fn comes_back(ticket: u64, result: &Result<Given, Refused>, kept: Option<u64>) {
+/// Checks that an answer arrives as it was sent, in any number of pieces.
+fn comes_back(ticket: u64, result: &Result<TierAnswer, Refused>, kept: Option<u64>) {
     let mut sent = Vec::new();
     convert::answers(ticket, result.clone(), kept, &mut sent);
     let mut pieces = Pieces::default();
@@ -117,15 +121,27 @@ fn comes_back(ticket: u64, result: &Result<Given, Refused>, kept: Option<u64>) {
         let answer = proto::SiteAnswer::decode(&*bytes).expect("what is sent is read");
         let whole = pieces.take(answer);
         assert_eq!(whole.is_some(), at == last);
-        let Some(Whole { got, .. }) = whole else {
+        let Some(CompleteAnswer { got, .. }) = whole else {
             continue;
         };
         match (got, result) {
-            (Ok(Got::Found { found, age, told }), Ok(given)) => {
+            (
+                Ok(FetchResponse::Found {
+                    found,
+                    age,
+                    subscribed,
+                }),
+                Ok(given),
+            ) => {
                 assert_eq!(found, given.found);
-                assert_eq!((age, told), (whole_micros(given.age), given.told));
+                assert_eq!(
+                    (age, subscribed),
+                    (whole_micros(given.age), given.subscribed)
+                );
             }
-            (Ok(Got::Same { .. }), Ok(given)) => assert_eq!(kept, Some(digest(&given.found))),
+            (Ok(FetchResponse::Unchanged { .. }), Ok(given)) => {
+                assert_eq!(kept, Some(digest(&given.found)));
+            }
             (Err(got), Err(refused)) => assert_eq!(&got, refused),
             (got, _) => panic!("{result:?} arrived as {got:?}"),
         }
@@ -136,35 +152,35 @@ fn whole_micros(age: Duration) -> Duration {
     Duration::from_micros(u64::try_from(age.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// An origin that has something else at each path.
+/// An origin with different metadata at each path.
 struct Origin;
 
-impl Above for Origin {
-    fn fetch(&self, fetch: Fetch) -> BoxFuture<'_, Result<Got, Refused>> {
+impl Upstream for Origin {
+    fn fetch(&self, fetch: Fetch) -> BoxFuture<'_, Result<FetchResponse, Refused>> {
         let path = fetch.path.strip_prefix(b"/").expect("a path is absolute");
         assert!(path.is_empty() || path.split(|b| *b == b'/').all(is_name));
         let found = |found| {
-            Ok(Got::Found {
+            Ok(FetchResponse::Found {
                 found,
                 age: Duration::ZERO,
-                told: true,
+                subscribed: true,
             })
         };
         let answer = match (path.len() % 5, fetch.wants) {
-            (0, Wants::List) => found(Found::Listing {
+            (0, Wants::List) => found(PathMetadata::Listing {
                 attributes: Attributes::of(Kind::Directory),
                 children: [&b"a"[..], b"b"]
-                    .map(|name| Named {
+                    .map(|name| DirEntry {
                         name: name.into(),
                         attributes: Attributes::default(),
                     })
                     .into(),
                 complete: true,
             }),
-            (1, _) => found(Found::Absent),
+            (1, _) => found(PathMetadata::Absent),
             (2, _) => Err(Refused::Origin("it does not say".into())),
             (3, _) => Err(Refused::Denied("not to you".into())),
-            _ => found(Found::Present(Attributes::of(Kind::File))),
+            _ => found(PathMetadata::Present(Attributes::of(Kind::File))),
         };
         std::future::ready(answer).boxed()
     }
@@ -174,7 +190,7 @@ impl Above for Origin {
         Ok(())
     }
 
-    fn doubt(&self, origin: &str, path: &[u8]) {
+    fn invalidate(&self, origin: &str, path: &[u8]) {
         assert!(!origin.is_empty() && path.first() == Some(&b'/'));
     }
 

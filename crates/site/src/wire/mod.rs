@@ -1,15 +1,15 @@
-//! The upper end of links: answers tiers below and clients.
+//! Server end of links: answers downstream tiers and clients.
 
 pub(crate) mod convert;
 pub(crate) mod hostile;
 
-use crate::access::{Access, Asking};
-use crate::node::{Asked, Down, Node};
+use crate::access::{Access, RequestSender};
+use crate::node::{LinkMessage, MetadataQuery, Node};
 use crate::serve::ended;
 use esker_rpc::proto;
 use esker_rpc::proto::site_server::Site;
-use esker_site_cache::entry::{Happened, Wants};
-use esker_site_cache::tier::Who;
+use esker_site_cache::entry::{ChangeKind, Wants};
+use esker_site_cache::tier::Requester;
 use futures_util::Stream;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,39 +19,39 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::StreamExt as _;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Questions of one link that are open at once; then it is not read from.
+/// Maximum number of open requests of one link; at the limit, the link is not read.
 const OPEN_MAX: usize = 1 << 16;
-/// Answers and changes that go into one message.
-const TOGETHER: usize = 1024;
-/// Changes that wait for a link that does not take them; then it is cut.
+/// Maximum number of answers and changes in one message.
+const BATCH_MAX: usize = 1024;
+/// Maximum number of changes queued for a slow link; beyond it, the link is closed.
 const CHANGES_MAX: usize = 1 << 20;
 
-/// The service.
+/// Implementation of the gRPC service.
 #[derive(Clone)]
 pub(crate) struct Links {
     pub(crate) node: Arc<Node>,
     pub(crate) access: Arc<Access>,
-    /// Whether the tier is to end: links do at once, for they never end by themselves.
+    /// Whether the tier is to stop: links must be ended then, because they never end by themselves.
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
 type Downs = Pin<Box<dyn Stream<Item = Result<proto::SiteDown, Status>> + Send>>;
 
-/// Takes the link away when it is not read any more.
-struct Joined {
+/// Removes the link when dropped.
+struct LinkGuard {
     node: Arc<Node>,
     number: u32,
 }
 
-impl Drop for Joined {
+impl Drop for LinkGuard {
     fn drop(&mut self) {
         self.node.leave(self.number);
     }
 }
 
-/// Questions that are open, for back-pressure.
+/// Number of open requests, for backpressure.
 #[derive(Default)]
-struct Open {
+struct OpenRequests {
     count: AtomicUsize,
     fewer: Notify,
 }
@@ -64,8 +64,8 @@ impl Site for Links {
         &self,
         request: Request<Streaming<proto::SiteUp>>,
     ) -> Result<Response<Downs>, Status> {
-        let asking = request.extensions().get::<Asking>().cloned();
-        let asking = asking.ok_or_else(|| Status::internal("it is not known who asks"))?;
+        let sender = request.extensions().get::<RequestSender>().cloned();
+        let sender = sender.ok_or_else(|| Status::internal("the caller is not known"))?;
         let mut up = request.into_inner();
         let first = up.next().await;
         let Some(Ok(first)) = first else {
@@ -85,23 +85,23 @@ impl Site for Links {
         } else {
             tracing::debug!(link = number, name = %hello.name, "a client links");
         }
-        let joined = Joined {
+        let guard = LinkGuard {
             node: self.node.clone(),
             number,
         };
-        let open = Arc::new(Open::default());
+        let open = Arc::new(OpenRequests::default());
         let (down, downs) = mpsc::channel(16);
-        let told = tell(receive, down.clone(), open.clone());
-        let told = tokio::spawn(until(self.stopped.clone(), told));
+        let sending = send_messages(receive, down.clone(), open.clone());
+        let sending = tokio::spawn(until(self.stopped.clone(), sending));
         let (access, refused) = (self.access.clone(), down.clone());
-        let who = if hello.tier {
-            Who::Tier(number)
+        let requester = if hello.tier {
+            Requester::Tier(number)
         } else {
-            Who::Client(number)
+            Requester::Client(number)
         };
         let reader = Reader {
             node: self.node.clone(),
-            who,
+            requester,
             send,
             down,
             open,
@@ -111,35 +111,35 @@ impl Site for Links {
             let asked = async {
                 tokio::select! {
                     () = reader.read(first, up) => {}
-                    denied = revoked(&access, &asking) => {
-                        told.abort();
+                    denied = revoked(&access, &sender) => {
+                        sending.abort();
                         drop(refused.try_send(Err(denied)));
                     }
                 }
             };
             until(stopped, asked).await;
             tracing::debug!(link = number, "a link ends");
-            drop(joined);
+            drop(guard);
         });
         let stream = tokio_stream::wrappers::ReceiverStream::new(downs);
         Ok(Response::new(Box::pin(stream)))
     }
 }
 
-/// How often it is looked whether the client of a link may still ask.
-const LOOK: Duration = Duration::from_millis(500);
+/// Interval of checks whether the client of a link still has the right.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Until the client of a link may not ask any more: a status that says why.
-async fn revoked(access: &Access, asking: &Asking) -> Status {
+/// Completes when the client of a link loses its right, with the status that says why.
+async fn revoked(access: &Access, sender: &RequestSender) -> Status {
     loop {
-        tokio::time::sleep(LOOK).await;
-        if let Err(denied) = access.may_ask(asking) {
+        tokio::time::sleep(CHECK_INTERVAL).await;
+        if let Err(denied) = access.check_right(sender) {
             return denied.status();
         }
     }
 }
 
-/// Does that until the tier is to end.
+/// Runs a future until the tier is to stop.
 async fn until(mut stopped: watch::Receiver<bool>, what: impl Future<Output = ()>) {
     tokio::select! {
         () = what => {}
@@ -147,23 +147,23 @@ async fn until(mut stopped: watch::Receiver<bool>, what: impl Future<Output = ()
     }
 }
 
-/// Gathers answers and changes to messages.
-async fn tell(
-    mut receive: mpsc::UnboundedReceiver<Down>,
+/// Collects answers and changes into messages.
+async fn send_messages(
+    mut receive: mpsc::UnboundedReceiver<LinkMessage>,
     down: mpsc::Sender<Result<proto::SiteDown, Status>>,
-    open: Arc<Open>,
+    open: Arc<OpenRequests>,
 ) {
     let mut batch = Vec::new();
     loop {
         let count = tokio::select! {
-            count = receive.recv_many(&mut batch, TOGETHER) => count,
+            count = receive.recv_many(&mut batch, BATCH_MAX) => count,
             () = down.closed() => return,
         };
         if count == 0 {
             return;
         }
         if receive.len() > CHANGES_MAX {
-            // Who does not take what happens must not believe that nothing does.
+            // A client that misses changes must not treat its cache as valid.
             let slow = Status::resource_exhausted("this link takes changes too slowly");
             drop(down.send(Err(slow)).await);
             return;
@@ -172,16 +172,16 @@ async fn tell(
         let mut answered = 0;
         for one in batch.drain(..) {
             match one {
-                Down::Answer(ticket, result, kept) => {
+                LinkMessage::Answer(ticket, result, kept) => {
                     answered += 1;
                     convert::answers(ticket, result, kept, &mut message.answers);
                 }
-                Down::Change(origin, path, happened) => {
+                LinkMessage::Change(origin, path, happened) => {
                     message
                         .changes
                         .push(convert::change(&origin, path, &happened));
                 }
-                Down::Cut => message.cut = true,
+                LinkMessage::SubscriptionsLost => message.cut = true,
             }
         }
         open.count.fetch_sub(answered, Ordering::AcqRel);
@@ -192,13 +192,13 @@ async fn tell(
     }
 }
 
-/// Reads one link's questions.
+/// Reader of one link's requests.
 struct Reader {
     node: Arc<Node>,
-    who: Who,
-    send: mpsc::UnboundedSender<Down>,
+    requester: Requester,
+    send: mpsc::UnboundedSender<LinkMessage>,
     down: mpsc::Sender<Result<proto::SiteDown, Status>>,
-    open: Arc<Open>,
+    open: Arc<OpenRequests>,
 }
 
 impl Reader {
@@ -224,13 +224,13 @@ impl Reader {
 
     fn take(&self, message: proto::SiteUp) {
         for doubt in &message.doubts {
-            // Only a path that cannot be is refused, and then there is nothing to forget.
-            if convert::of_change(doubt) == Happened::Doubted {
-                drop(self.node.doubt(&doubt.origin, &doubt.path));
+            // Only an invalid path is refused, which has no entry to invalidate.
+            if convert::of_change(doubt) == ChangeKind::Invalidated {
+                drop(self.node.invalidate(&doubt.origin, &doubt.path));
             }
         }
         for ask in message.asks {
-            let asked = Asked {
+            let asked = MetadataQuery {
                 origin: &ask.origin,
                 path: &ask.path,
                 wants: if ask.list { Wants::List } else { Wants::Stat },
@@ -241,9 +241,9 @@ impl Reader {
             let (ticket, kept) = (ask.ticket, ask.kept);
             self.open.count.fetch_add(1, Ordering::AcqRel);
             let send = self.send.clone();
-            let then = move |result| drop(send.send(Down::Answer(ticket, result, kept)));
-            if let Some(result) = self.node.ask_then(self.who, &asked, then) {
-                drop(self.send.send(Down::Answer(ticket, result, kept)));
+            let then = move |result| drop(send.send(LinkMessage::Answer(ticket, result, kept)));
+            if let Some(result) = self.node.query_then(self.requester, &asked, then) {
+                drop(self.send.send(LinkMessage::Answer(ticket, result, kept)));
             }
         }
     }

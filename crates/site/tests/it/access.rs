@@ -1,12 +1,12 @@
-//! Who may ask a tier: its owner's processes, as the kernel says, and nobody for a page of another site. Attacks are carried out by
-//! a real second user.
+//! Access control of a tier: its owner's processes are admitted by kernel identity, requests for pages of other sites refused. Attacks
+//! are carried out by a real second user.
 
 use crate::sources::outside;
 use crate::tiers::tier;
 use esker_access::authorized::Terms;
 use esker_access::{HostKey, Role, grants};
-use esker_site::serve::Standing;
-use esker_site::{Asked, Client, Config, Refused, TierAddress};
+use esker_site::serve::RunningTier;
+use esker_site::{Client, Config, MetadataQuery, Refused, TierAddress};
 use esker_site_cache::entry::Wants;
 use esker_testkit::wait::eventually_async;
 use std::fs;
@@ -16,14 +16,14 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
-/// The other user of this machine: one without an account, and not the one that is nobody in particular.
+/// Second user of this machine: one without an account, and not the overflow user.
 pub(crate) const OTHER: &str = "54321";
 
 pub(crate) fn is_root() -> bool {
     esker_access::peer::own_user() == 0
 }
 
-/// curl as that user, or as this process's.
+/// Runs curl as `user`, or as this process's.
 fn curl(user: Option<&str>, args: &[&str]) -> Output {
     let mut command = match user {
         Some(user) => {
@@ -42,7 +42,7 @@ fn curl(user: Option<&str>, args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The status and the body of an answer.
+/// Returns the status and the body of an answer.
 fn said(output: &Output) -> (u16, String) {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let (body, code) = text.rsplit_once('\n').unwrap_or(("", "0"));
@@ -57,7 +57,7 @@ async fn asks(user: Option<&'static str>, args: Vec<String>) -> (u16, String) {
     asked.await.unwrap()
 }
 
-/// A folder whose names only its owner is to know.
+/// Creates a folder whose names only its owner can list.
 fn private() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("s3cret-name"), "x").unwrap();
@@ -123,7 +123,7 @@ async fn a_page_of_another_site_is_not_answered() {
     let port = tier.url.rsplit_once(':').unwrap().1;
     let own = format!("host: 127.0.0.1:{port}");
     let hosts = [
-        // A name that was made to lead here, with and without what gRPC sends.
+        // A foreign name that resolves to this machine, with and without gRPC's headers.
         vec!["host: evil.example".to_owned()],
         vec![format!("host: evil.example:{port}")],
         vec![
@@ -134,7 +134,7 @@ async fn a_page_of_another_site_is_not_answered() {
         vec![own.clone(), "origin: https://evil.example".to_owned()],
         vec![own.clone(), "origin: http://127.0.0.1:8888".to_owned()],
         vec![own.clone(), "sec-fetch-site: cross-site".to_owned()],
-        // Somebody passes on what others ask.
+        // Requests forwarded by a proxy.
         vec![own.clone(), "x-forwarded-for: 10.0.0.7".to_owned()],
     ];
     for (method, rest) in requests(folder.path()) {
@@ -166,7 +166,7 @@ async fn a_socket_is_its_owners_alone() {
     let client = Client::connect(&tier.url, "test").await.unwrap();
     let at = folder.path().to_str().unwrap();
     let given = client
-        .ask(Asked::new("file://", at.as_bytes(), Wants::List))
+        .query(MetadataQuery::new("file://", at.as_bytes(), Wants::List))
         .await;
     assert!(given.is_ok(), "{given:?}");
     let by = |rest: &str| {
@@ -180,18 +180,18 @@ async fn a_socket_is_its_owners_alone() {
     if is_root() {
         let (code, _) = asks(Some(OTHER), list.clone()).await;
         assert_eq!(code, 0, "another user reaches the socket");
-        // Even where its mode lets others in.
+        // Even if its mode admits other users.
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
         let (code, body) = asks(Some(OTHER), list).await;
         assert_eq!(code, 401, "{body}");
         assert!(!body.contains("s3cret-name"), "{body}");
     }
-    // Nobody takes a socket that is listened at; one that was left behind is.
+    // A socket with a listener is kept; one that was left behind is replaced.
     let second = Config {
         listen: tier.url.clone(),
         ..Config::default()
     };
-    assert!(Standing::start(second.clone()).await.is_err());
+    assert!(RunningTier::start(second.clone()).await.is_err());
     drop(client);
     tier.stop().await;
     eventually_async(async || {
@@ -200,16 +200,16 @@ async fn a_socket_is_its_owners_alone() {
     })
     .await;
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-    // A process that another test starts just now has a copy of the listener until it has become its program.
+    // A process that another test is starting has a copy of the listener until it has executed its program.
     eventually_async(async || {
         let connected = std::os::unix::net::UnixStream::connect(&socket);
         connected.err().ok_or("the socket is still listened at")
     })
     .await;
-    Standing::start(second).await.unwrap().stop().await;
+    RunningTier::start(second).await.unwrap().stop().await;
 }
 
-/// Another user holds as many connections as it gets; the owner is still answered.
+/// Another user holds as many connections as possible; the owner is still answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_of_another_user_leave_room_for_the_owner() {
     if !is_root() {
@@ -261,11 +261,13 @@ async fn a_tier_asks_no_origin_that_its_owner_has_not_named() {
         listen: "127.0.0.1:0".into(),
         ..Config::default()
     };
-    let tier = Standing::start(silent).await.unwrap();
+    let tier = RunningTier::start(silent).await.unwrap();
     let client = Client::connect(&tier.url, "test").await.unwrap();
     for origin in ["file://", "sftp://127.0.0.1:1", "ftp://127.0.0.1:1"] {
         let path = folder.path().to_str().unwrap().as_bytes();
-        let refused = client.ask(Asked::new(origin, path, Wants::List)).await;
+        let refused = client
+            .query(MetadataQuery::new(origin, path, Wants::List))
+            .await;
         let Err(Refused::Named(why)) = refused else {
             panic!("{origin}: {refused:?}");
         };
@@ -280,16 +282,16 @@ async fn a_tier_asks_no_origin_that_its_owner_has_not_named() {
 async fn what_is_kept_on_disk_is_its_owners_alone() {
     let folder = private();
     let disk = tempfile::tempdir().unwrap();
-    // As it was made before, with a umask of 022.
+    // As created by earlier versions, with a umask of 022.
     let kept = disk.path().join("kept");
     fs::create_dir(&kept).unwrap();
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(disk.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let tier: Arc<Standing> = tier(&[], |c| c.disk = Some(kept.clone())).await;
+    let tier: Arc<RunningTier> = tier(&[], |c| c.disk = Some(kept.clone())).await;
     let client = Client::connect(&tier.url, "test").await.unwrap();
     let path = folder.path().to_str().unwrap().as_bytes();
     client
-        .ask(Asked::new("file://", path, Wants::List))
+        .query(MetadataQuery::new("file://", path, Wants::List))
         .await
         .unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -306,7 +308,7 @@ fn tiers_on_other_machines_are_asked_with_keys_alone() {
     assert!(refused.contains("esker://edge.example:7500"), "{refused}");
 }
 
-/// From elsewhere a key of SSH is proved over TLS, and only for as long as it has rights here.
+/// From other machines, an SSH key is proved over TLS, and counts only while it has rights here.
 #[tokio::test(flavor = "multi_thread")]
 async fn beyond_the_machine_a_key_is_proved() {
     let Some(host) = outside() else { return };
@@ -314,14 +316,14 @@ async fn beyond_the_machine_a_key_is_proved() {
     let home = tempfile::tempdir().unwrap();
     let (rights, key) = (home.path().join("rights"), home.path().join("key"));
     let known = home.path().join("known_hosts");
-    let ann = HostKey::at(&key).unwrap();
-    let above = tier(&[], |c| {
+    let ann = HostKey::open_or_create(&key).unwrap();
+    let upstream = tier(&[], |c| {
         c.listen = format!("{host}:0");
         c.access_folder = Some(rights.clone());
     })
     .await;
-    assert!(above.url.starts_with("esker://"), "{}", above.url);
-    let authority = above.url.strip_prefix("esker://").unwrap().to_owned();
+    assert!(upstream.url.starts_with("esker://"), "{}", upstream.url);
+    let authority = upstream.url.strip_prefix("esker://").unwrap().to_owned();
     let list = format!("/v1/list?url=file://{}", folder.path().display());
     let (code, body) = asks(None, vec![format!("http://{authority}{list}")]).await;
     assert!(
@@ -341,9 +343,9 @@ async fn beyond_the_machine_a_key_is_proved() {
     assert!(plain.contains("esker://"), "{plain}");
     let by = |more: &str| {
         let (key, known) = (key.display(), known.display());
-        format!("{}?key={key}&known-hosts={known}{more}", above.url)
+        format!("{}?key={key}&known-hosts={known}{more}", upstream.url)
     };
-    // Neither knows the other.
+    // Neither has the other's key.
     for (url, why) in [
         (by(""), "is not known"),
         (by("&trust-new-host"), "has no rights here"),
@@ -358,19 +360,19 @@ async fn beyond_the_machine_a_key_is_proved() {
     grants::grant(&rights, ann.public(), &terms).unwrap();
     let client = eventually_async(async || Client::connect(&by(""), "test").await).await;
     let path = folder.path().to_str().unwrap().as_bytes().to_vec();
-    let ask = || client.ask(Asked::new("file://", &path, Wants::List));
+    let ask = || client.query(MetadataQuery::new("file://", &path, Wants::List));
     ask().await.unwrap();
-    // A tier below does the same, by its file.
-    let below = tier(&[&above], |c| {
+    // A downstream tier does so by its file.
+    let below = tier(&[&upstream], |c| {
         c.keys.key = Some(key.clone());
         c.keys.known_hosts = Some(known.clone());
     })
     .await;
     let near = Client::connect(&below.url, "test").await.unwrap();
-    near.ask(Asked::new("file://", &path, Wants::List))
+    near.query(MetadataQuery::new("file://", &path, Wants::List))
         .await
         .unwrap();
-    // The link ends with the right, though it was opened before.
+    // The link ends with the right, even if it was opened before.
     grants::revoke(&rights, &ann.public().to_openssh().unwrap()).unwrap();
     eventually_async(async || {
         let asked = ask().await;

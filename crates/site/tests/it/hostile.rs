@@ -1,5 +1,5 @@
-//! Machines that want a tier to have nothing left for others. They are other addresses of loopback, which connect to one of this machine's
-//! that is not: there a tier knows its clients by their addresses alone.
+//! Machines that try to exhaust a tier. They are other loopback addresses, which connect to an address of this machine that is not
+//! loopback: there, a tier identifies its clients only by address.
 
 use crate::sources::{connect, outside};
 use crate::tiers::tier;
@@ -7,8 +7,8 @@ use esker_access::authorized::Terms;
 use esker_access::tls::Client as Tls;
 use esker_access::{HostKey, Role, grants, proof};
 use esker_rpc::proto;
-use esker_site::serve::Standing;
-use esker_site::{Asked, Client, Config};
+use esker_site::serve::RunningTier;
+use esker_site::{Client, Config, MetadataQuery};
 use esker_site_cache::entry::Wants;
 use prost::Message as _;
 use std::net::SocketAddr;
@@ -19,24 +19,24 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// After that long something hangs.
+/// Time after which a test counts as hanging.
 const HANG: Duration = Duration::from_mins(2);
 
-/// A tier that other machines reach, one of its clients' key, and what that one asks for.
+/// A tier reachable from other machines, the key of a client, and the path that the client requests.
 struct Reached {
-    tier: Arc<Standing>,
+    tier: Arc<RunningTier>,
     at: SocketAddr,
     ann: HostKey,
     home: tempfile::TempDir,
 }
 
 impl Reached {
-    /// None on a machine that has no address but those of loopback.
+    /// Returns `None` on a machine with loopback addresses only.
     async fn start(change: impl FnOnce(&mut Config)) -> Option<Self> {
         let host = outside()?;
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("name"), "x").unwrap();
-        let ann = HostKey::at(&home.path().join("key")).unwrap();
+        let ann = HostKey::open_or_create(&home.path().join("key")).unwrap();
         let rights = home.path().join("rights");
         let tier = tier(&[], |c| {
             c.listen = format!("{host}:0");
@@ -58,7 +58,7 @@ impl Reached {
         })
     }
 
-    /// Ann's client, which proves her key.
+    /// Returns Ann's client, which proves her key.
     async fn client(&self) -> Client {
         let file = |name: &str| -> PathBuf { self.home.path().join(name) };
         let (key, known) = (file("key"), file("known_hosts"));
@@ -71,14 +71,16 @@ impl Reached {
         Client::connect(&url, "test").await.unwrap()
     }
 
-    /// What she asks is answered.
+    /// Checks that her request is answered.
     async fn answers(&self, client: &Client) {
         let path = self.home.path().to_str().unwrap().as_bytes();
-        let asked = client.ask(Asked::new("file://", path, Wants::List)).await;
+        let asked = client
+            .query(MetadataQuery::new("file://", path, Wants::List))
+            .await;
         assert!(asked.is_ok(), "{asked:?}");
     }
 
-    /// The whole answer to a proof, or to what is none, from 127.0.0.`last`.
+    /// Returns the complete response to a proof, valid or not, from 127.0.0.`last`.
     async fn prove(&self, last: u8, keys: Vec<String>, proof: Vec<u8>) -> String {
         let stream = connect(last, self.at).await.unwrap();
         let tls = Tls::new(&[b"http/1.1"]).unwrap();
@@ -89,7 +91,7 @@ impl Reached {
     }
 }
 
-/// The whole answer to a request over HTTP/1.1.
+/// Returns the complete response to a request over HTTP/1.1.
 async fn request(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     what: &str,
@@ -112,7 +114,7 @@ async fn closes(mut stream: TcpStream) {
     assert!(ended.is_ok(), "a silent connection is open still");
 }
 
-/// One address opens more connections than the tier has, and says nothing, or one byte, or half of what begins TLS.
+/// One address opens more connections than the tier has, and sends nothing, one byte, or half of a TLS handshake.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_says_nothing_leaves_room_for_others() {
     let Some(reached) = Reached::start(|c| c.connections = 40).await else {
@@ -130,11 +132,11 @@ async fn an_address_that_says_nothing_leaves_room_for_others() {
     for stream in silent {
         closes(stream).await;
     }
-    // Whoever has said who they are stays.
+    // Authenticated clients stay connected.
     reached.answers(&client).await;
 }
 
-/// One address has as many connections as one may: it is told so, and others are answered.
+/// One address uses all its connections: it gets a refusal, and others are answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_of_one_address_have_a_number() {
     let Some(reached) = Reached::start(|c| c.connections_each = 2).await else {
@@ -142,7 +144,7 @@ async fn connections_of_one_address_have_a_number() {
     };
     let until = Instant::now() + HANG;
     let said = loop {
-        // Those that say nothing are closed after some seconds.
+        // Silent connections are closed after some seconds.
         let held = (connect(2, reached.at).await, connect(2, reached.at).await);
         let stream = connect(2, reached.at).await.unwrap();
         let said = request(stream, "GET /health", b"").await;
@@ -152,7 +154,7 @@ async fn connections_of_one_address_have_a_number() {
         }
     };
     assert!(
-        said.contains("the tier has 2 connections of 127.0.0.2, the most that one may have"),
+        said.contains("the tier has 2 connections of 127.0.0.2, the maximum"),
         "{said}"
     );
     assert!(said.contains("retry-after: 1"), "{said}");
@@ -162,7 +164,7 @@ async fn connections_of_one_address_have_a_number() {
     reached.answers(&reached.client().await).await;
 }
 
-/// Whoever fails to prove a key again and again is not listened to for a while; who has a key that has rights is, from the same address, too.
+/// A source that fails to prove a key repeatedly is blocked for a while; a client with a valid key at the same address is admitted.
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_proofs_are_answered_ever_later() {
     let Some(reached) = Reached::start(|_| {}).await else {
@@ -186,19 +188,19 @@ async fn failed_proofs_are_answered_ever_later() {
             break;
         }
         assert!(
-            said.contains("none of the keys that are shown has rights"),
+            said.contains("none of the presented keys has rights"),
             "{said}"
         );
         assert!(Instant::now() < until, "failures are answered as one is");
     }
-    // Its proofs are not even looked at.
+    // Its proofs are not even checked.
     let said = reached.prove(2, Vec::new(), wrong).await;
     assert!(said.contains("too often"), "{said}");
     let said = reached.prove(2, ann, Vec::new()).await;
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
     let said = reached.prove(3, other, Vec::new()).await;
     assert!(
-        said.contains("none of the keys that are shown has rights"),
+        said.contains("none of the presented keys has rights"),
         "{said}"
     );
     reached.answers(&reached.client().await).await;

@@ -1,18 +1,18 @@
-//! What programs without Esker see.
+//! HTTP interface as programs without Esker use it.
 
 use crate::tiers::{cloud, tier};
-use esker_rpc::http::{Place, Sent};
-use esker_site::serve::Standing;
+use esker_rpc::http::{Endpoint, RequestBody};
+use esker_site::serve::RunningTier;
 use esker_testkit::wait::HANG;
 use serde_json::Value as Json;
 
-async fn get(standing: &Standing, method: &'static str, rest: &str) -> (u16, String, Json) {
+async fn get(standing: &RunningTier, method: &'static str, rest: &str) -> (u16, String, Json) {
     let url = format!("{}{rest}", standing.url);
     let asked = tokio::task::spawn_blocking(move || {
-        let (place, path) = Place::of_url(&url, HANG).unwrap();
+        let (place, path) = Endpoint::of_url(&url, HANG).unwrap();
         let never = || false;
         let mut answer = place
-            .ask(method, &path, &[], Sent::Nothing, &never, None)
+            .request(method, &path, &[], RequestBody::Nothing, &never, None)
             .unwrap();
         let age = answer.header("age").to_owned();
         (answer.status, age, answer.text(1 << 20).unwrap())
@@ -65,11 +65,11 @@ async fn bad_questions_are_told_what_is_wrong() {
         ("/v1/stat?url=nonsense", "nonsense"),
         (
             "/v1/stat?url=file:///x&max_age=soon",
-            "`max_age` holds seconds",
+            "`max_age` is in seconds",
         ),
         (
             "/v1/stat?url=file:///x&colour=red",
-            "`colour` is no parameter",
+            "`colour` is not a parameter",
         ),
         ("/v1/stat?origin=file://&path=x", "does not begin with /"),
     ] {

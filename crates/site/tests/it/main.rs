@@ -1,4 +1,4 @@
-//! Tiers as processes have them: real sockets, real folders as origins.
+//! Tiers as processes use them: real sockets, real folders as origins.
 #![allow(clippy::print_stdout, reason = "what was skipped must be seen")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 

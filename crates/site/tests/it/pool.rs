@@ -1,12 +1,12 @@
-//! A pool of members that real etcd keeps.
+//! A pool of members in a real etcd.
 
 use crate::etcd_program::program;
 use crate::etcd_server::{Etcd, free};
 use crate::tiers::tier;
 use esker_config::etcd::EtcdTrust;
-use esker_origin::Found;
-use esker_site::serve::Standing;
-use esker_site::{Asked, Client};
+use esker_origin::PathMetadata;
+use esker_site::serve::RunningTier;
+use esker_site::{Client, MetadataQuery};
 use esker_site_cache::entry::Wants;
 use esker_testkit::wait::{HANG, eventually_async};
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-async fn member(etcd: &Etcd) -> Arc<Standing> {
+async fn member(etcd: &Etcd) -> Arc<RunningTier> {
     tier(&[], |c| {
         c.services = Some(2);
         c.etcd = vec![etcd.url.clone()];
@@ -23,8 +23,8 @@ async fn member(etcd: &Etcd) -> Arc<Standing> {
     .await
 }
 
-fn linked(edge: &Standing) -> usize {
-    let status = edge.node.above().status();
+fn linked(edge: &RunningTier) -> usize {
+    let status = edge.node.upstream().status();
     let parents = status["parents"].as_array().unwrap();
     parents.iter().filter(|p| p["linked"] == true).count()
 }
@@ -49,14 +49,14 @@ async fn members_come_and_go() {
     let client = Client::connect(&edge.url, "test").await.unwrap();
     let ask = || async {
         let path = file.to_str().unwrap().as_bytes();
-        let asked = Asked {
+        let asked = MetadataQuery {
             max_age: Some(Duration::ZERO),
-            ..Asked::new("file://", path, Wants::Stat)
+            ..MetadataQuery::new("file://", path, Wants::Stat)
         };
-        let given = client.ask(asked).await.unwrap();
-        assert!(matches!(given.found, Found::Present(_)));
+        let given = client.query(asked).await.unwrap();
+        assert!(matches!(given.found, PathMetadata::Present(_)));
     };
-    // The first question may come before the pool is known: it waits.
+    // The first request may arrive before the members are known: it waits.
     ask().await;
     assert_eq!(linked(&edge), 1);
     let second = member(&etcd).await;
@@ -64,17 +64,17 @@ async fn members_come_and_go() {
     first.stop().await;
     ask().await;
     until("the first member is taken out", || {
-        edge.node.above().status()["parents"]
+        edge.node.upstream().status()["parents"]
             .as_array()
             .unwrap()
             .len()
             == 1
     })
     .await;
-    // Without etcd whoever was known last is asked on.
+    // Without etcd, the last known members are used.
     etcd.stop();
     ask().await;
-    // And it comes back, with what it knew; the member puts itself in again if its lease has ended meanwhile.
+    // After its restart with its data, the member registers again if its lease has expired meanwhile.
     etcd.child = Etcd::run(etcd.folder.path(), etcd.ports);
     etcd.wait();
     let third = member(&etcd).await;
@@ -84,8 +84,8 @@ async fn members_come_and_go() {
     third.stop().await;
 }
 
-/// Whoever reaches etcd can put any text into a pool. What is no member's address, or says whom to trust, is not asked; who stands at
-/// an address proves a host key that is known.
+/// Any client of etcd can put any text into a pool. Values that are not a member's address, or have options for trusted keys, are
+/// ignored; the process at an address must prove a known host key.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_member_is_not_believed() {
     let etcd = Etcd::start();
@@ -98,7 +98,7 @@ async fn what_is_no_member_is_not_believed() {
     let store = esker_etcd::Etcd::connect(&urls, &EtcdTrust::default(), times)
         .await
         .unwrap();
-    // A tier of somebody else's, who has no key that is known here.
+    // A tier of another user, without a known key.
     let home = tempfile::tempdir().unwrap();
     let hostile = tier(&[], |c| c.access_folder = Some(home.path().join("access"))).await;
     let keyed = hostile.url.replace("http://", "esker://");
@@ -125,7 +125,7 @@ async fn what_is_no_member_is_not_believed() {
     })
     .await;
     let parents = || {
-        let status = edge.node.above().status();
+        let status = edge.node.upstream().status();
         let all = status["parents"].as_array().unwrap().clone();
         all.into_iter()
             .map(|p| {
@@ -148,7 +148,7 @@ async fn what_is_no_member_is_not_believed() {
     assert_eq!((&found[0].0, found[0].1), (&keyed.as_str().into(), false));
 }
 
-/// Certificates by OpenSSL: an authority, etcd's, and a client's.
+/// Creates certificates with OpenSSL: an authority's, etcd's, and a client's.
 fn certificates(folder: &Path) {
     const SCRIPT: &str = r#"
         set -eu
@@ -175,7 +175,7 @@ fn certificates(folder: &Path) {
     );
 }
 
-/// An etcd elsewhere is reached over TLS, with a password or with a certificate.
+/// A remote etcd is reached over TLS, with a password or with a certificate.
 #[tokio::test(flavor = "multi_thread")]
 async fn etcd_is_reached_over_tls() {
     let folder = tempfile::tempdir().unwrap();

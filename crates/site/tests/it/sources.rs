@@ -3,10 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// An address of this machine that is not loopback: there the kernel does not say whose a connection is, so that what comes there is known by
-/// its address.
+/// Returns an address of this machine that is not loopback: the kernel does not report the user of its connections, so clients are
+/// identified by address.
 pub(crate) fn outside() -> Option<IpAddr> {
-    // Nothing is sent: the kernel only says which address it would send from.
+    // Sends nothing: the kernel selects the source address.
     let local = || -> std::io::Result<IpAddr> {
         let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
         socket.connect("192.0.2.77:9")?;

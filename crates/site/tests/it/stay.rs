@@ -1,13 +1,13 @@
-//! Somebody who stays: a tier within a process, over a folder that tells of its changes.
+//! A tier within a long-lived process, over a folder with notifications.
 
 use esker_model::NeverCancel;
-use esker_origin::{Found, Place};
-use esker_site::{Far, Wish};
+use esker_origin::{OriginUrl, PathMetadata};
+use esker_site::{FetchOptions, RemoteFiles};
 use esker_site_cache::entry::{Kind, Wants};
 use esker_testkit::wait::HANG;
 use std::sync::mpsc;
 
-/// More directories than are watched at a time, and than a listing's prefetches are of use for: each is listed, in turn.
+/// More directories than can be watched at a time, and than a listing's prefetches cover: each is listed, in turn.
 #[test]
 fn a_large_tree_is_walked_name_by_name() {
     let dir = tempfile::tempdir().unwrap();
@@ -25,17 +25,19 @@ fn a_large_tree_is_walked_name_by_name() {
     }
     let (done, over) = mpsc::channel();
     std::thread::spawn(move || {
-        let far = Far::stay(None, Wish::default()).unwrap().unwrap();
-        let (place, path) = Place::parse(&format!("file://{}", top.display())).unwrap();
+        let far = RemoteFiles::open_long_lived(None, FetchOptions::default())
+            .unwrap()
+            .unwrap();
+        let (place, path) = OriginUrl::parse(&format!("file://{}", top.display())).unwrap();
         let mut waiting = vec![path];
         let mut files = 0;
         while let Some(path) = waiting.pop() {
-            // As the kernel does: what it is, then what is in it.
+            // As the kernel does: attributes, then the listing.
             far.get(&place, &path, Wants::Stat, &NeverCancel)
                 .unwrap()
                 .unwrap();
             let given = far.get(&place, &path, Wants::List, &NeverCancel);
-            let Found::Listing { children, .. } = given.unwrap().unwrap().found else {
+            let PathMetadata::Listing { children, .. } = given.unwrap().unwrap().found else {
                 panic!("no listing of {}", String::from_utf8_lossy(&path));
             };
             for child in children {

@@ -1,9 +1,9 @@
-//! Edge, fog node and cloud over sockets: what they answer is what a folder holds, they are told of changes, and they go on when
-//! one of them ends.
+//! Edge, fog node and cloud over sockets: they answer what a folder contains, are notified of changes, and continue when one of them
+//! stops.
 
-use esker_origin::Found;
-use esker_site::serve::Standing;
-use esker_site::{Asked, Client, Config, Given, Refused};
+use esker_origin::PathMetadata;
+use esker_site::serve::RunningTier;
+use esker_site::{Client, Config, MetadataQuery, Refused, TierAnswer};
 use esker_site_cache::entry::{Kind, Wants};
 use esker_testkit::wait::eventually_async;
 use std::collections::BTreeSet;
@@ -11,7 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) async fn tier(parents: &[&Standing], change: impl FnOnce(&mut Config)) -> Arc<Standing> {
+pub(crate) async fn tier(
+    parents: &[&RunningTier],
+    change: impl FnOnce(&mut Config),
+) -> Arc<RunningTier> {
     let mut config = Config {
         listen: "127.0.0.1:0".into(),
         parents: parents.iter().map(|p| p.url.clone()).collect(),
@@ -19,10 +22,10 @@ pub(crate) async fn tier(parents: &[&Standing], change: impl FnOnce(&mut Config)
     };
     config.rules.allow = vec!["file://".into()];
     change(&mut config);
-    Standing::start(config).await.unwrap()
+    RunningTier::start(config).await.unwrap()
 }
 
-pub(crate) async fn cloud(services: usize) -> Arc<Standing> {
+pub(crate) async fn cloud(services: usize) -> Arc<RunningTier> {
     tier(&[], |c| {
         c.name = "cloud".into();
         c.services = Some(services);
@@ -32,34 +35,42 @@ pub(crate) async fn cloud(services: usize) -> Arc<Standing> {
     .await
 }
 
-async fn stat(client: &Client, path: &Path, max_age: Option<Duration>) -> Result<Given, Refused> {
+async fn stat(
+    client: &Client,
+    path: &Path,
+    max_age: Option<Duration>,
+) -> Result<TierAnswer, Refused> {
     let path = path.to_str().unwrap().as_bytes();
-    let asked = Asked {
+    let asked = MetadataQuery {
         max_age,
-        ..Asked::new("file://", path, Wants::Stat)
+        ..MetadataQuery::new("file://", path, Wants::Stat)
     };
-    client.ask(asked).await
+    client.query(asked).await
 }
 
-async fn list(client: &Client, path: &Path, max_age: Option<Duration>) -> Result<Given, Refused> {
+async fn list(
+    client: &Client,
+    path: &Path,
+    max_age: Option<Duration>,
+) -> Result<TierAnswer, Refused> {
     let path = path.to_str().unwrap().as_bytes();
-    let asked = Asked {
+    let asked = MetadataQuery {
         max_age,
-        ..Asked::new("file://", path, Wants::List)
+        ..MetadataQuery::new("file://", path, Wants::List)
     };
-    client.ask(asked).await
+    client.query(asked).await
 }
 
-fn size(given: &Given) -> Option<u64> {
+fn size(given: &TierAnswer) -> Option<u64> {
     match &given.found {
-        Found::Present(of) | Found::Listing { attributes: of, .. } => of.size,
-        Found::Absent => None,
+        PathMetadata::Present(of) | PathMetadata::Listing { attributes: of, .. } => of.size,
+        PathMetadata::Absent => None,
     }
 }
 
-fn names(given: &Given) -> BTreeSet<String> {
+fn names(given: &TierAnswer) -> BTreeSet<String> {
     match &given.found {
-        Found::Listing { children, .. } => children
+        PathMetadata::Listing { children, .. } => children
             .iter()
             .map(|c| String::from_utf8(c.name.to_vec()).unwrap())
             .collect(),
@@ -67,7 +78,7 @@ fn names(given: &Given) -> BTreeSet<String> {
     }
 }
 
-/// Until it holds.
+/// Waits until a condition is true.
 async fn comes<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
     eventually_async(async || holds().await.then_some(()).ok_or(what)).await;
 }
@@ -105,19 +116,23 @@ async fn what_an_edge_answers_is_what_the_folder_holds() {
             2 if random(10) == 0 => drop(std::fs::remove_dir_all(at.parent().unwrap())),
             _ => {}
         }
-        // Who wants what is true now is told just that, by whatever is cached on the way.
+        // A maximum age of zero gets the current state, whatever is cached on the way.
         let asked = path(random(1000));
         let given = stat(&client, &asked, fresh).await.unwrap();
         let truth = std::fs::symlink_metadata(&asked).ok().map(|m| m.len());
         assert_eq!(size(&given), truth, "step {step}: {}", asked.display());
-        assert_eq!(given.found == Found::Absent, truth.is_none(), "step {step}");
+        assert_eq!(
+            given.found == PathMetadata::Absent,
+            truth.is_none(),
+            "step {step}"
+        );
         // And these fill the caches.
         stat(&client, &path(random(1000)), None).await.unwrap();
         list(&client, path(random(1000)).parent().unwrap(), None)
             .await
             .unwrap();
     }
-    // What changed is told: soon all that is cached is true, without anybody demanding it.
+    // Changes are notified: soon all caches are correct, without a maximum age.
     for n in 0..52 {
         let at = path(n);
         comes("the edge hears of changes", || async {
@@ -148,12 +163,12 @@ async fn a_deletion_that_was_told_is_never_unsaid() {
         let path = root.join(format!("f{i}"));
         std::fs::remove_file(&path).unwrap();
         comes("the deletion is told", || async {
-            stat(&client, &path, None).await.unwrap().found == Found::Absent
+            stat(&client, &path, None).await.unwrap().found == PathMetadata::Absent
         })
         .await;
         for _ in 0..5 {
             let again = stat(&client, &path, None).await.unwrap();
-            assert_eq!(again.found, Found::Absent);
+            assert_eq!(again.found, PathMetadata::Absent);
             assert!(!names(&list(&client, root, None).await.unwrap()).contains(&format!("f{i}")));
         }
     }
@@ -182,7 +197,7 @@ async fn all_but_one_of_the_tiers_above_may_end() {
         }
     };
     all().await;
-    let asked = |m: &Standing| m.node.figures().stats.asked;
+    let asked = |m: &RunningTier| m.node.figures().stats.requests;
     assert!(
         members.iter().filter(|m| asked(m) > 0).count() > 1,
         "the work is shared"
@@ -191,7 +206,7 @@ async fn all_but_one_of_the_tiers_above_may_end() {
     all().await;
     members[2].stop().await;
     all().await;
-    // What a member that has ended promised to tell is not believed: these changes nobody tells.
+    // Invalidations of a stopped member do not arrive: its answers expire.
     for d in 0..20 {
         std::fs::write(root.join(format!("d{d}/f")), "12").unwrap();
     }
@@ -203,21 +218,21 @@ async fn all_but_one_of_the_tiers_above_may_end() {
         .await;
     }
     members[1].stop().await;
-    // It is said once the patience is over.
+    // The error is returned after the timeout.
     let refused = stat(&client, &root.join("d3/f"), Some(Duration::ZERO))
         .await
         .unwrap_err();
     assert!(matches!(refused, Refused::Origin(_)), "{refused}");
-    // An old answer comes only to those who take one.
+    // An expired answer is returned only to clients that accept it.
     let path = root.join("d3/f");
-    let asked = Asked {
+    let asked = MetadataQuery {
         max_age: Some(Duration::ZERO),
         stale_if_error: true,
-        ..Asked::new("file://", path.to_str().unwrap().as_bytes(), Wants::Stat)
+        ..MetadataQuery::new("file://", path.to_str().unwrap().as_bytes(), Wants::Stat)
     };
-    let old = client.ask(asked).await.unwrap();
+    let old = client.query(asked).await.unwrap();
     assert_eq!(size(&old), Some(2));
-    assert!(old.age > Duration::ZERO && !old.told);
+    assert!(old.age > Duration::ZERO && !old.subscribed);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -232,7 +247,7 @@ async fn a_listing_of_many_names_comes_in_pieces() {
     let client = Client::connect(&edge.url, "test").await.unwrap();
     let given = list(&client, root, None).await.unwrap();
     assert_eq!(names(&given).len(), 20_000);
-    // The same again, kept: the tier above says so instead of sending it.
+    // An unchanged cached answer is confirmed by the upstream tier without sending it.
     let again = list(&client, root, Some(Duration::ZERO)).await.unwrap();
     assert_eq!(names(&again).len(), 20_000);
     assert!(!again.hit);
@@ -248,8 +263,8 @@ async fn identical_questions_are_sent_once() {
     let path = folder.path().join("f");
     let all = futures_util::future::join_all((0..500).map(|_| stat(&client, &path, None))).await;
     assert!(all.iter().all(|g| size(g.as_ref().unwrap()) == Some(1)));
-    assert_eq!(edge.node.figures().stats.asked, 500);
-    assert_eq!(cloud.node.figures().stats.asked, 1);
+    assert_eq!(edge.node.figures().stats.requests, 500);
+    assert_eq!(cloud.node.figures().stats.requests, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -264,15 +279,15 @@ async fn what_cannot_be_asked_is_refused_with_a_reason() {
         ("file://", "relative", "does not begin with /"),
         ("file://", "/a/../b", ".. is not followed"),
     ] {
-        let asked = Asked::new(origin, path.as_bytes(), Wants::Stat);
-        let refused = client.ask(asked).await.unwrap_err();
+        let asked = MetadataQuery::new(origin, path.as_bytes(), Wants::Stat);
+        let refused = client.query(asked).await.unwrap_err();
         assert!(refused.to_string().contains(why), "{refused}");
     }
     let long = "/a".repeat(3000);
-    let asked = Asked::new("file://", long.as_bytes(), Wants::Stat);
+    let asked = MetadataQuery::new("file://", long.as_bytes(), Wants::Stat);
     assert!(
         client
-            .ask(asked)
+            .query(asked)
             .await
             .unwrap_err()
             .to_string()
@@ -291,13 +306,13 @@ async fn a_person_can_say_that_a_path_has_changed() {
     let client = Client::connect(&edge.url, "test").await.unwrap();
     stat(&client, &path, None).await.unwrap();
     assert!(stat(&client, &path, None).await.unwrap().hit);
-    client.doubt("file://", path.to_str().unwrap().as_bytes());
+    client.invalidate("file://", path.to_str().unwrap().as_bytes());
     comes("it is fetched anew", || async {
         !stat(&client, &path, None).await.unwrap().hit
     })
     .await;
     let kind = match stat(&client, &path, None).await.unwrap().found {
-        Found::Present(of) => of.kind,
+        PathMetadata::Present(of) => of.kind,
         other => panic!("{other:?}"),
     };
     assert_eq!(kind, Kind::File);
@@ -315,9 +330,9 @@ async fn a_disk_outlives_its_tier() {
     let cloud = cloud(4).await;
     let first = tier(&[&cloud], |c| {
         c.disk = Some(disk.clone());
-        // So little memory that nearly all is on disk only.
+        // With this little memory, nearly all is on disk only.
         c.memory_bytes = 2048;
-        c.predictor = esker_site_cache::predict::Choice::Lru;
+        c.predictor = esker_site_cache::predict::PredictorKind::Lru;
     })
     .await;
     let client = Client::connect(&first.url, "test").await.unwrap();
@@ -333,15 +348,15 @@ async fn a_disk_outlives_its_tier() {
         }
     };
     all(client.clone()).await;
-    let asked = cloud.node.figures().stats.asked;
+    let asked = cloud.node.figures().stats.requests;
     assert_eq!(asked, 50);
     all(client.clone()).await;
     assert_eq!(
-        cloud.node.figures().stats.asked,
+        cloud.node.figures().stats.requests,
         asked,
         "the disk answers what memory has not"
     );
-    // What changes is not on disk any more.
+    // Changed paths are removed from the disk.
     std::fs::write(root.join("f7"), "four").unwrap();
     comes("the disk hears of changes", || async {
         size(&stat(&client, &root.join("f7"), None).await.unwrap()) == Some(4)
@@ -350,7 +365,7 @@ async fn a_disk_outlives_its_tier() {
     first.stop().await;
     drop(client);
     drop(first);
-    // In a new run what an old one was promised holds no more, but for as long as answers are believed anyway.
+    // In a new run, subscriptions of the old one have ended, but answers are valid for their time to live.
     let second = eventually_async(async || {
         let mut config = Config {
             listen: "127.0.0.1:0".into(),
@@ -361,25 +376,25 @@ async fn a_disk_outlives_its_tier() {
         config.rules.allow = vec!["file://".into()];
         config.rules.settings.patience = Duration::from_secs(5);
         // The folder is free when the last task of the first tier has ended.
-        Standing::start(config).await
+        RunningTier::start(config).await
     })
     .await;
     assert!(second.node.on_disk().unwrap().1 >= 49);
     let client = Client::connect(&second.url, "test").await.unwrap();
     let given = stat(&client, &root.join("f8"), None).await.unwrap();
     assert_eq!(size(&given), Some(1));
-    assert!(given.age > Duration::ZERO && !given.told);
+    assert!(given.age > Duration::ZERO && !given.subscribed);
     assert_eq!(
         size(&stat(&client, &root.join("f7"), None).await.unwrap()),
         Some(4)
     );
-    // And who takes old answers where there is no other has them.
+    // And clients that accept expired answers get them.
     cloud.stop().await;
     let path = root.join("f9");
-    let asked = Asked {
+    let asked = MetadataQuery {
         max_age: Some(Duration::ZERO),
         stale_if_error: true,
-        ..Asked::new("file://", path.to_str().unwrap().as_bytes(), Wants::Stat)
+        ..MetadataQuery::new("file://", path.to_str().unwrap().as_bytes(), Wants::Stat)
     };
-    assert_eq!(size(&client.ask(asked).await.unwrap()), Some(1));
+    assert_eq!(size(&client.query(asked).await.unwrap()), Some(1));
 }

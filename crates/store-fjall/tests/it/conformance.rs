@@ -1,4 +1,4 @@
-//! fjall passes what every back end passes.
+//! fjall passes the conformance suite.
 
 use esker_store::{StoreSettings, conformance};
 use esker_store_fjall::FjallStore;

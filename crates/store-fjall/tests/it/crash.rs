@@ -1,8 +1,7 @@
-//! A process is killed in the middle of its writes; everything that it acknowledged is there afterwards, and what it did
-//! not is there whole or not at all.
+//! A process is killed while it writes. Afterwards all acknowledged writes exist, and others exist whole or not at all.
 //!
-//! The child is this test binary, started again for one ignored test. It commits over several tables, loads in bulk, fills memtables
-//! so that flushes and merges are under way, and says each number once it is acknowledged.
+//! The child is this test binary, started again for one ignored test. It commits over several tables, loads in bulk,
+//! fills memtables so that flushes and merges are under way, and prints each number once it is acknowledged.
 
 use esker_store::{Durability, KeyRange, Read, Store, StoreSettings, Table, WriteBatch};
 use esker_store_fjall::FjallStore;
@@ -11,9 +10,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const DIRECTORY: &str = "ESKER_CRASH_TEST_DIRECTORY";
-/// Rows of one commit in each table.
+/// Number of rows of one commit in each table.
 const ROWS: u64 = 20;
-/// After so many commits a bulk load follows.
+/// Number of commits after which a bulk load follows.
 const LOAD_EVERY: u64 = 64;
 
 fn open(path: &Path) -> FjallStore {
@@ -31,17 +30,17 @@ fn number(store: &FjallStore, key: &[u8]) -> u64 {
         .map_or(0, |v| u64::from_be_bytes(v.try_into().unwrap()))
 }
 
-/// Keys come in an order that is not theirs, as hashed ids do.
+/// Returns a key; consecutive numbers give unordered keys, like hashed ids.
 fn key(n: u64) -> [u8; 8] {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-/// Some values are large enough to lie apart from their rows.
+/// Returns a value, sometimes large enough to be stored separately from its row.
 fn value(n: u64) -> Vec<u8> {
     vec![n.to_be_bytes()[7]; if n.is_multiple_of(50) { 3000 } else { 200 }]
 }
 
-/// The bulk load that follows a commit, if one does and it is not done yet.
+/// Does the bulk load that follows a commit, if there is one and it has not been done yet.
 fn load(store: &FjallStore, commits: u64) {
     let row = |n: u64| [commits.to_be_bytes(), n.to_be_bytes()].concat();
     let done = || store.get(Table::Index, &row(0)).unwrap().is_some();
@@ -64,7 +63,7 @@ fn child() {
     let store = open(Path::new(&directory));
     let mut out = std::io::stdout();
     let mut commits = number(&store, b"commits");
-    // The one before may have been killed between a commit and the load that follows it.
+    // The child may have been killed between a commit and the load that follows it.
     load(&store, commits);
     loop {
         let mut batch = WriteBatch::default();
@@ -89,7 +88,7 @@ fn child() {
 fn kill() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("store");
-    // Moments soon after opening, before and after the first flushes (a memtable of rows holds some 3 MiB here).
+    // Times soon after opening, before and after the first flushes (a memtable of rows has some 3 MiB here).
     for wanted in [1, 30, 500, 1200, 77] {
         let before = if directory.exists() {
             number(&open(&directory), b"commits")
@@ -105,7 +104,7 @@ fn kill() {
             .unwrap();
         let mut acknowledged = 0;
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            // What was said before the pipe broke was acknowledged; a line cut short does not parse.
+            // A complete line was acknowledged before the pipe broke; a line cut short does not parse.
             let line = line.unwrap();
             let Some(n) = line.strip_prefix("acknowledged ") else {
                 continue;

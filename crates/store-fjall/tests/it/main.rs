@@ -1,4 +1,4 @@
-//! The store on fjall: the suite of all back ends, crashes, and what is particular to it.
+//! Tests of the store on fjall: the conformance suite, crashes, and behaviour particular to fjall.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod conformance;

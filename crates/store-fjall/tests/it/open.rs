@@ -1,4 +1,5 @@
-//! Opening: what is no database, what is open elsewhere, what was cut short, what another version wrote.
+//! Opening: directories without a database, open in another process, created incompletely, or written by another
+//! version.
 
 use esker_model::{Error, ErrorKind};
 use esker_store::{Durability, Read, Store, StoreSettings, Table, WriteBatch};
@@ -57,7 +58,7 @@ fn a_database_is_open_once() {
 #[test]
 fn a_creation_that_was_cut_short_is_begun_anew() {
     let root = tempfile::tempdir().unwrap();
-    // What fjall has made by the time that it writes its version file.
+    // The files that fjall has created when it writes its version file.
     std::fs::create_dir(root.path().join("keyspaces")).unwrap();
     std::fs::write(root.path().join("lock"), b"").unwrap();
     std::fs::write(root.path().join("0.jnl"), vec![0; 4096]).unwrap();
@@ -100,7 +101,7 @@ fn a_damaged_table_is_an_error_and_no_panic() {
     store.commit(batch, Durability::Relaxed).unwrap();
     store.compact().unwrap();
     drop(store);
-    // Bytes in the middle of every table file: of blocks of rows.
+    // Damages bytes in the middle of every table file, in blocks of rows.
     for tree in std::fs::read_dir(root.path().join("keyspaces")).unwrap() {
         let tree = tree.unwrap();
         if tree.file_name() == "0" {
@@ -148,7 +149,7 @@ fn a_close_leaves_no_long_log_and_later_writes_count() {
     }
     drop(store);
     assert_eq!(log(), 0);
-    // The commits after it are newer than what the tables hold, also for a process that dies.
+    // Later commits are newer than those in the tables, also for a process that dies.
     let store = open(root.path(), false).unwrap();
     let mut batch = WriteBatch::default();
     batch.put(Table::Rows, 1u32.to_be_bytes(), *b"new");

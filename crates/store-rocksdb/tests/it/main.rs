@@ -1,4 +1,4 @@
-//! The store on RocksDB: the suite of all back ends, and opening.
+//! Tests of the store on RocksDB: the conformance suite, and opening.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use esker_model::ErrorKind;

@@ -1,7 +1,7 @@
-//! Bulk loads.
+//! Checks of bulk loads.
 
 use super::rows::put;
-use super::{Outcome, Place, Rows, equal, refused, scan, text};
+use super::{Outcome, Rows, Workspace, equal, refused, scan, text};
 use crate::{Durability, KeyRange, Store, Table, WriteBatch};
 use esker_model::Result;
 
@@ -13,7 +13,7 @@ fn load(store: &dyn Store, table: Table, rows: &Rows) -> Result<()> {
     load.finish()
 }
 
-/// Rows with keys `from..until` by a step, some of whose values are large.
+/// Returns rows with keys `from..until` by a step, some of whose values are large.
 fn rows(from: u32, until: u32, step: usize, mark: u8) -> Rows {
     (from..until)
         .step_by(step)
@@ -24,9 +24,9 @@ fn rows(from: u32, until: u32, step: usize, mark: u8) -> Rows {
         .collect()
 }
 
-pub(super) fn finished(place: &mut Place<'_, '_>) -> Outcome {
+pub(super) fn finished(workspace: &mut Workspace<'_, '_>) -> Outcome {
     let expected = rows(0, 20_000, 1, 1);
-    let store = place.open()?;
+    let store = workspace.open()?;
     let mut load = store.bulk_load(Table::Rows)?;
     for (key, value) in &expected {
         load.push(key, value)?;
@@ -51,7 +51,7 @@ pub(super) fn finished(place: &mut Place<'_, '_>) -> Outcome {
         &text(&[]),
     )?;
     drop(store);
-    let store = place.open()?;
+    let store = workspace.open()?;
     equal(
         "reopened",
         &scan(&*store, Table::Rows, &KeyRange::ALL)?,
@@ -71,8 +71,8 @@ pub(super) fn finished(place: &mut Place<'_, '_>) -> Outcome {
     )
 }
 
-pub(super) fn dropped(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn dropped(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     put(&*store, Table::Rows, &[("a", "1")])?;
     let mut load = store.bulk_load(Table::Rows)?;
     for (key, value) in rows(0, 20_000, 1, 1) {
@@ -85,7 +85,7 @@ pub(super) fn dropped(place: &mut Place<'_, '_>) -> Outcome {
         &text(&[("a", "1")]),
     )?;
     drop(store);
-    let store = place.open()?;
+    let store = workspace.open()?;
     equal(
         "reopened",
         &scan(&*store, Table::Rows, &KeyRange::ALL)?,
@@ -93,8 +93,8 @@ pub(super) fn dropped(place: &mut Place<'_, '_>) -> Outcome {
     )
 }
 
-pub(super) fn unsorted(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn unsorted(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     for (first, second) in [("b", "a"), ("b", "b"), ("ab", "a")] {
         let mut load = store.bulk_load(Table::Rows)?;
         load.push(first.as_bytes(), b"1")?;
@@ -102,7 +102,7 @@ pub(super) fn unsorted(place: &mut Place<'_, '_>) -> Outcome {
             &format!("{second} after {first}"),
             load.push(second.as_bytes(), b"2"),
         )?;
-        // The load goes on after what was refused.
+        // The load continues after a refused row.
         load.push(b"c", b"3")?;
         load.finish()?;
         let got = store.get(Table::Rows, first.as_bytes())?;
@@ -116,8 +116,8 @@ pub(super) fn unsorted(place: &mut Place<'_, '_>) -> Outcome {
     equal("the refused row", &store.get(Table::Rows, b"a")?, &None)
 }
 
-pub(super) fn replaces(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn replaces(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     let key = |n: u32| n.to_be_bytes();
     let mut batch = WriteBatch::default();
     for n in 0..1000 {
@@ -153,7 +153,7 @@ pub(super) fn replaces(place: &mut Place<'_, '_>) -> Outcome {
     equal("removed from it", &store.get(Table::Rows, &key(6))?, &None)?;
     load(&*store, Table::Rows, &rows(6, 7, 1, 8))?;
     drop(store);
-    let store = place.open()?;
+    let store = workspace.open()?;
     equal(
         "committed over it",
         &store.get(Table::Rows, &key(4))?,
@@ -171,8 +171,8 @@ pub(super) fn replaces(place: &mut Place<'_, '_>) -> Outcome {
     )
 }
 
-pub(super) fn snapshot(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn snapshot(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     put(&*store, Table::History, &[("a", "1")])?;
     let snapshot = store.snapshot()?;
     load(&*store, Table::History, &text(&[("a", "2"), ("b", "2")]))?;
@@ -191,9 +191,9 @@ pub(super) fn snapshot(place: &mut Place<'_, '_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn alternate(place: &mut Place<'_, '_>) -> Outcome {
+pub(super) fn alternate(workspace: &mut Workspace<'_, '_>) -> Outcome {
     let mut model = std::collections::BTreeMap::new();
-    let mut store = place.open()?;
+    let mut store = workspace.open()?;
     for round in 0..12u8 {
         let start = u32::from(round) * 100;
         let loaded = rows(start, start + 400, 3, round);
@@ -214,7 +214,7 @@ pub(super) fn alternate(place: &mut Place<'_, '_>) -> Outcome {
         }
         if round % 4 == 3 {
             drop(store);
-            store = place.open()?;
+            store = workspace.open()?;
         }
         let expected: Rows = model.clone().into_iter().collect();
         equal(

@@ -1,6 +1,6 @@
-//! Rows: get, scan, cursors, batches, limits, reopen.
+//! Checks of rows: get, scan, cursors, batches, limits, reopening.
 
-use super::{Fault, Outcome, Place, Rows, equal, refused, scan, text, walk};
+use super::{CheckFault, Outcome, Rows, Workspace, equal, refused, scan, text, walk};
 use crate::{Durability, KeyRange, MAX_KEY_BYTES, MAX_VALUE_BYTES, Store, Table, WriteBatch};
 use esker_model::{Flow, Result};
 
@@ -12,8 +12,8 @@ pub(super) fn put(store: &dyn Store, table: Table, rows: &[(&str, &str)]) -> Res
     store.commit(batch, Durability::Relaxed)
 }
 
-pub(super) fn get(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn get(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     equal("absent key", &store.get(Table::Rows, b"a")?, &None)?;
     put(&*store, Table::Rows, &[("a", "1"), ("b", "2")])?;
     equal("a", &store.get(Table::Rows, b"a")?, &Some(b"1".to_vec()))?;
@@ -44,8 +44,8 @@ pub(super) fn get(place: &mut Place<'_, '_>) -> Outcome {
     )
 }
 
-pub(super) fn tables(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn tables(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     let mut batch = WriteBatch::default();
     for table in Table::ALL {
         batch.put(table, *b"k", table.name());
@@ -62,8 +62,8 @@ pub(super) fn tables(place: &mut Place<'_, '_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn last_wins(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn last_wins(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     put(&*store, Table::Rows, &[("b", "old"), ("c", "old")])?;
     let mut batch = WriteBatch::default();
     batch.put(Table::Rows, *b"a", *b"1");
@@ -84,7 +84,7 @@ pub(super) fn last_wins(place: &mut Place<'_, '_>) -> Outcome {
     )?;
     equal("get b", &store.get(Table::Rows, b"b")?, &None)?;
     drop(store);
-    let store = place.open()?;
+    let store = workspace.open()?;
     equal(
         "reopened",
         &scan(&*store, Table::Rows, &KeyRange::ALL)?,
@@ -98,8 +98,8 @@ pub(super) fn last_wins(place: &mut Place<'_, '_>) -> Outcome {
     )
 }
 
-pub(super) fn order(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn order(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     let keys: [&[u8]; 8] = [
         b"\x00",
         b"\x00\x00",
@@ -168,8 +168,8 @@ pub(super) fn order(place: &mut Place<'_, '_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn prefixes(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn prefixes(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for first in [0x00, 0x41, 0xfe, 0xff] {
         keys.push(vec![first]);
@@ -215,8 +215,8 @@ pub(super) fn prefixes(place: &mut Place<'_, '_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn stop(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn stop(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     put(&*store, Table::Rows, &[("a", "1"), ("b", "2"), ("c", "3")])?;
     let mut seen = Vec::new();
     store.scan(Table::Rows, &KeyRange::ALL, &mut |key, _| {
@@ -230,8 +230,8 @@ pub(super) fn stop(place: &mut Place<'_, '_>) -> Outcome {
     equal("keys seen", &seen, &b"ab".to_vec())
 }
 
-pub(super) fn reentry(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn reentry(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     put(&*store, Table::Rows, &[("a", "1"), ("b", "2"), ("c", "3")])?;
     let mut outcome = Ok(());
     let mut seen = Rows::new();
@@ -263,8 +263,8 @@ pub(super) fn reentry(place: &mut Place<'_, '_>) -> Outcome {
     )
 }
 
-pub(super) fn empty_values(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn empty_values(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     put(&*store, Table::Index, &[("a", ""), ("b", "")])?;
     put(&*store, Table::Rows, &[("a", ""), ("b", "x")])?;
     put(&*store, Table::Rows, &[("b", "")])?;
@@ -281,14 +281,14 @@ pub(super) fn empty_values(place: &mut Place<'_, '_>) -> Outcome {
     };
     look(&*store)?;
     drop(store);
-    let store = place.open()?;
+    let store = workspace.open()?;
     look(&*store)?;
     store.compact()?;
     look(&*store)
 }
 
-pub(super) fn large_values(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn large_values(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     let value = |seed: u64, length: usize| super::Dice::new(seed).bytes(length);
     let sizes = [
         1 << 10,
@@ -311,7 +311,7 @@ pub(super) fn large_values(place: &mut Place<'_, '_>) -> Outcome {
                 let got = store.get(table, &[b'k', n.to_be_bytes()[7]])?;
                 if got.as_deref() != Some(value(n as u64, size).as_slice()) {
                     let length = got.map(|v| v.len());
-                    return Err(Fault(format!(
+                    return Err(CheckFault(format!(
                         "{size} bytes came back as {length:?} or changed"
                     )));
                 }
@@ -324,7 +324,7 @@ pub(super) fn large_values(place: &mut Place<'_, '_>) -> Outcome {
                 .enumerate()
                 .any(|(n, (_, v))| *v != value(n as u64, v.len()))
             {
-                return Err(Fault("a scan changed a large value".to_owned()));
+                return Err(CheckFault("a scan changed a large value".to_owned()));
             }
         }
         Ok(())
@@ -333,7 +333,7 @@ pub(super) fn large_values(place: &mut Place<'_, '_>) -> Outcome {
     store.compact()?;
     look(&*store)?;
     drop(store);
-    let store = place.open()?;
+    let store = workspace.open()?;
     look(&*store)?;
     let mut batch = WriteBatch::default();
     batch.put(Table::Rows, *b"k\x00", *b"small now");
@@ -348,8 +348,8 @@ pub(super) fn large_values(place: &mut Place<'_, '_>) -> Outcome {
     equal("removed", &store.get(Table::Rows, b"k\x04")?, &None)
 }
 
-pub(super) fn limits(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn limits(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     let longest = vec![7; MAX_KEY_BYTES];
     let mut batch = WriteBatch::default();
     batch.put(Table::Rows, longest.clone(), *b"v");
@@ -385,8 +385,8 @@ pub(super) fn limits(place: &mut Place<'_, '_>) -> Outcome {
     )
 }
 
-pub(super) fn reopen(place: &mut Place<'_, '_>) -> Outcome {
-    let store = place.open()?;
+pub(super) fn reopen(workspace: &mut Workspace<'_, '_>) -> Outcome {
+    let store = workspace.open()?;
     let mut batch = WriteBatch::default();
     batch.put(Table::Rows, *b"relaxed", *b"1");
     batch.put(Table::Counts, *b"relaxed", *b"2");
@@ -398,7 +398,7 @@ pub(super) fn reopen(place: &mut Place<'_, '_>) -> Outcome {
     store.persist()?;
     drop(store);
     for round in 0u8..3 {
-        let store = place.open()?;
+        let store = workspace.open()?;
         let rows = text(&[("relaxed", "1"), ("sync", "3")]);
         equal("rows", &scan(&*store, Table::Rows, &KeyRange::ALL)?, &rows)?;
         equal(

@@ -1,4 +1,4 @@
-//! Faults come when asked for, and a crash image holds what had been synced.
+//! Faults occur when requested, and a crash image has the synced rows.
 
 use esker_model::Error;
 use esker_store::fault::{FaultStore, Operation};
@@ -105,7 +105,7 @@ fn a_power_failure_keeps_a_prefix_of_what_was_not_synced() {
     assert_eq!(keys(&store.crash_image(0).unwrap()), "abcd");
     load.finish().unwrap();
     assert_eq!(keys(&store.crash_image(0).unwrap()), "abcdef");
-    // What was there before counts as synced.
+    // Rows that existed before count as synced.
     let again = FaultStore::new(store.into_inner()).unwrap();
     assert_eq!(keys(&again.crash_image(0).unwrap()), "abcdef");
 }

@@ -1,4 +1,4 @@
-//! The in-memory store and the fault-injecting one, against the suite and on their own.
+//! Tests of the in-memory and the fault-injecting store, by the conformance suite and on their own.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fault;

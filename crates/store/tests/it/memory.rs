@@ -1,4 +1,4 @@
-//! The in-memory store passes what every back end passes.
+//! The in-memory store passes the conformance suite.
 
 use esker_store::memory::MemoryStore;
 use esker_store::{Durability, KeyRange, Read, Store, Table, WriteBatch, conformance};
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[test]
 fn conformance() {
     let root = tempfile::tempdir().unwrap();
-    // A directory stands for a store: the first open makes it, or reads the checkpoint that lies there.
+    // Each directory has one store: the first open creates it, or reads the checkpoint in the directory.
     let mut stores: HashMap<PathBuf, MemoryStore> = HashMap::new();
     conformance::run(root.path(), &mut |path| {
         if !stores.contains_key(path) {

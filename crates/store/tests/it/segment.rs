@@ -1,4 +1,4 @@
-//! Files of commits: what is read is what was written, and damage is found and named.
+//! Files of commits: reading returns what was written, and damage is found and located.
 
 use esker_store::segment::{
     Head, Kind, SegmentError, SegmentReader, SegmentWriter, commits, put_commit,
@@ -23,7 +23,7 @@ fn rows(batch: &WriteBatch) -> Vec<(Table, Vec<u8>, Option<Vec<u8>>)> {
     batch.iter().map(row).collect()
 }
 
-/// A file with a block for each list of commits.
+/// Writes a file with a block for each list of commits.
 fn file(blocks: &[Written]) -> Vec<u8> {
     let count: usize = blocks.iter().map(Vec::len).sum();
     let mut out = Vec::new();
@@ -54,7 +54,7 @@ fn read(bytes: &[u8]) -> Result<Written, SegmentError> {
             all.push(rows(&batch));
             Ok(())
         });
-        // What has its checksum was written so.
+        // Data with a matching checksum is as it was written.
         done.unwrap();
     }
     assert_eq!(reader.head(), head(reader.head().last));
@@ -67,7 +67,7 @@ fn is_damaged(bytes: &[u8]) -> bool {
 
 fn write() -> impl Strategy<Value = (Table, Vec<u8>, Option<Vec<u8>>)> {
     let bytes = |n: usize| prop::collection::vec(any::<u8>(), 1..n);
-    // What repeats is packed, what is random is not.
+    // Repetitive values are compressed, random ones are not.
     let value = prop_oneof![
         bytes(60),
         (any::<u8>(), 1_usize..4000).prop_map(|(b, n)| vec![b; n])
@@ -108,7 +108,7 @@ proptest! {
         prop_assert!(is_damaged(&more));
     }
 
-    /// Fuzzing for people in a hurry: nothing panics.
+    /// Short fuzz test: no input panics.
     #[test]
     fn anything_else_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         prop_assert!(read(&bytes).is_err());

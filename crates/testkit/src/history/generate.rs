@@ -1,79 +1,79 @@
-//! Random batches over the small world.
+//! Random batches over the small test graph.
 
 use super::{START_MILLIS, Step};
 use crate::rng::Rng;
-use crate::world::World;
+use crate::test_graph::TestGraph;
 use esker_model::{Batch, Mutation, Op, Properties, Value, Version, VertexRef};
 
-pub(super) fn step(world: &World, rng: &mut Rng) -> Step {
-    match rng.below(100) {
-        0..58 => Step::Apply(batch(world, rng)),
+pub(super) fn step(graph: &TestGraph, rng: &mut Rng) -> Step {
+    match rng.number_below(100) {
+        0..58 => Step::Apply(batch(graph, rng)),
         58..64 => {
-            let count = 2 + rng.below(4);
-            Step::Group((0..count).map(|_| batch(world, rng)).collect())
+            let count = 2 + rng.number_below(4);
+            Step::Group((0..count).map(|_| batch(graph, rng)).collect())
         }
         64..72 => {
-            let count = 1 + rng.below(30);
-            Step::Bulk((0..count).map(|_| mutation(world, rng, 70)).collect())
+            let count = 1 + rng.number_below(30);
+            Step::Bulk((0..count).map(|_| mutation(graph, rng, 70)).collect())
         }
         72..76 => Step::Compact(slot(rng)),
         76..80 => Step::Check,
         80..83 => Step::Persist,
         83..86 => Step::Close,
         86..89 => Step::Drop,
-        89..93 => Step::Crash(rng.below(101)),
-        _ => Step::Clock(rng.below(14) as i64 - 5),
+        89..93 => Step::Crash(rng.number_below(101)),
+        _ => Step::Clock(rng.number_below(14) as i64 - 5),
     }
 }
 
-/// A version near the clock's: one of a few, so that versions meet.
+/// A version near the clock's, one of a few, so that versions coincide.
 pub(super) fn slot(rng: &mut Rng) -> Version {
     Version::new(
-        START_MILLIS + rng.below(40) as u64,
-        [0, 0, 0, 1][rng.below(4)],
+        START_MILLIS + rng.number_below(40) as u64,
+        [0, 0, 0, 1][rng.number_below(4)],
     )
 }
 
-/// A batch of one to five changes, now and then with a marker, now and then one that must be refused.
-pub fn batch(world: &World, rng: &mut Rng) -> Batch {
-    let explicit = [0, 50, 100][rng.below(3)];
+/// Generates a batch of one to five changes, sometimes with an idempotency key, sometimes with a change that must be refused.
+pub fn batch(graph: &TestGraph, rng: &mut Rng) -> Batch {
+    let explicit = [0, 50, 100][rng.number_below(3)];
     let mut batch = Batch::new();
-    for _ in 0..=rng.below(5) {
-        batch.mutations.push(mutation(world, rng, explicit));
+    for _ in 0..=rng.number_below(5) {
+        batch.mutations.push(mutation(graph, rng, explicit));
     }
     if rng.percent(5) {
-        batch.mutations.push(bad(world, rng));
+        batch.mutations.push(bad(graph, rng));
     }
     if rng.percent(10) {
-        batch.once = Some(vec![b'm', rng.below(4) as u8]);
+        batch.idempotency_key = Some(vec![b'm', rng.number_below(4) as u8]);
     }
     batch
 }
 
-/// A change, which has a version of its own in so many of a hundred cases.
-fn mutation(world: &World, rng: &mut Rng, explicit: usize) -> Mutation {
+/// A random change, with an explicit version in `explicit` percent of cases.
+fn mutation(graph: &TestGraph, rng: &mut Rng, explicit: usize) -> Mutation {
     let version = rng.percent(explicit).then(|| slot(rng));
     Mutation {
         version,
-        op: op(world, rng),
+        op: op(graph, rng),
     }
 }
 
-fn op(world: &World, rng: &mut Rng) -> Op {
-    let (name, vertex) = world.vertex(rng);
+fn op(graph: &TestGraph, rng: &mut Rng) -> Op {
+    let (name, vertex) = graph.vertex(rng);
     let key = name.key;
-    match rng.below(100) {
+    match rng.number_below(100) {
         0..14 => Op::PutVertex {
             vertex,
             key,
-            attributes: attributes(world, vertex, rng),
+            attributes: attributes(graph, vertex, rng),
         },
         14..20 => {
-            let declared = |name: &&str| world.schema.attribute(vertex.type_id, name).is_some();
+            let declared = |name: &&str| graph.schema.attribute(vertex.type_id, name).is_some();
             let remove = ["size", "name"].into_iter().filter(declared);
             Op::ChangeVertex {
                 vertex,
-                set: attributes(world, vertex, rng),
+                set: attributes(graph, vertex, rng),
                 remove: remove
                     .filter(|_| rng.percent(20))
                     .map(str::to_owned)
@@ -85,7 +85,7 @@ fn op(world: &World, rng: &mut Rng) -> Op {
             let mut set = Properties::new();
             let mut remove = Vec::new();
             for name in ["tag", "note", "t"] {
-                match rng.below(5) {
+                match rng.number_below(5) {
                     0 | 1 => set.set(name, value(rng)),
                     2 => remove.push(name.to_owned()),
                     _ => {}
@@ -99,10 +99,10 @@ fn op(world: &World, rng: &mut Rng) -> Op {
         }
         48..57 => Op::DeleteVertex { vertex },
         57..90 => {
-            let (source, edge_type, destination) = world.edge(rng);
+            let (source, edge_type, destination) = graph.edge(rng);
             let mut properties = Properties::new();
             if rng.percent(70) {
-                properties.set("bytes", rng.below(3) as i64);
+                properties.set("bytes", rng.number_below(3) as i64);
             }
             Op::PutEdge {
                 source,
@@ -112,7 +112,7 @@ fn op(world: &World, rng: &mut Rng) -> Op {
             }
         }
         _ => {
-            let (source, edge_type, destination) = world.edge(rng);
+            let (source, edge_type, destination) = graph.edge(rng);
             Op::DeleteEdge {
                 source,
                 edge_type,
@@ -122,13 +122,13 @@ fn op(world: &World, rng: &mut Rng) -> Op {
     }
 }
 
-fn attributes(world: &World, vertex: VertexRef, rng: &mut Rng) -> Properties {
+fn attributes(graph: &TestGraph, vertex: VertexRef, rng: &mut Rng) -> Properties {
     let mut attributes = Properties::new();
     for name in ["size", "name"] {
         if rng.percent(50)
-            && let Some(declared) = world.schema.attribute(vertex.type_id, name)
+            && let Some(declared) = graph.schema.attribute(vertex.type_id, name)
         {
-            let number = rng.below(3) as i64;
+            let number = rng.number_below(3) as i64;
             if declared.kind.accepts(&Value::I64(number)) {
                 attributes.set(name, number);
             } else {
@@ -140,24 +140,24 @@ fn attributes(world: &World, vertex: VertexRef, rng: &mut Rng) -> Properties {
 }
 
 fn value(rng: &mut Rng) -> Value {
-    match rng.below(6) {
+    match rng.number_below(6) {
         0 => Value::Null,
         1 => Value::Bool(true),
         2 => Value::List(vec![Value::I64(1), Value::from("x")]),
-        _ => Value::I64(rng.below(3) as i64),
+        _ => Value::I64(rng.number_below(3) as i64),
     }
 }
 
 /// A change that is always refused.
-fn bad(world: &World, rng: &mut Rng) -> Mutation {
-    let (name, vertex) = world.vertex(rng);
+fn bad(graph: &TestGraph, rng: &mut Rng) -> Mutation {
+    let (name, vertex) = graph.vertex(rng);
     let key = name.key;
     let put = |attributes| Op::PutVertex {
         vertex,
         key: key.clone(),
         attributes,
     };
-    let op = match rng.below(5) {
+    let op = match rng.number_below(5) {
         0 => put(Properties::new().with("no such attribute", 1)),
         1 => put(Properties::new().with("name", 7)),
         2 if rng.percent(50) => Op::ChangeVertex {

@@ -1,8 +1,8 @@
-//! Random histories of a database: what was written, when it was compacted, closed, cut off.
+//! Random histories of a database: writes, compactions, restarts and crashes.
 //!
-//! A history is a list of seeds, one a step, so that it can be shortened: [`History::minimise`] drops steps as long as it
-//! still fails, and the strategies of proptest do the same. Versions given explicitly come from a few slots around the
-//! simulated clock, so that they meet: in the past, the future, and at the same version.
+//! A history is a list of seeds, one per step, so that it can be shortened: [`History::minimise`] drops steps as long
+//! as it still fails, and so do proptest's strategies. Explicit versions are from a few slots around the simulated
+//! clock, so that they coincide: in the past, in the future, and with each other.
 
 mod generate;
 mod traversals;
@@ -11,47 +11,47 @@ pub use generate::batch;
 pub use traversals::traversal;
 
 use crate::rng::Rng;
-use crate::world::World;
+use crate::test_graph::TestGraph;
 use esker_model::{Batch, Mutation, Version};
 use proptest::prelude::{Strategy, any};
 
-/// The simulated clock starts here, in milliseconds.
+/// Start time of the simulated clock, in milliseconds.
 pub const START_MILLIS: u64 = 1_000_000;
 
-/// One thing that happens to a database.
+/// One event in the life of a database.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// A batch is applied.
     Apply(Batch),
     /// Batches arrive at once: all but the first are committed together.
     Group(Vec<Batch>),
-    /// A bulk load; of its changes, those that the model refuses are left out.
+    /// A bulk load; changes that the model refuses are left out.
     Bulk(Vec<Mutation>),
-    /// Retention from a version on.
+    /// Retention is applied from a version on.
     Compact(Version),
-    /// Check, which must find nothing but what the model finds.
+    /// `check` runs, and must find exactly what the model finds.
     Check,
     /// Everything so far is made durable.
     Persist,
-    /// Closed and opened again.
+    /// The database is closed and opened again.
     Close,
-    /// Dropped without being closed, and opened again.
+    /// The database is dropped without being closed, and opened again.
     Drop,
-    /// Power fails: of the commits that were not synced, so many of a hundred survive.
+    /// Power fails; this percentage of the unsynced commits survives.
     Crash(usize),
-    /// The clock moves by so many milliseconds, perhaps backwards.
+    /// The clock moves by a number of milliseconds, possibly backwards.
     Clock(i64),
 }
 
-/// Steps in order, with the seeds that they came from.
+/// A sequence of steps, as the seeds that they are made from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
-    /// One a step.
+    /// Seeds, one per step.
     pub seeds: Vec<u64>,
 }
 
 impl History {
-    /// Of so many steps.
+    /// Creates a history of `steps` steps.
     pub fn new(seed: u64, steps: usize) -> Self {
         let mut rng = Rng::new(seed);
         Self {
@@ -59,19 +59,19 @@ impl History {
         }
     }
 
-    /// What happens.
-    pub fn steps<'a>(&'a self, world: &'a World) -> impl Iterator<Item = (u64, Step)> + 'a {
+    /// Generates the steps with their seeds.
+    pub fn steps<'a>(&'a self, graph: &'a TestGraph) -> impl Iterator<Item = (u64, Step)> + 'a {
         self.seeds
             .iter()
-            .map(|seed| (*seed, generate::step(world, &mut Rng::new(*seed))))
+            .map(|seed| (*seed, generate::step(graph, &mut Rng::new(*seed))))
     }
 
-    /// A strategy for proptest.
+    /// Returns a proptest strategy for histories.
     pub fn strategy(steps_max: usize) -> impl Strategy<Value = Self> {
         proptest::collection::vec(any::<u64>(), 1..=steps_max).prop_map(|seeds| Self { seeds })
     }
 
-    /// Drops steps as long as `fails` still does.
+    /// Drops steps as long as `fails` still returns true.
     #[must_use]
     pub fn minimise(mut self, fails: &mut dyn FnMut(&Self) -> bool) -> Self {
         let mut chunk = self.seeds.len().div_ceil(2);

@@ -1,26 +1,30 @@
-//! Random traversals over the small world.
+//! Random traversals over the small test graph.
 
 use super::generate::slot;
 use crate::rng::Rng;
-use crate::world::World;
+use crate::test_graph::TestGraph;
 use esker_model::filter::{Expr, Test};
 use esker_model::traversal::{Filter, Hop, Predicate, Repeat, Segment, Start};
 use esker_model::{Traversal, Value, Version, VersionRange};
 
-/// A chain of one to four hops, some of them repeating, at now, in the past or over a range.
-pub fn traversal(world: &World, rng: &mut Rng) -> Traversal {
+/// Generates a chain of one to four hops, some of them repeating, as of now, in the past or over a range.
+pub fn traversal(graph: &TestGraph, rng: &mut Rng) -> Traversal {
     let start = if rng.percent(30) {
         Start::Type(
             (*rng.pick(&["User", "DataObject", "File", "Execution", "Campaign"])).to_owned(),
         )
     } else {
-        Start::Vertices((0..=rng.below(3)).map(|_| world.vertex(rng).0).collect())
+        Start::Vertices(
+            (0..=rng.number_below(3))
+                .map(|_| graph.vertex(rng).0)
+                .collect(),
+        )
     };
     let mut segments = Vec::new();
-    for _ in 0..rng.below(4) {
-        let hops = (0..=rng.below(2)).map(|_| hop(world, rng)).collect();
+    for _ in 0..rng.number_below(4) {
+        let hops = (0..=rng.number_below(2)).map(|_| hop(graph, rng)).collect();
         let repeat = rng.percent(40).then(|| Repeat {
-            max: rng.percent(40).then(|| 1 + rng.below(3) as u32),
+            max: rng.percent(40).then(|| 1 + rng.number_below(3) as u32),
         });
         segments.push(Segment { hops, repeat });
     }
@@ -36,9 +40,9 @@ pub fn traversal(world: &World, rng: &mut Rng) -> Traversal {
         return_paths: rng.percent(50),
         as_of: None,
         versions: None,
-        limit: rng.percent(10).then(|| rng.below(4) as u64),
+        limit: rng.percent(10).then(|| rng.number_below(4) as u64),
     };
-    match rng.below(10) {
+    match rng.number_below(10) {
         0..5 => {}
         5..8 => traversal.as_of = Some(slot(rng)),
         _ => {
@@ -54,11 +58,11 @@ pub fn traversal(world: &World, rng: &mut Rng) -> Traversal {
     traversal
 }
 
-fn hop(world: &World, rng: &mut Rng) -> Hop {
-    let edge_types = match rng.below(4) {
+fn hop(graph: &TestGraph, rng: &mut Rng) -> Hop {
+    let edge_types = match rng.number_below(4) {
         0 => Vec::new(),
         n => (0..n)
-            .filter_map(|_| world.schema.edge_type(*rng.pick(&world.edge_types)))
+            .filter_map(|_| graph.schema.edge_type(*rng.pick(&graph.edge_types)))
             .map(|t| t.name.clone())
             .collect(),
     };
@@ -87,7 +91,7 @@ fn version_range(rng: &mut Rng) -> Predicate {
 }
 
 fn vertex_filter(rng: &mut Rng) -> Filter {
-    let (attribute, predicate) = match rng.below(5) {
+    let (attribute, predicate) = match rng.number_below(5) {
         0 => ("type", Predicate::Eq(Value::from("DataObject"))),
         1 => (
             "key",
@@ -101,7 +105,7 @@ fn vertex_filter(rng: &mut Rng) -> Filter {
 }
 
 fn edge_filter(rng: &mut Rng) -> Filter {
-    let (attribute, predicate) = match rng.below(3) {
+    let (attribute, predicate) = match rng.number_below(3) {
         0 => (
             "type",
             Predicate::In(["read", "write", "similarTo"].map(Value::from).to_vec()),
@@ -112,10 +116,10 @@ fn edge_filter(rng: &mut Rng) -> Filter {
     filter_of(rng, attribute, predicate)
 }
 
-/// A filter as people may write it: GraphMeta's form, or the filter language's, alone or in company.
+/// A filter in GraphMeta's form or in the filter language, alone or combined.
 fn filter_of(rng: &mut Rng, attribute: &str, predicate: Predicate) -> Filter {
     let term = Expr::term(attribute, predicate.test());
-    Filter::Where(match rng.below(6) {
+    Filter::Where(match rng.number_below(6) {
         0 => term,
         1 => term.negated(),
         2 => term.or(Expr::term("tag", Test::Exists)),

@@ -1,24 +1,24 @@
-//! An etcd of one thread: keys with revisions, leases, transactions; as much as members use.
+//! A single-threaded model of etcd: keys with revisions, leases and transactions, as far as members use them.
 
 use esker_cluster::member::view::{Claim, Member, Pair, View};
 use esker_cluster::member::{Input, Output};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A key's value.
+/// A stored value with its lease and creation revision.
 #[derive(Debug, Clone)]
-struct Held {
+struct StoredValue {
     value: String,
     lease: u64,
     created: u64,
 }
 
-/// What it keeps.
+/// State of the simulated etcd.
 #[derive(Debug, Default)]
 pub(crate) struct Etcd {
     revision: u64,
-    keys: BTreeMap<String, Held>,
-    /// When each ends, and how long it lasts.
+    keys: BTreeMap<String, StoredValue>,
+    /// Leases by id: time of expiry, and duration.
     leases: BTreeMap<u64, (u64, u64)>,
     granted: u64,
     last: Option<Arc<View>>,
@@ -30,20 +30,20 @@ impl Etcd {
         let created = self
             .keys
             .get(key)
-            .map_or(self.revision, |held| held.created);
-        let held = Held {
+            .map_or(self.revision, |stored| stored.created);
+        let stored = StoredValue {
             value,
             lease,
             created,
         };
-        self.keys.insert(key.to_owned(), held);
+        self.keys.insert(key.to_owned(), stored);
     }
 
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// What everybody who watches gets to see.
+    /// Returns the present state, as watchers see it.
     pub(crate) fn view(&mut self) -> Arc<View> {
         if let Some(view) = self.last.as_ref().filter(|v| v.revision == self.revision) {
             return Arc::clone(view);
@@ -54,25 +54,25 @@ impl Etcd {
     }
 
     fn read(&self) -> View {
-        let pairs = self.keys.iter().map(|(key, held)| Pair {
+        let pairs = self.keys.iter().map(|(key, stored)| Pair {
             key,
-            value: &held.value,
-            lease: held.lease,
-            created: held.created,
+            value: &stored.value,
+            lease: stored.lease,
+            created: stored.created,
         });
         View::read(self.revision, pairs)
     }
 
-    /// What comes of what a member asks, if it gets here: `reached`. `sent`: when it asked, by its own clock.
+    /// Handles a member's request, if it arrives (`reached`). `sent` is the time of the request by the member's clock.
     pub(crate) fn answer(
         &mut self,
         now: u64,
         (me, lasts): (&str, u64),
-        ask: &Output,
+        request: &Output,
         sent: u64,
         reached: bool,
     ) -> Option<Input> {
-        match *ask {
+        match *request {
             Output::Grant => Some(match reached.then(|| self.grant(now, lasts, me)) {
                 Some(Some((lease, revision))) => Input::Granted {
                     lease,
@@ -128,7 +128,7 @@ impl Etcd {
         }
     }
 
-    /// What a member hears when an answer was lost on its way; nothing, where it asks again by itself.
+    /// The input for a member whose response was lost; `None` where the member repeats the request by itself.
     pub(crate) fn lost(answer: Input) -> Option<Input> {
         match answer {
             Input::Granted { .. } => Some(Input::NotGranted),
@@ -143,7 +143,7 @@ impl Etcd {
         }
     }
 
-    /// Leases end some time after they might.
+    /// Ends expired leases; returns whether there were any.
     pub(crate) fn expire(&mut self, now: u64) -> bool {
         let over: Vec<u64> = self
             .leases
@@ -157,21 +157,21 @@ impl Etcd {
         !over.is_empty()
     }
 
-    /// It comes back: all leases last as long as they were granted for.
+    /// Restarts etcd: all leases last again for their full duration.
     pub(crate) fn restart(&mut self, now: u64) {
         for (ends, lasts) in self.leases.values_mut() {
             *ends = (*ends).max(now + *lasts);
         }
     }
 
-    /// A lease with a member listed under it; none if there is one of that name. Gives the revision, too.
+    /// Grants a lease with a member listed under it, unless a member of that name exists. Returns the lease and the revision.
     pub(crate) fn grant(&mut self, now: u64, lasts: u64, member: &str) -> Option<(u64, u64)> {
         let key = format!("members/{member}");
         if self.keys.contains_key(&key) {
             return None;
         }
         self.granted += 1;
-        // Numbers of leases are in no order.
+        // Ids of leases are not in order of time.
         let lease = self.granted.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1;
         self.leases.insert(lease, (now + lasts, lasts));
         self.put(&key, Member::default().text(), lease);
@@ -190,7 +190,7 @@ impl Etcd {
 
     pub(crate) fn revoke(&mut self, lease: u64) {
         self.leases.remove(&lease);
-        self.keys.retain(|_, held| held.lease != lease);
+        self.keys.retain(|_, stored| stored.lease != lease);
         self.revision += 1;
     }
 
@@ -210,14 +210,14 @@ impl Etcd {
         }
     }
 
-    /// The epoch and the revision of a claim, if nobody has the store.
+    /// Claims a free store; returns the epoch and the revision of the claim.
     pub(crate) fn claim(&mut self, store: u32, lease: u64, member: &str) -> Option<(u64, u64)> {
         let key = format!("stores/{store}");
         if self.keys.contains_key(&key) || !self.leases.contains_key(&lease) {
             return None;
         }
         let last = self.keys.get(&format!("epochs/{store}"));
-        let epoch = 1 + last.map_or(0, |held| held.value.parse().unwrap_or(0));
+        let epoch = 1 + last.map_or(0, |stored| stored.value.parse().unwrap_or(0));
         self.put(&format!("epochs/{store}"), epoch.to_string(), 0);
         // One transaction, one revision.
         self.revision -= 1;
@@ -232,13 +232,17 @@ impl Etcd {
 
     pub(crate) fn release(&mut self, store: u32, lease: u64) {
         let key = format!("stores/{store}");
-        if self.keys.get(&key).is_some_and(|held| held.lease == lease) {
+        if self
+            .keys
+            .get(&key)
+            .is_some_and(|stored| stored.lease == lease)
+        {
             self.keys.remove(&key);
             self.revision += 1;
         }
     }
 
-    /// Somebody says that a member is to have nothing, or may have stores again.
+    /// An operator drains a member, or ends that.
     pub(crate) fn drain(&mut self, member: &str, drained: bool) {
         let key = format!("drained/{member}");
         if drained {

@@ -1,51 +1,51 @@
-//! Membership under fire: members that crash, pause for longer than their leases, and are cut off; an etcd that stops and comes back;
-//! answers that are lost; clocks that run apart. From one seed.
+//! Simulation of membership under faults: members that crash, pause for longer than their leases, and are cut off; an
+//! etcd that stops and restarts; lost responses; drifting clocks. Each run follows from one seed.
 //!
-//! Each member runs the real [`Machine`]; etcd, folders and the work of servers are models. A write is a step at which it is in its
-//! folder and a later one at which its answer leaves; a decision over two stores is a row in one folder, a message, and a row in the
-//! other. A pause may come between any two steps. What is checked:
+//! Each member runs the real [`Machine`]; etcd, folders and the work of servers are models. A write is a step at
+//! which it reaches its folder, and a later one at which its response leaves; a decision over two stores is a row in
+//! one folder, a message, and a row in the other. A pause may come between any two steps. Checks:
 //!
-//! - what was acknowledged is in the folder that is served at the end, and in every one that a later read was answered from;
-//! - nobody answers for a store after somebody else did at a later epoch;
-//! - a part of a decision is nowhere in the end where the decision is not;
-//! - when all is calm again, each store is served by one member, and they are shared out evenly.
+//! - acknowledged writes are in the folder that is served at the end, and in every folder from which a later read was answered;
+//! - no member responds for a store after another did at a later epoch;
+//! - no part of a decision exists in the end without the decision;
+//! - after the faults, each store is served by one member, and the stores are balanced.
 
 pub(crate) mod etcd;
 mod process;
 
-pub use process::Figures;
+pub use process::MembershipStats;
 
 use crate::rng::Rng;
-use esker_cluster::member::{Input, Machine, Output, Settings};
+use esker_cluster::member::{Input, Machine, MemberSettings, Output};
 use etcd::Etcd;
-use process::{Event, Folder, Process, Row, Served, Work};
+use process::{Folder, MemberEvent, Process, Row, Served, Work};
 use std::collections::BTreeMap;
 
 const STORES: u32 = 6;
 const MEMBERS: usize = 4;
 const LEASE: u64 = 2_000;
-/// For so long things go wrong …
-const STORM: u64 = 25_000;
-/// … and for so long they do not.
-const CALM: u64 = 12_000;
+/// Duration of the phase with faults, in milliseconds.
+const FAULTS_MILLIS: u64 = 25_000;
+/// Duration of the following phase without faults, in milliseconds.
+const RECOVERY_MILLIS: u64 = 12_000;
 
-/// All of it.
+/// State of a simulation.
 #[derive(Debug)]
 pub struct Members {
     rng: Rng,
     now: u64,
     number: u64,
-    queue: BTreeMap<(u64, u64), Event>,
+    queue: BTreeMap<(u64, u64), MemberEvent>,
     etcd: Etcd,
     etcd_down: bool,
     processes: Vec<Process>,
     folders: BTreeMap<u32, BTreeMap<u64, Folder>>,
-    /// In order.
+    /// Acknowledged writes by store, in order.
     acknowledged: BTreeMap<u32, Vec<Row>>,
-    /// The latest epoch that anybody answered at.
+    /// Latest epoch of any response, by store.
     answered: BTreeMap<u32, u64>,
-    /// Answers that left, and how long all stores took to be served after the last calm began.
-    pub figures: Figures,
+    /// Statistics of the run.
+    pub stats: MembershipStats,
     log: Option<Vec<String>>,
 }
 
@@ -54,15 +54,15 @@ fn name(process: usize) -> String {
 }
 
 impl Members {
-    /// Runs one history and checks it. Gives what was done; an error says what went wrong.
-    pub fn run(seed: u64) -> Result<Figures, String> {
-        Self::new(seed, None).play()
+    /// Runs one history and checks it; returns statistics, or a description of the error.
+    pub fn run(seed: u64) -> Result<MembershipStats, String> {
+        Self::new(seed, None).simulate()
     }
 
-    /// The same, with what happened.
-    pub fn told(seed: u64) -> (Result<Figures, String>, Vec<String>) {
+    /// Runs one history as [`Self::run`], and returns the log of events, too.
+    pub fn run_with_log(seed: u64) -> (Result<MembershipStats, String>, Vec<String>) {
         let mut members = Self::new(seed, Some(Vec::new()));
-        let outcome = members.play();
+        let outcome = members.simulate();
         (outcome, members.log.unwrap_or_default())
     }
 
@@ -78,22 +78,22 @@ impl Members {
             folders: BTreeMap::new(),
             acknowledged: BTreeMap::new(),
             answered: BTreeMap::new(),
-            figures: Figures::default(),
+            stats: MembershipStats::default(),
             log,
         };
         for process in 0..MEMBERS {
             let started = members.process(process, 0);
             members.processes.push(started);
-            members.at(10, Event::In(process, 0, Work::Tick));
+            members.schedule_event(10, MemberEvent::In(process, 0, Work::Tick));
         }
-        members.at(20, Event::Expire);
-        members.at(500, Event::Chaos);
-        members.at(500, Event::Client);
+        members.schedule_event(20, MemberEvent::Expire);
+        members.schedule_event(500, MemberEvent::Chaos);
+        members.schedule_event(500, MemberEvent::Client);
         members
     }
 
     fn process(&mut self, process: usize, life: u32) -> Process {
-        let mut settings = Settings::for_lease(name(process), STORES, LEASE);
+        let mut settings = MemberSettings::for_lease(name(process), STORES, LEASE);
         settings.even = true;
         Process {
             machine: Machine::new(settings),
@@ -109,21 +109,21 @@ impl Members {
         }
     }
 
-    fn tell(&mut self, what: impl FnOnce() -> String) {
+    fn log(&mut self, what: impl FnOnce() -> String) {
         let now = self.now;
         if let Some(log) = &mut self.log {
             log.push(format!("{now:>6} {}", what()));
         }
     }
 
-    fn at(&mut self, after: u64, event: Event) {
+    fn schedule_event(&mut self, after: u64, event: MemberEvent) {
         self.number += 1;
         self.queue.insert((self.now + after, self.number), event);
     }
 
-    /// Soon; sometimes later.
+    /// A short delay, sometimes a longer one.
     fn delay(&mut self) -> u64 {
-        let most = if self.storm() && self.rng.percent(4) {
+        let most = if self.faults_on() && self.rng.percent(4) {
             1_500
         } else {
             20
@@ -131,75 +131,75 @@ impl Members {
         1 + self.rng.next() % most
     }
 
-    fn inside(&mut self, process: usize, work: Work) {
+    fn schedule(&mut self, process: usize, work: Work) {
         let after = self.delay();
         let life = self.processes[process].life;
-        self.at(after, Event::In(process, life, work));
+        self.schedule_event(after, MemberEvent::In(process, life, work));
     }
 
-    fn storm(&self) -> bool {
-        self.now < STORM
+    fn faults_on(&self) -> bool {
+        self.now < FAULTS_MILLIS
     }
 
-    fn play(&mut self) -> Result<Figures, String> {
+    fn simulate(&mut self) -> Result<MembershipStats, String> {
         while let Some((&(time, number), _)) = self.queue.first_key_value() {
             let Some(event) = self.queue.remove(&(time, number)) else {
                 break;
             };
-            if time > STORM + CALM {
+            if time > FAULTS_MILLIS + RECOVERY_MILLIS {
                 break;
             }
             self.now = time;
-            self.happen(event)?;
+            self.handle_event(event)?;
         }
         self.check()?;
-        Ok(self.figures)
+        Ok(self.stats)
     }
 
-    fn happen(&mut self, event: Event) -> Result<(), String> {
+    fn handle_event(&mut self, event: MemberEvent) -> Result<(), String> {
         match event {
-            Event::In(process, life, work) => {
+            MemberEvent::In(process, life, work) => {
                 let it = &self.processes[process];
                 if !it.alive || it.life != life {
                     return Ok(());
                 }
                 if it.paused > self.now {
-                    // It happens once the process wakes, in the order in which it came.
+                    // The event is handled once the process wakes, in the order of arrival.
                     let after = it.paused - self.now;
-                    self.at(after, Event::In(process, life, work));
+                    self.schedule_event(after, MemberEvent::In(process, life, work));
                     return Ok(());
                 }
                 self.work(process, work)
             }
-            Event::Ask(process, life, ask, sent) => {
-                self.ask(process, life, &ask, sent);
+            MemberEvent::ClientRequest(process, life, request, sent) => {
+                self.request_etcd(process, life, &request, sent);
                 Ok(())
             }
-            Event::Expire => {
+            MemberEvent::Expire => {
                 if !self.etcd_down && self.etcd.expire(self.now) {
                     self.changed();
                 }
-                self.at(100, Event::Expire);
+                self.schedule_event(100, MemberEvent::Expire);
                 Ok(())
             }
-            Event::Chaos => {
+            MemberEvent::Chaos => {
                 self.chaos();
                 Ok(())
             }
-            Event::Client => {
+            MemberEvent::Client => {
                 self.client();
-                self.at(25, Event::Client);
+                self.schedule_event(25, MemberEvent::Client);
                 Ok(())
             }
-            Event::Start(process) => {
+            MemberEvent::Start(process) => {
                 let life = self.processes[process].life + 1;
-                self.tell(|| format!("{process} starts, life {life}"));
+                self.log(|| format!("{process} starts, life {life}"));
                 self.processes[process] = self.process(process, life);
-                self.inside(process, Work::Tick);
+                self.schedule(process, Work::Tick);
                 Ok(())
             }
-            Event::EtcdUp => {
-                self.tell(|| "etcd is back".into());
+            MemberEvent::EtcdUp => {
+                self.log(|| "etcd is back".into());
                 self.etcd_down = false;
                 self.etcd.restart(self.now);
                 Ok(())
@@ -207,10 +207,10 @@ impl Members {
         }
     }
 
-    /// Everybody who watches hears of it some time.
+    /// Notifies all watchers after some time.
     fn changed(&mut self) {
         for process in 0..MEMBERS {
-            self.inside(process, Work::Look);
+            self.schedule(process, Work::Look);
         }
     }
 
@@ -223,10 +223,10 @@ impl Members {
             Work::Tick => {
                 self.step(process, Input::Tick);
                 let life = self.processes[process].life;
-                self.at(50, Event::In(process, life, Work::Tick));
-                // A watch that was broken off is taken up again.
+                self.schedule_event(50, MemberEvent::In(process, life, Work::Tick));
+                // A broken watch is restarted.
                 if self.rng.percent(10) {
-                    self.inside(process, Work::Look);
+                    self.schedule(process, Work::Look);
                 }
             }
             Work::Look => {
@@ -242,7 +242,7 @@ impl Members {
                 let shut = it.fences.get(&store).is_some_and(|f| *f > epoch);
                 let served = Served { epoch, lease, shut };
                 it.served.insert(store, served);
-                self.figures.opened += 1;
+                self.stats.opened += 1;
                 self.step(process, Input::Opened { store, epoch });
             }
             Work::Stopped(store, epoch) => {
@@ -257,40 +257,40 @@ impl Members {
         Ok(())
     }
 
-    /// What servers do for clients and for each other.
+    /// Handles work of servers for clients and for each other.
     fn serve(&mut self, process: usize, work: &Work) -> Result<(), String> {
         let now = self.now;
         match *work {
             Work::Arrives(store, row, other) => {
                 if let Some(served) = self.processes[process].served.get(&store) {
                     let epoch = served.epoch;
-                    self.inside(process, Work::Stored(store, epoch, row, other));
+                    self.schedule(process, Work::Stored(store, epoch, row, other));
                 }
             }
             Work::Stored(store, epoch, row, other) => {
-                // The folder is written whoever has it by now.
+                // The write reaches the folder even if another process owns it by now.
                 let folders = self.folders.entry(store).or_default();
                 let Some(folder) = folders.get_mut(&epoch) else {
                     return Ok(());
                 };
                 folder.rows.insert(row);
                 match other {
-                    None => self.inside(process, Work::Answers(store, epoch, row)),
+                    None => self.schedule(process, Work::Answers(store, epoch, row)),
                     Some(other) => {
-                        // To whoever was known to have it; a copy may be long under way.
+                        // The message goes to every process that might have the other store; a copy may be delayed.
                         for receiver in 0..MEMBERS {
-                            self.inside(receiver, Work::Part(other, store, epoch, row));
+                            self.schedule(receiver, Work::Part(other, store, epoch, row));
                         }
                     }
                 }
             }
             Work::Answers(store, epoch, row) => {
                 if !self.processes[process].answers(now, store, epoch) {
-                    self.figures.withheld += 1;
+                    self.stats.withheld += 1;
                     return Ok(());
                 }
                 self.answered_at(process, store, epoch)?;
-                self.figures.acknowledged += 1;
+                self.stats.acknowledged += 1;
                 self.acknowledged.entry(store).or_default().push(row);
             }
             Work::Asked(store, before) => {
@@ -299,20 +299,20 @@ impl Members {
                     let folder = self.folders.get(&store).and_then(|f| f.get(&epoch));
                     let known = self.acknowledged.get(&store);
                     let known = known.and_then(|k| k.get(..before)).unwrap_or_default();
-                    // The latest are the ones that might be missing.
+                    // The latest writes are the ones that might be missing.
                     let mut latest = known.iter().rev().take(16);
                     let missing = latest.find(|row| folder.is_none_or(|f| !f.rows.contains(row)));
                     let missing = missing.copied();
-                    self.inside(process, Work::Read(store, epoch, missing));
+                    self.schedule(process, Work::Read(store, epoch, missing));
                 }
             }
             Work::Read(store, epoch, missing) => {
                 if !self.processes[process].answers(now, store, epoch) {
-                    self.figures.withheld += 1;
+                    self.stats.withheld += 1;
                     return Ok(());
                 }
                 self.answered_at(process, store, epoch)?;
-                self.figures.reads += 1;
+                self.stats.reads += 1;
                 if let Some(row) = missing {
                     return Err(format!(
                         "at {now}: a read of store {store} at epoch {epoch} lacks write {row}, which was acknowledged before"
@@ -326,14 +326,14 @@ impl Members {
                 };
                 let mine = served.epoch;
                 if !it.answers(now, store, mine) {
-                    self.figures.withheld += 1;
+                    self.stats.withheld += 1;
                     return Ok(());
                 }
                 if it.fences.get(&from).is_some_and(|fence| *fence > epoch) {
-                    self.figures.fenced += 1;
+                    self.stats.fenced += 1;
                     return Ok(());
                 }
-                self.inside(process, Work::PartTaken(store, mine, from, row));
+                self.schedule(process, Work::PartTaken(store, mine, from, row));
             }
             Work::PartTaken(store, epoch, from, row) => {
                 let folders = self.folders.entry(store).or_default();
@@ -362,12 +362,12 @@ impl Members {
         let clock = self.processes[process].clock(self.now);
         let outputs = self.processes[process].machine.step(clock, input);
         for output in outputs {
-            self.tell(|| format!("{process}: {output:?}"));
+            self.log(|| format!("{process}: {output:?}"));
             self.follow(process, clock, output);
         }
     }
 
-    /// Does what a machine wants.
+    /// Executes an output of a member's state machine.
     fn follow(&mut self, process: usize, clock: u64, output: Output) {
         let it = &mut self.processes[process];
         match output {
@@ -392,8 +392,8 @@ impl Members {
                 let folders = self.folders.entry(store).or_default();
                 let last = folders.last_key_value().map(|(e, f)| (*e, f.clone()));
                 let work = match last {
-                    // A disk that is full, for once.
-                    _ if self.storm() && self.rng.percent(5) => {
+                    // An occasional full disk.
+                    _ if self.faults_on() && self.rng.percent(5) => {
                         Work::Input(Input::NotOpened { store, epoch })
                     }
                     Some((newest, _)) if newest >= epoch => {
@@ -404,41 +404,44 @@ impl Members {
                         Work::Copied(store, epoch, lease, folder)
                     }
                 };
-                self.inside(process, work);
+                self.schedule(process, work);
             }
             Output::Close { store, epoch, lost } => {
                 if lost && let Some(served) = it.served.get_mut(&store) {
                     served.shut |= served.epoch == epoch;
                 }
-                // Whatever is under way comes after it, and finds nothing.
-                self.inside(process, Work::Stopped(store, epoch));
+                // Work in progress arrives later and finds the store closed.
+                self.schedule(process, Work::Stopped(store, epoch));
             }
             Output::Left => {
                 it.alive = false;
                 let after = 500 + self.delay();
-                self.at(after, Event::Start(process));
+                self.schedule_event(after, MemberEvent::Start(process));
             }
-            ask => {
+            request => {
                 let after = self.delay();
                 let life = self.processes[process].life;
-                self.at(after, Event::Ask(process, life, ask, clock));
+                self.schedule_event(
+                    after,
+                    MemberEvent::ClientRequest(process, life, request, clock),
+                );
             }
         }
     }
 
-    /// A question arrives at etcd, and its answer is on its way back.
-    fn ask(&mut self, process: usize, life: u32, ask: &Output, sent: u64) {
+    /// A request arrives at etcd, and its response is sent back.
+    fn request_etcd(&mut self, process: usize, life: u32, request: &Output, sent: u64) {
         let reached = self.reaches_etcd(process);
         let me = name(process);
         let now = self.now;
         let before = self.etcd.revision();
-        let answer = self.etcd.answer(now, (&me, LEASE), ask, sent, reached);
+        let answer = self.etcd.answer(now, (&me, LEASE), request, sent, reached);
         if self.etcd.revision() != before {
             self.changed();
         }
         if let Some(answer) = answer {
-            // An answer may be lost: then nobody knows what became of it.
-            let lost = self.storm() && self.rng.percent(5);
+            // A response may be lost; then the outcome is unknown to the member.
+            let lost = self.faults_on() && self.rng.percent(5);
             let answer = if lost {
                 Etcd::lost(answer)
             } else {
@@ -446,66 +449,66 @@ impl Members {
             };
             let Some(answer) = answer else { return };
             let after = self.delay();
-            self.at(after, Event::In(process, life, Work::Input(answer)));
+            self.schedule_event(after, MemberEvent::In(process, life, Work::Input(answer)));
         }
     }
 
-    /// Something goes wrong.
+    /// Injects a fault.
     fn chaos(&mut self) {
-        if !self.storm() {
+        if !self.faults_on() {
             for process in 0..MEMBERS {
                 self.etcd.drain(&name(process), false);
             }
             self.changed();
             return;
         }
-        let process = self.rng.below(MEMBERS);
+        let process = self.rng.number_below(MEMBERS);
         let now = self.now;
         let long = 1 + self.rng.next() % (3 * LEASE);
-        match self.rng.below(9) {
+        match self.rng.number_below(9) {
             0 | 1 => {
-                self.tell(|| format!("{process} is killed"));
+                self.log(|| format!("{process} is killed"));
                 let it = &mut self.processes[process];
                 if it.alive {
                     it.alive = false;
-                    self.at(long, Event::Start(process));
+                    self.schedule_event(long, MemberEvent::Start(process));
                 }
             }
             2..=4 => {
-                self.tell(|| format!("{process} pauses for {long}"));
+                self.log(|| format!("{process} pauses for {long}"));
                 self.processes[process].paused = now + long;
             }
             5 | 6 => {
-                self.tell(|| format!("{process} is cut off for {long}"));
+                self.log(|| format!("{process} is cut off for {long}"));
                 self.processes[process].cut = now + long;
             }
             7 => {
                 if self.rng.percent(30) && !self.etcd_down {
-                    self.tell(|| format!("etcd stops for {long}"));
+                    self.log(|| format!("etcd stops for {long}"));
                     self.etcd_down = true;
-                    self.at(long, Event::EtcdUp);
+                    self.schedule_event(long, MemberEvent::EtcdUp);
                 } else {
-                    self.inside(process, Work::Input(Input::Leave));
+                    self.schedule(process, Work::Input(Input::Leave));
                 }
             }
             _ => {
                 let drained = self.rng.percent(50);
-                self.tell(|| format!("{process} drained: {drained}"));
+                self.log(|| format!("{process} drained: {drained}"));
                 self.etcd.drain(&name(process), drained);
                 self.changed();
             }
         }
         let after = 100 + self.rng.next() % 1_500;
-        self.at(after, Event::Chaos);
+        self.schedule_event(after, MemberEvent::Chaos);
     }
 
-    /// A client asks all that might have a store; the model of one that looks for it.
+    /// A client sends a request to all processes that might have a store; this models a client that searches for it.
     fn client(&mut self) {
         let store = (self.rng.next() % u64::from(STORES)) as u32;
         let other = (self.rng.next() % u64::from(STORES)) as u32;
         self.number += 1;
         let row = self.number;
-        let kind = self.rng.below(3);
+        let kind = self.rng.number_below(3);
         let before = self.acknowledged.get(&store).map_or(0, Vec::len);
         for process in 0..MEMBERS {
             let work = match kind {
@@ -513,7 +516,7 @@ impl Members {
                 1 if other != store => Work::Arrives(store, row, Some(other)),
                 _ => Work::Asked(store, before),
             };
-            self.inside(process, work);
+            self.schedule(process, work);
         }
     }
 
@@ -532,7 +535,7 @@ impl Members {
                 let minds: Vec<_> = self
                     .processes
                     .iter()
-                    .map(|p| p.machine.under_way())
+                    .map(|p| p.machine.transitions())
                     .collect();
                 return Err(format!(
                     "store {store} is served by {serving:?} in the end; under way {minds:?}; etcd holds {:?}",
@@ -545,17 +548,17 @@ impl Members {
                 let last = self.folders.get(&store).and_then(|f| f.last_key_value());
                 last.map_or((0, &empty), |(e, f)| (*e, f))
             };
-            let (newest, held) = folder(store);
+            let (newest, contents) = folder(store);
             if newest != epoch {
                 return Err(format!(
                     "store {store} is served at epoch {epoch}, and there is {newest}"
                 ));
             }
             let known = self.acknowledged.get(&store).map_or(&[][..], Vec::as_slice);
-            if let Some(row) = known.iter().find(|row| !held.rows.contains(row)) {
+            if let Some(row) = known.iter().find(|row| !contents.rows.contains(row)) {
                 return Err(format!("store {store} has lost write {row}"));
             }
-            for (from, row) in &held.parts {
+            for (from, row) in &contents.parts {
                 if !folder(*from).1.rows.contains(row) {
                     return Err(format!(
                         "store {store} has a part of decision {row}, which store {from} does not know"

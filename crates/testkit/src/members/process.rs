@@ -1,12 +1,12 @@
-//! A process of the simulation: its clock, what it serves, what goes on in it.
+//! A simulated process: its clock, the stores that it serves, and its work.
 
 use esker_cluster::member::{Input, Machine, Output};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A write, or a decision, by number.
+/// Number of a write or a decision.
 pub(super) type Row = u64;
 
-/// What a folder holds.
+/// Contents of a store's folder.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Folder {
     pub(super) rows: BTreeSet<Row>,
@@ -14,16 +14,16 @@ pub(super) struct Folder {
     pub(super) parts: BTreeSet<(u32, Row)>,
 }
 
-/// What a member serves.
+/// A store that a member serves.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Served {
     pub(super) epoch: u64,
     pub(super) lease: u64,
-    /// No answer may leave.
+    /// Whether responses must not leave any more.
     pub(super) shut: bool,
 }
 
-/// A process.
+/// A simulated member process.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) machine: Machine,
@@ -31,10 +31,10 @@ pub(super) struct Process {
     pub(super) alive: bool,
     pub(super) paused: u64,
     pub(super) cut: u64,
-    /// Its clock: where it began, and how fast it goes, in thousandths.
+    /// Clock: offset, and rate in thousandths.
     pub(super) offset: u64,
     pub(super) rate: u64,
-    /// Until when answers may leave, by lease.
+    /// By lease: time until which responses may leave.
     pub(super) gates: BTreeMap<u64, u64>,
     pub(super) served: BTreeMap<u32, Served>,
     pub(super) fences: BTreeMap<u32, u64>,
@@ -45,7 +45,7 @@ impl Process {
         self.offset + now * self.rate / 1_000
     }
 
-    /// Whether an answer of that store, at that epoch, may leave.
+    /// Whether a response of a store at an epoch may leave.
     pub(super) fn answers(&self, now: u64, store: u32, epoch: u64) -> bool {
         let open = |served: &Served| {
             let until = self.gates.get(&served.lease).copied().unwrap_or(0);
@@ -55,35 +55,35 @@ impl Process {
     }
 }
 
-/// What goes on inside a process, or comes to it.
+/// Work inside a process, or messages to it.
 #[derive(Debug, Clone)]
 pub(super) enum Work {
     Tick,
     Input(Input),
-    /// The latest view.
+    /// A new view of etcd.
     Look,
-    /// A folder is copied: what it held.
+    /// A folder was copied; the contents.
     Copied(u32, u64, u64, Folder),
     Stopped(u32, u64),
-    /// A write, or a decision that another store has a part of.
+    /// A write, or a decision of which another store has a part.
     Arrives(u32, Row, Option<u32>),
     Stored(u32, u64, Row, Option<u32>),
     Answers(u32, u64, Row),
-    /// A read, with what had been acknowledged when it was asked.
+    /// A read, and the number of writes that were acknowledged when it was sent.
     Asked(u32, usize),
-    /// What it found; and what it should have found and did not.
+    /// The result of a read, with an acknowledged write that was missing.
     Read(u32, u64, Option<Row>),
-    /// A part of a decision: to that store, from that one at that epoch.
+    /// A part of a decision: to the first store, from the second one at that epoch.
     Part(u32, u32, u64, Row),
     PartTaken(u32, u64, u32, Row),
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Event {
-    /// In that life of that process.
+pub(super) enum MemberEvent {
+    /// Work of a process in one of its lives.
     In(usize, u32, Work),
-    /// What it asked of etcd.
-    Ask(usize, u32, Output, u64),
+    /// A request of a process to etcd.
+    ClientRequest(usize, u32, Output, u64),
     Expire,
     Chaos,
     Client,
@@ -91,17 +91,17 @@ pub(super) enum Event {
     EtcdUp,
 }
 
-/// What came of a run.
+/// Statistics of a membership simulation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Writes that were acknowledged.
+pub struct MembershipStats {
+    /// Number of acknowledged writes.
     pub acknowledged: u64,
-    /// Reads that were answered.
+    /// Number of answered reads.
     pub reads: u64,
-    /// Answers that did not leave, because it was too late for them.
+    /// Number of responses withheld because they were too late.
     pub withheld: u64,
-    /// Messages refused because their sender had lost its store.
+    /// Number of messages refused because their sender had lost its store.
     pub fenced: u64,
-    /// Stores opened.
+    /// Number of times that a store was opened.
     pub opened: u64,
 }

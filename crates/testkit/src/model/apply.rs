@@ -1,4 +1,4 @@
-//! What each mutation means.
+//! Effects of mutations on the model.
 
 use super::{GraphModel, VertexFacts};
 use esker_model::{
@@ -6,24 +6,24 @@ use esker_model::{
 };
 use std::collections::BTreeMap;
 
-/// What a batch did.
+/// Result of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Applied {
-    /// The newest version that a change without one of its own took, and no older than the commit's.
+    /// Version of the commit, or the newest version taken by a change without an explicit one.
     pub version: Version,
-    /// Whether its marker was new.
+    /// Whether the idempotency key was new.
     pub applied: bool,
-    /// Vertices that exist now and did not before.
+    /// Number of vertices that exist now and did not before.
     pub vertices_created: u64,
-    /// Edges that exist now and did not before, inverses not counted.
+    /// Number of edges that exist now and did not before, without inverses.
     pub edges_created: u64,
 }
 
-/// Why a batch was refused.
+/// Reason why a batch was refused.
 pub type Refusal = ErrorKind;
 
 impl GraphModel {
-    /// Applies a batch whose commit has the version `tick`: all of it, or (`Err`) nothing.
+    /// Applies a batch whose commit has the version `tick`, atomically.
     pub fn apply(&mut self, batch: &Batch, tick: Version) -> Result<Applied, Refusal> {
         let mut after = self.clone();
         let mut done = Applied {
@@ -32,8 +32,8 @@ impl GraphModel {
             vertices_created: 0,
             edges_created: 0,
         };
-        if let Some(marker) = &batch.once
-            && !after.markers.insert(marker.clone())
+        if let Some(idempotency_key) = &batch.idempotency_key
+            && !after.applied_keys.insert(idempotency_key.clone())
         {
             done.applied = false;
             return Ok(done);
@@ -55,7 +55,7 @@ impl GraphModel {
         if at == Some(Version::MAX) {
             return Err(ErrorKind::Invalid);
         }
-        // Without a version of its own a change takes the commit's, or the next after what it changes.
+        // A change without an explicit version takes the commit's, or the next one after what it changes.
         let take = |done: &mut Applied, stored: Option<Version>| {
             at.unwrap_or_else(|| {
                 let version = match stored {
@@ -136,7 +136,7 @@ impl GraphModel {
                     .vertices
                     .get_mut(&vertex.id)
                     .ok_or(ErrorKind::Missing)?;
-                // It is deleted by then, and was not inserted again.
+                // The vertex is deleted by then, and was not inserted again.
                 if facts.gone_now() && at.is_none_or(|at| facts.now().is_some_and(|now| at >= now))
                 {
                     return Err(ErrorKind::Missing);
@@ -151,7 +151,7 @@ impl GraphModel {
                     let deleted = deleted.map(|(v, _)| *v);
                     let timeline = facts.attributes.entry(name.to_owned()).or_default();
                     timeline.note(version, Some(value.clone()));
-                    // It ends where its vertex was deleted, unless it has changed until then.
+                    // The attribute ends where its vertex was deleted, unless it changed before that.
                     let next = timeline.0.keys().find(|v| **v > version).copied();
                     if let Some(deleted) = deleted
                         && next.is_none_or(|next| next > deleted)
@@ -160,7 +160,7 @@ impl GraphModel {
                     }
                 }
                 for name in remove {
-                    // Removing what nobody ever set is nothing.
+                    // Removing an attribute that was never set has no effect.
                     if let Some(timeline) = facts.attributes.get_mut(name) {
                         timeline.note(version, None);
                     }
@@ -234,7 +234,7 @@ impl GraphModel {
             });
         let before = !facts.gone_now();
         facts.first = facts.first.min(version);
-        // A mention that comes next says nothing that this does not say.
+        // A following mention adds nothing to this insertion.
         let next = facts.statics.0.range(version.next()..).next();
         if let Some(redundant) = next
             .filter(|(_, e)| e.mention && !e.archived)

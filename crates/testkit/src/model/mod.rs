@@ -1,33 +1,33 @@
-//! The reference model: a versioned graph as a plain list of everything that happened.
+//! The reference model: a versioned graph as a plain list of all events.
 //!
-//! Written from the documentation of `esker_model::mutation` and `esker_model::graph`, not from the engine: nothing is
-//! current, nothing superseded, nothing cached, there are no counters. Every question is answered by looking at all
-//! events. Only an edge's defined direction is kept; its inverse is made when asked for.
+//! It was written from the documentation of `esker_model::mutation` and `esker_model::graph`, not from the engine:
+//! there is no current or superseded state, no cache and no counter. Every call is answered by examining all events.
+//! Only an edge's defined direction is stored; the inverse is computed on demand.
 //!
-//! What happens in [`apply`], what is asked in [`read`] and [`travel`].
+//! Mutations are in `apply`, reads in `read` and `travel`.
 
 mod apply;
 mod read;
 mod travel;
 
 pub use apply::{Applied, Refusal};
-pub use travel::{Node, TravelAnswer};
+pub use travel::{Node, TraversalAnswer};
 
 use esker_model::{EdgeKey, Properties, Schema, Value, Version, VertexId, VertexTypeId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What something became at a version, or (`None`) that it ended there.
+/// The state that began at a version, or (`None`) the end of the item.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event<T> {
-    /// The value; `None` is a deletion or removal.
+    /// New value; `None` is a deletion or removal.
     pub value: Option<T>,
-    /// Whether compaction has moved it to the archive.
+    /// Whether compaction has moved the event to the archive.
     pub archived: bool,
-    /// An insertion that only made sure that the vertex is there.
+    /// Whether the event is an insertion that only made sure that the vertex exists.
     pub mention: bool,
 }
 
-/// Everything that happened to one thing.
+/// All events of one item, by version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timeline<T>(pub BTreeMap<Version, Event<T>>);
 
@@ -38,23 +38,23 @@ impl<T> Default for Timeline<T> {
 }
 
 impl<T> Timeline<T> {
-    /// What it is as of a version: when it became that, and what (`None`: gone). `None` if nothing had happened.
+    /// Returns the state as of a version: since when, and the value (`None` if deleted). `None` if no event had happened.
     pub fn as_of(&self, version: Version) -> Option<(Version, Option<&T>)> {
         let (v, e) = self.0.iter().rfind(|(v, _)| **v <= version)?;
         Some((*v, e.value.as_ref()))
     }
 
-    /// Whether it exists as of a version.
+    /// Whether the item exists as of a version.
     pub fn alive(&self, version: Version) -> bool {
         matches!(self.as_of(version), Some((_, Some(_))))
     }
 
-    /// The version of the newest event.
+    /// Returns the version of the newest event.
     pub fn newest(&self) -> Option<Version> {
         self.0.keys().next_back().copied()
     }
 
-    /// Takes note; what happened at the same version before is replaced.
+    /// Adds an event; replaces one at the same version.
     pub fn note(&mut self, version: Version, value: Option<T>) {
         self.0.insert(
             version,
@@ -66,7 +66,7 @@ impl<T> Timeline<T> {
         );
     }
 
-    /// Archives what nobody can see as of `since` or later.
+    /// Archives events that no read as of `since` or later can see.
     fn archive(&mut self, since: Version) {
         let mut successor: Option<Version> = None;
         for (version, event) in self.0.iter_mut().rev().filter(|(_, e)| !e.archived) {
@@ -76,18 +76,18 @@ impl<T> Timeline<T> {
     }
 }
 
-/// Everything that happened to a vertex.
+/// All events of a vertex.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VertexFacts {
-    /// Its type.
+    /// Type of the vertex.
     pub type_id: VertexTypeId,
-    /// Its external key.
+    /// External key of the vertex.
     pub key: String,
-    /// The earliest version at which it was ever inserted.
+    /// Earliest version at which the vertex was ever inserted.
     pub first: Version,
-    /// Insertions, new versions, deletions.
+    /// Insertions, new versions and deletions.
     pub statics: Timeline<Properties>,
-    /// User-defined attributes.
+    /// User-defined attributes by name.
     pub attributes: BTreeMap<String, Timeline<Value>>,
 }
 
@@ -100,7 +100,7 @@ impl VertexFacts {
         !self.statics.alive(Version::MAX)
     }
 
-    /// The version of the newest event of any of its parts.
+    /// Version of the newest event of the vertex and its attributes.
     fn latest(&self) -> Version {
         let attributes = self.attributes.values().filter_map(Timeline::newest);
         attributes
@@ -110,31 +110,31 @@ impl VertexFacts {
     }
 }
 
-/// A versioned graph.
+/// Reference model of a versioned graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GraphModel {
-    /// Its schema.
+    /// Schema of the graph.
     pub schema: Schema,
     /// All vertices that were ever inserted.
     pub vertices: BTreeMap<VertexId, VertexFacts>,
     /// All edges that were ever inserted, in their defined direction (symmetric ones from the smaller id).
     pub edges: BTreeMap<EdgeKey, Timeline<Properties>>,
-    /// Markers of batches that were applied.
-    pub markers: BTreeSet<Vec<u8>>,
+    /// Idempotency keys of applied batches.
+    pub applied_keys: BTreeSet<Vec<u8>>,
 }
 
 impl GraphModel {
-    /// An empty graph.
+    /// Creates an empty graph.
     pub fn new(schema: Schema) -> Self {
         Self {
             schema,
             vertices: BTreeMap::new(),
             edges: BTreeMap::new(),
-            markers: BTreeSet::new(),
+            applied_keys: BTreeSet::new(),
         }
     }
 
-    /// The key that an edge is kept under.
+    /// The key under which an edge is stored.
     fn defined(&self, key: EdgeKey) -> EdgeKey {
         let inverse = self.schema.inverse(key.edge_type);
         let symmetric = inverse == key.edge_type;
@@ -150,7 +150,7 @@ impl GraphModel {
         if as_it_is { key } else { key.reversed(inverse) }
     }
 
-    /// Moves what nobody sees as of `since` or later into the archive. Histories say so of it, and nothing else does.
+    /// Archives events that no read as of `since` or later can see. Only histories show the difference.
     pub fn compact(&mut self, since: Version) {
         for vertex in self.vertices.values_mut() {
             vertex.statics.archive(since);
@@ -162,7 +162,7 @@ impl GraphModel {
         self.edges.values_mut().for_each(|t| t.archive(since));
     }
 
-    /// All versions that anything happened at.
+    /// Returns all versions of events.
     pub fn versions(&self) -> BTreeSet<Version> {
         let mut all = BTreeSet::new();
         for vertex in self.vertices.values() {

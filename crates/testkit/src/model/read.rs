@@ -1,4 +1,4 @@
-//! Every question of `GraphRead`, answered by looking at everything.
+//! Calls of `GraphRead`, answered by examining all events.
 
 use super::{GraphModel, Timeline, VertexFacts};
 use esker_model::graph::{Counts, Degree, Difference, EdgeEvent};
@@ -10,7 +10,7 @@ use esker_model::{
 use std::collections::{BTreeMap, BTreeSet};
 
 impl GraphModel {
-    /// A vertex as of a version.
+    /// Returns a vertex as of a version.
     pub fn vertex(&self, id: VertexId, as_of: Version) -> Option<Vertex> {
         let facts = self.vertices.get(&id)?;
         if as_of < facts.first {
@@ -44,7 +44,7 @@ impl GraphModel {
         Some(vertex)
     }
 
-    /// Both directions of every edge that ever was (one of a symmetric self loop), in key order.
+    /// Returns both directions of every edge that ever existed (one of a symmetric self loop), in key order.
     pub fn directed(&self) -> BTreeMap<EdgeKey, &Timeline<Properties>> {
         let mut all = BTreeMap::new();
         for (key, timeline) in &self.edges {
@@ -54,7 +54,7 @@ impl GraphModel {
         all
     }
 
-    /// The edges that ever left a vertex, in key order.
+    /// Returns the edges that ever left a vertex, in key order.
     pub fn leaving(
         &self,
         id: VertexId,
@@ -71,7 +71,7 @@ impl GraphModel {
         found
     }
 
-    /// An edge as of a version.
+    /// Returns an edge as of a version.
     pub fn edge_as_of(&self, key: EdgeKey, as_of: Version) -> Option<Edge> {
         let (version, properties) = self.edges.get(&self.defined(key))?.as_of(as_of)?;
         Some(Edge {
@@ -82,7 +82,7 @@ impl GraphModel {
         })
     }
 
-    /// The edges that leave a vertex, by type and destination.
+    /// Returns the edges that leave a vertex, by type and destination.
     pub fn edges_of(&self, id: VertexId, types: &[EdgeTypeId], versions: Versions) -> Vec<Edge> {
         let mut found = Vec::new();
         for (key, timeline) in self.leaving(id, types) {
@@ -102,7 +102,7 @@ impl GraphModel {
         found
     }
 
-    /// Vertices of a type and of those that specialise it, by (type, id).
+    /// Returns the vertices of a type and its subtypes, by (type, id).
     pub fn vertices_of(&self, select: &VertexSelect) -> Vec<Vertex> {
         let VertexSelect {
             type_id,
@@ -123,7 +123,7 @@ impl GraphModel {
         found
     }
 
-    /// All that happened to a vertex, newest first; within a version the vertex itself, then attributes by name.
+    /// Returns all events of a vertex, newest first; within a version the vertex itself, then attributes by name.
     pub fn vertex_history(&self, id: VertexId, range: VersionRange) -> Vec<VertexEvent> {
         let Some(facts) = self.vertices.get(&id) else {
             return Vec::new();
@@ -158,7 +158,7 @@ impl GraphModel {
             .collect()
     }
 
-    /// All versions of an edge, newest first.
+    /// Returns all versions of an edge, newest first.
     pub fn edge_history(&self, key: EdgeKey, range: VersionRange) -> Vec<EdgeEvent> {
         let Some(timeline) = self.edges.get(&self.defined(key)) else {
             return Vec::new();
@@ -177,12 +177,12 @@ impl GraphModel {
             .collect()
     }
 
-    /// How many edges of a type leave a vertex now.
+    /// Returns the number of edges of a type that leave a vertex now.
     pub fn degree(&self, id: VertexId, edge_type: EdgeTypeId) -> u64 {
         self.edges_of(id, &[edge_type], Versions::NOW).len() as u64
     }
 
-    /// The vertices with the most edges, most first, then by id and type.
+    /// Returns the vertices with the highest degrees, highest first, then by id and type.
     pub fn top_degrees(&self, edge_type: Option<EdgeTypeId>, limit: usize) -> Vec<Degree> {
         let mut degrees: BTreeMap<(VertexId, EdgeTypeId), u64> = BTreeMap::new();
         for (key, timeline) in self.directed() {
@@ -203,7 +203,7 @@ impl GraphModel {
         top
     }
 
-    /// Counts of what exists now, of all types.
+    /// Returns counts of what exists now, of all types.
     pub fn counts(&self) -> Counts {
         let alive = |t: VertexTypeId| {
             let of_type = self
@@ -233,7 +233,7 @@ impl GraphModel {
         }
     }
 
-    /// What differs between two times, in key order: a vertex, then the edges that leave it.
+    /// Returns the differences between two versions, in key order: a vertex, then the edges that leave it.
     pub fn diff(&self, before: Version, after: Version) -> Vec<Difference> {
         let mut found = Vec::new();
         let sources = self.edges.keys().map(|k| k.source);
@@ -254,7 +254,7 @@ impl GraphModel {
         found
     }
 
-    /// Edges that exist now (each direction) and lead to a vertex that was never inserted.
+    /// Counts edges that exist now (each direction) and lead to a vertex that was never inserted.
     pub fn dangling(&self) -> u64 {
         let directed = self.directed();
         let bad = directed
@@ -263,7 +263,7 @@ impl GraphModel {
         bad.count() as u64
     }
 
-    /// Vertices of users' own types that exist now and have no way to anything else.
+    /// Counts vertices of user-defined types that exist now and have no path to any other vertex type.
     pub fn unreachable(&self) -> u64 {
         let own = |id: &VertexId| {
             let known = self.vertices.get(id);
@@ -294,7 +294,7 @@ impl GraphModel {
         bad
     }
 
-    /// The facts of a vertex.
+    /// Returns the events of a vertex.
     pub fn facts(&self, id: VertexId) -> Option<&VertexFacts> {
         self.vertices.get(&id)
     }

@@ -1,4 +1,4 @@
-//! Traversals, hop by hop over sets: what `esker_model::traversal` says, and nothing to make it fast.
+//! Traversals of the model, hop by hop over sets, from the documentation of `esker_model::traversal` and without optimization.
 
 use super::GraphModel;
 use esker_model::filter::{Comparison, Expr, Test};
@@ -9,26 +9,26 @@ use esker_model::{
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A place in the chain (0 is the start) and a vertex there.
+/// A position in the chain (0 is the start) and a vertex there.
 pub type Node = (u32, VertexId);
 
-/// What a traversal finds if nothing stops it.
+/// Result of a traversal that is not stopped early.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct TravelAnswer {
-    /// For each `rtn()`, or the end: the place in the chain, and the vertices.
+pub struct TraversalAnswer {
+    /// For each `rtn()`, or the end: the position in the chain, and the vertices.
     pub sets: Vec<(u32, BTreeSet<VertexId>)>,
-    /// Every node of a whole path, with the number of hops after which it was first reached.
+    /// Every node of a complete path, with the number of hops after which it was first reached.
     pub nodes: BTreeMap<Node, u32>,
-    /// Every edge of a whole path.
+    /// Every edge of a complete path.
     pub path_edges: BTreeSet<(EdgeKey, Version)>,
-    /// Nodes that paths may end at, as far as it is certain: the last working set; with a closing `repeat()`, nodes
-    /// from which no edge leads on.
+    /// Nodes at which paths certainly may end: the last working set; with a closing `repeat()`, nodes from which no
+    /// edge leads on.
     pub ends: BTreeSet<Node>,
-    /// False if `repeat(max=n)` left something to follow.
+    /// False if `repeat(max=n)` left vertices to continue from.
     pub complete: bool,
 }
 
-struct Walk<'a> {
+struct ModelTraversal<'a> {
     model: &'a GraphModel,
     versions: Versions,
     visited: BTreeMap<u32, BTreeMap<VertexId, u32>>,
@@ -39,12 +39,12 @@ struct Walk<'a> {
 
 impl GraphModel {
     /// Runs a traversal; `None` if it names types that the schema lacks.
-    pub fn travel(&self, traversal: &Traversal) -> Option<TravelAnswer> {
+    pub fn travel(&self, traversal: &Traversal) -> Option<TraversalAnswer> {
         let versions = match traversal.versions {
             Some(range) => Versions::Range(range),
             None => Versions::AsOf(traversal.as_of.unwrap_or(Version::MAX)),
         };
-        let mut walk = Walk {
+        let mut walk = ModelTraversal {
             model: self,
             versions,
             visited: BTreeMap::new(),
@@ -73,24 +73,24 @@ impl GraphModel {
                 walk.visited.entry(0).or_default().insert(id, 0);
             }
         }
-        let mut place = 0;
+        let mut position = 0;
         for segment in &traversal.segments {
-            walk.segment(&segment.hops, segment.repeat, place);
-            place += segment.hops.len() as u32;
+            walk.segment(&segment.hops, segment.repeat, position);
+            position += segment.hops.len() as u32;
         }
-        Some(walk.answer(traversal, place))
+        Some(walk.answer(traversal, position))
     }
 }
 
-impl Walk<'_> {
-    fn at(&self, place: u32) -> BTreeSet<VertexId> {
+impl ModelTraversal<'_> {
+    fn at(&self, position: u32) -> BTreeSet<VertexId> {
         self.visited
-            .get(&place)
+            .get(&position)
             .map(|at| at.keys().copied().collect())
             .unwrap_or_default()
     }
 
-    /// Goes through a segment once or, if it repeats, until nothing new is reached or it has been gone through so often.
+    /// Runs a segment once or, if it repeats, until it reaches nothing new or its limit of rounds.
     fn segment(&mut self, hops: &[Hop], repeat: Option<Repeat>, before: u32) {
         let last = before + hops.len() as u32;
         let mut frontier = self.at(before);
@@ -112,7 +112,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Follows a hop from a frontier; returns what is new where it leads.
+    /// Follows a hop from a frontier; returns the newly reached vertices.
     fn hop(
         &mut self,
         hop: &Hop,
@@ -150,7 +150,7 @@ impl Walk<'_> {
         let mut edges = Vec::new();
         match self.versions {
             Versions::AsOf(_) => edges = self.model.edges_of(id, &types, self.versions),
-            // Each version of an edge that held at some time in the range.
+            // Each version of an edge that existed at some time in the range.
             Versions::Range(range) => {
                 for (key, timeline) in self.model.leaving(id, &types) {
                     let at_first = timeline.as_of(range.from).map(|(v, _)| v);
@@ -174,7 +174,7 @@ impl Walk<'_> {
         edges
     }
 
-    /// Whether a vertex exists then and fulfils the filters. One that was never inserted exists as far as edges know.
+    /// Whether a vertex exists then and matches the filters. A vertex that was never inserted exists as far as edges know.
     fn admits(&self, id: VertexId, filters: &[Filter]) -> bool {
         let Some(facts) = self.model.vertices.get(&id) else {
             return filters.is_empty();
@@ -202,10 +202,10 @@ impl Walk<'_> {
                 }))
     }
 
-    fn answer(self, traversal: &Traversal, end: u32) -> TravelAnswer {
-        let mut answer = TravelAnswer {
+    fn answer(self, traversal: &Traversal, end: u32) -> TraversalAnswer {
+        let mut answer = TraversalAnswer {
             complete: self.complete,
-            ..TravelAnswer::default()
+            ..TraversalAnswer::default()
         };
         if traversal.start_returned {
             answer.sets.push((0, self.at(0)));
@@ -221,14 +221,14 @@ impl Walk<'_> {
         let nodes = self
             .visited
             .iter()
-            .flat_map(|(place, at)| at.iter().map(|(id, hops)| ((*place, *id), *hops)));
+            .flat_map(|(position, at)| at.iter().map(|(id, hops)| ((*position, *id), *hops)));
         let nodes: BTreeMap<Node, u32> = nodes.collect();
         if traversal
             .segments
             .last()
             .is_some_and(|s| s.repeat.is_some())
         {
-            // A path ends wherever there is no more to follow: everything that was reached lies on one.
+            // A path ends wherever there is nothing more to follow, so everything reached is on one.
             let sources: BTreeSet<Node> = self.steps.iter().map(|s| s.0).collect();
             let leaf =
                 |n: &Node| !sources.contains(n) && nodes.get(n).is_some_and(|level| *level > 0);
@@ -271,8 +271,8 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a filter holds, given whether one condition on one name does.
-fn holds(filter: &Filter, one: &dyn Fn(&str, &Test) -> bool) -> bool {
+/// Whether a filter matches, given the result of each condition.
+fn matches(filter: &Filter, one: &dyn Fn(&str, &Test) -> bool) -> bool {
     fn decide(expr: &Expr, one: &dyn Fn(&str, &Test) -> bool) -> bool {
         match expr {
             Expr::All => true,
@@ -292,13 +292,13 @@ fn holds(filter: &Filter, one: &dyn Fn(&str, &Test) -> bool) -> bool {
 }
 
 fn vertex_holds(schema: &Schema, filter: &Filter, vertex: &Vertex) -> bool {
-    holds(filter, &|name, test| match name {
+    matches(filter, &|name, test| match name {
         "type" => names(test)
             .iter()
             .filter_map(|n| schema.vertex_type_id(n).ok())
             .any(|t| schema.is_a(vertex.type_id, t)),
-        "key" => test.holds(&Value::String(vertex.key.clone())),
-        "version" => test.holds(&Value::Timestamp(vertex.version.nanos())),
+        "key" => test.matches(&Value::String(vertex.key.clone())),
+        "version" => test.matches(&Value::Timestamp(vertex.version.nanos())),
         name => {
             let user = vertex
                 .user
@@ -309,20 +309,20 @@ fn vertex_holds(schema: &Schema, filter: &Filter, vertex: &Vertex) -> bool {
                 .attributes
                 .get(name)
                 .or(user)
-                .is_some_and(|v| test.holds(v))
+                .is_some_and(|v| test.matches(v))
         }
     })
 }
 
 fn edge_holds(schema: &Schema, filter: &Filter, edge: &Edge) -> bool {
-    holds(filter, &|name, test| match name {
+    matches(filter, &|name, test| match name {
         "type" => names(test).iter().any(|n| {
             schema
                 .edge_type_id(n)
                 .is_ok_and(|t| t == edge.key.edge_type)
         }),
-        "version" => test.holds(&Value::Timestamp(edge.version.nanos())),
-        name => edge.properties.get(name).is_some_and(|v| test.holds(v)),
+        "version" => test.matches(&Value::Timestamp(edge.version.nanos())),
+        name => edge.properties.get(name).is_some_and(|v| test.matches(v)),
     })
 }
 

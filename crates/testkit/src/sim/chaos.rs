@@ -1,5 +1,5 @@
-//! What goes wrong while clients work: servers die in the middle of something, stand still, cannot hear each other. Where servers move,
-//! it is processes to which that happens, and etcd stops now and then, too.
+//! Fault injection while clients work: servers crash in the middle of an operation, pause, or are cut off from each
+//! other. Where servers move, faults hit processes, and etcd stops occasionally, too.
 
 use super::cluster::Cluster;
 use super::moving::{LEASE, Moving};
@@ -8,84 +8,89 @@ use esker_cluster::ServerId;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// What may go wrong.
+/// Kinds of faults to inject.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each may be there or not")]
-pub struct Dangers {
-    /// Servers die and come back.
-    pub deaths: bool,
-    /// Servers stand still for a while.
+pub struct FaultKinds {
+    /// Servers crash and restart.
+    pub crashes: bool,
+    /// Servers pause for a while.
     pub pauses: bool,
-    /// Servers do not hear each other for a while.
-    pub cuts: bool,
-    /// All servers die, and what they have is dealt out among another number of them.
+    /// Servers are cut off from each other for a while.
+    pub partitions: bool,
+    /// All servers crash, and their data is redistributed over another number of servers.
     pub resizes: bool,
 }
 
-/// Makes trouble until it is told to stop, then leaves everything in order.
-pub async fn trouble(cluster: Rc<Cluster>, mut rng: Rng, dangers: Dangers, stop: Rc<Cell<bool>>) {
+/// Injects faults until `stop` is set, then repairs everything.
+pub async fn inject_faults(
+    cluster: Rc<Cluster>,
+    mut rng: Rng,
+    kinds: FaultKinds,
+    stop: Rc<Cell<bool>>,
+) {
     let shared = std::sync::Arc::clone(cluster.shared());
     if let Some(moving) = &cluster.moving {
-        return trouble_moving(&cluster, moving, rng, dangers, &stop).await;
+        return inject_process_faults(&cluster, moving, rng, kinds, &stop).await;
     }
     while !stop.get() {
-        shared.sleep(1000 + rng.below(200_000) as u64).await;
+        shared.sleep(1000 + rng.number_below(200_000) as u64).await;
         if stop.get() {
             break;
         }
-        if dangers.resizes && rng.percent(20) {
+        if kinds.resizes && rng.percent(20) {
             resize(&cluster, &mut rng).await;
             continue;
         }
-        let at = rng.below(cluster.len());
-        match rng.below(3) {
-            0 if dangers.deaths => death(&cluster, &mut rng, at).await,
-            1 if dangers.pauses => {
+        let at = rng.number_below(cluster.len());
+        match rng.number_below(3) {
+            0 if kinds.crashes => crash_server(&cluster, &mut rng, at).await,
+            1 if kinds.pauses => {
                 if let Some(group) = cluster.group(at) {
-                    let micros = 1000 + rng.below(3_000_000) as u64;
+                    let micros = 1000 + rng.number_below(3_000_000) as u64;
                     shared.note(|| format!("server {at} stands still for {micros} us"));
                     cluster.exec.pause(group, micros);
                 }
             }
-            2 if dangers.cuts => cut(&cluster, &mut rng).await,
+            2 if kinds.partitions => cut(&cluster, &mut rng).await,
             _ => {}
         }
     }
 }
 
-/// The same, where servers move between processes.
-async fn trouble_moving(
+/// Injects faults into processes, where servers move between them.
+async fn inject_process_faults(
     cluster: &Rc<Cluster>,
     moving: &Rc<Moving>,
     mut rng: Rng,
-    dangers: Dangers,
+    kinds: FaultKinds,
     stop: &Cell<bool>,
 ) {
     let shared = cluster.shared();
-    moving.set_storm(true);
+    moving.set_faults_on(true);
     while !stop.get() {
-        let rest = 1000 + rng.below(1_500_000) as u64;
+        let rest = 1000 + rng.number_below(1_500_000) as u64;
         shared.sleep(rest).await;
         if stop.get() {
             break;
         }
-        let process = rng.below(moving.processes());
-        let long = 1000 + rng.below(3_000 * LEASE as usize) as u64;
-        match rng.below(10) {
-            0 | 1 if dangers.deaths => {
-                fall(cluster, moving, &mut rng, process).await;
-                let after = rng.below(long as usize) as u64;
+        let process = rng.number_below(moving.processes());
+        let long = 1000 + rng.number_below(3_000 * LEASE as usize) as u64;
+        match rng.number_below(10) {
+            0 | 1 if kinds.crashes => {
+                crash_process(cluster, moving, &mut rng, process).await;
+                let after = rng.number_below(long as usize) as u64;
                 let (moving, shared_) = (Rc::clone(moving), std::sync::Arc::clone(shared));
                 let revive = async move {
                     shared_.sleep(after).await;
                     moving.revive(process);
                 };
-                cluster.exec.spawn(super::exec::WORLD, Box::pin(revive));
+                cluster.exec.spawn(super::exec::OUTSIDE, Box::pin(revive));
             }
-            2..=4 if dangers.pauses => {
-                // Of its threads one may stand still and another go on.
+            2..=4 if kinds.pauses => {
+                // Some threads of a process may pause while others continue.
                 let groups = moving.groups(process);
-                let still = match rng.below(3) {
+                let still = match rng.number_below(3) {
                     0 => groups.first().copied().into_iter().collect(),
                     1 => groups.into_iter().filter(|_| rng.percent(50)).collect(),
                     _ => groups,
@@ -95,11 +100,11 @@ async fn trouble_moving(
                     cluster.exec.pause(group, long);
                 }
             }
-            5 if dangers.cuts => {
+            5 if kinds.partitions => {
                 shared.note(|| format!("process {process} does not reach etcd for {long} us"));
                 moving.cut_from_etcd(process, long);
             }
-            6 if dangers.cuts => {
+            6 if kinds.partitions => {
                 let both_ways = rng.percent(70);
                 for other in (0..moving.processes()).filter(|other| *other != process) {
                     cluster.net.cut_processes(process, other);
@@ -127,14 +132,14 @@ async fn trouble_moving(
     }
 }
 
-/// A process dies between two steps of something that it, or one of its servers, does.
-async fn fall(cluster: &Rc<Cluster>, moving: &Moving, rng: &mut Rng, process: usize) {
+/// Crashes a process between two steps of an operation of the process or of one of its servers.
+async fn crash_process(cluster: &Rc<Cluster>, moving: &Moving, rng: &mut Rng, process: usize) {
     let groups = moving.groups(process);
     if groups.is_empty() {
         return;
     }
     let group = *rng.pick(&groups);
-    cluster.exec.kill_after(group, rng.below(40) as u64);
+    cluster.exec.kill_after(group, rng.number_below(40) as u64);
     for _ in 0..100 {
         cluster.shared().sleep(1000).await;
         if cluster.exec.is_dead(group) {
@@ -144,13 +149,13 @@ async fn fall(cluster: &Rc<Cluster>, moving: &Moving, rng: &mut Rng, process: us
     moving.kill(process);
 }
 
-async fn death(cluster: &Rc<Cluster>, rng: &mut Rng, at: usize) {
+async fn crash_server(cluster: &Rc<Cluster>, rng: &mut Rng, at: usize) {
     let shared = cluster.shared();
     let Some(group) = cluster.group(at) else {
         return;
     };
-    // Between two steps of something that it does, rather than at a time when it does nothing.
-    cluster.exec.kill_after(group, rng.below(40) as u64);
+    // Between two steps of an operation, rather than while the server is idle.
+    cluster.exec.kill_after(group, rng.number_below(40) as u64);
     for _ in 0..100 {
         shared.sleep(1000).await;
         if cluster.exec.is_dead(group) {
@@ -158,17 +163,17 @@ async fn death(cluster: &Rc<Cluster>, rng: &mut Rng, at: usize) {
         }
     }
     cluster.kill(at);
-    // Another may die while this one is away.
+    // A second server may crash while this one is down.
     if rng.percent(20) && cluster.len() > 1 {
         let other = (at + 1) % cluster.len();
         cluster.kill(other);
-        shared.sleep(rng.below(300_000) as u64).await;
+        shared.sleep(rng.number_below(300_000) as u64).await;
         revive(cluster, other);
     }
     let away = if rng.percent(70) {
-        rng.below(200_000)
+        rng.number_below(200_000)
     } else {
-        rng.below(4_000_000)
+        rng.number_below(4_000_000)
     };
     shared.sleep(away as u64).await;
     revive(cluster, at);
@@ -177,11 +182,14 @@ async fn death(cluster: &Rc<Cluster>, rng: &mut Rng, at: usize) {
 async fn resize(cluster: &Rc<Cluster>, rng: &mut Rng) {
     for at in 0..cluster.len() {
         if let Some(group) = cluster.group(at) {
-            cluster.exec.kill_after(group, rng.below(40) as u64);
+            cluster.exec.kill_after(group, rng.number_below(40) as u64);
         }
     }
-    cluster.shared().sleep(rng.below(20_000) as u64).await;
-    let servers = 1 + rng.below(8) as u32;
+    cluster
+        .shared()
+        .sleep(rng.number_below(20_000) as u64)
+        .await;
+    let servers = 1 + rng.number_below(8) as u32;
     if let Err(e) = cluster.resize(servers.min(cluster.shape.vnodes)) {
         cluster.complain(format!("the number of servers cannot be changed: {e}"));
     }
@@ -218,7 +226,7 @@ async fn cut(cluster: &Rc<Cluster>, rng: &mut Rng) {
         .note(|| format!("cut between {sides:?}, both ways: {both_ways}"));
     cluster
         .shared()
-        .sleep(1000 + rng.below(5_000_000) as u64)
+        .sleep(1000 + rng.number_below(5_000_000) as u64)
         .await;
     cluster.net.join_all();
     cluster.shared().note(|| "the cut is mended".into());

@@ -1,69 +1,69 @@
-//! Clients: each a session that carries the newest version it has seen, asks a random server each time, and repeats a batch
-//! at the same server until it knows what became of it.
+//! Clients: each is a session that carries the newest version it has seen, calls a random server each time, and
+//! repeats a batch at the same server until the outcome is known.
 
-use super::ask::{Ask, Told, seen_by};
 use super::cluster::Cluster;
-use super::workload::{Ground, Known, Taste};
+use super::request::{ClientRequest, ClientResponse, newest_seen};
+use super::workload::{WorkloadGraph, WorkloadParams, WrittenItems};
 use crate::rng::Rng;
 use esker_model::{ErrorKind, Version};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// A call, and what became of it.
+/// A call and its outcome.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Whose.
+    /// Index of the client.
     pub client: usize,
-    /// Whom it asked.
+    /// Index of the server.
     pub server: usize,
-    /// When it asked first, in microseconds.
+    /// Time of the first attempt, in microseconds.
     pub begin: u64,
-    /// When it was answered.
+    /// Time of the response, in microseconds.
     pub end: u64,
-    /// The newest version that it had seen.
+    /// Newest version that the client had seen.
     pub seen: Version,
-    /// How often it had to ask.
+    /// Number of attempts to send.
     pub attempts: u32,
-    /// What.
-    pub ask: Ask,
-    /// The answer.
-    pub told: Result<Told, Refused>,
+    /// Request that was sent.
+    pub request: ClientRequest,
+    /// Response of the server, or its error.
+    pub response: Result<ClientResponse, Refused>,
 }
 
-/// An answer that is none.
+/// An error response of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// What the caller can do.
+    /// Kind of the error, which says what the caller can do.
     pub kind: ErrorKind,
-    /// In words.
-    pub said: String,
+    /// Message of the error.
+    pub message: String,
 }
 
-/// What all clients share.
+/// State shared by all clients.
 pub struct Clients {
-    /// Whom they ask.
+    /// Cluster that the clients call.
     pub cluster: Rc<Cluster>,
-    /// What about.
-    pub ground: Ground,
-    /// How.
-    pub taste: Taste,
-    /// All that happened, in the order of the answers.
+    /// Test graph of the workload.
+    pub graph: WorkloadGraph,
+    /// Parameters of the workload.
+    pub params: WorkloadParams,
+    /// All calls, in the order of their responses.
     pub records: RefCell<Vec<Record>>,
-    /// Versions that somebody has seen.
+    /// Versions that some client has seen.
     times: RefCell<Vec<Version>>,
-    /// Batches so far.
+    /// Number of batches so far.
     batches: Cell<u64>,
-    /// Clients that have not finished.
+    /// Number of clients that have not finished.
     pub busy: Cell<usize>,
 }
 
 impl Clients {
-    /// Clients that have not begun.
-    pub fn new(cluster: &Rc<Cluster>, ground: Ground, taste: Taste) -> Rc<Self> {
+    /// Creates clients that have not begun.
+    pub fn new(cluster: &Rc<Cluster>, graph: WorkloadGraph, params: WorkloadParams) -> Rc<Self> {
         Rc::new(Self {
             cluster: Rc::clone(cluster),
-            ground,
-            taste,
+            graph,
+            params,
             records: RefCell::default(),
             times: RefCell::default(),
             batches: Cell::new(0),
@@ -71,33 +71,40 @@ impl Clients {
         })
     }
 
-    /// The next batch's number.
+    /// Returns the number of the next batch.
     pub fn number(&self) -> u64 {
         let number = self.batches.get();
         self.batches.set(number + 1);
         number
     }
 
-    /// Asks until there is an answer. Questions may be repeated elsewhere.
-    pub async fn insist(&self, client: usize, rng: &mut Rng, ask: Ask, seen: Version) -> Record {
-        let (shared, patience) = (self.cluster.shared(), self.cluster.shape.patience);
+    /// Repeats a request until there is a response. Reads may be repeated on another server.
+    pub async fn call_until_answered(
+        &self,
+        client: usize,
+        rng: &mut Rng,
+        request: ClientRequest,
+        seen: Version,
+    ) -> Record {
+        let (shared, timeout) = (self.cluster.shared(), self.cluster.shape.timeout);
         let begin = shared.now();
-        let mut server = rng.below(self.cluster.len());
-        let writes = matches!(ask, Ask::Apply(_));
+        let mut server = rng.number_below(self.cluster.len());
+        let writes = matches!(request, ClientRequest::Apply(_));
         let mut attempts = 0;
         loop {
             attempts += 1;
-            // Who was too impatient learns it.
-            let wait = patience.max((patience * u64::from(attempts)).min(20_000_000));
-            shared
-                .note(|| format!("client {client} asks server {server} (seen {seen:?}): {ask:?}"));
-            let told = self.cluster.ask(server, ask.clone(), seen, wait).await;
-            shared.note(|| format!("client {client} hears from server {server}: {told:?}"));
-            let told = told.map_err(|e| Refused {
-                kind: e.kind(),
-                said: e.to_string(),
+            // A client that is too impatient increases its timeout.
+            let wait = timeout.max((timeout * u64::from(attempts)).min(20_000_000));
+            shared.note(|| {
+                format!("client {client} asks server {server} (seen {seen:?}): {request:?}")
             });
-            let again = matches!(&told, Err(e) if e.kind == ErrorKind::Unavailable);
+            let response = self.cluster.call(server, request.clone(), seen, wait).await;
+            shared.note(|| format!("client {client} hears from server {server}: {response:?}"));
+            let response = response.map_err(|e| Refused {
+                kind: e.kind(),
+                message: e.to_string(),
+            });
+            let again = matches!(&response, Err(e) if e.kind == ErrorKind::Unavailable);
             if !again {
                 return Record {
                     client,
@@ -106,58 +113,68 @@ impl Clients {
                     end: shared.now(),
                     seen,
                     attempts,
-                    ask,
-                    told,
+                    request,
+                    response,
                 };
             }
-            shared.sleep(1000 + rng.below(100_000) as u64).await;
+            shared.sleep(1000 + rng.number_below(100_000) as u64).await;
             if !writes {
-                server = rng.below(self.cluster.len());
+                server = rng.number_below(self.cluster.len());
             } else if server >= self.cluster.len() {
-                // There are fewer now.
+                // There are fewer servers now.
                 server %= self.cluster.len();
             }
         }
     }
 
-    /// Inserts every vertex, before anybody lives.
+    /// Inserts every vertex, before the clients begin.
     pub async fn begin(&self, mut rng: Rng) {
         let number = self.number();
-        let batch = self.ground.everything(&mut rng, number);
+        let batch = self.graph.insert_all(&mut rng, number);
         let record = self
-            .insist(usize::MAX, &mut rng, Ask::Apply(batch), Version::ZERO)
+            .call_until_answered(
+                usize::MAX,
+                &mut rng,
+                ClientRequest::Apply(batch),
+                Version::ZERO,
+            )
             .await;
-        if let Ok(told) = &record.told {
-            self.times.borrow_mut().push(told.newest());
+        if let Ok(response) = &record.response {
+            self.times.borrow_mut().push(response.newest());
         }
         self.records.borrow_mut().push(record);
     }
 
-    /// One client's life: so many calls.
-    pub async fn live(
+    /// Runs one client for a number of calls.
+    pub async fn run_client(
         self: Rc<Self>,
         (client, clients): (usize, usize),
         mut rng: Rng,
         calls: usize,
     ) {
-        // All know of the beginning.
+        // All clients have seen the initial batch.
         let begun = self.times.borrow().first().copied();
         let mut seen = begun.unwrap_or(Version::ZERO);
-        let mut known = Known::new(client, clients);
+        let mut known = WrittenItems::new(client, clients);
         for _ in 0..calls {
-            let ask = if rng.percent(self.taste.questions) {
+            let request = if rng.percent(self.params.reads_percent) {
                 let times = self.times.borrow().clone();
-                self.ground.question(&mut rng, &self.taste, &times, &known)
+                self.graph
+                    .read_request(&mut rng, &self.params, &times, &known)
             } else {
                 let number = self.number();
-                Ask::Apply(self.ground.batch(&mut rng, &self.taste, number, &known))
+                ClientRequest::Apply(self.graph.batch(&mut rng, &self.params, number, &known))
             };
-            let record = self.insist(client, &mut rng, ask, seen).await;
-            if let Ok(told) = &record.told {
-                // Versions in the future that changes brought along were seen too, by whoever read them.
-                let shown = seen_by(&record.ask, told);
+            let record = self
+                .call_until_answered(client, &mut rng, request, seen)
+                .await;
+            if let Ok(response) = &record.response {
+                // Versions in the future that came with changes were seen, too, by clients that read them.
+                let shown = newest_seen(&record.request, response);
                 seen = seen.max(shown);
-                if let (Told::Commit(_), Ask::Apply(batch)) = (told, &record.ask) {
+                if let (ClientResponse::Commit(_), ClientRequest::Apply(batch)) =
+                    (response, &record.request)
+                {
                     known.learn(batch);
                 }
                 if shown > Version::ZERO {
@@ -166,7 +183,7 @@ impl Clients {
             }
             self.records.borrow_mut().push(record);
             if rng.percent(50) {
-                let pause = rng.below(self.cluster.shape.leisure) as u64;
+                let pause = rng.number_below(self.cluster.shape.pause_max) as u64;
                 self.cluster.shared().sleep(pause).await;
             }
         }

@@ -1,14 +1,14 @@
-//! Copies of a whole cluster that are made while clients go on and servers die: each that was made is a cluster of its own, and shows what the
-//! other showed as of its version.
+//! Copies of a whole cluster, made while clients continue and servers crash: each complete copy is a cluster that
+//! returns what the original returned as of the copy's version.
 
-use super::ask::{Ask, Told};
+use super::blocking_client::BlockingClient;
 use super::cluster::{Cluster, Shape};
 use super::exec::Shared;
-use super::facade::Facade;
+use super::request::{ClientRequest, ClientResponse};
 use crate::compare;
 use crate::model::GraphModel;
 use crate::rng::Rng;
-use crate::world::World;
+use crate::test_graph::TestGraph;
 use esker_cluster::ServerId;
 use esker_model::{EdgeSelect, Flow, Result, Version, Versions};
 use esker_store::memory::MemoryStore;
@@ -18,22 +18,22 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A virtual minute.
+/// One minute of simulated time, in microseconds.
 const MINUTE: u64 = 60_000_000;
-/// Of the copies of a run, so many are looked at.
-const LOOKED_AT: usize = 2;
+/// Number of copies of a run that are checked.
+const CHECKED_MAX: usize = 2;
 
-/// Stores that were copied, by the copy's name and server.
+/// Copied stores, by the copy's name and server.
 #[derive(Default)]
-pub struct Copies(Mutex<State>);
+pub struct Copies(Mutex<CopiesState>);
 
 #[derive(Default)]
-struct State {
+struct CopiesState {
     parts: BTreeMap<String, BTreeMap<ServerId, MemoryStore>>,
-    whole: Vec<(String, Version)>,
+    complete: Vec<(String, Version)>,
 }
 
-/// A store of its own with the same rows.
+/// Copies a store with all rows.
 pub(super) fn copy(of: &MemoryStore) -> Result<MemoryStore> {
     let to = MemoryStore::new();
     for table in Table::ALL {
@@ -48,11 +48,11 @@ pub(super) fn copy(of: &MemoryStore) -> Result<MemoryStore> {
 }
 
 impl Copies {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CopiesState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A server's part of a copy.
+    /// Stores a server's part of a copy.
     pub(super) fn take(&self, name: String, server: ServerId, store: &MemoryStore) -> Result<()> {
         let copied = copy(store)?;
         self.state()
@@ -63,25 +63,27 @@ impl Copies {
         Ok(())
     }
 
-    /// How many were made whole.
+    /// Returns the number of complete copies.
     pub fn made(&self) -> usize {
-        self.state().whole.len()
+        self.state().complete.len()
     }
 }
 
-/// Has some server make copies, again and again, until it is told to stop.
+/// Lets servers make copies repeatedly until `stop` is set.
 pub async fn make(cluster: Rc<Cluster>, mut rng: Rng, stop: Rc<Cell<bool>>) {
     let shared = Arc::clone(cluster.shared());
     let mut number = 0;
     while !stop.get() {
-        shared.sleep(500_000 + rng.below(5_000_000) as u64).await;
-        let at = rng.below(cluster.len());
+        shared
+            .sleep(500_000 + rng.number_below(5_000_000) as u64)
+            .await;
+        let at = rng.number_below(cluster.len());
         let (Some(node), Some(group)) = (cluster.node(at), cluster.group(at)) else {
             continue;
         };
         number += 1;
         let name = format!("copy {number}");
-        let (copies, told) = (
+        let (copies, response) = (
             Arc::clone(cluster.net.copies()),
             Arc::<Shared>::clone(&shared),
         );
@@ -89,32 +91,43 @@ pub async fn make(cluster: Rc<Cluster>, mut rng: Rng, stop: Rc<Cell<bool>>) {
             group,
             Box::pin(async move {
                 let made = node.copy_all(&name).await;
-                told.note(|| format!("{name}, made by server {at}: {made:?}"));
+                response.note(|| format!("{name}, made by server {at}: {made:?}"));
                 if let Ok((_, version)) = made {
-                    copies.state().whole.push((name, version));
+                    copies.state().complete.push((name, version));
                 }
             }),
         );
     }
 }
 
-/// Whether the latest copies are what was, as of their versions.
-pub fn check(cluster: &Cluster, model: &GraphModel, world: &World, seed: u64) -> compare::Compared {
+/// Checks that the latest copies show the state as of their versions.
+pub fn check(
+    cluster: &Cluster,
+    model: &GraphModel,
+    graph: &TestGraph,
+    seed: u64,
+) -> compare::Compared {
     let latest: Vec<(String, Version)> = {
         let state = cluster.net.copies().state();
-        state.whole.iter().rev().take(LOOKED_AT).cloned().collect()
+        state
+            .complete
+            .iter()
+            .rev()
+            .take(CHECKED_MAX)
+            .cloned()
+            .collect()
     };
     for (name, version) in latest {
-        look(cluster, model, world, (&name, version, seed))
+        check_copy(cluster, model, graph, (&name, version, seed))
             .map_err(|why| format!("{name}, as of {version:?}: {why}"))?;
     }
     Ok(())
 }
 
-fn look(
+fn check_copy(
     cluster: &Cluster,
     model: &GraphModel,
-    world: &World,
+    graph: &TestGraph,
     (name, version, seed): (&str, Version, u64),
 ) -> compare::Compared {
     let parts = {
@@ -133,27 +146,27 @@ fn look(
     restored.start_all().map_err(|e| e.to_string())?;
     let joined = restored.exec.block_on(restored.joined(), MINUTE);
     joined.map_err(|e| format!("its servers do not join: {e:?}"))?;
-    let facade = Facade::new(&restored, seed);
-    facade.seen.set(version);
-    compare::as_of(&facade, model, world, version)?;
-    // And nothing later.
-    let ids = world.ids();
+    let client_view = BlockingClient::new(&restored, seed);
+    client_view.seen.set(version);
+    compare::as_of(&client_view, model, graph, version)?;
+    // The copy must contain nothing later.
+    let ids = graph.ids();
     let select = |versions| EdgeSelect {
         types: Vec::new(),
         versions,
         properties: true,
     };
-    let asks = |time: Version| {
+    let requests = |time: Version| {
         [
-            Ask::Vertices(ids.clone(), time),
-            Ask::Scan(ids.clone(), select(Versions::AsOf(time)), usize::MAX),
+            ClientRequest::Vertices(ids.clone(), time),
+            ClientRequest::Scan(ids.clone(), select(Versions::AsOf(time)), usize::MAX),
         ]
     };
-    for (now, then) in asks(Version::MAX).into_iter().zip(asks(version)) {
-        let told = |ask: &Ask| -> std::result::Result<Told, String> {
-            facade.ask(ask).map_err(|e| e.to_string())
+    for (now, then) in requests(Version::MAX).into_iter().zip(requests(version)) {
+        let response = |request: &ClientRequest| -> std::result::Result<ClientResponse, String> {
+            client_view.call(request).map_err(|e| e.to_string())
         };
-        if told(&now)? != told(&then)? {
+        if response(&now)? != response(&then)? {
             return Err(format!("it holds something later: {now:?}"));
         }
     }

@@ -1,8 +1,8 @@
-//! An executor on one thread with a clock of its own: which task goes on is drawn from a seed, and time passes only when
-//! nobody can go on. The same seed gives the same run, poll by poll.
+//! A single-threaded executor with its own clock: the next task is chosen from a seed, and time passes only when no
+//! task can continue. The same seed gives the same run, poll by poll.
 //!
 //! Tasks belong to groups. A group is a server between start and crash: it can be paused, and killed, which drops its
-//! futures wherever they stand.
+//! futures wherever they are.
 
 use crate::rng::Rng;
 use std::cell::{Cell, RefCell};
@@ -18,35 +18,35 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 type SendFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 type TaskId = u64;
 
-/// What tasks belong to.
+/// A group of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group(pub u64);
 
-/// The group of the world outside the servers: it is never killed.
-pub const WORLD: Group = Group(0);
+/// The group of everything outside the servers; it is never killed.
+pub const OUTSIDE: Group = Group(0);
 
-/// A run that needs more has run wild.
+/// Limit of polls; a run that exceeds it is in an endless loop.
 const POLLS_MAX: u64 = 5_000_000;
-/// Events that a trace keeps.
+/// Number of events that a trace keeps.
 const TRACE_LINES: usize = 100_000;
 
-/// What may be touched from anywhere: time, the queue of those that can go on, the trace.
+/// State that may be accessed from anywhere: time, the queue of ready tasks, the trace.
 pub struct Shared {
-    inner: Mutex<Inner>,
+    inner: Mutex<SharedInner>,
     ready: Arc<Ready>,
 }
 
-struct Inner {
+struct SharedInner {
     /// Microseconds since the beginning.
     now: u64,
-    /// Counts timers, so that equal ones go off in order.
+    /// Number of timers, which orders timers of equal time.
     timers_made: u64,
     timers: BinaryHeap<Reverse<Timer>>,
-    /// Tasks that came from where they could not be put into the executor.
+    /// Tasks that were spawned from outside the executor.
     incoming: VecDeque<(Group, SendFuture)>,
     tracing: bool,
     trace: VecDeque<String>,
-    /// A number made from all events: equal in equal runs.
+    /// A hash of all events: equal in equal runs.
     digest: u64,
 }
 
@@ -92,7 +92,7 @@ impl Ready {
 
     fn take(&self, rng: &mut Rng) -> Option<TaskId> {
         let mut tasks = locked(&self.tasks);
-        let at = rng.below(tasks.0.len());
+        let at = rng.number_below(tasks.0.len());
         (!tasks.0.is_empty()).then(|| {
             let task = tasks.0.swap_remove(at);
             tasks.1.remove(&task);
@@ -113,17 +113,17 @@ impl Wake for TaskWaker {
 }
 
 impl Shared {
-    /// Microseconds since the beginning.
+    /// Returns the microseconds since the beginning.
     pub fn now(&self) -> u64 {
         locked(&self.inner).now
     }
 
-    /// Runs a future beside the others; for those who are not on the executor's own ground.
+    /// Spawns a task from outside the executor.
     pub fn spawn(&self, group: Group, task: SendFuture) {
         locked(&self.inner).incoming.push_back((group, task));
     }
 
-    /// Ends after so many microseconds.
+    /// Returns a future that completes after `micros` microseconds.
     pub fn sleep(self: &Arc<Self>, micros: u64) -> Sleep {
         let until = self.now().saturating_add(micros);
         Sleep {
@@ -133,7 +133,7 @@ impl Shared {
         }
     }
 
-    /// Takes note of an event. The text is made only if somebody will read it.
+    /// Records an event. The text is made only if tracing is on.
     pub fn note(&self, what: impl FnOnce() -> String) {
         let mut inner = locked(&self.inner);
         if !inner.tracing {
@@ -149,7 +149,7 @@ impl Shared {
             .push_back(format!("{:>12.3} ms  {text}", now as f64 / 1000.0));
     }
 
-    /// The last events.
+    /// Returns the last events.
     pub fn trace(&self) -> Vec<String> {
         locked(&self.inner).trace.iter().cloned().collect()
     }
@@ -161,7 +161,7 @@ impl Shared {
         inner.timers.push(Reverse(Timer { at, number, waker }));
     }
 
-    /// Calls all wakers that are due by then, and lets it be that late.
+    /// Advances the time, and calls all wakers that are due.
     fn advance(&self, to: u64) {
         let mut due = Vec::new();
         {
@@ -180,10 +180,10 @@ impl Shared {
     }
 }
 
-/// Made by [`Shared::sleep`].
+/// The future returned by [`Shared::sleep`].
 pub struct Sleep {
     until: u64,
-    /// Whom the timer wakes.
+    /// The waker that the timer calls.
     set: Option<Waker>,
     shared: Arc<Shared>,
 }
@@ -210,7 +210,7 @@ struct Task {
     future: LocalFuture<'static, ()>,
 }
 
-/// The executor.
+/// The executor of the simulation.
 pub struct Exec {
     shared: Arc<Shared>,
     tasks: RefCell<BTreeMap<TaskId, Task>>,
@@ -224,18 +224,18 @@ pub struct Exec {
 #[derive(Default)]
 struct Groups {
     dead: BTreeSet<Group>,
-    /// Until when.
+    /// End of each pause, in microseconds.
     paused: BTreeMap<Group, u64>,
-    /// After so many polls they die.
-    fuses: BTreeMap<Group, u64>,
-    /// Tasks of paused groups that could go on.
-    held: Vec<(Group, TaskId)>,
+    /// Number of polls after which a group dies.
+    poll_limits: BTreeMap<Group, u64>,
+    /// Ready tasks of paused groups.
+    deferred: Vec<(Group, TaskId)>,
 }
 
 impl Exec {
-    /// An empty one. `tracing`: whether it keeps the last events as text.
+    /// Creates an empty executor. With `tracing` it keeps the last events as text.
     pub fn new(seed: u64, tracing: bool) -> Rc<Self> {
-        let inner = Inner {
+        let inner = SharedInner {
             now: 0,
             timers_made: 0,
             timers: BinaryHeap::new(),
@@ -259,28 +259,28 @@ impl Exec {
         })
     }
 
-    /// Time and the trace.
+    /// Returns the simulated time and the trace.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// How many times a task went on.
+    /// Returns the number of polls so far.
     pub fn polls(&self) -> u64 {
         self.polls.get()
     }
 
-    /// A number made from all that happened so far: equal in equal runs.
+    /// Returns a hash of all events so far: equal in equal runs.
     pub fn digest(&self) -> u64 {
         locked(&self.shared.inner).digest
     }
 
-    /// A new group.
+    /// Creates a group of tasks.
     pub fn group(&self) -> Group {
         self.groups.set(self.groups.get() + 1);
         Group(self.groups.get())
     }
 
-    /// Runs a future beside the others. In a group that is dead it is dropped.
+    /// Spawns a task. In a dead group it is dropped.
     pub fn spawn(&self, group: Group, future: LocalFuture<'static, ()>) {
         if self.is_dead(group) {
             return;
@@ -298,14 +298,14 @@ impl Exec {
         self.shared.ready.add(task);
     }
 
-    /// Drops all that a group does, now and for ever.
+    /// Drops all tasks of a group, now and for ever.
     pub fn kill(&self, group: Group) {
         {
             let mut state = self.state.borrow_mut();
             state.dead.insert(group);
             state.paused.remove(&group);
-            state.fuses.remove(&group);
-            state.held.retain(|(g, _)| *g != group);
+            state.poll_limits.remove(&group);
+            state.deferred.retain(|(g, _)| *g != group);
         }
         let mut gone = Vec::new();
         {
@@ -317,7 +317,7 @@ impl Exec {
                 .collect();
             gone.extend(of_group.iter().filter_map(|id| tasks.remove(id)));
         }
-        // Only now: what a future drops may come back here. And what it would have done afterwards is not done.
+        // Dropping a future may call the executor, so it happens last. Tasks that the drop has spawned are dropped, too.
         drop(gone);
         loop {
             let late = {
@@ -332,25 +332,25 @@ impl Exec {
         self.shared.note(|| format!("{group:?} is dead"));
     }
 
-    /// The group dies after it has gone on so many times: also in the middle of something.
+    /// Kills the group after a number of polls, possibly in the middle of an operation.
     pub fn kill_after(&self, group: Group, polls: u64) {
-        self.state.borrow_mut().fuses.insert(group, polls);
+        self.state.borrow_mut().poll_limits.insert(group, polls);
     }
 
-    /// Whether it was killed.
+    /// Whether the group was killed.
     pub fn is_dead(&self, group: Group) -> bool {
         self.state.borrow().dead.contains(&group)
     }
 
-    /// Nothing of the group goes on for so many microseconds.
+    /// Pauses the group for `micros` microseconds.
     pub fn pause(&self, group: Group, micros: u64) {
         let until = self.shared.now() + micros;
         self.state.borrow_mut().paused.insert(group, until);
-        // Somebody must look when it is over.
+        // A timer ends the pause.
         self.shared.wake_at(until, Waker::noop().clone());
     }
 
-    fn take_in(&self) {
+    fn accept_incoming(&self) {
         loop {
             let next = locked(&self.shared.inner).incoming.pop_front();
             match next {
@@ -360,15 +360,17 @@ impl Exec {
         }
     }
 
-    fn let_go_on(&self) {
+    fn resume_groups(&self) {
         let now = self.shared.now();
         let mut state = self.state.borrow_mut();
         if state.paused.is_empty() {
             return;
         }
         state.paused.retain(|_, until| *until > now);
-        let Groups { held, paused, .. } = &mut *state;
-        held.retain(|(group, task)| {
+        let Groups {
+            deferred, paused, ..
+        } = &mut *state;
+        deferred.retain(|(group, task)| {
             let still = paused.contains_key(group);
             if !still {
                 self.shared.ready.add(*task);
@@ -377,10 +379,10 @@ impl Exec {
         });
     }
 
-    /// Lets one task go on, or time pass until one can. False: nothing will ever happen any more.
+    /// Polls one task, or advances the time until one is ready. Returns false if nothing will ever happen again.
     pub fn step(&self) -> bool {
-        self.take_in();
-        self.let_go_on();
+        self.accept_incoming();
+        self.resume_groups();
         let next = self.shared.ready.take(&mut self.rng.borrow_mut());
         let Some(id) = next else {
             let at = locked(&self.shared.inner)
@@ -398,7 +400,7 @@ impl Exec {
         {
             let mut state = self.state.borrow_mut();
             if state.paused.contains_key(&group) {
-                state.held.push((group, id));
+                state.deferred.push((group, id));
                 return true;
             }
         }
@@ -411,11 +413,11 @@ impl Exec {
         if polled.is_pending() && !self.is_dead(group) {
             self.tasks.borrow_mut().insert(id, task);
         }
-        self.burn(group);
+        self.count_down(group);
         true
     }
 
-    /// Thinking takes time: a microsecond.
+    /// Computation takes time: one microsecond per poll.
     fn count(&self, id: TaskId) {
         self.polls.set(self.polls.get() + 1);
         let mut inner = locked(&self.shared.inner);
@@ -426,13 +428,13 @@ impl Exec {
         self.shared.advance(now);
     }
 
-    fn burn(&self, group: Group) {
+    fn count_down(&self, group: Group) {
         let dies = {
             let mut state = self.state.borrow_mut();
-            match state.fuses.get_mut(&group) {
+            match state.poll_limits.get_mut(&group) {
                 Some(0) => true,
-                Some(fuse) => {
-                    *fuse -= 1;
+                Some(polls_left) => {
+                    *polls_left -= 1;
                     false
                 }
                 None => false,
@@ -443,11 +445,12 @@ impl Exec {
         }
     }
 
-    /// Runs everything until a future ends. An error: nothing will ever happen any more, or so much virtual time has passed.
+    /// Runs all tasks until a future completes. Fails if nothing will ever happen again, or after `micros`
+    /// microseconds of simulated time.
     pub fn block_on<T>(&self, future: impl Future<Output = T>, micros: u64) -> Result<T, Stuck> {
         let mut future = pin!(future);
         let until = self.shared.now().saturating_add(micros);
-        // Its waker is that of a task that does not exist: the loop below looks at the flag.
+        // The waker sets a flag, which the loop checks.
         let flag = Arc::new(Flag::default());
         flag.set(true);
         let waker = Waker::from(Arc::clone(&flag));
@@ -468,10 +471,10 @@ impl Exec {
         }
     }
 
-    /// Drops everything that is under way.
+    /// Drops all tasks and timers.
     pub fn clear(&self) {
         loop {
-            self.take_in();
+            self.accept_incoming();
             let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
             if tasks.is_empty() {
                 break;
@@ -483,12 +486,12 @@ impl Exec {
     }
 }
 
-/// Nothing came of it.
+/// A future that did not complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stuck {
-    /// Nobody can go on and no timer runs; else it took too long.
+    /// Whether no task can continue and no timer runs; otherwise it took too long.
     pub for_ever: bool,
-    /// When.
+    /// Time in microseconds since the beginning.
     pub at: u64,
 }
 
@@ -496,7 +499,7 @@ pub struct Stuck {
 struct Flag(Mutex<bool>);
 
 impl Flag {
-    /// Sets it; what it was.
+    /// Sets the flag; returns its former value.
     fn set(&self, to: bool) -> bool {
         std::mem::replace(&mut *locked(&self.0), to)
     }
@@ -512,7 +515,7 @@ impl Wake for Flag {
     }
 }
 
-/// One value that somebody waits for.
+/// Creates a channel for one value.
 pub fn oneshot<T>() -> (Sender<T>, Receiver<T>) {
     let slot = Arc::new(Mutex::new(Slot {
         value: None,
@@ -528,11 +531,11 @@ struct Slot<T> {
     waker: Option<Waker>,
 }
 
-/// Gives the value; dropped without, whoever waits learns that.
+/// Sends the value; if it is dropped before, the receiver is notified.
 pub struct Sender<T>(Arc<Mutex<Slot<T>>>);
 
 impl<T> Sender<T> {
-    /// Gives it.
+    /// Sends the value to the receiver.
     pub fn send(self, value: T) {
         locked(&self.0).value = Some(value);
     }
@@ -548,7 +551,7 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-/// Waits for the value; `None` if it will never come.
+/// Waits for the value; completes with `None` if it will never come.
 pub struct Receiver<T>(Arc<Mutex<Slot<T>>>);
 
 impl<T> Future for Receiver<T> {
@@ -567,7 +570,7 @@ impl<T> Future for Receiver<T> {
     }
 }
 
-/// Waits for a future so long at most.
+/// Waits for a future, up to `micros` microseconds.
 pub async fn within<T>(
     shared: &Arc<Shared>,
     micros: u64,
@@ -594,7 +597,7 @@ mod tests {
         for i in 0..5 {
             let (order, shared) = (Rc::clone(&order), Arc::clone(exec.shared()));
             exec.spawn(
-                WORLD,
+                OUTSIDE,
                 Box::pin(async move {
                     shared.sleep(100).await;
                     order.borrow_mut().push(i);

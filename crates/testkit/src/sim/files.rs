@@ -1,4 +1,4 @@
-//! Storage that all servers see, as it can be: slow, full, gone for a while; files are there by half, are damaged, or vanish.
+//! Simulated shared storage with faults: slow, full, temporarily unavailable; files are torn, damaged, or vanish.
 
 use super::exec::Shared;
 use crate::rng::Rng;
@@ -7,42 +7,42 @@ use esker_model::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What goes wrong with files, in thousandths.
+/// Probabilities of faults of files, in thousandths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FileFaults {
-    /// Nothing is written.
+    /// A write fails because storage is full.
     pub write_fails: usize,
-    /// A part is written, and nobody says so.
+    /// Only a part is written, without an error.
     pub torn: usize,
-    /// One bit is another one.
+    /// One bit of a file is flipped.
     pub damaged: usize,
-    /// A file is not there any more when it was written.
+    /// A file is missing after it was written.
     pub vanishes: usize,
-    /// It cannot be read.
+    /// A read of a file fails.
     pub read_fails: usize,
-    /// It takes longer than anybody waits.
+    /// An operation takes longer than any timeout.
     pub hangs: usize,
 }
 
-/// Storage that servers have in common.
+/// Parameters of storage that servers share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// Partitions with so many rows move as tables.
+    /// Number of rows from which partitions move as tables.
     pub least: u64,
-    /// What goes wrong with files.
+    /// Probabilities of faults of files.
     pub faults: FileFaults,
-    /// One of so many servers does not see it; none, if it is 0.
+    /// One of this many servers has no access; 0 if all have access.
     pub blind: usize,
 }
 
 impl Share {
-    /// What a seed stands for; without faults unless something is to go wrong.
+    /// Draws parameters from a seed; without faults unless `wrong`.
     pub fn of(seed: u64, wrong: bool) -> Option<Self> {
         let mut rng = Rng::new(seed ^ 0x7368_6172);
         if rng.percent(20) {
             return None;
         }
-        let mut often = |most: usize| if wrong { rng.below(most) } else { 0 };
+        let mut often = |most: usize| if wrong { rng.number_below(most) } else { 0 };
         let faults = FileFaults {
             write_fails: often(100),
             torn: often(100),
@@ -58,39 +58,39 @@ impl Share {
         })
     }
 
-    /// The same, but it answers always.
+    /// Returns the parameters without hanging operations.
     #[must_use]
     pub fn prompt(mut self) -> Self {
         self.faults.hangs = 0;
         self
     }
 
-    /// Whether that server sees it.
+    /// Whether that server has access.
     pub(crate) fn sees(&self, server: usize) -> bool {
         self.blind == 0 || server % self.blind != 1
     }
 }
 
-/// The storage.
+/// Simulated storage that servers share.
 pub struct SimFiles {
     shared: Arc<Shared>,
     faults: FileFaults,
-    inner: Mutex<Inner>,
+    inner: Mutex<FilesInner>,
 }
 
-struct Inner {
+struct FilesInner {
     rng: Rng,
     files: BTreeMap<String, Vec<u8>>,
     read: u64,
 }
 
 impl SimFiles {
-    /// Empty.
+    /// Creates storage without files.
     pub fn new(shared: &Arc<Shared>, seed: u64, faults: FileFaults) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
             faults,
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(FilesInner {
                 rng: Rng::new(seed ^ 0x7461_626c),
                 files: BTreeMap::new(),
                 read: 0,
@@ -98,29 +98,29 @@ impl SimFiles {
         })
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, FilesInner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The files that are there.
+    /// Returns the names of existing files.
     pub fn names(&self) -> Vec<String> {
         self.inner().files.keys().cloned().collect()
     }
 
-    /// How often a whole file was read.
+    /// Returns how often a whole file was read.
     pub fn read_count(&self) -> u64 {
         self.inner().read
     }
 
     fn draws(&self, permille: usize) -> bool {
-        permille > 0 && self.inner().rng.below(1000) < permille
+        permille > 0 && self.inner().rng.number_below(1000) < permille
     }
 
     async fn delay(&self) {
         let micros = if self.draws(self.faults.hangs) {
             10_000_000
         } else {
-            1 + self.inner().rng.below(3_000) as u64
+            1 + self.inner().rng.number_below(3_000) as u64
         };
         self.shared.sleep(micros).await;
     }
@@ -133,7 +133,7 @@ impl SimFiles {
         let half = bytes.len() / 2;
         let first = bytes.get(..half).unwrap_or_default().to_vec();
         self.inner().files.insert(name.clone(), first);
-        // Whoever dies here leaves a half.
+        // A crash of the writer here leaves half of the file.
         self.delay().await;
         if self.draws(self.faults.torn) {
             return Ok(());
@@ -144,8 +144,8 @@ impl SimFiles {
         }
         if self.draws(self.faults.damaged) {
             let mut inner = self.inner();
-            let at = inner.rng.below(bytes.len().max(1));
-            let bit = inner.rng.below(8);
+            let at = inner.rng.number_below(bytes.len().max(1));
+            let bit = inner.rng.number_below(8);
             if let Some(byte) = bytes.get_mut(at) {
                 *byte ^= 1 << bit;
             }
@@ -171,7 +171,7 @@ fn failed(why: &str) -> Error {
     Error::Unavailable(format!("the simulated storage {why}"))
 }
 
-/// The storage as one server sees it.
+/// The storage as one server uses it.
 pub struct SimShare(pub Arc<SimFiles>);
 
 impl SharedFiles for SimShare {

@@ -1,27 +1,29 @@
-//! A cluster in a box: servers, their clocks, the network between them and their clients on one thread, from one seed.
+//! Simulation of a cluster: servers, their clocks, the network and the clients on one thread, from one seed.
 //!
-//! [`exec`] is the thread and the time, [`net`] the network, [`cluster`] the servers, which die and come back on stores that
-//! outlive them. [`workload`] says what clients ask ([`ask`]), [`client`] how they insist on an answer, [`chaos`] what goes
-//! wrong meanwhile. [`check`] then asks whether all that was answered could have been. [`play`] makes a run of these from a
-//! seed; [`alone`] makes one in which nothing happens at the same time, so that every answer is known beforehand.
-//! [`copies`] are made of a cluster meanwhile. [`moving`] has servers move between processes, as in a cluster with an etcd.
-//! [`objects`] is a run of its own for objects, [`names`] one for files, both in [`weather`]. [`liar`] is an engine in the cluster's place that answers wrongly, to try the checks.
+//! [`exec`] is the executor and the time, [`net`] the network, [`cluster`] the servers, which crash and restart on
+//! stores that outlive them. [`workload`] generates requests ([`request`]), [`client`] repeats them until they are
+//! answered, [`chaos`] injects faults meanwhile. [`check`] then checks whether all responses are possible.
+//! [`scenario`] makes a run of these from a seed; [`single_client`] makes one without concurrency, so that every
+//! response is known beforehand. [`copies`] are made of a cluster meanwhile. [`moving`] moves servers between
+//! processes, as in a cluster with etcd. [`objects`] is a run for objects, [`names`] one for files, both under a
+//! [`fault_schedule`]. [`faulty_engine`] is an engine in place of the cluster that answers incorrectly, to test the
+//! checks.
 
-pub mod alone;
-pub mod ask;
+pub mod blocking_client;
 pub mod chaos;
 pub mod check;
 pub mod client;
 pub mod cluster;
 pub mod copies;
 pub mod exec;
-pub mod facade;
+pub mod fault_schedule;
+pub mod faulty_engine;
 pub mod files;
-pub mod liar;
 pub mod moving;
 pub mod names;
 pub mod net;
 pub mod objects;
-pub mod play;
-pub mod weather;
+pub mod request;
+pub mod scenario;
+pub mod single_client;
 pub mod workload;

@@ -1,19 +1,20 @@
-//! Servers that move between processes, as an etcd says: the real [`Machine`] of membership over the real nodes.
+//! Servers that move between processes, as etcd assigns them: the real [`Machine`] of membership over the real nodes.
 //!
-//! Here are the processes, their clocks and machines, what they do about what machines say, and etcd's model. [`super::cluster::seats`]
-//! has the servers themselves. A process that stands still stands still with all its servers, wherever they are; when it goes on, it may
-//! find that everything is somebody else's, and its servers still have stores to write into, which nobody is to read.
+//! This module has the processes, their clocks and machines, the execution of the machines' outputs, and the model of
+//! etcd. [`super::cluster::assignments`] has the servers themselves. A paused process pauses with all its servers;
+//! when it continues, all its servers may belong to others, and its instances still have stores to write into, which
+//! must never be read.
 //!
-//! What is checked is what any run checks ([`super::play`]): nothing acknowledged is lost or done twice, nothing deleted comes back,
-//! sessions do not go back, and what was asked as of some time is answered alike later.
+//! The checks are those of any run ([`super::scenario`]): no acknowledged change is lost or applied twice, no deleted
+//! item comes back, sessions do not go back in time, and repeated reads as of a version agree.
 
-use super::cluster::seats::{Gates, SeatGate};
+use super::cluster::assignments::{Gates, StoreGate};
 use super::cluster::{Cluster, Shape};
 use super::copies::copy;
-use super::exec::{Group, Shared, WORLD};
+use super::exec::{Group, OUTSIDE, Shared};
 use crate::members::etcd::Etcd;
 use crate::rng::Rng;
-use esker_cluster::member::{Input, Machine, Output, Settings};
+use esker_cluster::member::{Input, Machine, MemberSettings, Output};
 use esker_store::memory::MemoryStore;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,43 +22,43 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// In milliseconds.
+/// Duration of leases in milliseconds.
 pub(super) const LEASE: u64 = 2_000;
-/// In microseconds.
+/// Interval of ticks in microseconds.
 const TICK: u64 = 50_000;
 
-/// A store as a process has it.
-struct Held {
+/// A store of a process.
+struct OwnedStore {
     epoch: u64,
-    gate: Arc<SeatGate>,
-    /// Once it is open.
+    gate: Arc<StoreGate>,
+    /// Task group, once the store is open.
     group: Option<Group>,
 }
 
-struct Process {
+struct SimProcess {
     machine: Machine,
-    /// Its own doings; each of its servers has a group besides.
+    /// Task group of the process itself; each of its servers has another one.
     group: Group,
     gates: Arc<Gates>,
-    held: BTreeMap<u32, Held>,
-    /// Servers whose closing is under way.
+    owned: BTreeMap<u32, OwnedStore>,
+    /// Groups of servers that are closing.
     closing: Vec<Group>,
-    /// Until when it does not reach etcd.
+    /// Time until which the process does not reach etcd.
     cut: u64,
 }
 
-/// What came of it.
+/// Statistics of moving servers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Moves {
-    /// Stores opened.
+pub struct MoveStats {
+    /// Number of times that a store was opened.
     pub opened: u64,
-    /// Questions not taken and answers that did not leave.
+    /// Number of requests refused and responses withheld.
     pub withheld: u64,
-    /// Processes killed.
+    /// Number of processes killed.
     pub killed: u64,
 }
 
-/// Who has which server.
+/// Assignment of servers to processes.
 pub struct Moving {
     cluster: Weak<Cluster>,
     shared: Arc<Shared>,
@@ -65,14 +66,14 @@ pub struct Moving {
     rng: RefCell<Rng>,
     etcd: RefCell<Etcd>,
     etcd_down: Cell<bool>,
-    processes: RefCell<Vec<Option<Process>>>,
-    /// By store and epoch.
+    processes: RefCell<Vec<Option<SimProcess>>>,
+    /// Folders by store and epoch.
     folders: RefCell<BTreeMap<u32, BTreeMap<u64, MemoryStore>>>,
     started: Cell<bool>,
-    /// Whether things go wrong.
-    storm: Cell<bool>,
+    /// Whether faults are injected.
+    faults_on: Cell<bool>,
     withheld: Arc<AtomicU64>,
-    moves: Cell<Moves>,
+    moves: Cell<MoveStats>,
 }
 
 fn name(process: usize) -> String {
@@ -96,33 +97,33 @@ impl Moving {
             processes: RefCell::new((0..shape.processes).map(|_| None).collect()),
             folders: RefCell::default(),
             started: Cell::new(false),
-            storm: Cell::new(false),
+            faults_on: Cell::new(false),
             withheld: Arc::default(),
             moves: Cell::default(),
         }
     }
 
-    /// How many processes there are.
+    /// Returns the number of processes.
     pub fn processes(&self) -> usize {
         self.shape.processes
     }
 
-    /// What has happened so far.
-    pub fn moves(&self) -> Moves {
-        Moves {
+    /// Returns the statistics so far.
+    pub fn moves(&self) -> MoveStats {
+        MoveStats {
             withheld: self.withheld.load(Ordering::Relaxed),
             ..self.moves.get()
         }
     }
 
-    fn count(&self, change: impl FnOnce(&mut Moves)) {
+    fn count(&self, change: impl FnOnce(&mut MoveStats)) {
         let mut moves = self.moves.get();
         change(&mut moves);
         self.moves.set(moves);
     }
 
     fn draw(&self, below: u64) -> u64 {
-        self.rng.borrow_mut().below(below as usize) as u64
+        self.rng.borrow_mut().number_below(below as usize) as u64
     }
 
     fn percent(&self, percent: usize) -> bool {
@@ -133,21 +134,21 @@ impl Moving {
         self.shared.now() / 1_000
     }
 
-    /// Soon; sometimes later. Microseconds.
+    /// A short delay, sometimes a longer one, in microseconds.
     fn delay(&self) -> u64 {
-        let late = self.storm.get() && self.percent(4);
+        let late = self.faults_on.get() && self.percent(4);
         let most = if late { 1_500_000 } else { 20_000 };
         1_000 + self.draw(most)
     }
 
-    /// Whether etcd may be slow and answers lost.
-    pub(super) fn set_storm(&self, storm: bool) {
-        self.storm.set(storm);
+    /// Sets whether etcd may be slow and responses may be lost.
+    pub(super) fn set_faults_on(&self, faults_on: bool) {
+        self.faults_on.set(faults_on);
     }
 
-    /// Nothing is wrong any more: all processes live, and etcd, and everybody may have stores.
-    pub(super) fn mend(self: &Rc<Self>) {
-        self.storm.set(false);
+    /// Ends all faults: all processes and etcd run, and no process is drained.
+    pub(super) fn repair(self: &Rc<Self>) {
+        self.faults_on.set(false);
         if !self.started.replace(true) {
             self.expire();
         }
@@ -166,7 +167,7 @@ impl Moving {
         }
     }
 
-    /// Leases end some time after they might.
+    /// Ends expired leases periodically.
     fn expire(self: &Rc<Self>) {
         let Some(cluster) = self.cluster.upgrade() else {
             return;
@@ -174,7 +175,7 @@ impl Moving {
         let me = Rc::downgrade(self);
         let shared = Arc::clone(&self.shared);
         cluster.exec.spawn(
-            WORLD,
+            OUTSIDE,
             Box::pin(async move {
                 loop {
                     shared.sleep(100_000).await;
@@ -188,7 +189,7 @@ impl Moving {
         );
     }
 
-    /// Stops etcd, or starts it again.
+    /// Stops or restarts etcd.
     pub(super) fn set_etcd(self: &Rc<Self>, up: bool) {
         if self.etcd_down.replace(!up) && up {
             self.shared.note(|| "etcd is back".into());
@@ -197,7 +198,7 @@ impl Moving {
         }
     }
 
-    /// Says whether a process is to have no stores.
+    /// Drains a process, or ends that.
     pub(super) fn drain(self: &Rc<Self>, process: usize, drained: bool) {
         let before = self.etcd.borrow().revision();
         self.etcd.borrow_mut().drain(&name(process), drained);
@@ -225,23 +226,23 @@ impl Moving {
             clock,
             off,
             &self.withheld,
-            self.shape.heedless,
+            self.shape.unfenced,
         );
         let group = cluster.exec.group();
-        let mut settings = Settings::for_lease(name(process), self.shape.servers, LEASE);
+        let mut settings = MemberSettings::for_lease(name(process), self.shape.servers, LEASE);
         settings.even = true;
-        let started = Process {
+        let started = SimProcess {
             machine: Machine::new(settings),
             group,
             gates,
-            held: BTreeMap::new(),
+            owned: BTreeMap::new(),
             closing: Vec::new(),
             cut: 0,
         };
         self.shared
             .note(|| format!("process {process} starts as {group:?}"));
-        if let Some(place) = self.processes.borrow_mut().get_mut(process) {
-            *place = Some(started);
+        if let Some(slot) = self.processes.borrow_mut().get_mut(process) {
+            *slot = Some(started);
         }
         let (me, shared) = (Rc::downgrade(self), Arc::clone(&self.shared));
         cluster.exec.spawn(
@@ -250,9 +251,9 @@ impl Moving {
                 loop {
                     let Some(it) = me.upgrade() else { return };
                     it.step(process, group, Input::Tick);
-                    // A watch that was broken off is taken up again.
+                    // A broken watch is restarted.
                     if it.percent(10) {
-                        it.look(process, group);
+                        it.send_view(process, group);
                     }
                     drop(it);
                     shared.sleep(TICK).await;
@@ -276,42 +277,42 @@ impl Moving {
         if !cluster.exec.is_dead(gone.group) {
             cluster.exec.kill(gone.group);
         }
-        let held = gone.held.values().filter_map(|held| held.group);
-        for group in held.chain(gone.closing) {
-            cluster.unseat(group);
+        let owned = gone.owned.values().filter_map(|owned| owned.group);
+        for group in owned.chain(gone.closing) {
+            cluster.unassign(group);
         }
     }
 
-    /// All groups of a process: of its own doings, and of its servers.
+    /// Returns all task groups of a process: its own and those of its servers.
     pub(super) fn groups(&self, process: usize) -> Vec<Group> {
         let processes = self.processes.borrow();
         let Some(Some(it)) = processes.get(process) else {
             return Vec::new();
         };
-        let held = it.held.values().filter_map(|held| held.group);
+        let owned = it.owned.values().filter_map(|owned| owned.group);
         let closing = it.closing.iter().copied();
         std::iter::once(it.group)
-            .chain(held)
+            .chain(owned)
             .chain(closing)
             .collect()
     }
 
-    /// A process does not reach etcd for so many microseconds.
+    /// Cuts a process off from etcd for `micros` microseconds.
     pub(super) fn cut_from_etcd(&self, process: usize, micros: u64) {
         if let Some(Some(it)) = self.processes.borrow_mut().get_mut(process) {
             it.cut = self.shared.now() + micros;
         }
     }
 
-    /// A process gives back what it has and ends.
+    /// Lets a process leave: it hands over its stores and ends.
     pub(super) fn leave(self: &Rc<Self>, process: usize) {
         let group = self.groups(process).first().copied();
         if let Some(group) = group {
-            self.inside(process, group, Input::Leave);
+            self.schedule(process, group, Input::Leave);
         }
     }
 
-    /// Everybody who watches hears of it some time.
+    /// Notifies all watchers after some time.
     fn changed(self: &Rc<Self>) {
         let groups: Vec<(usize, Group)> = self
             .processes
@@ -321,12 +322,12 @@ impl Moving {
             .filter_map(|(process, it)| Some((process, it.as_ref()?.group)))
             .collect();
         for (process, group) in groups {
-            self.look(process, group);
+            self.send_view(process, group);
         }
     }
 
-    fn look(self: &Rc<Self>, process: usize, group: Group) {
-        self.later(group, move |me| {
+    fn send_view(self: &Rc<Self>, process: usize, group: Group) {
+        self.run_later(group, move |me| {
             if me.reaches_etcd(process) {
                 let view = me.etcd.borrow_mut().view();
                 me.step(process, group, Input::See(view));
@@ -340,8 +341,8 @@ impl Moving {
         !self.etcd_down.get() && it.is_some_and(|it| it.cut <= self.shared.now())
     }
 
-    /// Does something some time, in a group.
-    fn later(self: &Rc<Self>, group: Group, what: impl FnOnce(&Rc<Self>) + 'static) {
+    /// Runs a closure in a task group after some time.
+    fn run_later(self: &Rc<Self>, group: Group, what: impl FnOnce(&Rc<Self>) + 'static) {
         let Some(cluster) = self.cluster.upgrade() else {
             return;
         };
@@ -357,8 +358,8 @@ impl Moving {
         );
     }
 
-    fn inside(self: &Rc<Self>, process: usize, group: Group, input: Input) {
-        self.later(group, move |me| me.step(process, group, input));
+    fn schedule(self: &Rc<Self>, process: usize, group: Group, input: Input) {
+        self.run_later(group, move |me| me.step(process, group, input));
     }
 
     fn step(self: &Rc<Self>, process: usize, group: Group, input: Input) {
@@ -380,7 +381,7 @@ impl Moving {
         }
     }
 
-    /// Does what a machine wants.
+    /// Executes an output of a machine.
     fn follow(self: &Rc<Self>, (process, group): (usize, Group), clock: u64, output: Output) {
         let mut processes = self.processes.borrow_mut();
         let Some(it) = processes.get_mut(process).and_then(Option::as_mut) else {
@@ -391,9 +392,9 @@ impl Moving {
             Output::End { lease } => it.gates.end(lease),
             Output::Fence(fences) => {
                 it.gates.fence(&fences);
-                for (store, held) in &it.held {
-                    if fences.get(store).is_some_and(|fence| *fence > held.epoch) {
-                        held.gate.shut();
+                for (store, owned) in &it.owned {
+                    if fences.get(store).is_some_and(|fence| *fence > owned.epoch) {
+                        owned.gate.shut();
                     }
                 }
             }
@@ -402,69 +403,72 @@ impl Moving {
                 epoch,
                 lease,
             } => {
-                let gate = SeatGate::new(&it.gates, epoch, lease);
-                let held = Held {
+                let gate = StoreGate::new(&it.gates, epoch, lease);
+                let owned = OwnedStore {
                     epoch,
                     gate,
                     group: None,
                 };
-                it.held.insert(store, held);
+                it.owned.insert(store, owned);
                 drop(processes);
-                self.later(group, move |me| me.open((process, group), store, epoch));
+                self.run_later(group, move |me| me.open((process, group), store, epoch));
             }
             Output::Close { store, epoch, lost } => {
-                let held = it.held.remove(&store);
-                if let Some(held) = &held {
-                    it.closing.extend(held.group);
+                let owned = it.owned.remove(&store);
+                if let Some(owned) = &owned {
+                    it.closing.extend(owned.group);
                     if lost {
-                        held.gate.shut();
+                        owned.gate.shut();
                     }
                 }
                 drop(processes);
-                self.later(group, move |me| {
-                    me.close((process, group), (store, epoch), held);
+                self.run_later(group, move |me| {
+                    me.close((process, group), (store, epoch), owned);
                 });
             }
             Output::Left => {
                 drop(processes);
                 let me = Rc::clone(self);
-                self.later(WORLD, move |_| {
+                self.run_later(OUTSIDE, move |_| {
                     me.kill(process);
-                    me.later(WORLD, move |me| me.revive(process));
+                    me.run_later(OUTSIDE, move |me| me.revive(process));
                 });
             }
-            ask => {
+            request => {
                 drop(processes);
-                self.later(WORLD, move |me| me.ask((process, group), &ask, clock));
+                self.run_later(OUTSIDE, move |me| {
+                    me.request_etcd((process, group), &request, clock);
+                });
             }
         }
     }
 
-    /// Takes a store's folder over, as it is now, and serves it.
+    /// Takes over the present folder of a store and serves it.
     fn open(self: &Rc<Self>, (process, group): (usize, Group), store: u32, epoch: u64) {
         let gate = {
             let processes = self.processes.borrow();
             let it = processes.get(process).and_then(Option::as_ref);
-            let held = it.and_then(|it| it.held.get(&store));
-            held.filter(|held| held.epoch == epoch)
-                .map(|held| Arc::clone(&held.gate))
+            let owned = it.and_then(|it| it.owned.get(&store));
+            owned
+                .filter(|owned| owned.epoch == epoch)
+                .map(|owned| Arc::clone(&owned.gate))
         };
         let (Some(gate), Some(cluster)) = (gate, self.cluster.upgrade()) else {
             return;
         };
-        // A disk that is full, for once.
-        let taken = if self.storm.get() && self.percent(5) {
+        // An occasional full disk.
+        let taken = if self.faults_on.get() && self.percent(5) {
             None
         } else {
             self.take(store, epoch)
         };
-        let opened = taken.map(|folder| cluster.seat(store as usize, &folder, &gate));
+        let opened = taken.map(|folder| cluster.assign(store as usize, &folder, &gate));
         let input = match opened {
             Some(Ok(opened)) => {
                 let mut processes = self.processes.borrow_mut();
                 let it = processes.get_mut(process).and_then(Option::as_mut);
-                if let Some(held) = it.and_then(|it| it.held.get_mut(&store)) {
-                    held.group = Some(opened);
+                if let Some(owned) = it.and_then(|it| it.owned.get_mut(&store)) {
+                    owned.group = Some(opened);
                 }
                 self.count(|moves| moves.opened += 1);
                 Input::Opened { store, epoch }
@@ -475,7 +479,7 @@ impl Moving {
             }
             None => Input::NotOpened { store, epoch },
         };
-        self.inside(process, group, input);
+        self.schedule(process, group, input);
     }
 
     fn take(&self, store: u32, epoch: u64) -> Option<MemoryStore> {
@@ -494,7 +498,7 @@ impl Moving {
                 return None;
             }
         };
-        // What it was before is removed; whoever has it open goes on writing into it.
+        // The former folder is removed; an instance that has it open continues to write into it.
         folders.clear();
         folders.insert(epoch, taken.clone());
         Some(taken)
@@ -504,37 +508,42 @@ impl Moving {
         self: &Rc<Self>,
         (process, group): (usize, Group),
         (store, epoch): (u32, u64),
-        held: Option<Held>,
+        owned: Option<OwnedStore>,
     ) {
         let Some(cluster) = self.cluster.upgrade() else {
             return;
         };
-        if let Some(held) = held {
-            held.gate.shut();
-            if let Some(served) = held.group {
-                cluster.unseat(served);
+        if let Some(owned) = owned {
+            owned.gate.shut();
+            if let Some(served) = owned.group {
+                cluster.unassign(served);
                 if let Some(Some(it)) = self.processes.borrow_mut().get_mut(process) {
                     it.closing.retain(|closing| *closing != served);
                 }
             }
         }
-        self.inside(process, group, Input::Closed { store, epoch });
+        self.schedule(process, group, Input::Closed { store, epoch });
     }
 
-    /// A question arrives at etcd, and its answer is on its way back.
-    fn ask(self: &Rc<Self>, (process, group): (usize, Group), ask: &Output, sent: u64) {
+    /// A request arrives at etcd, and its response is sent back.
+    fn request_etcd(
+        self: &Rc<Self>,
+        (process, group): (usize, Group),
+        request: &Output,
+        sent: u64,
+    ) {
         let reached = self.reaches_etcd(process);
         let now = self.now_millis();
         let (answer, changed) = {
             let mut etcd = self.etcd.borrow_mut();
             let before = etcd.revision();
-            let answer = etcd.answer(now, (&name(process), LEASE), ask, sent, reached);
+            let answer = etcd.answer(now, (&name(process), LEASE), request, sent, reached);
             (answer, etcd.revision() != before)
         };
         if changed {
             self.changed();
         }
-        let lost = self.storm.get() && self.percent(5);
+        let lost = self.faults_on.get() && self.percent(5);
         let answer = answer.and_then(|answer| {
             if lost {
                 Etcd::lost(answer)
@@ -543,7 +552,7 @@ impl Moving {
             }
         });
         if let Some(answer) = answer {
-            self.inside(process, group, answer);
+            self.schedule(process, group, answer);
         }
     }
 }

@@ -1,11 +1,11 @@
-//! A network that delays, reorders, loses and repeats, and servers that are not there.
+//! A simulated network that delays, reorders, loses and repeats messages, with servers that may be down.
 
 use super::copies::Copies;
 use super::exec::{Exec, Group, LocalFuture, Receiver, Sender, Shared, oneshot, within};
 use super::files::{SimFiles, SimShare};
 use crate::rng::Rng;
 use esker_cluster::node::{BoxFuture, SharedFiles, Window};
-use esker_cluster::peer::{Answer, Question};
+use esker_cluster::peer::{PeerRequest, PeerResponse};
 use esker_cluster::{Host, Node, ServerId};
 use esker_model::{Error, Result};
 use esker_store::memory::MemoryStore;
@@ -15,39 +15,43 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// Somebody who answers questions.
+/// A receiver of requests.
 pub trait Peer: Send + Sync {
-    /// Answers one; an error is what the sender hears of a place that answers nothing.
-    fn handle(self: Arc<Self>, question: Question) -> LocalFuture<'static, Result<Answer>>;
+    /// Handles a request; an error means that the sender gets no response.
+    fn handle(self: Arc<Self>, question: PeerRequest)
+    -> LocalFuture<'static, Result<PeerResponse>>;
 }
 
 impl Peer for Node {
-    fn handle(self: Arc<Self>, question: Question) -> LocalFuture<'static, Result<Answer>> {
+    fn handle(
+        self: Arc<Self>,
+        question: PeerRequest,
+    ) -> LocalFuture<'static, Result<PeerResponse>> {
         Box::pin(async move { Ok(Self::handle(&self, question).await) })
     }
 }
 
-/// What goes wrong, in so many of a thousand messages. Microseconds.
+/// Probabilities of message faults, in thousandths.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
-    /// Questions that never arrive.
-    pub lost_questions: usize,
-    /// Answers that never arrive.
-    pub lost_answers: usize,
-    /// Questions that arrive twice.
+    /// Requests that never arrive.
+    pub lost_requests: usize,
+    /// Responses that never arrive.
+    pub lost_responses: usize,
+    /// Requests that arrive twice.
     pub repeated: usize,
-    /// Messages that take up to three times as long as anybody waits.
+    /// Messages that take up to three times the timeout.
     pub late: usize,
 }
 
-/// How long things take, in microseconds.
+/// Delays and timeouts, in microseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// Each message at least.
+    /// Smallest delay of a message.
     pub delay_min: u64,
-    /// Each message at most, if it is not late.
+    /// Largest delay of a message that is not late.
     pub delay_max: u64,
-    /// Who has no answer by then gives up.
+    /// Timeout of a request.
     pub wait: u64,
 }
 
@@ -62,36 +66,36 @@ impl Default for Times {
 }
 
 #[derive(Clone)]
-struct Place {
+struct Endpoint {
     group: Group,
     peer: Arc<dyn Peer>,
 }
 
-enum Load {
-    Question {
+enum Payload {
+    Request {
         from: ServerId,
-        /// Who runs the one that asks.
+        /// Task group of the sender.
         group: Group,
         to: ServerId,
-        question: Box<Question>,
+        question: Box<PeerRequest>,
         reply: Reply,
     },
-    Answer {
+    Response {
         from: ServerId,
         to: ServerId,
-        /// Those who run the one that answers, and the one that asked.
+        /// Task groups of the responder and of the receiver.
         groups: (Group, Group),
-        answer: Box<Result<Answer>>,
+        answer: Box<Result<PeerResponse>>,
         reply: Reply,
     },
 }
 
-/// Where the first answer goes.
+/// Channel for the first response.
 #[derive(Clone)]
-struct Reply(Arc<Mutex<Option<Sender<Result<Answer>>>>>);
+struct Reply(Arc<Mutex<Option<Sender<Result<PeerResponse>>>>>);
 
 impl Reply {
-    fn send(&self, answer: Result<Answer>) {
+    fn send(&self, answer: Result<PeerResponse>) {
         let sender = locked(&self.0).take();
         if let Some(sender) = sender {
             sender.send(answer);
@@ -103,24 +107,24 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Parcel {
+struct Envelope {
     at: u64,
     number: u64,
-    load: Load,
+    load: Payload,
 }
 
-impl PartialEq for Parcel {
+impl PartialEq for Envelope {
     fn eq(&self, other: &Self) -> bool {
         (self.at, self.number) == (other.at, other.number)
     }
 }
-impl Eq for Parcel {}
-impl PartialOrd for Parcel {
+impl Eq for Envelope {}
+impl PartialOrd for Envelope {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl Ord for Parcel {
+impl Ord for Envelope {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.at, self.number).cmp(&(other.at, other.number))
     }
@@ -130,31 +134,31 @@ struct State {
     rng: Rng,
     faults: Faults,
     times: Times,
-    places: BTreeMap<ServerId, Place>,
-    /// Where servers were before, and may still be believed to be.
-    former: Vec<(ServerId, Place)>,
-    /// Nothing gets from the first to the second.
+    endpoints: BTreeMap<ServerId, Endpoint>,
+    /// Former locations of servers, which may still be in use.
+    former: Vec<(ServerId, Endpoint)>,
+    /// Directed connections that are cut.
     cut: BTreeSet<(ServerId, ServerId)>,
-    /// Which process a group is of, where servers move between processes.
+    /// Process of each task group, where servers move between processes.
     processes: BTreeMap<Group, usize>,
-    /// Nothing gets from the first to the second.
+    /// Directed connections between processes that are cut.
     cut_processes: BTreeSet<(usize, usize)>,
-    parcels: BinaryHeap<Reverse<Parcel>>,
+    in_flight: BinaryHeap<Reverse<Envelope>>,
     sent: u64,
-    postman: Option<Waker>,
+    delivery_waker: Option<Waker>,
 }
 
 impl State {
     fn permille(&mut self, permille: usize) -> bool {
-        permille > 0 && self.rng.below(1000) < permille
+        permille > 0 && self.rng.number_below(1000) < permille
     }
 
     fn delay(&mut self) -> u64 {
         if self.permille(self.faults.late) {
-            return self.rng.below(3 * self.times.wait as usize) as u64;
+            return self.rng.number_below(3 * self.times.wait as usize) as u64;
         }
         let spread = self.times.delay_max - self.times.delay_min;
-        self.times.delay_min + self.rng.below(spread as usize + 1) as u64
+        self.times.delay_min + self.rng.number_below(spread as usize + 1) as u64
     }
 
     fn parted(&self, from: Group, to: Group) -> bool {
@@ -163,29 +167,29 @@ impl State {
         both.is_some_and(|both| self.cut_processes.contains(&both))
     }
 
-    /// Where somebody believes a server to be.
-    fn place(&mut self, server: ServerId) -> Option<Place> {
-        let former: Vec<Place> = self
+    /// Chooses the location at which a sender looks for a server.
+    fn endpoint(&mut self, server: ServerId) -> Option<Endpoint> {
+        let former: Vec<Endpoint> = self
             .former
             .iter()
             .filter(|(id, _)| *id == server)
-            .map(|(_, place)| place.clone())
+            .map(|(_, endpoint)| endpoint.clone())
             .collect();
         if !former.is_empty() && self.rng.percent(40) {
-            return former.get(self.rng.below(former.len())).cloned();
+            return former.get(self.rng.number_below(former.len())).cloned();
         }
-        self.places.get(&server).cloned()
+        self.endpoints.get(&server).cloned()
     }
 
-    fn send(&mut self, now: u64, load: Load) {
+    fn send(&mut self, now: u64, load: Payload) {
         self.sent += 1;
         let (at, number) = (now + self.delay(), self.sent);
-        self.parcels.push(Reverse(Parcel { at, number, load }));
-        self.postman.take().into_iter().for_each(Waker::wake);
+        self.in_flight.push(Reverse(Envelope { at, number, load }));
+        self.delivery_waker.take().into_iter().for_each(Waker::wake);
     }
 }
 
-/// The network. A clone is another handle on it.
+/// The network. A clone is another handle to it.
 #[derive(Clone)]
 pub struct Net {
     shared: Arc<Shared>,
@@ -194,28 +198,28 @@ pub struct Net {
 }
 
 impl Net {
-    /// A network without servers; its postman runs for ever.
+    /// Creates a network without servers, and starts its delivery task.
     pub fn new(exec: &Rc<Exec>, seed: u64, times: Times) -> Self {
         let state = State {
             rng: Rng::new(seed),
             faults: Faults::default(),
             times,
-            places: BTreeMap::new(),
+            endpoints: BTreeMap::new(),
             former: Vec::new(),
             cut: BTreeSet::new(),
             processes: BTreeMap::new(),
             cut_processes: BTreeSet::new(),
-            parcels: BinaryHeap::new(),
+            in_flight: BinaryHeap::new(),
             sent: 0,
-            postman: None,
+            delivery_waker: None,
         };
         let net = Self {
             shared: Arc::clone(exec.shared()),
             state: Arc::new(Mutex::new(state)),
             copies: Arc::default(),
         };
-        let postman = net.clone().carry(Rc::downgrade(exec));
-        exec.spawn(super::exec::WORLD, Box::pin(postman));
+        let delivery_waker = net.clone().deliver_messages(Rc::downgrade(exec));
+        exec.spawn(super::exec::OUTSIDE, Box::pin(delivery_waker));
         net
     }
 
@@ -223,90 +227,90 @@ impl Net {
         locked(&self.state)
     }
 
-    /// Copies that servers have made.
+    /// Returns the copies that servers have made.
     pub fn copies(&self) -> &Arc<Copies> {
         &self.copies
     }
 
-    /// From now on this goes wrong.
+    /// Sets the probabilities of message faults.
     pub fn set_faults(&self, faults: Faults) {
         self.state().faults = faults;
     }
 
-    /// A server is there.
+    /// Adds a server to the network.
     pub fn add(&self, id: ServerId, group: Group, peer: Arc<dyn Peer>) {
-        self.state().places.insert(id, Place { group, peer });
+        self.state().endpoints.insert(id, Endpoint { group, peer });
     }
 
-    /// A server is also there from now on, in that process; where it was before it may be for a while.
-    pub fn seat(&self, id: ServerId, group: Group, process: usize, peer: Arc<dyn Peer>) {
+    /// Adds another instance of a server, in that process; former instances may remain for a while.
+    pub fn assign(&self, id: ServerId, group: Group, process: usize, peer: Arc<dyn Peer>) {
         let mut state = self.state();
         state.processes.insert(group, process);
-        let before = state.places.insert(id, Place { group, peer });
-        state.former.extend(before.map(|place| (id, place)));
+        let before = state.endpoints.insert(id, Endpoint { group, peer });
+        state.former.extend(before.map(|endpoint| (id, endpoint)));
     }
 
-    /// A group has nothing any more.
-    pub fn unseat(&self, group: Group) {
+    /// Removes the instances of a task group.
+    pub fn unassign(&self, group: Group) {
         let gone = {
             let mut state = self.state();
-            let of = |place: &Place| place.group == group;
-            let places = state.places.extract_if(.., |_, place| of(place));
-            let mut gone: Vec<(ServerId, Place)> = places.collect();
-            gone.extend(state.former.extract_if(.., |(_, place)| of(place)));
+            let of = |endpoint: &Endpoint| endpoint.group == group;
+            let endpoints = state.endpoints.extract_if(.., |_, endpoint| of(endpoint));
+            let mut gone: Vec<(ServerId, Endpoint)> = endpoints.collect();
+            gone.extend(state.former.extract_if(.., |(_, endpoint)| of(endpoint)));
             state.processes.remove(&group);
             gone
         };
         drop(gone);
     }
 
-    /// Nothing gets from one process to the other any more.
+    /// Cuts the connection from one process to another.
     pub fn cut_processes(&self, from: usize, to: usize) {
         self.state().cut_processes.insert((from, to));
     }
 
-    /// It no longer is.
+    /// Removes a server from the network.
     pub fn remove(&self, id: ServerId) {
-        let gone = self.state().places.remove(&id);
+        let gone = self.state().endpoints.remove(&id);
         drop(gone);
     }
 
-    /// Nothing gets from one to the other any more.
+    /// Cuts the connection from one server to another.
     pub fn cut(&self, from: ServerId, to: ServerId) {
         self.state().cut.insert((from, to));
     }
 
-    /// Everything gets everywhere again.
+    /// Repairs all cut connections.
     pub fn join_all(&self) {
         let mut state = self.state();
         state.cut.clear();
         state.cut_processes.clear();
     }
 
-    /// Forgets all servers and messages.
+    /// Removes all servers and messages.
     pub fn clear(&self) {
         let gone = {
             let mut state = self.state();
-            state.postman = None;
-            let places = std::mem::take(&mut state.places);
+            state.delivery_waker = None;
+            let endpoints = std::mem::take(&mut state.endpoints);
             let former = std::mem::take(&mut state.former);
-            (places, former, std::mem::take(&mut state.parcels))
+            (endpoints, former, std::mem::take(&mut state.in_flight))
         };
         drop(gone);
     }
 
-    /// Forgets what is on its way: both its ends are gone for good.
+    /// Removes all messages in flight; both their ends are gone.
     pub fn forget_messages(&self) {
-        let parcels = std::mem::take(&mut self.state().parcels);
-        drop(parcels);
+        let in_flight = std::mem::take(&mut self.state().in_flight);
+        drop(in_flight);
     }
 
-    /// How many messages were sent.
+    /// Returns the number of messages sent.
     pub fn sent(&self) -> u64 {
         self.state().sent
     }
 
-    /// What a server sees of the network.
+    /// Creates the host of a server's node.
     pub fn host(
         &self,
         id: ServerId,
@@ -325,13 +329,13 @@ impl Net {
         })
     }
 
-    /// A question is on its way; whoever waits may wait for ever.
+    /// Sends a request; the receiver of the response may wait for ever.
     fn put(
         &self,
         (from, group): (ServerId, Group),
         to: ServerId,
-        question: &Question,
-    ) -> Receiver<Result<Answer>> {
+        question: &PeerRequest,
+    ) -> Receiver<Result<PeerResponse>> {
         let (sender, receiver) = oneshot();
         let reply = Reply(Arc::new(Mutex::new(Some(sender))));
         let now = self.shared.now();
@@ -339,15 +343,15 @@ impl Net {
             .note(|| format!("{from} asks {to}: {:?}", question.request));
         let mut state = self.state();
         let faults = state.faults;
-        // One that is lost keeps its place for the answer, so that nobody hears that it was lost.
-        let lost = state.permille(faults.lost_questions);
+        // The reply channel of a lost message stays open, so that the sender does not notice the loss.
+        let lost = state.permille(faults.lost_requests);
         let copies = if state.permille(faults.repeated) {
             2
         } else {
             usize::from(!lost)
         };
         for _ in 0..copies {
-            let load = Load::Question {
+            let load = Payload::Request {
                 from,
                 group,
                 to,
@@ -363,7 +367,7 @@ impl Net {
         receiver
     }
 
-    /// Keeps a reply from being dropped before anybody has given up waiting for it.
+    /// Keeps a reply channel open until its timeout has passed.
     fn keep(&self, reply: Reply) {
         let shared = Arc::clone(&self.shared);
         let wait = 4 * self.state().times.wait;
@@ -371,17 +375,17 @@ impl Net {
             shared.sleep(wait).await;
             drop(reply);
         });
-        self.shared.spawn(super::exec::WORLD, task);
+        self.shared.spawn(super::exec::OUTSIDE, task);
     }
 
-    async fn carry(self, exec: std::rc::Weak<Exec>) {
+    async fn deliver_messages(self, exec: std::rc::Weak<Exec>) {
         loop {
             let (due, wait, sent) = {
                 let mut state = self.state();
                 let now = self.shared.now();
-                let at = state.parcels.peek().map(|Reverse(parcel)| parcel.at);
+                let at = state.in_flight.peek().map(|Reverse(parcel)| parcel.at);
                 let due = at.filter(|at| *at <= now);
-                let parcel = due.and_then(|_| state.parcels.pop());
+                let parcel = due.and_then(|_| state.in_flight.pop());
                 (parcel, at.map(|at| at.saturating_sub(now)), state.sent)
             };
             if let Some(Reverse(parcel)) = due {
@@ -389,32 +393,32 @@ impl Net {
                 self.deliver(&exec, parcel.load);
                 continue;
             }
-            let woken = Woken { net: &self, sent };
+            let woken = NextMessage { net: &self, sent };
             within(&self.shared, wait.unwrap_or(u64::MAX / 2), woken).await;
         }
     }
 
-    fn deliver(&self, exec: &Rc<Exec>, load: Load) {
+    fn deliver(&self, exec: &Rc<Exec>, load: Payload) {
         match load {
-            Load::Question {
+            Payload::Request {
                 from,
                 group,
                 to,
                 question,
                 reply,
             } => {
-                let (place, cut, refused) = {
+                let (endpoint, cut, refused) = {
                     let mut state = self.state();
-                    let place = state.place(to);
-                    let parted = |place: &Place| state.parted(group, place.group);
-                    let parted = place.as_ref().is_some_and(parted);
+                    let endpoint = state.endpoint(to);
+                    let parted = |endpoint: &Endpoint| state.parted(group, endpoint.group);
+                    let parted = endpoint.as_ref().is_some_and(parted);
                     let cut = parted || state.cut.contains(&(from, to));
-                    // Nobody there: half of the time that is noticed at once.
+                    // A missing receiver is noticed at once in half of the cases.
                     let refused = !cut && state.rng.percent(50);
-                    (place, cut, refused)
+                    (endpoint, cut, refused)
                 };
-                let there = place.filter(|p| !cut && !exec.is_dead(p.group));
-                let Some(place) = there else {
+                let there = endpoint.filter(|p| !cut && !exec.is_dead(p.group));
+                let Some(endpoint) = there else {
                     if refused {
                         reply.send(Err(Error::Unavailable(format!("{to} is not there"))));
                     } else {
@@ -423,16 +427,16 @@ impl Net {
                     return;
                 };
                 let net = self.clone();
-                let groups = (place.group, group);
-                let answering = place.peer.handle(*question);
+                let groups = (endpoint.group, group);
+                let answering = endpoint.peer.handle(*question);
                 let task = async move {
                     let answer = answering.await;
                     net.answer((to, from), groups, answer, reply);
                 };
-                // One whose server dies is lost with it: the reply is dropped, as a connection breaks.
-                exec.spawn(place.group, Box::pin(task));
+                // If the responder dies, the reply is dropped, like a broken connection.
+                exec.spawn(endpoint.group, Box::pin(task));
             }
-            Load::Answer {
+            Payload::Response {
                 from,
                 to,
                 groups,
@@ -456,7 +460,7 @@ impl Net {
         &self,
         (from, to): (ServerId, ServerId),
         groups: (Group, Group),
-        answer: Result<Answer>,
+        answer: Result<PeerResponse>,
         reply: Reply,
     ) {
         self.shared.note(|| {
@@ -466,12 +470,12 @@ impl Net {
         let now = self.shared.now();
         let mut state = self.state();
         let faults = state.faults;
-        if state.permille(faults.lost_answers) {
+        if state.permille(faults.lost_responses) {
             drop(state);
             self.keep(reply);
             return;
         }
-        let load = Load::Answer {
+        let load = Payload::Response {
             from,
             to,
             groups,
@@ -482,13 +486,13 @@ impl Net {
     }
 }
 
-/// Ends once something else was sent.
-struct Woken<'a> {
+/// Completes once another message was sent.
+struct NextMessage<'a> {
     net: &'a Net,
     sent: u64,
 }
 
-impl Future for Woken<'_> {
+impl Future for NextMessage<'_> {
     type Output = ();
 
     fn poll(self: std::pin::Pin<&mut Self>, context: &mut std::task::Context<'_>) -> Poll<()> {
@@ -496,7 +500,7 @@ impl Future for Woken<'_> {
         if state.sent != self.sent {
             return Poll::Ready(());
         }
-        state.postman = Some(context.waker().clone());
+        state.delivery_waker = Some(context.waker().clone());
         Poll::Pending
     }
 }
@@ -511,7 +515,11 @@ struct SimHost {
 }
 
 impl Host for SimHost {
-    fn call(&self, to: ServerId, question: Question) -> BoxFuture<'static, Result<Answer>> {
+    fn call(
+        &self,
+        to: ServerId,
+        question: PeerRequest,
+    ) -> BoxFuture<'static, Result<PeerResponse>> {
         let (net, from, group) = (self.net.clone(), self.id, self.group);
         Box::pin(async move {
             let wait = net.state().times.wait;
@@ -557,7 +565,7 @@ impl Host for SimHost {
 
 #[cfg(test)]
 mod tests {
-    use super::super::exec::WORLD;
+    use super::super::exec::OUTSIDE;
     use super::*;
     use esker_cluster::peer::{Request, Response};
     use esker_model::Version;
@@ -567,10 +575,13 @@ mod tests {
     struct Counts(AtomicU64);
 
     impl Peer for Counts {
-        fn handle(self: Arc<Self>, question: Question) -> LocalFuture<'static, Result<Answer>> {
+        fn handle(
+            self: Arc<Self>,
+            question: PeerRequest,
+        ) -> LocalFuture<'static, Result<PeerResponse>> {
             self.0.fetch_add(1, Ordering::Relaxed);
             Box::pin(async move {
-                Ok(Answer {
+                Ok(PeerResponse {
                     incarnation: question.incarnation,
                     clock: Version::ZERO,
                     newest: Version::ZERO,
@@ -582,8 +593,8 @@ mod tests {
         }
     }
 
-    fn ping() -> Question {
-        Question {
+    fn ping() -> PeerRequest {
+        PeerRequest {
             from: ServerId(0),
             incarnation: 7,
             clock: Version::ZERO,
@@ -614,10 +625,10 @@ mod tests {
     }
 
     impl Two {
-        fn asked(&self) -> Result<Answer> {
+        fn ping_peer(&self) -> Result<PeerResponse> {
             let call = self
                 .net
-                .host(ServerId(0), WORLD, None, None, None)
+                .host(ServerId(0), OUTSIDE, None, None, None)
                 .call(ServerId(1), ping());
             self.exec.block_on(call, 10_000_000).unwrap()
         }
@@ -626,7 +637,7 @@ mod tests {
     #[test]
     fn questions_are_answered() {
         let two = two(1);
-        assert_eq!(two.asked().unwrap().incarnation, 7);
+        assert_eq!(two.ping_peer().unwrap().incarnation, 7);
         assert!(two.exec.shared().now() < 2100);
     }
 
@@ -636,11 +647,11 @@ mod tests {
         for (questions, answers, arrived) in [(1000, 0, 0), (0, 1000, 1)] {
             let before = two.exec.shared().now();
             two.net.set_faults(Faults {
-                lost_questions: questions,
-                lost_answers: answers,
+                lost_requests: questions,
+                lost_responses: answers,
                 ..Faults::default()
             });
-            let said = two.asked().unwrap_err().to_string();
+            let said = two.ping_peer().unwrap_err().to_string();
             assert_eq!(said, "server 1 does not answer");
             assert!(two.exec.shared().now() - before >= 2_000_000);
             assert_eq!(two.peer.0.load(Ordering::Relaxed), arrived);
@@ -654,7 +665,7 @@ mod tests {
             repeated: 1000,
             ..Faults::default()
         });
-        assert!(two.asked().is_ok());
+        assert!(two.ping_peer().is_ok());
         while two.exec.shared().now() < 10_000 && two.exec.step() {}
         assert_eq!(two.peer.0.load(Ordering::Relaxed), 2);
     }
@@ -663,12 +674,12 @@ mod tests {
     fn nobody_answers_from_beyond_a_cut_or_after_death() {
         let two = two(3);
         two.net.cut(ServerId(1), ServerId(0));
-        assert!(two.asked().is_err(), "the answer does not get through");
+        assert!(two.ping_peer().is_err(), "the answer does not get through");
         assert_eq!(two.peer.0.load(Ordering::Relaxed), 1);
         two.net.join_all();
-        assert!(two.asked().is_ok());
+        assert!(two.ping_peer().is_ok());
         two.exec.kill(two.group);
-        assert!(two.asked().is_err());
+        assert!(two.ping_peer().is_err());
         assert_eq!(two.peer.0.load(Ordering::Relaxed), 2);
     }
 }

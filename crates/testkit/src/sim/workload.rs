@@ -1,58 +1,58 @@
-//! What clients ask for: batches over few vertices, some of them so popular that they split, and questions of all kinds.
+//! Requests of clients: batches over few vertices, some of them so popular that they split, and reads of all kinds.
 //!
-//! Each batch ends with a *tag*: a change to something that only tags change, which bears the batch's number and takes the
-//! commit's own version. So the history of the tags says which batches were applied, once or twice, and when, whatever
-//! clients were told.
+//! Each batch ends with a *tag*: a change to an item that only tags change, which contains the batch's number and
+//! takes the commit's version. So the history of the tags says which batches were applied, once or twice, and when,
+//! whatever clients were told.
 
-use super::ask::Ask;
+use super::request::ClientRequest;
 use crate::history::{START_MILLIS, traversal};
 use crate::rng::Rng;
-use crate::world::World;
+use crate::test_graph::TestGraph;
 use esker_model::traversal::{Budget, Strategy};
 use esker_model::{
     Batch, EdgeKey, EdgeSelect, EdgeTypeId, Mutation, Op, Properties, Value, Version, VersionRange,
     Versions, VertexId, VertexName, VertexRef, VertexSelect,
 };
 
-/// Users that only tags lead from.
+/// Number of users reserved as sources of tags.
 const TAG_USERS: usize = 3;
-/// Jobs that only tags lead to.
+/// Number of jobs reserved as destinations of tags.
 const TAG_JOBS: usize = 8;
-/// The property that holds a batch's number.
+/// Name of the property that has a batch's number.
 pub const TAG: &str = "batch";
 
-/// What a workload is like.
+/// Parameters of a workload.
 #[derive(Debug, Clone, Copy)]
-pub struct Taste {
-    /// Whether changes bear versions of their own.
+pub struct WorkloadParams {
+    /// Whether changes have explicit versions.
     pub dated: bool,
-    /// Whether what can be refused, or takes something else's state along, is done by one client only to each vertex and
-    /// edge. Others may put what is theirs at the same time, and the later version wins; but if two delete one edge at
-    /// once, who is refused depends on what arrives first, and no order by versions tells that.
-    pub polite: bool,
-    /// Most changes of a batch.
+    /// Whether changes that can be refused, or that depend on other state, are made by only one client for each
+    /// vertex and edge. Others may put items at the same time, and the later version wins; but if two clients delete
+    /// one edge at once, the order of arrival decides which is refused, and no order by versions shows that.
+    pub conflict_free: bool,
+    /// Largest number of changes of a batch.
     pub changes_max: usize,
-    /// Questions among calls, in per cent.
-    pub questions: usize,
-    /// Whether clients ask for times that have not come yet, by a little.
+    /// Percentage of reads among calls.
+    pub reads_percent: usize,
+    /// Whether clients read as of versions slightly in the future.
     pub future: bool,
 }
 
-/// The world that clients play in, and its tags.
-pub struct Ground {
-    /// What the model and the traversals know.
-    pub world: World,
-    /// How many of the world's first vertices are the clients' own.
+/// The test graph that clients use, with its tags.
+pub struct WorkloadGraph {
+    /// The graph, as the model and the traversals know it.
+    pub graph: TestGraph,
+    /// Number of the graph's first vertices that clients change.
     own: usize,
     hot: Vec<VertexRef>,
     tag_users: Vec<(VertexName, VertexRef)>,
     tag_jobs: Vec<(VertexName, VertexRef)>,
-    /// Of tags that are edges.
+    /// Edge type of tags that are edges.
     pub run: Option<EdgeTypeId>,
 }
 
-impl Ground {
-    /// One with so many files.
+impl WorkloadGraph {
+    /// Creates a graph with `files` files.
     pub fn new(files: usize) -> Self {
         let mut names: Vec<String> = [
             "user:1",
@@ -71,15 +71,15 @@ impl Ground {
         let own = names.len();
         names.extend((0..TAG_USERS).map(|i| format!("user:tag{i}")));
         names.extend((0..TAG_JOBS).map(|i| format!("job:tag{i}")));
-        let world = World::of(&names);
+        let graph = TestGraph::of(&names);
         let of = |prefix: &str| -> Vec<(VertexName, VertexRef)> {
-            let tags = world.vertices.iter().skip(own);
+            let tags = graph.vertices.iter().skip(own);
             tags.filter(|(name, _)| name.type_name == prefix)
                 .cloned()
                 .collect()
         };
         let hot = ["job:1", "directory:d", "campaign:p", "file:f0"];
-        let hot = world
+        let hot = graph
             .vertices
             .iter()
             .filter(|(name, _)| hot.contains(&&*name.to_string()))
@@ -90,53 +90,53 @@ impl Ground {
             hot,
             tag_users: of("user"),
             tag_jobs: of("job"),
-            run: world.schema.edge_type_id("run").ok(),
-            world,
+            run: graph.schema.edge_type_id("run").ok(),
+            graph,
         }
     }
 
-    /// The world without the tags.
-    pub fn own(&self) -> World {
-        let mut world = self.world.clone();
-        world.vertices.truncate(self.own);
-        world
+    /// Returns the test graph without tags.
+    pub fn own(&self) -> TestGraph {
+        let mut graph = self.graph.clone();
+        graph.vertices.truncate(self.own);
+        graph
     }
 
     fn vertex(&self, rng: &mut Rng) -> (VertexName, VertexRef) {
-        let at = rng.below(self.own);
-        self.world.vertices[at].clone()
+        let at = rng.number_below(self.own);
+        self.graph.vertices[at].clone()
     }
 
-    /// A vertex that the client may do everything to, or one that it may only put, like all others.
+    /// A vertex, and whether the client may change it in every way or, like all others, only put it.
     fn vertex_for(
         &self,
         rng: &mut Rng,
-        taste: &Taste,
-        known: &Known,
+        params: &WorkloadParams,
+        known: &WrittenItems,
     ) -> ((VertexName, VertexRef), bool) {
         loop {
-            let at = rng.below(self.own);
+            let at = rng.number_below(self.own);
             let owner = (at % 2 == 1).then(|| at / 2 % known.clients);
-            if !taste.polite || owner.is_none_or(|owner| owner == known.client) {
-                let own = !taste.polite || owner.is_some();
-                return (self.world.vertices[at].clone(), own);
+            if !params.conflict_free || owner.is_none_or(|owner| owner == known.client) {
+                let own = !params.conflict_free || owner.is_some();
+                return (self.graph.vertices[at].clone(), own);
             }
         }
     }
 
-    /// The same for edges.
+    /// An edge, and whether the client may change it in every way.
     fn edge_for(
         &self,
         rng: &mut Rng,
-        taste: &Taste,
-        known: &Known,
+        params: &WorkloadParams,
+        known: &WrittenItems,
     ) -> ((VertexRef, EdgeTypeId, VertexRef), bool) {
         loop {
             let edge = self.edge(rng);
-            // The same for an edge and its inverse.
+            // The class is equal for an edge and its inverse.
             let class = (edge.0.id.0[3] ^ edge.2.id.0[3]) as usize % (2 * known.clients);
-            if !taste.polite || class == known.client || class >= known.clients {
-                return (edge, !taste.polite || class == known.client);
+            if !params.conflict_free || class == known.client || class >= known.clients {
+                return (edge, !params.conflict_free || class == known.client);
             }
         }
     }
@@ -144,13 +144,13 @@ impl Ground {
     /// An edge that the schema allows, often one of a popular vertex.
     fn edge(&self, rng: &mut Rng) -> (VertexRef, EdgeTypeId, VertexRef) {
         loop {
-            let edge_type = *rng.pick(&self.world.edge_types);
+            let edge_type = *rng.pick(&self.graph.edge_types);
             let mut ends = [self.vertex(rng).1, self.vertex(rng).1];
             if rng.percent(60) {
-                ends[rng.below(2)] = *rng.pick(&self.hot);
+                ends[rng.number_below(2)] = *rng.pick(&self.hot);
             }
             let [source, destination] = ends;
-            let schema = &self.world.schema;
+            let schema = &self.graph.schema;
             if schema
                 .check_ends(edge_type, source.type_id, destination.type_id)
                 .is_ok()
@@ -160,47 +160,54 @@ impl Ground {
         }
     }
 
-    /// The vertices that tags lead from, and those whose attributes are tags.
+    /// Returns the vertices from which tags lead, and those whose attributes are tags.
     pub fn tagged(&self) -> Vec<VertexId> {
         let tags = self.tag_users.iter().chain(&self.tag_jobs);
         tags.map(|(_, vertex)| vertex.id).collect()
     }
 
-    /// A batch that inserts every vertex. Without it an edge may lead to a vertex that is inserted later; a traversal as of
-    /// before that goes there until then, and does not afterwards, so that there is no one answer to compare with.
-    pub fn everything(&self, rng: &mut Rng, number: u64) -> Batch {
+    /// Returns a batch that inserts every vertex. Otherwise an edge could lead to a vertex that is inserted later; a
+    /// traversal as of an earlier version reaches it only until then, so there would be no single answer to compare
+    /// with.
+    pub fn insert_all(&self, rng: &mut Rng, number: u64) -> Batch {
         let mut batch = Batch::new();
-        for (name, vertex) in &self.world.vertices {
+        for (name, vertex) in &self.graph.vertices {
             let (vertex, key) = (*vertex, name.key.clone());
             batch.push(Op::EnsureVertex { vertex, key });
         }
         self.tag(rng, &mut batch, number);
-        batch.once = Some(number.to_be_bytes().to_vec());
+        batch.idempotency_key = Some(number.to_be_bytes().to_vec());
         batch
     }
 
-    /// A batch with its tag.
-    pub fn batch(&self, rng: &mut Rng, taste: &Taste, number: u64, known: &Known) -> Batch {
+    /// Returns a random batch with its tag.
+    pub fn batch(
+        &self,
+        rng: &mut Rng,
+        params: &WorkloadParams,
+        number: u64,
+        known: &WrittenItems,
+    ) -> Batch {
         let mut batch = Batch::new();
-        let changes = match rng.below(10) {
+        let changes = match rng.number_below(10) {
             0 => 0,
-            1..5 => 1 + rng.below(3),
-            5..8 => 1 + rng.below(8),
-            _ => 1 + rng.below(taste.changes_max),
+            1..5 => 1 + rng.number_below(3),
+            5..8 => 1 + rng.number_below(8),
+            _ => 1 + rng.number_below(params.changes_max),
         };
         let cautious = changes > 3 || rng.percent(70);
         for _ in 0..changes {
-            let (op, own) = self.op(rng, cautious, taste, known);
-            let dated = taste.dated && own && rng.percent(50);
-            let version = dated.then(|| soon(rng));
+            let (op, own) = self.op(rng, cautious, params, known);
+            let dated = params.dated && own && rng.percent(50);
+            let version = dated.then(|| nearby_version(rng));
             batch.mutations.push(Mutation { version, op });
         }
         self.tag(rng, &mut batch, number);
-        batch.once = Some(number.to_be_bytes().to_vec());
+        batch.idempotency_key = Some(number.to_be_bytes().to_vec());
         batch
     }
 
-    /// Marks a batch with its number.
+    /// Adds the tag with the batch's number.
     pub fn tag(&self, rng: &mut Rng, batch: &mut Batch, number: u64) {
         let tag = Properties::new().with(TAG, number as i64);
         if let Some(run) = self.run
@@ -224,16 +231,22 @@ impl Ground {
         });
     }
 
-    /// A change, and whether it concerns what is the client's own.
-    fn op(&self, rng: &mut Rng, cautious: bool, taste: &Taste, known: &Known) -> (Op, bool) {
-        let ((name, vertex), own) = self.vertex_for(rng, taste, known);
+    /// A change, and whether it concerns an item of the client's own.
+    fn op(
+        &self,
+        rng: &mut Rng,
+        cautious: bool,
+        params: &WorkloadParams,
+        known: &WrittenItems,
+    ) -> (Op, bool) {
+        let ((name, vertex), own) = self.vertex_for(rng, params, known);
         let key = name.key;
         let mut number = Properties::new();
-        number.set("tag", rng.below(4) as i64);
+        number.set("tag", rng.number_below(4) as i64);
         let ensure = |key| Op::EnsureVertex { vertex, key };
-        // In a long batch one refusal would be the end of all.
-        let there = !cautious || known.vertices.contains(&vertex) || !own && !taste.dated;
-        let op = match rng.below(100) {
+        // In a long batch one refusal would undo everything.
+        let there = !cautious || known.vertices.contains(&vertex) || !own && !params.dated;
+        let op = match rng.number_below(100) {
             0..10 => Op::PutVertex {
                 vertex,
                 key,
@@ -255,10 +268,10 @@ impl Ground {
                 remove: Vec::new(),
             },
             10..28 => ensure(key),
-            28..40 => return self.deletion(rng, cautious, taste, known),
+            28..40 => return self.deletion(rng, cautious, params, known),
             _ => {
-                let ((source, edge_type, destination), own) = self.edge_for(rng, taste, known);
-                let properties = Properties::new().with("bytes", rng.below(3) as i64);
+                let ((source, edge_type, destination), own) = self.edge_for(rng, params, known);
+                let properties = Properties::new().with("bytes", rng.number_below(3) as i64);
                 let put = Op::PutEdge {
                     source,
                     edge_type,
@@ -271,11 +284,17 @@ impl Ground {
         (op, own)
     }
 
-    fn deletion(&self, rng: &mut Rng, cautious: bool, taste: &Taste, known: &Known) -> (Op, bool) {
+    fn deletion(
+        &self,
+        rng: &mut Rng,
+        cautious: bool,
+        params: &WorkloadParams,
+        known: &WrittenItems,
+    ) -> (Op, bool) {
         let of_known = known.edge(rng).map(|edge| (edge, true));
         let ((source, edge_type, destination), own) = match of_known {
             Some(known) if cautious => known,
-            _ => self.edge_for(rng, taste, known),
+            _ => self.edge_for(rng, params, known),
         };
         let there = !cautious || of_known.is_some();
         if own && there {
@@ -297,27 +316,27 @@ impl Ground {
 
     fn size_of(&self, vertex: VertexRef, rng: &mut Rng) -> Properties {
         let declared = self
-            .world
+            .graph
             .schema
             .attribute(vertex.type_id, "size")
             .is_some();
         if declared && rng.percent(70) {
-            Properties::new().with("size", rng.below(4) as i64)
+            Properties::new().with("size", rng.number_below(4) as i64)
         } else {
             Properties::new()
         }
     }
 
     fn ids(&self, rng: &mut Rng) -> Vec<VertexId> {
-        let count = 1 + rng.below(5);
+        let count = 1 + rng.number_below(5);
         let mut ids = Vec::new();
         for _ in 0..count {
             let id = if rng.percent(40) {
                 rng.pick(&self.hot).id
             } else {
-                rng.pick(&self.world.vertices).1.id
+                rng.pick(&self.graph.vertices).1.id
             };
-            // Each once: whoever asks twice for the same is answered twice, which tells nothing.
+            // Each id once, since a repeated id tests nothing.
             if !ids.contains(&id) {
                 ids.push(id);
             }
@@ -325,8 +344,8 @@ impl Ground {
         ids
     }
 
-    fn keys(&self, rng: &mut Rng, known: &Known) -> Vec<EdgeKey> {
-        let count = 1 + rng.below(8);
+    fn keys(&self, rng: &mut Rng, known: &WrittenItems) -> Vec<EdgeKey> {
+        let count = 1 + rng.number_below(8);
         let key = |_| {
             let (source, edge_type, destination) = known
                 .edge(rng)
@@ -340,22 +359,28 @@ impl Ground {
             if rng.percent(50) {
                 key
             } else {
-                key.reversed(self.world.schema.inverse(edge_type))
+                key.reversed(self.graph.schema.inverse(edge_type))
             }
         };
         (0..count).map(key).collect()
     }
 
-    /// A question; `times`: versions that somebody has seen.
-    pub fn question(&self, rng: &mut Rng, taste: &Taste, times: &[Version], known: &Known) -> Ask {
+    /// Returns a random read; `times` are versions that some client has seen.
+    pub fn read_request(
+        &self,
+        rng: &mut Rng,
+        params: &WorkloadParams,
+        times: &[Version],
+        known: &WrittenItems,
+    ) -> ClientRequest {
         let time = |rng: &mut Rng| {
             if times.is_empty() || rng.percent(60) {
                 Version::MAX
             } else {
                 let time = *rng.pick(times);
-                match rng.below(6) {
+                match rng.number_below(6) {
                     0 => Version(time.0 - 1),
-                    1 if taste.future => Version::end_of_millis(time.millis()),
+                    1 if params.future => Version::end_of_millis(time.millis()),
                     _ => time,
                 }
             }
@@ -373,19 +398,19 @@ impl Ground {
         };
         let most = |rng: &mut Rng| {
             if rng.percent(15) {
-                1 + rng.below(3)
+                1 + rng.number_below(3)
             } else {
                 usize::MAX
             }
         };
-        match rng.below(104) {
-            0..10 => Ask::Vertices(self.ids(rng), time(rng)),
-            10..25 => Ask::Edges(self.keys(rng, known), time(rng)),
+        match rng.number_below(104) {
+            0..10 => ClientRequest::Vertices(self.ids(rng), time(rng)),
+            10..25 => ClientRequest::Edges(self.keys(rng, known), time(rng)),
             25..50 => {
                 let types = if rng.percent(70) {
                     Vec::new()
                 } else {
-                    vec![*rng.pick(&self.world.edge_types)]
+                    vec![*rng.pick(&self.graph.edge_types)]
                 };
                 let versions = if rng.percent(15) {
                     Versions::Range(range(rng))
@@ -397,24 +422,24 @@ impl Ground {
                     versions,
                     properties: true,
                 };
-                Ask::Scan(self.ids(rng), select, most(rng))
+                ClientRequest::Scan(self.ids(rng), select, most(rng))
             }
             50..58 => {
-                let type_id = rng.pick(&self.world.vertices).1.type_id;
+                let type_id = rng.pick(&self.graph.vertices).1.type_id;
                 let select = VertexSelect {
                     as_of: time(rng),
                     deleted: rng.percent(30),
                     ..VertexSelect::of(type_id)
                 };
-                Ask::Type(select, most(rng))
+                ClientRequest::Type(select, most(rng))
             }
-            58..63 => Ask::VertexHistory(self.ids(rng)[0], range(rng)),
-            63..68 => Ask::EdgeHistory(self.keys(rng, known)[0], range(rng)),
-            68..73 => Ask::Diff(time(rng), time(rng)),
-            73..75 => Ask::Applied(rng.below(20).to_be_bytes().to_vec()),
+            58..63 => ClientRequest::VertexHistory(self.ids(rng)[0], range(rng)),
+            63..68 => ClientRequest::EdgeHistory(self.keys(rng, known)[0], range(rng)),
+            68..73 => ClientRequest::Diff(time(rng), time(rng)),
+            73..75 => ClientRequest::Applied(rng.number_below(20).to_be_bytes().to_vec()),
             75..100 => {
-                let mut chain = traversal(&self.world, rng);
-                // Times that the generator draws are those of another clock.
+                let mut chain = traversal(&self.graph, rng);
+                // The generator draws versions of another clock.
                 if chain.as_of.is_some() {
                     chain.as_of = Some(time(rng));
                 }
@@ -423,41 +448,41 @@ impl Ground {
                 }
                 let budget = Budget {
                     strategy: *rng.pick(&Strategy::ALL),
-                    edges: rng.percent(5).then(|| rng.below(10) as u64),
+                    edges: rng.percent(5).then(|| rng.number_below(10) as u64),
                     ..Budget::default()
                 };
-                Ask::Travel(chain, budget)
+                ClientRequest::Travel(chain, budget)
             }
             100..102 => {
-                let types = &self.world.edge_types;
+                let types = &self.graph.edge_types;
                 let of = self.ids(rng).into_iter().map(|id| (id, *rng.pick(types)));
-                Ask::Degrees(of.collect())
+                ClientRequest::Degrees(of.collect())
             }
-            102 => Ask::Top(
-                rng.percent(50).then(|| *rng.pick(&self.world.edge_types)),
+            102 => ClientRequest::Top(
+                rng.percent(50).then(|| *rng.pick(&self.graph.edge_types)),
                 3,
             ),
-            _ => Ask::Counts,
+            _ => ClientRequest::Counts,
         }
     }
 }
 
-/// A version around the time that a run takes: some in its future.
-fn soon(rng: &mut Rng) -> Version {
-    let millis = START_MILLIS + 100 * rng.below(40) as u64;
-    Version::new(millis, [0, 0, 0, 1][rng.below(4)])
+/// A version near the time of a run, sometimes in its future.
+fn nearby_version(rng: &mut Rng) -> Version {
+    let millis = START_MILLIS + 100 * rng.number_below(40) as u64;
+    Version::new(millis, [0, 0, 0, 1][rng.number_below(4)])
 }
 
-/// What a client remembers of what it wrote, of what is its own.
-pub struct Known {
+/// A client's knowledge of its own items that it wrote.
+pub struct WrittenItems {
     client: usize,
     clients: usize,
     vertices: Vec<VertexRef>,
     edges: Vec<(VertexRef, EdgeTypeId, VertexRef)>,
 }
 
-impl Known {
-    /// One of so many clients knows nothing yet.
+impl WrittenItems {
+    /// Creates the empty knowledge of one of `clients` clients.
     pub fn new(client: usize, clients: usize) -> Self {
         Self {
             client,
@@ -471,7 +496,7 @@ impl Known {
         (!self.edges.is_empty()).then(|| *rng.pick(&self.edges))
     }
 
-    /// Remembers a batch that was applied, all but its tag.
+    /// Learns a batch that was applied, except for its tag.
     pub fn learn(&mut self, batch: &Batch) {
         let own = batch.mutations.len().saturating_sub(1);
         for mutation in batch.mutations.iter().take(own) {
@@ -508,7 +533,7 @@ impl Known {
     }
 }
 
-/// The number that a tag bears.
+/// Returns the batch number of a tag.
 pub fn tag_of(properties: &Properties) -> Option<u64> {
     match properties.get(TAG) {
         Some(Value::I64(number)) => Some(*number as u64),

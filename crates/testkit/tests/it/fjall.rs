@@ -1,11 +1,11 @@
-//! Random histories on fjall: what the store in memory gets right, the one on disk must, closed and opened in between.
+//! Random histories on fjall, with closing and reopening: it must behave as the in-memory store does.
 //!
-//! `ESKER_FJALL_SEEDS=200` plays more of them.
+//! `ESKER_FJALL_SEEDS=200` runs more of them.
 
 use esker_engine::Settings;
 use esker_store::{Durability, Store, StoreSettings};
 use esker_store_fjall::FjallStore;
-use esker_testkit::run::{Run, play_or_explain, seeds};
+use esker_testkit::run::{Run, run_or_explain, seeds};
 use std::sync::Arc;
 
 #[test]
@@ -20,7 +20,7 @@ fn histories_on_fjall() {
     };
     let mut opened = 0;
     for seed in seeds("ESKER_FJALL_SEEDS", 6) {
-        let figures = play_or_explain(3_000_000 + seed, 40, &|| {
+        let stats = run_or_explain(3_000_000 + seed, 40, &|| {
             let folder = tempfile::tempdir().unwrap();
             let store = StoreSettings {
                 memory_bytes: 32 << 20,
@@ -32,7 +32,7 @@ fn histories_on_fjall() {
             };
             Run::opened(Box::new(open), settings).unwrap()
         });
-        opened += figures.opened;
+        opened += stats.opened;
     }
     assert!(opened > 6, "{opened}");
 }

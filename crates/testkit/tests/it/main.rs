@@ -1,4 +1,4 @@
-//! Random histories on the store that ships.
+//! Random histories on the default store.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Real programs, observed.
+//! Observation of real programs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -18,7 +18,7 @@ struct Lab {
 impl Lab {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        // What was there before is older than the run.
+        // Existing files are older than the run.
         Self { dir }
     }
 
@@ -30,7 +30,7 @@ impl Lab {
         fs::write(self.at(name), text).unwrap();
     }
 
-    /// Files made here were made before.
+    /// Ensures that files created so far are older than the run.
     fn rest() {
         std::thread::sleep(Duration::from_millis(60));
     }
@@ -60,7 +60,7 @@ impl Lab {
         self.observe(&["sh", "-c", script])
     }
 
-    /// Names of files here.
+    /// Returns the names of files in this folder.
     fn names<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) -> Vec<String> {
         let root = self.at("");
         let here = paths.into_iter().filter_map(|p| p.strip_prefix(&root).ok());
@@ -82,7 +82,7 @@ fn what_is_read_written_and_run_is_known() {
     lab.put("in", "12345");
     lab.put("untouched", "");
     fs::create_dir(lab.at("sub")).unwrap();
-    // Relative names from another folder; a search that fails; an intermediate; a file that is gone again.
+    // Relative names from another folder; a search that fails; an intermediate file; a deleted file.
     let (status, observed) = lab.sh(
         "cat missing 2>/dev/null; cd sub; cat ../in > tmp; sort tmp > result; cp result ../copy; rm tmp; ls / >/dev/null",
     );
@@ -151,8 +151,8 @@ fn how_it_ends_is_its_own() {
     );
 }
 
-/// What happened: the tracer took the end of a process whose program was not there, for which `Command::spawn` waited, too, and which then panicked.
-/// That end is left to it now.
+/// Regression: the tracer consumed the exit of a process whose program did not exist, for which `Command::spawn` waited, too, and
+/// which then panicked. That exit is now left to it.
 #[test]
 fn what_cannot_be_started_says_so_however_fast_it_ends() {
     let lab = Lab::new();
@@ -172,14 +172,14 @@ fn what_cannot_be_started_says_so_however_fast_it_ends() {
 }
 
 #[test]
-fn those_who_outlive_the_program_are_observed_to_their_end() {
+fn processes_that_outlive_the_program_are_observed_to_their_end() {
     let lab = Lab::new();
     let (status, observed) = lab.sh("(sleep 0.3; echo late > late) & exit 4");
     assert_eq!(status.code(), Some(4));
     assert_eq!(lab.outputs(&observed), ["late"]);
 }
 
-/// What `/proc` says of a process.
+/// Returns the state of a process in `/proc`.
 fn state(pid: u32) -> char {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()

@@ -1,4 +1,4 @@
-//! Real packets to a real namespace. Without root or TUN devices these tests say so and are left out.
+//! Tests with real packets and a real namespace. Skipped with a message without root or TUN devices.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -9,14 +9,14 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What tells a test that it is the other side of one, and its address.
+/// Environment variable that makes a test run as the far side of another test; its value is the far address.
 const FAR: &str = "ESKER_WAN_TEST_FAR";
 
-/// A far namespace, if this machine lets one be made.
+/// A far namespace; `None` if this machine cannot create one.
 fn wan(round_trip_ms: u64) -> Option<Wan> {
     match Wan::open(Duration::from_millis(round_trip_ms)) {
         Ok(wan) => Some(wan),
-        Err(error) if error.is_lacking() => {
+        Err(error) if error.is_unsupported() => {
             let text = format!("left out: {error}\n");
             let _ = std::io::stderr().write_all(text.as_bytes());
             None
@@ -25,7 +25,7 @@ fn wan(round_trip_ms: u64) -> Option<Wan> {
     }
 }
 
-/// How long it takes to hear that nobody listens: one round trip, without a program on the far side.
+/// Time until a connection is refused: one round trip, without a program on the far side.
 fn round_trip(to: Ipv4Addr) -> Duration {
     let began = Instant::now();
     let error = TcpStream::connect((to, 9)).unwrap_err();
@@ -33,7 +33,8 @@ fn round_trip(to: Ipv4Addr) -> Duration {
     began.elapsed()
 }
 
-/// No round trip takes less than that, and one of them, once this machine's processors are free, less than the other time.
+/// Every measured round trip takes at least the configured time, and one of them, once the processors are free, less
+/// than `below`.
 fn takes(to: Ipv4Addr, least: Duration, below: Duration) {
     wait_until("it takes longer", || {
         let took = round_trip(to);
@@ -46,27 +47,27 @@ fn takes(to: Ipv4Addr, least: Duration, below: Duration) {
 fn connections_take_a_round_trip() {
     let Some(wan) = wan(32) else { return };
     let millis = Duration::from_millis;
-    takes(wan.far(), millis(32), millis(40));
+    takes(wan.far_address(), millis(32), millis(40));
     wan.set_round_trip(Duration::ZERO);
-    takes(wan.far(), Duration::ZERO, millis(8));
-    assert!(wan.carried().packets >= 4);
-    assert_eq!(wan.carried().lost, 0);
+    takes(wan.far_address(), Duration::ZERO, millis(8));
+    assert!(wan.stats().packets >= 4);
+    assert_eq!(wan.stats().lost, 0);
 }
 
 #[test]
 fn each_has_its_own_and_nothing_is_left() {
     let Some(one) = wan(2) else { return };
     let two = wan(20).unwrap();
-    assert_ne!(one.far(), two.far());
+    assert_ne!(one.far_address(), two.far_address());
     let millis = Duration::from_millis;
-    takes(two.far(), millis(20), HANG);
-    takes(one.far(), millis(2), millis(20));
+    takes(two.far_address(), millis(20), HANG);
+    takes(one.far_address(), millis(2), millis(20));
     let mut asleep = two.command("sleep").arg("600").spawn().unwrap();
-    // It has to be there before it can be found.
+    // The namespace must exist before it can be found.
     wait_until("nothing is started", || {
         process_name(asleep.id()) == "sleep"
     });
-    let number = two.far().octets()[2];
+    let number = two.far_address().octets()[2];
     drop(two);
     assert!(!asleep.wait().unwrap().success(), "it was ended");
     let namespaces = Command::new("ip").arg("netns").output().unwrap().stdout;
@@ -83,24 +84,24 @@ fn process_name(pid: u32) -> String {
     name.trim().to_owned()
 }
 
-/// Starts a test of this program in the far namespace.
-struct Other(Child);
+/// A test of this program that runs in the far namespace.
+struct FarProcess(Child);
 
-impl Drop for Other {
+impl Drop for FarProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn other(wan: &Wan, test: &str) -> Other {
+fn start_far(wan: &Wan, test: &str) -> FarProcess {
     let child = wan
         .command(std::env::current_exe().unwrap())
         .args([test, "--exact", "--ignored"])
-        .env(FAR, wan.far().to_string())
+        .env(FAR, wan.far_address().to_string())
         .stdout(Stdio::null())
         .spawn();
-    Other(child.unwrap())
+    FarProcess(child.unwrap())
 }
 
 fn connect(to: Ipv4Addr, port: u16) -> TcpStream {
@@ -125,8 +126,8 @@ fn echo() {
 fn bytes_come_as_they_went() {
     const LENGTH: usize = 8 << 20;
     let Some(wan) = wan(10) else { return };
-    let _other = other(&wan, "echo");
-    let mut stream = connect(wan.far(), 7007);
+    let _other = start_far(&wan, "echo");
+    let mut stream = connect(wan.far_address(), 7007);
     let mut to = stream.try_clone().unwrap();
     let writer = std::thread::spawn(move || {
         let all: Vec<u8> = (0..LENGTH).map(pattern).collect();
@@ -139,7 +140,7 @@ fn bytes_come_as_they_went() {
     assert_eq!(all.len(), LENGTH);
     let wrong = all.iter().enumerate().position(|(at, b)| *b != pattern(at));
     assert_eq!(wrong, None);
-    assert_eq!(wan.carried().lost, 0);
+    assert_eq!(wan.stats().lost, 0);
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn count() {
         assert_eq!(length, 8);
         let number = u64::from_le_bytes(packet);
         if number == u64::MAX {
-            // Whoever asks hears how many came; none was overtaken, or this has ended.
+            // The peer receives the number of packets; packets out of order would have failed the check.
             socket.send_to(&seen.to_le_bytes(), from).unwrap();
             continue;
         }
@@ -167,20 +168,20 @@ fn count() {
 #[test]
 fn packets_keep_their_order() {
     const PACKETS: u64 = 20_000;
-    /// So many have room in the far socket, however late it is read.
+    /// Number of packets that fit into the far socket's buffer, however late it is read.
     const WINDOW: u64 = 100;
     let Some(wan) = wan(10) else { return };
-    let _other = other(&wan, "count");
-    let socket = UdpSocket::bind((wan.near(), 0)).unwrap();
-    socket.connect((wan.far(), 7008)).unwrap();
+    let _other = start_far(&wan, "count");
+    let socket = UdpSocket::bind((wan.near_address(), 0)).unwrap();
+    socket.connect((wan.far_address(), 7008)).unwrap();
     socket
         .set_read_timeout(Some(Duration::from_millis(200)))
         .unwrap();
-    // Waits until so many have come.
+    // Waits until that many have arrived.
     let come = |count: u64| {
         let mut answer = [0; 8];
         let began = Instant::now();
-        // Refused until the other side listens.
+        // Refused until the far side listens.
         let _ = socket.send(&u64::MAX.to_le_bytes());
         while socket.recv(&mut answer).is_err() || u64::from_le_bytes(answer) < count {
             assert!(began.elapsed() < HANG, "{answer:?}");
@@ -195,6 +196,6 @@ fn packets_keep_their_order() {
             come(number + 1);
         }
     }
-    assert!(wan.carried().packets >= PACKETS);
-    assert_eq!(wan.carried().lost, 0);
+    assert!(wan.stats().packets >= PACKETS);
+    assert_eq!(wan.stats().lost, 0);
 }

@@ -294,7 +294,7 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def _no_contents(self, path: str) -> NoReturn:
         raise NotImplementedError(
-            f"{path}: names and attributes only are here; contents are read and written below a mount (`esker mount {self.db.target} DIRECTORY --data DIR`)"
+            f"{path}: only names and attributes are here; contents are read and written below a mount (`esker mount {self.db.target} DIRECTORY --data DIR`)"
         )
 
 

@@ -15,7 +15,7 @@ from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 
 from .tier import Tier
 
-# What stands before a path: as sftp://ann@host:22, or file:// with nothing behind it.
+# What stands before a path: as sftp://ann@host:22, or file:// with nothing after it.
 ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 NUMBERS = ("uid", "gid", "links")
 
@@ -53,7 +53,7 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
             )
         found = ORIGIN.match(origin)
         if not found or origin[found.end() :].strip("/"):
-            raise ValueError(f"`{origin}` is no origin: expected SCHEME://[USER@]HOST[:PORT], without a path")
+            raise ValueError(f"`{origin}` is not an origin: expected SCHEME://[USER@]HOST[:PORT], without a path")
         self.origin = found.group()
         if max_age is not None and not 0 <= max_age < float("inf"):
             raise ValueError(f"max_age={max_age}: expected seconds, as in 2.5")
@@ -269,7 +269,7 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
         raise NotImplementedError("origins do not tell when files were made; modified() is when they were changed")
 
     def sign(self, path: str, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError("a site cache hands out no links to contents")
+        raise NotImplementedError("a site cache provides no links to contents")
 
     def _read_only(self, path: Any = None, *args: Any, **kwargs: Any) -> NoReturn:
         name = path if isinstance(path, str) else None

@@ -26,7 +26,7 @@ class Tier:
     def __init__(self, url: str, timeout: float) -> None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"`{url}` is no address of a tier: expected http://HOST:PORT, as in http://127.0.0.1:7500")
+            raise ValueError(f"`{url}` is not an address of a tier: expected http://HOST:PORT, as in http://127.0.0.1:7500")
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._secure = parts.scheme == "https"
         self._host: str = parts.hostname
@@ -70,7 +70,7 @@ class Tier:
                     continue
                 raise TierError(
                     errno.ECONNREFUSED,
-                    f"the tier at {self.url} cannot be asked: {str(error) or type(error).__name__}; "
+                    f"the tier at {self.url} cannot be reached: {str(error) or type(error).__name__}; "
                     "is it running (`esker site serve`), and is its address right (via=)?",
                 ) from error
 
@@ -90,7 +90,7 @@ class Tier:
         except ValueError:
             answer = None
         if not isinstance(answer, dict) or not any(key in answer for key in ("age", "kept", "forgotten", "error")):
-            message = f"{self.url} answers {status}, and not as a tier of a site cache does"
+            message = f"{self.url} answers {status}, but not as a tier of a site cache"
             raise TierError(errno.EPROTO, message)
         why = str(answer.get("error", ""))
         if status < 300:

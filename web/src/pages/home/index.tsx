@@ -53,7 +53,7 @@ function Shown({ data, changes }: { data: Home; changes: Home["changes"] }) {
       <div className="card">
         <Empty
           command={
-            "esker run --target T -- ./program\nesker import darshan T /var/log/darshan\nesker scan T /project\nesker put T file:/a size=7"
+            "esker run --target T -- ./program\nesker import darshan T /var/log/darshan\nesker import tree T /project\nesker put T file:/a size=7"
           }
         >
           <h2>This database is empty</h2>

@@ -60,7 +60,7 @@ export default function SpacePage() {
       <Answer of={space} rows={10}>
         {(data) =>
           data.files === 0 && data.bytes === 0 ? (
-            <Empty command="esker scan T /project        # the metadata of a tree that is there&#10;esker mount T /mnt/lab       # or work in a tree of its own">
+            <Empty command="esker import tree T /project        # the metadata of a tree that is there&#10;esker mount T /mnt/lab       # or work in a tree of its own">
               There are no files in the namespace{path === "/" || by !== "dir" ? "" : ` below ${path}`}. Files that runs used
               are vertices of the graph; sums are kept of those that lie in directories here:
             </Empty>

@@ -1,5 +1,5 @@
-//! The objects of the BOSS case, made up: 276,575 spectra in 4,888 groups of one plate and night (mjd), each with the number
-//! of its fiber, as the paper counts them (section III-F).
+//! Synthetic objects of the BOSS case: 276,575 spectra in 4,888 groups of one plate and night (mjd), each with its fiber number,
+//! as the paper counts them (section III-F).
 
 use crate::bench::random::Random;
 use esker_model::filter::{Comparison, Expr, Test};
@@ -7,13 +7,13 @@ use esker_model::object::Identity;
 use esker_model::{Batch, Op, Properties, Value};
 use std::fmt::Write as _;
 
-/// Spectra.
+/// Total number of spectra.
 pub(super) const OBJECTS: usize = 276_575;
-/// Pairs of plate and night.
+/// Number of pairs of plate and night.
 pub(super) const GROUPS: usize = 4_888;
-/// Fibers of a plate, from 1.
+/// Fibers of a plate, numbered from 1.
 const FIBERS: u32 = 1000;
-/// Parts of a hundred that are grouped, retrieved and searched.
+/// Percentages of the objects that are tagged, retrieved and searched.
 pub(super) const PARTS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
 const FIRST_PLATE: u32 = 3586;
@@ -21,7 +21,7 @@ const FIRST_NIGHT: u32 = 55_176;
 const NIGHTS: u64 = 1500;
 const SEED: u64 = 2018;
 
-/// One spectrum.
+/// One spectrum of the survey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Spectrum {
     pub(super) plate: u32,
@@ -30,13 +30,13 @@ pub(super) struct Spectrum {
 }
 
 impl Spectrum {
-    /// The name of its file.
+    /// Returns the name of the spectrum's file.
     pub(super) fn file(self) -> String {
         let Self { plate, mjd, fiber } = self;
         format!("spec-{plate:04}-{mjd:05}-{fiber:04}.fits")
     }
 
-    /// What it is found by: the group is the name, the fiber the step.
+    /// Returns the ID attributes: the group is the name, the fiber the time step.
     pub(super) fn identity(self) -> Identity {
         Identity {
             name: format!("spec-{:04}-{:05}", self.plate, self.mjd),
@@ -46,13 +46,13 @@ impl Spectrum {
         }
     }
 
-    /// The same as a search by tags.
+    /// Returns a filter on tags that finds the spectrum, as text.
     pub(super) fn filter(self) -> String {
         let Self { plate, mjd, fiber } = self;
         format!("plate = {plate} AND mjd = {mjd} AND step = {fiber}")
     }
 
-    /// The same, not as text.
+    /// Returns the same filter as an expression.
     pub(super) fn condition(self) -> Expr {
         let Self { plate, mjd, fiber } = self;
         let is = |name: &str, value: u32| {
@@ -73,12 +73,12 @@ impl Spectrum {
     }
 }
 
-/// All of them, group by group.
+/// Returns all spectra, group by group.
 pub(super) fn spectra() -> Vec<Spectrum> {
     let mut random = Random::new(SEED);
-    // Between 1 and 112 of a group, then one more or less until they are as many as the paper has.
+    // Between 1 and 112 per group, then adjusted by one until the total is the paper's.
     let mut sizes: Vec<usize> = (0..GROUPS)
-        .map(|_| random.below(112) as usize + 1)
+        .map(|_| random.next_below(112) as usize + 1)
         .collect();
     let mut sum: usize = sizes.iter().sum();
     for group in (0..GROUPS).cycle() {
@@ -96,12 +96,12 @@ pub(super) fn spectra() -> Vec<Spectrum> {
     let mut spectra = Vec::with_capacity(OBJECTS);
     let mut night = 0;
     for (group, size) in sizes.into_iter().enumerate() {
-        // Two nights of each plate.
+        // Two nights for each plate.
         let plate = FIRST_PLATE + group as u32 / 2;
         night = if group % 2 == 0 {
-            FIRST_NIGHT + random.below(NIGHTS) as u32
+            FIRST_NIGHT + random.next_below(NIGHTS) as u32
         } else {
-            night + 1 + random.below(400) as u32
+            night + 1 + random.next_below(400) as u32
         };
         let mut fibers: Vec<u32> = (1..=FIBERS).collect();
         random.shuffle(&mut fibers);
@@ -116,25 +116,26 @@ pub(super) fn spectra() -> Vec<Spectrum> {
     spectra
 }
 
-/// As a table for others.
+/// Returns the spectra as CSV for other databases.
 pub(super) fn table(spectra: &[Spectrum]) -> String {
     let mut text = String::from("plate,mjd,fiber,name\n");
     for spectrum in spectra {
         let Spectrum { plate, mjd, fiber } = spectrum;
-        // Writing into a String does not fail.
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{plate},{mjd},{fiber},{}", spectrum.file());
     }
     text
 }
 
-/// Objects as Esker takes them.
+/// Builds a batch that creates the spectra as objects.
 pub(super) fn batch(spectra: &[Spectrum]) -> Batch {
     let mut batch = Batch::new();
     spectra.iter().for_each(|s| batch.push(s.op()));
     batch
 }
 
-/// The plate up to which at least that part of a hundred lies, and how many do; as in `scripts/boss_peers.py`.
+/// Returns the smallest plate number such that at least `part` percent of the objects have it or a lower one, and the number
+/// of these objects; equal to `scripts/boss_peers.py`.
 pub(super) fn bound(spectra: &[Spectrum], part: u32) -> (u32, usize) {
     let mut plates: Vec<u32> = spectra.iter().map(|s| s.plate).collect();
     plates.sort_unstable();

@@ -1,7 +1,7 @@
-//! `esker bench boss`: SoMeta's case from a real application, the metadata of a sky survey (section III-F, Figures 12 and
-//! 13), in full size; beside what other databases take for the same objects and questions.
+//! `esker bench boss`: SoMeta's case from a real application, the metadata of a sky survey (section III-F, Figures 12 and 13),
+//! in full size, compared with other databases on the same objects and queries.
 //!
-//! [`data`] makes the objects up, [`run`](mod@run) asks, [`peers`] reads what `scripts/boss_peers.py` measured of others.
+//! [`data`] generates the objects, [`run`](mod@run) runs the queries, [`peers`] reads the results of `scripts/boss_peers.py`.
 
 mod data;
 mod peers;
@@ -18,7 +18,7 @@ use clap::Args;
 use data::OBJECTS;
 use esker::Database;
 use peers::Peers;
-use run::Case;
+use run::BossCase;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ use std::path::PathBuf;
                   esker bench boss --server --peers peers.json"
 )]
 pub(crate) struct BossBenchArgs {
-    /// Where to make the scratch folder: a directory on the file system that is to be measured
+    /// Directory for the scratch folder, on the file system to be measured
     #[arg(value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
     /// Only write the objects to a CSV file, for other databases
@@ -40,25 +40,25 @@ pub(crate) struct BossBenchArgs {
     /// Measure through a server, too
     #[arg(long)]
     server: bool,
-    /// What other databases took: a file with the output of `scripts/boss_peers.py`
+    /// Results of other databases: a file with the output of `scripts/boss_peers.py`
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
-    /// Use only so many of the 276,575 objects
+    /// Use only this number of the 276,575 objects
     #[arg(long, value_name = "N", default_value_t = OBJECTS as u32, value_parser = clap::value_parser!(u32).range(1000..=OBJECTS as i64))]
     objects: u32,
-    /// Objects in a batch
+    /// Objects per batch
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batch: u32,
-    /// Single objects that are looked up and tagged
+    /// Number of single objects that are looked up and tagged
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=200_000))]
     lookups: u32,
-    /// How often each question is asked; medians are printed
+    /// Number of runs of each query; medians are printed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Write the report as JSON to a file, too
+    /// Write the report as JSON to this file, too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Leave the scratch folder behind
+    /// Keep the scratch folder
     #[arg(long)]
     keep: bool,
     #[command(flatten)]
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &BossBenchArgs, context: &mut Context) -> anyhow::Result
     let scratch = Scratch::make(&args.directory, args.keep)?;
     let mut report = Report::new("boss");
     let mut measure = |database: &Database, served: bool| {
-        Case {
+        BossCase {
             args,
             context,
             report: &mut report,
@@ -90,12 +90,12 @@ pub(crate) fn run(args: &BossBenchArgs, context: &mut Context) -> anyhow::Result
         .run()
     };
     let ran = (|| {
-        let path = scratch.fresh("boss")?;
+        let path = scratch.cleared_path("boss")?;
         let database = Database::init(&path.to_string_lossy(), &context.open_options())?;
         measure(&database, false)?;
         database.close()?;
         if args.server {
-            let server = Child::start(context, &scratch.fresh("served")?)?;
+            let server = Child::start(context, &scratch.cleared_path("served")?)?;
             let database = context.open_options().open(&server.target())?;
             measure(&database, true)?;
             drop(database);

@@ -1,10 +1,10 @@
-//! What other databases took, as `scripts/boss_peers.py` says.
+//! Results of other databases, from the output of `scripts/boss_peers.py`.
 
 use anyhow::Context as _;
 use serde_json::Value as Json;
 use std::path::Path;
 
-/// All of them.
+/// The results of all other databases.
 #[derive(Debug, Default)]
 pub(super) struct Peers(Vec<Peer>);
 
@@ -15,12 +15,12 @@ struct Peer {
     rows: Json,
 }
 
-/// The best of them in one row.
+/// The best result in one row.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Best {
-    /// Milliseconds, or so many a second.
+    /// Milliseconds, or operations per second.
     pub(super) figure: f64,
-    /// What all of them took, for people.
+    /// The results of all databases, for display.
     pub(super) all: String,
 }
 
@@ -55,7 +55,7 @@ impl Peers {
         Ok(Self(peers.iter().map(peer).collect::<anyhow::Result<_>>()?))
     }
 
-    /// The best of the embedded ones, or of the servers. Of times the least is the best, of rates the greatest.
+    /// Returns the best result of the embedded databases or of the servers: the lowest time or the highest rate.
     pub(super) fn best(&self, row: &str, embedded: bool) -> Option<Best> {
         let alike = self.0.iter().filter(|p| p.embedded == embedded);
         let mut best: Option<f64> = None;

@@ -1,10 +1,10 @@
-//! What is asked of the objects, in the order of `scripts/boss_peers.py`.
+//! The queries on the objects, in the order of `scripts/boss_peers.py`.
 
 use super::BossBenchArgs;
 use super::data::{self, PARTS, Spectrum};
 use super::peers::Peers;
 use crate::bench::random::Random;
-use crate::bench::report::{Figure, Report, Target, Unit, median};
+use crate::bench::report::{Figure, Goal, Report, Unit, median};
 use crate::context::Context;
 use crate::units::count;
 use esker::Database;
@@ -18,11 +18,11 @@ use esker_model::{
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// The names of what others have as columns.
+/// The tags that other databases have as columns.
 const COLUMNS: [&str; 4] = ["plate", "mjd", "step", "location"];
 
-/// One database, in this process or a server's.
-pub(super) struct Case<'a> {
+/// One database, in this process or of a server.
+pub(super) struct BossCase<'a> {
     pub(super) args: &'a BossBenchArgs,
     pub(super) context: &'a Context,
     pub(super) report: &'a mut Report,
@@ -32,7 +32,7 @@ pub(super) struct Case<'a> {
     pub(super) served: bool,
 }
 
-impl Case<'_> {
+impl BossCase<'_> {
     pub(super) fn run(mut self) -> anyhow::Result<()> {
         let note = if self.served {
             "through a server"
@@ -54,14 +54,14 @@ impl Case<'_> {
         Ok(())
     }
 
-    fn go_on(&self) -> anyhow::Result<()> {
+    fn check_interrupt(&self) -> anyhow::Result<()> {
         match self.context.interrupt.stopped() {
             Some(_) => Err(esker_model::Error::Interrupted.into()),
             None => Ok(()),
         }
     }
 
-    /// A figure beside that of the best of the others, by the name that they have it under.
+    /// Adds a figure next to the best of the other databases, which call it `row`.
     fn add(&mut self, row: &str, case: &str, unit: Unit, figure: f64, note: &str) {
         let case = if self.served {
             format!("{case}, through a server")
@@ -73,12 +73,12 @@ impl Case<'_> {
             let notes = [note, &best.all];
             let notes = notes.into_iter().filter(|n| !n.is_empty());
             figure.note = notes.collect::<Vec<_>>().join("; ");
-            figure = figure.raw(best.figure).target(Target::Ratio(1.0));
+            figure = figure.raw(best.figure).target(Goal::Ratio(1.0));
         }
         self.report.add(figure);
     }
 
-    /// Milliseconds, in the middle of the rounds.
+    /// Returns the median time of the rounds in milliseconds.
     fn timed(
         &self,
         mut run: impl FnMut(u32) -> anyhow::Result<u64>,
@@ -86,7 +86,7 @@ impl Case<'_> {
     ) -> anyhow::Result<f64> {
         let mut rounds = Vec::new();
         for round in 0..self.args.rounds {
-            self.go_on()?;
+            self.check_interrupt()?;
             let began = Instant::now();
             let got = run(round)?;
             rounds.push(began.elapsed().as_secs_f64() * 1e3);
@@ -95,7 +95,7 @@ impl Case<'_> {
         Ok(median(rounds))
     }
 
-    /// The objects; then the indexes.
+    /// Inserts the objects, then builds the indexes.
     fn load(&mut self) -> anyhow::Result<()> {
         let began = Instant::now();
         if self.served {
@@ -116,8 +116,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Two threads, each of which makes batches and writes them: one makes while the other writes. What one thread has made
-    /// another one would give back to the allocator more slowly.
+    /// Writes from two threads, each of which makes its batches and writes them, so that one makes while the other writes. Memory
+    /// allocated by another thread would be freed more slowly.
     fn write_batches(&self) -> anyhow::Result<()> {
         let chunks: Vec<_> = self.spectra.chunks(self.args.batch as usize).collect();
         let next = AtomicUsize::new(0);
@@ -137,7 +137,7 @@ impl Case<'_> {
         })
     }
 
-    /// Batches that another thread makes, three on their way at once.
+    /// Sends batches made by another thread, three in flight.
     fn send_batches(&self) -> anyhow::Result<()> {
         let size = self.args.batch as usize;
         std::thread::scope(|scope| -> anyhow::Result<()> {
@@ -145,7 +145,7 @@ impl Case<'_> {
             let spectra = self.spectra;
             scope.spawn(move || {
                 let made = spectra.chunks(size).map(data::batch);
-                // Nobody takes them any more where something failed.
+                // The receiver stops after a failure.
                 made.map(|b| sender.send(b)).find(Result::is_err)
             });
             let mut sent = std::collections::VecDeque::new();
@@ -164,7 +164,7 @@ impl Case<'_> {
         })
     }
 
-    /// Objects one by one: found by their identity, found by tags, tagged.
+    /// Single objects: looked up by identity, searched by tags, tagged.
     fn single(&mut self) -> anyhow::Result<()> {
         let mut some = self.spectra.to_vec();
         Random::new(1).shuffle(&mut some);
@@ -182,7 +182,7 @@ impl Case<'_> {
             anyhow::ensure!(got == 1, "{s:?} is there {got} times");
             Ok(())
         };
-        // Others are given values, too, beside a text that they have seen before.
+        // Other databases use prepared statements with parameters.
         let by_tags = self.rate(&some, |s| one(s, s.condition()))?;
         let by_text = self.rate(&some, |s| one(s, Expr::parse(&s.filter(), None)?))?;
         self.add(
@@ -225,7 +225,7 @@ impl Case<'_> {
     ) -> anyhow::Result<f64> {
         let began = Instant::now();
         for chunk in some.chunks(256) {
-            self.go_on()?;
+            self.check_interrupt()?;
             chunk.iter().try_for_each(|s| each(*s))?;
         }
         Ok(some.len() as f64 / began.elapsed().as_secs_f64())
@@ -247,14 +247,14 @@ impl Case<'_> {
         Ok(report.matches)
     }
 
-    /// All found objects, kept by the caller, as other clients give them.
+    /// Returns all found objects, collected by the caller as other clients do.
     fn fetch(&self, find: &Find) -> anyhow::Result<u64> {
         let mut all = Vec::new();
         self.search(find, |found| all.push(found))?;
         Ok(std::hint::black_box(all).len() as u64)
     }
 
-    /// The same as columns, as embedded analytical databases give them.
+    /// Returns the found objects as columns, as embedded analytical databases do.
     fn gather(&self, find: &Find) -> anyhow::Result<u64> {
         let found = self.database.find_columns(find, &NeverCancel)?;
         anyhow::ensure!(found.report.complete, "a search is not complete");
@@ -273,9 +273,9 @@ impl Case<'_> {
                         set: Properties::new().with(tag(part, round), 1_i64),
                         ..TagChange::default()
                     },
-                    asker: None,
+                    principal: None,
                     dry_run: false,
-                    once: None,
+                    idempotency_key: None,
                 };
                 Ok(self.database.tag_where(&tag, &NeverCancel)?.changed)
             },
@@ -286,11 +286,11 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Retrieves them by the tag.
+    /// Retrieves the objects by that tag.
     fn retrieve(&mut self, part: u32) -> anyhow::Result<()> {
         let (_, objects) = data::bound(self.spectra, part);
         let filter = Expr::parse(&format!("{} = 1", tag(part, 0)), None)?;
-        // The first search looks at the column, the second builds an index where that pays.
+        // The first search scans the column; the second builds an index if that is cheaper.
         let began = Instant::now();
         self.fetch(&with(&filter, Some(&COLUMNS)))?;
         let first = began.elapsed().as_secs_f64() * 1e3;
@@ -311,7 +311,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Searches by a range.
+    /// Searches by a range of a tag.
     fn range(&mut self, part: u32) -> anyhow::Result<()> {
         let (plate, objects) = data::bound(self.spectra, part);
         let filter = Expr::parse(&format!("plate <= {plate}"), None)?;

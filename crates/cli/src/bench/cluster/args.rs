@@ -1,4 +1,4 @@
-//! What `esker bench cluster` can be asked.
+//! The command line of `esker bench cluster`.
 
 use crate::args::{FormatArgs, kind_parser};
 use crate::bench::source::GraphSource;
@@ -18,7 +18,7 @@ use std::time::Duration;
     after_help = "The servers are processes that the benchmark starts on this machine (127.0.0.1, 127.0.0.2 and so on), with \
                   databases in a scratch folder; clients are threads with a connection each. All share this machine's cores: \
                   compare what is measured in one run, and processor time. docs/book/bench.md says what is counted, \
-                  docs/book/paper-graphmeta.md has figures.\n\nExamples:\n  \
+                  docs/papers/graphmeta.md has figures.\n\nExamples:\n  \
                   esker bench cluster insert --servers 1,2,4,8,16 --singles\n  \
                   esker bench cluster hot-vertex --servers 8 --inserts 1024\n  \
                   esker bench cluster failover --kills 50\n  \
@@ -26,35 +26,35 @@ use std::time::Duration;
 )]
 pub(crate) struct ClusterBenchArgs {
     #[command(subcommand)]
-    pub(crate) workload: Workload,
+    pub(crate) workload: ClusterWorkload,
 }
 
-/// What is measured of a cluster.
+/// The subcommands of `esker bench cluster`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Workload {
-    /// Insert a graph from many clients, into more and more servers (the paper's Figure 11)
+pub(crate) enum ClusterWorkload {
+    /// Insert a graph from many clients, with increasing numbers of servers (the paper's Figure 11)
     Insert(InsertArgs),
-    /// Insert single edges at one vertex from many clients, beside edges at many vertices (Figure 17)
+    /// Insert single edges at one vertex from many clients, compared with edges at many vertices (Figure 17)
     HotVertex(HotArgs),
-    /// Insert and scan a vertex's edges, by the threshold at which it splits (Figure 8)
+    /// Insert and scan a vertex's edges, by split threshold (Figure 8)
     Threshold(ThresholdArgs),
-    /// Traversals out of cold databases, by engine, placement and steps (Figures 10 and 16)
-    Travel(TravelArgs),
-    /// Scans of, and three steps from, vertices of every degree, by placement (Figures 12 to 15, by the clock)
-    Scan(ScanArgs),
+    /// Traversals of cold databases, by engine, placement and steps (Figures 10 and 16)
+    Travel(ClusterTravelArgs),
+    /// Scans of, and three steps from, vertices of every degree, by placement (Figures 12 to 15, as times)
+    Scan(ClusterScanArgs),
     /// Create files in one directory (Figure 18)
     Mdtest(MdtestArgs),
-    /// Splits of a directory, its entries as a table on shared storage and in a message
+    /// Splits of a directory, with its entries as a table on shared storage and in a message
     Splits(SplitsArgs),
-    /// Kill servers whose stores move, again and again: how long until others answer for them, what clients notice
+    /// Kill servers whose stores move, repeatedly: time until others serve the stores, and delays for clients
     Failover(FailoverArgs),
-    /// Add a server while clients write: how much longer writes take, how even it is then
+    /// Add a server while clients write: slowdown of writes, and balance afterwards
     Add(AddArgs),
-    /// Faults of all kinds at random, for as long as one likes, while clients check every answer
+    /// Random faults of all kinds for a chosen time while clients check every answer
     Soak(SoakArgs),
 }
 
-impl Workload {
+impl ClusterWorkload {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Insert(_) => "cluster insert",
@@ -86,10 +86,10 @@ impl Workload {
     }
 }
 
-/// Options of all of them.
+/// Options of all cluster workloads.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Shared {
-    /// Where to make the scratch folder: a directory on the file system that is to be measured
+    /// Directory for the scratch folder, on the file system to be measured
     #[arg(value_name = "DIRECTORY", default_value = ".")]
     pub(crate) directory: PathBuf,
     /// Virtual nodes, a power of two
@@ -98,38 +98,38 @@ pub(crate) struct Shared {
     /// Memory of each server for its caches and buffers [default: 64MiB; travel and scan: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) server_memory: Option<u64>,
-    /// Bytes of properties on each edge
+    /// Bytes of properties per edge
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(0..=65_536))]
     pub(crate) property_bytes: u32,
-    /// How often each case is measured; medians are printed
+    /// Number of measurements of each case; medians are printed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) rounds: u32,
-    /// Write the report as JSON to a file, too
+    /// Write the report as JSON to this file, too
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Draw what was measured as SVG files in a directory
+    /// Draw the results as SVG files in this directory
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) plots: Option<PathBuf>,
-    /// Leave the scratch folder behind, with the databases and logs of the cluster that was last
+    /// Keep the scratch folder, with the databases and logs of the last cluster
     #[arg(long)]
     pub(crate) keep: bool,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
 
-/// How many servers there are: one number or several.
+/// The numbers of servers to measure.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServerCounts {
-    /// How many servers; several numbers are measured one after the other
+    /// Number of servers; several numbers are measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2,4,8",
           value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) servers: Vec<u32>,
 }
 
-/// `--threshold` where it is one.
+/// The split threshold of workloads with a single one.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct SplitAt {
-    /// A partition with more edges than that splits
+    /// Split a partition with more edges than this
     #[arg(long, value_name = "N", default_value_t = THRESHOLD_DEFAULT, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) threshold: u64,
 }
@@ -142,22 +142,22 @@ pub(crate) struct InsertArgs {
     pub(crate) counts: ServerCounts,
     #[command(flatten)]
     pub(crate) split: SplitAt,
-    /// The graph: rmat:SCALE:EDGES[:SEED], copurchase[:SEED], or a file with a source and a destination on each line
+    /// The graph: rmat:SCALE:EDGES[:SEED], copurchase[:SEED], or a file with a source and a destination per line
     #[arg(long, value_name = "GRAPH", default_value = "rmat:16:200000")]
     pub(crate) graph: GraphSource,
     /// The placements to compare
     #[arg(long = "placement", value_name = "NAME", value_delimiter = ',', value_parser = kind_parser(), default_value = "dido")]
     pub(crate) placements: Vec<Kind>,
-    /// Clients, all servers together
+    /// Total number of clients
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) clients: u32,
-    /// Edges in a batch
+    /// Number of edges per batch
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) batch: u32,
     /// Insert single edges, too
     #[arg(long)]
     pub(crate) singles: bool,
-    /// How many single edges
+    /// Number of single edges
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) single_edges: u64,
 }
@@ -166,7 +166,7 @@ pub(crate) struct InsertArgs {
 pub(crate) struct HotArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
-    /// How many servers; several numbers are measured one after the other
+    /// Number of servers; several numbers are measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "8", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) servers: Vec<u32>,
     #[command(flatten)]
@@ -175,10 +175,10 @@ pub(crate) struct HotArgs {
     #[arg(long = "placement", value_name = "NAME", value_delimiter = ',', value_parser = kind_parser(),
           default_value = "dido,giga+,edge-cut,vertex-cut")]
     pub(crate) placements: Vec<Kind>,
-    /// Clients, all servers together
+    /// Total number of clients
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) clients: u32,
-    /// Inserts of each client, one after the other
+    /// Inserts per client, one after the other
     #[arg(long, value_name = "N", default_value_t = 10_240, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) inserts: u32,
 }
@@ -187,40 +187,40 @@ pub(crate) struct HotArgs {
 pub(crate) struct ThresholdArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
-    /// How many servers
+    /// Number of servers to start
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) servers: u32,
-    /// The thresholds
+    /// The thresholds to measure
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "128,256,512,1024,2048,4096",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) sweep: Vec<u64>,
     /// Edges of the vertex
     #[arg(long, value_name = "N", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) edges: u32,
-    /// Edges in a batch
+    /// Number of edges per batch
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) batch: u32,
-    /// The placement
+    /// The placement to measure
     #[arg(long, value_name = "NAME", value_parser = kind_parser(), default_value = "dido")]
     pub(crate) placement: Kind,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TravelArgs {
+pub(crate) struct ClusterTravelArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
-    /// How many servers
+    /// Number of servers to start
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) servers: u32,
     #[command(flatten)]
     pub(crate) split: SplitAt,
-    /// The graph: rmat:SCALE:EDGES[:SEED], copurchase[:SEED], or a file with a source and a destination on each line
+    /// The graph: rmat:SCALE:EDGES[:SEED], copurchase[:SEED], or a file with a source and a destination per line
     #[arg(long, value_name = "GRAPH", default_value = "copurchase")]
     pub(crate) graph: GraphSource,
     /// The placements to compare
     #[arg(long = "placement", value_name = "NAME", value_delimiter = ',', value_parser = kind_parser(), default_value = "dido")]
     pub(crate) placements: Vec<Kind>,
-    /// How the servers go about it
+    /// The traversal engines to compare
     #[arg(
         long,
         value_name = "ENGINE",
@@ -228,35 +228,35 @@ pub(crate) struct TravelArgs {
         value_enum,
         default_value = "sync,prefetch,async"
     )]
-    pub(crate) engine: Vec<EngineArg>,
-    /// How many steps
+    pub(crate) engine: Vec<TraversalEngineArg>,
+    /// Numbers of traversal steps
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,4,8", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) steps: Vec<u32>,
-    /// The number of the vertex that it starts from [default: 0 of the copurchase graph, else the busiest]
+    /// Number of the start vertex [default: 0 in the copurchase graph, else the vertex of the highest degree]
     #[arg(long, value_name = "N")]
     pub(crate) start: Option<u32>,
-    /// Follow edges both ways
+    /// Follow edges in both directions
     #[arg(long)]
     pub(crate) both_ways: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ScanArgs {
+pub(crate) struct ClusterScanArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
-    /// How many servers
+    /// Number of servers to start
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) servers: u32,
     #[command(flatten)]
     pub(crate) split: SplitAt,
-    /// The graph: rmat:SCALE:EDGES[:SEED], copurchase[:SEED], or a file with a source and a destination on each line
+    /// The graph: rmat:SCALE:EDGES[:SEED], copurchase[:SEED], or a file with a source and a destination per line
     #[arg(long, value_name = "GRAPH", default_value = "rmat:13:200000")]
     pub(crate) graph: GraphSource,
     /// The placements to compare
     #[arg(long = "placement", value_name = "NAME", value_delimiter = ',', value_parser = kind_parser(),
           default_value = "dido,giga+,edge-cut,vertex-cut")]
     pub(crate) placements: Vec<Kind>,
-    /// Vertices of each band of degrees, at most
+    /// Maximum number of vertices per degree band
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) samples: u32,
 }
@@ -269,28 +269,28 @@ pub(crate) struct MdtestArgs {
     pub(crate) counts: ServerCounts,
     #[command(flatten)]
     pub(crate) split: SplitAt,
-    /// The placement
+    /// The placement to measure
     #[arg(long, value_name = "NAME", value_parser = kind_parser(), default_value = "dido")]
     pub(crate) placement: Kind,
-    /// Clients of each server
+    /// Number of clients per server
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=128))]
     pub(crate) clients_per_server: u32,
-    /// Create them by path, as files of a directory that splits (GIGA+), not as vertices with an edge
+    /// Create files by path in a directory that splits (GIGA+), not as vertices with an edge
     #[arg(long)]
     pub(crate) paths: bool,
-    /// With --paths: a partition of the directory with more entries than that splits
+    /// With --paths: split a partition of the directory with more entries than this
     #[arg(long, value_name = "N", default_value_t = DIRECTORY_THRESHOLD_DEFAULT, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) directory_threshold: u64,
-    /// With --paths: files in one call
+    /// With --paths: files per call
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) batch: u32,
-    /// With --paths: measure what tagging each of them takes, once they are there
+    /// With --paths: then measure tagging each file
     #[arg(long, requires = "paths")]
     pub(crate) tag: bool,
-    /// With --paths: clients that do not learn which server has a file
+    /// With --paths: clients do not cache which server has a file
     #[arg(long, requires = "paths")]
     pub(crate) no_cache: bool,
-    /// Files that each client creates, one after the other
+    /// Files per client, created one after the other
     #[arg(long, value_name = "N", default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) files: u32,
 }
@@ -299,42 +299,42 @@ pub(crate) struct MdtestArgs {
 pub(crate) struct SplitsArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
-    /// How many servers
+    /// Number of servers to start
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
     pub(crate) servers: u32,
-    /// A partition of the directory with more entries than that splits; several numbers are measured one after the other
+    /// Split a partition of the directory with more entries than this; several numbers are measured one after the other
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [DIRECTORY_THRESHOLD_DEFAULT],
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) directory_threshold: Vec<u64>,
-    /// Files that are created in the directory
+    /// Number of files created in the directory
     #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) files: u32,
 }
 
-/// Clusters whose stores move, and their clients.
+/// Options of clusters whose stores move, and of their clients.
 #[derive(Debug, Args)]
 pub(crate) struct MovingArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
-    /// How many servers
+    /// Number of servers to start
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=32))]
     pub(crate) servers: u32,
-    /// How many stores
+    /// Number of stores in total
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) stores: u32,
-    /// After so long without a sign of life a server counts as gone
+    /// Time without a sign of life after which a server is considered dead
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     pub(crate) lease: Duration,
-    /// Clients that write
+    /// Number of clients that write
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) writers: u32,
-    /// Clients that only read
+    /// Number of clients that only read
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=256))]
     pub(crate) readers: u32,
-    /// How long a client rests between its rounds of calls
+    /// Pause of each client between its rounds of calls
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration)]
     pub(crate) rest: Duration,
-    /// Another seed, other servers and faults
+    /// Seed for the choice of servers and faults
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 }
@@ -343,7 +343,7 @@ pub(crate) struct MovingArgs {
 pub(crate) struct FailoverArgs {
     #[command(flatten)]
     pub(crate) moving: MovingArgs,
-    /// How often a server is killed
+    /// Number of servers to kill, one after the other
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) kills: u32,
 }
@@ -352,7 +352,7 @@ pub(crate) struct FailoverArgs {
 pub(crate) struct AddArgs {
     #[command(flatten)]
     pub(crate) moving: MovingArgs,
-    /// How long is measured before and after
+    /// Time of each measurement, before and after
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_duration)]
     pub(crate) phase: Duration,
 }
@@ -361,13 +361,13 @@ pub(crate) struct AddArgs {
 pub(crate) struct SoakArgs {
     #[command(flatten)]
     pub(crate) moving: MovingArgs,
-    /// How long
+    /// Duration of the test in minutes
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub(crate) minutes: u64,
-    /// … and so many seconds more
+    /// Seconds added to the minutes
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seconds: u64,
-    /// Which faults
+    /// Kinds of faults
     #[arg(
         long,
         value_name = "FAULT",
@@ -378,16 +378,16 @@ pub(crate) struct SoakArgs {
     pub(crate) faults: Vec<Fault>,
 }
 
-/// What is done to servers.
+/// Faults of the soak test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Fault {
-    /// A server is killed, and started again
+    /// Kill a server and restart it
     Kill,
-    /// A server stands still, and goes on
+    /// Pause a server and resume it
     Pause,
-    /// A server and etcd do not hear each other
+    /// Cut the network between a server and etcd
     Cut,
-    /// etcd stands still, or is killed and started again
+    /// Pause etcd, or kill and restart it
     Etcd,
 }
 
@@ -402,23 +402,23 @@ impl Fault {
     }
 }
 
-/// `--engine` of traversals.
+/// The engine of traversals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EngineArg {
+pub(crate) enum TraversalEngineArg {
     /// Step by step
     Sync,
-    /// Step by step; who waits for the next one reads ahead
+    /// Step by step; servers that wait for the next step read ahead
     Prefetch,
-    /// Without steps
+    /// Asynchronous, without steps
     Async,
 }
 
-impl From<EngineArg> for Strategy {
-    fn from(engine: EngineArg) -> Self {
+impl From<TraversalEngineArg> for Strategy {
+    fn from(engine: TraversalEngineArg) -> Self {
         match engine {
-            EngineArg::Sync => Self::Sync,
-            EngineArg::Prefetch => Self::Prefetch,
-            EngineArg::Async => Self::Async,
+            TraversalEngineArg::Sync => Self::Sync,
+            TraversalEngineArg::Prefetch => Self::Prefetch,
+            TraversalEngineArg::Async => Self::Async,
         }
     }
 }

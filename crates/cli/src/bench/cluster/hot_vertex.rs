@@ -1,11 +1,11 @@
-//! One vertex that all clients write to, an edge at a time; beside it, as many edges that leave many vertices.
+//! Single-edge inserts at one vertex from all clients, compared with inserts at many vertices.
 
-use super::Bench;
+use super::ClusterBench;
 use super::args::HotArgs;
 use super::plot::{Line, Picture};
 use super::report::{Bound, number, rate, ratio};
 use super::servers::{Servers, Spec};
-use super::work::{self, Done, Types, Work, middle};
+use super::work::{self, InsertResult, Types, Work, middle};
 use crate::bench::source::vertex_id;
 use crate::output::Cell;
 use crate::units::count;
@@ -30,30 +30,30 @@ const COLUMNS: &[&str] = &[
     "others",
 ];
 
-/// How many times slower inserts at one vertex may be under DIDO.
+/// Allowed slowdown of inserts at one vertex under DIDO.
 const SLOWER_MOST: f64 = 1.5;
-/// Edges that leave each of the many vertices.
+/// Number of edges of each of the many vertices.
 const EACH: u32 = 8;
 
-struct Case {
+struct HotVertexCase {
     placement: Kind,
     servers: u32,
-    hot: Vec<Done>,
-    uniform: Vec<Done>,
+    hot: Vec<InsertResult>,
+    uniform: Vec<InsertResult>,
 }
 
-pub(super) fn run(bench: &mut Bench<'_>, args: &HotArgs) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut ClusterBench<'_>, args: &HotArgs) -> anyhow::Result<()> {
     bench.report.columns = COLUMNS;
     bench.report.settings = json!({
         "clients": args.clients,
         "inserts_per_client": args.inserts,
         "threshold": args.split.threshold,
     });
-    let mut cases: Vec<Case> = args
+    let mut cases: Vec<HotVertexCase> = args
         .placements
         .iter()
         .flat_map(|placement| {
-            args.servers.iter().map(|servers| Case {
+            args.servers.iter().map(|servers| HotVertexCase {
                 placement: *placement,
                 servers: *servers,
                 hot: Vec::new(),
@@ -70,7 +70,7 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &HotArgs) -> anyhow::Result<()> {
             name: series.first()?.placement.name().to_owned(),
             points: series
                 .iter()
-                .map(|c| (f64::from(c.servers), middle(&c.hot, Done::rate)))
+                .map(|c| (f64::from(c.servers), middle(&c.hot, InsertResult::rate)))
                 .collect(),
         })
     });
@@ -84,12 +84,16 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &HotArgs) -> anyhow::Result<()> {
     ran
 }
 
-fn rounds(bench: &Bench<'_>, args: &HotArgs, cases: &mut [Case]) -> anyhow::Result<()> {
+fn rounds(
+    bench: &ClusterBench<'_>,
+    args: &HotArgs,
+    cases: &mut [HotVertexCase],
+) -> anyhow::Result<()> {
     for round in 0..bench.shared.rounds {
         for case in &mut *cases {
-            // The sides begin in turn.
+            // The two sides alternate in going first.
             for turn in [round % 2, (round + 1) % 2] {
-                bench.go_on()?;
+                bench.check_interrupt()?;
                 let hot = turn == 0;
                 bench.say(&format!(
                     "round {} of {}: {} inserts at {}, {} server(s), {}",
@@ -100,7 +104,7 @@ fn rounds(bench: &Bench<'_>, args: &HotArgs, cases: &mut [Case]) -> anyhow::Resu
                     case.servers,
                     case.placement,
                 ));
-                let done = once(bench, args, case, hot)?;
+                let done = run_once(bench, args, case, hot)?;
                 if hot {
                     &mut case.hot
                 } else {
@@ -113,7 +117,12 @@ fn rounds(bench: &Bench<'_>, args: &HotArgs, cases: &mut [Case]) -> anyhow::Resu
     Ok(())
 }
 
-fn once(bench: &Bench<'_>, args: &HotArgs, case: &Case, hot: bool) -> anyhow::Result<Done> {
+fn run_once(
+    bench: &ClusterBench<'_>,
+    args: &HotArgs,
+    case: &HotVertexCase,
+    hot: bool,
+) -> anyhow::Result<InsertResult> {
     let spec = Spec {
         servers: case.servers,
         placement: case.placement,
@@ -137,7 +146,7 @@ fn once(bench: &Bench<'_>, args: &HotArgs, case: &Case, hot: bool) -> anyhow::Re
         })?;
     let sources = (all / EACH).max(1);
     let make = |client: usize, number: usize| {
-        // Clients' edges of one moment lie beside each other.
+        // Concurrent edges of different clients get adjacent numbers.
         let edge = number as u32 * args.clients + client as u32;
         let source = if hot { 0 } else { edge % sources };
         let mut batch = Batch::new();
@@ -150,7 +159,7 @@ fn once(bench: &Bench<'_>, args: &HotArgs, case: &Case, hot: bool) -> anyhow::Re
         count: all.into(),
     };
     let done = work::insert(bench, &mut servers, &clients, &work)?;
-    work::whole(first, &types, all.into())?;
+    work::check_edge_count(first, &types, all.into())?;
     if hot {
         let degree = first.degrees(&[(vertex_id(0), types.links)])?;
         anyhow::ensure!(
@@ -163,20 +172,20 @@ fn once(bench: &Bench<'_>, args: &HotArgs, case: &Case, hot: bool) -> anyhow::Re
     Ok(done)
 }
 
-fn report(bench: &mut Bench<'_>, args: &HotArgs, cases: &[Case]) {
+fn report(bench: &mut ClusterBench<'_>, args: &HotArgs, cases: &[HotVertexCase]) {
     for case in cases {
-        let hot = |of: fn(&Done) -> f64| middle(&case.hot, of);
-        let uniform = |of: fn(&Done) -> f64| middle(&case.uniform, of);
+        let hot = |of: fn(&InsertResult) -> f64| middle(&case.hot, of);
+        let uniform = |of: fn(&InsertResult) -> f64| middle(&case.uniform, of);
         bench.report.rows.push(vec![
             case.placement.name().into(),
             Cell::Count(case.servers.into()),
             Cell::Count(args.clients.into()),
             Cell::Count(u64::from(args.clients) * u64::from(args.inserts)),
-            rate(hot(Done::rate)),
-            rate(uniform(Done::rate)),
-            ratio(uniform(Done::rate), hot(Done::rate)),
-            number(hot(Done::cpu_micros), 1),
-            number(uniform(Done::cpu_micros), 1),
+            rate(hot(InsertResult::rate)),
+            rate(uniform(InsertResult::rate)),
+            ratio(uniform(InsertResult::rate), hot(InsertResult::rate)),
+            number(hot(InsertResult::cpu_micros), 1),
+            number(uniform(InsertResult::cpu_micros), 1),
             number(hot(|d| d.p50), 0),
             number(hot(|d| d.p99), 0),
             number(uniform(|d| d.p99), 0),
@@ -188,7 +197,7 @@ fn report(bench: &mut Bench<'_>, args: &HotArgs, cases: &[Case]) {
                     "dido, {} server(s): times slower at one vertex than at many",
                     case.servers
                 ),
-                uniform(Done::rate) / hot(Done::rate),
+                uniform(InsertResult::rate) / hot(InsertResult::rate),
                 Bound::AtMost(SLOWER_MOST),
             );
         }

@@ -1,12 +1,12 @@
-//! A graph inserted from many clients into one server, then into more: what each further server costs, and what the total
-//! comes to on the cores that there are.
+//! A graph inserted from many clients with increasing numbers of servers: the cost of each further server, and the total rate on
+//! the available cores.
 
-use super::Bench;
+use super::ClusterBench;
 use super::args::InsertArgs;
 use super::plot::{Line, Picture};
 use super::report::{Bound, number, rate, ratio};
 use super::servers::{Servers, Spec};
-use super::work::{self, Done, Types, Work, dealt, middle};
+use super::work::{self, InsertResult, Types, Work, dealt, middle};
 use crate::bench::source::{Graph, vertex_id};
 use crate::output::Cell;
 use crate::units::count;
@@ -33,21 +33,21 @@ pub(super) const COLUMNS: &[&str] = &[
     "p99_us",
 ];
 
-/// What the issue asks of a cluster on one machine.
+/// Maximum processor time per edge relative to one server, from the issue.
 const COST_MOST: f64 = 1.3;
-/// Less than that of one server's busy cores is a fall that cores do not explain; the rest is what runs differ by.
+/// A number of busy cores below this part of one server's is not explained by the core count; above, it is variation of runs.
 const BUSY_LEAST: f64 = 0.9;
 
-/// One line of the table.
-struct Case {
+/// One row of the table.
+struct InsertCase {
     placement: Kind,
     batch: usize,
     servers: u32,
     edges: usize,
-    rounds: Vec<Done>,
+    rounds: Vec<InsertResult>,
 }
 
-pub(super) fn run(bench: &mut Bench<'_>, args: &InsertArgs) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut ClusterBench<'_>, args: &InsertArgs) -> anyhow::Result<()> {
     let graph = args.graph.graph(None)?;
     bench.report.columns = COLUMNS;
     bench.report.settings = json!({
@@ -63,7 +63,7 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &InsertArgs) -> anyhow::Result<()
     let mut cases = Vec::new();
     for placement in &args.placements {
         for (batch, edges) in &sizes {
-            cases.extend(args.counts.servers.iter().map(|servers| Case {
+            cases.extend(args.counts.servers.iter().map(|servers| InsertCase {
                 placement: *placement,
                 batch: *batch,
                 servers: *servers,
@@ -80,14 +80,14 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &InsertArgs) -> anyhow::Result<()
 }
 
 fn rounds(
-    bench: &Bench<'_>,
+    bench: &ClusterBench<'_>,
     args: &InsertArgs,
     graph: &Graph,
-    cases: &mut [Case],
+    cases: &mut [InsertCase],
 ) -> anyhow::Result<()> {
     for round in 0..bench.shared.rounds {
         for case in &mut *cases {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             bench.say(&format!(
                 "round {} of {}: {} edges in batches of {} into {} server(s), {}",
                 round + 1,
@@ -97,14 +97,19 @@ fn rounds(
                 case.servers,
                 case.placement,
             ));
-            let done = once(bench, args, graph, case)?;
+            let done = run_once(bench, args, graph, case)?;
             case.rounds.push(done);
         }
     }
     Ok(())
 }
 
-fn once(bench: &Bench<'_>, args: &InsertArgs, graph: &Graph, case: &Case) -> anyhow::Result<Done> {
+fn run_once(
+    bench: &ClusterBench<'_>,
+    args: &InsertArgs,
+    graph: &Graph,
+    case: &InsertCase,
+) -> anyhow::Result<InsertResult> {
     let spec = Spec {
         servers: case.servers,
         placement: case.placement,
@@ -135,23 +140,23 @@ fn once(bench: &Bench<'_>, args: &InsertArgs, graph: &Graph, case: &Case) -> any
         count: case.edges as u64,
     };
     let done = work::insert(bench, &mut servers, &clients, &work)?;
-    work::whole(first, &types, case.edges as u64)?;
+    work::check_edge_count(first, &types, case.edges as u64)?;
     drop(clients);
     servers.stop()?;
     Ok(done)
 }
 
-fn report(bench: &mut Bench<'_>, args: &InsertArgs, cases: &[Case]) {
-    // Cases of one placement and one size of batches come one after the other, the least number of servers first.
+fn report(bench: &mut ClusterBench<'_>, args: &InsertArgs, cases: &[InsertCase]) {
+    // Cases of one placement and batch size are consecutive, in ascending order of servers.
     for series in cases.chunk_by(|a, b| (a.placement, a.batch) == (b.placement, b.batch)) {
         let Some(first) = series.first() else {
             continue;
         };
-        let base = |of: fn(&Done) -> f64| middle(&first.rounds, of);
+        let base = |of: fn(&InsertResult) -> f64| middle(&first.rounds, of);
         let (mut cost, mut busy) = (0.0_f64, f64::INFINITY);
         for case in series {
-            let now = |of: fn(&Done) -> f64| middle(&case.rounds, of);
-            cost = cost.max(now(Done::cpu_micros) / base(Done::cpu_micros));
+            let now = |of: fn(&InsertResult) -> f64| middle(&case.rounds, of);
+            cost = cost.max(now(InsertResult::cpu_micros) / base(InsertResult::cpu_micros));
             busy = busy.min(now(|d| d.busy) / base(|d| d.busy));
             bench.report.rows.push(vec![
                 case.placement.name().into(),
@@ -159,11 +164,14 @@ fn report(bench: &mut Bench<'_>, args: &InsertArgs, cases: &[Case]) {
                 Cell::Count(case.servers.into()),
                 Cell::Count(args.clients.into()),
                 Cell::Count(case.edges as u64),
-                rate(now(Done::rate)),
-                ratio(now(Done::rate), base(Done::rate)),
-                number(now(Done::cpu_micros), 1),
-                ratio(now(Done::cpu_micros), base(Done::cpu_micros)),
-                number(now(Done::server_micros), 1),
+                rate(now(InsertResult::rate)),
+                ratio(now(InsertResult::rate), base(InsertResult::rate)),
+                number(now(InsertResult::cpu_micros), 1),
+                ratio(
+                    now(InsertResult::cpu_micros),
+                    base(InsertResult::cpu_micros),
+                ),
+                number(now(InsertResult::server_micros), 1),
                 number(now(|d| d.busy), 2),
                 ratio(now(|d| d.busy), base(|d| d.busy)),
                 number(now(|d| d.others), 2),
@@ -192,16 +200,19 @@ fn report(bench: &mut Bench<'_>, args: &InsertArgs, cases: &[Case]) {
     );
 }
 
-fn draw(bench: &Bench<'_>, cases: &[Case]) -> anyhow::Result<()> {
+fn draw(bench: &ClusterBench<'_>, cases: &[InsertCase]) -> anyhow::Result<()> {
     for (name, single) in [("insert-batches", false), ("insert-singles", true)] {
         let of = cases.iter().filter(|case| (case.batch == 1) == single);
         let of: Vec<_> = of.collect();
         let Some(first) = of.first() else { continue };
         let lines = of.chunk_by(|a, b| a.placement == b.placement);
         let lines = lines.filter_map(|series| {
-            let points = series
-                .iter()
-                .map(|case| (f64::from(case.servers), middle(&case.rounds, Done::rate)));
+            let points = series.iter().map(|case| {
+                (
+                    f64::from(case.servers),
+                    middle(&case.rounds, InsertResult::rate),
+                )
+            });
             Some(Line {
                 name: series.first()?.placement.name().to_owned(),
                 points: points.collect(),

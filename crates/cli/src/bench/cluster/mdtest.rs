@@ -1,16 +1,16 @@
-//! Files created in one directory, as mdtest does it: each is a vertex and an edge from the directory, in one batch.
+//! Files created in one directory, as by mdtest: each is a vertex and an edge from the directory, in one batch.
 
-use super::Bench;
+use super::ClusterBench;
 use super::args::MdtestArgs;
 use super::plot::{Line, Picture};
 use super::report::{number, rate, ratio};
 use super::servers::{Servers, Spec};
-use super::work::{self, Done, Types, Work, middle};
+use super::work::{self, InsertResult, Types, Work, middle};
 use crate::bench::source::{VERTEX_TYPE, vertex_id, vertex_key};
 use crate::output::Cell;
 use crate::units::count;
 use esker::Database;
-use esker_model::namespace::{Change, Kind, Make, NamePath, Namespace as _, XattrMode};
+use esker_model::namespace::{Change, Kind, NamePath, Namespace as _, NewFile, XattrMode};
 use esker_model::{Batch, Error, GraphWrite as _, VertexId};
 use serde_json::json;
 
@@ -29,7 +29,7 @@ const COLUMNS: &[&str] = &[
     "p99_us",
 ];
 
-pub(super) fn run(bench: &mut Bench<'_>, args: &MdtestArgs) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut ClusterBench<'_>, args: &MdtestArgs) -> anyhow::Result<()> {
     bench.report.columns = COLUMNS;
     bench.report.settings = json!({
         "clients_per_server": args.clients_per_server,
@@ -40,7 +40,7 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &MdtestArgs) -> anyhow::Result<()
         "batch": args.batch,
         "cache": !args.no_cache,
     });
-    let mut cases: Vec<(u32, Vec<Done>)> = args
+    let mut cases: Vec<(u32, Vec<InsertResult>)> = args
         .counts
         .servers
         .iter()
@@ -50,17 +50,20 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &MdtestArgs) -> anyhow::Result<()
     cases.retain(|(_, rounds)| !rounds.is_empty());
     if let Some((_, first)) = cases.first() {
         for (servers, rounds) in &cases {
-            let now = |of: fn(&Done) -> f64| middle(rounds, of);
+            let now = |of: fn(&InsertResult) -> f64| middle(rounds, of);
             let clients = u64::from(servers * args.clients_per_server);
             bench.report.rows.push(vec![
                 args.placement.name().into(),
                 Cell::Count((*servers).into()),
                 Cell::Count(clients),
                 Cell::Count(clients * u64::from(args.files)),
-                rate(now(Done::rate)),
-                ratio(now(Done::rate), middle(first, Done::rate)),
-                number(now(Done::cpu_micros), 1),
-                ratio(now(Done::cpu_micros), middle(first, Done::cpu_micros)),
+                rate(now(InsertResult::rate)),
+                ratio(now(InsertResult::rate), middle(first, InsertResult::rate)),
+                number(now(InsertResult::cpu_micros), 1),
+                ratio(
+                    now(InsertResult::cpu_micros),
+                    middle(first, InsertResult::cpu_micros),
+                ),
                 number(now(|d| d.busy), 2),
                 number(now(|d| d.others), 2),
                 number(now(|d| d.p50), 0),
@@ -70,7 +73,7 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &MdtestArgs) -> anyhow::Result<()
     }
     let points = cases
         .iter()
-        .map(|(servers, rounds)| (f64::from(*servers), middle(rounds, Done::rate)));
+        .map(|(servers, rounds)| (f64::from(*servers), middle(rounds, InsertResult::rate)));
     Picture {
         title: if args.paths {
             "Files created in one directory that splits (GIGA+)"
@@ -96,13 +99,13 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &MdtestArgs) -> anyhow::Result<()
 }
 
 fn rounds(
-    bench: &Bench<'_>,
+    bench: &ClusterBench<'_>,
     args: &MdtestArgs,
-    cases: &mut [(u32, Vec<Done>)],
+    cases: &mut [(u32, Vec<InsertResult>)],
 ) -> anyhow::Result<()> {
     for round in 0..bench.shared.rounds {
         for (servers, rounds) in &mut *cases {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             bench.say(&format!(
                 "round {} of {}: {} server(s), {} files of each of their clients",
                 round + 1,
@@ -110,13 +113,17 @@ fn rounds(
                 servers,
                 count(args.files.into()),
             ));
-            rounds.push(once(bench, args, *servers)?);
+            rounds.push(run_once(bench, args, *servers)?);
         }
     }
     Ok(())
 }
 
-fn once(bench: &Bench<'_>, args: &MdtestArgs, servers: u32) -> anyhow::Result<Done> {
+fn run_once(
+    bench: &ClusterBench<'_>,
+    args: &MdtestArgs,
+    servers: u32,
+) -> anyhow::Result<InsertResult> {
     let spec = Spec {
         servers,
         placement: args.placement,
@@ -157,29 +164,29 @@ fn once(bench: &Bench<'_>, args: &MdtestArgs, servers: u32) -> anyhow::Result<Do
         count: files,
     };
     let done = work::insert(bench, &mut servers, &clients, &work)?;
-    work::whole(first, &types, files)?;
+    work::check_edge_count(first, &types, files)?;
     drop(clients);
     servers.stop()?;
     Ok(done)
 }
 
-/// The same as files of a directory, which is spread over the servers as it grows.
+/// Creates files of a directory by path; the directory splits over the servers as it grows.
 fn by_path(
-    bench: &Bench<'_>,
+    bench: &ClusterBench<'_>,
     args: &MdtestArgs,
     servers: &mut Servers,
     clients: &[Database],
-) -> anyhow::Result<Done> {
+) -> anyhow::Result<InsertResult> {
     let Some(first) = clients.first() else {
         anyhow::bail!("there are no clients");
     };
     let directory = NamePath::parse(b"/files").map_err(Error::from)?;
-    let make = |kind: Kind, mode| Make::new(kind.bits() | mode, 0, 0);
-    let begin = Change::Make(directory.clone(), make(Kind::Directory, 0o755));
+    let make = |kind: Kind, mode| NewFile::new(kind.bits() | mode, 0, 0);
+    let begin = Change::Create(directory.clone(), make(Kind::Directory, 0o755));
     for made in first.change(None, &[begin])? {
         made?;
     }
-    // Names that are no names cannot be: these are digits.
+    // Names made of digits are always valid.
     let path = |client: usize, number: usize| {
         NamePath::parse(format!("/files/file.{client}.{number}").as_bytes())
     };
@@ -188,7 +195,7 @@ fn by_path(
     let changes = |client: usize, call: usize| -> Vec<Change> {
         (call * batch..files.min((call + 1) * batch))
             .filter_map(|number| path(client, number).ok())
-            .map(|at| Change::Make(at, make(Kind::File, 0o644)))
+            .map(|at| Change::Create(at, make(Kind::File, 0o644)))
             .collect()
     };
     let count = clients.len() as u64 * files as u64;
@@ -199,7 +206,7 @@ fn by_path(
     };
     let mut done = work::insert(bench, servers, clients, &work)?;
     if args.tag {
-        // A tag is the vertex's, the name the entry's: where the two lie together, it is one server's affair.
+        // A tag belongs to the vertex, a name to the dentry: if both are on one server, one server handles the change.
         let tags = |client: usize, call: usize| -> Vec<Change> {
             let paths = call * batch..files.min((call + 1) * batch);
             let paths = paths.filter_map(|number| path(client, number).ok());

@@ -1,11 +1,12 @@
 //! `esker bench cluster`: several servers as one database, measured from outside.
 //!
-//! Servers are processes that the benchmark starts in a scratch folder; clients are threads with a connection each. All of
-//! them share this machine: what can be compared are cases of one run, by the clock and by the processor time of all
-//! processes together. `docs/book/paper-graphmeta.md` puts the figures beside GraphMeta's.
+//! Servers are processes that the benchmark starts in a scratch folder; clients are threads with a connection each. All share
+//! this machine: only cases of one run are comparable, by time and by the processor time of all processes.
+//! `docs/book/paper-graphmeta.md` compares the figures with GraphMeta's.
 //!
 //! Suggested reading order: [`args`], [`servers`], [`work`] (clients), then a workload: [`insert`], [`hot_vertex`],
-//! [`threshold`], [`travel`], [`scan`], [`mdtest`], [`splits`]. [`moving`] is about servers that come and go. [`report`] prints and
+//! [`threshold`], [`travel`], [`scan`], [`mdtest`], [`splits`]. [`moving`] covers servers that join and fail.
+//! [`report`] prints and
 //! [`plot`] draws.
 
 mod args;
@@ -27,34 +28,34 @@ pub(crate) use args::ClusterBenchArgs;
 use crate::bench::scratch::Scratch;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
-use args::{Shared, Workload};
+use args::{ClusterWorkload, Shared};
 use esker_cluster::Vnodes;
-use report::Report;
+use report::ClusterReport;
 
 const MIB: u64 = 1 << 20;
-/// Memory of a server that is inserted into.
+/// Memory of a server for insert workloads, in bytes.
 const MEMORY: u64 = 64 * MIB;
-/// Of one that is to read from the disk.
+/// Memory of a server that should read from disk, in bytes.
 const MEMORY_SMALL: u64 = 16 * MIB;
 
-/// What a workload is given.
-pub(super) struct Bench<'a> {
+/// The context of a workload.
+pub(super) struct ClusterBench<'a> {
     shared: &'a Shared,
     context: &'a Context,
     scratch: &'a Scratch,
-    report: &'a mut Report,
+    report: &'a mut ClusterReport,
 }
 
-impl Bench<'_> {
-    /// An error once the user wants no more of it; what was measured by then is printed.
-    fn go_on(&self) -> anyhow::Result<()> {
+impl ClusterBench<'_> {
+    /// Returns an error once the user has interrupted; the measurements so far are printed.
+    fn check_interrupt(&self) -> anyhow::Result<()> {
         match self.context.interrupt.stopped() {
             Some(_) => Err(esker_model::Error::Interrupted.into()),
             None => Ok(()),
         }
     }
 
-    /// Says what is being done, for people who wait.
+    /// Prints a progress message.
     fn say(&self, text: &str) {
         self.context.note(text);
     }
@@ -70,27 +71,27 @@ pub(crate) fn run(args: &ClusterBenchArgs, context: &mut Context) -> anyhow::Res
         })?;
     }
     let scratch = Scratch::make(&shared.directory, shared.keep)?;
-    let mut report = Report::new(workload.name());
-    let mut bench = Bench {
+    let mut report = ClusterReport::new(workload.name());
+    let mut bench = ClusterBench {
         shared,
         context,
         scratch: &scratch,
         report: &mut report,
     };
-    // Whether what must not happen did not.
+    // Whether all checks of the workload passed.
     let mut whole = true;
     let mut watched = |ran: anyhow::Result<bool>| ran.map(|right| whole = right);
     let ran = match workload {
-        Workload::Insert(args) => insert::run(&mut bench, args),
-        Workload::HotVertex(args) => hot_vertex::run(&mut bench, args),
-        Workload::Threshold(args) => threshold::run(&mut bench, args),
-        Workload::Travel(args) => travel::run(&mut bench, args),
-        Workload::Scan(args) => scan::run(&mut bench, args),
-        Workload::Mdtest(args) => mdtest::run(&mut bench, args),
-        Workload::Splits(args) => splits::run(&mut bench, args),
-        Workload::Failover(args) => watched(moving::failover::run(&mut bench, args)),
-        Workload::Add(args) => watched(moving::add::run(&mut bench, args)),
-        Workload::Soak(args) => watched(moving::soak::run(&mut bench, args)),
+        ClusterWorkload::Insert(args) => insert::run(&mut bench, args),
+        ClusterWorkload::HotVertex(args) => hot_vertex::run(&mut bench, args),
+        ClusterWorkload::Threshold(args) => threshold::run(&mut bench, args),
+        ClusterWorkload::Travel(args) => travel::run(&mut bench, args),
+        ClusterWorkload::Scan(args) => scan::run(&mut bench, args),
+        ClusterWorkload::Mdtest(args) => mdtest::run(&mut bench, args),
+        ClusterWorkload::Splits(args) => splits::run(&mut bench, args),
+        ClusterWorkload::Failover(args) => watched(moving::failover::run(&mut bench, args)),
+        ClusterWorkload::Add(args) => watched(moving::add::run(&mut bench, args)),
+        ClusterWorkload::Soak(args) => watched(moving::soak::run(&mut bench, args)),
     };
     let stopped = match ran {
         Ok(()) => false,

@@ -1,6 +1,6 @@
-//! Lines over numbers of servers, thresholds or steps, as SVG. What is across doubles from one point to the next.
+//! Line charts over numbers of servers, thresholds or steps, as SVG. Values on the x axis double from point to point.
 
-use super::Bench;
+use super::ClusterBench;
 use anyhow::Context as _;
 use plotters::coord::ranged1d::{IntoSegmentedCoord as _, SegmentValue};
 use plotters::prelude::*;
@@ -18,13 +18,13 @@ const COLOURS: [RGBColor; 6] = [
 ];
 const BORDER: RGBColor = RGBColor(0x99, 0x99, 0x99);
 
-/// One line.
+/// One line of a chart.
 pub(in crate::bench) struct Line {
     pub(in crate::bench) name: String,
     pub(in crate::bench) points: Vec<(f64, f64)>,
 }
 
-/// One picture.
+/// One chart with its lines.
 pub(in crate::bench) struct Picture<'a> {
     pub(in crate::bench) title: &'a str,
     pub(in crate::bench) across: &'a str,
@@ -33,8 +33,8 @@ pub(in crate::bench) struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    /// Draws it into a file of the folder that was asked for, if one was.
-    pub(super) fn write(&self, bench: &Bench<'_>, name: &str) -> anyhow::Result<()> {
+    /// Draws the chart to a file in the folder of `--plots`, if given.
+    pub(super) fn write(&self, bench: &ClusterBench<'_>, name: &str) -> anyhow::Result<()> {
         let Some(folder) = &bench.shared.plots else {
             return Ok(());
         };
@@ -44,7 +44,7 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// Draws it into a file, if there is something to draw.
+    /// Draws the chart to a file, if there are points.
     pub(in crate::bench) fn save(
         &self,
         folder: &Path,
@@ -55,15 +55,15 @@ impl Picture<'_> {
         }
         let file = folder.join(name);
         let mut svg = String::new();
-        // A broken drawing is a fault of the program: its error says no more than that.
+        // A failed drawing is a bug; its error has no further details.
         self.draw(&mut svg)
             .map_err(|error| anyhow::anyhow!("drawing {}: {error}", file.display()))?;
         std::fs::write(&file, svg).with_context(|| format!("writing {}", file.display()))?;
         Ok(Some(file))
     }
 
-    /// What is across, each once, in ascending order.
-    fn places(&self) -> Vec<f64> {
+    /// Returns the x values, distinct and ascending.
+    fn x_values(&self) -> Vec<f64> {
         let mut all: Vec<f64> = self
             .lines
             .iter()
@@ -75,9 +75,9 @@ impl Picture<'_> {
     }
 
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-        let places = self.places();
+        let x_values = self.x_values();
         let place = |x: f64| {
-            places
+            x_values
                 .iter()
                 .position(|p| p.total_cmp(&x).is_eq())
                 .unwrap_or(0)
@@ -94,8 +94,8 @@ impl Picture<'_> {
             .margin(10)
             .x_label_area_size(42)
             .y_label_area_size(74)
-            // Room for the names.
-            .build_cartesian_2d((0..places.len()).into_segmented(), 0.0..highest * 1.25)?;
+            // Margin for the legend.
+            .build_cartesian_2d((0..x_values.len()).into_segmented(), 0.0..highest * 1.25)?;
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -103,7 +103,9 @@ impl Picture<'_> {
             .x_desc(self.across)
             .y_desc(self.up)
             .x_label_formatter(&|at| match at {
-                SegmentValue::CenterOf(at) => places.get(*at).map_or(String::new(), f64::to_string),
+                SegmentValue::CenterOf(at) => {
+                    x_values.get(*at).map_or(String::new(), f64::to_string)
+                }
                 SegmentValue::Exact(_) | SegmentValue::Last => String::new(),
             })
             .draw()?;
@@ -149,7 +151,7 @@ mod tests {
                 line("edge-cut", &[(2.0, 5.0)]),
             ],
         };
-        assert_eq!(picture.places(), [1.0, 2.0, 4.0]);
+        assert_eq!(picture.x_values(), [1.0, 2.0, 4.0]);
         let mut svg = String::new();
         picture.draw(&mut svg).unwrap();
         for text in ["Rates", "servers", "edge-cut", "dido"] {

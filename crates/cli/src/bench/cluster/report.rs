@@ -1,4 +1,4 @@
-//! What was measured of a cluster: rows whose columns each workload chooses, wishes met or not, and the machine.
+//! The results of a cluster benchmark: rows with columns chosen by each workload, checked targets, and the machine.
 
 use super::args::Shared;
 use crate::args::RowFormat;
@@ -9,7 +9,7 @@ use crate::units::{counted, size};
 use anyhow::Context as _;
 use serde_json::{Value as Json, json};
 
-/// Something that a figure should be.
+/// A target for a figure.
 #[derive(Debug, Clone)]
 pub(super) struct Wish {
     pub(super) what: String,
@@ -39,18 +39,18 @@ impl Wish {
     }
 }
 
-/// All of a run.
-pub(super) struct Report {
+/// The results of a run.
+pub(super) struct ClusterReport {
     workload: &'static str,
     pub(super) columns: &'static [&'static str],
     pub(super) rows: Vec<Vec<Cell>>,
     pub(super) wishes: Vec<Wish>,
-    /// For people.
+    /// Notes that are printed for people.
     pub(super) notes: Vec<String>,
     pub(super) settings: Json,
 }
 
-impl Report {
+impl ClusterReport {
     pub(super) fn new(workload: &'static str) -> Self {
         Self {
             workload,
@@ -148,9 +148,9 @@ impl Report {
     }
 }
 
-/// A number for people with so many digits behind the point, whole in JSON.
+/// A number with `digits` decimals for display, unrounded in JSON.
 pub(super) fn number(value: f64, digits: usize) -> Cell {
-    // Zero of zero, where a run was too short for the clocks.
+    // 0/0, if a run was too short for the clocks.
     let json = if value.is_finite() {
         json!(value)
     } else {
@@ -159,12 +159,12 @@ pub(super) fn number(value: f64, digits: usize) -> Cell {
     Cell::Json(json, format!("{value:.digits$}"))
 }
 
-/// A rate.
+/// A rate, rounded to a whole number.
 pub(super) fn rate(value: f64) -> Cell {
     Cell::Count(value.round() as u64)
 }
 
-/// One figure as a part of another one.
+/// The ratio of two figures.
 pub(super) fn ratio(value: f64, of: f64) -> Cell {
     number(value / of, 2)
 }

@@ -1,8 +1,8 @@
-//! Scans of, and three steps from, vertices of every degree, by placement: what the counts of `esker bench placement` come to
-//! by the clock.
+//! Scans of, and three steps from, vertices of every degree, by placement: times for the operations that `esker bench
+//! placement` counts.
 
-use super::Bench;
-use super::args::ScanArgs;
+use super::ClusterBench;
+use super::args::ClusterScanArgs;
 use super::plot::{Line, Picture};
 use super::report::{number, ratio};
 use super::servers::{Servers, Spec};
@@ -31,21 +31,21 @@ const COLUMNS: &[&str] = &[
     "travel_edges",
 ];
 
-/// How often each vertex is measured in a round.
+/// Number of measurements of each vertex in a round.
 const READS: usize = 3;
 const STEPS: usize = 3;
 
 /// Vertices whose degrees have the same highest bit.
 struct Band {
-    /// The highest degree.
+    /// The highest degree of the band.
     to: u32,
     samples: Vec<u32>,
-    /// By placement.
-    cases: Vec<Case>,
+    /// Results by placement.
+    cases: Vec<ScanCase>,
 }
 
-/// Milliseconds of each reading.
-struct Case {
+/// Milliseconds of each measurement.
+struct ScanCase {
     placement: Kind,
     scans: Vec<f64>,
     travels: Vec<f64>,
@@ -53,7 +53,7 @@ struct Case {
     travel_edges: u64,
 }
 
-pub(super) fn run(bench: &mut Bench<'_>, args: &ScanArgs) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut ClusterBench<'_>, args: &ClusterScanArgs) -> anyhow::Result<()> {
     let graph = args.graph.graph(None)?;
     bench.report.columns = COLUMNS;
     bench.report.settings = json!({
@@ -74,12 +74,12 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &ScanArgs) -> anyhow::Result<()> 
         (
             "figure-12-scan-time.svg",
             "Scans by placement",
-            (|c: &Case| median(c.scans.clone())) as fn(&Case) -> f64,
+            (|c: &ScanCase| median(c.scans.clone())) as fn(&ScanCase) -> f64,
         ),
         (
             "figure-14-travel-time.svg",
             "Three steps by placement",
-            |c: &Case| median(c.travels.clone()),
+            |c: &ScanCase| median(c.travels.clone()),
         ),
     ] {
         let lines = args.placements.iter().map(|placement| Line {
@@ -103,8 +103,8 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &ScanArgs) -> anyhow::Result<()> 
     ran
 }
 
-/// The first vertices of every band of degrees, as they are numbered: numbers have nothing to do with degrees.
-fn bands(graph: &Graph, args: &ScanArgs) -> Vec<Band> {
+/// Returns the first vertices of every degree band by number; numbers are independent of degrees.
+fn bands(graph: &Graph, args: &ClusterScanArgs) -> Vec<Band> {
     let mut bands: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (vertex, degree) in graph.degrees().into_iter().enumerate() {
         if degree == 0 {
@@ -126,8 +126,8 @@ fn bands(graph: &Graph, args: &ScanArgs) -> Vec<Band> {
 }
 
 fn one_placement(
-    bench: &Bench<'_>,
-    args: &ScanArgs,
+    bench: &ClusterBench<'_>,
+    args: &ClusterScanArgs,
     graph: &Graph,
     placement: Kind,
     at: usize,
@@ -155,7 +155,7 @@ fn one_placement(
     for _ in 0..bench.shared.rounds {
         for band in &mut *bands {
             if band.cases.len() <= at {
-                band.cases.push(Case {
+                band.cases.push(ScanCase {
                     placement,
                     scans: Vec::new(),
                     travels: Vec::new(),
@@ -168,7 +168,7 @@ fn one_placement(
             };
             (case.scan_edges, case.travel_edges) = (0, 0);
             for vertex in &band.samples {
-                bench.go_on()?;
+                bench.check_interrupt()?;
                 sample(bench, client, &types, *vertex, case)?;
             }
         }
@@ -178,11 +178,11 @@ fn one_placement(
 }
 
 fn sample(
-    bench: &Bench<'_>,
+    bench: &ClusterBench<'_>,
     client: &Database,
     types: &Types,
     vertex: u32,
-    case: &mut Case,
+    case: &mut ScanCase,
 ) -> anyhow::Result<()> {
     let select = EdgeSelect {
         types: vec![types.links],
@@ -202,7 +202,7 @@ fn sample(
         let began = Instant::now();
         let result = client.travel(&chain, &Budget::default(), &bench.context.interrupt)?;
         case.travels.push(began.elapsed().as_secs_f64() * 1e3);
-        bench.go_on()?;
+        bench.check_interrupt()?;
         if read == 0 {
             case.scan_edges += edges;
             case.travel_edges += result.profile.iter().map(|step| step.edges).sum::<u64>();
@@ -211,12 +211,12 @@ fn sample(
     Ok(())
 }
 
-fn report(bench: &mut Bench<'_>, bands: &[Band]) {
+fn report(bench: &mut ClusterBench<'_>, bands: &[Band]) {
     for band in bands {
         let edge_cut = band.cases.iter().find(|c| c.placement == Kind::EdgeCut);
         for case in &band.cases {
             let (scan, travel) = (median(case.scans.clone()), median(case.travels.clone()));
-            let of = |time: f64, other: fn(&Case) -> f64| {
+            let of = |time: f64, other: fn(&ScanCase) -> f64| {
                 edge_cut.map_or(Cell::Empty, |edge_cut| ratio(time, other(edge_cut)))
             };
             bench.report.rows.push(vec![

@@ -1,6 +1,6 @@
-//! The servers of a cluster as processes of their own, as `esker cluster up` starts them.
+//! The servers of a cluster as separate processes, started as by `esker cluster up`.
 
-use super::Bench;
+use super::ClusterBench;
 use crate::bench::machine;
 use anyhow::Context as _;
 use esker_cluster::{Kind, ServerId};
@@ -15,27 +15,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long all servers may take to start, and to stop.
+/// Time limit for starting and for stopping all servers.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How long one may take to say whether it is ready.
+/// Time limit for a readiness probe.
 const PROBE_MAX: Duration = Duration::from_millis(500);
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What a cluster is like.
+/// The configuration of a cluster.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spec {
     pub(super) servers: u32,
     pub(super) placement: Kind,
     pub(super) threshold: u64,
-    /// Entries of a partition of a directory.
+    /// Maximum number of entries of a directory partition.
     pub(super) directory_threshold: u64,
-    /// Whether they share a folder, through which partitions of directories pass.
+    /// Whether servers share a folder through which directory partitions are passed.
     pub(super) shared: bool,
-    /// Of each server, in bytes, where the command line says nothing.
+    /// Memory of each server in bytes, unless the command line sets it.
     pub(super) memory: u64,
 }
 
-/// A running cluster over new databases, in the scratch folder. Dropped, it is killed.
+/// A running cluster over new databases in the scratch folder, killed on drop.
 pub(super) struct Servers {
     config: ClusterConfig,
     file: PathBuf,
@@ -43,9 +43,9 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Makes the databases anew and starts all servers.
-    pub(super) fn start(bench: &Bench<'_>, spec: &Spec) -> anyhow::Result<Self> {
-        let folder = bench.scratch.fresh("cluster")?;
+    /// Creates the databases and starts all servers.
+    pub(super) fn start(bench: &ClusterBench<'_>, spec: &Spec) -> anyhow::Result<Self> {
+        let folder = bench.scratch.cleared_path("cluster")?;
         std::fs::create_dir(&folder)
             .with_context(|| format!("making the folder {}", folder.display()))?;
         let file = folder.join("cluster.toml");
@@ -62,8 +62,8 @@ impl Servers {
         Ok(servers)
     }
 
-    /// Starts all processes and waits until all take calls.
-    fn begin(&mut self, bench: &Bench<'_>) -> anyhow::Result<()> {
+    /// Starts all processes and waits until they accept calls.
+    fn begin(&mut self, bench: &ClusterBench<'_>) -> anyhow::Result<()> {
         for id in self.config.ids() {
             let child = spawn(&self.config, &self.file, id)?;
             self.children.push(child);
@@ -72,7 +72,7 @@ impl Servers {
         let ids: Vec<_> = self.config.ids().collect();
         for id in ids {
             while !ready(self.config.address(id)) {
-                bench.go_on()?;
+                bench.check_interrupt()?;
                 self.all_alive()?;
                 anyhow::ensure!(
                     Instant::now() < until,
@@ -80,13 +80,13 @@ impl Servers {
                     PATIENCE.as_secs(),
                     self.config.log(id).display()
                 );
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         Ok(())
     }
 
-    /// An error if one has ended by itself: what was measured is worth nothing then.
+    /// Returns an error if a server has ended on its own, which invalidates the measurement.
     pub(super) fn all_alive(&mut self) -> anyhow::Result<()> {
         for (id, child) in self.config.ids().zip(&mut self.children) {
             if let Some(status) = child.try_wait()? {
@@ -99,7 +99,7 @@ impl Servers {
         Ok(())
     }
 
-    /// How clients reach each server.
+    /// Returns the target of each server.
     pub(super) fn targets(&self) -> Vec<String> {
         self.config
             .servers
@@ -108,7 +108,7 @@ impl Servers {
             .collect()
     }
 
-    /// Processor time of all of them since they were started, in seconds.
+    /// Total processor time of all servers since their start, in seconds.
     pub(super) fn cpu_seconds(&self) -> f64 {
         self.children
             .iter()
@@ -116,11 +116,11 @@ impl Servers {
             .sum()
     }
 
-    /// A figure of `/metrics`, all servers together.
+    /// Returns a figure of `/metrics`, summed over all servers.
     pub(super) fn figure(&self, name: &str) -> anyhow::Result<f64> {
         let mut sum = 0.0;
         for address in &self.config.servers {
-            let metrics = ask(address, "/metrics")
+            let metrics = http_get(address, "/metrics")
                 .with_context(|| format!("asking {address} for its metrics"))?;
             let line = metrics.lines().find_map(|line| line.strip_prefix(name));
             let line = line.with_context(|| format!("{address} has no figure {name}"))?;
@@ -132,7 +132,7 @@ impl Servers {
         Ok(sum)
     }
 
-    /// Stops all in good order.
+    /// Stops all servers cleanly.
     pub(super) fn stop(&mut self) -> anyhow::Result<()> {
         self.all_alive()?;
         for child in &self.children {
@@ -151,7 +151,7 @@ impl Servers {
                     "{id} does not stop; its log is {}",
                     self.config.log(id).display()
                 );
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             };
             anyhow::ensure!(
                 status.success(),
@@ -163,18 +163,18 @@ impl Servers {
         Ok(())
     }
 
-    /// Stops all, asks the system to forget what it holds of their files, and starts them again: nothing is in memory.
-    pub(super) fn restart_cold(&mut self, bench: &Bench<'_>) -> anyhow::Result<()> {
+    /// Stops all servers, drops their files from the page cache, and restarts them: nothing is in memory.
+    pub(super) fn restart_cold(&mut self, bench: &ClusterBench<'_>) -> anyhow::Result<()> {
         self.stop()?;
         forget(&self.config.storage)
             .with_context(|| format!("reading {}", self.config.storage.display()))?;
         self.begin(bench)
     }
 
-    /// Bytes of all files of the databases.
+    /// Total size of the databases' files in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let mut sum = 0;
-        // A figure for people: files that come and go meanwhile do not matter.
+        // The size is informative: files that appear or disappear meanwhile do not matter.
         let _ = each_file(&self.config.storage, &mut |file| {
             sum += file.metadata().map_or(0, |m| m.len());
         });
@@ -185,17 +185,17 @@ impl Servers {
 impl Drop for Servers {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // They are gone already where they were stopped.
+            // Stopped servers are already gone.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// The cluster's file. Each server gets an address of the loopback network of its own, with a port that is free now.
-fn described(bench: &Bench<'_>, spec: &Spec) -> anyhow::Result<String> {
+/// Returns the text of the cluster's configuration file; each server gets its own loopback address with a free port.
+fn described(bench: &ClusterBench<'_>, spec: &Spec) -> anyhow::Result<String> {
     let mut addresses = Vec::new();
-    // All are held until the last one is found, so that none is found twice.
+    // All are bound until the last one is found, so that none is returned twice.
     let mut held = Vec::new();
     for n in 1..=spec.servers {
         let host = format!("127.0.0.{n}:0");
@@ -238,18 +238,18 @@ fn spawn(config: &ClusterConfig, file: &Path, id: ServerId) -> anyhow::Result<Ch
         .args(["cluster", "server"])
         .arg(file)
         .args(["--id", &id.0.to_string(), "--until-stdin-ends"])
-        // It ends when this process does, however that ends.
+        // The server ends when this pipe closes, however this process ends.
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(out)
-        // Ctrl-C is for this process, which stops the servers itself.
+        // Ctrl-C goes to this process only, which stops the servers itself.
         .process_group(0)
         .spawn()
         .with_context(|| format!("starting {id}"))
 }
 
-/// What a server answers over HTTP, with its head.
-fn ask(address: &str, path: &str) -> anyhow::Result<String> {
+/// Returns a server's HTTP response, headers included.
+fn http_get(address: &str, path: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address.parse()?, PROBE_MAX)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     write!(
@@ -261,7 +261,7 @@ fn ask(address: &str, path: &str) -> anyhow::Result<String> {
     Ok(answer)
 }
 
-/// Whether `/readyz` says so.
+/// Whether `/readyz` reports that the server is ready.
 fn ready(address: &str) -> bool {
     let ask = || -> Option<bool> {
         let mut stream = TcpStream::connect_timeout(&address.parse().ok()?, PROBE_MAX).ok()?;
@@ -284,11 +284,11 @@ pub(super) fn last_lines(log: &Path) -> String {
     lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
-/// Asks the system to drop its copies of these files, and of no others.
+/// Drops these files from the page cache.
 fn forget(folder: &Path) -> std::io::Result<()> {
     use rustix::fs::{Advice, fadvise};
     each_file(folder, &mut |path| {
-        // It is advice: where the system does not take it, reads are faster than from the disk, for all cases alike.
+        // Advice only: if the system ignores it, reads are faster than from disk, for all cases alike.
         let _ = File::open(path).map(|file| {
             let _ = file.sync_all();
             let _ = fadvise(&file, 0, None, Advice::DontNeed);

@@ -1,7 +1,7 @@
-//! What a split of a directory costs, by the way that its entries take to the other server: as a sorted table, by its name in a folder
-//! that both see, or in a message.
+//! The cost of a directory split, by how its entries move to the other server: as a sorted table in a shared folder,
+//! or in a message.
 
-use super::Bench;
+use super::ClusterBench;
 use super::args::SplitsArgs;
 use super::report::{number, ratio};
 use super::servers::{Servers, Spec};
@@ -11,7 +11,7 @@ use crate::output::Cell;
 use esker_cluster::Kind as Placement;
 use esker_cluster::placement::THRESHOLD_DEFAULT;
 use esker_model::Error;
-use esker_model::namespace::{Change, Kind, Make, NamePath, Namespace as _};
+use esker_model::namespace::{Change, Kind, NamePath, Namespace as _, NewFile};
 use serde_json::json;
 
 const COLUMNS: &[&str] = &[
@@ -27,25 +27,25 @@ const COLUMNS: &[&str] = &[
     "cpu_ms",
 ];
 
-/// Files of one call.
-const TOGETHER: usize = 1_000;
+/// Files per call.
+const FILES_PER_CALL: usize = 1_000;
 
-/// What was measured of one way; each is of one split.
+/// The measurements of one way; each value is for one split.
 #[derive(Default)]
-struct Way {
+struct SplitMeasurements {
     splits: u64,
     rows: Vec<f64>,
     ms: Vec<f64>,
     message_bytes: Vec<f64>,
     file_bytes: Vec<f64>,
-    /// Of all servers, for all that was done.
+    /// Processor time of all servers for the whole workload.
     cpu_ms: Vec<f64>,
 }
 
-pub(super) fn run(bench: &mut Bench<'_>, args: &SplitsArgs) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut ClusterBench<'_>, args: &SplitsArgs) -> anyhow::Result<()> {
     bench.report.columns = COLUMNS;
     bench.report.settings = json!({ "servers": args.servers, "files": args.files });
-    let mut cases: Vec<(u64, [Way; 2])> = args
+    let mut cases: Vec<(u64, [SplitMeasurements; 2])> = args
         .directory_threshold
         .iter()
         .map(|threshold| (*threshold, Default::default()))
@@ -57,7 +57,9 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &SplitsArgs) -> anyhow::Result<()
             if way.ms.is_empty() || message.ms.is_empty() {
                 continue;
             }
-            let middle = |of: fn(&Way) -> &Vec<f64>, way: &Way| median(of(way).clone());
+            let middle = |of: fn(&SplitMeasurements) -> &Vec<f64>, way: &SplitMeasurements| {
+                median(of(way).clone())
+            };
             let bytes = middle(|w| &w.message_bytes, way);
             bench.report.rows.push(vec![
                 name.into(),
@@ -77,33 +79,33 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &SplitsArgs) -> anyhow::Result<()
 }
 
 fn rounds(
-    bench: &Bench<'_>,
+    bench: &ClusterBench<'_>,
     args: &SplitsArgs,
-    cases: &mut [(u64, [Way; 2])],
+    cases: &mut [(u64, [SplitMeasurements; 2])],
 ) -> anyhow::Result<()> {
     for round in 0..bench.shared.rounds {
         for (threshold, ways) in &mut *cases {
             for (table, way) in [false, true].into_iter().zip(ways) {
-                bench.go_on()?;
+                bench.check_interrupt()?;
                 bench.say(&format!(
                     "round {} of {}: partitions of {threshold} entries, {}",
                     round + 1,
                     bench.shared.rounds,
                     if table { "as tables" } else { "in messages" }
                 ));
-                once(bench, args, *threshold, table, way)?;
+                run_once(bench, args, *threshold, table, way)?;
             }
         }
     }
     Ok(())
 }
 
-fn once(
-    bench: &Bench<'_>,
+fn run_once(
+    bench: &ClusterBench<'_>,
     args: &SplitsArgs,
     threshold: u64,
     table: bool,
-    way: &mut Way,
+    way: &mut SplitMeasurements,
 ) -> anyhow::Result<()> {
     let spec = Spec {
         servers: args.servers,
@@ -119,20 +121,20 @@ fn once(
         anyhow::bail!("there is no client");
     };
     let directory = NamePath::parse(b"/files").map_err(Error::from)?;
-    let make = |kind: Kind, mode| Make::new(kind.bits() | mode, 0, 0);
-    let begin = Change::Make(directory.clone(), make(Kind::Directory, 0o755));
+    let make = |kind: Kind, mode| NewFile::new(kind.bits() | mode, 0, 0);
+    let begin = Change::Create(directory.clone(), make(Kind::Directory, 0o755));
     for made in client.change(None, &[begin])? {
         made?;
     }
     let files = args.files as usize;
     let changes = |_, call: usize| -> Vec<Change> {
-        (call * TOGETHER..files.min((call + 1) * TOGETHER))
+        (call * FILES_PER_CALL..files.min((call + 1) * FILES_PER_CALL))
             .filter_map(|number| NamePath::parse(format!("/files/out.{number}.h5").as_bytes()).ok())
-            .map(|at| Change::Make(at, make(Kind::File, 0o644)))
+            .map(|at| Change::Create(at, make(Kind::File, 0o644)))
             .collect()
     };
     let work = Work {
-        batches: &|_| files.div_ceil(TOGETHER),
+        batches: &|_| files.div_ceil(FILES_PER_CALL),
         make: &changes,
         count: files as u64,
     };

@@ -1,11 +1,11 @@
-//! What the split threshold decides: how long a vertex's edges take to insert, and to read afterwards.
+//! The effect of the split threshold on inserting a vertex's edges and on reading them.
 
-use super::Bench;
+use super::ClusterBench;
 use super::args::ThresholdArgs;
 use super::plot::{Line, Picture};
 use super::report::{number, ratio};
 use super::servers::{Servers, Spec};
-use super::work::{self, Done, Types, Work, middle};
+use super::work::{self, InsertResult, Types, Work, middle};
 use crate::bench::report::median;
 use crate::bench::source::{vertex_id, vertex_key};
 use crate::output::Cell;
@@ -28,28 +28,28 @@ const COLUMNS: &[&str] = &[
     "others",
 ];
 
-/// How often the edges are read in each round.
+/// Number of reads of the edges in each round.
 const READS: usize = 9;
 
-struct Case {
+struct ThresholdCase {
     threshold: u64,
-    inserts: Vec<Done>,
+    inserts: Vec<InsertResult>,
     scan_ms: Vec<f64>,
     scan_cpu_ms: Vec<f64>,
     travel_ms: Vec<f64>,
 }
 
-pub(super) fn run(bench: &mut Bench<'_>, args: &ThresholdArgs) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut ClusterBench<'_>, args: &ThresholdArgs) -> anyhow::Result<()> {
     bench.report.columns = COLUMNS;
     bench.report.settings = json!({
         "servers": args.servers,
         "placement": args.placement.name(),
         "batch": args.batch,
     });
-    let mut cases: Vec<Case> = args
+    let mut cases: Vec<ThresholdCase> = args
         .sweep
         .iter()
-        .map(|threshold| Case {
+        .map(|threshold| ThresholdCase {
             threshold: *threshold,
             inserts: Vec::new(),
             scan_ms: Vec::new(),
@@ -62,7 +62,7 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &ThresholdArgs) -> anyhow::Result
     if let Some(last) = cases.last() {
         let base = middle(&last.inserts, |d| d.wall);
         for case in &cases {
-            let insert = |of: fn(&Done) -> f64| middle(&case.inserts, of);
+            let insert = |of: fn(&InsertResult) -> f64| middle(&case.inserts, of);
             bench.report.rows.push(vec![
                 Cell::Count(case.threshold),
                 Cell::Count(args.edges.into()),
@@ -80,23 +80,31 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &ThresholdArgs) -> anyhow::Result
     ran
 }
 
-fn rounds(bench: &Bench<'_>, args: &ThresholdArgs, cases: &mut [Case]) -> anyhow::Result<()> {
+fn rounds(
+    bench: &ClusterBench<'_>,
+    args: &ThresholdArgs,
+    cases: &mut [ThresholdCase],
+) -> anyhow::Result<()> {
     for round in 0..bench.shared.rounds {
         for case in &mut *cases {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             bench.say(&format!(
                 "round {} of {}: threshold {}",
                 round + 1,
                 bench.shared.rounds,
                 case.threshold
             ));
-            once(bench, args, case)?;
+            run_once(bench, args, case)?;
         }
     }
     Ok(())
 }
 
-fn once(bench: &Bench<'_>, args: &ThresholdArgs, case: &mut Case) -> anyhow::Result<()> {
+fn run_once(
+    bench: &ClusterBench<'_>,
+    args: &ThresholdArgs,
+    case: &mut ThresholdCase,
+) -> anyhow::Result<()> {
     let spec = Spec {
         servers: args.servers,
         placement: args.placement,
@@ -111,7 +119,7 @@ fn once(bench: &Bench<'_>, args: &ThresholdArgs, case: &mut Case) -> anyhow::Res
         anyhow::bail!("there is no client");
     };
     let types = Types::define(bench, client)?;
-    // A vertex that edges only mention is no start of a traversal.
+    // A vertex that only edges mention cannot start a traversal.
     let mut start = Batch::new();
     start.push(types.vertex(vertex_key(0), 0));
     client.apply(start)?;
@@ -133,7 +141,7 @@ fn once(bench: &Bench<'_>, args: &ThresholdArgs, case: &mut Case) -> anyhow::Res
     let chain = Traversal::parse(&chain)?;
     let cpu = servers.cpu_seconds();
     for _ in 0..READS {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         let began = Instant::now();
         let edges = scan(client, &types)?;
         case.scan_ms.push(began.elapsed().as_secs_f64() * 1e3);
@@ -143,11 +151,11 @@ fn once(bench: &Bench<'_>, args: &ThresholdArgs, case: &mut Case) -> anyhow::Res
             args.edges
         );
     }
-    // Servers' clocks tick in hundredths of a second: all scans together.
+    // The processor clocks of servers have steps of 10 ms, so all scans are measured together.
     let cpu = (servers.cpu_seconds() - cpu) * 1e3 / READS as f64;
     case.scan_cpu_ms.push(cpu);
     for _ in 0..READS {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         let began = Instant::now();
         let result = client.travel(&chain, &Budget::default(), &bench.context.interrupt)?;
         case.travel_ms.push(began.elapsed().as_secs_f64() * 1e3);
@@ -177,8 +185,12 @@ fn scan(client: &Database, types: &Types) -> anyhow::Result<u32> {
     Ok(edges)
 }
 
-fn draw(bench: &Bench<'_>, args: &ThresholdArgs, cases: &[Case]) -> anyhow::Result<()> {
-    let line = |name: &str, of: &dyn Fn(&Case) -> f64| Line {
+fn draw(
+    bench: &ClusterBench<'_>,
+    args: &ThresholdArgs,
+    cases: &[ThresholdCase],
+) -> anyhow::Result<()> {
+    let line = |name: &str, of: &dyn Fn(&ThresholdCase) -> f64| Line {
         name: name.to_owned(),
         points: cases.iter().map(|c| (c.threshold as f64, of(c))).collect(),
     };

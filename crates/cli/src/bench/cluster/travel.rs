@@ -1,8 +1,7 @@
-//! Traversals by the engine that runs them, out of databases that are larger than the servers' caches, with nothing in
-//! memory at first.
+//! Traversals by engine, of databases larger than the servers' caches, with cold caches.
 
-use super::Bench;
-use super::args::TravelArgs;
+use super::ClusterBench;
+use super::args::ClusterTravelArgs;
 use super::plot::{Line, Picture};
 use super::report::{Bound, number, ratio};
 use super::servers::{Servers, Spec};
@@ -33,9 +32,9 @@ const COLUMNS: &[&str] = &[
     "reached",
 ];
 
-/// What one traversal took, in milliseconds; those of the servers are all servers' together.
+/// The times of one traversal in milliseconds; those of the servers are summed over all servers.
 #[derive(Debug, Clone, Copy, Default)]
-struct Took {
+struct TravelTimings {
     wall: f64,
     cpu: f64,
     vertices: f64,
@@ -44,24 +43,24 @@ struct Took {
     wait: f64,
 }
 
-struct Case {
+struct TravelCase {
     placement: Kind,
     steps: u32,
     engine: Strategy,
-    rounds: Vec<Took>,
+    rounds: Vec<TravelTimings>,
     edges: u64,
     reached: usize,
-    /// The last of them.
+    /// The result of the last round.
     result: Option<TravelResult>,
 }
 
-impl Case {
-    fn middle(&self, of: impl Fn(&Took) -> f64) -> f64 {
+impl TravelCase {
+    fn middle(&self, of: impl Fn(&TravelTimings) -> f64) -> f64 {
         median(self.rounds.iter().map(of).collect())
     }
 }
 
-pub(super) fn run(bench: &mut Bench<'_>, args: &TravelArgs) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut ClusterBench<'_>, args: &ClusterTravelArgs) -> anyhow::Result<()> {
     let graph = args.graph.graph(None)?;
     bench.report.columns = COLUMNS;
     bench.report.settings = json!({
@@ -74,11 +73,11 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &TravelArgs) -> anyhow::Result<()
     let mut cases = Vec::new();
     let mut ran = Ok(());
     for placement in &args.placements {
-        let mut of_this: Vec<Case> = args
+        let mut of_this: Vec<TravelCase> = args
             .steps
             .iter()
             .flat_map(|steps| {
-                args.engine.iter().map(|engine| Case {
+                args.engine.iter().map(|engine| TravelCase {
                     placement: *placement,
                     steps: *steps,
                     engine: (*engine).into(),
@@ -101,7 +100,7 @@ pub(super) fn run(bench: &mut Bench<'_>, args: &TravelArgs) -> anyhow::Result<()
     ran
 }
 
-fn start(args: &TravelArgs, graph: &Graph) -> u32 {
+fn start(args: &ClusterTravelArgs, graph: &Graph) -> u32 {
     match (args.start, &args.graph) {
         (Some(start), _) => start,
         (None, GraphSource::Copurchase { .. }) => 0,
@@ -109,8 +108,8 @@ fn start(args: &TravelArgs, graph: &Graph) -> u32 {
     }
 }
 
-/// So many steps; every vertex on the way is read and has to pass a filter, as in the paper, that all of them pass.
-fn chain(args: &TravelArgs, start: u32, steps: u32) -> anyhow::Result<Traversal> {
+/// Builds a traversal with `steps` steps; each vertex is read and must pass a filter that is always true, as in the paper.
+fn chain(args: &ClusterTravelArgs, start: u32, steps: u32) -> anyhow::Result<Traversal> {
     let types = if args.both_ways {
         "\"links\", \"isLinkedBy\""
     } else {
@@ -126,11 +125,11 @@ fn chain(args: &TravelArgs, start: u32, steps: u32) -> anyhow::Result<Traversal>
 }
 
 fn one_placement(
-    bench: &mut Bench<'_>,
-    args: &TravelArgs,
+    bench: &mut ClusterBench<'_>,
+    args: &ClusterTravelArgs,
     graph: &Graph,
     placement: Kind,
-    cases: &mut [Case],
+    cases: &mut [TravelCase],
 ) -> anyhow::Result<()> {
     bench.say(&format!(
         "loading {} into {} server(s), {placement}",
@@ -151,7 +150,7 @@ fn one_placement(
     for round in 0..bench.shared.rounds {
         let mut expected: Vec<(u32, Vec<VertexId>)> = Vec::new();
         for case in &mut *cases {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             let chain = chain(args, first, case.steps)?;
             servers.restart_cold(bench)?;
             if round == 0 {
@@ -161,7 +160,7 @@ fn one_placement(
                     case.engine.name()
                 ));
             }
-            let (took, result) = once(bench, &servers, &chain, case.engine)?;
+            let (took, result) = run_once(bench, &servers, &chain, case.engine)?;
             let mut reached = result
                 .sets
                 .last()
@@ -191,17 +190,17 @@ fn one_placement(
     servers.stop()
 }
 
-fn once(
-    bench: &Bench<'_>,
+fn run_once(
+    bench: &ClusterBench<'_>,
     servers: &Servers,
     chain: &Traversal,
     engine: Strategy,
-) -> anyhow::Result<(Took, TravelResult)> {
+) -> anyhow::Result<(TravelTimings, TravelResult)> {
     let clients = work::connect(bench, servers, 1)?;
     let Some(client) = clients.first() else {
         anyhow::bail!("there is no client");
     };
-    // The types are known then, and servers know each other.
+    // Loads the schema, and connects the servers to each other.
     client.schema()?;
     let budget = Budget {
         strategy: engine,
@@ -212,7 +211,7 @@ fn once(
     let result = client.travel(chain, &budget, &bench.context.interrupt)?;
     let wall = began.elapsed().as_secs_f64() * 1e3;
     let cpu = (servers.cpu_seconds() - cpu) * 1e3;
-    bench.go_on()?;
+    bench.check_interrupt()?;
     if let Some(stop) = result.stopped.first() {
         anyhow::bail!(
             "the traversal stopped at step {}: {}",
@@ -223,7 +222,7 @@ fn once(
     let sum = |of: fn(&esker_model::traversal::ServerStep) -> u64| {
         result.servers.iter().map(of).sum::<u64>() as f64 / 1e3
     };
-    let took = Took {
+    let took = TravelTimings {
         wall,
         cpu,
         vertices: sum(|s| s.vertices_micros),
@@ -234,7 +233,7 @@ fn once(
     Ok((took, result))
 }
 
-fn report(bench: &mut Bench<'_>, cases: &[Case]) {
+fn report(bench: &mut ClusterBench<'_>, cases: &[TravelCase]) {
     for of_steps in cases.chunk_by(|a, b| (a.placement, a.steps) == (b.placement, b.steps)) {
         let sync = of_steps
             .iter()
@@ -275,7 +274,11 @@ fn report(bench: &mut Bench<'_>, cases: &[Case]) {
     );
 }
 
-fn draw(bench: &Bench<'_>, args: &TravelArgs, cases: &[Case]) -> anyhow::Result<()> {
+fn draw(
+    bench: &ClusterBench<'_>,
+    args: &ClusterTravelArgs,
+    cases: &[TravelCase],
+) -> anyhow::Result<()> {
     draw_servers(bench, cases)?;
     for placement in &args.placements {
         let lines = args.engine.iter().map(|engine| {
@@ -311,7 +314,10 @@ fn draw(bench: &Bench<'_>, args: &TravelArgs, cases: &[Case]) -> anyhow::Result<
     let Some(engine) = args.engine.first().map(|engine| Strategy::from(*engine)) else {
         return Ok(());
     };
-    let engine = if args.engine.contains(&super::args::EngineArg::Prefetch) {
+    let engine = if args
+        .engine
+        .contains(&super::args::TraversalEngineArg::Prefetch)
+    {
         Strategy::Prefetch
     } else {
         engine
@@ -338,8 +344,8 @@ fn draw(bench: &Bench<'_>, args: &TravelArgs, cases: &[Case]) -> anyhow::Result<
     .write(bench, "figure-16-placements.svg")
 }
 
-/// What each server did in each step of the longest traversal, under the first placement.
-fn draw_servers(bench: &Bench<'_>, cases: &[Case]) -> anyhow::Result<()> {
+/// Draws each server's work in each step of the longest traversal, under the first placement.
+fn draw_servers(bench: &ClusterBench<'_>, cases: &[TravelCase]) -> anyhow::Result<()> {
     let (Some(folder), Some(first)) = (&bench.shared.plots, cases.first()) else {
         return Ok(());
     };

@@ -1,11 +1,11 @@
-//! Clients: threads with a connection each, spread over the servers; what they insert, and what that took.
+//! Clients: threads with a connection each, distributed over the servers; their inserts, and the times.
 
-use super::Bench;
+use super::ClusterBench;
 use super::servers::Servers;
+use crate::bench::comparison;
 use crate::bench::machine;
 use crate::bench::random::Random;
 use crate::bench::report::median;
-use crate::bench::sides;
 use crate::bench::source::{Graph, VERTEX_TYPE, vertex_id, vertex_key};
 use esker::Database;
 use esker_model::namespace::{Change, Namespace as _};
@@ -16,25 +16,26 @@ use esker_model::{
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// How long servers may go on with what inserts left to do, and be measured at it.
+/// Time limit for background work that inserts leave to the servers, which is measured too.
 const SETTLE_MAX: Duration = Duration::from_secs(5);
-const SETTLE_LOOK: Duration = Duration::from_millis(250);
-/// Edges in a batch of a graph that is only loaded, and the threads that load it.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(250);
+/// Edges per batch of an unmeasured load.
 const LOAD_BATCH: usize = 1000;
+/// Number of threads of an unmeasured load.
 const LOADERS: usize = 8;
 
-/// Connections, the first to the first server and so on around.
+/// Opens connections, distributed over the servers in turn.
 pub(super) fn connect(
-    bench: &Bench<'_>,
+    bench: &ClusterBench<'_>,
     servers: &Servers,
     clients: u32,
 ) -> anyhow::Result<Vec<Database>> {
     connect_with(bench, servers, clients, "")
 }
 
-/// The same with options in their addresses.
+/// Opens connections with options in their addresses.
 pub(super) fn connect_with(
-    bench: &Bench<'_>,
+    bench: &ClusterBench<'_>,
     servers: &Servers,
     clients: u32,
     how: &str,
@@ -47,7 +48,7 @@ pub(super) fn connect_with(
         .collect::<Result<_, _>>()?)
 }
 
-/// The types of the benchmark, and how mutations are made.
+/// The schema types of the benchmark, with builders of mutations.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Types {
     pub(super) node: VertexTypeId,
@@ -56,12 +57,12 @@ pub(super) struct Types {
 }
 
 impl Types {
-    /// Defines them in a cluster that has none.
-    pub(super) fn define(bench: &Bench<'_>, database: &Database) -> anyhow::Result<Self> {
-        let schema = database.define(&sides::types())?;
+    /// Defines the types in a new cluster.
+    pub(super) fn define(bench: &ClusterBench<'_>, database: &Database) -> anyhow::Result<Self> {
+        let schema = database.define(&comparison::types())?;
         Ok(Self {
             node: schema.vertex_type_id(VERTEX_TYPE)?,
-            links: schema.edge_type_id(sides::EDGE_TYPE)?,
+            links: schema.edge_type_id(comparison::EDGE_TYPE)?,
             property_bytes: bench.shared.property_bytes as usize,
         })
     }
@@ -73,7 +74,7 @@ impl Types {
         }
     }
 
-    /// An edge between numbered vertices, with bytes that do not compress.
+    /// Returns an edge between numbered vertices, with incompressible properties.
     pub(super) fn edge(&self, source: VertexId, destination: VertexId) -> Op {
         let mut properties = Properties::new();
         if self.property_bytes > 0 {
@@ -94,7 +95,7 @@ impl Types {
         }
     }
 
-    /// A vertex with attributes.
+    /// Returns a vertex with attributes.
     pub(super) fn vertex(&self, key: String, number: u32) -> Op {
         let label = format!("node {number} {}", "x".repeat(self.property_bytes));
         Op::PutVertex {
@@ -107,30 +108,33 @@ impl Types {
     }
 }
 
-/// What some inserts took.
+/// The results of a measured insert.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Done {
-    /// Edges, or what else is counted.
+pub(super) struct InsertResult {
+    /// Number of edges, or of other items that are counted.
     pub(super) count: f64,
-    /// Seconds from when all clients begin to when the last one ends.
+    /// Seconds from the common start of all clients to the end of the last one.
     pub(super) wall: f64,
-    /// Processor time of the clients, with the making of what they insert, and of the servers, with what they do afterwards.
+    /// Processor time of the clients, with building the inserts.
     pub(super) client_cpu: f64,
+    /// Processor time of the servers, with background work afterwards.
     pub(super) server_cpu: f64,
-    /// Cores that this benchmark, and that other programs kept busy until the last client ended.
+    /// Average number of cores kept busy by the benchmark until the last client ended.
     pub(super) busy: f64,
+    /// Average number of cores kept busy by other programs in that time.
     pub(super) others: f64,
-    /// Microseconds from sending to the answer, in the middle and for all but one of a hundred.
+    /// Median latency in microseconds.
     pub(super) p50: f64,
+    /// 99th percentile of the latency in microseconds.
     pub(super) p99: f64,
 }
 
-impl Done {
+impl InsertResult {
     pub(super) fn rate(&self) -> f64 {
         self.count / self.wall
     }
 
-    /// Microseconds of processor time for each, all processes together.
+    /// Processor time per item in microseconds, all processes together.
     pub(super) fn cpu_micros(&self) -> f64 {
         (self.client_cpu + self.server_cpu) * 1e6 / self.count
     }
@@ -140,32 +144,32 @@ impl Done {
     }
 }
 
-/// The median of several rounds.
-pub(super) fn middle(rounds: &[Done], of: impl Fn(&Done) -> f64) -> f64 {
+/// Returns the median of several rounds.
+pub(super) fn middle(rounds: &[InsertResult], of: impl Fn(&InsertResult) -> f64) -> f64 {
     median(rounds.iter().map(of).collect())
 }
 
-/// What a client sends in one call.
-pub(super) enum Sent {
-    /// Of the graph.
+/// The content of one client call.
+pub(super) enum ClientCall {
+    /// A batch of graph mutations.
     Batch(Batch),
-    /// Of the namespace.
+    /// Changes of the namespace.
     Files(Vec<Change>),
 }
 
-impl From<Batch> for Sent {
+impl From<Batch> for ClientCall {
     fn from(batch: Batch) -> Self {
         Self::Batch(batch)
     }
 }
 
-impl From<Vec<Change>> for Sent {
+impl From<Vec<Change>> for ClientCall {
     fn from(changes: Vec<Change>) -> Self {
         Self::Files(changes)
     }
 }
 
-impl Sent {
+impl ClientCall {
     fn apply(self, database: &Database) -> esker_model::Result<()> {
         match self {
             Self::Batch(batch) => database.apply(batch).map(drop),
@@ -177,23 +181,23 @@ impl Sent {
     }
 }
 
-/// What each client inserts: so many batches, each made when it is its turn.
+/// The inserts of each client; each batch is built just before it is sent.
 pub(super) struct Work<'w, T = Batch> {
-    /// Batches of each client.
+    /// Returns the number of batches of a client.
     pub(super) batches: &'w (dyn Fn(usize) -> usize + Sync),
-    /// Makes a client's batch of that number.
+    /// Builds a client's batch with this number.
     pub(super) make: &'w (dyn Fn(usize, usize) -> T + Sync),
-    /// What all of them hold.
+    /// Total number of items.
     pub(super) count: u64,
 }
 
-/// Lets all clients work at once, each with one batch in flight.
-pub(super) fn insert<T: Into<Sent>>(
-    bench: &Bench<'_>,
+/// Runs all clients concurrently, each with one batch in flight.
+pub(super) fn insert<T: Into<ClientCall>>(
+    bench: &ClusterBench<'_>,
     servers: &mut Servers,
     clients: &[Database],
     work: &Work<'_, T>,
-) -> anyhow::Result<Done> {
+) -> anyhow::Result<InsertResult> {
     let barrier = Barrier::new(clients.len() + 1);
     let interrupt = &bench.context.interrupt;
     let one = |client: usize, database: &Database| -> esker_model::Result<Vec<u32>> {
@@ -204,7 +208,7 @@ pub(super) fn insert<T: Into<Sent>>(
             if interrupt.stopped().is_some() {
                 return Err(esker_model::Error::Interrupted);
             }
-            let sent: Sent = (work.make)(client, number).into();
+            let sent: ClientCall = (work.make)(client, number).into();
             let began = Instant::now();
             sent.apply(database)?;
             latencies.push(u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX));
@@ -240,10 +244,10 @@ pub(super) fn insert<T: Into<Sent>>(
         let index = (latencies.len() as f64 * part) as usize;
         f64::from(latencies.get(index).copied().unwrap_or(0))
     };
-    let server_cpu = settled(servers) - before.servers;
+    let server_cpu = wait_for_idle(servers) - before.servers;
     let wall = (after.at - before.at).as_secs_f64();
     let ours = after.own - before.own + after.servers - before.servers;
-    Ok(Done {
+    Ok(InsertResult {
         count: work.count as f64,
         wall,
         client_cpu: after.own - before.own,
@@ -255,7 +259,7 @@ pub(super) fn insert<T: Into<Sent>>(
     })
 }
 
-/// Clocks at one moment, in seconds.
+/// Clock readings at one time, in seconds.
 struct Clock {
     at: Instant,
     own: f64,
@@ -274,15 +278,15 @@ impl Clock {
     }
 }
 
-/// Processor time of the servers once they have next to nothing left to do: splits go on after the inserts that caused them.
-fn settled(servers: &Servers) -> f64 {
+/// Returns the servers' processor time once they are nearly idle: splits continue after the inserts that caused them.
+fn wait_for_idle(servers: &Servers) -> f64 {
     let until = Instant::now() + SETTLE_MAX;
     let mut last = servers.cpu_seconds();
     loop {
-        std::thread::sleep(SETTLE_LOOK);
+        std::thread::sleep(SETTLE_INTERVAL);
         let now = servers.cpu_seconds();
-        // A tenth of a core, for all that servers do when nobody calls.
-        let idle = now - last <= SETTLE_LOOK.as_secs_f64() / 10.0;
+        // A tenth of a core, for the servers' periodic work.
+        let idle = now - last <= SETTLE_INTERVAL.as_secs_f64() / 10.0;
         if idle || Instant::now() >= until {
             return now;
         }
@@ -290,8 +294,12 @@ fn settled(servers: &Servers) -> f64 {
     }
 }
 
-/// An error if the cluster does not hold that many edges.
-pub(super) fn whole(database: &Database, types: &Types, edges: u64) -> anyhow::Result<()> {
+/// Returns an error unless the cluster has exactly this number of edges.
+pub(super) fn check_edge_count(
+    database: &Database,
+    types: &Types,
+    edges: u64,
+) -> anyhow::Result<()> {
     let counts = database.counts()?;
     let counted = counts.edges.iter().find(|(t, _)| *t == types.links);
     let counted = counted.map_or(0, |(_, n)| *n);
@@ -302,9 +310,9 @@ pub(super) fn whole(database: &Database, types: &Types, edges: u64) -> anyhow::R
     Ok(())
 }
 
-/// Loads a graph with all its vertices, not to be measured.
+/// Loads a graph with all its vertices, without measuring.
 pub(super) fn load(
-    bench: &Bench<'_>,
+    bench: &ClusterBench<'_>,
     servers: &mut Servers,
     graph: &Graph,
 ) -> anyhow::Result<Types> {
@@ -345,11 +353,11 @@ pub(super) fn load(
         count: edges as u64,
     };
     insert(bench, servers, &clients, &work)?;
-    whole(first, &types, edges as u64)?;
+    check_edge_count(first, &types, edges as u64)?;
     Ok(types)
 }
 
-/// How many of `all` things dealt out one by one the client of that number gets.
+/// Returns the share of the client with this number of `all` items dealt out in turn.
 pub(super) fn dealt(all: usize, clients: usize, client: usize) -> usize {
     all / clients + usize::from(client < all % clients)
 }

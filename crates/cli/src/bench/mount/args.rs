@@ -1,4 +1,4 @@
-//! What `esker bench mount` can be asked.
+//! The command line of `esker bench mount`.
 
 use crate::args::FormatArgs;
 use crate::units::parse_size;
@@ -13,34 +13,34 @@ use std::path::PathBuf;
                   esker bench mount /scratch --target esker://127.0.0.1:7400"
 )]
 pub(crate) struct MountBenchArgs {
-    /// Where to make the scratch folder: a directory on the file system that is to be measured
+    /// Directory for the scratch folder, on the file system to be measured
     #[arg(value_name = "DIRECTORY", default_value = ".")]
     pub(super) directory: PathBuf,
-    /// Empty files, over all ranks
+    /// Number of empty files, over all ranks
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(4..=10_000_000))]
     pub(super) files: u32,
-    /// How many work at once
+    /// Number of concurrent ranks
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) ranks: u16,
-    /// Threads that answer the kernel, of the mount and of the null file system
+    /// Threads that serve the kernel's requests, of the mount and of the null file system
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) threads: u16,
     /// Size of the large file
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     pub(super) large: u64,
-    /// Mount that, in the place of a database in the scratch folder: what it makes there stays below `/esker-bench-mount`
+    /// Mount this database instead of one in the scratch folder; files are created below `/esker-bench-mount`
     #[arg(long, value_name = "TARGET")]
     pub(super) target: Option<String>,
-    /// Measure a mount with --record, too: what it costs
+    /// Measure a mount with --record, too
     #[arg(long)]
     pub(super) record: bool,
-    /// How often each side is measured; medians are printed
+    /// Number of measurements of each side; medians are printed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) rounds: u32,
-    /// Leave the scratch folder
+    /// Keep the scratch folder
     #[arg(long)]
     pub(super) keep: bool,
-    /// Write all figures to that file, too, as JSON
+    /// Write all figures as JSON to this file, too
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
     #[command(flatten)]

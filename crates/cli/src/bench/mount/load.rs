@@ -1,4 +1,4 @@
-//! What is done to each side: empty files created, asked for and removed, as mdtest does it; one large file written and read.
+//! The operations on each side: empty files created, stat'ed and removed, as by mdtest; one large file written and read.
 
 use super::args::MountBenchArgs;
 use anyhow::Context as _;
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 const PIECE: usize = 1 << 20;
 
-/// What is done to empty files.
+/// Operations on empty files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Create,
@@ -40,7 +40,7 @@ impl Phase {
     }
 }
 
-/// Files a second, of all ranks together.
+/// Returns the rate of all ranks together, in files per second.
 pub(super) fn names(
     phase: Phase,
     one: bool,
@@ -65,7 +65,7 @@ pub(super) fn names(
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..ranks)
             .map(|rank| {
-                // Whoever asks for files has not made them: that is the neighbour.
+                // Files are stat'ed by a rank that has not created them: the neighbour.
                 let whose = if phase == Phase::Stat {
                     (rank + 1) % ranks
                 } else {
@@ -94,7 +94,7 @@ pub(super) fn names(
     Ok(f64::from(each * ranks) / seconds)
 }
 
-/// MiB a second: written and, once more, over what is there; read. Without waiting for the disk: that is the same for both.
+/// Returns rates in MiB per second: written, overwritten, and read. Data is not synced to disk, on either side.
 pub(super) fn contents(at: &Path, size: u64) -> anyhow::Result<Vec<(String, f64)>> {
     let path = at.join("large");
     let pieces = (size / PIECE as u64).max(1);

@@ -1,7 +1,8 @@
-//! `esker bench mount`: a mounted namespace beside a file system of FUSE that answers at once, a tmpfs, and the folder underneath.
+//! `esker bench mount`: a mounted namespace compared with a null FUSE file system, a tmpfs, and the underlying folder.
 //!
-//! What the null file system takes is the kernel's and the protocol's; what a mount takes more is Esker's. Both are processes of
-//! their own, with the same settings. [`load`] is what programs do to each side.
+//! The null file system shows the cost of the kernel and the protocol; the difference to a mount is Esker's cost.
+//! Both are separate
+//! processes with the same settings. [`load`] has the operations on each side.
 
 mod args;
 mod load;
@@ -9,20 +10,20 @@ mod side;
 
 pub(crate) use args::MountBenchArgs;
 
-use super::report::{Figure, Report, Target, Unit, median};
+use super::report::{Figure, Goal, Report, Unit, median};
 use super::scratch::Scratch;
 use crate::context::Context;
 use crate::exit::Outcome;
 use load::Phase;
 use serde_json::json;
-use side::{Kind, Side};
+use side::{Side, SideKind};
 
-/// What is wished for: of the null file system's rate, and of the folder's.
+/// Targets: rates relative to the null file system's, and to the folder's.
 const NAMES_LEAST: f64 = 0.8;
 const CONTENTS_LEAST: f64 = 0.9;
 
-struct Measured {
-    kind: Kind,
+struct MountRate {
+    kind: SideKind,
     what: String,
     rate: f64,
 }
@@ -57,14 +58,14 @@ fn rounds(
     args: &MountBenchArgs,
     context: &Context,
     scratch: &Scratch,
-    measured: &mut Vec<Measured>,
+    measured: &mut Vec<MountRate>,
 ) -> anyhow::Result<()> {
     for round in 0..args.rounds {
-        for kind in Kind::ALL {
+        for kind in SideKind::ALL {
             let side = match Side::make(kind, args, scratch) {
                 Ok(Some(side)) => side,
                 Ok(None) => continue,
-                Err(e) if round == 0 && kind != Kind::Esker => {
+                Err(e) if round == 0 && kind != SideKind::Esker => {
                     context.warn(&format!("no figures of {}: {e:#}", kind.name()));
                     continue;
                 }
@@ -83,12 +84,12 @@ fn rounds(
                     let what = format!("{}, {shape}", phase.name());
                     context.note(&format!("{}: {what}", kind.name()));
                     let rate = load::names(phase, one, &side.path, args)?;
-                    measured.push(Measured { kind, what, rate });
+                    measured.push(MountRate { kind, what, rate });
                 }
             }
             if kind.has_contents() && args.large > 0 {
                 for (what, rate) in load::contents(&side.path, args.large)? {
-                    measured.push(Measured { kind, what, rate });
+                    measured.push(MountRate { kind, what, rate });
                 }
             }
         }
@@ -96,9 +97,9 @@ fn rounds(
     Ok(())
 }
 
-fn figures(measured: &[Measured], report: &mut Report) {
+fn figures(measured: &[MountRate], report: &mut Report) {
     let mut seen: Vec<&str> = Vec::new();
-    for Measured { what, .. } in measured.iter().filter(|m| m.kind == Kind::Esker) {
+    for MountRate { what, .. } in measured.iter().filter(|m| m.kind == SideKind::Esker) {
         if seen.contains(&what.as_str()) {
             continue;
         }
@@ -110,21 +111,21 @@ fn figures(measured: &[Measured], report: &mut Report) {
             let rates: Vec<f64> = mine.map(|m| m.rate).collect();
             (!rates.is_empty()).then(|| median(rates))
         };
-        let Some(esker) = of(Kind::Esker) else {
+        let Some(esker) = of(SideKind::Esker) else {
             continue;
         };
-        for kind in Kind::ALL {
-            let Some(raw) = of(kind).filter(|_| kind != Kind::Esker) else {
+        for kind in SideKind::ALL {
+            let Some(raw) = of(kind).filter(|_| kind != SideKind::Esker) else {
                 continue;
             };
-            let names = of(Kind::Null).is_some();
+            let names = of(SideKind::Null).is_some();
             let mut figure = Figure::new(what.clone(), Unit::CallsPerSecond, esker)
                 .raw(raw)
                 .note(format!("beside {}", kind.name()));
-            if kind == Kind::Null {
-                figure = figure.target(Target::Ratio(NAMES_LEAST));
-            } else if kind == Kind::Folder && !names {
-                figure = figure.target(Target::Ratio(CONTENTS_LEAST));
+            if kind == SideKind::Null {
+                figure = figure.target(Goal::Ratio(NAMES_LEAST));
+            } else if kind == SideKind::Folder && !names {
+                figure = figure.target(Goal::Ratio(CONTENTS_LEAST));
             }
             report.add(figure);
         }

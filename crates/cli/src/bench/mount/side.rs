@@ -1,30 +1,30 @@
-//! The sides: each a directory to work in, some of them mounted by a process of their own.
+//! The sides: each a directory to work in, some of them mounted by a separate process.
 
 use super::args::MountBenchArgs;
 use crate::bench::scratch::Scratch;
 use anyhow::Context as _;
 use esker::OpenOptions;
-use esker_mount::{How, place};
+use esker_mount::{UnmountMode, mount_point};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where a tmpfs usually is.
+/// Usual mount point of a tmpfs.
 const SHARED_MEMORY: &str = "/dev/shm";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is measured.
+/// The kinds of sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SideKind {
     Null,
     Esker,
-    /// The same, with `--record`.
+    /// A mount with `--record`.
     Recorded,
     Tmpfs,
     Folder,
 }
 
-impl Kind {
+impl SideKind {
     pub(super) const ALL: [Self; 5] = [
         Self::Null,
         Self::Esker,
@@ -48,17 +48,17 @@ impl Kind {
     }
 }
 
-/// One of them, ready.
+/// One side, ready for use.
 pub(super) struct Side {
     pub(super) path: PathBuf,
     mounted: Option<(PathBuf, Child)>,
-    /// What is to be removed after, outside the scratch folder.
+    /// Folder outside the scratch folder to be removed afterwards.
     outside: Option<PathBuf>,
 }
 
 impl Side {
     pub(super) fn make(
-        kind: Kind,
+        kind: SideKind,
         args: &MountBenchArgs,
         scratch: &Scratch,
     ) -> anyhow::Result<Option<Self>> {
@@ -71,9 +71,9 @@ impl Side {
             }))
         };
         match kind {
-            Kind::Folder => plain(scratch.fresh("plain")?, None),
-            Kind::Tmpfs => {
-                let there = place::mount_at(Path::new(SHARED_MEMORY))?;
+            SideKind::Folder => plain(scratch.cleared_path("plain")?, None),
+            SideKind::Tmpfs => {
+                let there = mount_point::mount_at(Path::new(SHARED_MEMORY))?;
                 if there.is_none_or(|m| m.kind != "tmpfs") {
                     return Ok(None);
                 }
@@ -81,30 +81,31 @@ impl Side {
                     Path::new(SHARED_MEMORY).join(format!("esker-bench-{}", std::process::id()));
                 plain(path.clone(), Some(path))
             }
-            Kind::Recorded if !args.record => Ok(None),
-            Kind::Null | Kind::Esker | Kind::Recorded => {
+            SideKind::Recorded if !args.record => Ok(None),
+            SideKind::Null | SideKind::Esker | SideKind::Recorded => {
                 Self::mounted(kind, args, scratch).map(Some)
             }
         }
     }
 
-    fn mounted(kind: Kind, args: &MountBenchArgs, scratch: &Scratch) -> anyhow::Result<Self> {
-        let at = scratch.fresh(match kind {
-            Kind::Null => "null",
-            Kind::Recorded => "recorded",
+    fn mounted(kind: SideKind, args: &MountBenchArgs, scratch: &Scratch) -> anyhow::Result<Self> {
+        let at = scratch.cleared_path(match kind {
+            SideKind::Null => "null",
+            SideKind::Recorded => "recorded",
             _ => "mounted",
         })?;
         std::fs::create_dir_all(&at)?;
         let at = at.canonicalize()?;
-        let target = if let (Some(target), Kind::Esker | Kind::Recorded) = (&args.target, kind) {
-            target.clone()
-        } else {
-            let folder = scratch.fresh("database")?.display().to_string();
-            if kind != Kind::Null {
-                OpenOptions::new().create(true).open(&folder)?.close()?;
-            }
-            folder
-        };
+        let target =
+            if let (Some(target), SideKind::Esker | SideKind::Recorded) = (&args.target, kind) {
+                target.clone()
+            } else {
+                let folder = scratch.cleared_path("database")?.display().to_string();
+                if kind != SideKind::Null {
+                    OpenOptions::new().create(true).open(&folder)?.close()?;
+                }
+                folder
+            };
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(["--quiet", "mount", &target])
@@ -112,12 +113,12 @@ impl Side {
             .arg("--threads")
             .arg(args.threads.to_string())
             .stdin(Stdio::null());
-        if kind == Kind::Null {
+        if kind == SideKind::Null {
             command.arg("--null");
         } else {
-            command.arg("--data").arg(scratch.fresh("data")?);
+            command.arg("--data").arg(scratch.cleared_path("data")?);
         }
-        if kind == Kind::Recorded {
+        if kind == SideKind::Recorded {
             command.arg("--record");
         }
         let child = command.spawn().context("starting a mount")?;
@@ -127,7 +128,7 @@ impl Side {
             outside: None,
         };
         side.wait()?;
-        if args.target.is_some() && kind != Kind::Null {
+        if args.target.is_some() && kind != SideKind::Null {
             side.path = at.join("esker-bench-mount");
             std::fs::create_dir_all(&side.path)?;
         }
@@ -139,7 +140,7 @@ impl Side {
             return Ok(());
         };
         let since = Instant::now();
-        while !matches!(place::mount_at(at)?, Some(mount) if mount.is_ours()) {
+        while !matches!(mount_point::mount_at(at)?, Some(mount) if mount.is_ours()) {
             if let Some(status) = child.try_wait()? {
                 anyhow::bail!("the mount ended at once ({status})");
             }
@@ -148,7 +149,7 @@ impl Side {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // Its first answer is not a part of what is measured.
+        // The first request is not measured.
         std::fs::metadata(at)?;
         Ok(())
     }
@@ -157,8 +158,8 @@ impl Side {
 impl Drop for Side {
     fn drop(&mut self) {
         if let Some((at, child)) = &mut self.mounted {
-            if place::unmount(at, How::Plain).is_err() {
-                let _ = place::unmount(at, How::Force);
+            if mount_point::unmount(at, UnmountMode::Plain).is_err() {
+                let _ = mount_point::unmount(at, UnmountMode::Force);
             }
             let _ = child.wait();
         }

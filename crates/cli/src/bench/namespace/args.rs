@@ -1,6 +1,6 @@
-//! What `esker bench namespace` can be asked.
+//! The command line of `esker bench namespace`.
 
-use super::disk::Kind;
+use super::disk::FileSystemKind;
 use crate::args::{EngineArg, FormatArgs};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use std::path::PathBuf;
 )]
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct NamespaceBenchArgs {
-    /// Where to make the scratch folder: a directory on the file system that is to be measured
+    /// Directory for the scratch folder, on the file system to be measured
     #[arg(value_name = "DIRECTORY", default_value = ".")]
     pub(super) directory: PathBuf,
-    /// What to measure
+    /// The operations to measure
     #[arg(
         long = "case",
         value_name = "CASE",
@@ -30,17 +30,17 @@ pub(crate) struct NamespaceBenchArgs {
         value_enum,
         default_value = "create,single,stat,chmod,utime,list,unlink"
     )]
-    pub(super) cases: Vec<Case>,
-    /// Files
+    pub(super) cases: Vec<FileCase>,
+    /// Number of files to create
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1000..=200_000_000))]
     pub(super) files: u32,
-    /// Threads
+    /// Number of concurrent threads
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(super) threads: u16,
-    /// Files created at once
+    /// Files created per batch
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) batch: u32,
-    /// File systems to put beside Esker
+    /// File systems to compare with Esker
     #[arg(
         long,
         value_name = "FS",
@@ -48,50 +48,52 @@ pub(crate) struct NamespaceBenchArgs {
         value_enum,
         default_value = "tmpfs,ext4"
     )]
-    pub(super) beside: Vec<Kind>,
-    /// No file system beside
+    pub(super) beside: Vec<FileSystemKind>,
+    /// Measure no file system, only Esker
     #[arg(long, conflicts_with = "beside")]
     pub(super) alone: bool,
-    /// Only create, all files in one directory, and print the rate of each ten seconds
+    /// Only create files, all in one directory, and print the rate of each ten seconds
     #[arg(long)]
     pub(super) grow: bool,
-    /// With `--grow`: draw the rates into that file, as SVG
+    /// With `--grow`: draw the rates as SVG in this file
     #[arg(long, value_name = "FILE", requires = "grow")]
     pub(super) plot: Option<PathBuf>,
-    /// What mdtest does instead (`-u -b 8 -z 2`): directories and files, so many of each over all threads, made, asked for, read
-    /// and removed one by one in a tree of directories of each thread's own
+    /// Repeat the work of mdtest (`-u -b 8 -z 2`) instead: this number of directories and files, over all threads,
+    /// created, stat'ed,
+    /// read and removed one by one in a directory tree for each thread
     #[arg(long, conflicts_with_all = ["grow", "clients", "cases"])]
     pub(super) mdtest_like: bool,
     /// With `--mdtest-like`: bytes in each file
     #[arg(long, value_name = "N", default_value_t = 0, requires = "mdtest_like", value_parser = clap::value_parser!(u16).range(0..=4096))]
     pub(super) bytes: u16,
-    /// So many random files are asked for and changed; as many as there are files if it is not said
+    /// Number of random files to stat and change [default: the number of files]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1000..))]
     pub(super) random: Option<u32>,
-    /// Count what is read from disk and written to it, too; of ext4, what its device counts
+    /// Count bytes read from and written to disk, too; for ext4, as counted by its device
     #[arg(long)]
     pub(super) disk: bool,
-    /// As on a machine whose memory holds little of the files: after so many random ones, each side forgets what it has read and
-    /// comes back to it (Esker is opened again, ext4 mounted again, pages of their files dropped; tmpfs has nowhere to forget
-    /// to). That takes no part in the rates, and counts in `--disk`
+    /// Simulate a machine with little memory: after this number of random files, each side drops its caches (Esker is
+    /// reopened, ext4
+    /// remounted, pages of their files are dropped; tmpfs has no caches to drop). The time counts only for `--disk`,
+    /// not for the rates
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1000..), conflicts_with_all = ["grow", "clients", "mdtest_like"])]
     pub(super) forget: Option<u32>,
-    /// Through a server, by so many clients with one request in flight each; what the file systems do is left out
+    /// Measure through a server, with this number of clients with one request in flight each; file systems are not measured
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=64))]
     pub(super) clients: u16,
-    /// With `--clients`: files are made in private subtrees of so many, too, which are merged
+    /// With `--clients`: create files in private subtrees of this size, too, which are then merged
     #[arg(long, value_name = "N", default_value_t = 0, requires = "clients", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(super) bulk: u32,
-    /// How often each side is measured; medians are printed
+    /// Number of measurements of each side; medians are printed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) rounds: u32,
-    /// The store engine
+    /// The key-value store below Esker
     #[arg(long, value_enum, default_value_t = EngineArg::Fjall)]
     pub(super) engine: EngineArg,
-    /// Leave the scratch folder
+    /// Keep the scratch folder
     #[arg(long)]
     pub(super) keep: bool,
-    /// Write all figures to that file, too, as JSON
+    /// Write all figures as JSON to this file, too
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
     #[command(flatten)]
@@ -99,32 +101,32 @@ pub(crate) struct NamespaceBenchArgs {
 }
 
 impl NamespaceBenchArgs {
-    /// The file systems beside Esker.
-    pub(super) fn beside(&self) -> &[Kind] {
+    /// The file systems to compare with Esker.
+    pub(super) fn compared(&self) -> &[FileSystemKind] {
         if self.alone { &[] } else { &self.beside }
     }
 }
 
-/// What is done to files.
+/// The measured operations on files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Case {
-    /// Created in batches
+pub(super) enum FileCase {
+    /// Create in batches
     Create,
-    /// Created one by one
+    /// Create one by one
     Single,
-    /// Asked for, in random order
+    /// Stat, in random order
     Stat,
-    /// Given other permissions, in random order
+    /// Change permissions, in random order
     Chmod,
-    /// Given other times, in random order
+    /// Change times, in random order
     Utime,
-    /// Listed with all attributes
+    /// List with all attributes
     List,
-    /// Removed
+    /// Remove files
     Unlink,
 }
 
-impl Case {
+impl FileCase {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Create => "create, in batches",

@@ -1,6 +1,6 @@
-//! A file system of this machine, given the calls that Esker is given.
+//! A file system of this machine, with the same calls as Esker.
 
-use super::Side;
+use super::FileSide;
 use super::mdtest::Tree;
 use crate::bench::scratch::Scratch;
 use anyhow::{Context as _, bail};
@@ -12,16 +12,16 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Which file system.
+/// The kinds of file systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Kind {
+pub(super) enum FileSystemKind {
     /// In memory: /dev/shm
     Tmpfs,
     /// With a journal, in a file on a loop device
     Ext4,
 }
 
-impl Kind {
+impl FileSystemKind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Tmpfs => "tmpfs",
@@ -33,17 +33,17 @@ impl Kind {
 /// Enough for 16 million empty files.
 const EXT4_BYTES: u64 = 8 << 30;
 
-/// A directory of it, and how to get rid of it.
+/// A directory in the file system, with the resources to be released.
 pub(super) struct Disk {
-    /// None only while it is being mounted again.
+    /// `None` only while the file system is being remounted.
     directory: Option<OwnedFd>,
     root: PathBuf,
     image: Option<PathBuf>,
-    /// What was read and written before it was mounted again.
+    /// Bytes read and written before the last remount.
     before: (u64, u64),
 }
 
-/// Has the system drop the pages of all files in a folder, once they are written: they are read again from the disk.
+/// Writes and drops the cached pages of all files in a folder, so that they are read from disk again.
 pub(super) fn drop_pages(folder: &Path) -> anyhow::Result<()> {
     for entry in
         std::fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))?
@@ -82,13 +82,16 @@ fn command(program: &str, args: &[&str]) -> anyhow::Result<()> {
 }
 
 impl Disk {
-    pub(super) fn make(kind: Kind, scratch: &Scratch) -> anyhow::Result<Self> {
+    pub(super) fn make(kind: FileSystemKind, scratch: &Scratch) -> anyhow::Result<Self> {
         let (root, image) = match kind {
-            Kind::Tmpfs => (
+            FileSystemKind::Tmpfs => (
                 PathBuf::from(format!("/dev/shm/esker-bench-{}", std::process::id())),
                 None,
             ),
-            Kind::Ext4 => (scratch.fresh("ext4")?, Some(scratch.fresh("ext4.image")?)),
+            FileSystemKind::Ext4 => (
+                scratch.cleared_path("ext4")?,
+                Some(scratch.cleared_path("ext4.image")?),
+            ),
         };
         std::fs::create_dir_all(&root).with_context(|| format!("making {}", root.display()))?;
         if let Some(image) = &image {
@@ -118,7 +121,7 @@ impl Disk {
         directory.with_context(|| format!("{} could not be mounted again", self.root.display()))
     }
 
-    /// What its loop device has read and written since it was mounted, once all that waits is written.
+    /// Bytes that the loop device has read and written since it was mounted, after a sync.
     fn counted(&self) -> Option<(u64, u64)> {
         self.image.as_ref()?;
         let directory = self.directory.as_ref()?;
@@ -139,7 +142,7 @@ fn format(image: &Path) -> anyhow::Result<()> {
     let file = std::fs::File::create(image)?;
     file.set_len(EXT4_BYTES)?;
     let image = image.display().to_string();
-    // One inode for each 512 bytes: a directory of small files.
+    // One inode per 512 bytes, for a directory of small files.
     command(
         "mkfs.ext4",
         &[
@@ -161,7 +164,7 @@ fn mount(image: &Path, root: &Path) -> anyhow::Result<()> {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // A mount that is left behind would keep the scratch folder.
+        // A mount left behind would prevent removing the scratch folder.
         self.directory = None;
         if self.image.is_some() {
             let _ = Command::new("umount").arg("-l").arg(&self.root).output();
@@ -178,7 +181,7 @@ fn name(number: u64) -> String {
     format!("file.{number:08}")
 }
 
-impl Side for Disk {
+impl FileSide for Disk {
     fn create(&self, numbers: Range<u64>, _batch: usize) -> anyhow::Result<()> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
         for number in numbers {
@@ -246,7 +249,7 @@ impl Side for Disk {
         drop_pages_of(&image)?;
         mount(&image, &self.root)?;
         self.enter()?;
-        // The device may be another one, which counts on from something else.
+        // The loop device may change, and its counters with it.
         let now = self.counted();
         if let (Some(before), Some(now)) = (before, now) {
             let rest = |before: u64, now: u64| before.wrapping_sub(now);
@@ -300,7 +303,7 @@ impl Tree for Disk {
         Ok(())
     }
 
-    fn ask(&self, path: &str) -> anyhow::Result<()> {
+    fn stat_path(&self, path: &str) -> anyhow::Result<()> {
         fs::statat(self.directory()?, path, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(())
     }

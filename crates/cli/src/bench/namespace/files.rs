@@ -1,21 +1,21 @@
-//! A database, given the same.
+//! A database, with the same calls as the file systems.
 
 use super::mdtest::Tree;
-use super::{Bench, Side, all, disk};
+use super::{FileSide, NamespaceBench, all, disk};
 use esker::{Database, OpenOptions};
 use esker_model::namespace::{
-    Change, Content, Kind, Make, Name, NamePath, Namespace as _, SetAttributes,
+    Change, Content, Kind, Name, NamePath, Namespace as _, NewFile, SetAttributes,
 };
 use esker_model::{Error, Result};
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 
-/// A moment of 2025, in nanoseconds.
+/// A time in 2025, in nanoseconds since 1970.
 const TIME: i64 = 1_750_000_000_000_000_000;
 
 /// A database with one directory.
 pub(super) struct Files {
-    /// None only while it is being opened again.
+    /// `None` only while the database is being reopened.
     database: Option<Database>,
     folder: PathBuf,
     options: OpenOptions,
@@ -23,16 +23,16 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn make(bench: &Bench<'_>) -> anyhow::Result<Self> {
-        let folder = bench.scratch.fresh("esker")?;
+    pub(super) fn make(bench: &NamespaceBench<'_>) -> anyhow::Result<Self> {
+        let folder = bench.scratch.cleared_path("esker")?;
         let options = bench
             .context
             .open_options()
             .engine(bench.args.engine.into());
         let database = Database::init(&folder.to_string_lossy(), &options)?;
         let directory = NamePath::parse(b"/files").map_err(Error::from)?;
-        let make = Make::new(Kind::Directory.bits() | 0o755, 0, 0);
-        all(database.change(None, &[Change::Make(directory.clone(), make)])?)?;
+        let make = NewFile::new(Kind::Directory.bits() | 0o755, 0, 0);
+        all(database.change(None, &[Change::Create(directory.clone(), make)])?)?;
         Ok(Self {
             database: Some(database),
             folder,
@@ -50,7 +50,7 @@ impl Files {
         self.database.as_ref().ok_or_else(closed)
     }
 
-    fn below(&self, path: &str) -> Result<NamePath> {
+    fn path_below(&self, path: &str) -> Result<NamePath> {
         let whole = [self.directory.as_bytes(), b"/", path.as_bytes()].concat();
         Ok(NamePath::parse(&whole)?)
     }
@@ -66,13 +66,13 @@ impl Files {
     }
 }
 
-impl Side for Files {
+impl FileSide for Files {
     fn create(&self, numbers: Range<u64>, batch: usize) -> anyhow::Result<()> {
-        let make = Make::new(Kind::File.bits() | 0o644, 1000, 1000);
+        let make = NewFile::new(Kind::File.bits() | 0o644, 1000, 1000);
         let mut changes = Vec::with_capacity(batch);
         let end = numbers.end;
         for number in numbers {
-            changes.push(Change::Make(self.path(number)?, make.clone()));
+            changes.push(Change::Create(self.path(number)?, make.clone()));
             if changes.len() == batch || number + 1 == end {
                 all(self.database()?.change(None, &changes)?)?;
                 changes.clear();
@@ -155,29 +155,30 @@ impl Side for Files {
 
 impl Tree for Files {
     fn mkdir(&self, path: &str) -> anyhow::Result<()> {
-        let make = Make::new(Kind::Directory.bits() | 0o755, 1000, 1000);
-        self.change(Change::Make(self.below(path)?, make))
+        let make = NewFile::new(Kind::Directory.bits() | 0o755, 1000, 1000);
+        self.change(Change::Create(self.path_below(path)?, make))
     }
 
     fn rmdir(&self, path: &str) -> anyhow::Result<()> {
-        self.change(Change::Rmdir(self.below(path)?))
+        self.change(Change::Rmdir(self.path_below(path)?))
     }
 
     fn write(&self, path: &str, content: &[u8]) -> anyhow::Result<()> {
-        let mut make = Make::new(Kind::File.bits() | 0o644, 1000, 1000);
+        let mut make = NewFile::new(Kind::File.bits() | 0o644, 1000, 1000);
         if !content.is_empty() {
             make.content = Content::Inline(content.to_vec());
         }
-        self.change(Change::Make(self.below(path)?, make))
+        self.change(Change::Create(self.path_below(path)?, make))
     }
 
-    fn ask(&self, path: &str) -> anyhow::Result<()> {
-        self.database()?.stat(None, &self.below(path)?, false)?;
+    fn stat_path(&self, path: &str) -> anyhow::Result<()> {
+        self.database()?
+            .stat(None, &self.path_below(path)?, false)?;
         Ok(())
     }
 
     fn read(&self, path: &str) -> anyhow::Result<usize> {
-        let inode = self.database()?.stat(None, &self.below(path)?, true)?;
+        let inode = self.database()?.stat(None, &self.path_below(path)?, true)?;
         Ok(match inode.content {
             Content::Inline(content) => content.len(),
             _ => 0,
@@ -185,6 +186,6 @@ impl Tree for Files {
     }
 
     fn remove(&self, path: &str) -> anyhow::Result<()> {
-        self.change(Change::Unlink(self.below(path)?))
+        self.change(Change::Unlink(self.path_below(path)?))
     }
 }

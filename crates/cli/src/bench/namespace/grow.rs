@@ -1,7 +1,7 @@
-//! One directory grows: the rate of each ten seconds (TableFS's figure of 100 million files).
+//! One growing directory: the rate of each ten seconds (TableFS's figure of 100 million files).
 
 use super::files::Files;
-use super::{Bench, Side as _};
+use super::{FileSide as _, NamespaceBench};
 use crate::bench::machine;
 use crate::bench::report::{Figure, Unit};
 use crate::units::{count, size};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const WINDOW: Duration = Duration::from_secs(10);
 
-pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut NamespaceBench<'_>) -> anyhow::Result<()> {
     let total = u64::from(bench.args.files);
     let files = Files::make(bench)?;
     let batch = bench.args.batch as usize;
@@ -19,14 +19,14 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let mut rates = Vec::new();
     let mut points = Vec::new();
     while done < total {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         let next = (done + batch as u64).min(total);
         files.create(done..next, batch)?;
         in_window += next - done;
         done = next;
         if window.elapsed() >= WINDOW || done == total {
             let rate = in_window as f64 / window.elapsed().as_secs_f64();
-            // What others do on the machine changes the rate, not this.
+            // Processor time per file is independent of other load on the machine, unlike the rate.
             let micros = (machine::process_seconds() - cpu) * 1e6 / in_window as f64;
             let text = format!(
                 "{} files: {}/s, {micros:.2} us of processor each, {} resident",

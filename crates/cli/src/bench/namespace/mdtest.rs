@@ -1,36 +1,37 @@
-//! What `mdtest` does (LLNL's, of the ior repository): trees of directories made and removed, and in them directories and files made,
-//! asked for, read and removed one by one, by several tasks, each in a working directory of its own (`-u`).
+//! The operations of LLNL's `mdtest` (in the ior repository): directory trees created and removed, and in them
+//! directories and files
+//! created, stat'ed, read and removed one by one, by several tasks, each in its own working directory (`-u`).
 
 use super::disk::Disk;
 use super::files::Files;
-use super::{Bench, ESKER, in_parallel};
+use super::{ESKER, NamespaceBench, in_parallel};
 use crate::bench::machine;
 use crate::bench::report::{Figure, Unit, median};
 use std::time::Instant;
 
-/// Directories in a directory of a tree, and how deep it is below a task's own (`-b`, `-z`).
+/// Branching factor of a tree, and its depth below the task's directory (`-b`, `-z`).
 const BRANCHES: u64 = 8;
 const DEPTH: u32 = 2;
 
-/// A file system, or Esker, by paths below a directory of its own.
+/// A file system or Esker, by paths below one directory.
 pub(super) trait Tree: Sync {
-    /// Makes a directory.
+    /// Creates a directory at `path`.
     fn mkdir(&self, path: &str) -> anyhow::Result<()>;
     /// Removes an empty directory.
     fn rmdir(&self, path: &str) -> anyhow::Result<()>;
-    /// Makes a file with that content.
+    /// Creates a file with this content.
     fn write(&self, path: &str, content: &[u8]) -> anyhow::Result<()>;
-    /// Asks for the attributes of a file or a directory.
-    fn ask(&self, path: &str) -> anyhow::Result<()>;
-    /// Reads a file; how many bytes it has.
+    /// Reads the attributes of a file or a directory.
+    fn stat_path(&self, path: &str) -> anyhow::Result<()>;
+    /// Reads a file and returns its size in bytes.
     fn read(&self, path: &str) -> anyhow::Result<usize>;
-    /// Removes a file.
+    /// Removes a file at `path`.
     fn remove(&self, path: &str) -> anyhow::Result<()>;
 }
 
-/// What all tasks do before any goes on to the next.
+/// A phase, completed by all tasks before the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum MdtestPhase {
     TreeCreate,
     DirectoryCreate,
     DirectoryStat,
@@ -42,8 +43,8 @@ enum Phase {
     TreeRemove,
 }
 
-impl Phase {
-    /// In mdtest's order, and as it calls them.
+impl MdtestPhase {
+    /// Phases in mdtest's order, with its names for them.
     const ALL: [(Self, &'static str); 9] = [
         (Self::TreeCreate, "tree creation"),
         (Self::DirectoryCreate, "directory creation"),
@@ -57,11 +58,11 @@ impl Phase {
     ];
 }
 
-/// One task's tree, and the items in it.
+/// One task's directory tree with its items.
 struct Task {
-    /// Its directories, each before those in it.
+    /// The tree's directories, parents first.
     tree: Vec<String>,
-    /// Items of each directory.
+    /// Number of items per directory.
     items: u64,
 }
 
@@ -80,15 +81,15 @@ impl Task {
         Self { tree, items }
     }
 
-    fn count(&self, phase: Phase) -> u64 {
+    fn count(&self, phase: MdtestPhase) -> u64 {
         let directories = self.tree.len() as u64;
         match phase {
-            Phase::TreeCreate | Phase::TreeRemove => directories,
+            MdtestPhase::TreeCreate | MdtestPhase::TreeRemove => directories,
             _ => directories * self.items,
         }
     }
 
-    /// Does something to the path of each item.
+    /// Applies an operation to the path of each item.
     fn each(
         &self,
         kind: &str,
@@ -99,15 +100,15 @@ impl Task {
         })
     }
 
-    fn run(&self, phase: Phase, side: &dyn Tree, content: &[u8]) -> anyhow::Result<()> {
+    fn run(&self, phase: MdtestPhase, side: &dyn Tree, content: &[u8]) -> anyhow::Result<()> {
         match phase {
-            Phase::TreeCreate => self.tree.iter().try_for_each(|path| side.mkdir(path)),
-            Phase::DirectoryCreate => self.each("dir", |path| side.mkdir(path)),
-            Phase::DirectoryStat => self.each("dir", |path| side.ask(path)),
-            Phase::DirectoryRemove => self.each("dir", |path| side.rmdir(path)),
-            Phase::FileCreate => self.each("file", |path| side.write(path, content)),
-            Phase::FileStat => self.each("file", |path| side.ask(path)),
-            Phase::FileRead => self.each("file", |path| {
+            MdtestPhase::TreeCreate => self.tree.iter().try_for_each(|path| side.mkdir(path)),
+            MdtestPhase::DirectoryCreate => self.each("dir", |path| side.mkdir(path)),
+            MdtestPhase::DirectoryStat => self.each("dir", |path| side.stat_path(path)),
+            MdtestPhase::DirectoryRemove => self.each("dir", |path| side.rmdir(path)),
+            MdtestPhase::FileCreate => self.each("file", |path| side.write(path, content)),
+            MdtestPhase::FileStat => self.each("file", |path| side.stat_path(path)),
+            MdtestPhase::FileRead => self.each("file", |path| {
                 let read = side.read(path)?;
                 anyhow::ensure!(
                     read == content.len(),
@@ -116,21 +117,21 @@ impl Task {
                 );
                 Ok(())
             }),
-            Phase::FileRemove => self.each("file", |path| side.remove(path)),
-            Phase::TreeRemove => self.tree.iter().rev().try_for_each(|path| side.rmdir(path)),
+            MdtestPhase::FileRemove => self.each("file", |path| side.remove(path)),
+            MdtestPhase::TreeRemove => self.tree.iter().rev().try_for_each(|path| side.rmdir(path)),
         }
     }
 }
 
-/// What one side did in one phase.
-struct Measured {
+/// The measurement of one side in one phase.
+struct PhaseRate {
     side: &'static str,
-    phase: Phase,
+    phase: MdtestPhase,
     rate: f64,
     cpu_micros: f64,
 }
 
-pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut NamespaceBench<'_>) -> anyhow::Result<()> {
     let tasks: Vec<Task> = (0..u64::from(bench.args.threads))
         .map(|n| {
             Task::new(
@@ -141,7 +142,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         .collect();
     let mut measured = Vec::new();
     for round in 0..bench.args.rounds {
-        for kind in bench.args.beside() {
+        for kind in bench.args.compared() {
             match Disk::make(*kind, bench.scratch) {
                 Ok(disk) => phases(bench, kind.name(), &disk, &tasks, &mut measured)?,
                 Err(e) if round == 0 => bench
@@ -154,8 +155,8 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         phases(bench, ESKER, &files, &tasks, &mut measured)?;
         files.close()?;
     }
-    for (phase, text) in Phase::ALL {
-        let of = |side: &str, value: fn(&Measured) -> f64| {
+    for (phase, text) in MdtestPhase::ALL {
+        let of = |side: &str, value: fn(&PhaseRate) -> f64| {
             let mine = measured
                 .iter()
                 .filter(|m| m.side == side && m.phase == phase);
@@ -166,7 +167,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             continue;
         };
         let cpu = of(ESKER, |m| m.cpu_micros).unwrap_or_default();
-        let sides = bench.args.beside();
+        let sides = bench.args.compared();
         for kind in sides {
             let mut figure = Figure::new(text, Unit::CallsPerSecond, esker)
                 .note(format!("beside {}; {cpu:.2} CPU us each", kind.name()));
@@ -186,15 +187,15 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 }
 
 fn phases(
-    bench: &Bench<'_>,
+    bench: &NamespaceBench<'_>,
     name: &'static str,
     side: &dyn Tree,
     tasks: &[Task],
-    measured: &mut Vec<Measured>,
+    measured: &mut Vec<PhaseRate>,
 ) -> anyhow::Result<()> {
     let content = vec![b'x'; bench.args.bytes as usize];
-    for (phase, text) in Phase::ALL {
-        bench.go_on()?;
+    for (phase, text) in MdtestPhase::ALL {
+        bench.check_interrupt()?;
         bench.context.note(&format!("{name}: {text}"));
         let (began, cpu) = (Instant::now(), machine::process_seconds());
         in_parallel(tasks.len() as u64, |n| match tasks.get(n as usize) {
@@ -204,7 +205,7 @@ fn phases(
         let seconds = began.elapsed().as_secs_f64();
         let cpu = machine::process_seconds() - cpu;
         let count: u64 = tasks.iter().map(|task| task.count(phase)).sum();
-        measured.push(Measured {
+        measured.push(PhaseRate {
             side: name,
             phase,
             rate: count as f64 / seconds,
@@ -220,7 +221,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::{Mutex, PoisonError};
 
-    /// What there is: content of files, nothing of directories.
+    /// The expected state: contents of files, `None` for directories.
     #[derive(Default)]
     struct Model(Mutex<BTreeMap<String, Option<Vec<u8>>>>);
 
@@ -258,7 +259,7 @@ mod tests {
             Ok(())
         }
 
-        fn ask(&self, path: &str) -> anyhow::Result<()> {
+        fn stat_path(&self, path: &str) -> anyhow::Result<()> {
             self.with(|map| assert!(map.contains_key(path), "{path}"));
             Ok(())
         }
@@ -277,13 +278,15 @@ mod tests {
     fn each_phase_does_what_the_next_one_needs_and_nothing_is_left() {
         let (model, task) = (Model::default(), Task::new(3, 200));
         assert_eq!(task.tree.len(), 1 + 8 + 64);
-        assert_eq!(task.count(Phase::FileStat), 73 * 3);
-        for (phase, _) in Phase::ALL {
+        assert_eq!(task.count(MdtestPhase::FileStat), 73 * 3);
+        for (phase, _) in MdtestPhase::ALL {
             task.run(phase, &model, b"abc").unwrap();
             let there = model.with(|map| map.len()) as u64;
             let expected = match phase {
-                Phase::TreeRemove => 0,
-                Phase::TreeCreate | Phase::DirectoryRemove | Phase::FileRemove => 73,
+                MdtestPhase::TreeRemove => 0,
+                MdtestPhase::TreeCreate
+                | MdtestPhase::DirectoryRemove
+                | MdtestPhase::FileRemove => 73,
                 _ => 73 + task.count(phase),
             };
             assert_eq!(there, expected, "{phase:?}");

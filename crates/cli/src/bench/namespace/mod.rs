@@ -1,8 +1,8 @@
-//! `esker bench namespace`: files created, asked for, changed and listed, beside file systems that are given the same calls in
-//! the same run.
+//! `esker bench namespace`: files created, stat'ed, changed and listed, compared with file systems on the same calls in the same
+//! run.
 //!
-//! [`args`] says what can be asked, [`disk`] does it to a file system, [`files`] to a database, [`grow`] fills one directory
-//! and watches the rate, [`plot`] draws it, [`mdtest`] does what that program does, [`served`] goes through a server.
+//! [`args`] defines the options, [`disk`] calls a file system, [`files`] a database, [`grow`] fills one directory and records the
+//! rate, [`plot`] draws it, [`mdtest`] repeats that program's operations, [`served`] measures through a server.
 
 mod args;
 mod disk;
@@ -16,11 +16,11 @@ pub(crate) use args::NamespaceBenchArgs;
 
 use super::machine;
 use super::random::Random;
-use super::report::{Figure, Report, Target, Unit, median};
+use super::report::{Figure, Goal, Report, Unit, median};
 use super::scratch::Scratch;
 use crate::context::Context;
 use crate::exit::Outcome;
-use args::Case;
+use args::FileCase;
 use disk::Disk;
 use files::Files;
 use serde_json::json;
@@ -30,16 +30,16 @@ use std::time::Instant;
 /// The side that is not a file system.
 const ESKER: &str = "esker";
 
-/// What a case is given.
-struct Bench<'a> {
+/// The context of a case.
+struct NamespaceBench<'a> {
     args: &'a NamespaceBenchArgs,
     context: &'a Context,
     scratch: &'a Scratch,
     report: &'a mut Report,
 }
 
-impl Bench<'_> {
-    fn go_on(&self) -> anyhow::Result<()> {
+impl NamespaceBench<'_> {
+    fn check_interrupt(&self) -> anyhow::Result<()> {
         match self.context.interrupt.stopped() {
             Some(_) => Err(esker_model::Error::Interrupted.into()),
             None => Ok(()),
@@ -47,30 +47,30 @@ impl Bench<'_> {
     }
 }
 
-/// A file system, or Esker.
-trait Side: Sync {
-    /// Creates the file of that number; `batch` at once where the side can.
+/// A file system or Esker.
+trait FileSide: Sync {
+    /// Creates the files with these numbers, `batch` per call where supported.
     fn create(&self, numbers: std::ops::Range<u64>, batch: usize) -> anyhow::Result<()>;
-    /// Asks for one file's attributes.
+    /// Reads one file's attributes.
     fn stat(&self, number: u64) -> anyhow::Result<()>;
     /// Changes one file's permissions.
     fn chmod(&self, number: u64) -> anyhow::Result<()>;
     /// Changes one file's times.
     fn utime(&self, number: u64) -> anyhow::Result<()>;
-    /// Bytes read from disk and written to it so far, if that can be told.
+    /// Bytes read from and written to disk so far; `None` if unknown.
     fn traffic(&self) -> Option<(u64, u64)>;
-    /// Reads the directory with all attributes; gives how many entries there are.
+    /// Lists the directory with all attributes; returns the number of entries.
     fn list(&self) -> anyhow::Result<u64>;
     /// Removes one file.
     fn unlink(&self, number: u64) -> anyhow::Result<()>;
-    /// Forgets all that it has read, so that it reads it again; what waits is written.
+    /// Writes all buffered data and drops caches.
     fn forget(&mut self) -> anyhow::Result<()>;
 }
 
 pub(crate) fn run(args: &NamespaceBenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let scratch = Scratch::make(&args.directory, args.keep)?;
     let mut report = Report::new("namespace");
-    let mut bench = Bench {
+    let mut bench = NamespaceBench {
         args,
         context,
         scratch: &scratch,
@@ -110,12 +110,12 @@ pub(crate) fn run(args: &NamespaceBenchArgs, context: &mut Context) -> anyhow::R
     Ok(Outcome::partly_if(stopped))
 }
 
-/// All cases, of each side in turn.
-fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let mut rates: Vec<Measured> = Vec::new();
+/// Measures all cases, the sides alternating.
+fn compare(bench: &mut NamespaceBench<'_>) -> anyhow::Result<()> {
+    let mut rates: Vec<CaseRate> = Vec::new();
     for round in 0..bench.args.rounds {
         let mut disks = Vec::new();
-        for kind in bench.args.beside() {
+        for kind in bench.args.compared() {
             match Disk::make(*kind, bench.scratch) {
                 Ok(disk) => disks.push((kind.name().to_owned(), disk)),
                 Err(e) if round == 0 => bench
@@ -142,13 +142,13 @@ fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             (!mine.is_empty()).then(|| median(mine))
         };
         let Some(esker) = of(ESKER) else { continue };
-        // What nobody else can is put beside what they can: one by one.
-        let theirs = if *case == Case::Create {
-            Case::Single
+        // Batched creation, which file systems lack, is compared with their single creation.
+        let theirs = if *case == FileCase::Create {
+            FileCase::Single
         } else {
             *case
         };
-        for kind in bench.args.beside() {
+        for kind in bench.args.compared() {
             let others: Vec<f64> = rates
                 .iter()
                 .filter(|m| m.side == kind.name() && m.case == theirs)
@@ -164,7 +164,7 @@ fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             }
             bench.report.add(figure);
         }
-        if bench.args.beside().is_empty() {
+        if bench.args.compared().is_empty() {
             bench
                 .report
                 .add(Figure::new(case.text(), Unit::FilesPerSecond, esker));
@@ -174,22 +174,22 @@ fn compare(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What one side did in one round.
-struct Measured {
+/// The measurement of one side in one round.
+struct CaseRate {
     side: String,
-    case: Case,
+    case: FileCase,
     rate: f64,
-    /// Of all threads, those of the store too, for each file.
+    /// Processor time per file in microseconds, of all threads, background threads included.
     cpu_micros: f64,
-    /// Bytes read from disk and written to it, for each file.
+    /// Bytes read from and written to disk, per file.
     traffic: Option<(f64, f64)>,
 }
 
-/// What files cost beside time.
-fn add_costs(bench: &mut Bench<'_>, measured: &[Measured], case: Case) {
-    let of = |side: &str, value: &dyn Fn(&Measured) -> Option<f64>| {
-        let theirs = if case == Case::Create && side != ESKER {
-            Case::Single
+/// Adds the costs besides time: processor time and disk traffic.
+fn add_costs(bench: &mut NamespaceBench<'_>, measured: &[CaseRate], case: FileCase) {
+    let of = |side: &str, value: &dyn Fn(&CaseRate) -> Option<f64>| {
+        let theirs = if case == FileCase::Create && side != ESKER {
+            FileCase::Single
         } else {
             case
         };
@@ -199,7 +199,7 @@ fn add_costs(bench: &mut Bench<'_>, measured: &[Measured], case: Case) {
         let values: Vec<f64> = all.filter_map(value).collect();
         (!values.is_empty()).then(|| median(values))
     };
-    let costs: [(&str, Unit, &dyn Fn(&Measured) -> Option<f64>); 3] = [
+    let costs: [(&str, Unit, &dyn Fn(&CaseRate) -> Option<f64>); 3] = [
         ("processor", Unit::CpuMicrosPerFile, &|m| Some(m.cpu_micros)),
         ("read from disk", Unit::BytesPerFile, &|m| {
             m.traffic.map(|t| t.0)
@@ -213,8 +213,8 @@ fn add_costs(bench: &mut Bench<'_>, measured: &[Measured], case: Case) {
             continue;
         };
         let mut figure = Figure::new(format!("{}: {what}", case.text()), unit, esker);
-        // What tmpfs has is nothing.
-        let ext4 = disk::Kind::Ext4.name();
+        // tmpfs has no disk traffic.
+        let ext4 = disk::FileSystemKind::Ext4.name();
         if unit == Unit::BytesPerFile
             && let Some(raw) = of(ext4, value)
         {
@@ -224,55 +224,61 @@ fn add_costs(bench: &mut Bench<'_>, measured: &[Measured], case: Case) {
     }
 }
 
-/// What is to be reached (issue: create batched, create one by one beside ext4, stat beside tmpfs).
-fn target(case: Case, beside: disk::Kind) -> Option<Target> {
+/// Targets from the issue: batched creation, single creation compared with ext4, stat compared with tmpfs.
+fn target(case: FileCase, beside: disk::FileSystemKind) -> Option<Goal> {
     match (case, beside) {
-        (Case::Create, _) => Some(Target::AtLeast(300_000.0)),
-        (Case::Single, disk::Kind::Ext4) => Some(Target::Ratio(4.0)),
-        (Case::Stat, disk::Kind::Tmpfs) => Some(Target::Ratio(1.0)),
+        (FileCase::Create, _) => Some(Goal::AtLeast(300_000.0)),
+        (FileCase::Single, disk::FileSystemKind::Ext4) => Some(Goal::Ratio(4.0)),
+        (FileCase::Stat, disk::FileSystemKind::Tmpfs) => Some(Goal::Ratio(1.0)),
         _ => None,
     }
 }
 
 fn measure(
-    bench: &Bench<'_>,
+    bench: &NamespaceBench<'_>,
     name: &str,
-    side: &mut dyn Side,
+    side: &mut dyn FileSide,
     round: u32,
-    rates: &mut Vec<Measured>,
+    rates: &mut Vec<CaseRate>,
 ) -> anyhow::Result<()> {
     let files = u64::from(bench.args.files);
     let threads = u64::from(bench.args.threads);
     let mut made = 0;
     for case in [
-        Case::Single,
-        Case::Create,
-        Case::Stat,
-        Case::Chmod,
-        Case::Utime,
-        Case::List,
-        Case::Unlink,
+        FileCase::Single,
+        FileCase::Create,
+        FileCase::Stat,
+        FileCase::Chmod,
+        FileCase::Utime,
+        FileCase::List,
+        FileCase::Unlink,
     ] {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         let is_esker = name == ESKER;
-        // Files have to be there before they can be asked for.
-        let first = if is_esker { Case::Create } else { Case::Single };
+        // Files must exist before the other cases.
+        let first = if is_esker {
+            FileCase::Create
+        } else {
+            FileCase::Single
+        };
         let wanted = case == first || bench.args.cases.contains(&case);
-        if !wanted || case == Case::Create && !is_esker {
+        if !wanted || case == FileCase::Create && !is_esker {
             continue;
         }
         bench
             .context
             .note(&format!("{name}: {}, round {}", case.text(), round + 1));
         let before = side.traffic().filter(|_| bench.args.disk);
-        if let (Case::Stat | Case::Chmod | Case::Utime, Some(_)) = (case, bench.args.forget) {
+        if let (FileCase::Stat | FileCase::Chmod | FileCase::Utime, Some(_)) =
+            (case, bench.args.forget)
+        {
             side.forget()?;
         }
         let mut forgetting = Forgetting::default();
         let (began, cpu) = (Instant::now(), machine::process_seconds());
         let done = match case {
-            Case::Single | Case::Create => {
-                let batch = if case == Case::Create {
+            FileCase::Single | FileCase::Create => {
+                let batch = if case == FileCase::Create {
                     bench.args.batch as usize
                 } else {
                     1
@@ -286,15 +292,15 @@ fn measure(
                 made += files / threads * threads;
                 files / threads * threads
             }
-            Case::List => side.list()?,
-            Case::Stat | Case::Chmod | Case::Utime => {
+            FileCase::List => side.list()?,
+            FileCase::Stat | FileCase::Chmod | FileCase::Utime => {
                 let each = bench.args.random.map_or(files, u64::from) / threads;
-                // All at once, unless it is to be forgotten now and then.
+                // A single portion, unless caches are to be dropped in between.
                 let portion = bench.args.forget.map_or(each, |n| u64::from(n) / threads);
                 let mut randoms: Vec<Random> = (1..=threads).map(Random::new).collect();
                 let mut left = each;
                 while left > 0 {
-                    bench.go_on()?;
+                    bench.check_interrupt()?;
                     let now = left.min(portion.max(1));
                     left -= now;
                     randoms = at_random(&*side, case, made, now, randoms)?;
@@ -304,7 +310,7 @@ fn measure(
                 }
                 each * threads
             }
-            Case::Unlink => {
+            FileCase::Unlink => {
                 let each = files / threads;
                 in_parallel(threads, |t| {
                     (t * each..(t + 1) * each).try_for_each(|n| side.unlink(n))
@@ -319,7 +325,7 @@ fn measure(
             let each = |before: u64, after: u64| after.saturating_sub(before) as f64 / done as f64;
             (each(before.0, after.0), each(before.1, after.1))
         });
-        rates.push(Measured {
+        rates.push(CaseRate {
             side: name.to_owned(),
             case,
             rate: done as f64 / seconds,
@@ -330,7 +336,7 @@ fn measure(
     Ok(())
 }
 
-/// What it took to forget.
+/// The cost of dropping caches.
 #[derive(Default)]
 struct Forgetting {
     seconds: f64,
@@ -338,7 +344,7 @@ struct Forgetting {
 }
 
 impl Forgetting {
-    fn forget(&mut self, side: &mut dyn Side) -> anyhow::Result<()> {
+    fn forget(&mut self, side: &mut dyn FileSide) -> anyhow::Result<()> {
         let (began, cpu) = (Instant::now(), machine::process_seconds());
         side.forget()?;
         self.seconds += began.elapsed().as_secs_f64();
@@ -347,10 +353,10 @@ impl Forgetting {
     }
 }
 
-/// Each thread does the same to so many random files of those that were made; gives back where each has got to.
+/// Each thread applies the case to `each` random files of the first `made`; returns the generators for continuation.
 fn at_random(
-    side: &dyn Side,
-    case: Case,
+    side: &dyn FileSide,
+    case: FileCase,
     made: u64,
     each: u64,
     randoms: Vec<Random>,
@@ -362,10 +368,10 @@ fn at_random(
         };
         let mut random = random.lock().unwrap_or_else(PoisonError::into_inner);
         (0..each).try_for_each(|_| {
-            let number = random.below(made);
+            let number = random.next_below(made);
             match case {
-                Case::Stat => side.stat(number),
-                Case::Chmod => side.chmod(number),
+                FileCase::Stat => side.stat(number),
+                FileCase::Chmod => side.chmod(number),
                 _ => side.utime(number),
             }
         })

@@ -1,4 +1,4 @@
-//! The rate as a directory grows, as SVG.
+//! The rate of a growing directory, as SVG.
 
 use anyhow::Context as _;
 use plotters::prelude::*;
@@ -7,10 +7,10 @@ use std::path::Path;
 const SIZE: (u32, u32) = (720, 360);
 const COLOUR: RGBColor = RGBColor(0x00, 0x72, 0xb2);
 
-/// Draws files a second over the number of files.
+/// Draws files per second over the number of files.
 pub(super) fn draw(points: &[(f64, f64)], file: &Path) -> anyhow::Result<()> {
     let mut svg = String::new();
-    // A broken drawing is a fault of the program: its error says no more than that.
+    // A failed drawing is a bug; its error has no further details.
     picture(points, &mut svg)
         .map_err(|error| anyhow::anyhow!("drawing {}: {error}", file.display()))?;
     std::fs::write(file, svg).with_context(|| format!("writing {}", file.display()))

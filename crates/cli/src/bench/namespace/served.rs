@@ -1,17 +1,17 @@
-//! Files through a server of its own process, by clients that have a connection each, beside calls that do nothing.
+//! Files through a server in its own process, by clients with a connection each, compared with calls that do nothing.
 
-use super::args::Case;
-use super::{Bench, all};
-use crate::bench::report::{Figure, Target, Unit, median};
+use super::args::FileCase;
+use super::{NamespaceBench, all};
+use crate::bench::report::{Figure, Goal, Unit, median};
 use crate::bench::serve::child::Child;
-use crate::bench::serve::load::{Load, Measured};
-use esker::Private;
+use crate::bench::serve::load::{OperationLoad, RoundResult};
+use esker::PrivateSubtree;
 use esker::rpc::{Address, Client};
-use esker_model::namespace::{Change, Kind, Make, Name, NamePath, Namespace as _};
+use esker_model::namespace::{Change, Kind, Name, NamePath, Namespace as _, NewFile};
 use esker_model::{Error, Result};
 use std::ops::Range;
 
-/// What is to be reached, by four clients with one request in flight each, and in batches.
+/// Targets in files per second: four clients with one request in flight each, and batches.
 const SINGLE: f64 = 50_000.0;
 const BATCHED: f64 = 300_000.0;
 
@@ -23,15 +23,15 @@ struct Served {
 }
 
 impl Served {
-    fn start(bench: &Bench<'_>) -> anyhow::Result<Self> {
-        let server = Child::start(bench.context, &bench.scratch.fresh("served")?)?;
+    fn start(bench: &NamespaceBench<'_>) -> anyhow::Result<Self> {
+        let server = Child::start(bench.context, &bench.scratch.cleared_path("served")?)?;
         let address = Address::parse(&server.target())?;
         let clients = (0..bench.args.clients)
             .map(|_| Client::connect(&address))
             .collect::<Result<Vec<_>>>()?;
         let directory = NamePath::parse(b"/files").map_err(Error::from)?;
-        let make = Make::new(Kind::Directory.bits() | 0o755, 0, 0);
-        let make = Change::Make(directory.clone(), make);
+        let make = NewFile::new(Kind::Directory.bits() | 0o755, 0, 0);
+        let make = Change::Create(directory.clone(), make);
         if let Some(client) = clients.first() {
             all(client.change(None, &[make])?)?;
         }
@@ -47,14 +47,14 @@ impl Served {
         Ok(self.directory.join(&name))
     }
 
-    /// Does something to ranges of files, each client to one after the other.
+    /// Applies `call` to ranges of files; each client works through its own part.
     fn run(
         &self,
         first: u64,
         files: u64,
         batch: u64,
         call: &(dyn Fn(&Client, Range<u64>) -> Result<()> + Sync),
-    ) -> anyhow::Result<Measured> {
+    ) -> anyhow::Result<RoundResult> {
         let share = files / self.clients.len() as u64;
         let part = |client: u64| {
             let from = first + client * share;
@@ -63,7 +63,7 @@ impl Served {
                 .map(|n| n..(n + batch).min(from + share))
                 .collect::<Vec<_>>()
         };
-        let load = Load {
+        let load = OperationLoad {
             parts: (0..self.clients.len() as u64).map(part).collect(),
             window: 1,
         };
@@ -75,24 +75,24 @@ impl Served {
     }
 
     fn make(&self, client: &Client, files: Range<u64>) -> Result<()> {
-        let make = Make::new(Kind::File.bits() | 0o644, 1000, 1000);
+        let make = NewFile::new(Kind::File.bits() | 0o644, 1000, 1000);
         let changes = files
-            .map(|n| Ok(Change::Make(self.path(n)?, make.clone())))
+            .map(|n| Ok(Change::Create(self.path(n)?, make.clone())))
             .collect::<Result<Vec<_>>>()?;
         all(client.change(None, &changes)?)
     }
 
-    /// Makes files in a directory that nobody else sees, and merges that.
+    /// Creates files in a private subtree and merges it.
     fn merge(&self, client: &Client, files: Range<u64>, batch: u64) -> Result<()> {
         let name = Name::new(format!("bulk.{:08}", files.start).as_bytes())?;
         let directory = self.directory.join(&name);
-        let mut private = Private::new(client.clone(), None, &directory)?;
-        let make = Make::new(Kind::File.bits() | 0o644, 1000, 1000);
+        let mut private = PrivateSubtree::new(client.clone(), None, &directory)?;
+        let make = NewFile::new(Kind::File.bits() | 0o644, 1000, 1000);
         for from in files.clone().step_by(batch as usize) {
             let changes = (from..(from + batch).min(files.end))
                 .map(|n| {
                     let name = Name::new(format!("file.{n:08}").as_bytes())?;
-                    Ok(Change::Make(directory.join(&name), make.clone()))
+                    Ok(Change::Create(directory.join(&name), make.clone()))
                 })
                 .collect::<Result<Vec<_>>>()?;
             all(private.change(None, &changes)?)?;
@@ -101,8 +101,8 @@ impl Served {
     }
 }
 
-/// All cases, again and again.
-pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+/// Measures all cases in several rounds.
+pub(super) fn run(bench: &mut NamespaceBench<'_>) -> anyhow::Result<()> {
     let (files, batch) = (u64::from(bench.args.files), u64::from(bench.args.batch));
     let singles = files.min(200_000);
     let bulk = u64::from(bench.args.bulk);
@@ -111,18 +111,18 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     for round in 0..bench.args.rounds {
         bench.context.note(&format!("served, round {}", round + 1));
         let served = Served::start(bench)?;
-        bench.go_on()?;
+        bench.check_interrupt()?;
         nulls.push(served.run(0, singles, 1, &|client, _| client.ping())?);
-        bench.go_on()?;
+        bench.check_interrupt()?;
         single.push(served.run(0, singles, 1, &|c, files| served.make(c, files))?);
-        bench.go_on()?;
+        bench.check_interrupt()?;
         batched.push(served.run(singles, files, batch, &|c, files| served.make(c, files))?);
         if bulk > 0 {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             merged.push(served.run(0, files, bulk, &|c, files| served.merge(c, files, batch))?);
         }
-        bench.go_on()?;
-        // In an order that no cache has been given.
+        bench.check_interrupt()?;
+        // A pseudo-random order that no cache has seen.
         let anywhere = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % singles.max(1);
         let known = singles / served.clients.len() as u64 * served.clients.len() as u64;
         stats.push(served.run(0, singles, 1, &|client, files| {
@@ -135,16 +135,20 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         drop(clients);
         server.stop()?;
     }
-    let rate = |rounds: &[Measured], count: u64| {
+    let rate = |rounds: &[RoundResult], count: u64| {
         count as f64 / median(rounds.iter().map(|m| m.wall).collect())
     };
     let null = rate(&nulls, singles);
     let clients = bench.args.clients;
-    let mut print = |case: String, rounds: &[Measured], count: u64, unit, target: Option<f64>| {
-        let middle = |of: fn(&Measured) -> f64| median(rounds.iter().map(of).collect());
+    let mut print = |case: String,
+                     rounds: &[RoundResult],
+                     count: u64,
+                     unit,
+                     target: Option<f64>| {
+        let middle = |of: fn(&RoundResult) -> f64| median(rounds.iter().map(of).collect());
         let mut figure = Figure::new(case, unit, rate(rounds, count)).raw(null);
         if let Some(target) = target {
-            figure = figure.target(Target::AtLeast(target));
+            figure = figure.target(Goal::AtLeast(target));
         }
         let each = |seconds: f64| seconds * 1e6 / count as f64;
         bench.report.add(figure.note(format!(
@@ -165,7 +169,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     );
     let unit = Unit::FilesPerSecond;
     print(
-        of(Case::Single.text()),
+        of(FileCase::Single.text()),
         &single,
         singles,
         unit,
@@ -177,6 +181,6 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let text = format!("create, in private subtrees of {bulk}");
         print(of(&text), &merged, files, unit, Some(BATCHED));
     }
-    print(of(Case::Stat.text()), &stats, singles, unit, None);
+    print(of(FileCase::Stat.text()), &stats, singles, unit, None);
     Ok(())
 }

@@ -1,25 +1,25 @@
-//! How evenly objects lie over 128 vnodes (Table III).
+//! The distribution of objects over 128 vnodes (Table III).
 
-use super::Bench;
+use super::ObjectsBench;
 use super::shape::Names;
 use crate::bench::report::{Figure, Unit};
 use esker_cluster::Vnodes;
 
-/// As many as SoMeta had servers.
+/// Number of servers in SoMeta's evaluation.
 const VNODES: u32 = 128;
 
-pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
     let vnodes = Vnodes::new(VNODES)?;
     for names in bench.args.workloads.clone() {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         let mut counts = vec![0_u32; VNODES as usize];
         for number in 0..bench.args.objects {
-            let place = names.identity(number).prefix().place();
+            let place = names.identity(number).prefix().home_vertex();
             counts[vnodes.of(place).0 as usize] += 1;
         }
-        let spread = Spread::of(counts);
+        let spread = CountStatistics::of(counts);
         let case = format!("objects of a vnode, {}", names.text());
-        // The paper had a million objects.
+        // The paper's figures for a million objects.
         let (least, quarter, median, three, most, deviation) = match names {
             Names::One => (7812.0, 7812.0, 7812.5, 7812.0, 7813.0, 0.50),
             Names::Four => (7692.0, 7782.25, 7812.5, 7842.75, 7933.0, 85.19),
@@ -40,9 +40,9 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a table says of many counts.
+/// Statistics of many counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Spread {
+struct CountStatistics {
     least: f64,
     quarter: f64,
     median: f64,
@@ -51,12 +51,12 @@ struct Spread {
     deviation: f64,
 }
 
-impl Spread {
+impl CountStatistics {
     fn of(mut counts: Vec<u32>) -> Self {
         counts.sort_unstable();
         let mean = counts.iter().copied().map(f64::from).sum::<f64>() / counts.len() as f64;
         let squares = counts.iter().map(|n| (f64::from(*n) - mean).powi(2));
-        // Between two of them where it falls between two, as most tools have it.
+        // Quantiles interpolate linearly between neighbours, as in most tools.
         let at = |part: f64| {
             let place = part * (counts.len() - 1) as f64;
             let count = |i: usize| f64::from(counts[i.min(counts.len() - 1)]);
@@ -76,11 +76,11 @@ impl Spread {
 
 #[cfg(test)]
 mod tests {
-    use super::Spread;
+    use super::CountStatistics;
 
     #[test]
     fn quartiles_and_deviation() {
-        let spread = Spread::of(vec![4, 1, 3, 2]);
+        let spread = CountStatistics::of(vec![4, 1, 3, 2]);
         assert!((spread.least - 1.0).abs() < 1e-9);
         assert!((spread.quarter - 1.75).abs() < 1e-9);
         assert!((spread.median - 2.5).abs() < 1e-9);

@@ -1,8 +1,8 @@
-//! Updating and deleting 2.5 to 20 % of all objects (Figures 9 and 10). Each is found by its ID attributes first.
+//! Updating and deleting 2.5 to 20 % of all objects (Figures 9 and 10), each looked up by its ID attributes first.
 
-use super::Bench;
-use super::shape::{Shape, Tags};
-use super::sides::{self, PARTS, objects_of};
+use super::ObjectsBench;
+use super::shape::{ObjectShape, Tags};
+use super::stores::{self, PARTS, objects_of};
 use crate::bench::machine;
 use crate::bench::random::Random;
 use crate::bench::report::{Figure, Unit};
@@ -12,17 +12,17 @@ use esker_model::object::{ObjectId, ObjectKey, ObjectRead as _, object_type};
 use esker_model::{Batch, GraphRead as _, GraphWrite as _, Op, Properties, VertexRef};
 use std::time::Instant;
 
-/// Objects in a batch.
+/// Objects per batch.
 const BATCH: usize = 1000;
 
-pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
     let objects = bench.args.objects;
     for names in bench.args.workloads.clone() {
-        let shape = Shape {
+        let shape = ObjectShape {
             names,
             tags: Tags::Few,
         };
-        let database = sides::full(bench, shape, objects)?;
+        let database = stores::full(bench, shape, objects)?;
         let type_id = object_type(&*database.schema()?)
             .ok_or_else(|| anyhow::anyhow!("no type of objects"))?;
         let vertex = |id: ObjectId| VertexRef {
@@ -56,10 +56,10 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 }
 
 fn add(
-    bench: &mut Bench<'_>,
+    bench: &mut ObjectsBench<'_>,
     what: &str,
     part: &str,
-    shape: Shape,
+    shape: ObjectShape,
     objects: usize,
     (seconds, cpu): (f64, f64),
 ) {
@@ -73,17 +73,17 @@ fn add(
     )));
 }
 
-/// Seconds that it takes, by the clock and of processor time.
+/// Returns seconds of wall time and of processor time.
 fn change(
-    bench: &Bench<'_>,
+    bench: &ObjectsBench<'_>,
     database: &Database,
-    shape: Shape,
+    shape: ObjectShape,
     numbers: &[u32],
     op: &dyn Fn(ObjectId) -> Op,
 ) -> anyhow::Result<(f64, f64)> {
     let (began, cpu) = (Instant::now(), machine::process_seconds());
     for numbers in numbers.chunks(BATCH) {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         let keys: Vec<ObjectKey> = numbers
             .iter()
             .map(|n| shape.names.identity(*n).into())

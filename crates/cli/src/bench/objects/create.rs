@@ -1,53 +1,53 @@
-//! Creating objects (Figures 4 to 6): in this process beside the bare engine, and through a server.
+//! Creating objects (Figures 4 to 6): in this process compared with the key-value store, and through a server.
 
-use super::shape::{Names, Shape, Tags};
-use super::{Bench, sides};
+use super::shape::{Names, ObjectShape, Tags};
+use super::{ObjectsBench, stores};
 use crate::bench::batches::Batches;
 use crate::bench::machine;
-use crate::bench::report::{Figure, Target, Unit, median};
+use crate::bench::report::{Figure, Goal, Unit, median};
 use crate::bench::serve::child::Child;
-use crate::bench::serve::load::Load;
+use crate::bench::serve::load::OperationLoad;
 use crate::units::count;
 use esker::Database;
 use esker_model::{GraphRead as _, GraphWrite as _};
 
-/// The least part of the fastest workload's rate that the slowest may have.
+/// Minimum rate of the slowest workload relative to the fastest.
 const ALIKE: f64 = 1.0 / 1.5;
 
-/// What one side took.
+/// The measurements of one side, in seconds.
 #[derive(Debug, Clone, Copy)]
-struct Spent {
-    /// In writing, without the making of batches.
+struct CreateTimes {
+    /// Time spent in writing, without building batches.
     wall: f64,
-    /// Processor time until everything is closed, without the making.
+    /// Processor time until everything is closed, without building batches.
     cpu: f64,
-    /// From the first object to the last one, the making included.
+    /// Time from the first object to the last, with building batches.
     whole: f64,
 }
 
-/// In this process.
-pub(super) fn embedded(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+/// Measures a database in this process.
+pub(super) fn embedded(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
     let objects = f64::from(bench.args.objects);
-    let type_id = sides::type_id(bench)?;
+    let type_id = stores::type_id(bench)?;
     let mut rates = Vec::new();
     for names in bench.args.workloads.clone() {
-        let shape = Shape {
+        let shape = ObjectShape {
             names,
             tags: Tags::Few,
         };
         let (mut esker, mut raw) = (Vec::new(), Vec::new());
         for round in 0..bench.args.rounds {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             bench.say(&format!(
                 "creating, {}: round {} of {}",
                 names.text(),
                 round + 1,
                 bench.args.rounds
             ));
-            // Whoever goes second finds the disk busier; so they take turns.
+            // The second side finds the disk busier, so the sides alternate.
             for side in [round % 2, (round + 1) % 2] {
                 if side == 0 {
-                    let database = sides::create(bench, &bench.scratch.fresh("esker")?)?;
+                    let database = stores::create(bench, &bench.scratch.cleared_path("esker")?)?;
                     esker.push(spent(
                         bench,
                         &|numbers| shape.batch(numbers),
@@ -55,7 +55,7 @@ pub(super) fn embedded(bench: &mut Bench<'_>) -> anyhow::Result<()> {
                         || Ok(database.clone().close()?),
                     )?);
                 } else {
-                    let store = sides::bare(bench)?;
+                    let store = stores::bare(bench)?;
                     let durability = bench.context.durability();
                     raw.push(spent(
                         bench,
@@ -66,7 +66,9 @@ pub(super) fn embedded(bench: &mut Bench<'_>) -> anyhow::Result<()> {
                 }
             }
         }
-        let of = |spent: &[Spent], of: fn(&Spent) -> f64| median(spent.iter().map(of).collect());
+        let of = |spent: &[CreateTimes], of: fn(&CreateTimes) -> f64| {
+            median(spent.iter().map(of).collect())
+        };
         let rate = objects / of(&esker, |s| s.wall);
         rates.push(rate);
         let case = format!("create, {}", names.text());
@@ -81,8 +83,8 @@ pub(super) fn embedded(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         );
         let figure = Figure::new(&case, Unit::ObjectsPerSecond, rate);
         let figure = figure.raw(objects / of(&raw, |s| s.wall)).note(note);
-        bench.report.add(figure.target(Target::AtLeast(200_000.0)));
-        let cpu = |spent: &[Spent]| of(spent, |s| s.cpu) * 1e6 / objects;
+        bench.report.add(figure.target(Goal::AtLeast(200_000.0)));
+        let cpu = |spent: &[CreateTimes]| of(spent, |s| s.cpu) * 1e6 / objects;
         let figure = Figure::new(&case, Unit::CpuMicrosPerObject, cpu(&esker));
         bench.report.add(figure.raw(cpu(&raw)));
     }
@@ -90,8 +92,8 @@ pub(super) fn embedded(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How the slowest workload compares with the fastest.
-fn alike(bench: &mut Bench<'_>, case: &str, rates: &[f64]) {
+/// Adds the rate of the slowest workload relative to the fastest.
+fn alike(bench: &mut ObjectsBench<'_>, case: &str, rates: &[f64]) {
     let least = rates.iter().copied().reduce(f64::min);
     let most = rates.iter().copied().reduce(f64::max);
     if let (Some(least), Some(most)) = (least, most)
@@ -101,16 +103,16 @@ fn alike(bench: &mut Bench<'_>, case: &str, rates: &[f64]) {
         let figure = Figure::new(case, Unit::ObjectsPerSecond, least).raw(most);
         bench
             .report
-            .add(figure.target(Target::Ratio(ALIKE)).note("raw: the fastest"));
+            .add(figure.target(Goal::Ratio(ALIKE)).note("raw: the fastest"));
     }
 }
 
 fn spent<B>(
-    bench: &Bench<'_>,
+    bench: &ObjectsBench<'_>,
     make: &(dyn Fn(std::ops::Range<usize>) -> B + Sync),
     write: &(dyn Fn(B) -> esker_model::Result<()> + Sync),
     close: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<Spent> {
+) -> anyhow::Result<CreateTimes> {
     let batches = Batches {
         items: bench.args.objects as usize,
         size: bench.args.batch as usize,
@@ -122,17 +124,17 @@ fn spent<B>(
     let whole = began.elapsed().as_secs_f64();
     close()?;
     let cpu = machine::process_seconds() - cpu - making;
-    Ok(Spent { wall, cpu, whole })
+    Ok(CreateTimes { wall, cpu, whole })
 }
 
-/// Through a server, by several connections.
-pub(super) fn served(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+/// Measures through a server, with several connections.
+pub(super) fn served(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
     let objects = f64::from(bench.args.objects);
     let mut rates = Vec::new();
     for names in bench.args.workloads.clone() {
         let mut rounds = Vec::new();
         for _ in 0..bench.args.rounds {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             bench.say(&format!("creating through a server, {}", names.text()));
             rounds.push(through_server(bench, names)?);
         }
@@ -147,17 +149,17 @@ pub(super) fn served(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             of(|r| r.2) * 1e6 / objects
         );
         let figure = Figure::new(case, Unit::ObjectsPerSecond, rate).note(note);
-        bench.report.add(figure.target(Target::AtLeast(100_000.0)));
+        bench.report.add(figure.target(Goal::AtLeast(100_000.0)));
     }
     alike(bench, "create through a server", &rates);
     Ok(())
 }
 
-/// Seconds by the clock, of the clients' processor time, and of the server's.
-fn through_server(bench: &Bench<'_>, names: Names) -> anyhow::Result<(f64, f64, f64)> {
-    let server = Child::start(bench.context, &bench.scratch.fresh("served")?)?;
+/// Returns seconds: wall time, processor time of the clients, and of the server.
+fn through_server(bench: &ObjectsBench<'_>, names: Names) -> anyhow::Result<(f64, f64, f64)> {
+    let server = Child::start(bench.context, &bench.scratch.cleared_path("served")?)?;
     let clients = connect(bench, &server)?;
-    let shape = Shape {
+    let shape = ObjectShape {
         names,
         tags: Tags::Few,
     };
@@ -173,23 +175,23 @@ fn through_server(bench: &Bench<'_>, names: Names) -> anyhow::Result<(f64, f64, 
     Ok(measured)
 }
 
-/// As many connections as there are to be.
-pub(super) fn connect(bench: &Bench<'_>, server: &Child) -> anyhow::Result<Vec<Database>> {
+/// Opens the connections of `--clients`.
+pub(super) fn connect(bench: &ObjectsBench<'_>, server: &Child) -> anyhow::Result<Vec<Database>> {
     let open = || bench.context.open_options().open(&server.target());
     Ok((0..bench.args.clients)
         .map(|_| open())
         .collect::<Result<_, _>>()?)
 }
 
-/// Creates objects, each connection with one batch on its way.
+/// Creates objects; each connection has one batch in flight.
 pub(super) fn insert(
-    bench: &Bench<'_>,
+    bench: &ObjectsBench<'_>,
     server: &Child,
     clients: &[Database],
-    shape: Shape,
+    shape: ObjectShape,
     numbers: std::ops::Range<u32>,
 ) -> anyhow::Result<(f64, f64, f64)> {
-    // All connections have something to do.
+    // Small enough that all connections have work.
     let batch = (numbers.len() / clients.len()).clamp(1, bench.args.batch as usize);
     let ranges = numbers.clone().step_by(batch).map(|start| {
         let end = (start as usize + batch).min(numbers.end as usize);
@@ -199,7 +201,7 @@ pub(super) fn insert(
     for (i, range) in ranges.enumerate() {
         parts[i % clients.len()].push(range);
     }
-    let measured = Load { parts, window: 1 }.run(
+    let measured = OperationLoad { parts, window: 1 }.run(
         &|client, numbers| clients[client].submit(shape.batch(numbers)),
         &|submitted| submitted.wait().map(drop),
         || server.cpu_seconds(),

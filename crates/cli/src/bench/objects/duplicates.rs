@@ -1,18 +1,19 @@
-//! How often the check for duplicates errs: what Esker keeps of each identity is 64 bits of its hash.
+//! The error rate of the duplicate check: Esker keeps 64 bits of each identity's hash.
 //!
-//! SoMeta asks Bloom filters, and scans a list where they say "perhaps". A false positive costs it a scan. Here it would be
-//! an identity that is not there while another one with the same 64 bits is.
+//! SoMeta queries Bloom filters and scans a list if they answer "maybe"; a false positive costs a scan. In Esker, a
+//! false positive is
+//! an absent identity whose 64 bits equal those of an existing one.
 
-use super::Bench;
+use super::ObjectsBench;
 use super::shape::Names;
 use crate::bench::report::{Figure, Unit};
 use crate::units::count;
 use std::time::Instant;
 
-pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
     for objects in bench.args.hashed.clone() {
         for names in bench.args.workloads.clone() {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             bench.say(&format!(
                 "hashing {} identities, {}",
                 count(u64::from(objects)),
@@ -24,7 +25,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             let hashing = began.elapsed().as_secs_f64();
             hashes.sort_unstable();
             let alike = hashes.array_windows().filter(|[a, b]| a == b).count();
-            // As many that are not there.
+            // An equal number of absent identities.
             let absent = objects..objects.saturating_mul(2);
             let mut asked: Vec<u64> = absent.map(hash).collect();
             asked.sort_unstable();
@@ -56,14 +57,14 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is kept of an identity's hash.
+/// Returns the 64 bits of an identity's hash that are kept.
 fn half(names: Names, number: u32) -> u64 {
     let hash = names.identity(number).hash();
     hash.first_chunk()
         .map_or(0, |head| u64::from_be_bytes(*head))
 }
 
-/// How many of `asked` are in `there`; both are sorted.
+/// Counts the elements of `asked` that are in `there`; both are sorted.
 fn common(there: &[u64], asked: &[u64]) -> usize {
     let mut rest = there.iter().peekable();
     let found = asked.iter().filter(|hash| {
@@ -73,7 +74,7 @@ fn common(there: &[u64], asked: &[u64]) -> usize {
     found.count()
 }
 
-/// The false positive rate of a Bloom filter (the paper's section II-G) with so many bits an entry and hash functions.
+/// False positive rate of a Bloom filter (the paper's section II-G) with `bits` per entry and `functions` hash functions.
 fn bloom(bits: f64, functions: f64) -> f64 {
     (1.0 - (-functions / bits).exp()).powf(functions)
 }

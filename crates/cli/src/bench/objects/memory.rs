@@ -1,10 +1,9 @@
-//! What objects cost while nothing is asked: memory of a server (Table IV), disk, a checkpoint (Figure 15), a restart
-//! (Figure 14).
+//! Costs of objects at rest: memory of a server (Table IV), disk space, a checkpoint (Figure 15), a restart (Figure 14).
 
-use super::shape::{Names, Shape, Tags};
-use super::{Bench, create, sides};
+use super::shape::{Names, ObjectShape, Tags};
+use super::{ObjectsBench, create, stores};
 use crate::bench::machine;
-use crate::bench::report::{Figure, Target, Unit, median};
+use crate::bench::report::{Figure, Goal, Unit, median};
 use crate::bench::serve::child::Child;
 use crate::units::{count, size};
 use anyhow::Context as _;
@@ -14,7 +13,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-/// Table IV: objects, and megabytes of the paper's servers in each workload.
+/// Table IV: numbers of objects, and megabytes of the paper's servers in each workload.
 const TABLE: [(u32, [u32; 3]); 4] = [
     (50_000, [35, 36, 37]),
     (100_000, [63, 69, 72]),
@@ -22,21 +21,21 @@ const TABLE: [(u32, [u32; 3]); 4] = [
     (1_000_000, [643, 685, 713]),
 ];
 
-pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
     for names in bench.args.workloads.clone() {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         bench.say(&format!("memory and disk, {}", names.text()));
-        let path = bench.scratch.fresh("kept")?;
+        let path = bench.scratch.cleared_path("kept")?;
         grown(bench, names, &path)?;
         kept(bench, names, &path)?;
     }
     Ok(())
 }
 
-/// A server whose objects become more, then one that is started over them.
-fn grown(bench: &mut Bench<'_>, names: Names, path: &Path) -> anyhow::Result<()> {
+/// Measures a server with a growing number of objects, then one restarted on them.
+fn grown(bench: &mut ObjectsBench<'_>, names: Names, path: &Path) -> anyhow::Result<()> {
     let objects = bench.args.objects;
-    let shape = Shape {
+    let shape = ObjectShape {
         names,
         tags: Tags::Few,
     };
@@ -46,7 +45,7 @@ fn grown(bench: &mut Bench<'_>, names: Names, path: &Path) -> anyhow::Result<()>
     let mut there = 0;
     let stops = TABLE.iter().map(|(n, _)| *n).filter(|n| *n < objects);
     for stop in stops.chain([objects]) {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         create::insert(bench, &server, &clients, shape, there..stop)?;
         there = stop;
         let memory = server.memory().now;
@@ -73,7 +72,7 @@ fn grown(bench: &mut Bench<'_>, names: Names, path: &Path) -> anyhow::Result<()>
     let key = [ObjectKey::from(names.identity(objects - 1))];
     let (mut started, mut memory) = (Vec::new(), 0);
     for _ in 0..bench.args.rounds {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         let began = Instant::now();
         let server = Child::start(bench.context, path)?;
         let database = bench.context.open_options().open(&server.target())?;
@@ -88,7 +87,7 @@ fn grown(bench: &mut Bench<'_>, names: Names, path: &Path) -> anyhow::Result<()>
         server.stop()?;
     }
     let case = format!("restart of a server, {}", names.text());
-    let figure = Figure::new(case, Unit::Seconds, median(started)).target(Target::AtMost(0.5));
+    let figure = Figure::new(case, Unit::Seconds, median(started)).target(Goal::AtMost(0.5));
     bench.report.add(figure.note(format!(
         "from starting the program to an answer; memory then: {}; SoMeta: under 0.5 s",
         size(memory)
@@ -96,25 +95,25 @@ fn grown(bench: &mut Bench<'_>, names: Names, path: &Path) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The folder that the server left: opened, checkpointed as a whole, compacted.
-fn kept(bench: &mut Bench<'_>, names: Names, path: &Path) -> anyhow::Result<()> {
+/// Opens, checkpoints and compacts the folder that the server left.
+fn kept(bench: &mut ObjectsBench<'_>, names: Names, path: &Path) -> anyhow::Result<()> {
     let objects = bench.args.objects;
     let disk = bytes_of(path)?;
     let (mut opened, mut opened_cpu) = (Vec::new(), Vec::new());
     let (mut saved, mut saved_cpu, mut bytes) = (Vec::new(), Vec::new(), 0);
-    let shape = Shape {
+    let shape = ObjectShape {
         names,
         tags: Tags::Few,
     };
     for round in 0..bench.args.rounds {
-        bench.go_on()?;
-        // After a log was read, what is saved next is everything.
-        let database = sides::reopen(bench, path)?;
+        bench.check_interrupt()?;
+        // After a log was read, the next checkpoint is complete.
+        let database = stores::reopen(bench, path)?;
         let more = (objects + round) as usize;
         database.apply(shape.batch(more..more + 1))?;
         database.close()?;
         let (began, cpu) = (Instant::now(), machine::process_seconds());
-        let database = sides::reopen(bench, path)?;
+        let database = stores::reopen(bench, path)?;
         opened.push(began.elapsed().as_secs_f64());
         opened_cpu.push(machine::process_seconds() - cpu);
         let (engine, _) = database.engine()?;
@@ -126,7 +125,7 @@ fn kept(bench: &mut Bench<'_>, names: Names, path: &Path) -> anyhow::Result<()> 
         drop(engine);
         database.close()?;
     }
-    let database = sides::reopen(bench, path)?;
+    let database = stores::reopen(bench, path)?;
     database.compact(None, &NeverCancel)?;
     database.close()?;
     let compact = bytes_of(path)?;
@@ -135,7 +134,7 @@ fn kept(bench: &mut Bench<'_>, names: Names, path: &Path) -> anyhow::Result<()> 
     let note = format!("CPU {:.2} s", median(opened_cpu));
     bench
         .report
-        .add(figure.target(Target::AtMost(0.5)).note(note));
+        .add(figure.target(Goal::AtMost(0.5)).note(note));
     let figure = Figure::new(
         format!("a checkpoint of all, {name}"),
         Unit::Seconds,
@@ -148,7 +147,7 @@ fn kept(bench: &mut Bench<'_>, names: Names, path: &Path) -> anyhow::Result<()> 
     );
     bench
         .report
-        .add(figure.target(Target::AtMost(0.4)).note(note));
+        .add(figure.target(Goal::AtMost(0.4)).note(note));
     let figure = Figure::new(
         format!("disk, {name}"),
         Unit::BytesPerObject,
@@ -161,7 +160,7 @@ fn kept(bench: &mut Bench<'_>, names: Names, path: &Path) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Bytes that the files of a folder take on the disk.
+/// Disk space of the files in a folder, in bytes.
 fn bytes_of(folder: &Path) -> anyhow::Result<u64> {
     let reading = || format!("reading the folder {}", folder.display());
     let mut bytes = 0;

@@ -1,7 +1,8 @@
-//! `esker bench objects`: what SoMeta's evaluation measured (sections III-B to III-H), of Esker, beside the bare store engine
-//! that is given the same objects as rows.
+//! `esker bench objects`: the measurements of SoMeta's evaluation (sections III-B to III-H), compared with the
+//! key-value store that
+//! holds the same objects as rows.
 //!
-//! Suggested reading order: [`args`], [`shape`] (the objects), [`sides`] (databases full of them), then a case: [`create`],
+//! Suggested reading order: [`args`], [`shape`] (the objects), [`stores`] (databases filled with them), then a case: [`create`],
 //! [`memory`], [`search`], [`change`], [`scan`] (with [`scan::indexed`]), [`balance`], [`duplicates`].
 
 mod args;
@@ -13,7 +14,7 @@ mod memory;
 mod scan;
 mod search;
 mod shape;
-mod sides;
+mod stores;
 
 pub(crate) use args::ObjectsBenchArgs;
 
@@ -21,27 +22,27 @@ use super::report::Report;
 use super::scratch::Scratch;
 use crate::context::Context;
 use crate::exit::Outcome;
-use args::Case;
+use args::ObjectCase;
 use serde_json::json;
 
-/// What a case is given.
-struct Bench<'a> {
+/// The context of a case.
+struct ObjectsBench<'a> {
     args: &'a ObjectsBenchArgs,
     context: &'a Context,
     scratch: &'a Scratch,
     report: &'a mut Report,
 }
 
-impl Bench<'_> {
-    /// An error once the user wants no more of it; what was measured by then is printed.
-    fn go_on(&self) -> anyhow::Result<()> {
+impl ObjectsBench<'_> {
+    /// Returns an error once the user has interrupted; the measurements so far are printed.
+    fn check_interrupt(&self) -> anyhow::Result<()> {
         match self.context.interrupt.stopped() {
             Some(_) => Err(esker_model::Error::Interrupted.into()),
             None => Ok(()),
         }
     }
 
-    /// Says what is being done, for people who wait.
+    /// Prints a progress message.
     fn say(&self, text: &str) {
         self.context.note(text);
     }
@@ -50,24 +51,24 @@ impl Bench<'_> {
 pub(crate) fn run(args: &ObjectsBenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let scratch = Scratch::make(&args.directory, args.keep)?;
     let mut report = Report::new("objects");
-    let mut bench = Bench {
+    let mut bench = ObjectsBench {
         args,
         context,
         scratch: &scratch,
         report: &mut report,
     };
     let ran = args.cases.iter().try_for_each(|case| {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         match case {
-            Case::Create => create::embedded(&mut bench),
-            Case::Served => create::served(&mut bench),
-            Case::Memory => memory::run(&mut bench),
-            Case::Search => search::run(&mut bench),
-            Case::Change => change::run(&mut bench),
-            Case::Scan => scan::run(&mut bench),
-            Case::Indexed => scan::indexed(&mut bench),
-            Case::Balance => balance::run(&mut bench),
-            Case::Duplicates => duplicates::run(&mut bench),
+            ObjectCase::Create => create::embedded(&mut bench),
+            ObjectCase::Served => create::served(&mut bench),
+            ObjectCase::Memory => memory::run(&mut bench),
+            ObjectCase::Search => search::run(&mut bench),
+            ObjectCase::Change => change::run(&mut bench),
+            ObjectCase::Scan => scan::run(&mut bench),
+            ObjectCase::Indexed => scan::indexed(&mut bench),
+            ObjectCase::Balance => balance::run(&mut bench),
+            ObjectCase::Duplicates => duplicates::run(&mut bench),
         }
     });
     let stopped = match ran {

@@ -1,15 +1,15 @@
-//! P-search by tags that have no index, and 100 objects among very many by one.
+//! P-search by tags without an index, and 100 objects among very many with one.
 
-use super::Bench;
-use super::shape::{Names, RUN, Shape, Tags};
-use super::sides;
-use crate::bench::report::{Figure, Target, Unit, median};
+use super::ObjectsBench;
+use super::shape::{Names, ObjectShape, RUN, Tags};
+use super::stores;
+use crate::bench::report::{Figure, Goal, Unit, median};
 use crate::units::count;
 use esker::Database;
 use esker_model::object::{Find, ObjectWrite as _};
 use std::time::Instant;
 
-/// A search without an index and what part of the objects it finds, for people.
+/// Searches without an index, with the selected part of the objects for display.
 const FILTERS: [(&str, &str); 5] = [
     ("Conf = 7", "a whole number, 2.5 %"),
     ("energy > 0.99", "a number, 1 %"),
@@ -21,20 +21,20 @@ const FILTERS: [(&str, &str); 5] = [
     ("location LIKE '%/007.h5'", "the end of a text, 0.1 %"),
 ];
 
-pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
     let objects = bench.args.objects;
-    let shape = Shape {
+    let shape = ObjectShape {
         names: Names::Unique,
         tags: Tags::Many,
     };
-    let database = sides::full(bench, shape, objects)?;
+    let database = stores::full(bench, shape, objects)?;
     for name in ["Conf", "energy", "location"] {
         database.set_index(name, false)?;
     }
     for (filter, what) in FILTERS {
         let find = Find {
             count: true,
-            ..sides::find(filter)?
+            ..stores::find(filter)?
         };
         let times = times(bench, &database, &find, bench.args.rounds.max(5))?;
         let rate = f64::from(objects) / median(times);
@@ -46,21 +46,21 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         );
         bench.report.add(
             figure
-                .target(Target::AtLeast(5_000_000.0))
+                .target(Goal::AtLeast(5_000_000.0))
                 .note(format!("{filter}; {plan}")),
         );
     }
     Ok(database.close()?)
 }
 
-/// 100 objects among very many.
-pub(super) fn indexed(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+/// Finds 100 objects among very many.
+pub(super) fn indexed(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
     let objects = bench.args.indexed_objects;
-    let shape = Shape {
+    let shape = ObjectShape {
         names: Names::Unique,
         tags: Tags::Many,
     };
-    let database = sides::full(bench, shape, objects)?;
+    let database = stores::full(bench, shape, objects)?;
     let run = objects / RUN / 2;
     let folder = run * RUN / 1000;
     let filters = [
@@ -79,14 +79,14 @@ pub(super) fn indexed(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         ),
     ];
     for (filter, what) in filters {
-        let find = sides::find(&filter)?;
+        let find = stores::find(&filter)?;
         let began = Instant::now();
         for _ in 0..3 {
-            sides::search(&database, &find)?;
+            stores::search(&database, &find)?;
         }
         let building = began.elapsed().as_secs_f64();
         let times = times(bench, &database, &find, bench.args.rounds.max(20))?;
-        let (report, got) = sides::search(&database, &find)?;
+        let (report, got) = stores::search(&database, &find)?;
         anyhow::ensure!(got == u64::from(RUN), "{filter} finds {got} objects");
         anyhow::ensure!(report.matches == got, "{} matches", report.matches);
         let figure = Figure::new(
@@ -99,7 +99,7 @@ pub(super) fn indexed(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         );
         bench
             .report
-            .add(figure.target(Target::AtMost(5.0)).note(format!(
+            .add(figure.target(Goal::AtMost(5.0)).note(format!(
                 "{filter}; {}; the first three searches, which build indexes: {building:.2} s",
                 plan(&database, &find)?
             )));
@@ -107,26 +107,26 @@ pub(super) fn indexed(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(database.close()?)
 }
 
-/// Seconds of each of so many searches.
+/// Returns the seconds of each of `rounds` searches.
 fn times(
-    bench: &Bench<'_>,
+    bench: &ObjectsBench<'_>,
     database: &Database,
     find: &Find,
     rounds: u32,
 ) -> anyhow::Result<Vec<f64>> {
     let mut times = Vec::new();
     for _ in 0..rounds {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         let began = Instant::now();
-        sides::search(database, find)?;
+        stores::search(database, find)?;
         times.push(began.elapsed().as_secs_f64());
     }
     Ok(times)
 }
 
-/// By what it is answered.
+/// Returns the plan of a search, for display.
 fn plan(database: &Database, find: &Find) -> anyhow::Result<String> {
-    let (report, _) = sides::search(database, find)?;
+    let (report, _) = stores::search(database, find)?;
     let steps = report.plan.iter().map(|step| {
         let left = step.left.unwrap_or(step.estimate);
         format!("{} by {} leaves {}", step.term, step.access, count(left))

@@ -1,32 +1,32 @@
 //! E-search and P-search of 2.5 to 20 % of all objects (Figures 7 and 8).
 
-use super::shape::{CONFS, Names, Shape, Tags, identity_key, row_key};
-use super::sides::{self, PARTS, objects_of};
-use super::{Bench, create};
+use super::shape::{CONFS, Names, ObjectShape, Tags, identity_key, row_key};
+use super::stores::{self, PARTS, objects_of};
+use super::{ObjectsBench, create};
+use crate::bench::comparison::Bare;
 use crate::bench::random::Random;
 use crate::bench::report::{Figure, Unit, median};
 use crate::bench::serve::child::Child;
-use crate::bench::serve::load::Load;
-use crate::bench::sides::Bare;
+use crate::bench::serve::load::OperationLoad;
 use crate::units::count;
 use esker::Database;
 use esker_model::Flow;
 use esker_model::object::{Find, ObjectId, ObjectKey, ObjectRead as _};
 use std::time::Instant;
 
-/// Objects that one call asks for where it asks for several.
-const TOGETHER: usize = 1000;
+/// Objects per call in the batched case.
+const OBJECTS_PER_CALL: usize = 1000;
 
-pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+pub(super) fn run(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
     for names in bench.args.workloads.clone() {
-        let shape = Shape {
+        let shape = ObjectShape {
             names,
             tags: Tags::Few,
         };
         let objects = bench.args.objects;
-        let database = sides::full(bench, shape, objects)?;
-        let raw = sides::full_bare(bench, shape, objects)?;
-        let ids = sides::ids(&database, shape, objects)?;
+        let database = stores::full(bench, shape, objects)?;
+        let raw = stores::full_bare(bench, shape, objects)?;
+        let ids = stores::ids(&database, shape, objects)?;
         exact(bench, names, &database, &raw, &ids)?;
         partial(bench, names, &database, &raw)?;
         drop(raw);
@@ -35,11 +35,14 @@ pub(super) fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     served(bench)
 }
 
-/// Seconds that something takes, in the middle of the rounds.
-fn timed(bench: &Bench<'_>, mut run: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+/// Returns the median of the rounds, in seconds.
+fn timed(
+    bench: &ObjectsBench<'_>,
+    mut run: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<f64> {
     let mut rounds = Vec::new();
     for _ in 0..bench.args.rounds {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         let began = Instant::now();
         run()?;
         rounds.push(began.elapsed().as_secs_f64());
@@ -47,7 +50,7 @@ fn timed(bench: &Bench<'_>, mut run: impl FnMut() -> anyhow::Result<()>) -> anyh
     Ok(median(rounds))
 }
 
-/// So many of all objects, in no order.
+/// Returns `wanted` random object numbers.
 fn some(seed: u64, wanted: usize, objects: u32) -> Vec<u32> {
     let mut all: Vec<u32> = (0..objects).collect();
     Random::new(seed).shuffle(&mut all);
@@ -67,9 +70,9 @@ fn read(database: &Database, keys: &[ObjectKey], together: usize) -> anyhow::Res
     Ok(())
 }
 
-/// E-search.
+/// Measures E-search: lookups by identity.
 fn exact(
-    bench: &mut Bench<'_>,
+    bench: &mut ObjectsBench<'_>,
     names: Names,
     database: &Database,
     raw: &Bare,
@@ -80,7 +83,7 @@ fn exact(
         let some = some(u64::from(confs), wanted, bench.args.objects);
         let by_identity: Vec<ObjectKey> = some.iter().map(|n| names.identity(*n).into()).collect();
         let singly = timed(bench, || read(database, &by_identity, 1))?;
-        let together = timed(bench, || read(database, &by_identity, TOGETHER))?;
+        let together = timed(bench, || read(database, &by_identity, OBJECTS_PER_CALL))?;
         let by_id: Vec<ObjectKey> = some.iter().map(|n| ids[*n as usize].into()).collect();
         let numbers = timed(bench, || read(database, &by_id, 1))?;
         let bare = timed(bench, || {
@@ -98,7 +101,7 @@ fn exact(
         let case = format!("E-search of {part}, one by one, {}", names.text());
         let figure = Figure::new(case, Unit::Seconds, singly).raw(bare);
         bench.report.add(figure.note(format!(
-            "raw: two gets each; {}/s; {TOGETHER} at once {}/s; by number {}/s",
+            "raw: two gets each; {}/s; {OBJECTS_PER_CALL} at once {}/s; by number {}/s",
             rate(singly),
             rate(together),
             rate(numbers)
@@ -107,9 +110,9 @@ fn exact(
     Ok(())
 }
 
-/// P-search.
+/// Measures P-search: searches by a tag.
 fn partial(
-    bench: &mut Bench<'_>,
+    bench: &mut ObjectsBench<'_>,
     names: Names,
     database: &Database,
     raw: &Bare,
@@ -118,10 +121,10 @@ fn partial(
     // The first searches build the index.
     let warm = Find {
         count: true,
-        ..sides::find("Conf < 1")?
+        ..stores::find("Conf < 1")?
     };
     for _ in 0..3 {
-        sides::search(database, &warm)?;
+        stores::search(database, &warm)?;
     }
     bench.say(&format!(
         "an index in {:.3} s",
@@ -142,7 +145,7 @@ fn partial(
     })?;
     for (confs, part) in PARTS {
         let wanted = objects_of(confs, bench.args.objects) as u64;
-        let all = sides::find(&format!("Conf < {confs}"))?;
+        let all = stores::find(&format!("Conf < {confs}"))?;
         let numbers = Find {
             select: Some(Vec::new()),
             ..all.clone()
@@ -153,7 +156,7 @@ fn partial(
         };
         let whole = |find: &Find| {
             timed(bench, || {
-                let (report, got) = sides::search(database, find)?;
+                let (report, got) = stores::search(database, find)?;
                 anyhow::ensure!(
                     report.matches == wanted && (find.count || got == wanted),
                     "{} objects of {wanted}",
@@ -175,24 +178,24 @@ fn partial(
     Ok(())
 }
 
-/// The same through a server, by all connections together.
-fn served(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+/// Measures both searches through a server, over all connections concurrently.
+fn served(bench: &mut ObjectsBench<'_>) -> anyhow::Result<()> {
     let Some(names) = bench.args.workloads.last().copied() else {
         return Ok(());
     };
     let objects = bench.args.objects;
-    let shape = Shape {
+    let shape = ObjectShape {
         names,
         tags: Tags::Few,
     };
     bench.say("searching through a server");
-    let server = Child::start(bench.context, &bench.scratch.fresh("served")?)?;
+    let server = Child::start(bench.context, &bench.scratch.cleared_path("served")?)?;
     let clients = create::connect(bench, &server)?;
     create::insert(bench, &server, &clients, shape, 0..objects)?;
     for (confs, part) in PARTS {
         let wanted = objects_of(confs, objects);
         let some = some(u64::from(confs), wanted, objects);
-        for together in [1, TOGETHER] {
+        for together in [1, OBJECTS_PER_CALL] {
             let parts = some
                 .chunks(wanted.div_ceil(clients.len()))
                 .map(|part| {
@@ -203,8 +206,8 @@ fn served(bench: &mut Bench<'_>) -> anyhow::Result<()> {
                     keys.collect()
                 })
                 .collect();
-            bench.go_on()?;
-            let measured = Load { parts, window: 1 }.run(
+            bench.check_interrupt()?;
+            let measured = OperationLoad { parts, window: 1 }.run(
                 &|client, keys: Vec<ObjectKey>| clients[client].read_objects(&keys, None),
                 &|found| {
                     let whole = found.iter().all(Option::is_some);
@@ -230,9 +233,9 @@ fn served(bench: &mut Bench<'_>) -> anyhow::Result<()> {
                 measured.p99
             )));
         }
-        let find = sides::find(&format!("Conf < {confs}"))?;
+        let find = stores::find(&format!("Conf < {confs}"))?;
         for _ in 0..3 {
-            sides::search(
+            stores::search(
                 &clients[0],
                 &Find {
                     count: true,
@@ -241,7 +244,7 @@ fn served(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             )?;
         }
         let seconds = timed(bench, || {
-            let (_, got) = sides::search(&clients[0], &find)?;
+            let (_, got) = stores::search(&clients[0], &find)?;
             anyhow::ensure!(got == wanted as u64, "{got} objects");
             Ok(())
         })?;

@@ -1,4 +1,4 @@
-//! The objects that are created, and the rows that they would be in the bare engine.
+//! The generated objects, and their rows in the key-value store.
 
 use crate::bench::random::Random;
 use clap::ValueEnum;
@@ -7,25 +7,25 @@ use esker_model::record::{UserAttribute, VertexRecord};
 use esker_model::{Batch, Op, Properties, Value, Version, VertexTypeId};
 use std::ops::Range;
 
-/// The application of all of them.
+/// The application of all objects.
 const APP: &str = "vpic";
-/// The owner of all of them.
+/// The owner of all objects.
 const OWNER: i64 = 1001;
 /// The four names of the second workload.
 const FOUR: [&str; 4] = ["density", "energy", "momentum", "pressure"];
-/// Different values of the tag `Conf`: each is on 2.5 % of the objects.
+/// Number of values of the tag `Conf`; each is on 2.5 % of the objects.
 pub(super) const CONFS: u32 = 40;
-/// Objects of each value of the tag `run`.
+/// Number of objects with each value of the tag `run`.
 pub(super) const RUN: u32 = 100;
 
 /// SoMeta's workloads (section III-A).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Names {
-    /// One name, as many time steps as objects
+    /// One name, with a time step for each object
     One,
-    /// Four names
+    /// Four names in turn
     Four,
-    /// A name for each
+    /// A name for each object
     Unique,
 }
 
@@ -38,7 +38,7 @@ impl Names {
         }
     }
 
-    /// The ID attributes of an object, by its number.
+    /// Returns the ID attributes of an object, by its number.
     pub(super) fn identity(self, number: u32) -> Identity {
         let (name, step) = match self {
             Self::One => ("energy".to_owned(), number),
@@ -54,24 +54,24 @@ impl Names {
     }
 }
 
-/// What the objects have beside their ID attributes.
+/// Attributes and tags of the objects besides the ID attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tags {
-    /// Where the data is and the tag `Conf`.
+    /// The data location and the tag `Conf`.
     Few,
-    /// Also `run`, a number on [`RUN`] objects each, and `energy`, one between 0 and 1.
+    /// In addition `run`, a number shared by [`RUN`] objects, and `energy`, a number between 0 and 1.
     Many,
 }
 
-/// A kind of objects.
+/// Objects of one workload.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct ObjectShape {
     pub(super) names: Names,
     pub(super) tags: Tags,
 }
 
-impl Shape {
-    /// As Esker takes them.
+impl ObjectShape {
+    /// Builds a batch that creates these objects.
     pub(super) fn batch(self, numbers: Range<usize>) -> Batch {
         let mut batch = Batch::new();
         for number in numbers {
@@ -95,7 +95,7 @@ impl Shape {
         }
     }
 
-    /// The same as rows: what an object is, by its id, and which object has an identity, by its hash.
+    /// Returns the objects as rows: attributes by id, and ids by the hash of the identity.
     pub(super) fn rows(self, type_id: VertexTypeId, numbers: Range<usize>) -> Rows {
         let mut rows = Rows::default();
         for number in numbers {
@@ -109,7 +109,7 @@ fn location(number: u32) -> String {
     format!("/scratch/vpic/{:05}/{:03}.h5", number / 1000, number % 1000)
 }
 
-/// Rows for the bare engine: two for each object.
+/// Rows for the key-value store: two for each object.
 #[derive(Default)]
 pub(super) struct Rows {
     pairs: Vec<([u8; 17], Vec<u8>)>,
@@ -120,7 +120,7 @@ impl Rows {
         self.pairs.iter().map(|(k, v)| (k.as_slice(), v.as_slice()))
     }
 
-    fn push(&mut self, shape: Shape, type_id: VertexTypeId, number: u32) {
+    fn push(&mut self, shape: ObjectShape, type_id: VertexTypeId, number: u32) {
         let identity = shape.names.identity(number);
         let version = Version::new(1_700_000_000_000, 0);
         let id = ObjectId::new(identity.prefix(), u64::from(number));
@@ -161,7 +161,7 @@ pub(super) fn row_key(id: ObjectId) -> [u8; 17] {
     key(1, id.vertex().0)
 }
 
-/// The key of the row that says which object has an identity.
+/// The key of the row that maps an identity to its object.
 pub(super) fn identity_key(identity: &Identity) -> [u8; 17] {
     key(3, identity.hash())
 }
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn each_object_is_two_rows() {
-        let shape = Shape {
+        let shape = ObjectShape {
             names: Names::Four,
             tags: Tags::Many,
         };

@@ -1,4 +1,4 @@
-//! What `esker bench placement` can be asked.
+//! The command line of `esker bench placement`.
 
 use crate::args::FormatArgs;
 use crate::args::{TreeArg, kind_parser};
@@ -18,47 +18,48 @@ use std::path::PathBuf;
                   esker bench placement --graph edges.tsv --placement dido,edge-cut --vnodes 1024 --plot figures/"
 )]
 pub(crate) struct PlacementBenchArgs {
-    /// The graph: rmat:SCALE:EDGES[:SEED], copurchase[:SEED], or a file. FILE.bin holds pairs of little-endian 32-bit
-    /// numbers, source and destination, in the order of insertion; any other file has such a pair on each line, as text
+    /// The graph: rmat:SCALE:EDGES[:SEED], copurchase[:SEED], or a file. FILE.bin has pairs of little-endian 32-bit
+    /// numbers, source
+    /// and destination, in the order of insertion; any other file has one pair per line, as text
     #[arg(long, value_name = "GRAPH", default_value = "rmat:17:2000000")]
     pub(crate) graph: GraphSource,
     /// The placements to compare
     #[arg(long = "placement", value_name = "NAME", value_delimiter = ',', value_parser = kind_parser(),
           default_value = "dido,giga+,edge-cut,vertex-cut")]
     pub(crate) placements: Vec<Kind>,
-    /// Over that many servers
+    /// Number of servers to simulate
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) servers: u32,
-    /// A partition with more edges than that splits
+    /// Split a partition with more edges than this
     #[arg(long, value_name = "N", default_value_t = esker_cluster::placement::THRESHOLD_DEFAULT,
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) threshold: u64,
-    /// Spread edges over that many virtual nodes, a power of two, which are dealt out to the servers [default: none]
+    /// Distribute edges over this number of virtual nodes, a power of two, which are assigned to the servers [default: none]
     #[arg(long, value_name = "K")]
     pub(crate) vnodes: Option<u32>,
     /// DIDO's partition tree [default: paper; with --vnodes: numbers]
     #[arg(long, value_enum, value_name = "TREE")]
     pub(crate) tree: Option<TreeArg>,
-    /// Where vertices lie
+    /// Choice of vertices' home servers
     #[arg(long, value_enum, default_value_t = HomeArg::Hash)]
     pub(crate) home: HomeArg,
-    /// Generate the graph and hash vertices with another seed [default: that of --graph, else 1]
+    /// Seed for the graph and for hashing vertices [default: that of --graph, else 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// Write the figures of each sampled vertex to a file, one JSON object a line
+    /// Write the figures of each sampled vertex to this file, one JSON object per line
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Draw the paper's Figures 12 to 15 as SVG files in a directory
+    /// Draw the paper's Figures 12 to 15 as SVG files in this directory
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) plot: Option<PathBuf>,
-    /// Write the graph to a file of 32-bit pairs, so that others can check
+    /// Write the graph to this file as 32-bit pairs, for independent checks
     #[arg(long, value_name = "FILE")]
     pub(crate) write_graph: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) format: FormatArgs,
 }
 
-/// How a vertex's home is chosen.
+/// The choice of a vertex's home server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HomeArg {
     /// By the high bits of its id, as in a database

@@ -1,7 +1,7 @@
-//! The table: means over the sampled vertices of a band of degrees, as parts of edge-cut's; and what is claimed of DIDO.
+//! The table: means over the sampled vertices of a degree band, relative to edge-cut's; and a check of the claims about DIDO.
 
 use super::walk::Sample;
-use super::{Figures, Measured};
+use super::{Figures, StartSamples};
 use crate::args::RowFormat;
 use crate::context::Context;
 use crate::output::{Cell, Rows};
@@ -10,7 +10,7 @@ use esker_cluster::Kind;
 use serde_json::json;
 use std::io;
 
-/// The four figures of a sample, in the order of the table.
+/// Number of figures of a sample, in the order of the table.
 pub(super) const METRICS: usize = 4;
 const SCAN_COMM: usize = 0;
 const SCAN_READS: usize = 1;
@@ -31,7 +31,7 @@ const COLUMNS: &[&str] = &[
     "travel_reads_ratio",
 ];
 
-/// A sample's figures.
+/// Returns the figures of a sample.
 pub(super) fn metrics(sample: &Sample) -> [u64; METRICS] {
     [
         sample.scan.comm,
@@ -41,23 +41,23 @@ pub(super) fn metrics(sample: &Sample) -> [u64; METRICS] {
     ]
 }
 
-/// Degrees above a power of two, up to the next: 1, 2, 3 to 4, 5 to 8, …
+/// A degree band, above one power of two up to the next: 1, 2, 3 to 4, 5 to 8, …
 #[derive(Debug, Clone, PartialEq)]
-struct Band {
+struct DegreeBand {
     low: u32,
     high: u32,
     samples: u64,
-    /// By placement.
+    /// Sums of the figures by placement.
     sums: Vec<[f64; METRICS]>,
 }
 
-/// All bands that have samples, by degree.
+/// All bands with samples, by degree.
 pub(super) struct Bands {
     kinds: Vec<Kind>,
-    bands: Vec<Band>,
+    bands: Vec<DegreeBand>,
 }
 
-impl Band {
+impl DegreeBand {
     fn empty(degree: u32, kinds: usize) -> Self {
         let high = degree.next_power_of_two();
         Self {
@@ -76,7 +76,7 @@ impl Band {
         }
     }
 
-    /// One placement's figure as a part of another's.
+    /// Ratio of one placement's figure to another's.
     fn ratio(&self, of: usize, to: usize, metric: usize) -> Option<f64> {
         let (of, to) = (self.sums.get(of)?[metric], self.sums.get(to)?[metric]);
         (to > 0.0).then(|| of / to)
@@ -85,10 +85,10 @@ impl Band {
 
 impl Bands {
     pub(super) fn of(figures: &Figures) -> Self {
-        let mut bands: Vec<Band> = Vec::new();
-        for Measured { start, samples } in &figures.measured {
+        let mut bands: Vec<DegreeBand> = Vec::new();
+        for StartSamples { start, samples } in &figures.measured {
             if bands.last().is_none_or(|band| start.degree > band.high) {
-                bands.push(Band::empty(start.degree, figures.kinds.len()));
+                bands.push(DegreeBand::empty(start.degree, figures.kinds.len()));
             }
             let Some(band) = bands.last_mut() else {
                 continue;
@@ -134,12 +134,12 @@ impl Bands {
         rows.finish().map(|_| ())
     }
 
-    /// Says whether what GraphMeta claims of DIDO holds here, in the bands that lie above the threshold.
+    /// Prints whether GraphMeta's claims about DIDO are true here, in the bands above the threshold.
     pub(super) fn print_claims(&self, figures: &Figures, context: &mut Context) -> io::Result<()> {
         let (Some(dido), true) = (self.position(Kind::Dido), self.kinds.len() > 1) else {
             return Ok(());
         };
-        let split: Vec<&Band> = self
+        let split: Vec<&DegreeBand> = self
             .bands
             .iter()
             .filter(|band| u64::from(band.low) > figures.threshold)
@@ -152,7 +152,7 @@ impl Bands {
         }
         writeln!(context.out)?;
         for (name, metric) in [("a scan", SCAN_COMM), ("3 steps", TRAVEL_COMM)] {
-            let beaten = |band: &&&Band| {
+            let beaten = |band: &&&DegreeBand| {
                 (0..self.kinds.len())
                     .any(|i| i != dido && band.ratio(dido, i, metric).is_some_and(|r| r >= 1.0))
             };
@@ -190,7 +190,7 @@ impl Bands {
     }
 }
 
-/// A mean for people: a decimal where it is small.
+/// Formats a mean, with a decimal if it is small.
 fn number(mean: f64) -> String {
     if mean < 1000.0 {
         format!("{mean:.1}")
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn bands_end_at_powers_of_two() {
-        let measured = [1, 2, 3, 4, 5, 129, 256].map(|degree| Measured {
+        let measured = [1, 2, 3, 4, 5, 129, 256].map(|degree| StartSamples {
             start: Start { degree, vertex: 0 },
             samples: vec![sample(degree.into()), sample(2 * u64::from(degree))],
         });
@@ -226,7 +226,7 @@ mod tests {
             threshold: 128,
         };
         let bands = Bands::of(&figures);
-        let names: Vec<String> = bands.bands.iter().map(Band::name).collect();
+        let names: Vec<String> = bands.bands.iter().map(DegreeBand::name).collect();
         assert_eq!(names, ["1", "2", "3-4", "5-8", "129-256"]);
         let last = bands.bands.last().unwrap();
         assert_eq!((last.samples, last.sums[1][SCAN_COMM]), (2, 770.0));

@@ -1,27 +1,27 @@
-//! What it costs to expand each vertex, under one placement.
+//! The cost of expanding each vertex under one placement.
 
 use super::args::HomeArg;
-use super::graph::Graph;
-use esker_cluster::placement::{BadPlaces, End, Growth, Partition, Place, Placement};
+use super::graph::PlacementGraph;
+use esker_cluster::placement::{BadShardCount, End, Growth, Partition, Placement, Shard};
 use esker_cluster::vnode::{ServerId, VnodeMap, Vnodes};
 use esker_cluster::{Kind, placement};
 use esker_model::VertexId;
 
-/// The servers, and where vertices lie on them: the same for all placements.
+/// The servers with the home of each vertex, equal for all placements.
 pub(super) struct Cluster {
-    /// How many places there are: servers, or vnodes.
+    /// Number of shards: servers or vnodes.
     places: u32,
     servers: u32,
-    /// By place: its server.
+    /// Server of each shard.
     server_of: Vec<u32>,
-    /// By vertex.
+    /// Home and hash of each vertex.
     ends: Vec<End>,
 }
 
 impl Cluster {
-    /// So many servers, perhaps with vnodes dealt out to them, and the graph's vertices upon them.
+    /// Assigns the graph's vertices to `servers` servers, through vnodes if there are any.
     pub(super) fn new(
-        graph: &Graph,
+        graph: &PlacementGraph,
         servers: u32,
         vnodes: Option<u32>,
         home: HomeArg,
@@ -32,7 +32,7 @@ impl Cluster {
             Some(count) => {
                 let ids: Vec<ServerId> = (0..servers).map(ServerId).collect();
                 let map = VnodeMap::first(Vnodes::new(count)?, &ids)?;
-                let owner = |vnode| map.server(Place(vnode)).map(|server| server.0);
+                let owner = |vnode| map.server(Shard(vnode)).map(|server| server.0);
                 (0..count).filter_map(owner).collect()
             }
         };
@@ -46,10 +46,10 @@ impl Cluster {
             HomeArg::Modulo => {
                 let mut places_of = vec![Vec::new(); servers as usize];
                 for (place, server) in (0..).zip(&server_of) {
-                    places_of[*server as usize].push(Place(place));
+                    places_of[*server as usize].push(Shard(place));
                 }
                 let end = |n: &u32| {
-                    // A server's vertices go round its vnodes.
+                    // A server's vertices are assigned to its vnodes in turn.
                     let own = &places_of[(n % servers) as usize];
                     let home = own[(n / servers) as usize % own.len()];
                     End::numbered(seed << 32 ^ u64::from(*n), home)
@@ -65,12 +65,12 @@ impl Cluster {
         })
     }
 
-    /// A placement over these places.
+    /// Returns a placement over these shards.
     pub(super) fn placement(
         &self,
         kind: Kind,
         order: placement::Order,
-    ) -> Result<Box<dyn Placement>, BadPlaces> {
+    ) -> Result<Box<dyn Placement>, BadShardCount> {
         kind.over(self.places, order)
     }
 
@@ -78,27 +78,27 @@ impl Cluster {
         self.servers
     }
 
-    fn server(&self, place: Place) -> u32 {
+    fn server(&self, place: Shard) -> u32 {
         self.server_of[place.0 as usize]
     }
 }
 
-/// Of every vertex: what expanding it costs.
+/// The cost of expanding each vertex.
 pub(super) struct Costs {
     pub(super) kind: Kind,
-    /// By vertex: its edges whose server is not their destination's, and the servers other than its home that hold some
-    /// of its edges.
+    /// By vertex: number of its edges on another server than their destination, plus the number of servers besides its home that
+    /// hold some of its edges.
     comm: Vec<u32>,
-    /// Where each vertex's part of `reads` begins; one more at the end.
+    /// Start of each vertex's part of `reads`, with one more at the end.
     starts: Vec<u32>,
-    /// Servers, and how many of the vertex's edges each holds.
+    /// Servers with the number of the vertex's edges on each.
     reads: Vec<(u32, u32)>,
 }
 
 impl Costs {
-    /// Splits every vertex as its edges make it, and counts.
+    /// Splits every vertex's partitions as its edges require, and counts the costs.
     pub(super) fn new(
-        graph: &Graph,
+        graph: &PlacementGraph,
         cluster: &Cluster,
         placement: &dyn Placement,
         threshold: u64,
@@ -110,7 +110,7 @@ impl Costs {
             reads: Vec::new(),
         };
         let mut held = vec![0_u32; cluster.servers as usize];
-        let mut goals = vec![0_u64; cluster.places as usize];
+        let mut targets = vec![0_u64; cluster.places as usize];
         for vertex in 0..graph.vertices() {
             let source = cluster.ends[vertex];
             let destinations = graph.destinations(vertex);
@@ -120,7 +120,7 @@ impl Costs {
                 source,
                 destinations,
                 threshold,
-                &mut goals,
+                &mut targets,
             );
             let mut comm = 0;
             let first = costs.reads.len();
@@ -129,9 +129,9 @@ impl Costs {
                 let partition = match &growth {
                     Some(growth) => placement.locate(growth.splits(), source, destination),
                     None if placement.tree().is_some() => Partition(0),
-                    None => placement.goal(source, destination),
+                    None => placement.target(source, destination),
                 };
-                let server = cluster.server(placement.place(source.home, partition));
+                let server = cluster.server(placement.shard_of(source.home, partition));
                 comm += u32::from(server != cluster.server(destination.home));
                 let edges = &mut held[server as usize];
                 if *edges == 0 {
@@ -154,30 +154,30 @@ impl Costs {
         self.comm[vertex as usize].into()
     }
 
-    /// Servers, and how many of the vertex's edges each holds.
+    /// Servers with the number of the vertex's edges on each.
     pub(super) fn reads(&self, vertex: u32) -> &[(u32, u32)] {
         let vertex = vertex as usize;
         &self.reads[self.starts[vertex] as usize..self.starts[vertex + 1] as usize]
     }
 }
 
-/// How a vertex has split; nothing if it has not, or never does. `goals` is scratch space, by partition.
+/// Returns how a vertex has split; `None` if it has not, or the placement never splits. `goals` is scratch space, by partition.
 fn grown(
     cluster: &Cluster,
     placement: &dyn Placement,
     source: End,
     destinations: &[u32],
     threshold: u64,
-    goals: &mut [u64],
+    targets: &mut [u64],
 ) -> Option<Growth> {
     let tree = placement.tree()?;
     if destinations.len() as u64 <= threshold {
         return None;
     }
-    goals.fill(0);
+    targets.fill(0);
     for destination in destinations {
-        let goal = placement.goal(source, cluster.ends[*destination as usize]);
-        goals[goal.0 as usize] += 1;
+        let target = placement.target(source, cluster.ends[*destination as usize]);
+        targets[target.0 as usize] += 1;
     }
-    Some(Growth::settled(tree, threshold, goals))
+    Some(Growth::from_edge_counts(tree, threshold, targets))
 }

@@ -1,34 +1,33 @@
-//! Lists of edges as files: pairs of numbers, binary or as text. Each pair is one edge, in the order of insertion, however
-//! often it comes.
+//! Edge list files: pairs of numbers, binary or as text. Each pair is one edge, in the order of insertion; duplicates count.
 //!
-//! Nothing from the rest of the crate is used here: the fuzz target `edge_list` includes this file.
+//! This file uses nothing from the rest of the crate: the fuzz target `edge_list` includes it.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
 
-/// Bytes of one edge in a binary list.
+/// Size of one edge in a binary list, in bytes.
 const PAIR_BYTES: usize = 8;
-/// Most edges of a list: their numbers must fit into 32 bits.
+/// Maximum number of edges: their indices must fit into 32 bits.
 const EDGES_MAX: usize = u32::MAX as usize;
-/// How much of a bad line is shown.
+/// Maximum length of an invalid line in a message.
 const SHOWN_MAX: usize = 60;
 
-/// A list that cannot be read.
+/// Errors of reading an edge list.
 #[derive(Debug)]
 pub(crate) enum EdgeListError {
-    /// The file itself.
+    /// Reading the file failed.
     Io(io::Error),
-    /// What was expected at a byte.
+    /// Expected content at a byte offset.
     Byte(u64, String),
-    /// What was expected on a line, counted from 1.
+    /// Expected content on a line, counted from 1.
     Line(u64, String),
-    /// There are no edges in it.
+    /// The list has no edges.
     Empty,
-    /// There are more than can be numbered.
+    /// The list has more than [`EDGES_MAX`] edges.
     TooMany,
 }
 
-/// Without the file's name: `byte 12: …`, `line 3: …`.
+/// Omits the file's name: `byte 12: …`, `line 3: …`.
 impl fmt::Display for EdgeListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,8 +83,8 @@ pub(crate) fn read_binary(mut from: impl Read) -> Result<Vec<(u32, u32)>, EdgeLi
     not_empty(edges)
 }
 
-/// Reads a source and a destination from each line, whole numbers with blanks, tabs or a comma between. What else is on
-/// the line does not matter; blank lines and those that begin with `#` or `%` are comments.
+/// Reads a source and a destination from each line: integers separated by spaces, tabs or a comma. The rest of a line is ignored;
+/// empty lines and those that begin with `#` or `%` are comments.
 pub(crate) fn read_text(mut from: impl BufRead) -> Result<Vec<(u32, u32)>, EdgeListError> {
     let mut edges = Vec::new();
     let mut line = Vec::new();
@@ -142,7 +141,7 @@ fn not_empty(edges: Vec<(u32, u32)>) -> Result<Vec<(u32, u32)>, EdgeListError> {
     Ok(edges)
 }
 
-/// The bytes that [`read_binary`] reads, edge by edge.
+/// Encodes an edge for [`read_binary`].
 pub(crate) fn binary(edge: (u32, u32)) -> [u8; PAIR_BYTES] {
     (u64::from(edge.1) << 32 | u64::from(edge.0)).to_le_bytes()
 }
@@ -151,7 +150,7 @@ pub(crate) fn binary(edge: (u32, u32)) -> [u8; PAIR_BYTES] {
 mod tests {
     use super::*;
 
-    /// A reader that gives a few bytes at a time: pairs are cut anywhere.
+    /// A reader that returns a few bytes at a time, so that pairs are split anywhere.
     struct Trickle<'a>(&'a [u8], usize);
 
     impl Read for Trickle<'_> {

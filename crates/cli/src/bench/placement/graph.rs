@@ -1,4 +1,4 @@
-//! The graph that is measured: edges by source, and the vertices to start from.
+//! The measured graph: edges by source, and the start vertices.
 
 use super::edge_list;
 use crate::bench::source::GraphSource;
@@ -9,24 +9,24 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
 use std::path::Path;
 
-/// A directed graph whose vertices are positions from 0, without gaps.
-pub(super) struct Graph {
-    /// What the list calls each vertex, ascending.
+/// A directed graph whose vertices are dense positions from 0.
+pub(super) struct PlacementGraph {
+    /// Vertex numbers of the list, ascending.
     pub(super) numbers: Vec<u32>,
-    /// Where each vertex's edges begin in `destinations`; one more at the end.
+    /// Start of each vertex's edges in `destinations`, with one more at the end.
     starts: Vec<u32>,
     destinations: Vec<u32>,
 }
 
-/// A vertex to start from.
+/// A start vertex with its degree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Start {
     pub(super) degree: u32,
     pub(super) vertex: u32,
 }
 
-impl Graph {
-    /// From a list of edges; each line of it is an edge, even if it comes again.
+impl PlacementGraph {
+    /// Builds a graph from a list of edges; duplicates count.
     pub(super) fn new(edges: &[(u32, u32)]) -> Self {
         let mut numbers: Vec<u32> = edges.iter().flat_map(|(s, d)| [*s, *d]).collect();
         numbers.sort_unstable();
@@ -61,7 +61,7 @@ impl Graph {
         self.destinations.len()
     }
 
-    /// The destinations of a vertex's edges, in the order of insertion.
+    /// Returns the destinations of a vertex's edges, in the order of insertion.
     pub(super) fn destinations(&self, vertex: usize) -> &[u32] {
         &self.destinations[self.starts[vertex] as usize..self.starts[vertex + 1] as usize]
     }
@@ -70,7 +70,7 @@ impl Graph {
         self.destinations(vertex).len()
     }
 
-    /// Of each out-degree from 1 up, the vertex with the smallest number.
+    /// Returns, for each out-degree from 1 up, the vertex with the smallest number.
     pub(super) fn starts(&self) -> Vec<Start> {
         let mut found = std::collections::BTreeMap::new();
         for vertex in 0..self.vertices() {
@@ -85,7 +85,7 @@ impl Graph {
             .collect()
     }
 
-    /// How many vertices have each of these degrees.
+    /// Returns the number of vertices of each degree.
     pub(super) fn frequencies(&self) -> Vec<(u32, u32)> {
         let mut counts = std::collections::BTreeMap::new();
         for vertex in 0..self.vertices() {
@@ -96,7 +96,7 @@ impl Graph {
     }
 }
 
-/// From numbers to positions: by a table where they are dense, else by search.
+/// A map from numbers to positions: a table if the numbers are dense, else a binary search.
 enum Positions<'a> {
     Table(Vec<u32>),
     Search(&'a [u32]),
@@ -165,7 +165,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<(u32, u32)>> {
     })
 }
 
-/// Writes a list that [`read`] reads, in binary.
+/// Writes a binary list for [`read`].
 pub(super) fn write(edges: &[(u32, u32)], path: &Path) -> anyhow::Result<()> {
     let failed = |error| Error::io(format!("writing {}", path.display()), error);
     let mut out = BufWriter::with_capacity(1 << 18, File::create(path).map_err(failed)?);
@@ -182,7 +182,7 @@ mod tests {
     #[test]
     fn vertices_keep_their_numbers_and_edges_their_order() {
         for far in [9, u32::MAX] {
-            let graph = Graph::new(&[(7, 3), (far, 7), (7, 3), (7, 7), (3, far)]);
+            let graph = PlacementGraph::new(&[(7, 3), (far, 7), (7, 3), (7, 7), (3, far)]);
             assert_eq!(graph.numbers, [3, 7, far]);
             assert_eq!((graph.vertices(), graph.edges()), (3, 5));
             assert_eq!(graph.destinations(1), [0, 0, 1]);

@@ -1,8 +1,7 @@
-//! `esker bench placement`: what each placement would cost on a graph, counted as in GraphMeta's section 6.4.2.
+//! `esker bench placement`: the costs of each placement on a graph, counted as in GraphMeta's section 6.4.2.
 //!
-//! Nothing is stored and nothing timed. Suggested reading order: [`args`], [`edge_list`] and [`graph`] (what is measured),
-//! [`costs`] (what expanding each vertex costs under a placement), [`walk`] (scans and traversals), [`bands`] (the
-//! table), [`plot`] (the figures).
+//! Nothing is stored or timed. Suggested reading order: [`args`], [`edge_list`] and [`graph`] (the input), [`costs`] (the cost of
+//! expanding each vertex under a placement), [`walk`] (scans and traversals), [`bands`] (the table), [`plot`] (the figures).
 
 mod args;
 mod bands;
@@ -26,25 +25,25 @@ use bands::Bands;
 use costs::{Cluster, Costs};
 use esker_cluster::Kind;
 use esker_model::Error;
-use graph::{Graph, Start};
+use graph::{PlacementGraph, Start};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use walk::Sample;
 
-/// One start under each placement.
-pub(super) struct Measured {
+/// One start vertex under each placement.
+pub(super) struct StartSamples {
     start: Start,
-    /// By placement, in the order of [`Figures::kinds`].
+    /// Samples by placement, in the order of [`Figures::kinds`].
     samples: Vec<Sample>,
 }
 
-/// All that was counted.
+/// The results of all start vertices.
 pub(super) struct Figures {
     kinds: Vec<Kind>,
-    /// By degree, ascending.
-    measured: Vec<Measured>,
-    /// How many vertices have each degree.
+    /// Start vertices by degree, ascending.
+    measured: Vec<StartSamples>,
+    /// Number of vertices of each degree.
     frequencies: Vec<(u32, u32)>,
     threshold: u64,
 }
@@ -52,7 +51,7 @@ pub(super) struct Figures {
 pub(crate) fn run(args: &PlacementBenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let kinds = distinct(&args.placements)?;
     let (source, seed) = seeded(&args.graph, args.seed);
-    // Files that cannot be written are better known before the work than after.
+    // Output files are created first, so that errors appear before the work.
     let json = args.json.as_deref().map(create).transpose()?;
     if let Some(folder) = &args.plot {
         std::fs::create_dir_all(folder)
@@ -63,7 +62,7 @@ pub(crate) fn run(args: &PlacementBenchArgs, context: &mut Context) -> anyhow::R
     if let Some(path) = &args.write_graph {
         graph::write(&edges, path)?;
     }
-    let graph = Graph::new(&edges);
+    let graph = PlacementGraph::new(&edges);
     drop(edges);
     context.note(&format!(
         "{} vertices, {} edges; {}{}, split threshold {}",
@@ -98,11 +97,11 @@ pub(crate) fn run(args: &PlacementBenchArgs, context: &mut Context) -> anyhow::R
     Ok(Outcome::partly_if(stopped))
 }
 
-/// Counts for all placements and starts. The flag says that work was stopped before the end.
+/// Counts for all placements and start vertices. The flag says whether the work was interrupted.
 fn measure(
     args: &PlacementBenchArgs,
     kinds: &[Kind],
-    graph: &Graph,
+    graph: &PlacementGraph,
     seed: u64,
     context: &Context,
 ) -> anyhow::Result<(Figures, bool)> {
@@ -137,8 +136,8 @@ fn measure(
         kinds: all.iter().map(|costs| costs.kind).collect(),
         measured: measured
             .filter_map(|(start, samples)| {
-                samples.map(|samples| Measured {
-                    // From here on a vertex is called what the list calls it.
+                samples.map(|samples| StartSamples {
+                    // From here on, vertices have the numbers of the list.
                     start: Start {
                         vertex: graph.numbers[start.vertex as usize],
                         ..start
@@ -153,7 +152,10 @@ fn measure(
     Ok((figures, stopped))
 }
 
-/// The placements asked for, if none comes twice.
+/// Returns the placements.
+///
+/// # Errors
+/// Returns an error if a placement occurs twice.
 fn distinct(kinds: &[Kind]) -> anyhow::Result<Vec<Kind>> {
     for (i, kind) in kinds.iter().enumerate() {
         if kinds.iter().take(i).any(|other| other == kind) {
@@ -163,7 +165,7 @@ fn distinct(kinds: &[Kind]) -> anyhow::Result<Vec<Kind>> {
     Ok(kinds.to_vec())
 }
 
-/// The graph with the seed that holds, and that seed.
+/// Returns the graph with its effective seed, and that seed.
 fn seeded(source: &GraphSource, seed: Option<u64>) -> (GraphSource, u64) {
     let mut source = source.clone();
     match &mut source {
@@ -185,10 +187,10 @@ fn writing(path: &Path) -> impl Fn(std::io::Error) -> Error {
     move |error| Error::io(format!("writing {}", path.display()), error)
 }
 
-/// One object a line: placement by placement, each by degree.
+/// Writes one JSON object per line: by placement, then by degree.
 fn write_json(figures: &Figures, mut out: impl Write) -> std::io::Result<()> {
     for (i, kind) in figures.kinds.iter().enumerate() {
-        for Measured { start, samples } in &figures.measured {
+        for StartSamples { start, samples } in &figures.measured {
             let Some(sample) = samples.get(i) else {
                 continue;
             };

@@ -1,8 +1,9 @@
-//! The figures once more, the slow way: straight from the definitions, with maps, and without [`esker_cluster`]'s trees.
+//! An independent computation of the figures: directly from the definitions, with maps and without the trees of
+//! [`esker_cluster`].
 
 use super::args::HomeArg;
 use super::costs::{Cluster, Costs};
-use super::graph::{Graph, Start};
+use super::graph::{PlacementGraph, Start};
 use super::walk::{self, Sample, Stats};
 use crate::bench::random::Random;
 use crate::bench::rmat;
@@ -12,14 +13,14 @@ use esker_cluster::Kind;
 use esker_cluster::placement::Order;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which servers hold which of a vertex's edges: a list of (server, destination).
-type Placed = Vec<(u32, u32)>;
+/// A vertex's edges with their servers, as (server, destination).
+type ServerEdges = Vec<(u32, u32)>;
 
 fn home(vertex: u32, servers: u32) -> u32 {
     vertex % servers
 }
 
-/// DIDO as the paper tells it: nodes with a server and two children, edges moved at each split.
+/// DIDO as described in the paper: nodes with a server and two children, edges moved at each split.
 struct Node {
     server: u32,
     children: Option<Box<(Node, Node)>>,
@@ -34,7 +35,7 @@ impl Node {
     }
 }
 
-/// Level by level: each node in turn gets the next server, round robin from the root's.
+/// Builds the tree level by level: each node in turn gets the next server, round robin from the root's.
 fn tree(root: u32, servers: u32) -> Node {
     fn grow(node: &mut Node, depth: u32, next: &mut u32, root: u32, servers: u32) {
         match &mut node.children {
@@ -65,8 +66,8 @@ fn tree(root: u32, servers: u32) -> Node {
     node
 }
 
-fn dido(source: u32, destinations: &[u32], servers: u32, threshold: usize) -> Placed {
-    fn place(node: &Node, edges: Vec<u32>, servers: u32, threshold: usize) -> Placed {
+fn dido(source: u32, destinations: &[u32], servers: u32, threshold: usize) -> ServerEdges {
+    fn distribute(node: &Node, edges: Vec<u32>, servers: u32, threshold: usize) -> ServerEdges {
         let Some(children) = node.children.as_ref().filter(|_| edges.len() > threshold) else {
             return edges.into_iter().map(|d| (node.server, d)).collect();
         };
@@ -74,16 +75,16 @@ fn dido(source: u32, destinations: &[u32], servers: u32, threshold: usize) -> Pl
         let (moved, left): (Vec<u32>, Vec<u32>) = edges
             .into_iter()
             .partition(|d| right.contains(&home(*d, servers)));
-        let mut placed = place(&children.0, left, servers, threshold);
-        placed.extend(place(&children.1, moved, servers, threshold));
+        let mut placed = distribute(&children.0, left, servers, threshold);
+        placed.extend(distribute(&children.1, moved, servers, threshold));
         placed
     }
     let root = tree(home(source, servers), servers);
-    place(&root, destinations.to_vec(), servers, threshold)
+    distribute(&root, destinations.to_vec(), servers, threshold)
 }
 
-/// The two metrics of one step.
-fn step(frontier: &BTreeSet<u32>, placed: &BTreeMap<u32, Placed>, servers: u32) -> Stats {
+/// Returns the two metrics of one step.
+fn step(frontier: &BTreeSet<u32>, placed: &BTreeMap<u32, ServerEdges>, servers: u32) -> Stats {
     let mut reads: BTreeMap<u32, u64> = BTreeMap::new();
     let mut comm = 0;
     for vertex in frontier {
@@ -102,7 +103,7 @@ fn step(frontier: &BTreeSet<u32>, placed: &BTreeMap<u32, Placed>, servers: u32) 
     }
 }
 
-fn sample(start: u32, placed: &BTreeMap<u32, Placed>, servers: u32) -> Sample {
+fn sample(start: u32, placed: &BTreeMap<u32, ServerEdges>, servers: u32) -> Sample {
     let mut frontier = BTreeSet::from([start]);
     let mut steps = Vec::new();
     for _ in 0..3 {
@@ -119,7 +120,7 @@ fn sample(start: u32, placed: &BTreeMap<u32, Placed>, servers: u32) -> Sample {
     }
 }
 
-/// What the program says, by the vertex's number.
+/// Returns the program's figures, by vertex number.
 fn measured(
     edges: &[(u32, u32)],
     kind: Kind,
@@ -127,7 +128,7 @@ fn measured(
     order: Order,
     threshold: u64,
 ) -> BTreeMap<(u32, u32), Sample> {
-    let graph = Graph::new(edges);
+    let graph = PlacementGraph::new(edges);
     let cluster = Cluster::new(&graph, servers, vnodes, home, 1).unwrap();
     let placement = cluster.placement(kind, order).unwrap();
     let costs = [Costs::new(&graph, &cluster, &*placement, threshold)];
@@ -147,18 +148,18 @@ fn by_source(edges: &[(u32, u32)]) -> BTreeMap<u32, Vec<u32>> {
     lists
 }
 
-/// Small graphs with hubs, loops, edges that come twice and numbers with gaps.
+/// Generates small graphs with hubs, loops, duplicate edges and gaps in the numbers.
 fn graph(random: &mut Random) -> Vec<(u32, u32)> {
-    let vertices = 5 + random.below(120);
-    let hub = random.below(vertices);
-    (0..=random.below(1500))
+    let vertices = 5 + random.next_below(120);
+    let hub = random.next_below(vertices);
+    (0..=random.next_below(1500))
         .map(|_| {
-            let source = if random.below(3) == 0 {
+            let source = if random.next_below(3) == 0 {
                 hub
             } else {
-                random.below(vertices)
+                random.next_below(vertices)
             };
-            (source as u32 * 3, random.below(vertices) as u32 * 3)
+            (source as u32 * 3, random.next_below(vertices) as u32 * 3)
         })
         .collect()
 }
@@ -168,8 +169,8 @@ fn dido_and_edge_cut_cost_what_the_definitions_say() {
     let mut random = Random::new(9);
     for round in 0..60 {
         let edges = graph(&mut random);
-        let servers = 1 + random.below(20) as u32;
-        let threshold = 1 + random.below(40) as usize;
+        let servers = 1 + random.next_below(20) as u32;
+        let threshold = 1 + random.next_below(40) as usize;
         let lists = by_source(&edges);
         for kind in [Kind::Dido, Kind::EdgeCut] {
             let threshold = match kind {
@@ -203,7 +204,7 @@ fn dido_and_edge_cut_cost_what_the_definitions_say() {
     }
 }
 
-/// Hashes cannot be guessed, but what follows from any: every edge is read once, and no server reads more than all.
+/// Invariants under any hash function: every edge is read once, and no server reads more than all edges.
 #[test]
 fn hashed_placements_stay_within_what_is_possible() {
     let edges = rmat::edges(9, 20_000, 3).unwrap();
@@ -224,7 +225,7 @@ fn hashed_placements_stay_within_what_is_possible() {
     }
 }
 
-/// `StatComm` of vertices past the threshold, summed: scans and traversals.
+/// Sum of `StatComm` over vertices above the threshold, for scans and traversals.
 fn comm_of_split(samples: &BTreeMap<(u32, u32), Sample>, above: u32) -> (f64, f64) {
     let split = samples.iter().filter(|((degree, _), _)| *degree > above);
     split.fold((0.0, 0.0), |(scan, travel), (_, sample)| {
@@ -235,8 +236,9 @@ fn comm_of_split(samples: &BTreeMap<(u32, u32), Sample>, above: u32) -> (f64, f6
     })
 }
 
-/// The claim of `docs/internals/placement.md`: with 1,024 virtual nodes DIDO communicates as little as with none, and with
-/// the paper's tree over them it loses most of what it is for.
+/// The claim of `docs/internals/placement.md`: with 1,024 virtual nodes DIDO communicates as little as without, and
+/// the paper's tree
+/// over them loses most of the benefit.
 #[test]
 fn virtual_nodes_keep_the_locality() {
     let edges = rmat::edges(11, 150_000, 1).unwrap();

@@ -1,18 +1,19 @@
-//! Figures 12 to 15 of GraphMeta's paper, as SVG: a metric against the degree, one line a placement; behind them, how many
-//! vertices have each degree.
+//! Figures 12 to 15 of GraphMeta's paper, as SVG: a metric over the degree, one line per placement, with the number
+//! of vertices of
+//! each degree in the background.
 
 use super::bands::{METRICS, metrics};
-use super::{Figures, Measured};
+use super::{Figures, StartSamples};
 use anyhow::Context as _;
 use plotters::prelude::*;
 use plotters::style::ShapeStyle;
 use std::path::{Path, PathBuf};
 
-/// Points of a line at most: what lies closer is drawn as its mean.
+/// Maximum number of points per line; close points are drawn as their mean.
 const POINTS_MAX: usize = 160;
 const SIZE: (u32, u32) = (860, 480);
 
-/// In the order of [`metrics`]: the paper's number, the file, what is drawn.
+/// Figures in the order of [`metrics`]: number in the paper, file name, title.
 const PICTURES: [(u32, &str, &str); METRICS] = [
     (12, "scan-statcomm", "StatComm of scan/scatter"),
     (13, "scan-statreads", "StatReads of scan/scatter"),
@@ -28,7 +29,7 @@ const COLOURS: [RGBColor; 4] = [
 ];
 const BEHIND: RGBColor = RGBColor(0x99, 0x99, 0x99);
 
-/// Draws all four into a folder that exists; gives the files.
+/// Draws all four figures to an existing folder; returns the files.
 pub(super) fn draw(figures: &Figures, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let Some(last) = figures.measured.last() else {
         return Ok(Vec::new());
@@ -42,7 +43,7 @@ pub(super) fn draw(figures: &Figures, folder: &Path) -> anyhow::Result<Vec<PathB
                 thinned(points, degree_max)
             })
             .collect();
-        let picture = Picture {
+        let picture = DegreePlot {
             title: format!("Figure {number}. {title}"),
             metric: title.split(' ').next().unwrap_or(title),
             degree_max,
@@ -58,7 +59,7 @@ pub(super) fn draw(figures: &Figures, folder: &Path) -> anyhow::Result<Vec<PathB
     Ok(files)
 }
 
-fn point(measured: &Measured, placement: usize, metric: usize) -> (f64, f64) {
+fn point(measured: &StartSamples, placement: usize, metric: usize) -> (f64, f64) {
     let figure = measured.samples.get(placement).map(metrics);
     let figure = figure.and_then(|figures| figures.get(metric).copied());
     (
@@ -67,7 +68,7 @@ fn point(measured: &Measured, placement: usize, metric: usize) -> (f64, f64) {
     )
 }
 
-/// Points in ascending order, those of one stretch of the axis as their mean.
+/// Returns the points in ascending order, with those of one interval of the axis replaced by their mean.
 fn thinned(points: impl Iterator<Item = (f64, f64)>, x_max: f64) -> Vec<(f64, f64)> {
     let stretch = x_max / POINTS_MAX as f64;
     let mut thin: Vec<(f64, f64, f64)> = Vec::new();
@@ -86,18 +87,18 @@ fn thinned(points: impl Iterator<Item = (f64, f64)>, x_max: f64) -> Vec<(f64, f6
 }
 
 /// One figure.
-struct Picture<'a> {
+struct DegreePlot<'a> {
     title: String,
     metric: &'a str,
     degree_max: f64,
-    /// By placement.
+    /// The lines by placement.
     lines: Vec<Vec<(f64, f64)>>,
 }
 
-impl Picture<'_> {
+impl DegreePlot<'_> {
     fn svg(&self, figures: &Figures) -> anyhow::Result<String> {
         let mut svg = String::new();
-        // A broken drawing is a fault of the program: its error says no more than that.
+        // A failed drawing is a bug; its error has no further details.
         self.draw(figures, &mut svg)
             .map_err(|error| anyhow::anyhow!("{error}"))?;
         Ok(svg)
@@ -143,7 +144,7 @@ impl Picture<'_> {
             .draw_secondary_series(LineSeries::new(thinned(behind, self.degree_max), BEHIND))?
             .label("vertices (right)")
             .legend(|(x, y)| legend(x, y, BEHIND));
-        // The first placement comes last, on top of lines that it runs along with.
+        // The first placement is drawn last, above lines that coincide with it.
         let lines = figures.kinds.iter().zip(&self.lines).zip(COLOURS);
         for ((kind, line), colour) in lines.rev() {
             let style = ShapeStyle::from(colour).stroke_width(2);
@@ -170,7 +171,7 @@ fn legend(x: i32, y: i32, colour: RGBColor) -> PathElement<(i32, i32)> {
     )
 }
 
-/// `850`, `12k`, `3.4M`.
+/// Formats a number as `850`, `12k`, `3.4M`.
 fn short(number: f64) -> String {
     let (scaled, unit) = match number.abs() {
         n if n >= 1e9 => (number / 1e9, "G"),

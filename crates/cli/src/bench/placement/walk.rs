@@ -1,47 +1,49 @@
 //! The paper's two operations from many vertices: a scan, and a traversal of three steps.
 //!
-//! A traversal is level-synchronous. Each step expands every vertex of its frontier, which is the set of distinct
-//! destinations of the step before; vertices that an earlier step expanded are expanded again. The frontiers do not
-//! depend on the placement, so they are made once for all placements.
+//! A traversal is level-synchronous. Each step expands every vertex of its frontier, the set of distinct destinations of the step
+//! before; vertices that an earlier step expanded are expanded again. Frontiers do not depend on the placement, so
+//! they are computed
+//! once for all placements.
 
 use super::costs::Costs;
-use super::graph::{Graph, Start};
+use super::graph::{PlacementGraph, Start};
 use crate::bench::machine;
 use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Steps of the traversal.
+/// Number of steps of the traversal.
 pub(super) const STEPS: usize = 3;
 
 /// The two metrics of one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stats {
-    /// Edges whose server is not their destination's; and for each vertex expanded, servers other than its home that hold
-    /// some of its edges.
+    /// Number of edges on another server than their destination, plus, for each expanded vertex, the number of
+    /// servers besides its home
+    /// that hold some of its edges.
     pub(super) comm: u64,
-    /// The edges that the busiest server read, summed over the steps.
+    /// Number of edges that the busiest server read, summed over the steps.
     pub(super) reads: u64,
 }
 
-/// One start under one placement.
+/// One start vertex under one placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) scan: Stats,
     pub(super) travel: Stats,
 }
 
-/// Samples of all starts, each with one element a placement; `None` where work was stopped before.
+/// Returns the samples of all start vertices, each with one element per placement; `None` after an interruption.
 pub(super) fn samples(
-    graph: &Graph,
+    graph: &PlacementGraph,
     all: &[Costs],
     servers: u32,
     starts: &[Start],
     interrupt: &Interrupt,
     progress: &Progress,
 ) -> Vec<Option<Vec<Sample>>> {
-    // The busiest vertices first: they take longest, and nobody should wait for the last one alone.
+    // Vertices of high degree first: they take longest, so that no thread is left with a long one at the end.
     let next = AtomicUsize::new(starts.len());
     let work = || {
         let mut walker = Walker::new(graph, all, servers);
@@ -72,18 +74,18 @@ pub(super) fn samples(
     samples
 }
 
-/// What one thread needs.
+/// The state of one thread.
 struct Walker<'a> {
-    graph: &'a Graph,
+    graph: &'a PlacementGraph,
     all: &'a [Costs],
     frontier: Vertices,
     next: Vertices,
-    /// By server: edges read in this step.
+    /// Edges read in this step, by server.
     reads: Vec<u64>,
 }
 
 impl<'a> Walker<'a> {
-    fn new(graph: &'a Graph, all: &'a [Costs], servers: u32) -> Self {
+    fn new(graph: &'a PlacementGraph, all: &'a [Costs], servers: u32) -> Self {
         Self {
             graph,
             all,
@@ -112,7 +114,7 @@ impl<'a> Walker<'a> {
             .collect()
     }
 
-    /// What expanding the frontier costs, by placement.
+    /// Returns the cost of expanding the frontier, by placement.
     fn step(&mut self) -> Vec<Stats> {
         let mut stats = Vec::with_capacity(self.all.len());
         for costs in self.all {
@@ -132,7 +134,7 @@ impl<'a> Walker<'a> {
         stats
     }
 
-    /// The distinct destinations of the frontier become the frontier.
+    /// Replaces the frontier by its distinct destinations.
     fn advance(&mut self) {
         self.next.clear();
         let (graph, next) = (self.graph, &mut self.next);
@@ -145,7 +147,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// A set of vertices: a bit for each of the graph.
+/// A set of vertices, with a bit for each vertex of the graph.
 struct Vertices(Vec<u64>);
 
 impl Vertices {

@@ -1,4 +1,4 @@
-//! What `esker bench rdf` can be asked.
+//! The command line of `esker bench rdf`.
 
 use crate::args::FormatArgs;
 use clap::Args;
@@ -20,43 +20,44 @@ use std::path::PathBuf;
                   esker bench rdf --workers 2"
 )]
 pub(crate) struct RdfBenchArgs {
-    /// Where to make the scratch folder
+    /// Directory for the scratch folder
     #[arg(value_name = "DIRECTORY", default_value = ".")]
     pub(super) directory: PathBuf,
-    /// Files of RDF to load; without it, data of its own
+    /// RDF files to load; without it, generated data
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(super) data: Vec<PathBuf>,
-    /// Files that end in .rq, or folders of them
+    /// Query files that end in .rq, or folders of them
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "data")]
     pub(super) query: Vec<PathBuf>,
-    /// How many runs the data of its own tells of; some 20 triples each
+    /// Number of runs that the generated data describes, about 20 triples each
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=20_000_000), conflicts_with = "data")]
     pub(super) runs_of: u32,
-    /// Times that each query is asked, after once to warm up
+    /// Number of executions of each query, after one for warming up
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) runs: u32,
-    /// Threads that a query may run on; as many as there are cores without it
+    /// Threads per query [default: number of cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
-    /// Another store beside it: what it is called, and a command
+    /// Another store for comparison: its name and a command
     #[arg(long = "peer", value_name = "NAME=COMMAND", value_parser = peer)]
     pub(super) peers: Vec<(String, String)>,
-    /// Seconds that a query may take
+    /// Time limit of a query in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(super) limit: u32,
-    /// Send so many single updates through a server's HTTP instead, and read meanwhile
+    /// Send this number of single updates through a server's HTTP interface instead, with concurrent reads
     #[arg(long, value_name = "N", conflicts_with_all = ["data", "query", "peers"], value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     pub(super) updates: Option<u32>,
     /// Connections that send updates
     #[arg(long, value_name = "N", default_value_t = 8, requires = "updates", value_parser = clap::value_parser!(u16).range(1..=60))]
     pub(super) clients: u16,
-    /// Ask so many worker processes instead, each with a part of the data; RAW is this process alone, times are by the clock
+    /// Query this number of worker processes instead, each with a part of the data; RAW is this process alone, times
+    /// are wall times
     #[arg(long, value_name = "N", conflicts_with_all = ["updates", "peers"], value_parser = clap::value_parser!(u16).range(2..=64))]
     pub(super) workers: Option<u16>,
-    /// Write the report as JSON to a file, too
+    /// Write the report as JSON to this file, too
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Leave the scratch folder behind
+    /// Keep the scratch folder
     #[arg(long)]
     pub(super) keep: bool,
     #[command(flatten)]

@@ -1,7 +1,8 @@
-//! `esker bench rdf`: loading RDF and answering SPARQL, beside other stores that are given the same files.
+//! `esker bench rdf`: loading RDF and answering SPARQL queries, compared with other stores on the same files.
 //!
-//! Suggested reading order: [`args`], [`provenance`] (data of its own), [`peers`] (other stores), then [`run`]; [`updates`] is about a server,
-//! [`workers`] about several processes.
+//! Suggested reading order: [`args`], [`provenance`] (generated data), [`peers`] (other stores), then [`run`];
+//! [`updates`] measures
+//! a server, [`workers`] several processes.
 
 mod args;
 mod peers;
@@ -20,24 +21,24 @@ use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::units;
 use anyhow::Context as _;
-use esker::rdf::{engine, error, moment};
+use esker::rdf::{engine, error, now_and_seed};
 use esker_rdf::parse::Loader;
 use esker_rdf::{Dataset, Format, Options, query};
-use peers::{Answer, Peer};
+use peers::{Answer, RdfPeer};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Repetitions of a quick query are measured together until they took this long: the processors' clock has steps.
+/// Minimum time over which repetitions of a fast query are measured, because the processor clock has coarse steps.
 const ENOUGH: Duration = Duration::from_millis(200);
 
-/// A file and what it is written in.
+/// A file and its format.
 type Source = (PathBuf, engine::RdfFormat);
 
-/// What a query took.
-struct Measured {
+/// The measurements of a query.
+struct QueryTimes {
     cpu_ms: f64,
     wall_ms: f64,
     rows: usize,
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &RdfBenchArgs, context: &mut Context) -> anyhow::Result<
     if let Some(count) = args.workers {
         return workers::run(args, count, (&scratch, &data, &queries), context);
     }
-    let peers = ask_peers(args, &data, &queries, context)?;
+    let peers = run_peers(args, &data, &queries, context)?;
     context.note("loading");
     let dataset = load(&data, threads, &mut report, &peers)?;
     let interrupt = context.interrupt.clone();
@@ -116,10 +117,10 @@ pub(crate) fn run(args: &RdfBenchArgs, context: &mut Context) -> anyhow::Result<
     Ok(Outcome::partly_if(stopped || !differ.is_empty()))
 }
 
-/// The files of data and the queries: those that were named, or its own.
+/// Returns the data files and the query files, given or generated.
 fn inputs(args: &RdfBenchArgs, scratch: &Scratch) -> anyhow::Result<(Vec<Source>, Vec<PathBuf>)> {
     if args.data.is_empty() {
-        let folder = scratch.fresh("rdf")?;
+        let folder = scratch.cleared_path("rdf")?;
         std::fs::create_dir(&folder)?;
         let data = folder.join("runs.nt");
         let mut out = BufWriter::new(std::fs::File::create(&data)?);
@@ -164,17 +165,17 @@ fn name_of(path: &Path) -> String {
         .map_or_else(String::new, |s| s.to_string_lossy().into_owned())
 }
 
-fn ask_peers(
+fn run_peers(
     args: &RdfBenchArgs,
     data: &[Source],
     queries: &[PathBuf],
     context: &Context,
-) -> anyhow::Result<Vec<Peer>> {
+) -> anyhow::Result<Vec<RdfPeer>> {
     let data: Vec<PathBuf> = data.iter().map(|d| d.0.clone()).collect();
     let mut peers = Vec::new();
     for peer in &args.peers {
         context.note(&format!("peer {}", peer.0));
-        let go_on = || match context.interrupt.stopped() {
+        let check_interrupt = || match context.interrupt.stopped() {
             Some(_) => Err(esker_model::Error::Interrupted.into()),
             None => Ok(()),
         };
@@ -183,7 +184,7 @@ fn ask_peers(
             &data,
             queries,
             (args.runs, args.limit),
-            go_on,
+            check_interrupt,
         )?);
     }
     Ok(peers)
@@ -193,7 +194,7 @@ fn load(
     data: &[Source],
     threads: usize,
     report: &mut Report,
-    peers: &[Peer],
+    peers: &[RdfPeer],
 ) -> anyhow::Result<Dataset> {
     let (began, cpu) = (Instant::now(), machine::process_seconds());
     let mut loader = Loader::new(Dataset::default(), "b", false);
@@ -223,7 +224,7 @@ fn load(
         units::count(loaded.read),
         units::count(dataset.len() as u64),
         loaded.read as f64 / wall,
-        others(peers, |p| p.load.map(|s| format!("{s:.2} s")))
+        peer_results(peers, |p| p.load.map(|s| format!("{s:.2} s")))
     ));
     if let Some(best) = best {
         figure = figure.raw(best);
@@ -240,8 +241,8 @@ fn load(
     Ok(dataset)
 }
 
-/// What each peer has to say, for people.
-fn others(peers: &[Peer], say: impl Fn(&Peer) -> Option<String>) -> String {
+/// Returns the peers' results, for display.
+fn peer_results(peers: &[RdfPeer], say: impl Fn(&RdfPeer) -> Option<String>) -> String {
     peers.iter().fold(String::new(), |mut text, peer| {
         if let Some(said) = say(peer) {
             let _ = write!(text, "; {} {said}", peer.name);
@@ -256,8 +257,8 @@ fn measure(
     runs: u32,
     threads: usize,
     stop: &(dyn Fn() -> Option<&'static str> + Sync),
-) -> anyhow::Result<Measured> {
-    let (now, seed) = moment();
+) -> anyhow::Result<QueryTimes> {
+    let (now, seed) = now_and_seed();
     let mut options = Options::new(now, seed);
     options.threads = threads;
     options.stop = stop;
@@ -285,7 +286,7 @@ fn measure(
         wall.push(each(began.elapsed().as_secs_f64()));
         cpu.push(each(machine::process_seconds() - before));
     }
-    Ok(Measured {
+    Ok(QueryTimes {
         cpu_ms: median(cpu),
         wall_ms: median(wall),
         rows,
@@ -293,11 +294,11 @@ fn measure(
     })
 }
 
-/// One query's figure beside the peers'; where they count other rows, that is said.
+/// Adds one query's figure with the peers'; differing row counts are reported.
 fn add(
     name: &str,
-    took: &Measured,
-    peers: &[Peer],
+    took: &QueryTimes,
+    peers: &[RdfPeer],
     report: &mut Report,
     differ: &mut Vec<String>,
     means: &mut Vec<(f64, f64)>,
@@ -319,7 +320,7 @@ fn add(
         units::counted(took.rows as u64, "row", "rows"),
         units::size(took.bytes as u64),
         took.wall_ms,
-        others(peers, |p| p.answers.get(name).map(|a| match a {
+        peer_results(peers, |p| p.answers.get(name).map(|a| match a {
             Answer::Took(ms, _) => format!("{ms:.2} ms"),
             Answer::Failed(why) => why.clone(),
         }))

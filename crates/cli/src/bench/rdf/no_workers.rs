@@ -1,4 +1,4 @@
-//! What a command without the feature `workers` says where workers are to be measured.
+//! The error of a build without the feature `workers` when workers are to be measured.
 
 use super::{RdfBenchArgs, Source};
 use crate::bench::scratch::Scratch;
@@ -6,13 +6,13 @@ use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use std::path::PathBuf;
 
-/// The scratch folder, files of data, files of queries.
-type Inputs<'a> = (&'a Scratch, &'a [Source], &'a [PathBuf]);
+/// The scratch folder, data files and query files.
+type UnusedInputs<'a> = (&'a Scratch, &'a [Source], &'a [PathBuf]);
 
 pub(super) fn run(
     _: &RdfBenchArgs,
     _: u16,
-    _: Inputs<'_>,
+    _: UnusedInputs<'_>,
     _: &mut Context,
 ) -> anyhow::Result<Outcome> {
     Err(usage(

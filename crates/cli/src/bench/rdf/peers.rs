@@ -1,4 +1,4 @@
-//! Other stores beside Esker: commands that load the same files and answer the same queries.
+//! Other stores for comparison: commands that load the same files and answer the same queries.
 
 use anyhow::{Context as _, bail};
 use serde_json::Value as Json;
@@ -7,32 +7,32 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What one of them took.
+/// The results of one store.
 #[derive(Debug, Default)]
-pub(super) struct Peer {
+pub(super) struct RdfPeer {
     pub(super) name: String,
-    /// Seconds of processor time that loading took.
+    /// Processor time of loading, in seconds.
     pub(super) load: Option<f64>,
     pub(super) answers: BTreeMap<String, Answer>,
 }
 
-/// What it said of a query.
+/// The result of one query.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// Milliseconds of processor time, and rows where it counts them.
+    /// Milliseconds of processor time, and the number of rows if counted.
     Took(f64, Option<u64>),
-    /// Why there is no figure.
+    /// The reason why there is no figure.
     Failed(String),
 }
 
-/// Runs a peer to its end.
+/// Runs a peer until it ends.
 pub(super) fn run(
     (name, command): &(String, String),
     data: &[PathBuf],
     queries: &[PathBuf],
     (runs, seconds): (u32, u32),
-    mut go_on: impl FnMut() -> anyhow::Result<()>,
-) -> anyhow::Result<Peer> {
+    mut check_interrupt: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<RdfPeer> {
     let lines = |paths: &[PathBuf]| {
         let all: Vec<String> = paths.iter().map(|p| p.display().to_string()).collect();
         all.join("\n")
@@ -47,18 +47,18 @@ pub(super) fn run(
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("starting peer {name}: `{command}`"))?;
-    let mut peer = Peer {
+    let mut peer = RdfPeer {
         name: name.clone(),
-        ..Peer::default()
+        ..RdfPeer::default()
     };
     let said = child.stdout.take().context("a peer without an output")?;
     for line in BufReader::new(said).lines() {
         let read = line
             .map_err(anyhow::Error::from)
             .and_then(|line| peer.add(&line))
-            .and_then(|()| go_on());
+            .and_then(|()| check_interrupt());
         if let Err(error) = read {
-            // It is of no more use; that it may be gone already does not matter.
+            // The process is useless after an error; it may have ended already.
             let _ = child.kill();
             let _ = child.wait();
             return Err(error);
@@ -71,7 +71,7 @@ pub(super) fn run(
     Ok(peer)
 }
 
-impl Peer {
+impl RdfPeer {
     fn add(&mut self, line: &str) -> anyhow::Result<()> {
         let expected = || {
             format!(

@@ -1,10 +1,10 @@
-//! The benchmark's own data: runs that read files which earlier runs wrote, and people who started them; and questions
-//! about them, of all the shapes that joins have.
+//! Generated data: runs that read files written by earlier runs, and people who started them; and queries with all
+//! shapes of joins.
 
 use crate::bench::random::Random;
 use std::io::{self, Write};
 
-/// Queries by name: each shape that an engine has to be good at.
+/// Queries by name, one for each shape of join.
 pub(super) const QUERIES: [(&str, &str); 12] = [
     ("star", include_str!("queries/star.rq")),
     ("chain", include_str!("queries/chain.rq")),
@@ -20,7 +20,7 @@ pub(super) const QUERIES: [(&str, &str); 12] = [
     ("ask", include_str!("queries/ask.rq")),
 ];
 
-/// Writes N-Triples of so many runs.
+/// Writes N-Triples of this number of runs.
 pub(super) fn write(runs: u32, to: &mut dyn Write) -> io::Result<()> {
     const A: &str = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>";
     const PROV: &str = "http://www.w3.org/ns/prov#";
@@ -32,7 +32,7 @@ pub(super) fn write(runs: u32, to: &mut dyn Write) -> io::Result<()> {
     for n in 0..people {
         let person = format!("<{LAB}person/{n}>");
         writeln!(to, "{person} {A} <{PROV}Agent> .")?;
-        // One name in twenty is another person's, too.
+        // One name in twenty belongs to two people.
         let name = if n % 20 == 0 { n / 2 } else { n };
         writeln!(to, "{person} <{LAB}name> \"Person {name}\" .")?;
     }
@@ -56,7 +56,7 @@ pub(super) fn write(runs: u32, to: &mut dyn Write) -> io::Result<()> {
         }
         for _ in 0..=below(4) {
             if let Some(last) = files.len().checked_sub(1) {
-                // Mostly what was written lately.
+                // Recently written files are more likely.
                 let within = below(files.len() as u64) + 1;
                 let back = below(within) as usize;
                 let (by, n) = files[last - back];

@@ -1,12 +1,13 @@
-//! Single updates through a server's HTTP, from several connections, and what reads take meanwhile.
+//! Single updates through a server's HTTP interface from several connections, and the latency of concurrent reads.
 //!
-//! Reads are asked three times: alone, beside as many connections that ask for nothing (`ASK {}`), and beside the updates.
-//! The second says what sharing the machine costs; what updates cost is the third against it. One query asks the
+//! Reads are measured three times: alone, with concurrent connections that send an empty query (`ASK {}`), and with concurrent
+//! updates. The second shows the cost of sharing the machine; the cost of updates is the third relative to it. One
+//! query reads the
 //! predicate that the updates change, the other does not.
 
 use super::RdfBenchArgs;
 use super::provenance;
-use crate::bench::report::{Figure, Report, Target, Unit, median};
+use crate::bench::report::{Figure, Goal, Report, Unit, median};
 use crate::bench::scratch::Scratch;
 use crate::bench::serve::child::Child;
 use crate::context::Context;
@@ -18,9 +19,9 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long reads are asked without updates.
+/// Time over which reads are measured without updates.
 const ALONE: Duration = Duration::from_secs(3);
-/// Reads: what they are called, and what they ask.
+/// The reads: their names and queries.
 const READS: [(&str, &str); 2] = [
     (
         "read of what changes",
@@ -34,13 +35,13 @@ const READS: [(&str, &str); 2] = [
     ),
 ];
 
-/// A connection that stays.
-struct Line {
+/// A persistent HTTP connection.
+struct HttpConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
-impl Line {
+impl HttpConnection {
     fn open(address: &str) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -51,7 +52,7 @@ impl Line {
         })
     }
 
-    /// Sends a body and waits for the answer to it.
+    /// Sends a body and waits for the response.
     fn post(&mut self, content_type: &str, body: &str) -> anyhow::Result<()> {
         let mut request = format!(
             "POST /sparql HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/{content_type}\r\ncontent-length: {}\r\n\r\n",
@@ -83,9 +84,9 @@ impl Line {
     }
 }
 
-/// What reads took until that was set, by query.
+/// Returns the latencies of reads until `done` is set, by query.
 fn read(address: &str, done: &AtomicBool) -> anyhow::Result<[Vec<f64>; 2]> {
-    let mut line = Line::open(address)?;
+    let mut line = HttpConnection::open(address)?;
     let mut took = [Vec::new(), Vec::new()];
     while !done.load(Ordering::Acquire) {
         for ((_, query), took) in READS.iter().zip(&mut took) {
@@ -98,8 +99,8 @@ fn read(address: &str, done: &AtomicBool) -> anyhow::Result<[Vec<f64>; 2]> {
     Ok(took)
 }
 
-/// Connections that send something each, until that is said to be enough, and one that reads.
-fn beside(
+/// Runs connections that send requests from `next`, and one that reads, until `next` returns `None`.
+fn run_concurrently(
     address: &str,
     clients: u16,
     next: &(dyn Fn() -> Option<(&'static str, String)> + Sync),
@@ -111,7 +112,7 @@ fn beside(
         let writers: Vec<_> = (0..clients)
             .map(|_| {
                 scope.spawn(|| -> anyhow::Result<()> {
-                    let mut line = Line::open(address)?;
+                    let mut line = HttpConnection::open(address)?;
                     while let Some((kind, body)) = next() {
                         line.post(kind, &body)?;
                     }
@@ -141,7 +142,7 @@ pub(super) fn run(
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
     let scratch = Scratch::make(&args.directory, args.keep)?;
-    let folder = scratch.fresh("updates")?;
+    let folder = scratch.cleared_path("updates")?;
     let data = folder.with_extension("nt");
     let mut out = BufWriter::new(std::fs::File::create(&data)?);
     provenance::write(args.runs_of, &mut out)?;
@@ -159,25 +160,25 @@ pub(super) fn run(
     let server = Child::start(context, &folder)?;
     let target = server.target();
     let address = target.trim_start_matches("esker://").to_owned();
-    // The first question opens the data.
-    Line::open(&address)?.post("sparql-query", "ASK {}")?;
+    // The first query opens the data.
+    HttpConnection::open(&address)?.post("sparql-query", "ASK {}")?;
 
     context.note("reads alone");
     let until = Instant::now() + ALONE;
-    let (alone, _) = beside(&address, 1, &|| {
+    let (alone, _) = run_concurrently(&address, 1, &|| {
         std::thread::sleep(Duration::from_millis(20));
         (Instant::now() < until).then(|| ("sparql-query", "ASK {}".to_owned()))
     })?;
     context.note("reads beside questions for nothing");
     let until = Instant::now() + ALONE;
-    let (shared, _) = beside(&address, args.clients, &|| {
+    let (shared, _) = run_concurrently(&address, args.clients, &|| {
         (Instant::now() < until).then(|| ("sparql-query", "ASK {}".to_owned()))
     })?;
     context.note("reads beside updates");
     let interrupt = context.interrupt.clone();
     let number = AtomicU32::new(0);
     let cpu = server.cpu_seconds();
-    let (busy, took) = beside(&address, args.clients, &|| {
+    let (busy, took) = run_concurrently(&address, args.clients, &|| {
         let n = number.fetch_add(1, Ordering::Relaxed);
         (n < updates && interrupt.stopped().is_none()).then(|| {
             let body = format!(
@@ -196,7 +197,7 @@ pub(super) fn run(
     let rate = done / took.as_secs_f64();
     report.add(
         Figure::new("single updates by HTTP", Unit::CallsPerSecond, rate)
-            .target(Target::AtLeast(10_000.0))
+            .target(Goal::AtLeast(10_000.0))
             .note(format!("{} connections", args.clients)),
     );
     report.add(Figure::new(
@@ -210,7 +211,7 @@ pub(super) fn run(
         report.add(
             Figure::new(format!("{name}, beside updates"), Unit::Millis, slow)
                 .raw(even)
-                .target(Target::Ratio(0.5))
+                .target(Goal::Ratio(0.5))
                 .note(format!(
                     "raw: beside as many that ask for nothing; alone {idle:.2}; {} reads",
                     busy[i].len()

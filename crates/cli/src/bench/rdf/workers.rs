@@ -1,4 +1,4 @@
-//! The same queries over worker processes and of one process, and whether both find the same.
+//! Queries on worker processes and in one process, with a comparison of the results.
 
 use super::{RdfBenchArgs, Source, load, name_of};
 use crate::bench::machine;
@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::exit::Outcome;
 use crate::units;
 use anyhow::Context as _;
-use esker::rdf::{engine, error, moment};
+use esker::rdf::{engine, error, now_and_seed};
 use esker_rdf::{Dataset, Format, Options, query, query_parsed};
 use esker_rdf_workers::{Coordinator, Settings};
 use serde_json::json;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Instant;
 
-/// Where data and queries lie.
+/// The scratch folder, data files and query files.
 type Inputs<'a> = (&'a Scratch, &'a [Source], &'a [PathBuf]);
 
 pub(super) fn run(
@@ -51,9 +51,9 @@ pub(super) fn run(
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         context.note(&format!("asking {name}"));
         let both = on_large_stack(|| {
-            let here = timed(args.runs, || here(&whole, &text, threads))?;
-            let there = timed(args.runs, || there(&coordinator, &text, threads))?;
-            Ok((here, there))
+            let query_local = timed(args.runs, || query_local(&whole, &text, threads))?;
+            let query_workers = timed(args.runs, || query_workers(&coordinator, &text, threads))?;
+            Ok((query_local, query_workers))
         });
         let ((here_ms, mut expected), (there_ms, mut found)) =
             both.with_context(|| format!("query {}", path.display()))?;
@@ -109,7 +109,7 @@ fn start(
     let files: Vec<&Path> = data.iter().map(|d| d.0.as_path()).collect();
     for part in 1..=count {
         context.note(&format!("loading part {part} of {count}"));
-        let folder = scratch.fresh(&format!("part{part}"))?;
+        let folder = scratch.cleared_path(&format!("part{part}"))?;
         let output = Child::command()?
             .args(["rdf", "load", "--quiet", "--part"])
             .arg(format!("{part}/{count}"))
@@ -128,7 +128,7 @@ fn start(
     Ok(workers)
 }
 
-/// The median of some runs in milliseconds, after one to warm up, and the lines of the last one.
+/// Returns the median time of several runs in milliseconds, after one for warming up, and the lines of the last run.
 fn timed(
     runs: u32,
     once: impl Fn() -> anyhow::Result<Vec<u8>>,
@@ -146,7 +146,7 @@ fn timed(
 }
 
 fn options(threads: usize) -> Options<'static> {
-    let (now, seed) = moment();
+    let (now, seed) = now_and_seed();
     let mut options = Options::new(now, seed);
     options.threads = threads;
     options
@@ -158,16 +158,16 @@ fn written(answer: &engine::Answer<'_>) -> anyhow::Result<Vec<u8>> {
     Ok(out)
 }
 
-fn here(data: &Dataset, text: &str, threads: usize) -> anyhow::Result<Vec<u8>> {
+fn query_local(data: &Dataset, text: &str, threads: usize) -> anyhow::Result<Vec<u8>> {
     let options = options(threads);
     written(&query(data, text, None, None, false, &options).map_err(error)?)
 }
 
-fn there(coordinator: &Coordinator, text: &str, threads: usize) -> anyhow::Result<Vec<u8>> {
+fn query_workers(coordinator: &Coordinator, text: &str, threads: usize) -> anyhow::Result<Vec<u8>> {
     let parsed = engine::syntax::query(text, None).map_err(error)?;
     let prepared = coordinator.prepare(&parsed, None, false, &|| None)?;
     let mut options = options(threads);
-    options.given = &prepared.given;
+    options.input_bindings = &prepared.input_bindings;
     let answer = query_parsed(&prepared.data, text, &prepared.query, None, false, &options);
     written(&answer.map_err(error)?)
 }

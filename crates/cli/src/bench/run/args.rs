@@ -1,4 +1,4 @@
-//! What `esker bench run` can be asked.
+//! The command line of `esker bench run`.
 
 use crate::args::FormatArgs;
 use clap::Args;
@@ -12,33 +12,33 @@ use std::path::PathBuf;
                   esker bench run /scratch --tree zlib-1.3 --rounds 5 -- sh -c './configure >/dev/null && make -j2'"
 )]
 pub(crate) struct RunBenchArgs {
-    /// Where to make the scratch folder: a directory on the file system that is to be measured
+    /// Directory for the scratch folder, on the file system to be measured
     #[arg(value_name = "DIRECTORY", default_value = ".")]
     pub(super) directory: PathBuf,
-    /// A source tree; a copy of it is built each time
+    /// A source tree; a copy is built in each round
     #[arg(long, value_name = "DIR", requires = "command")]
     pub(super) tree: Option<PathBuf>,
-    /// Starts of `true`, bare and recorded
+    /// Number of executions of `true`, bare and recorded
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) starts: u32,
-    /// Files that one program opens, observed
+    /// Number of files that one traced program opens
     #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) files: u32,
-    /// Tasks that record at once, without a server; and runs that are delivered
+    /// Number of tasks recorded concurrently without a server, and of runs delivered from a spool
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) tasks: u32,
-    /// How often the build is measured; medians are printed
+    /// Number of measurements of the build; medians are printed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(super) rounds: u32,
-    /// Leave the scratch folder
+    /// Keep the scratch folder
     #[arg(long)]
     pub(super) keep: bool,
-    /// Write all figures to that file, too, as JSON
+    /// Write all figures as JSON to this file, too
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
     #[command(flatten)]
     pub(super) format: FormatArgs,
-    /// How the tree is built
+    /// Command that builds the tree
     #[arg(value_name = "COMMAND", last = true, requires = "tree")]
     pub(super) command: Vec<String>,
 }

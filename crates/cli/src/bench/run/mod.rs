@@ -1,39 +1,41 @@
-//! `esker bench run`: what recording costs a command: nothing, `esker run`, `esker run --trace`, in turn; and how fast a spool is emptied.
+//! `esker bench run`: overhead of recording a command (bare, `esker run`, `esker run --trace`, alternating), and the
+//! rate of delivering a
+//! spool.
 
 mod args;
 mod tree;
 
 pub(crate) use args::RunBenchArgs;
 
-use super::report::{Figure, Report, Target, Unit, median};
+use super::report::{Figure, Goal, Report, Unit, median};
 use super::scratch::Scratch;
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::interrupt::Interrupt;
 use anyhow::Context as _;
 use esker::OpenOptions;
-use esker_record::{Delivery, Ended, Found, Run, Spool, deliver_all, new_id, now};
+use esker_record::{Delivery, Ended, Run, Spool, SpoolFile, deliver_all, new_id, now};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What `esker run` may add to a command: milliseconds.
+/// Maximum overhead of `esker run` for a command, in milliseconds.
 const START_MOST: f64 = 20.0;
-/// The bare build's time, as a part of the observed one's: 1 / 1.5.
+/// Minimum time of the bare build relative to the traced one: 1 / 1.5.
 const BUILD_LEAST: f64 = 0.67;
-/// Tasks that are started at the same time.
-const TOGETHER: usize = 16;
+/// Number of tasks started concurrently.
+const CONCURRENT_TASKS: usize = 16;
 
-/// How a command is run.
+/// The ways to run a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
+enum RunMode {
     Bare,
     Run,
     Trace,
 }
 
-impl How {
+impl RunMode {
     const ALL: [Self; 3] = [Self::Bare, Self::Run, Self::Trace];
 }
 
@@ -45,21 +47,21 @@ struct Lab<'a> {
 }
 
 impl Lab<'_> {
-    fn go_on(&self) -> anyhow::Result<()> {
+    fn check_interrupt(&self) -> anyhow::Result<()> {
         match self.interrupt.stopped() {
             Some(_) => Err(esker_model::Error::Interrupted.into()),
             None => Ok(()),
         }
     }
 
-    /// The command, left in the spool: who delivers is measured apart.
-    fn command(&self, how: How, words: &[&str], folder: &Path) -> Command {
+    /// Builds the command; the run stays in the spool, because delivery is measured separately.
+    fn command(&self, how: RunMode, words: &[&str], folder: &Path) -> Command {
         let mut command = match how {
-            How::Bare => Command::new(words.first().copied().unwrap_or_default()),
-            How::Run | How::Trace => {
+            RunMode::Bare => Command::new(words.first().copied().unwrap_or_default()),
+            RunMode::Run | RunMode::Trace => {
                 let mut command = Command::new(&self.program);
                 command.args(["run", "--leave", "--spool"]).arg(&self.spool);
-                if how == How::Trace {
+                if how == RunMode::Trace {
                     command.arg("--trace");
                 }
                 command.arg("--").args(words.first());
@@ -74,9 +76,9 @@ impl Lab<'_> {
         command
     }
 
-    /// Seconds that it takes.
-    fn time(&self, how: How, words: &[&str], folder: &Path) -> anyhow::Result<f64> {
-        self.go_on()?;
+    /// Runs the command and returns its time in seconds.
+    fn time(&self, how: RunMode, words: &[&str], folder: &Path) -> anyhow::Result<f64> {
+        self.check_interrupt()?;
         let mut command = self.command(how, words, folder);
         let began = Instant::now();
         let status = command
@@ -100,7 +102,7 @@ pub(crate) fn run(args: &RunBenchArgs, context: &mut Context) -> anyhow::Result<
         scratch: &scratch,
         interrupt: context.interrupt.clone(),
         program: std::env::current_exe()?,
-        spool: scratch.fresh("spool")?,
+        spool: scratch.cleared_path("spool")?,
     };
     let measured = measure(args, context, &lab, &mut report);
     let stopped = match measured {
@@ -134,7 +136,7 @@ fn measure(
     delivery(args, context, lab, report)
 }
 
-/// What is added to a command that does nothing.
+/// Measures the overhead for a command that does nothing.
 fn starts(
     args: &RunBenchArgs,
     context: &Context,
@@ -142,11 +144,11 @@ fn starts(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     context.note("starting `true`");
-    let folder = lab.scratch.fresh("starts")?;
+    let folder = lab.scratch.cleared_path("starts")?;
     std::fs::create_dir_all(&folder)?;
     let mut times: [Vec<f64>; 3] = Default::default();
     for _ in 0..args.starts {
-        for (how, times) in How::ALL.into_iter().zip(&mut times) {
+        for (how, times) in RunMode::ALL.into_iter().zip(&mut times) {
             times.push(lab.time(how, &["true"], &folder)? * 1e3);
         }
     }
@@ -159,7 +161,7 @@ fn starts(
         );
         let figure = figure.note(format!("`true` alone: {bare:.2} ms"));
         report.add(if case == "run" {
-            figure.target(Target::AtMost(START_MOST))
+            figure.target(Goal::AtMost(START_MOST))
         } else {
             figure
         });
@@ -167,7 +169,7 @@ fn starts(
     Ok(())
 }
 
-/// What it costs to see one file opened.
+/// Measures the overhead of tracing one opened file.
 fn opens(
     args: &RunBenchArgs,
     context: &Context,
@@ -175,7 +177,7 @@ fn opens(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     context.note("opening files");
-    let folder = lab.scratch.fresh("files")?;
+    let folder = lab.scratch.cleared_path("files")?;
     std::fs::create_dir_all(&folder)?;
     let names: Vec<String> = (0..args.files).map(|n| format!("f{n}")).collect();
     for name in &names {
@@ -185,7 +187,7 @@ fn opens(
     words.extend(names.iter().map(String::as_str));
     let mut times: [Vec<f64>; 3] = Default::default();
     for _ in 0..args.rounds.max(3) {
-        for (how, times) in How::ALL.into_iter().zip(&mut times) {
+        for (how, times) in RunMode::ALL.into_iter().zip(&mut times) {
             times.push(lab.time(how, &words, &folder)?);
         }
     }
@@ -205,7 +207,7 @@ fn opens(
     Ok(())
 }
 
-/// A real build.
+/// Measures a real build.
 fn build(
     args: &RunBenchArgs,
     context: &Context,
@@ -214,7 +216,7 @@ fn build(
 ) -> anyhow::Result<()> {
     let source = match &args.tree {
         Some(tree) => std::path::absolute(tree)?,
-        None => tree::make(&lab.scratch.fresh("source")?)?,
+        None => tree::make(&lab.scratch.cleared_path("source")?)?,
     };
     let mut words: Vec<&str> = args.command.iter().map(String::as_str).collect();
     if words.is_empty() {
@@ -223,8 +225,8 @@ fn build(
     let mut times: [Vec<f64>; 3] = Default::default();
     for round in 0..args.rounds {
         context.note(&format!("building, round {}", round + 1));
-        for (how, times) in How::ALL.into_iter().zip(&mut times) {
-            let folder = lab.scratch.fresh("build")?;
+        for (how, times) in RunMode::ALL.into_iter().zip(&mut times) {
+            let folder = lab.scratch.cleared_path("build")?;
             tree::copy(&source, &folder)?;
             times.push(lab.time(how, &words, &folder)?);
         }
@@ -236,23 +238,23 @@ fn build(
     report.add(
         Figure::new(format!("run --trace: {what}"), Unit::Seconds, trace)
             .raw(bare)
-            .target(Target::Ratio(BUILD_LEAST))
+            .target(Goal::Ratio(BUILD_LEAST))
             .note(format!("{} files opened", crate::units::count(opens))),
     );
     Ok(())
 }
 
-/// How many files the run that was recorded last has opened.
+/// Returns the number of files opened by the last recorded run.
 fn opens_of_last(lab: &Lab<'_>) -> anyhow::Result<u64> {
     let found = Spool::new(&lab.spool).read()?;
     let last = found.into_iter().rev().find_map(|f| match f {
-        Found::Run(waiting) => waiting.run.tags.get("trace_opens")?.parse().ok(),
+        SpoolFile::Run(waiting) => waiting.run.tags.get("trace_opens")?.parse().ok(),
         _ => None,
     });
     Ok(last.unwrap_or(0))
 }
 
-/// Many at once, as tasks of an array are.
+/// Measures many concurrent runs, like the tasks of a job array.
 fn tasks(
     args: &RunBenchArgs,
     context: &Context,
@@ -260,18 +262,18 @@ fn tasks(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     context.note("recording at once");
-    let folder = lab.scratch.fresh("tasks")?;
+    let folder = lab.scratch.cleared_path("tasks")?;
     std::fs::create_dir_all(&folder)?;
     let before = Spool::new(&lab.spool).read()?.len();
     let began = Instant::now();
     let tasks = args.tasks as usize;
     std::thread::scope(|scope| -> anyhow::Result<()> {
-        let all: Vec<_> = (0..TOGETHER)
+        let all: Vec<_> = (0..CONCURRENT_TASKS)
             .map(|part| {
                 let folder = &folder;
                 scope.spawn(move || -> anyhow::Result<()> {
-                    for _ in (part..tasks).step_by(TOGETHER) {
-                        lab.time(How::Run, &["true"], folder)?;
+                    for _ in (part..tasks).step_by(CONCURRENT_TASKS) {
+                        lab.time(RunMode::Run, &["true"], folder)?;
                     }
                     Ok(())
                 })
@@ -287,14 +289,14 @@ fn tasks(
     let there = Spool::new(&lab.spool).read()?.len() - before;
     anyhow::ensure!(there == tasks, "{there} of {tasks} runs are in the spool");
     report.add(Figure::new(
-        format!("run --leave: {TOGETHER} at once"),
+        format!("run --leave: {CONCURRENT_TASKS} at once"),
         Unit::CallsPerSecond,
         tasks as f64 / took,
     ));
     Ok(())
 }
 
-/// From a spool into a database.
+/// Measures the delivery of a spool to a database.
 fn delivery(
     args: &RunBenchArgs,
     context: &Context,
@@ -302,7 +304,7 @@ fn delivery(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     context.note("delivering");
-    let spool = Spool::new(lab.scratch.fresh("full")?);
+    let spool = Spool::new(lab.scratch.cleared_path("full")?);
     let start = now();
     for n in 0..args.tasks {
         let at = start + i64::from(n) * 1_000_000;
@@ -326,7 +328,7 @@ fn delivery(
         });
         entry.end(&run)?;
     }
-    let path = lab.scratch.fresh("database")?;
+    let path = lab.scratch.cleared_path("database")?;
     let options = OpenOptions::new().memory_bytes(context.globals.memory);
     let database = options.create(true).open(&path.to_string_lossy())?;
     let began = Instant::now();
@@ -334,7 +336,7 @@ fn delivery(
         .ended()?
         .into_iter()
         .filter_map(|found| match found {
-            Found::Run(waiting) => Some(waiting),
+            SpoolFile::Run(waiting) => Some(waiting),
             _ => None,
         })
         .collect();

@@ -1,4 +1,4 @@
-//! Source trees that are built.
+//! Source trees to be built.
 
 use anyhow::Context as _;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ const HEADERS: [&str; 12] = [
     "sys/socket.h",
 ];
 
-/// A C project: files that include each other's headers and the system's, a library, a program.
+/// Generates a C project: files that include each other's headers and the system's, a library, a program.
 pub(super) fn make(folder: &Path) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
     let mut objects = String::new();
@@ -58,7 +58,7 @@ pub(super) fn make(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(folder.to_owned())
 }
 
-/// A copy, with all times and modes.
+/// Copies a tree, with times and modes.
 pub(super) fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     let status = Command::new("cp").arg("-a").arg(from).arg(to).status();
     let status = status.context("starting cp")?;

@@ -1,4 +1,4 @@
-//! The server as a process of its own.
+//! A server as a separate process.
 
 use crate::bench::machine;
 use crate::context::Context;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child as Process, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to start or to stop.
+/// Time limit for starting or stopping a server.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server over a database in a scratch folder.
+/// A server on a database in a scratch folder.
 pub(in crate::bench) struct Child {
     process: Process,
     address: String,
@@ -18,12 +18,12 @@ pub(in crate::bench) struct Child {
 }
 
 impl Child {
-    /// Makes the database if there is none.
+    /// Starts a server; creates the database if absent.
     pub(in crate::bench) fn start(context: &Context, folder: &Path) -> anyhow::Result<Self> {
         Self::start_with(context, folder, true)
     }
 
-    /// Starts it in its sandbox or without; makes the database if there is none.
+    /// Starts a server with or without its sandbox; creates the database if absent.
     pub(super) fn start_with(
         context: &Context,
         folder: &Path,
@@ -46,7 +46,7 @@ impl Child {
         Self::listening(command, folder)
     }
 
-    /// A worker for the part of RDF data that a folder holds.
+    /// Starts a worker for the part of RDF data in a folder.
     #[cfg(feature = "workers")]
     pub(in crate::bench) fn worker(folder: &Path, threads: usize) -> anyhow::Result<Self> {
         let mut command = Self::command()?;
@@ -57,13 +57,13 @@ impl Child {
         Self::listening(command, folder)
     }
 
-    /// This program.
+    /// A command that runs this program.
     pub(in crate::bench) fn command() -> anyhow::Result<Command> {
         let program = std::env::current_exe().context("finding this program")?;
         Ok(Command::new(program))
     }
 
-    /// Runs what listens, on a port of its own, and waits until it does.
+    /// Starts a command that listens, on a free port, and waits until it does.
     fn listening(mut command: Command, folder: &Path) -> anyhow::Result<Self> {
         let port_file: PathBuf = folder.with_extension("port");
         let _ = std::fs::remove_file(&port_file);
@@ -102,17 +102,17 @@ impl Child {
         &self.address
     }
 
-    /// Processor time that it has used, in seconds.
+    /// Processor time of the server, in seconds.
     pub(in crate::bench) fn cpu_seconds(&self) -> f64 {
         machine::seconds_of(&self.process.id().to_string())
     }
 
-    /// Resident memory.
+    /// Resident memory of the server.
     pub(in crate::bench) fn memory(&self) -> machine::Memory {
         machine::memory_of(&self.process.id().to_string())
     }
 
-    /// Stops it in good order.
+    /// Stops the server cleanly.
     pub(in crate::bench) fn stop(mut self) -> anyhow::Result<()> {
         let id = self.process.id().to_string();
         Command::new("kill").arg(&id).status().context("kill")?;
@@ -130,7 +130,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It is gone already where it was stopped.
+        // A stopped server is already gone.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,55 +1,57 @@
-//! What a protection costs: the same load without it and with it, in turn. Either encryption and the proof of a key, or the sandbox.
+//! The cost of a protection: the same load without and with it, alternating. The protection is encryption with key
+//! authentication, or the
+//! sandbox.
 
 use super::child::Child;
-use super::load::{Load, Measured};
-use super::{Case, NULLS, parts, start_with, whole};
+use super::load::{OperationLoad, RoundResult};
+use super::{NULLS, ServeCase, check_edge_count, parts, start_with};
 use crate::bench::Bench;
-use crate::bench::report::{Figure, Target, Unit, median};
-use crate::bench::sides;
+use crate::bench::comparison;
+use crate::bench::report::{Figure, Goal, Unit, median};
 use esker::Database;
 use esker::rpc::{Address, Client};
 use esker_access::authorized::Terms;
 use esker_access::{HostKey, Role, grants};
 use std::time::Instant;
 
-/// The least rate with a protection, as a part of the rate without.
+/// Minimum rate with a protection relative to the rate without.
 const RATIO_MIN: f64 = 0.9;
-/// And made within so many milliseconds.
+/// Maximum time to connect, in milliseconds.
 const CONNECT_MILLIS_MAX: f64 = 50.0;
-/// Connections that are made in a round.
+/// Connections per round.
 const CONNECTS: usize = 50;
 
-/// How a server runs and is reached.
+/// Configurations of a server and its connections.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// In its sandbox, over plain connections of this machine: the default.
+enum Setup {
+    /// In its sandbox, over plain local connections: the default.
     Plain,
-    /// In its sandbox, over encrypted connections with a key of SSH.
+    /// In its sandbox, over encrypted connections with an SSH key.
     Encrypted,
-    /// Without a sandbox, over plain connections.
+    /// Without a sandbox, over plain local connections.
     Unrestricted,
 }
 
-/// The protection whose cost is measured.
+/// The protection to measure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protection {
-    /// Encryption, and the proof of a key.
+    /// Encryption with key authentication.
     Keys,
     /// The server's sandbox.
     Sandbox,
 }
 
 impl Protection {
-    /// Without it, and with it.
-    fn ways(self) -> [Way; 2] {
+    /// The configurations without and with the protection.
+    fn ways(self) -> [Setup; 2] {
         match self {
-            Self::Keys => [Way::Plain, Way::Encrypted],
-            Self::Sandbox => [Way::Unrestricted, Way::Plain],
+            Self::Keys => [Setup::Plain, Setup::Encrypted],
+            Self::Sandbox => [Setup::Unrestricted, Setup::Plain],
         }
     }
 
-    /// The word for figures with it, and that for those without.
-    fn words(self) -> [&'static str; 2] {
+    /// Labels of figures with and without the protection.
+    fn labels(self) -> [&'static str; 2] {
         match self {
             Self::Keys => ["encrypted", "plain"],
             Self::Sandbox => ["sandboxed", "no sandbox"],
@@ -57,25 +59,25 @@ impl Protection {
     }
 }
 
-/// A server, and its two addresses.
-struct Served {
+/// A server with its two addresses.
+struct ProtectedServer {
     server: Child,
     encrypted: String,
 }
 
-impl Served {
-    fn start(bench: &Bench<'_>, way: Way) -> anyhow::Result<Self> {
-        let server = start_with(bench, way != Way::Unrestricted)?;
+impl ProtectedServer {
+    fn start(bench: &Bench<'_>, way: Setup) -> anyhow::Result<Self> {
+        let server = start_with(bench, way != Setup::Unrestricted)?;
         let target = server.target();
-        // Nothing of this is written beside the user's own keys.
-        let scratch = bench.scratch.fresh("keys")?;
+        // Keeps the files separate from the user's own keys.
+        let scratch = bench.scratch.cleared_path("keys")?;
         std::fs::create_dir_all(&scratch)?;
         let key = scratch.join("id");
         let terms = Terms {
             role: Some(Role::Write),
             ..Terms::default()
         };
-        let public = HostKey::at(&key)?.public().clone();
+        let public = HostKey::open_or_create(&key)?.public().clone();
         grants::grant(&server.folder, &public, &terms)?;
         let encrypted = format!(
             "{target}?ssh=on&trust-new-host&key={}&known-hosts={}",
@@ -85,19 +87,19 @@ impl Served {
         Ok(Self { server, encrypted })
     }
 
-    fn target(&self, way: Way) -> String {
+    fn target(&self, way: Setup) -> String {
         match way {
-            Way::Plain | Way::Unrestricted => self.server.target(),
-            Way::Encrypted => self.encrypted.clone(),
+            Setup::Plain | Setup::Unrestricted => self.server.target(),
+            Setup::Encrypted => self.encrypted.clone(),
         }
     }
 }
 
-/// All of it: connections, calls that do nothing, and each of the cases.
+/// Measures connections, calls that do nothing, and each of the cases.
 pub(super) fn run(
     bench: &mut Bench<'_>,
     protection: Protection,
-    cases: &[Case<'_>],
+    cases: &[ServeCase<'_>],
     connections: usize,
 ) -> anyhow::Result<()> {
     if protection == Protection::Keys {
@@ -120,12 +122,12 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Rounds of both ways, in turn.
+/// Runs rounds of both configurations, alternating.
 fn both<T>(
     bench: &mut Bench<'_>,
     protection: Protection,
     what: &str,
-    mut measure: impl FnMut(&Bench<'_>, Way) -> anyhow::Result<T>,
+    mut measure: impl FnMut(&Bench<'_>, Setup) -> anyhow::Result<T>,
 ) -> anyhow::Result<[Vec<T>; 2]> {
     let mut all = [Vec::new(), Vec::new()];
     for round in 0..bench.args.rounds {
@@ -140,7 +142,7 @@ fn both<T>(
             ways.reverse();
         }
         for (at, way) in ways {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             let measured = measure(bench, way)?;
             if let Some(of) = all.get_mut(at) {
                 of.push(measured);
@@ -156,14 +158,14 @@ fn report(
     case: &str,
     unit: Unit,
     operations: usize,
-    [without, with]: &[Vec<Measured>; 2],
+    [without, with]: &[Vec<RoundResult>; 2],
 ) {
-    let [protected, bare] = protection.words();
+    let [protected, bare] = protection.labels();
     let count = operations as f64;
     let middle =
-        |of: &[Measured], what: fn(&Measured) -> f64| median(of.iter().map(what).collect());
-    let rate = |of: &[Measured]| count / middle(of, |m| m.wall);
-    let micros = |of: &[Measured]| middle(of, |m| m.client_cpu + m.server_cpu) * 1e6 / count;
+        |of: &[RoundResult], what: fn(&RoundResult) -> f64| median(of.iter().map(what).collect());
+    let rate = |of: &[RoundResult]| count / middle(of, |m| m.wall);
+    let micros = |of: &[RoundResult]| middle(of, |m| m.client_cpu + m.server_cpu) * 1e6 / count;
     let note = format!(
         "raw: {bare}; p50 {:.0} us against {:.0}; CPU us each {:.2} against {:.2}",
         middle(with, |m| m.p50),
@@ -173,13 +175,13 @@ fn report(
     );
     let figure = Figure::new(format!("{case}, {protected}"), unit, rate(with));
     let least = RATIO_MIN * rate(without);
-    let figure = figure.raw(rate(without)).target(Target::AtLeast(least));
+    let figure = figure.raw(rate(without)).target(Goal::AtLeast(least));
     bench.report.add(figure.note(note));
 }
 
-/// How long it takes until a server has greeted.
+/// Measures the time until a server has greeted.
 fn connects(bench: &mut Bench<'_>) -> anyhow::Result<()> {
-    let served = Served::start(bench, Way::Plain)?;
+    let served = ProtectedServer::start(bench, Setup::Plain)?;
     let millis = both(bench, Protection::Keys, "connections", |_, way| {
         let address = Address::parse(&served.target(way))?;
         let mut times = Vec::new();
@@ -193,15 +195,20 @@ fn connects(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let [plain, encrypted] = millis.map(median);
     let figure = Figure::new("a connection, its key proved", Unit::Millis, encrypted);
     let note = "raw: plain; until the server has greeted";
-    let most = Target::AtMost(CONNECT_MILLIS_MAX);
+    let most = Goal::AtMost(CONNECT_MILLIS_MAX);
     bench.report.add(figure.raw(plain).target(most).note(note));
     served.server.stop()
 }
 
-fn nulls(bench: &Bench<'_>, way: Way, window: usize, calls: usize) -> anyhow::Result<Measured> {
-    let served = Served::start(bench, way)?;
+fn nulls(
+    bench: &Bench<'_>,
+    way: Setup,
+    window: usize,
+    calls: usize,
+) -> anyhow::Result<RoundResult> {
+    let served = ProtectedServer::start(bench, way)?;
     let client = Client::connect(&Address::parse(&served.target(way))?)?;
-    let load = Load {
+    let load = OperationLoad {
         parts: vec![vec![(); calls]],
         window,
     };
@@ -215,19 +222,19 @@ fn nulls(bench: &Bench<'_>, way: Way, window: usize, calls: usize) -> anyhow::Re
 
 fn inserts(
     bench: &Bench<'_>,
-    way: Way,
-    case: &Case<'_>,
+    way: Setup,
+    case: &ServeCase<'_>,
     connections: usize,
-) -> anyhow::Result<Measured> {
-    let served = Served::start(bench, way)?;
+) -> anyhow::Result<RoundResult> {
+    let served = ProtectedServer::start(bench, way)?;
     let target = served.target(way);
     let open = || bench.context.open_options().open(&target);
     let databases: Vec<Database> = (0..connections).map(|_| open()).collect::<Result<_, _>>()?;
     let first = databases
         .first()
         .ok_or_else(|| anyhow::anyhow!("there is no connection"))?;
-    let shape = sides::define(bench, first)?;
-    let load = Load {
+    let shape = comparison::define(bench, first)?;
+    let load = OperationLoad {
         parts: parts(case, connections),
         window: case.window,
     };
@@ -236,7 +243,7 @@ fn inserts(
         &|submitted| submitted.wait().map(drop),
         || served.server.cpu_seconds(),
     )?;
-    whole(first, &shape, case)?;
+    check_edge_count(first, &shape, case)?;
     drop(databases);
     served.server.stop()?;
     Ok(measured)

@@ -1,13 +1,13 @@
-//! How one client fares while many others are hostile: its times for one small question, quiet and beside them, and what memory the server
-//! has.
+//! One honest client among many hostile ones: its latency for one small query, without and with them, and the server's memory.
 //!
-//! All are threads of this process that act as other users, so that the kernel names those to the server: neither is the owner. Both have
-//! a token of role `read`.
+//! All are threads of this process under other user ids, which the kernel reports to the server: neither is the
+//! owner. Both kinds have a
+//! token of role `read`.
 
 use super::child::Child;
 use super::start;
 use crate::bench::Bench;
-use crate::bench::report::{Figure, Target, Unit};
+use crate::bench::report::{Figure, Goal, Unit};
 use crate::exit::usage;
 use anyhow::Context as _;
 use esker_access::{Role, grants};
@@ -20,21 +20,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whom the clients act as.
+/// User ids of the clients.
 const HONEST: u32 = 65_532;
 const HOSTILE: u32 = 65_533;
-/// The honest client's slowest hundredth may take so many times as long as when nobody else is there.
+/// Maximum ratio of the honest client's 99th percentile with hostile clients to the one without.
 const RATIO_MAX: f64 = 10.0;
-/// How long a hostile client waits before it connects again.
+/// Pause of a hostile client before it reconnects.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long anybody waits for an answer.
+/// Time limit of a response.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the hostile ones have to get going.
+/// Time for the hostile clients to start.
 const BEGINNING: Duration = Duration::from_secs(2);
 const STACK: usize = 256 << 10;
 const TOKEN_SECONDS: u64 = 3_600;
 
-/// Makes the calling thread another user's.
+/// Changes the user of the calling thread.
 fn become_user(user: u32) -> rustix::io::Result<()> {
     let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(user));
     set_thread_groups(&[])?;
@@ -42,18 +42,19 @@ fn become_user(user: u32) -> rustix::io::Result<()> {
     set_thread_res_uid(uid, uid, uid)
 }
 
-/// What all threads share.
-struct Field {
+/// State shared by all threads.
+struct SharedState {
     address: String,
     honest: String,
     hostile: String,
     stop: AtomicBool,
-    /// Connections that hostile clients made, and requests of theirs that were answered.
+    /// Number of connections of hostile clients.
     connected: AtomicU64,
+    /// Number of their answered requests.
     answered: AtomicU64,
 }
 
-impl Field {
+impl SharedState {
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -67,19 +68,24 @@ impl Field {
     }
 }
 
-/// What a hostile client does.
+/// Behaviour of a hostile client.
 #[derive(Clone, Copy)]
-enum Kind {
+enum HostileKind {
     Silent,
     Slow,
     Malformed,
     Maximal,
 }
 
-const KINDS: [Kind; 4] = [Kind::Silent, Kind::Slow, Kind::Malformed, Kind::Maximal];
+const KINDS: [HostileKind; 4] = [
+    HostileKind::Silent,
+    HostileKind::Slow,
+    HostileKind::Malformed,
+    HostileKind::Maximal,
+];
 
-/// Waits until the server closes, or all is over.
-fn wait_closed(field: &Field, mut stream: &TcpStream) {
+/// Waits until the server closes the connection or the test ends.
+fn wait_closed(field: &SharedState, mut stream: &TcpStream) {
     let mut bytes = [0; 4_096];
     while !field.stopped() {
         match stream.read(&mut bytes) {
@@ -91,24 +97,24 @@ fn wait_closed(field: &Field, mut stream: &TcpStream) {
     }
 }
 
-fn hostile(field: &Field, kind: Kind, number: usize) {
+fn hostile(field: &SharedState, kind: HostileKind, number: usize) {
     while !field.stopped() {
-        // Whatever fails is tried again.
+        // Failures are retried.
         let _ = attack(field, kind, number);
         std::thread::sleep(PAUSE);
     }
 }
 
-fn attack(field: &Field, kind: Kind, number: usize) -> std::io::Result<()> {
+fn attack(field: &SharedState, kind: HostileKind, number: usize) -> std::io::Result<()> {
     let mut stream = field.connect()?;
     field.connected.fetch_add(1, Ordering::Relaxed);
     match kind {
-        Kind::Silent => {
+        HostileKind::Silent => {
             let begun: [&[u8]; 3] = [b"", b"P", b"\x16\x03\x01"];
             stream.write_all(begun[number % begun.len()])?;
             wait_closed(field, &stream);
         }
-        Kind::Slow => {
+        HostileKind::Slow => {
             let head = b"GET /api/v1/schema HTTP/1.1\r\nhost: 127.0.0.1\r\nx-filling: ";
             for byte in head.iter().chain([b'x'; 10_000].iter()) {
                 if field.stopped() {
@@ -118,7 +124,7 @@ fn attack(field: &Field, kind: Kind, number: usize) -> std::io::Result<()> {
                 std::thread::sleep(Duration::from_millis(200));
             }
         }
-        Kind::Malformed => {
+        HostileKind::Malformed => {
             let mut bytes = match number % 3 {
                 0 => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
                 1 => b"POST /sparql HTTP/1.1\r\ncontent-length: 99999999999999999999\r\n\r\n"
@@ -135,7 +141,7 @@ fn attack(field: &Field, kind: Kind, number: usize) -> std::io::Result<()> {
             stream.write_all(&bytes)?;
             wait_closed(field, &stream);
         }
-        Kind::Maximal => {
+        HostileKind::Maximal => {
             let query = largest(number);
             stream.set_read_timeout(Some(PATIENCE))?;
             write!(
@@ -153,16 +159,16 @@ fn attack(field: &Field, kind: Kind, number: usize) -> std::io::Result<()> {
     Ok(())
 }
 
-/// So many numbers, with blanks between.
+/// Returns the numbers below `n`, separated by spaces.
 fn numbers(n: usize) -> String {
     let all: Vec<String> = (0..n).map(|n| n.to_string()).collect();
     all.join(" ")
 }
 
-/// Queries that take all the time and memory that one gives them.
+/// Returns queries that use all the time and memory they are given.
 fn largest(number: usize) -> String {
     match number / KINDS.len() % 3 {
-        // Strings that double.
+        // Strings that double in length.
         0 => {
             let mut text = "SELECT (STRLEN(?x35) AS ?n) { BIND(\"aaaaaaaaaa\" AS ?x0)".to_owned();
             for n in 1..=35 {
@@ -170,14 +176,14 @@ fn largest(number: usize) -> String {
             }
             text + " }"
         }
-        // A product in memory.
+        // A product that is materialized.
         1 => {
             let values = numbers(1_000);
             format!(
                 "SELECT * {{ VALUES ?a {{{values}}} VALUES ?b {{{values}}} VALUES ?c {{{values}}} }}"
             )
         }
-        // A product that is only looked at.
+        // A product that is only iterated.
         _ => {
             let values = numbers(1_000);
             format!(
@@ -187,14 +193,14 @@ fn largest(number: usize) -> String {
     }
 }
 
-/// What the honest client met.
-struct Met {
-    /// Microseconds of each answer, ascending.
+/// The results of the honest client.
+struct HonestResult {
+    /// Latencies in microseconds, ascending.
     micros: Vec<f64>,
     failures: u64,
 }
 
-impl Met {
+impl HonestResult {
     fn percentile(&self, part: f64) -> f64 {
         let at = (self.micros.len() as f64 * part) as usize;
         let last = self.micros.len().saturating_sub(1);
@@ -205,9 +211,9 @@ impl Met {
     }
 }
 
-/// The honest client: one question after the other on one connection, which it makes anew when that is lost.
-fn honest(field: &Field, time: Duration) -> Met {
-    let mut met = Met {
+/// The honest client: sequential queries on one connection, which is reopened after a failure.
+fn honest(field: &SharedState, time: Duration) -> HonestResult {
+    let mut met = HonestResult {
         micros: Vec::new(),
         failures: 0,
     };
@@ -220,7 +226,7 @@ fn honest(field: &Field, time: Duration) -> Met {
         }
         let answered = open
             .as_mut()
-            .is_some_and(|stream| ask(field, stream).is_ok());
+            .is_some_and(|stream| query(field, stream).is_ok());
         if answered {
             met.micros.push(began.elapsed().as_secs_f64() * 1e6);
         } else {
@@ -233,8 +239,8 @@ fn honest(field: &Field, time: Duration) -> Met {
     met
 }
 
-/// One small question, and its whole answer.
-fn ask(field: &Field, stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
+/// Sends one small query and reads its response.
+fn query(field: &SharedState, stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
     let wrong = || std::io::Error::from(std::io::ErrorKind::InvalidData);
     stream.get_ref().set_read_timeout(Some(PATIENCE))?;
     let request = format!(
@@ -264,10 +270,10 @@ fn ask(field: &Field, stream: &mut BufReader<TcpStream>) -> std::io::Result<()> 
     stream.read_exact(&mut body)
 }
 
-/// Runs something as the honest user.
-fn as_honest(field: &Field, time: Duration) -> anyhow::Result<Met> {
+/// Runs the honest client under its user id.
+fn as_honest(field: &SharedState, time: Duration) -> anyhow::Result<HonestResult> {
     std::thread::scope(|scope| {
-        let run = scope.spawn(|| -> anyhow::Result<Met> {
+        let run = scope.spawn(|| -> anyhow::Result<HonestResult> {
             become_user(HONEST).context("becoming another user")?;
             Ok(honest(field, time))
         });
@@ -288,7 +294,7 @@ pub(super) fn run(bench: &mut Bench<'_>, clients: usize, seconds: u64) -> anyhow
     let token = |comment: &str| {
         grants::make_token(&server.folder, &Role::Read.into(), TOKEN_SECONDS, comment)
     };
-    let field = Arc::new(Field {
+    let field = Arc::new(SharedState {
         address: server.address().to_owned(),
         honest: token("honest")?,
         hostile: token("hostile")?,
@@ -298,7 +304,7 @@ pub(super) fn run(bench: &mut Bench<'_>, clients: usize, seconds: u64) -> anyhow
     });
     let time = Duration::from_secs(seconds);
     bench.say("one client, and nobody else");
-    // The server looks at new rights twice a second.
+    // The server reloads permissions twice a second.
     as_honest(&field, Duration::from_secs(1))?;
     let quiet = as_honest(&field, time)?;
     bench.say(&format!("one client beside {clients} hostile ones"));
@@ -311,7 +317,7 @@ pub(super) fn run(bench: &mut Bench<'_>, clients: usize, seconds: u64) -> anyhow
         let _ = thread.join();
     }
     let loaded = loaded?;
-    bench.go_on()?;
+    bench.check_interrupt()?;
     report(bench, clients, &quiet, &loaded);
     let note = format!(
         "most {} MiB; hostile clients connected {} times and had {} answers",
@@ -323,14 +329,14 @@ pub(super) fn run(bench: &mut Bench<'_>, clients: usize, seconds: u64) -> anyhow
     let set = settings.sparql.memory_all_bytes + settings.limits.memory_bytes;
     let set = set as u64 + bench.context.globals.memory;
     let figure = Figure::new("the server's memory", Unit::Bytes, memory.now as f64)
-        .target(Target::AtMost(set as f64))
+        .target(Goal::AtMost(set as f64))
         .note(note);
     bench.report.add(figure);
     server.stop()
 }
 
-fn report(bench: &mut Bench<'_>, clients: usize, quiet: &Met, loaded: &Met) {
-    let words = |met: &Met| {
+fn report(bench: &mut Bench<'_>, clients: usize, quiet: &HonestResult, loaded: &HonestResult) {
+    let words = |met: &HonestResult| {
         format!(
             "p50 {:.0} us; {} answers, {} failures",
             met.percentile(0.5),
@@ -338,7 +344,7 @@ fn report(bench: &mut Bench<'_>, clients: usize, quiet: &Met, loaded: &Met) {
             met.failures
         )
     };
-    let figure = |name: String, met: &Met| {
+    let figure = |name: String, met: &HonestResult| {
         Figure::new(name, Unit::Micros, met.percentile(0.99)).note(words(met))
     };
     bench
@@ -353,17 +359,20 @@ fn report(bench: &mut Bench<'_>, clients: usize, quiet: &Met, loaded: &Met) {
         Unit::Count,
         loaded.failures as f64,
     );
-    bench.report.add(failures.target(Target::AtMost(0.0)));
+    bench.report.add(failures.target(Goal::AtMost(0.0)));
     let ratio = Figure::new(
         "how many times as long",
         Unit::Count,
         loaded.percentile(0.99) / quiet.percentile(0.99),
     );
-    bench.report.add(ratio.target(Target::AtMost(RATIO_MAX)));
+    bench.report.add(ratio.target(Goal::AtMost(RATIO_MAX)));
 }
 
 /// Starts the hostile clients.
-fn begin(field: &Arc<Field>, clients: usize) -> anyhow::Result<Vec<std::thread::JoinHandle<()>>> {
+fn begin(
+    field: &Arc<SharedState>,
+    clients: usize,
+) -> anyhow::Result<Vec<std::thread::JoinHandle<()>>> {
     (0..clients)
         .map(|number| {
             let field = Arc::clone(field);
@@ -381,11 +390,11 @@ fn begin(field: &Arc<Field>, clients: usize) -> anyhow::Result<Vec<std::thread::
         .collect()
 }
 
-/// Each client has a descriptor.
+/// Raises the limit of open files: each client needs a descriptor.
 fn raise_open_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where that is refused, it stays what it was.
+    // If refused, the limit stays.
     let _ = setrlimit(Resource::Nofile, limit);
 }

@@ -1,43 +1,44 @@
-//! Work dealt out to threads, each with so many operations in flight, and how long each of them took.
+//! Operations distributed over threads, each with several in flight, and their latencies.
 
 use super::{Window, own_cpu};
 use std::sync::Barrier;
 use std::time::Instant;
 
-/// What each thread is to do.
-pub(in crate::bench) struct Load<B> {
+/// The operations of each thread.
+pub(in crate::bench) struct OperationLoad<B> {
     pub(in crate::bench) parts: Vec<Vec<B>>,
     pub(in crate::bench) window: usize,
 }
 
-/// Microseconds of each operation, then seconds: of the wall, of this process, of the server.
-type Spent = esker_model::Result<(Vec<u32>, f64, f64, f64)>;
+/// Latencies in microseconds, then seconds: wall time, processor time of this process, and of the server.
+type OperationTimes = esker_model::Result<(Vec<u32>, f64, f64, f64)>;
 
-/// What one round took.
+/// The measurements of one round.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::bench) struct Measured {
-    /// Seconds from when all threads begin to when the last one ends.
+pub(in crate::bench) struct RoundResult {
+    /// Seconds from the common start of all threads to the end of the last one.
     pub(in crate::bench) wall: f64,
-    /// Microseconds from sending to the answer, in the middle and for all but one of a hundred.
+    /// Median latency in microseconds.
     pub(in crate::bench) p50: f64,
+    /// 99th percentile of the latency in microseconds.
     pub(in crate::bench) p99: f64,
-    /// Processor time of this process.
+    /// Processor time of this process, in seconds.
     pub(in crate::bench) client_cpu: f64,
-    /// Of the server's.
+    /// Processor time of the server, in seconds.
     pub(in crate::bench) server_cpu: f64,
 }
 
-impl<B: Send> Load<B> {
-    /// Does it. `begin` is given the thread's number.
+impl<B: Send> OperationLoad<B> {
+    /// Runs the operations; `begin` gets the thread's number.
     pub(in crate::bench) fn run<T>(
         self,
         begin: &(dyn Fn(usize, B) -> esker_model::Result<T> + Sync),
         finish: &(dyn Fn(T) -> esker_model::Result<()> + Sync),
         server_cpu: impl Fn() -> f64,
-    ) -> anyhow::Result<Measured> {
+    ) -> anyhow::Result<RoundResult> {
         let barrier = Barrier::new(self.parts.len() + 1);
         let window = self.window;
-        let (mut latencies, wall, own, server) = std::thread::scope(|scope| -> Spent {
+        let (mut latencies, wall, own, server) = std::thread::scope(|scope| -> OperationTimes {
             let workers: Vec<_> = self
                 .parts
                 .into_iter()
@@ -67,7 +68,7 @@ impl<B: Send> Load<B> {
             let index = (latencies.len() as f64 * part) as usize;
             f64::from(latencies.get(index).copied().unwrap_or(0))
         };
-        Ok(Measured {
+        Ok(RoundResult {
             wall,
             p50: at(0.5),
             p99: at(0.99),
@@ -77,7 +78,7 @@ impl<B: Send> Load<B> {
     }
 }
 
-/// One thread's part; the microseconds that each operation took.
+/// Runs one thread's part; returns the latencies in microseconds.
 fn work<B, T>(
     thread: usize,
     part: Vec<B>,

@@ -1,13 +1,14 @@
-//! What a server costs: the same inserts through connections to a server process, through a database in this process,
-//! and through the bare engine; and a call that does nothing, so that the share of the calls themselves is known.
+//! The cost of a server: the same inserts through connections to a server process, through a database in this
+//! process, and through
+//! the key-value store; and a call that does nothing, which shows the share of the calls themselves.
 
 pub(super) mod child;
 mod compare;
 mod hostile;
 pub(super) mod load;
 
-use super::report::{Figure, Target, Unit, median};
-use super::sides::{self, Bare, Shape};
+use super::comparison::{self, Bare, Shape};
+use super::report::{Figure, Goal, Unit, median};
 use super::source::Graph;
 use super::{Bench, machine};
 use child::Child;
@@ -16,7 +17,7 @@ use compare::Protection;
 use esker::rpc::{Address, Client};
 use esker::{Database, Submitted};
 use esker_model::GraphWrite as _;
-use load::{Load, Measured};
+use load::{OperationLoad, RoundResult};
 use std::collections::VecDeque;
 
 use super::args::Common;
@@ -25,41 +26,42 @@ use super::args::Common;
 pub(crate) struct ServeBenchArgs {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// Connections that write
+    /// Number of connections that write
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) connections: u16,
-    /// Single inserts in flight, all connections together, in the case that keeps many
+    /// Total number of single inserts in flight, in the case with many
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub(crate) in_flight: u16,
-    /// Single inserts in each round
+    /// Single inserts per round
     #[arg(long, value_name = "N", default_value_t = 200_000)]
     pub(crate) singles: u64,
-    /// Measure plain connections beside encrypted ones with a key of SSH instead
+    /// Compare plain connections with encrypted ones with an SSH key instead
     #[arg(long, conflicts_with = "sandbox")]
     pub(crate) access: bool,
-    /// Measure servers without a sandbox beside those in one instead
+    /// Compare servers without and with a sandbox instead
     #[arg(long)]
     pub(crate) sandbox: bool,
-    /// Measure how one client fares while so many others are hostile (silent, slow, malformed, with the largest queries) instead; only
-    /// user 0 can, for they are other users of this machine
+    /// Measure one client among this number of hostile ones (silent, slow, malformed, with the largest queries)
+    /// instead; requires root,
+    /// because they run as other users of this machine
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1000", conflicts_with = "access",
         value_parser = clap::value_parser!(u16).range(1..=2000))]
     pub(crate) hostile: Option<u16>,
-    /// Seconds of each half, quiet and hostile
+    /// Seconds of each half, without and with hostile clients
     #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "hostile", value_parser = clap::value_parser!(u64).range(1..=120))]
     pub(crate) seconds: u64,
 }
 
-/// Calls that do nothing, in each round.
+/// Calls that do nothing, per round.
 const NULLS: usize = 100_000;
 
 /// One way to insert.
-struct Case<'a> {
+struct ServeCase<'a> {
     name: String,
-    /// Edges in a batch.
+    /// Edges per batch.
     batch: usize,
     edges: usize,
-    /// Batches that one connection keeps in flight.
+    /// Batches in flight per connection.
     window: usize,
     target: f64,
     graph: &'a Graph,
@@ -74,7 +76,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, args: &ServeBenchArgs) -> anyhow::Resul
     let singles = usize::try_from(args.singles)?.min(graph.edges.len());
     let in_flight = usize::from(args.in_flight);
     let cases = [
-        Case {
+        ServeCase {
             name: format!("batches of {}, {connections} connections", bench.args.batch),
             batch: bench.args.batch as usize,
             edges: graph.edges.len(),
@@ -82,7 +84,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, args: &ServeBenchArgs) -> anyhow::Resul
             target: 150_000.0,
             graph: &graph,
         },
-        Case {
+        ServeCase {
             name: format!("single edges, {connections} connections"),
             batch: 1,
             edges: singles,
@@ -90,7 +92,7 @@ pub(crate) fn run(bench: &mut Bench<'_>, args: &ServeBenchArgs) -> anyhow::Resul
             target: 25_000.0,
             graph: &graph,
         },
-        Case {
+        ServeCase {
             name: format!("single edges, {in_flight} in flight"),
             batch: 1,
             edges: singles,
@@ -113,25 +115,29 @@ pub(crate) fn run(bench: &mut Bench<'_>, args: &ServeBenchArgs) -> anyhow::Resul
         .try_for_each(|case| inserts(bench, case, connections))
 }
 
-/// A server over a new database.
+/// Starts a server on a new database.
 fn start(bench: &Bench<'_>) -> anyhow::Result<Child> {
     start_with(bench, true)
 }
 
-/// A server over a new database, in its sandbox or without.
+/// Starts a server on a new database, with or without its sandbox.
 fn start_with(bench: &Bench<'_>, sandbox: bool) -> anyhow::Result<Child> {
-    Child::start_with(bench.context, &bench.scratch.fresh("served")?, sandbox)
+    Child::start_with(
+        bench.context,
+        &bench.scratch.cleared_path("served")?,
+        sandbox,
+    )
 }
 
-/// A call that does nothing: one in flight, then 64.
+/// Measures a call that does nothing: one in flight, then 64.
 fn nulls(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let server = start(bench)?;
     let client = Client::connect(&Address::parse(&server.target())?)?;
     for (window, calls) in [(1, NULLS / 4), (64, NULLS)] {
         let mut rounds = Vec::new();
         for _ in 0..bench.args.rounds {
-            bench.go_on()?;
-            let load = Load {
+            bench.check_interrupt()?;
+            let load = OperationLoad {
                 parts: vec![vec![(); calls]],
                 window,
             };
@@ -147,20 +153,20 @@ fn nulls(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     server.stop()
 }
 
-/// What is printed of one side's rounds.
+/// Adds the figures of one side's rounds.
 fn report(
     bench: &mut Bench<'_>,
     case: &str,
     operations: usize,
     unit: Unit,
     target: Option<f64>,
-    rounds: &[Measured],
+    rounds: &[RoundResult],
 ) {
-    let middle = |of: fn(&Measured) -> f64| median(rounds.iter().map(of).collect());
+    let middle = |of: fn(&RoundResult) -> f64| median(rounds.iter().map(of).collect());
     let count = operations as f64;
     let mut rate = Figure::new(case, unit, count / middle(|m| m.wall));
     if let Some(target) = target {
-        rate = rate.target(Target::AtLeast(target));
+        rate = rate.target(Goal::AtLeast(target));
     }
     let note = format!(
         "p50 {:.0} us, p99 {:.0} us; CPU us each: client {:.2}, server {:.2}",
@@ -172,7 +178,7 @@ fn report(
     bench.report.add(rate.note(note));
 }
 
-fn inserts(bench: &mut Bench<'_>, case: &Case<'_>, connections: usize) -> anyhow::Result<()> {
+fn inserts(bench: &mut Bench<'_>, case: &ServeCase<'_>, connections: usize) -> anyhow::Result<()> {
     let (mut served, mut embedded, mut raw) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..bench.args.rounds {
         bench.say(&format!(
@@ -182,7 +188,7 @@ fn inserts(bench: &mut Bench<'_>, case: &Case<'_>, connections: usize) -> anyhow
             bench.args.rounds
         ));
         for turn in 0..3 {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             match (round + turn) % 3 {
                 0 => served.push(through_server(bench, case, connections)?),
                 1 => embedded.push(in_process(bench, case, connections)?),
@@ -191,8 +197,9 @@ fn inserts(bench: &mut Bench<'_>, case: &Case<'_>, connections: usize) -> anyhow
         }
     }
     let edges = case.edges;
-    let middle =
-        |rounds: &[Measured], of: fn(&Measured) -> f64| median(rounds.iter().map(of).collect());
+    let middle = |rounds: &[RoundResult], of: fn(&RoundResult) -> f64| {
+        median(rounds.iter().map(of).collect())
+    };
     report(
         bench,
         &case.name,
@@ -201,7 +208,7 @@ fn inserts(bench: &mut Bench<'_>, case: &Case<'_>, connections: usize) -> anyhow
         Some(case.target),
         &served,
     );
-    let rate = |rounds: &[Measured]| edges as f64 / middle(rounds, |m| m.wall);
+    let rate = |rounds: &[RoundResult]| edges as f64 / middle(rounds, |m| m.wall);
     let figure = Figure::new(
         format!("{}, in this process", case.name),
         Unit::EdgesPerSecond,
@@ -214,8 +221,9 @@ fn inserts(bench: &mut Bench<'_>, case: &Case<'_>, connections: usize) -> anyhow
         rate(&served) / rate(&embedded),
     );
     bench.report.add(figure.raw(rate(&raw)).note(note));
-    let per_edge =
-        |rounds: &[Measured], of: fn(&Measured) -> f64| middle(rounds, of) * 1e6 / edges as f64;
+    let per_edge = |rounds: &[RoundResult], of: fn(&RoundResult) -> f64| {
+        middle(rounds, of) * 1e6 / edges as f64
+    };
     let figure = Figure::new(
         &case.name,
         Unit::CpuMicros,
@@ -228,8 +236,8 @@ fn inserts(bench: &mut Bench<'_>, case: &Case<'_>, connections: usize) -> anyhow
     Ok(())
 }
 
-/// Which edges each thread inserts, by batch.
-fn parts(case: &Case<'_>, threads: usize) -> Vec<Vec<std::ops::Range<usize>>> {
+/// Returns the edges of each thread, by batch.
+fn parts(case: &ServeCase<'_>, threads: usize) -> Vec<Vec<std::ops::Range<usize>>> {
     let ranges = (0..case.edges)
         .step_by(case.batch)
         .map(|start| start..(start + case.batch).min(case.edges));
@@ -242,14 +250,14 @@ fn parts(case: &Case<'_>, threads: usize) -> Vec<Vec<std::ops::Range<usize>>> {
 
 fn through_server(
     bench: &Bench<'_>,
-    case: &Case<'_>,
+    case: &ServeCase<'_>,
     connections: usize,
-) -> anyhow::Result<Measured> {
+) -> anyhow::Result<RoundResult> {
     let server = start(bench)?;
     let open = || bench.context.open_options().open(&server.target());
     let databases: Vec<Database> = (0..connections).map(|_| open()).collect::<Result<_, _>>()?;
-    let shape = sides::define(bench, &databases[0])?;
-    let load = Load {
+    let shape = comparison::define(bench, &databases[0])?;
+    let load = OperationLoad {
         parts: parts(case, connections),
         window: case.window,
     };
@@ -258,14 +266,18 @@ fn through_server(
         &|submitted| submitted.wait().map(drop),
         || server.cpu_seconds(),
     )?;
-    whole(&databases[0], &shape, case)?;
+    check_edge_count(&databases[0], &shape, case)?;
     drop(databases);
     server.stop()?;
     Ok(measured)
 }
 
-/// All edges are there.
-fn whole(database: &Database, shape: &Shape, case: &Case<'_>) -> anyhow::Result<()> {
+/// Checks that all edges were inserted.
+fn check_edge_count(
+    database: &Database,
+    shape: &Shape,
+    case: &ServeCase<'_>,
+) -> anyhow::Result<()> {
     use esker_model::GraphRead as _;
     let counts = database.counts()?;
     let counted = counts.edges.iter().find(|(t, _)| *t == shape.links);
@@ -278,9 +290,13 @@ fn whole(database: &Database, shape: &Shape, case: &Case<'_>) -> anyhow::Result<
     Ok(())
 }
 
-fn in_process(bench: &Bench<'_>, case: &Case<'_>, threads: usize) -> anyhow::Result<Measured> {
-    let (database, shape) = sides::create(bench, &bench.scratch.fresh("esker")?)?;
-    let load = Load {
+fn in_process(
+    bench: &Bench<'_>,
+    case: &ServeCase<'_>,
+    threads: usize,
+) -> anyhow::Result<RoundResult> {
+    let (database, shape) = comparison::create(bench, &bench.scratch.cleared_path("esker")?)?;
+    let load = OperationLoad {
         parts: parts(case, threads),
         window: 1,
     };
@@ -296,12 +312,12 @@ fn in_process(bench: &Bench<'_>, case: &Case<'_>, threads: usize) -> anyhow::Res
     Ok(measured)
 }
 
-fn bare(bench: &Bench<'_>, case: &Case<'_>, threads: usize) -> anyhow::Result<Measured> {
-    let (database, shape) = sides::create(bench, &bench.scratch.fresh("types")?)?;
+fn bare(bench: &Bench<'_>, case: &ServeCase<'_>, threads: usize) -> anyhow::Result<RoundResult> {
+    let (database, shape) = comparison::create(bench, &bench.scratch.cleared_path("types")?)?;
     database.close()?;
-    let raw: Bare = sides::bare(bench, &bench.scratch.fresh("raw")?)?;
-    let durability = sides::durability(bench);
-    let load = Load {
+    let raw: Bare = comparison::bare(bench, &bench.scratch.cleared_path("raw")?)?;
+    let durability = comparison::durability(bench);
+    let load = OperationLoad {
         parts: parts(case, threads),
         window: 1,
     };
@@ -312,10 +328,10 @@ fn bare(bench: &Bench<'_>, case: &Case<'_>, threads: usize) -> anyhow::Result<Me
     )
 }
 
-/// What is in flight on one connection.
+/// The operations in flight on one connection.
 type Window<T> = VecDeque<(std::time::Instant, T)>;
 
-/// Processor time of this process, for both files below.
+/// Processor time of this process, for the submodules.
 fn own_cpu() -> f64 {
     machine::process_seconds()
 }

@@ -1,12 +1,13 @@
-//! Stats a second that a tier on this machine answers out of its cache, over links and over HTTP. Asking and answering share the
+//! Stat requests per second that a tier on this machine answers from its cache, over links and over HTTP. Client and
+//! server share the
 //! processors.
 
 use anyhow::Context as _;
-use esker_origin::Found;
-use esker_site::serve::Standing;
-use esker_site::{Asked, Client, Config};
+use esker_origin::PathMetadata;
+use esker_site::serve::RunningTier;
+use esker_site::{Client, Config, MetadataQuery};
 use esker_site_cache::entry::Wants;
-use esker_site_cache::predict::Choice;
+use esker_site_cache::predict::PredictorKind;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,21 +16,21 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-/// Files that are asked about.
+/// Number of requested files.
 const FILES: usize = 10_000;
-/// Answers come for a while that are not counted.
+/// Time for warming up, which is not measured.
 const WARM: Duration = Duration::from_millis(500);
-/// What is asked, since folders of this machine have no host.
+/// The origin: folders of this machine have no host.
 const ORIGIN: &str = "file://";
 
-/// A tier with everything in its cache.
-pub(crate) struct Warm {
-    tier: Arc<Standing>,
+/// A tier with all files in its cache.
+pub(crate) struct WarmTier {
+    tier: Arc<RunningTier>,
     paths: Arc<Vec<Vec<u8>>>,
 }
 
-impl Warm {
-    /// Makes files in a folder, starts a tier and lets it learn of them.
+impl WarmTier {
+    /// Creates files in a folder, starts a tier and fills its cache.
     pub(crate) async fn start(folder: &Path) -> anyhow::Result<Self> {
         let mut paths = Vec::with_capacity(FILES);
         for number in 0..FILES {
@@ -48,22 +49,24 @@ impl Warm {
         let long = Duration::from_hours(1);
         let mut config = Config {
             listen: "127.0.0.1:0".into(),
-            predictor: Choice::Lru,
+            predictor: PredictorKind::Lru,
             ttl: long,
             ttl_most: long,
             ..Config::default()
         };
         config.rules.allow = vec![ORIGIN.into()];
-        let tier = Standing::start(config).await?;
+        let tier = RunningTier::start(config).await?;
         let warm = Self {
             tier,
             paths: Arc::new(paths),
         };
         let client = Client::connect(&warm.tier.url, "bench").await?;
         for path in warm.paths.iter() {
-            let given = client.ask(Asked::new(ORIGIN, path, Wants::Stat)).await?;
+            let given = client
+                .query(MetadataQuery::new(ORIGIN, path, Wants::Stat))
+                .await?;
             anyhow::ensure!(
-                matches!(given.found, Found::Present(_)),
+                matches!(given.found, PathMetadata::Present(_)),
                 "a file is not there"
             );
         }
@@ -74,7 +77,7 @@ impl Warm {
         self.tier.stop().await;
     }
 
-    /// Over so many links with so many questions in flight on each.
+    /// Returns the rate over `links` links with `in_flight` requests each.
     pub(crate) async fn links(
         &self,
         links: usize,
@@ -93,7 +96,9 @@ impl Warm {
                     while counter.goes_on() {
                         at += 1;
                         let path = &paths[at % paths.len()];
-                        let given = client.ask(Asked::new(ORIGIN, path, Wants::Stat)).await?;
+                        let given = client
+                            .query(MetadataQuery::new(ORIGIN, path, Wants::Stat))
+                            .await?;
                         anyhow::ensure!(given.hit, "a question that was no hit");
                         counter.count();
                     }
@@ -107,7 +112,7 @@ impl Warm {
         Ok(counter.rate())
     }
 
-    /// Over so many connections that are kept, with one request at a time on each.
+    /// Returns the rate over `connections` persistent connections with one request in flight each.
     pub(crate) async fn http(&self, connections: usize, time: Duration) -> anyhow::Result<f64> {
         let at = self.tier.url.trim_start_matches("http://").to_owned();
         let counter = Counter::new(time);
@@ -140,7 +145,7 @@ impl Warm {
     }
 }
 
-/// Reads one answer and throws it away.
+/// Reads and discards one response.
 async fn response(stream: &mut BufReader<TcpStream>) -> anyhow::Result<()> {
     let mut length = 0;
     let mut line = String::new();
@@ -159,7 +164,7 @@ async fn response(stream: &mut BufReader<TcpStream>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Counts what comes between the warming and the end.
+/// Counts responses between the end of warming up and the end.
 #[derive(Clone)]
 struct Counter {
     from: Instant,

@@ -1,14 +1,15 @@
-//! `esker bench wan`: real servers in a network namespace that is as far away as one likes.
+//! `esker bench wan`: real servers in a network namespace at a simulated distance.
 //!
-//! [`servers`] starts them, [`rates`] counts stats a second by connections and questions in flight, [`services`] measures what SMURF's
-//! Figures 4 and 5 show: edge and cloud between client and origin.
+//! [`servers`] starts them, [`rates`] measures stats per second by connections and requests in flight, [`services`]
+//! repeats SMURF's
+//! Figures 4 and 5: edge and cloud between client and origin.
 
 mod rates;
 mod servers;
 mod services;
 
 use super::cluster::plot::{Line, Picture};
-use super::report::{Figure, Report, Target, Unit};
+use super::report::{Figure, Goal, Report, Unit};
 use super::scratch::Scratch;
 use crate::args::FormatArgs;
 use crate::context::Context;
@@ -17,9 +18,9 @@ use crate::interrupt::Interrupt;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use esker_wan::Wan;
-use rates::Load;
+use rates::Concurrency;
 use serde_json::json;
-use servers::{Files, Kind, Server};
+use servers::{ServedFiles, Server, ServerKind};
 use services::Tiers;
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -33,17 +34,18 @@ use tokio::runtime::Runtime;
 #[command(
     after_help = "The servers run on this machine in a network namespace of their own; what goes there and back is held for half the \
                   round trip. That takes root, /dev/net/tun and `ip`. Servers that are not installed are left out; --servers-dir is a \
-                  folder of unpacked packages, as crates/origin/tests/fetch-ftp-servers.sh makes one. docs/site-cache.md has \
+                  folder of unpacked packages, as crates/origin/tests/fetch-ftp-servers.sh makes one. docs/papers/smurf.md has \
                   figures.\n\nExamples:\n  \
                   esker bench wan rates --servers sshd,globus\n  \
                   esker bench wan prefetch --services 5,85 --requests 10000 --plots figures/"
 )]
 pub(crate) struct WanBenchArgs {
-    /// What is measured: stats a second by connections and questions in flight (rates), the time of single requests by way of edge
-    /// and cloud, by the cloud's services (fetch: SMURF's Figure 4), and of many prefetches (prefetch: Figure 5)
+    /// The measurement: stats per second by connections and requests in flight (rates), latency of single requests
+    /// through edge and
+    /// cloud by the cloud's services (fetch: SMURF's Figure 4), and time of many prefetches (prefetch: Figure 5)
     #[arg(value_enum, default_value = "rates")]
-    what: What,
-    /// Which servers; fetch and prefetch ask the first one that is there
+    what: Measurement,
+    /// The servers to measure; fetch and prefetch use the first one that is installed
     #[arg(
         long,
         value_name = "NAMES",
@@ -51,16 +53,16 @@ pub(crate) struct WanBenchArgs {
         default_value = "globus,sshd,vsftpd,proftpd"
     )]
     servers: Vec<String>,
-    /// The folder of unpacked servers
+    /// Folder of unpacked servers
     #[arg(long, value_name = "DIRECTORY", env = "ESKER_FTP_SERVERS_DIR")]
     servers_dir: Option<PathBuf>,
-    /// Milliseconds there and back
+    /// Round-trip time in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     round_trip: u32,
-    /// Seconds for each rate
+    /// Seconds of each rate measurement
     #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: u32,
-    /// Services of the cloud, one connection each
+    /// Numbers of the cloud's services, with one connection each
     #[arg(
         long,
         value_name = "NUMBERS",
@@ -68,22 +70,22 @@ pub(crate) struct WanBenchArgs {
         default_value = "5,10,20,40,85"
     )]
     services: Vec<u16>,
-    /// Requests that a service has in flight; the paper's has one
+    /// Requests in flight per service; 1 in the paper
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     window: u16,
-    /// Requests, each for another file
+    /// Number of requests, each for another file
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1000..=1_000_000))]
     requests: u32,
-    /// Fetches that are asked for at once
+    /// Concurrent fetches
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     at_once: u32,
-    /// Where the files are made; everybody must be let into it
+    /// Directory for the files, accessible to all users
     #[arg(long, value_name = "DIRECTORY", default_value_os_t = std::env::temp_dir())]
     directory: PathBuf,
-    /// Draw what fetch and prefetch measured into this folder, as SVG
+    /// Draw the results of fetch and prefetch as SVG in this folder
     #[arg(long, value_name = "DIRECTORY")]
     plots: Option<PathBuf>,
-    /// Write the figures to a file, as JSON
+    /// Write the figures as JSON to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
@@ -91,13 +93,13 @@ pub(crate) struct WanBenchArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
+enum Measurement {
     Rates,
     Fetch,
     Prefetch,
 }
 
-impl What {
+impl Measurement {
     fn name(self) -> &'static str {
         match self {
             Self::Rates => "wan rates",
@@ -107,36 +109,36 @@ impl What {
     }
 }
 
-/// One connection that waits, one that does not, and many.
-const LOADS: [Load; 3] = [
-    Load {
+/// One connection with one request in flight, one with many, and many connections.
+const LOADS: [Concurrency; 3] = [
+    Concurrency {
         connections: 1,
         in_flight: 1,
     },
-    Load {
+    Concurrency {
         connections: 1,
         in_flight: 64,
     },
-    Load {
+    Concurrency {
         connections: 16,
         in_flight: 64,
     },
 ];
 
-struct Bench<'a> {
+struct WanBench<'a> {
     args: &'a WanBenchArgs,
     wan: &'a Wan,
-    files: &'a Files,
+    files: &'a ServedFiles,
     runtime: &'a Runtime,
     interrupt: &'a Interrupt,
 }
 
-impl Bench<'_> {
+impl WanBench<'_> {
     fn round_trip(&self) -> Duration {
         Duration::from_millis(self.args.round_trip.into())
     }
 
-    /// Waits for something, unless the user wants no more of it.
+    /// Runs a future unless the user interrupts.
     fn wait<T>(&self, task: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         self.runtime.block_on(async {
             let mut task = pin!(task);
@@ -154,24 +156,24 @@ impl Bench<'_> {
 }
 
 pub(super) fn run(args: &WanBenchArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let kinds = wanted(args, context)?;
+    let kinds = installed_servers(args, context)?;
     let wan = Wan::open(Duration::ZERO)?;
     let scratch = Scratch::make(&args.directory, false)?;
-    let folder = scratch.fresh("files")?;
+    let folder = scratch.cleared_path("files")?;
     if let Some(above) = folder.parent() {
-        // Servers give up their rights before they look into it.
+        // Servers drop their privileges before they read the folder.
         set_permissions(above, Permissions::from_mode(0o755))?;
     }
     if let Some(plots) = &args.plots {
         std::fs::create_dir_all(plots).with_context(|| format!("making {}", plots.display()))?;
     }
     context.note(&format!("making {} files", args.requests));
-    let files = Files::make(folder, args.requests)?;
+    let files = ServedFiles::make(folder, args.requests)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     let interrupt = context.interrupt.clone();
-    let bench = Bench {
+    let bench = WanBench {
         args,
         wan: &wan,
         files: &files,
@@ -181,17 +183,17 @@ pub(super) fn run(args: &WanBenchArgs, context: &mut Context) -> anyhow::Result<
     let mut report = Report::new(args.what.name());
     let mut ran = Ok(());
     for kind in kinds {
-        let own = scratch.fresh("server")?;
+        let own = scratch.cleared_path("server")?;
         let unpacked = args.servers_dir.as_deref();
         wan.set_round_trip(Duration::ZERO);
         let server = Server::start(kind, &wan, &files, &own, unpacked)?;
         context.note(&format!("{}: {}", args.what.name(), kind.name()));
         ran = match args.what {
-            What::Rates => rates(&bench, &server, &mut report),
-            What::Fetch => fetch(&bench, server, &mut report, context),
-            What::Prefetch => prefetch(&bench, server, &mut report, context),
+            Measurement::Rates => rates(&bench, &server, &mut report),
+            Measurement::Fetch => fetch(&bench, server, &mut report, context),
+            Measurement::Prefetch => prefetch(&bench, server, &mut report, context),
         };
-        if ran.is_err() || args.what != What::Rates {
+        if ran.is_err() || args.what != Measurement::Rates {
             break;
         }
     }
@@ -215,15 +217,18 @@ pub(super) fn run(args: &WanBenchArgs, context: &mut Context) -> anyhow::Result<
     Ok(Outcome::partly_if(stopped))
 }
 
-/// Those that were named and are there.
-fn wanted(args: &WanBenchArgs, context: &mut Context) -> anyhow::Result<Vec<Kind>> {
+/// Returns the named servers that are installed.
+fn installed_servers(
+    args: &WanBenchArgs,
+    context: &mut Context,
+) -> anyhow::Result<Vec<ServerKind>> {
     let mut kinds = Vec::new();
     for name in &args.servers {
-        let names = || Kind::ALL.map(Kind::name).join(", ");
-        let kind = Kind::ALL.into_iter().find(|k| k.name() == name);
+        let names = || ServerKind::ALL.map(ServerKind::name).join(", ");
+        let kind = ServerKind::ALL.into_iter().find(|k| k.name() == name);
         let kind = kind.ok_or_else(|| {
             usage(format!(
-                "`{name}` is no server that this knows: there are {}",
+                "`{name}` is not a server that this knows: there are {}",
                 names()
             ))
         })?;
@@ -241,7 +246,7 @@ fn wanted(args: &WanBenchArgs, context: &mut Context) -> anyhow::Result<Vec<Kind
     Ok(kinds)
 }
 
-fn rates(bench: &Bench<'_>, server: &Server, report: &mut Report) -> anyhow::Result<()> {
+fn rates(bench: &WanBench<'_>, server: &Server, report: &mut Report) -> anyhow::Result<()> {
     let files = bench.files.count();
     let time = Duration::from_secs(bench.args.seconds.into());
     for load in LOADS {
@@ -258,11 +263,11 @@ fn rates(bench: &Bench<'_>, server: &Server, report: &mut Report) -> anyhow::Res
         );
         let mut figure =
             Figure::new(case, Unit::CallsPerSecond, far.each_second).raw(near.each_second);
-        // The first waits for each answer: there is nothing to be reached.
+        // A sequential client has no target.
         figure = match (load.connections, load.in_flight) {
             (1, 1) => figure,
-            (1, _) => figure.target(Target::AtLeast(0.95 * limit.min(near.each_second))),
-            _ => figure.target(Target::AtLeast(0.9 * limit.min(near.each_second))),
+            (1, _) => figure.target(Goal::AtLeast(0.95 * limit.min(near.each_second))),
+            _ => figure.target(Goal::AtLeast(0.9 * limit.min(near.each_second))),
         };
         let mut note = format!(
             "{:.2} of {limit:.0}; raw: without delay",
@@ -271,8 +276,8 @@ fn rates(bench: &Bench<'_>, server: &Server, report: &mut Report) -> anyhow::Res
         if far.connections < load.connections {
             note = format!("{note}; {} connections", far.connections);
         }
-        if far.again + near.again > 0 {
-            note = format!("{note}; {} asked again", far.again + near.again);
+        if far.retries + near.retries > 0 {
+            note = format!("{note}; {} asked again", far.retries + near.retries);
         }
         report.add(figure.note(note));
     }
@@ -280,7 +285,7 @@ fn rates(bench: &Bench<'_>, server: &Server, report: &mut Report) -> anyhow::Res
 }
 
 fn fetch(
-    bench: &Bench<'_>,
+    bench: &WanBench<'_>,
     server: Server,
     report: &mut Report,
     context: &Context,
@@ -337,7 +342,7 @@ fn fetch(
 }
 
 fn prefetch(
-    bench: &Bench<'_>,
+    bench: &WanBench<'_>,
     server: Server,
     report: &mut Report,
     context: &Context,
@@ -356,7 +361,7 @@ fn prefetch(
             tiers.stop().await;
             Ok(took)
         })?;
-        let load = Load {
+        let load = Concurrency {
             connections: many,
             in_flight: window,
         };

@@ -1,46 +1,46 @@
-//! How many stats a second a server answers over so many connections, with so many in flight.
+//! Stats per second of a server, by the number of connections and requests in flight.
 
 use super::servers::Server;
-use esker_origin::{Found, Pool, Question, Settings};
+use esker_origin::{MetadataRequest, PathMetadata, Pool, Settings};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Connections, and questions in flight on each.
+/// Connections, and requests in flight on each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Load {
+pub(crate) struct Concurrency {
     pub(crate) connections: usize,
     pub(crate) in_flight: usize,
 }
 
-impl Load {
-    /// What the round trip allows.
+impl Concurrency {
+    /// The maximum rate for a round-trip time.
     pub(crate) fn limit(self, round_trip: Duration) -> f64 {
         (self.connections * self.in_flight) as f64 / round_trip.as_secs_f64()
     }
 }
 
-/// What came out.
+/// The result of a rate measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
-    /// Stats a second.
+    /// Number of stats per second.
     pub(crate) each_second: f64,
-    /// Connections that stood.
+    /// Number of open connections.
     pub(crate) connections: usize,
-    /// Questions that had to be asked again.
-    pub(crate) again: u64,
+    /// Number of retried requests.
+    pub(crate) retries: u64,
 }
 
-/// How long connections may take to come about before it is measured with those that stand.
+/// Time limit for connecting, after which the open connections are measured.
 const READY: Duration = Duration::from_secs(20);
-/// Then answers come for a while that are not counted.
+/// Time for warming up, which is not measured.
 const WARM: Duration = Duration::from_millis(500);
 
-/// Asks for `time`, as fast as it goes.
+/// Sends requests for `time` as fast as possible.
 pub(crate) async fn rate(
     server: &Server,
     files: u32,
-    load: Load,
+    load: Concurrency,
     time: Duration,
 ) -> anyhow::Result<Rate> {
     let settings = Settings {
@@ -49,9 +49,9 @@ pub(crate) async fn rate(
         ..Settings::default()
     };
     let pool = Pool::new(server.connect(), settings);
-    let found = pool.ask(Question::stat(&server.path(0))).await?;
+    let found = pool.request(MetadataRequest::stat(&server.path(0))).await?;
     anyhow::ensure!(
-        matches!(found, Found::Present(_)),
+        matches!(found, PathMetadata::Present(_)),
         "{} does not see the files",
         server.kind.name()
     );
@@ -69,8 +69,8 @@ pub(crate) async fn rate(
                     if over.load(Ordering::Relaxed) {
                         break;
                     }
-                    match pool.ask(Question::stat(path)).await? {
-                        Found::Present(_) => answered.fetch_add(1, Ordering::Relaxed),
+                    match pool.request(MetadataRequest::stat(path)).await? {
+                        PathMetadata::Present(_) => answered.fetch_add(1, Ordering::Relaxed),
                         other => anyhow::bail!("a file is {other:?}"),
                     };
                 }
@@ -95,6 +95,6 @@ pub(crate) async fn rate(
     Ok(Rate {
         each_second: count as f64 / took.as_secs_f64(),
         connections: report.connections,
-        again: report.again,
+        retries: report.retries,
     })
 }

@@ -1,9 +1,9 @@
-//! Real servers in the far namespace, each with a configuration of its own and the same folder of files.
+//! Real servers in the remote namespace, each with its own configuration and the same folder of files.
 
 use anyhow::{Context as _, bail};
 use esker_origin::ftp::{self, Ftp};
 use esker_origin::sftp::Sftp;
-use esker_origin::{Connect, Place};
+use esker_origin::{Connect, OriginUrl};
 use esker_wan::Wan;
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -14,22 +14,22 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Files in one directory.
-const TOGETHER: u32 = 1000;
+/// Files per directory.
+const FILES_PER_DIRECTORY: u32 = 1000;
 
-/// Files to ask for, as many as one likes, in directories of a thousand.
-pub(crate) struct Files {
+/// Files to be requested, in directories of a thousand.
+pub(crate) struct ServedFiles {
     folder: PathBuf,
     count: u32,
 }
 
-impl Files {
-    /// Makes them, empty.
+impl ServedFiles {
+    /// Creates the files, empty.
     pub(crate) fn make(folder: PathBuf, count: u32) -> anyhow::Result<Self> {
         let files = Self { folder, count };
         for number in 0..count {
             let path = files.folder.join(name(number));
-            if number % TOGETHER == 0 {
+            if number % FILES_PER_DIRECTORY == 0 {
                 let above = path.parent().unwrap_or(&files.folder);
                 fs::create_dir_all(above)?;
                 fs::set_permissions(above, Permissions::from_mode(0o755))?;
@@ -45,21 +45,21 @@ impl Files {
     }
 }
 
-/// `d002/f002017`.
+/// The path of a file, such as `d002/f002017`.
 fn name(number: u32) -> String {
-    format!("d{:03}/f{number:06}", number / TOGETHER)
+    format!("d{:03}/f{number:06}", number / FILES_PER_DIRECTORY)
 }
 
 /// The servers that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ServerKind {
     Sshd,
     Vsftpd,
     Proftpd,
     Globus,
 }
 
-impl Kind {
+impl ServerKind {
     pub(crate) const ALL: [Self; 4] = [Self::Sshd, Self::Vsftpd, Self::Proftpd, Self::Globus];
 
     pub(crate) fn name(self) -> &'static str {
@@ -71,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// The Debian package that it comes from, and its program.
+    /// Debian package and program of the server.
     fn package(self) -> (&'static str, &'static str) {
         match self {
             Self::Sshd => ("openssh-server", "sshd"),
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// Its program and where the libraries are that came with it: of `unpacked/PACKAGE`, else as installed.
+    /// Path of the program and of the libraries from its package: in `unpacked/PACKAGE`, else as installed.
     fn find(self, unpacked: Option<&Path>) -> Option<(PathBuf, OsString)> {
         let (package, program) = self.package();
         let machine = format!("{}-linux-gnu", std::env::consts::ARCH);
@@ -101,17 +101,17 @@ impl Kind {
         None
     }
 
-    /// Whether it is on this machine.
+    /// Whether the program is installed.
     pub(crate) fn is_there(self, unpacked: Option<&Path>) -> bool {
         self.find(unpacked).is_some()
     }
 }
 
-/// A server that runs; it is stopped with this.
+/// A running server, stopped on drop.
 pub(crate) struct Server {
-    pub(crate) kind: Kind,
-    pub(crate) place: Place,
-    /// What its paths begin with.
+    pub(crate) kind: ServerKind,
+    pub(crate) place: OriginUrl,
+    /// Prefix of all its paths.
     prefix: String,
     connect: Arc<dyn Connect>,
     process: Child,
@@ -119,18 +119,18 @@ pub(crate) struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // What it has started goes with the far namespace.
+        // Its descendants end with the namespace.
         drop(self.process.kill());
         drop(self.process.wait());
     }
 }
 
 impl Server {
-    /// Starts one on the far side. `scratch` is for its own files.
+    /// Starts a server on the remote side. `scratch` is for its own files.
     pub(crate) fn start(
-        kind: Kind,
+        kind: ServerKind,
         wan: &Wan,
-        files: &Files,
+        files: &ServedFiles,
         scratch: &Path,
         unpacked: Option<&Path>,
     ) -> anyhow::Result<Self> {
@@ -142,15 +142,15 @@ impl Server {
         fs::set_permissions(&dir, Permissions::from_mode(0o755))?;
         let plan = Plan {
             program,
-            at: wan.far().to_string(),
+            at: wan.far_address().to_string(),
             root: files.folder.display().to_string(),
             dir,
         };
         let (arguments, port) = match kind {
-            Kind::Sshd => (plan.sshd()?, 22),
-            Kind::Vsftpd => (plan.vsftpd()?, 21),
-            Kind::Proftpd => (plan.proftpd()?, 21),
-            Kind::Globus => (plan.globus(), 2811),
+            ServerKind::Sshd => (plan.sshd()?, 22),
+            ServerKind::Vsftpd => (plan.vsftpd()?, 21),
+            ServerKind::Proftpd => (plan.proftpd()?, 21),
+            ServerKind::Globus => (plan.globus(), 2811),
         };
         let out = File::create(plan.dir.join("out"))?;
         let mut command = wan.command(&plan.program);
@@ -164,7 +164,7 @@ impl Server {
         }
         let mut process = command.spawn()?;
         let began = Instant::now();
-        while TcpStream::connect((wan.far(), port)).is_err() {
+        while TcpStream::connect((wan.far_address(), port)).is_err() {
             let ended = process.try_wait()?.is_some();
             if ended || began.elapsed() > Duration::from_secs(20) {
                 drop(process.kill());
@@ -176,18 +176,18 @@ impl Server {
         }
         let at = &plan.at;
         let (url, prefix) = match kind {
-            Kind::Sshd => (format!("sftp://root@{at}/"), &*plan.root),
-            Kind::Vsftpd | Kind::Proftpd => (format!("ftp://{at}/"), ""),
-            Kind::Globus => (format!("gridftp://{at}/"), &*plan.root),
+            ServerKind::Sshd => (format!("sftp://root@{at}/"), &*plan.root),
+            ServerKind::Vsftpd | ServerKind::Proftpd => (format!("ftp://{at}/"), ""),
+            ServerKind::Globus => (format!("gridftp://{at}/"), &*plan.root),
         };
-        let (place, _) = Place::parse(&url)?;
-        let connect: Arc<dyn Connect> = if kind == Kind::Sshd {
+        let (place, _) = OriginUrl::parse(&url)?;
+        let connect: Arc<dyn Connect> = if kind == ServerKind::Sshd {
             Arc::new(Sftp::new(place.clone())?.with_program(plan.ssh()))
         } else {
-            let settings = ftp::Settings {
+            let settings = ftp::FtpSettings {
                 netrc: None,
                 proxy: None,
-                ..ftp::Settings::default()
+                ..ftp::FtpSettings::default()
             };
             Arc::new(Ftp::new(place.clone(), settings)?)
         };
@@ -200,7 +200,7 @@ impl Server {
         })
     }
 
-    /// What connects to it.
+    /// The connector to the server.
     pub(crate) fn connect(&self) -> Arc<dyn Connect> {
         self.connect.clone()
     }
@@ -211,7 +211,7 @@ impl Server {
     }
 }
 
-/// What a server is started with.
+/// Program, address and folders of a server.
 struct Plan {
     program: PathBuf,
     at: String,
@@ -236,7 +236,7 @@ impl Plan {
         fs::copy(self.file("user_key.pub"), self.file("authorized_keys"))?;
         let host_key = fs::read_to_string(self.file("host_key.pub"))?;
         fs::write(self.file("known_hosts"), format!("{} {host_key}", self.at))?;
-        // It wants this folder to be there.
+        // sshd requires this folder.
         fs::create_dir_all("/run/sshd")?;
         let config = format!(
             "Port 22\nListenAddress {}\nHostKey {}\nPidFile none\nUsePAM no\nStrictModes no\nAuthorizedKeysFile {}\n\
@@ -254,7 +254,7 @@ impl Plan {
         ])
     }
 
-    /// `ssh` with keys of its own.
+    /// An `ssh` command with its own keys.
     fn ssh(&self) -> Vec<OsString> {
         let words = [
             "ssh".to_owned(),
@@ -301,7 +301,7 @@ impl Plan {
     }
 
     fn globus(&self) -> Vec<String> {
-        // It starts itself again for each connection.
+        // The server executes itself again for each connection.
         let program = self.program.display().to_string();
         [
             "-p",

@@ -1,30 +1,30 @@
-//! Figures 4 and 5 of SMURF's paper: client, edge and cloud near, the origin far, no caches and no predictor. How long single
-//! fetches take when the cloud has so many services, and how long many prefetches.
+//! Figures 4 and 5 of SMURF's paper: client, edge and cloud nearby, the origin remote, without caches and predictor. Measures the
+//! latency of single fetches by the cloud's services, and the time of many prefetches.
 
 use super::servers::Server;
-use esker_origin::Found;
-use esker_site::serve::Standing;
-use esker_site::{Asked, Client, Config};
+use esker_origin::PathMetadata;
+use esker_site::serve::RunningTier;
+use esker_site::{Client, Config, MetadataQuery};
 use esker_site_cache::entry::Wants;
-use esker_site_cache::predict::Choice;
+use esker_site_cache::predict::PredictorKind;
 use esker_site_cache::queue::Class;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Prefetches that a client has open at most: tiers refuse what is too much for their queues.
+/// Maximum number of open prefetches of a client: tiers refuse requests beyond their queues' capacity.
 const OPEN_MAX: u32 = 20_000;
 
-/// Edge and cloud, linked, and a client at the edge.
+/// Edge and cloud, linked, and a client of the edge.
 pub(crate) struct Tiers {
-    cloud: Arc<Standing>,
-    edge: Arc<Standing>,
+    cloud: Arc<RunningTier>,
+    edge: Arc<RunningTier>,
     client: Client,
     origin: String,
 }
 
 impl Tiers {
-    /// With so many services that have `window` requests each in flight; the paper's have one.
+    /// Starts the tiers with `services` services of `window` requests in flight each; 1 in the paper.
     pub(crate) async fn start(
         server: &Server,
         services: usize,
@@ -35,7 +35,7 @@ impl Tiers {
             name: "cloud".into(),
             listen: "127.0.0.1:0".into(),
             memory_bytes: 0,
-            predictor: Choice::Lru,
+            predictor: PredictorKind::Lru,
             running: services * window,
             services: (window == 1).then_some(services),
             ..Config::default()
@@ -43,18 +43,18 @@ impl Tiers {
         cloud.rules.allow = vec![origin.clone()];
         cloud.rules.settings.connections = services;
         cloud.rules.settings.in_flight = window;
-        let cloud = Standing::start(cloud).await?;
+        let cloud = RunningTier::start(cloud).await?;
         let edge = Config {
             name: "edge".into(),
             listen: "127.0.0.1:0".into(),
             parents: vec![cloud.url.clone()],
             memory_bytes: 0,
-            predictor: Choice::Lru,
-            // Enough for the cloud to have something to do at any time, and little enough that none waits there for long.
+            predictor: PredictorKind::Lru,
+            // Enough to keep the cloud busy, and few enough that none waits there for long.
             running: 2 * services * window + 64,
             ..Config::default()
         };
-        let edge = Standing::start(edge).await?;
+        let edge = RunningTier::start(edge).await?;
         let client = Client::connect(&edge.url, "bench").await?;
         Ok(Self {
             cloud,
@@ -69,8 +69,8 @@ impl Tiers {
         self.cloud.stop().await;
     }
 
-    /// Requests for the files, so many at once, each file once; each request's time.
-    async fn ask(
+    /// Requests each file once, `at_once` concurrently; returns each request's latency.
+    async fn request_all(
         &self,
         server: &Arc<Server>,
         class: Class,
@@ -91,14 +91,14 @@ impl Tiers {
                             return anyhow::Ok(times);
                         }
                         let path = server.path(number);
-                        let asked = Asked {
+                        let asked = MetadataQuery {
                             class,
-                            ..Asked::new(&origin, &path, Wants::Stat)
+                            ..MetadataQuery::new(&origin, &path, Wants::Stat)
                         };
                         let began = Instant::now();
-                        let given = client.ask(asked).await?;
+                        let given = client.query(asked).await?;
                         times.push(began.elapsed());
-                        let present = matches!(given.found, Found::Present(_));
+                        let present = matches!(given.found, PathMetadata::Present(_));
                         anyhow::ensure!(present, "file {number} is not there");
                     }
                 })
@@ -112,38 +112,40 @@ impl Tiers {
         Ok(times)
     }
 
-    /// Lets the services connect.
+    /// Waits until the services have connected.
     pub(crate) async fn warm(&self, server: &Arc<Server>, services: usize) -> anyhow::Result<()> {
         let began = Instant::now();
-        let mut stand = 0;
-        while stand < services && began.elapsed() < Duration::from_secs(30) {
+        let mut connected = 0;
+        while connected < services && began.elapsed() < Duration::from_secs(30) {
             let wide = services as u32 * 2;
-            self.ask(server, Class::Fetch, 0..wide * 4, wide).await?;
-            let status = self.cloud.node.above().status();
+            self.request_all(server, Class::Fetch, 0..wide * 4, wide)
+                .await?;
+            let status = self.cloud.node.upstream().status();
             let connections = &status["origins"][0]["connections"];
-            stand = connections.as_u64().unwrap_or(0) as usize;
+            connected = connections.as_u64().unwrap_or(0) as usize;
         }
         Ok(())
     }
 
-    /// Figure 4: times of single fetches, ascending, with so many asked for at once.
+    /// Figure 4: ascending latencies of single fetches, `at_once` concurrently.
     pub(crate) async fn fetch(
         &self,
         server: &Arc<Server>,
         count: u32,
         at_once: u32,
     ) -> anyhow::Result<Vec<Duration>> {
-        self.ask(server, Class::Fetch, 0..count, at_once).await
+        self.request_all(server, Class::Fetch, 0..count, at_once)
+            .await
     }
 
-    /// Figure 5: how long so many prefetches take altogether.
+    /// Figure 5: total time of `count` prefetches.
     pub(crate) async fn prefetch(
         &self,
         server: &Arc<Server>,
         count: u32,
     ) -> anyhow::Result<Duration> {
         let began = Instant::now();
-        self.ask(server, Class::Prefetch(4), 0..count, OPEN_MAX)
+        self.request_all(server, Class::Prefetch(4), 0..count, OPEN_MAX)
             .await?;
         Ok(began.elapsed())
     }

@@ -1,4 +1,4 @@
-//! `esker check --data`: whether the folders with large contents and the namespace agree.
+//! `esker check --data`: compares the data folders, which have large contents, with the namespace.
 
 use crate::args::{CheckArgs, RowFormat};
 use crate::context::Context;
@@ -14,8 +14,8 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What was changed later may be on its way.
-const OLDER: Duration = Duration::from_mins(10);
+/// Minimum age of a content to report; younger ones may belong to a write in progress.
+const MINIMUM_AGE: Duration = Duration::from_mins(10);
 
 pub(super) fn run(
     args: &CheckArgs,
@@ -29,7 +29,7 @@ pub(super) fn run(
     let folders = Folders::open(&args.data).map_err(|e| Error::io("check", e))?;
     let search = Search {
         repair: args.repair,
-        older: OLDER,
+        older: MINIMUM_AGE,
     };
     let report = check(database, &folders, search, &context.interrupt)?;
     print(&report, args, context)?;

@@ -1,9 +1,9 @@
-//! `esker cluster check`: every store of a cluster read and compared, one report.
+//! `esker cluster check`: verifies every server of a cluster, and prints one report.
 //!
-//! Each store is checked for itself. What lies on two of them, an edge and its inverse, is compared by sums: each edge adds the same number
-//! to a sum where it lies and to another where its inverse lies.
+//! Each server is checked by itself. An edge and its inverse on two servers are compared by checksums: each edge adds the same number to
+//! one sum at its own server and to another at the server of its inverse.
 
-use super::stores::{Place, Stores};
+use super::stores::{StoreLocation, Stores};
 use crate::args::{ClusterCheckArgs, RowFormat};
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -15,7 +15,7 @@ use esker::{CheckOptions, CheckReport, Problem};
 use esker_model::Cancel;
 use serde_json::json;
 
-/// How often sums that differ are compared: what is being written meanwhile is in one and not in the other.
+/// Maximum number of comparisons of differing sums; a write in progress may be in one sum and not yet in the other.
 const ROUNDS: usize = 3;
 
 pub(super) fn run(args: &ClusterCheckArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -29,7 +29,7 @@ pub(super) fn run(args: &ClusterCheckArgs, context: &mut Context) -> anyhow::Res
         reports = again;
     }
     let last = differences.last().copied().unwrap_or(0);
-    // What is only on its way changes from one time to the next.
+    // Differences of writes in progress change between comparisons.
     let lasting = last != 0 && (!running || differences.iter().all(|d| *d == last));
     let complete = reports.iter().all(|(_, r)| r.complete);
     let verdict = match (complete, last, lasting) {
@@ -45,7 +45,7 @@ pub(super) fn run(args: &ClusterCheckArgs, context: &mut Context) -> anyhow::Res
     Ok(Outcome::partly_if(open || lasting || !complete))
 }
 
-fn difference(reports: &[(Place, CheckReport)]) -> u64 {
+fn difference(reports: &[(StoreLocation, CheckReport)]) -> u64 {
     let sum = |of: fn(&CheckReport) -> u64| {
         let all = reports.iter().map(|(_, report)| of(report));
         all.fold(0, u64::wrapping_add)
@@ -57,7 +57,7 @@ fn all(
     stores: &Stores,
     repair: bool,
     context: &Context,
-) -> anyhow::Result<Vec<(Place, CheckReport)>> {
+) -> anyhow::Result<Vec<(StoreLocation, CheckReport)>> {
     let progress = Progress::rows(context.globals.quiet, "rows checked");
     let mut done = 0;
     let mut reports = Vec::new();
@@ -81,15 +81,15 @@ fn all(
 }
 
 fn one(
-    place: &Place,
+    place: &StoreLocation,
     repair: bool,
     cancel: &dyn Cancel,
     told: &mut dyn FnMut(u64),
     context: &Context,
 ) -> anyhow::Result<CheckReport> {
     let address = match place {
-        Place::Served { address, .. } => address,
-        Place::Folder { folder, .. } => {
+        StoreLocation::Served { address, .. } => address,
+        StoreLocation::Folder { folder, .. } => {
             let database = context
                 .open_options()
                 .part_of("the cluster is being checked")
@@ -120,7 +120,7 @@ fn one(
 }
 
 fn print(
-    reports: &[(Place, CheckReport)],
+    reports: &[(StoreLocation, CheckReport)],
     verdict: &str,
     format: RowFormat,
     context: &mut Context,
@@ -138,7 +138,7 @@ fn print(
                     .collect();
                 json!({
                     "store": place.store(),
-                    "at": place.shown(),
+                    "at": place.label(),
                     "complete": r.complete,
                     "rows": r.rows,
                     "vertices": r.vertices,
@@ -165,7 +165,7 @@ fn print(
     for (place, report) in reports {
         rows.row(vec![
             Cell::Count(place.store().into()),
-            place.shown().into(),
+            place.label().into(),
             Cell::Count(report.rows),
             Cell::Count(report.vertices),
             Cell::Count(report.edges),

@@ -1,6 +1,6 @@
-//! A server as a child process: started, looked after, stopped.
+//! A server as a child process: start, health check, stop.
 
-use super::failed;
+use super::io_failure;
 use esker_cluster::ServerId;
 use esker_server::ClusterConfig;
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,40 +12,40 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// How long a server may take to say whether it is ready.
+/// Timeout of a readiness check.
 const PROBE_MAX: Duration = Duration::from_millis(500);
-/// How much of its answer is read.
+/// Maximum size of the answer to a readiness check, in bytes.
 const ANSWER_BYTES_MAX: u64 = 8 << 10;
-/// How much of a log's end is looked at.
+/// Number of bytes to read from the end of a log.
 const LOG_END_BYTES: u64 = 8 << 10;
-/// How many lines of it are shown.
+/// Number of log lines to print.
 const LOG_LINES: usize = 6;
 
-/// A server that was started.
+/// A server that this process has started.
 pub(super) struct Child {
     pub(super) id: ServerId,
     address: String,
     log: PathBuf,
     process: std::process::Child,
-    /// What a restart does again.
+    /// The command of the server, for restarts.
     start: Start,
 }
 
-/// Whether a server takes clients' calls.
+/// Whether a server accepts requests of clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ready {
     Yes,
-    /// For that reason.
+    /// The server does not accept requests, for this reason.
     No(String),
 }
 
-/// How servers are started.
+/// The command that starts servers.
 #[derive(Clone)]
 pub(super) struct Start {
     pub(super) file: PathBuf,
     pub(super) memory: u64,
-    /// By server: the command that runs a program where it is to run. Nothing: here.
-    pub(super) through: Vec<Vec<String>>,
+    /// By server, the command prefix that runs a program on the server's node; none for this machine.
+    pub(super) launchers: Vec<Vec<String>>,
 }
 
 impl Start {
@@ -55,10 +55,10 @@ impl Start {
             .create(true)
             .append(true)
             .open(&log)
-            .map_err(|e| failed(format!("opening the log `{}`", log.display()), e))?;
+            .map_err(|e| io_failure(format!("opening the log `{}`", log.display()), e))?;
         let program = super::program()?;
-        let through = self.through.get(id.0 as usize);
-        let mut command = match through.and_then(|words| words.split_first()) {
+        let launchers = self.launchers.get(id.0 as usize);
+        let mut command = match launchers.and_then(|words| words.split_first()) {
             Some((launcher, words)) => {
                 let mut command = Command::new(launcher);
                 command.args(words).arg(program);
@@ -71,14 +71,14 @@ impl Start {
             .arg(&self.file)
             .args(["--id", &id.0.to_string(), "--until-stdin-ends"])
             .args(["--memory", &self.memory.to_string()])
-            // It ends when this process does, however that ends.
+            // The server ends when this process does, because its stdin closes.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(out)
-            // Ctrl-C is for this process, which tells the servers itself.
+            // Ctrl-C must reach only this process, which stops the servers itself.
             .process_group(0)
             .spawn()
-            .map_err(|e| failed(format!("starting {id}"), e))
+            .map_err(|e| io_failure(format!("starting {id}"), e))
     }
 }
 
@@ -97,7 +97,7 @@ impl Child {
         })
     }
 
-    /// Starts it again, once it has ended.
+    /// Restarts the server after it has ended.
     pub(super) fn restart(&mut self, config: &ClusterConfig) -> anyhow::Result<()> {
         self.process = self.start.spawn(config, self.id)?;
         Ok(())
@@ -107,12 +107,12 @@ impl Child {
         self.process.id()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the server has ended.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().ok().flatten()
     }
 
-    /// Whether it takes clients' calls.
+    /// Returns whether the server accepts requests of clients.
     pub(super) fn ready(&self) -> Ready {
         match probe(&self.address) {
             Some((200, _)) => Ready::Yes,
@@ -121,22 +121,22 @@ impl Child {
         }
     }
 
-    /// Asks it to stop.
+    /// Asks the server to stop.
     pub(super) fn stop(&self) {
         if let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw) {
-            // It may have ended by itself.
+            // The process may have ended by itself.
             let _ = kill_process(pid, Signal::TERM);
         }
     }
 
-    /// Ends it at once.
+    /// Kills the server and waits for its end.
     pub(super) fn kill(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 
-    /// The log's last lines.
-    pub(super) fn last_words(&self) -> String {
+    /// Returns the last lines of the server's log.
+    pub(super) fn log_tail(&self) -> String {
         tail(&self.log).unwrap_or_default()
     }
 
@@ -145,7 +145,7 @@ impl Child {
     }
 }
 
-/// What `/readyz` answers with: a status and a line of text.
+/// Requests `/readyz` and returns the status and the text of the answer.
 pub(super) fn probe(address: &str) -> Option<(u16, String)> {
     let address = address.to_socket_addrs().ok()?.next()?;
     let mut stream = TcpStream::connect_timeout(&address, PROBE_MAX).ok()?;

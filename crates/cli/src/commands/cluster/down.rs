@@ -1,6 +1,6 @@
-//! `esker cluster down`: stops what `esker cluster up` started, from another terminal.
+//! `esker cluster down`: stops a cluster, from another terminal or machine.
 
-use super::{failed, keeper};
+use super::{io_failure, up_process};
 use crate::args::ClusterDownArgs;
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -12,20 +12,20 @@ use std::collections::BTreeMap;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
-/// How long somebody who is there takes to say so.
+/// Timeout of a connection.
 const CONNECT_MAX: Duration = Duration::from_millis(500);
-/// What stopping may take beyond the servers' drain time.
+/// Time for a stop beyond the servers' drain time.
 const STOP_MAX: Duration = Duration::from_secs(30);
 
 pub(super) fn run(args: &ClusterDownArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if let Some(address) = args.file.to_str().filter(|t| Address::is_address(t)) {
-        return far(&Address::parse(address)?, context);
+        return stop_members(&Address::parse(address)?, context);
     }
     let config = ClusterConfig::from_file(&args.file)?;
     if config.etcd.is_some() {
-        return super::moving::down::run(&config, context);
+        return super::membership::down::run(&config, context);
     }
-    let Some(number) = keeper(&config) else {
+    let Some(number) = up_process(&config) else {
         context.note(&format!(
             "cluster `{}` is down already, or was not started by `esker cluster up` on this machine",
             config.name
@@ -35,12 +35,12 @@ pub(super) fn run(args: &ClusterDownArgs, context: &mut Context) -> anyhow::Resu
     let pid = i32::try_from(number).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or_else(|| anyhow::anyhow!("there is no process {number}"))?;
     kill_process(pid, Signal::TERM)
-        .map_err(|e| failed(format!("telling process {number} to stop"), e))?;
+        .map_err(|e| io_failure(format!("asking process {number} to stop"), e))?;
     let until = Instant::now() + config.settings.drain + STOP_MAX;
-    while keeper(&config) == Some(number) {
+    while up_process(&config) == Some(number) {
         if Instant::now() >= until {
             anyhow::bail!(
-                "process {number} was told to stop and runs still: its servers may have much to finish"
+                "process {number} was asked to stop and is still running: its servers may have much to finish"
             );
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -49,13 +49,13 @@ pub(super) fn run(args: &ClusterDownArgs, context: &mut Context) -> anyhow::Resu
     Ok(Outcome::Done)
 }
 
-/// Asks the processes of all servers of a cluster to stop, wherever they run; or the one of a server that stands alone.
-fn far(first: &Address, context: &mut Context) -> anyhow::Result<Outcome> {
+/// Asks all members of a cluster to stop, on any machine; or the one server that is not part of a cluster.
+fn stop_members(first: &Address, context: &mut Context) -> anyhow::Result<Outcome> {
     let cluster = Client::connect(first)?.cluster()?;
     let mut members: BTreeMap<String, Address> = BTreeMap::new();
     for (store, place) in (0..).zip(&cluster.servers) {
-        // One that is with nobody has nobody to be told.
-        if let Some(mut address) = first.moved(place).filter(|_| !place.is_empty()) {
+        // A server that no member runs has no process to stop.
+        if let Some(mut address) = first.with_authority(place).filter(|_| !place.is_empty()) {
             address.store = Some(store);
             members.entry(place.clone()).or_insert(address);
         }
@@ -66,7 +66,7 @@ fn far(first: &Address, context: &mut Context) -> anyhow::Result<Outcome> {
     let mut missed = Vec::new();
     for (name, address) in &members {
         if let Err(e) = Client::connect(address).and_then(|client| client.shutdown(false)) {
-            // Whoever may not stop one may stop none.
+            // A caller without the right to stop one member has it for none.
             if matches!(e.kind(), esker_model::ErrorKind::Invalid) {
                 return Err(e.into());
             }
@@ -93,7 +93,7 @@ fn far(first: &Address, context: &mut Context) -> anyhow::Result<Outcome> {
     Ok(Outcome::partly_if(!missed.is_empty()))
 }
 
-/// Whether anybody is at an address.
+/// Whether a process listens at an address.
 fn listens(place: &str) -> bool {
     let addresses = place.to_socket_addrs();
     addresses

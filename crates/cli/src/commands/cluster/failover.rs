@@ -1,8 +1,7 @@
-//! Taking over for servers that are gone (SoMeta, section II-H): each server looks after the next one. If nobody is at its address
-//! for long enough and its folder can be opened, this process serves what is in it, at another port, and the cluster's map
-//! says so to all.
+//! Takeover of failed servers (SoMeta, section II-H): each server monitors the next one. If nothing listens at its address for long
+//! enough and its folder can be opened, this process serves the folder at another port, and records that in the cluster's map.
 //!
-//! Whether a server is really gone is for its folder's lock to say: a process that lives and does not answer keeps it.
+//! The lock of the folder decides whether a server has really failed: a process that lives and does not answer still holds the lock.
 
 use super::server::open;
 use crate::context::Context;
@@ -12,21 +11,21 @@ use esker_server::{ClusterConfig, Server};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
-/// How often the next server is looked at, at most.
-const LOOK: Duration = Duration::from_millis(100);
-/// How long a connection to it may take.
+/// Minimum interval between checks of the next server.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Timeout of a connection to the next server.
 const CONNECT_MAX: Duration = Duration::from_millis(300);
 
-/// A server that looks after the next one, and what it has taken over.
+/// A server that monitors the next one, and the servers that it has taken over.
 pub(super) struct Failover<'a> {
     config: &'a ClusterConfig,
     me: ServerId,
     memory: u64,
-    /// In the order of their numbers behind this one's.
-    taken: Vec<(ServerId, Server)>,
-    looked: Instant,
-    /// Who was not there when it was looked at last, since when, and why it could not be taken over.
-    gone: Option<(ServerId, Instant, String)>,
+    /// Servers taken over, in the order of their numbers after this one's.
+    taken_over: Vec<(ServerId, Server)>,
+    checked: Instant,
+    /// The server that did not answer the last check, since when, and why it could not be taken over.
+    failing: Option<(ServerId, Instant, String)>,
 }
 
 impl<'a> Failover<'a> {
@@ -35,44 +34,44 @@ impl<'a> Failover<'a> {
             config,
             me,
             memory,
-            taken: Vec::new(),
-            looked: Instant::now(),
-            gone: None,
+            taken_over: Vec::new(),
+            checked: Instant::now(),
+            failing: None,
         }
     }
 
-    /// Looks after the next server, if it is time to and the cluster is whole as far as this one knows.
-    pub(super) fn look(&mut self, server: &Server, context: &Context) {
+    /// Checks the next server, if the interval has passed and this server is ready.
+    pub(super) fn check_next(&mut self, server: &Server, context: &Context) {
         let Some(after) = self.config.proxy_after else {
             return;
         };
-        if self.looked.elapsed() < LOOK {
+        if self.checked.elapsed() < POLL_INTERVAL {
             return;
         }
-        self.looked = Instant::now();
-        // Who has not joined yet does not know whether the others have started at all.
+        self.checked = Instant::now();
+        // A server that has not joined the cluster cannot know whether the others have started.
         let Some(next) = self.next().filter(|_| server.serves()) else {
-            self.gone = None;
+            self.failing = None;
             return;
         };
-        if self.is_there(next) {
-            self.gone = None;
+        if self.answers(next) {
+            self.failing = None;
             return;
         }
-        let since = match &self.gone {
+        let since = match &self.failing {
             Some((id, since, _)) if *id == next => *since,
             _ => {
                 tracing::warn!(server = next.0, "the next server is not there");
-                self.gone = Some((next, Instant::now(), String::new()));
+                self.failing = Some((next, Instant::now(), String::new()));
                 Instant::now()
             }
         };
         if since.elapsed() < after {
             return;
         }
-        if let Err(e) = self.take(next, context) {
+        if let Err(e) = self.take_over(next, context) {
             let why = e.to_string();
-            if let Some((_, _, before)) = &mut self.gone
+            if let Some((_, _, before)) = &mut self.failing
                 && *before != why
             {
                 tracing::warn!(server = next.0, error = why, "cannot take over");
@@ -81,14 +80,14 @@ impl<'a> Failover<'a> {
         }
     }
 
-    /// The first behind this one that it has not taken over.
+    /// Returns the first server after this one that it has not taken over.
     fn next(&self) -> Option<ServerId> {
         let count = self.config.servers.len() as u32;
-        let next = (self.me.0 + 1 + self.taken.len() as u32) % count;
+        let next = (self.me.0 + 1 + self.taken_over.len() as u32) % count;
         (next != self.me.0).then_some(ServerId(next))
     }
 
-    fn is_there(&self, server: ServerId) -> bool {
+    fn answers(&self, server: ServerId) -> bool {
         let map = self.config.map().and_then(|file| Map::read(&file).ok());
         let map = map.unwrap_or_default();
         let address = map
@@ -99,30 +98,30 @@ impl<'a> Failover<'a> {
             .is_ok_and(|mut all| all.any(|at| TcpStream::connect_timeout(&at, CONNECT_MAX).is_ok()))
     }
 
-    fn take(&mut self, server: ServerId, context: &Context) -> esker_model::Result<()> {
+    fn take_over(&mut self, server: ServerId, context: &Context) -> esker_model::Result<()> {
         let database = open(self.config, server, self.memory, context)?;
-        let taken = Server::take_over(database, self.config, server.0, self.me.0)?;
+        let taken_over = Server::take_over(database, self.config, server.0, self.me.0)?;
         tracing::warn!(
             server = server.0,
-            address = %taken.address(),
+            address = %taken_over.address(),
             "taken over: its process is gone"
         );
-        self.taken.push((server, taken));
-        self.gone = None;
+        self.taken_over.push((server, taken_over));
+        self.failing = None;
         Ok(())
     }
 
-    /// Why one that was taken over cannot serve and never will, if so.
+    /// Returns why a server that was taken over can never serve, if that is so.
     pub(super) fn failure(&self) -> Option<String> {
         let failure =
             |(id, server): &(ServerId, Server)| Some(format!("{id}: {}", server.failure()?));
-        self.taken.iter().find_map(failure)
+        self.taken_over.iter().find_map(failure)
     }
 
-    /// Stops what was taken over; false if something had to be cut off.
+    /// Stops the servers that were taken over; false if requests had to be cut off.
     pub(super) fn stop(self) -> esker_model::Result<bool> {
         let mut whole = true;
-        for (_, server) in self.taken {
+        for (_, server) in self.taken_over {
             whole &= server.stop()?;
         }
         Ok(whole)

@@ -1,7 +1,7 @@
-//! `esker cluster server`: one server of a cluster, until it is told to stop.
+//! `esker cluster server`: runs one server of a cluster until it is stopped.
 
 use super::failover::Failover;
-use super::{asked_code, failed};
+use super::{io_failure, stop_exit_code};
 use crate::args::ClusterServerArgs;
 use crate::commands::serve::log_to_stderr;
 use crate::context::Context;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often signals are looked at.
-pub(super) const LOOK: Duration = Duration::from_millis(20);
+/// Interval between checks for signals.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Opens the folder of a server.
+/// Opens the database folder of a server.
 pub(super) fn open(
     config: &ClusterConfig,
     id: ServerId,
@@ -43,12 +43,12 @@ pub(super) fn open(
         None => options,
     };
     let database = options.open(&folder)?;
-    // While nobody had it open, the cluster may have got another number of servers.
+    // The number of servers may have changed before this process opened the folder.
     config.claim_storage()?;
     Ok(database)
 }
 
-/// Set once whoever started this process is gone, if it is to end then.
+/// Returns a flag that is set once the parent process has ended, if this process is to end with it.
 pub(super) fn orphaned(args: &ClusterServerArgs) -> anyhow::Result<Arc<AtomicBool>> {
     let orphaned = Arc::new(AtomicBool::new(false));
     if args.until_stdin_ends {
@@ -56,11 +56,11 @@ pub(super) fn orphaned(args: &ClusterServerArgs) -> anyhow::Result<Arc<AtomicBoo
         std::thread::Builder::new()
             .name("esker-parent".into())
             .spawn(move || {
-                // Nothing is ever written: it ends when whoever holds the other end does.
+                // Stdin never has data; the read returns when the parent's end of the pipe is closed.
                 let _ = std::io::stdin().read_to_end(&mut Vec::new());
                 orphaned.store(true, Ordering::Release);
             })
-            .map_err(|e| failed("starting a thread", e))?;
+            .map_err(|e| io_failure("starting a thread", e))?;
     }
     Ok(orphaned)
 }
@@ -68,7 +68,7 @@ pub(super) fn orphaned(args: &ClusterServerArgs) -> anyhow::Result<Arc<AtomicBoo
 pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let config = ClusterConfig::from_file(&args.file)?;
     if config.etcd.is_some() {
-        return super::moving::server::run(args, &config, context);
+        return super::membership::server::run(args, &config, context);
     }
     let Some(number) = args.id else {
         return Err(usage(format!(
@@ -99,20 +99,20 @@ pub(super) fn run(args: &ClusterServerArgs, context: &mut Context) -> anyhow::Re
     let orphaned = orphaned(args)?;
     let mut failover = Failover::new(&config, id, memory);
     let failure = loop {
-        failover.look(&server, context);
+        failover.check_next(&server, context);
         if context.interrupt.stopped().is_some()
             || orphaned.load(Ordering::Acquire)
-            || server.asked().is_some()
+            || server.stop_request().is_some()
         {
             break None;
         }
         if let Some(why) = server.failure().or_else(|| failover.failure()) {
             break Some(why);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     };
-    tracing::info!("stopping: what is under way is finished; a second signal ends it at once");
-    let asked = asked_code(server.asked(), args.until_stdin_ends);
+    tracing::info!("stopping: calls in progress are completed; a second signal ends them at once");
+    let asked = stop_exit_code(server.stop_request(), args.until_stdin_ends);
     let whole = failover.stop()? & server.stop()?;
     if let Some(why) = failure {
         return Err(anyhow::anyhow!("{id} cannot serve: {why}"));

@@ -1,42 +1,42 @@
-//! `esker cluster up --slurm`: a cluster on the nodes of a Slurm job, as SoMeta's (section II): *shared*, a server beside the
+//! `esker cluster up --slurm`: a cluster on the nodes of a Slurm job, as in SoMeta (section II): *shared*, a server beside the
 //! application's processes on each node, or *dedicated*, servers on nodes of their own.
 //!
-//! Nothing has to be installed on the nodes but this program. Each server is a job step of one task (`srun --overlap`), so Slurm
-//! ends it with the job; this process, in the batch script, looks after them as it does after children on one machine. The file
-//! of the cluster is made for the job, in the storage, where all nodes see it.
+//! The nodes need nothing but this program. Each server is a job step of one task (`srun --overlap`), so Slurm ends it with the job; this
+//! process, in the batch script, supervises the steps like child processes on one machine. The file of the cluster is written for the
+//! job, in the storage, which all nodes can access.
 
-use super::failed;
+use super::io_failure;
 use super::resize;
 use crate::args::{ClusterResizeArgs, ClusterUpArgs, FormatArgs, RowFormat};
 use crate::context::Context;
 use crate::exit::usage;
-use esker_server::{ClusterConfig, derived};
+use esker_server::{ClusterConfig, derived_config};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Says to other jobs and steps where the cluster is while it is up.
+/// File with the address of a running cluster, for other jobs and steps.
 const ADDRESS_FILE: &str = "address";
 
 /// A node of the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct JobNode {
     name: String,
-    /// Where others reach it.
+    /// The network address of the node.
     address: String,
 }
 
 /// The cluster of a job.
 pub(super) struct Job {
-    /// The cluster's file.
+    /// The generated file of the cluster.
     pub(super) file: PathBuf,
     storage: PathBuf,
     /// The nodes with servers, by server.
-    servers: Vec<Place>,
-    /// The nodes that the application has.
-    application: Vec<Place>,
+    servers: Vec<JobNode>,
+    /// The nodes of the application.
+    application: Vec<JobNode>,
 }
 
-/// The job's cluster, if one is asked for: its file written, and what the storage holds dealt out among as many servers.
+/// Returns the job's cluster if `--slurm` is given: writes its file, and redistributes the data in the storage over its servers.
 pub(super) fn job(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result<Option<Job>> {
     let Some(storage) = args.storage.as_deref().filter(|_| args.slurm) else {
         return Ok(None);
@@ -48,26 +48,27 @@ pub(super) fn job(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
     };
     let job = std::env::var("SLURM_JOB_ID").map_err(|_| missing("SLURM_JOB_ID"))?;
     let list = std::env::var("SLURM_JOB_NODELIST").map_err(|_| missing("SLURM_JOB_NODELIST"))?;
-    let nodes = places(&list)?;
+    let nodes = job_nodes(&list)?;
     let (servers, application) = divide(nodes, args.dedicated)?;
     esker::modes::create_private_all(storage)
-        .map_err(|e| failed(format!("making `{}`", storage.display()), e))?;
+        .map_err(|e| io_failure(format!("making `{}`", storage.display()), e))?;
     let storage = std::path::absolute(storage)
-        .map_err(|e| failed(format!("finding `{}`", storage.display()), e))?;
+        .map_err(|e| io_failure(format!("finding `{}`", storage.display()), e))?;
     let file = storage.join(format!("slurm-{job}.toml"));
     let name = storage.file_stem().map(|s| s.to_string_lossy());
     let addresses: Vec<String> = servers
         .iter()
         .map(|place| format!("{}:{}", place.address, args.port))
         .collect();
-    let text = derived(
+    let text = derived_config(
         args.file.as_deref(),
         name.as_deref().unwrap_or("slurm"),
         &storage,
         &addresses,
     )?;
-    std::fs::write(&file, text).map_err(|e| failed(format!("writing `{}`", file.display()), e))?;
-    deal_out(&file, context)?;
+    std::fs::write(&file, text)
+        .map_err(|e| io_failure(format!("writing `{}`", file.display()), e))?;
+    redistribute(&file, context)?;
     Ok(Some(Job {
         file,
         storage,
@@ -76,22 +77,22 @@ pub(super) fn job(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
     }))
 }
 
-/// The nodes of a list as Slurm writes it, each with its address.
-fn places(list: &str) -> anyhow::Result<Vec<Place>> {
-    let names = ask(&["show", "hostnames", list])?;
+/// Returns the nodes of a Slurm node list with their addresses.
+fn job_nodes(list: &str) -> anyhow::Result<Vec<JobNode>> {
+    let names = scontrol(&["show", "hostnames", list])?;
     let names: Vec<&str> = names.lines().filter(|l| !l.is_empty()).collect();
     if names.is_empty() {
         anyhow::bail!("`scontrol show hostnames {list}` names no node");
     }
-    let told = ask(&["--oneliner", "show", "node", &names.join(",")])?;
-    let places = names.iter().map(|name| Place {
+    let told = scontrol(&["--oneliner", "show", "node", &names.join(",")])?;
+    let job_nodes = names.iter().map(|name| JobNode {
         name: (*name).to_owned(),
         address: address(&told, name).unwrap_or(name).to_owned(),
     });
-    Ok(places.collect())
+    Ok(job_nodes.collect())
 }
 
-fn ask(words: &[&str]) -> anyhow::Result<String> {
+fn scontrol(words: &[&str]) -> anyhow::Result<String> {
     let out = Command::new("scontrol").args(words).output().map_err(|e| {
         anyhow::anyhow!(
             "Slurm's `scontrol` cannot be run ({e}): expected it on the PATH of the job"
@@ -107,7 +108,7 @@ fn ask(words: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// A node's address among what `scontrol --oneliner show node` says.
+/// Finds a node's address in the output of `scontrol --oneliner show node`.
 fn address<'t>(told: &'t str, name: &str) -> Option<&'t str> {
     let line = told.lines().find(|line| {
         let mut words = line.split_whitespace();
@@ -118,16 +119,20 @@ fn address<'t>(told: &'t str, name: &str) -> Option<&'t str> {
         .filter(|address| !address.is_empty())
 }
 
-/// Whose each node is: the servers', the application's.
-fn divide(nodes: Vec<Place>, dedicated: Option<u32>) -> anyhow::Result<(Vec<Place>, Vec<Place>)> {
+/// Divides the nodes into those of the servers and those of the application.
+fn divide(
+    nodes: Vec<JobNode>,
+    dedicated: Option<u32>,
+) -> anyhow::Result<(Vec<JobNode>, Vec<JobNode>)> {
     let Some(count) = dedicated else {
         return Ok((nodes.clone(), nodes));
     };
     let own = nodes.len().checked_sub(count as usize);
     let Some(own) = own.filter(|own| *own > 0 && count > 0) else {
         return Err(usage(format!(
-            "--dedicated {count} does not go with the {} nodes of this job: expected one node at least for the servers and one for \
-             the application; ask for more nodes (sbatch -N), or leave --dedicated out for servers beside the application",
+            "--dedicated {count} does not fit the {} nodes of this job: expected one node at least \
+             for the servers and one for the application; ask for more nodes (sbatch -N), or leave \
+             --dedicated out for servers beside the application",
             nodes.len()
         )));
     };
@@ -136,8 +141,8 @@ fn divide(nodes: Vec<Place>, dedicated: Option<u32>) -> anyhow::Result<(Vec<Plac
     Ok((servers, application))
 }
 
-/// What an earlier job had on another number of nodes.
-fn deal_out(file: &Path, context: &mut Context) -> anyhow::Result<()> {
+/// Redistributes the data of an earlier job that had another number of nodes.
+fn redistribute(file: &Path, context: &mut Context) -> anyhow::Result<()> {
     let config = ClusterConfig::from_file(file)?;
     let stored = config.stored_servers()?;
     let count = config.servers.len() as u32;
@@ -145,7 +150,7 @@ fn deal_out(file: &Path, context: &mut Context) -> anyhow::Result<()> {
         return Ok(());
     }
     context.note(&format!(
-        "the storage was made for {} servers, and this job has {count}: dealing out what it holds",
+        "the storage was made for {} servers, and this job has {count}: redistributing its data",
         stored.unwrap_or(0)
     ));
     let args = ClusterResizeArgs {
@@ -161,9 +166,9 @@ fn deal_out(file: &Path, context: &mut Context) -> anyhow::Result<()> {
 }
 
 impl Job {
-    /// By server, what runs a program on its node.
-    pub(super) fn through(&self) -> Vec<Vec<String>> {
-        let words = |place: &Place| {
+    /// Returns by server the command prefix that runs a program on its node.
+    pub(super) fn launchers(&self) -> Vec<Vec<String>> {
+        let words = |place: &JobNode| {
             let fixed = [
                 "srun",
                 "--overlap",
@@ -182,7 +187,7 @@ impl Job {
         self.servers.iter().map(words).collect()
     }
 
-    /// What the program finds besides `ESKER_TARGET`.
+    /// Returns the environment variables of the program, besides `ESKER_TARGET`.
     pub(super) fn environment(&self) -> Vec<(&'static str, String)> {
         let names: Vec<&str> = self.application.iter().map(|p| p.name.as_str()).collect();
         vec![
@@ -195,16 +200,16 @@ impl Job {
         self.storage.join(ADDRESS_FILE)
     }
 
-    /// Lets others that see the storage know where the cluster is.
-    pub(super) fn tell(&self, target: &str) -> anyhow::Result<()> {
+    /// Writes the address file for other users of the storage.
+    pub(super) fn publish_address(&self, target: &str) -> anyhow::Result<()> {
         let file = self.address_file();
         std::fs::write(&file, format!("{target}\n"))
-            .map_err(|e| failed(format!("writing `{}`", file.display()), e))
+            .map_err(|e| io_failure(format!("writing `{}`", file.display()), e))
     }
 
-    /// It is not there any more.
-    pub(super) fn forget(&self) {
-        // Who reads it and finds nobody there is told so.
+    /// Removes the address file and the cluster's file.
+    pub(super) fn remove_files(&self) {
+        // A reader of an old address gets a connection error, so failures are ignored.
         let _ = std::fs::remove_file(self.address_file());
         let _ = std::fs::remove_file(&self.file);
     }
@@ -214,9 +219,9 @@ impl Job {
 mod tests {
     use super::*;
 
-    fn nodes(count: usize) -> Vec<Place> {
+    fn nodes(count: usize) -> Vec<JobNode> {
         (1..=count)
-            .map(|n| Place {
+            .map(|n| JobNode {
                 name: format!("n{n}"),
                 address: format!("10.0.0.{n}"),
             })

@@ -1,4 +1,4 @@
-//! `esker cluster status`: every server of a cluster, asked how it is.
+//! `esker cluster status`: prints the state of every server of a cluster.
 
 use crate::args::ClusterStatusArgs;
 use crate::context::Context;
@@ -11,24 +11,24 @@ use esker_model::Version;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a server may take to answer.
+/// Timeout of a server's answer.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let target = &args.target.target;
     if !Address::is_address(target) {
         if Path::new(target).is_file() {
-            return super::moving::status::run(target, args, context);
+            return super::membership::status::run(target, args, context);
         }
         return Err(usage(format!(
-            "`{target}` is no cluster's file; `cluster status` asks a server (esker://HOST:PORT), or etcd about the cluster of a FILE"
+            "`{target}` is not a cluster's file; `cluster status` asks a server (esker://HOST:PORT), or etcd about the cluster of a FILE"
         )));
     }
     let first = Address::parse(target)?;
     let cluster = Client::connect(&first)?.cluster()?;
     if cluster.servers.is_empty() {
         return Err(usage(format!(
-            "{first} stands alone: it is not a server of a cluster"
+            "{first} is a single server, not part of a cluster"
         )));
     }
     let mut columns = vec![
@@ -59,7 +59,7 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
     let mut troubles = Vec::new();
     for (id, place) in cluster.servers.iter().enumerate() {
         let mut cells = vec![Cell::Count(id as u64), format!("esker://{place}").into()];
-        match ask(place, id as u32, &first) {
+        match query_server(place, id as u32, &first) {
             Ok(reply) => {
                 let state = if reply.serving { "serving" } else { "joining" };
                 if !reply.serving {
@@ -100,8 +100,12 @@ pub(super) fn run(args: &ClusterStatusArgs, context: &mut Context) -> anyhow::Re
     Ok(Outcome::partly_if(!troubles.is_empty()))
 }
 
-pub(crate) fn ask(place: &str, store: u32, like: &Address) -> esker_model::Result<ClusterReply> {
-    let mut address = match like.moved(place) {
+pub(crate) fn query_server(
+    place: &str,
+    store: u32,
+    like: &Address,
+) -> esker_model::Result<ClusterReply> {
+    let mut address = match like.with_authority(place) {
         Some(address) => address,
         None => Address::parse(&format!("esker://{place}"))?,
     };
@@ -110,7 +114,7 @@ pub(crate) fn ask(place: &str, store: u32, like: &Address) -> esker_model::Resul
     Client::connect(&address)?.cluster()
 }
 
-/// So many in so many milliseconds, a second.
+/// Formats a rate per second from a count and milliseconds.
 fn rate(count: u64, millis: u32) -> Cell {
     let rate = if millis == 0 {
         0.0
@@ -120,7 +124,7 @@ fn rate(count: u64, millis: u32) -> Cell {
     Cell::Json(rate.into(), format!("{rate:.1}"))
 }
 
-/// What lies on a server, and what it has to do.
+/// Returns the cells of a server's contents and pending work.
 pub(super) fn figures(reply: &ClusterReply) -> Vec<Cell> {
     let counts = reply.counts.clone().unwrap_or_default();
     let sum = |counts: &[esker::rpc::proto::Count]| counts.iter().map(|c| c.count).sum();

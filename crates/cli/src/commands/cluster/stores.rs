@@ -1,32 +1,32 @@
-//! Where the stores of a cluster are: with servers that run, or in folders while none does.
+//! The servers of a cluster (`stores` in its file): at running members, or in folders of a stopped cluster.
 
-use super::keeper;
+use super::up_process;
 use crate::context::Context;
 use crate::exit::usage;
 use esker::rpc::{Address, Client};
 use esker_cluster::ServerId;
 use esker_server::ClusterConfig;
-use esker_server::member::Look;
+use esker_server::member::MembershipClient;
 use std::path::{Path, PathBuf};
 
-/// A store.
+/// The location of one server's data.
 #[derive(Debug, Clone)]
-pub(super) enum Place {
-    /// With a server that answers for it.
+pub(super) enum StoreLocation {
+    /// A running process answers for the server.
     Served { store: u32, address: Box<Address> },
-    /// In a folder that nobody has open.
+    /// The server's folder; no process has it open.
     Folder { store: u32, folder: PathBuf },
 }
 
-impl Place {
+impl StoreLocation {
     pub(super) fn store(&self) -> u32 {
         match self {
             Self::Served { store, .. } | Self::Folder { store, .. } => *store,
         }
     }
 
-    /// For people.
-    pub(super) fn shown(&self) -> String {
+    /// Returns the location as text for users.
+    pub(super) fn label(&self) -> String {
         match self {
             Self::Served { address, .. } => format!("esker://{}", address.authority()),
             Self::Folder { folder, .. } => folder.display().to_string(),
@@ -34,23 +34,23 @@ impl Place {
     }
 }
 
-/// The stores of a cluster.
+/// The way to find the servers of a cluster.
 pub(super) enum Stores {
-    /// Any of its servers says where they are.
-    At(Address),
-    /// etcd says so.
+    /// Any member knows where all servers are.
+    Member(Address),
+    /// The assignment is in etcd.
     Etcd(Box<ClusterConfig>),
-    /// They have their places.
+    /// Each server has a fixed address in the file.
     Fixed(Box<ClusterConfig>),
-    /// No server runs.
+    /// No server runs; the folders are read.
     Down(Box<ClusterConfig>),
 }
 
 impl Stores {
-    /// Of the cluster that an address or a file names.
+    /// Finds out how to reach the servers of the cluster that an address or a file names.
     pub(super) fn find(target: &str, context: &Context) -> anyhow::Result<Self> {
         if Address::is_address(target) {
-            return Ok(Self::At(Address::parse(target)?));
+            return Ok(Self::Member(Address::parse(target)?));
         }
         if !Path::new(target).is_file() {
             return Err(usage(format!(
@@ -59,10 +59,10 @@ impl Stores {
         }
         let config = Box::new(ClusterConfig::from_file(Path::new(target))?);
         let runs = if config.etcd.is_some() {
-            // One that `cluster up` has started is there only while that runs.
+            // An etcd of `cluster up` runs only while that command does.
             let own = config.etcd.as_ref().is_some_and(|e| e.endpoints.is_empty());
-            let no_etcd = own && keeper(&config).is_none();
-            !no_etcd && !Look::at(&config)?.now()?.0.is_empty()
+            let no_etcd = own && up_process(&config).is_none();
+            !no_etcd && !MembershipClient::connect(&config)?.status()?.0.is_empty()
         } else {
             let answers = |address: &String| super::child::probe(address).is_some();
             config.servers.iter().any(answers)
@@ -76,12 +76,12 @@ impl Stores {
             );
             if config.checkpoint.is_some() {
                 return Err(usage(format!(
-                    "cluster `{}` is down, and what it holds lies in checkpoints: start it first",
+                    "cluster `{}` is down, and its data is in checkpoints: start it first",
                     config.name
                 )));
             }
             context.note(&format!(
-                "cluster `{}` is down: its folders are looked at",
+                "cluster `{}` is down: reading its folders",
                 config.name
             ));
             return Ok(Self::Down(config));
@@ -92,19 +92,19 @@ impl Stores {
         })
     }
 
-    /// Whether servers run, and may write.
+    /// Whether servers run, which may write.
     pub(super) fn running(&self) -> bool {
         !matches!(self, Self::Down(_))
     }
 
-    /// All of them, where they are now.
-    pub(super) fn all(&self) -> anyhow::Result<Vec<Place>> {
+    /// Returns all servers with their present locations.
+    pub(super) fn all(&self) -> anyhow::Result<Vec<StoreLocation>> {
         match self {
-            Self::At(first) => {
+            Self::Member(first) => {
                 let cluster = Client::connect(first)?.cluster()?;
                 if cluster.servers.is_empty() {
                     return Err(usage(format!(
-                        "{first} stands alone: it is not a server of a cluster"
+                        "{first} is a single server, not part of a cluster"
                     )));
                 }
                 let places = (0..).zip(&cluster.servers);
@@ -113,7 +113,7 @@ impl Stores {
                     .collect()
             }
             Self::Etcd(config) => {
-                let (_, stores, _) = Look::at(config)?.now()?;
+                let (_, stores, _) = MembershipClient::connect(config)?.status()?;
                 let places = stores.iter().map(|s| {
                     let member = s.member.as_deref().unwrap_or_default();
                     served(s.store, member, None)
@@ -134,7 +134,7 @@ impl Stores {
                         id.0,
                         folder.display()
                     );
-                    Ok(Place::Folder {
+                    Ok(StoreLocation::Folder {
                         store: id.0,
                         folder,
                     })
@@ -145,17 +145,17 @@ impl Stores {
     }
 }
 
-fn served(store: u32, place: &str, like: Option<&Address>) -> anyhow::Result<Place> {
+fn served(store: u32, place: &str, like: Option<&Address>) -> anyhow::Result<StoreLocation> {
     anyhow::ensure!(
         !place.is_empty(),
-        "store {store} is with nobody just now: try again once all stores are served (`esker cluster status`)"
+        "no server has store {store} at the moment: try again once all stores are served (`esker cluster status`)"
     );
-    let mut address = match like.and_then(|like| like.moved(place)) {
+    let mut address = match like.and_then(|like| like.with_authority(place)) {
         Some(address) => address,
         None => Address::parse(&format!("esker://{place}"))?,
     };
     address.store = Some(store);
-    Ok(Place::Served {
+    Ok(StoreLocation::Served {
         store,
         address: Box::new(address),
     })

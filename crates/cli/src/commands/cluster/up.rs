@@ -1,7 +1,7 @@
-//! `esker cluster up`: all servers of a cluster as child processes, kept running.
+//! `esker cluster up`: runs all servers of a cluster as child processes.
 
 use super::child::{Child, Ready, Start};
-use super::{AGAIN, FOR_GOOD, failed, keeper, pid_file, slurm};
+use super::{EXIT_RESTART, EXIT_STOP, io_failure, pid_file, slurm, up_process};
 use crate::args::ClusterUpArgs;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -13,16 +13,16 @@ use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 
-/// How often children and signals are looked at.
-const LOOK: Duration = Duration::from_millis(50);
-/// After so long without all servers ready, people are told whom it waits for.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// So many restarts within [`RESTARTS_TIME`] are taken for a fault that no restart mends.
+/// Interval between checks of children and signals.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Time without all servers ready after which the command prints which ones are missing.
+const REPORT_AFTER: Duration = Duration::from_secs(15);
+/// Number of restarts within [`RESTARTS_TIME`] after which the command gives up, because another restart would not help.
 const RESTARTS_MAX: usize = 5;
 const RESTARTS_TIME: Duration = Duration::from_mins(2);
-/// What servers may take to stop beyond their drain time.
+/// Time for a stop beyond the servers' drain time.
 const STOP_MAX: Duration = Duration::from_secs(15);
-/// What the program that uses the servers may take to end when it is told to.
+/// Time for the program that uses the servers to end after SIGTERM.
 const PROGRAM_STOP_MAX: Duration = Duration::from_secs(10);
 
 pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -30,33 +30,34 @@ pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
     let file = match (&job, &args.file) {
         (Some(job), _) => job.file.clone(),
         (None, Some(file)) => std::path::absolute(file)
-            .map_err(|e| failed(format!("finding `{}`", file.display()), e))?,
+            .map_err(|e| io_failure(format!("finding `{}`", file.display()), e))?,
         (None, None) => return Err(usage("which cluster? name its file, or use --slurm")),
     };
     let config = ClusterConfig::from_file(&file)?;
     if config.etcd.is_none() {
         config.claim_storage()?;
     }
-    if let Some(pid) = keeper(&config) {
+    if let Some(pid) = up_process(&config) {
         anyhow::bail!(
-            "cluster `{}` is up already: process {pid} keeps it; `esker cluster down {}` stops it",
+            "cluster `{}` is up already: process {pid} runs it; `esker cluster down {}` stops it",
             config.name,
             file.display()
         );
     }
     if config.etcd.is_some() && job.is_some() {
         return Err(usage(
-            "a cluster whose stores move (`stores`, `[etcd]`) is not started in Slurm jobs yet: leave these keys out of its \
-             file, and another number of nodes is dealt out to when the job starts",
+            "a cluster whose stores move (`stores`, `[etcd]`) is not started in Slurm jobs yet: \
+             leave these keys out of its file, and data is redistributed if the number of nodes \
+             differs when the job starts",
         ));
     }
     if config.etcd.is_some() {
-        return super::moving::up::run(&file, &config, &args.command, context);
+        return super::membership::up::run(&file, &config, &args.command, context);
     }
     let start = Start {
         file,
         memory: config.memory_bytes.unwrap_or(context.globals.memory),
-        through: job.as_ref().map_or_else(Vec::new, slurm::Job::through),
+        launchers: job.as_ref().map_or_else(Vec::new, slurm::Job::launchers),
     };
     let mut servers = Servers {
         config: &config,
@@ -74,11 +75,11 @@ pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
     };
     let done = servers.serve(&program, context);
     let whole = servers.stop();
-    if keeper(&config) == Some(std::process::id()) {
+    if up_process(&config) == Some(std::process::id()) {
         let _ = std::fs::remove_file(pid_file(&config));
     }
     if let Some(job) = &job {
-        job.forget();
+        job.remove_files();
     }
     let code = done?;
     if !whole {
@@ -90,14 +91,14 @@ pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
     })
 }
 
-/// What is run while the servers serve.
+/// The program to run while the servers answer.
 pub(super) struct Program<'a> {
     pub(super) words: &'a [String],
     pub(super) job: Option<&'a slurm::Job>,
 }
 
 impl Program<'_> {
-    /// Starts it; nothing if there is none.
+    /// Starts the program; `None` if none was given.
     pub(super) fn start(&self, target: &str) -> anyhow::Result<Option<std::process::Child>> {
         let Some((program, words)) = self.words.split_first() else {
             return Ok(None);
@@ -109,12 +110,12 @@ impl Program<'_> {
         }
         let child = command
             .spawn()
-            .map_err(|e| failed(format!("starting `{program}`"), e))?;
+            .map_err(|e| io_failure(format!("starting `{program}`"), e))?;
         Ok(Some(child))
     }
 }
 
-/// A program's exit code as a shell gives it: 128 and the number of the signal that ended it.
+/// Returns a program's exit code as a shell does: 128 and the number of the signal that ended it.
 pub(super) fn code_of(status: std::process::ExitStatus) -> u8 {
     let code = status
         .code()
@@ -122,11 +123,11 @@ pub(super) fn code_of(status: std::process::ExitStatus) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }
 
-/// Asks a program to end, and waits for it a while.
+/// Asks a program to end, waits, and returns its exit code.
 pub(super) fn end(running: Option<&mut std::process::Child>) -> Option<u8> {
     let running = running?;
     if let Some(pid) = i32::try_from(running.id()).ok().and_then(Pid::from_raw) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = kill_process(pid, Signal::TERM);
     }
     let until = Instant::now() + PROGRAM_STOP_MAX;
@@ -138,24 +139,24 @@ pub(super) fn end(running: Option<&mut std::process::Child>) -> Option<u8> {
             let _ = running.kill();
             return running.wait().ok().map(code_of);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// The servers, however many of them live.
+/// The servers of the cluster, running or ended.
 struct Servers<'a> {
     config: &'a ClusterConfig,
     children: Vec<Child>,
-    /// When servers were started again.
+    /// Times of the latest restarts.
     restarts: Vec<Instant>,
-    /// Servers that others take over for.
+    /// Servers that another server has taken over.
     gone: BTreeSet<ServerId>,
-    /// Whether Slurm may stop them.
+    /// Whether the servers run in a Slurm job, which may stop them.
     in_job: bool,
 }
 
 impl Servers<'_> {
-    /// Until it is told to stop, the program ends (its exit code), or a server cannot be kept up.
+    /// Runs until interrupted, until the program ends (its exit code), or until a server cannot be kept running.
     fn serve(
         &mut self,
         program: &Program<'_>,
@@ -164,10 +165,10 @@ impl Servers<'_> {
         if !self.wait_until_ready(context)? {
             return Ok(None);
         }
-        // Whoever stops the cluster finds this process there.
+        // `cluster down` finds this process by the file.
         let file = pid_file(self.config);
         std::fs::write(&file, format!("{}\n", std::process::id()))
-            .map_err(|e| failed(format!("writing `{}`", file.display()), e))?;
+            .map_err(|e| io_failure(format!("writing `{}`", file.display()), e))?;
         for child in &self.children {
             writeln!(
                 context.out,
@@ -185,11 +186,11 @@ impl Servers<'_> {
         context.out.flush()?;
         let target = format!("esker://{first}");
         if let Some(job) = program.job {
-            job.tell(&target)?;
+            job.publish_address(&target)?;
         }
         let mut running = program.start(&target)?;
         while context.interrupt.stopped().is_none() {
-            match self.look_after(context) {
+            match self.restart_ended(context) {
                 Ok(true) => {}
                 Ok(false) => return Ok(end(running.as_mut())),
                 Err(e) => {
@@ -200,17 +201,18 @@ impl Servers<'_> {
             if let Some(running) = &mut running
                 && let Some(status) = running
                     .try_wait()
-                    .map_err(|e| failed("waiting for the program", e))?
+                    .map_err(|e| io_failure("waiting for the program", e))?
             {
                 return Ok(Some(code_of(status)));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        context.note("stopping: what is under way is finished; a second signal ends it at once");
+        context
+            .note("stopping: calls in progress are completed; a second signal ends them at once");
         Ok(end(running.as_mut()))
     }
 
-    /// True once all are ready; false if it was told to stop first.
+    /// Waits until all servers are ready; false after an interrupt.
     fn wait_until_ready(&mut self, context: &Context) -> anyhow::Result<bool> {
         let mut told = Instant::now();
         let mut ready = vec![Ready::No(String::new()); self.children.len()];
@@ -221,7 +223,7 @@ impl Servers<'_> {
                         "{} ended before it was ready ({status}); the end of its log, `{}`:\n{}",
                         child.id,
                         child.log().display(),
-                        child.last_words()
+                        child.log_tail()
                     );
                 }
                 if *ready != Ready::Yes {
@@ -231,7 +233,7 @@ impl Servers<'_> {
             if ready.iter().all(|r| *r == Ready::Yes) {
                 return Ok(true);
             }
-            if told.elapsed() > PATIENCE {
+            if told.elapsed() > REPORT_AFTER {
                 told = Instant::now();
                 for waits in &ready {
                     if let Ready::No(why) = waits {
@@ -239,13 +241,13 @@ impl Servers<'_> {
                     }
                 }
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(false)
     }
 
-    /// Starts again what has died, or leaves it to the server that takes over for it. False once all were asked to stop.
-    fn look_after(&mut self, context: &Context) -> anyhow::Result<bool> {
+    /// Restarts servers that have ended, or leaves them to the server that takes them over. False once all were asked to stop.
+    fn restart_ended(&mut self, context: &Context) -> anyhow::Result<bool> {
         for child in &mut self.children {
             let Some(status) = child.ended() else {
                 continue;
@@ -254,7 +256,7 @@ impl Servers<'_> {
                 continue;
             }
             let code = status.code().and_then(|code| u8::try_from(code).ok());
-            if code == Some(FOR_GOOD) {
+            if code == Some(EXIT_STOP) {
                 self.gone.insert(child.id);
                 context.note(&format!("{} was asked to stop, and stays down", child.id));
                 if self.gone.len() == self.config.servers.len() {
@@ -262,10 +264,10 @@ impl Servers<'_> {
                 }
                 continue;
             }
-            if code == Some(AGAIN) {
+            if code == Some(EXIT_RESTART) {
                 child.restart(self.config)?;
                 context.note(&format!(
-                    "{} was asked to start anew (pid {})",
+                    "{} was asked to restart (pid {})",
                     child.id,
                     child.pid()
                 ));
@@ -273,7 +275,7 @@ impl Servers<'_> {
             }
             if self.in_job && status.success() {
                 anyhow::bail!(
-                    "{} was told to stop, which is how Slurm ends a job: all stop",
+                    "{} was asked to stop, which is how Slurm ends a job: all stop",
                     child.id
                 );
             }
@@ -281,14 +283,14 @@ impl Servers<'_> {
                 "{} ended ({status}); the end of its log, `{}`:\n{}",
                 child.id,
                 child.log().display(),
-                child.last_words()
+                child.log_tail()
             ));
             if let Some(after) = self.config.proxy_after {
                 self.gone.insert(child.id);
                 let count = self.config.servers.len() as u32;
                 if self.gone.len() as u32 == count {
                     anyhow::bail!(
-                        "all {count} servers have ended; look into their logs and start again"
+                        "all {count} servers have ended; check their logs and start again"
                     );
                 }
                 let proxy = (1..count)
@@ -296,7 +298,7 @@ impl Servers<'_> {
                     .find(|id| !self.gone.contains(id));
                 if let Some(proxy) = proxy {
                     context.note(&format!(
-                        "{proxy} takes over what {} had, after {} ms; `esker cluster down` and `up` bring it back",
+                        "{proxy} has taken over from {}, after {} ms; `esker cluster down` and `up` bring it back",
                         child.id,
                         after.as_millis()
                     ));
@@ -306,7 +308,7 @@ impl Servers<'_> {
             self.restarts.retain(|at| at.elapsed() < RESTARTS_TIME);
             if self.restarts.len() >= RESTARTS_MAX {
                 anyhow::bail!(
-                    "servers ended {} times within {} minutes: all are stopped; look into their logs and start again",
+                    "servers ended {} times within {} minutes: all are stopped; check their logs and start again",
                     RESTARTS_MAX + 1,
                     RESTARTS_TIME.as_secs() / 60
                 );
@@ -322,7 +324,7 @@ impl Servers<'_> {
         Ok(true)
     }
 
-    /// Stops all that live; false if some had to be killed.
+    /// Stops all servers; false if some had to be killed.
     fn stop(&mut self) -> bool {
         for child in &mut self.children {
             if child.ended().is_none() {

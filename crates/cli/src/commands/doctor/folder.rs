@@ -1,4 +1,4 @@
-//! What the modes of a database's folder, of those above it and of a spool let others do.
+//! Checks of the access that other users have to a database's folder, to the folders above it and to a spool.
 
 use super::{Finding, State};
 use crate::units::counted;
@@ -9,22 +9,22 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Whoever gets through a folder reads the files in it whose names they know; those of a store are known.
+/// Mode bits. A user who may search a folder can read its files with known names; those of a store are known.
 const OTHERS: u32 = 0o001;
 const GROUP: u32 = 0o010;
 const OTHERS_WRITE: u32 = 0o002;
 const GROUP_WRITES: u32 = 0o020;
 const STICKY: u32 = 0o1000;
-/// Files that hold secrets.
+/// Files with secrets.
 const SECRETS: [&str; 2] = ["host_key", "access_tokens"];
-/// What a folder has that others may go through to attach; it holds no data.
+/// Subfolder that other users may search in order to attach; it has no data.
 const OWNER: &str = "owner";
-/// Who answers for a closed port, and who is asked for longer, do not hold up the rest.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of an answer of etcd that are read.
+/// Timeout of connections, so that a slow port does not delay the other checks.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum size of an answer of etcd, in bytes.
 const ANSWER_BYTES: u64 = 4_096;
 
-/// Whether a folder holds a database, or those of a cluster.
+/// Whether a folder has a database, or those of a cluster.
 pub(super) fn is_database(folder: &Path) -> bool {
     ["FORMAT", esker::CLUSTER_FILE]
         .iter()
@@ -35,8 +35,8 @@ fn mode(metadata: &Metadata) -> u32 {
     metadata.mode() & 0o7777
 }
 
-fn shown(path: &Path) -> String {
-    // As one word of a shell.
+fn shell_quoted(path: &Path) -> String {
+    // The path is quoted as one word of a shell.
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,=@".contains(c);
     if text.chars().all(plain) {
@@ -45,10 +45,10 @@ fn shown(path: &Path) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-pub(super) fn look(folder: &Path, out: &mut Vec<Finding>) {
+pub(super) fn check(folder: &Path, out: &mut Vec<Finding>) {
     let failed = |e: std::io::Error| {
         let found = format!("{}: {e}", folder.display());
-        Finding::wrong("folder", found, "give this user the right to look at it")
+        Finding::wrong("folder", found, "give this user the right to read it")
     };
     let (folder, metadata) = match folder
         .canonicalize()
@@ -58,21 +58,21 @@ pub(super) fn look(folder: &Path, out: &mut Vec<Finding>) {
         Err(e) => return out.push(failed(e)),
     };
     let before = out.len();
-    written(&folder, &metadata, out);
-    parents(&folder, metadata.uid(), out);
-    stored(&folder, &metadata, out);
-    secrets(&folder, out);
-    etcd(&folder, out);
+    check_owner(&folder, &metadata, out);
+    check_parents(&folder, metadata.uid(), out);
+    check_readers(&folder, &metadata, out);
+    check_secrets(&folder, out);
+    check_etcd(&folder, out);
     if out.len() == before {
         let found = format!("{}: mode {:o}", folder.display(), mode(&metadata));
         out.push(Finding::fine("folder", found));
     }
 }
 
-/// Whose the folder is, and who writes in it.
-fn written(folder: &Path, metadata: &Metadata, out: &mut Vec<Finding>) {
+/// Checks the owner of the folder and the users who may write to it.
+fn check_owner(folder: &Path, metadata: &Metadata, out: &mut Vec<Finding>) {
     let (own, owner) = (rustix::process::geteuid().as_raw(), metadata.uid());
-    let place = shown(folder);
+    let place = shell_quoted(folder);
     let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid").unwrap_or_default();
     if overflow.trim().parse() == Ok(owner) {
         out.push(Finding::open(
@@ -87,7 +87,7 @@ fn written(folder: &Path, metadata: &Metadata, out: &mut Vec<Finding>) {
             "folder",
             State::Note,
             format!("{place} belongs to user {owner}"),
-            "its owner may change everything in it, and ask a process of yours that has it open for everything",
+            "its owner can change everything in it, and request anything from a process of yours that has it open",
             format!("if you do not trust that user, work with a copy: esker backup {place} COPY"),
         ));
     }
@@ -111,14 +111,14 @@ fn written(folder: &Path, metadata: &Metadata, out: &mut Vec<Finding>) {
     }
 }
 
-/// Who may put another folder in the place of this one.
-fn parents(folder: &Path, owner: u32, out: &mut Vec<Finding>) {
+/// Checks which users may replace the folder through its parent folders.
+fn check_parents(folder: &Path, owner: u32, out: &mut Vec<Finding>) {
     let own = rustix::process::geteuid().as_raw();
     for parent in folder.ancestors().skip(1) {
         let Ok(metadata) = fs::metadata(parent) else {
             continue;
         };
-        let (mode, place) = (mode(&metadata), shown(parent));
+        let (mode, place) = (mode(&metadata), shell_quoted(parent));
         let why = |who: &str| {
             format!(
                 "{who} may put another folder in the place of the database, with rights of their own in it"
@@ -156,15 +156,15 @@ fn parents(folder: &Path, owner: u32, out: &mut Vec<Finding>) {
     }
 }
 
-/// Whether everybody can get to a folder, by the folders above it.
-fn is_reached(folder: &Path) -> bool {
+/// Whether all users can reach a folder through the folders above it.
+fn is_reachable_by_all(folder: &Path) -> bool {
     let lets = |path: &Path| fs::metadata(path).is_ok_and(|m| m.mode() & 0o001 != 0);
     folder.ancestors().skip(1).all(lets)
 }
 
-/// Who reads what is stored.
-fn stored(folder: &Path, metadata: &Metadata, out: &mut Vec<Finding>) {
-    let place = shown(folder);
+/// Checks which users may read the stored data.
+fn check_readers(folder: &Path, metadata: &Metadata, out: &mut Vec<Finding>) {
+    let place = shell_quoted(folder);
     let inside = |bits: u32| -> Vec<String> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries
@@ -183,13 +183,13 @@ fn stored(folder: &Path, metadata: &Metadata, out: &mut Vec<Finding>) {
             "{who} read what is stored in it, past the permissions of files, objects and graphs"
         )
     };
-    let open = if metadata.mode() & 0o001 == 0 || !is_reached(folder) {
+    let open = if metadata.mode() & 0o001 == 0 || !is_reachable_by_all(folder) {
         Vec::new()
     } else {
         inside(OTHERS)
     };
     if !open.is_empty() {
-        let all: Vec<String> = open.iter().map(|n| shown(&folder.join(n))).collect();
+        let all: Vec<String> = open.iter().map(|n| shell_quoted(&folder.join(n))).collect();
         out.push(Finding::open(
             "store",
             State::Wrong,
@@ -205,7 +205,7 @@ fn stored(folder: &Path, metadata: &Metadata, out: &mut Vec<Finding>) {
         inside(GROUP)
     };
     if !open.is_empty() {
-        let all: Vec<String> = open.iter().map(|n| shown(&folder.join(n))).collect();
+        let all: Vec<String> = open.iter().map(|n| shell_quoted(&folder.join(n))).collect();
         let group = metadata.gid();
         out.push(Finding::open(
             "store",
@@ -220,7 +220,7 @@ fn stored(folder: &Path, metadata: &Metadata, out: &mut Vec<Finding>) {
     }
 }
 
-fn secrets(folder: &Path, out: &mut Vec<Finding>) {
+fn check_secrets(folder: &Path, out: &mut Vec<Finding>) {
     for name in SECRETS {
         let path = folder.join(name);
         let Ok(metadata) = fs::metadata(&path) else {
@@ -231,19 +231,19 @@ fn secrets(folder: &Path, out: &mut Vec<Finding>) {
         if !open_to_others {
             continue;
         }
-        let place = shown(&path);
+        let place = shell_quoted(&path);
         out.push(Finding::open(
             "secrets",
             State::Wrong,
             format!("{place}: mode {mode:o}"),
-            "who reads or writes it can be the server, or guess and make tokens",
+            "anyone who reads or writes it can impersonate the server, or guess and make tokens",
             format!("chmod 600 {place}; if others may have read it, remove it and give clients the new one"),
         ));
     }
 }
 
-/// Who changes the etcd that `esker cluster up` has started.
-fn etcd(folder: &Path, out: &mut Vec<Finding>) {
+/// Checks which users may write to the etcd of `esker cluster up`.
+fn check_etcd(folder: &Path, out: &mut Vec<Finding>) {
     let Ok(url) = fs::read_to_string(folder.join("etcd").join("url")) else {
         return;
     };
@@ -252,31 +252,34 @@ fn etcd(folder: &Path, out: &mut Vec<Finding>) {
         return out.push(Finding::fine("etcd", url));
     };
     let why = "every user of this machine may change which server has which part of the cluster";
-    let remedy = "start the cluster again with this release (esker cluster down, then up): its etcd answers its owner alone then";
+    let remedy = "start the cluster again with this release (esker cluster down, then up): its etcd then answers only its owner";
     let address: Result<SocketAddr, _> = address.trim_end_matches('/').parse();
-    match address.map(answers_anybody) {
+    match address.map(answers_without_credentials) {
         Ok(Some(true)) => out.push(Finding::open(
             "etcd",
             State::Wrong,
-            format!("{url} answers without any proof"),
+            format!("{url} answers without authentication"),
             why,
             remedy,
         )),
-        Ok(Some(false)) => out.push(Finding::fine("etcd", format!("{url} asks for a proof"))),
+        Ok(Some(false)) => out.push(Finding::fine(
+            "etcd",
+            format!("{url} requires authentication"),
+        )),
         Ok(None) | Err(_) => out.push(Finding::open(
             "etcd",
             State::Warning,
-            format!("{url} does not answer now; when it runs, it is asked without encryption"),
+            format!("{url} does not answer now; when it runs, it is used without encryption"),
             why,
             remedy,
         )),
     }
 }
 
-/// Whether etcd at an address answers a question that comes without credentials; `None` if nothing answers there.
-fn answers_anybody(address: SocketAddr) -> Option<bool> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+/// Whether etcd at an address answers a request without credentials; `None` if nothing answers there.
+fn answers_without_credentials(address: SocketAddr) -> Option<bool> {
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).ok()?;
+    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
     let body = r#"{"key":"AA==","limit":"1"}"#;
     let ask = format!(
         "POST /v3/kv/range HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
@@ -284,20 +287,20 @@ fn answers_anybody(address: SocketAddr) -> Option<bool> {
     );
     stream.write_all(ask.as_bytes()).ok()?;
     let mut answer = Vec::new();
-    // What came until then is enough: the first line says it.
+    // The part received by then is enough: the first line has the status.
     let _ = stream.take(ANSWER_BYTES).read_to_end(&mut answer);
     let answer = String::from_utf8_lossy(&answer);
     let status = answer.split_ascii_whitespace().nth(1)?;
     Some(status == "200")
 }
 
-/// Who reads the runs that wait in a spool, and who can leave some there.
+/// Checks which users may read the waiting runs of a spool, and add runs to it.
 pub(super) fn spool(folder: &Path, out: &mut Vec<Finding>) {
     let Ok(metadata) = fs::symlink_metadata(folder) else {
         return;
     };
     let own = rustix::process::geteuid().as_raw();
-    let (mode, place) = (mode(&metadata), shown(folder));
+    let (mode, place) = (mode(&metadata), shell_quoted(folder));
     if ![own, 0].contains(&metadata.uid()) && mode & GROUP_WRITES == 0 {
         out.push(Finding::open(
             "spool-mode",
@@ -320,7 +323,7 @@ pub(super) fn spool(folder: &Path, out: &mut Vec<Finding>) {
             "spool-mode",
             State::Note,
             format!("{place}: mode {mode:o}, group {}", metadata.gid()),
-            "members of the group leave runs there; a server takes in of each what is that user's",
+            "members of the group leave runs there; a server merges each user's own runs",
             format!("chmod g-w {place}, unless that is meant"),
         ));
     }
@@ -335,7 +338,7 @@ pub(super) fn spool(folder: &Path, out: &mut Vec<Finding>) {
             format!(
                 "{} be read by all, {} among them",
                 counted(open.len() as u64, "file may", "files may"),
-                shown(first)
+                shell_quoted(first)
             ),
             "a run says its command, its arguments and its environment",
             format!("chmod 700 {place}; or chmod o-r {place}/*"),
@@ -343,7 +346,7 @@ pub(super) fn spool(folder: &Path, out: &mut Vec<Finding>) {
     }
 }
 
-/// The files in a folder that everybody may read.
+/// Returns the files in a folder that all users may read.
 fn readable(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries

@@ -1,4 +1,5 @@
-//! Which processes of Esker listen on this machine, for whom, and what they could do if they were taken over.
+//! Checks of the Esker processes that listen on this machine: their clients, and the rights that an attacker would gain by taking them
+//! over.
 
 use super::{Finding, State};
 use esker_server::Settings;
@@ -9,41 +10,41 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// `TCP_LISTEN`, as the kernel lists it.
+/// `TCP_LISTEN` in the kernel's list.
 const LISTENING: &str = "0A";
 
-/// What a process of Esker is for.
+/// Kind of an Esker process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ProcessKind {
     Server,
     Tier,
     Worker,
 }
 
-/// A process that listens.
+/// A process that listens on TCP.
 struct Listener {
     pid: u32,
-    kind: Kind,
-    /// What it was started with, behind the name of the command.
+    kind: ProcessKind,
+    /// Arguments after the name of the command.
     words: Vec<String>,
-    /// In what folder it was started.
+    /// Working directory at the start.
     folder: PathBuf,
     addresses: Vec<SocketAddr>,
 }
 
-/// What command it is, and what stands behind its name.
-fn command(words: &[String]) -> Option<(Kind, &[String])> {
+/// Returns the kind of command and the arguments after its name.
+fn command(words: &[String]) -> Option<(ProcessKind, &[String])> {
     let program = Path::new(words.first()?).file_name()?.as_bytes();
     if program != b"esker" {
         return None;
     }
-    // Global options may stand before it.
+    // Global options may precede the command.
     for (at, word) in words.iter().enumerate().skip(1) {
         let next = words.get(at + 1).map(String::as_str);
         let (kind, taken) = match (word.as_str(), next) {
-            ("site", Some("serve")) => (Kind::Tier, 2),
-            ("rdf", Some("worker")) => (Kind::Worker, 2),
-            ("serve", _) => (Kind::Server, 1),
+            ("site", Some("serve")) => (ProcessKind::Tier, 2),
+            ("rdf", Some("worker")) => (ProcessKind::Worker, 2),
+            ("serve", _) => (ProcessKind::Server, 1),
             _ => continue,
         };
         return Some((kind, words.get(at + taken..).unwrap_or_default()));
@@ -51,7 +52,7 @@ fn command(words: &[String]) -> Option<(Kind, &[String])> {
     None
 }
 
-/// An address as the kernel lists it: each four bytes as a number of this machine, in hexadecimal digits.
+/// Parses an address of the kernel's list: each four bytes as a number in this machine's byte order, in hexadecimal digits.
 #[allow(
     clippy::host_endian_bytes,
     reason = "the kernel prints the bytes as it has them"
@@ -72,7 +73,7 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip.to_canonical(), port))
 }
 
-/// Sockets that listen, by their inodes, in such a list.
+/// Returns the listening sockets of a kernel list, by inode.
 fn listening(list: &str) -> HashMap<u64, SocketAddr> {
     let line = |line: &str| {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -85,7 +86,7 @@ fn listening(list: &str) -> HashMap<u64, SocketAddr> {
     list.lines().filter_map(line).collect()
 }
 
-/// The inodes of the sockets that a process has open.
+/// Returns the inodes of a process's open sockets.
 fn sockets(pid: u32) -> Vec<u64> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd"));
     let entries = entries.into_iter().flatten().flatten();
@@ -98,7 +99,7 @@ fn sockets(pid: u32) -> Vec<u64> {
         .collect()
 }
 
-/// The processes of Esker that this user sees and that listen.
+/// Returns the listening Esker processes that this user can see.
 fn all() -> Vec<Listener> {
     let mut open = HashMap::new();
     for list in ["/proc/net/tcp", "/proc/net/tcp6"] {
@@ -138,7 +139,7 @@ fn all() -> Vec<Listener> {
 }
 
 impl Listener {
-    /// What an option was given, in either form.
+    /// Returns the value of an option, in either form.
     fn option(&self, name: &str) -> Option<&str> {
         let mut words = self.words.iter();
         while let Some(word) = words.next() {
@@ -152,12 +153,12 @@ impl Listener {
         None
     }
 
-    /// What an option names, as a path.
+    /// Returns the value of an option as a path.
     fn file(&self, name: &str) -> Option<PathBuf> {
         self.option(name).map(|f| self.folder.join(f))
     }
 
-    /// Whether it answers with a certificate that was given to it.
+    /// Whether the process has a certificate from its configuration.
     fn has_certificate(&self) -> bool {
         let configured = || {
             let settings = Settings::from_file(&self.file("--config")?).ok()?;
@@ -166,7 +167,7 @@ impl Listener {
         self.option("--tls-certificate").is_some() || configured().is_some()
     }
 
-    /// The addresses that other machines reach, in words.
+    /// Returns the addresses that other machines can reach, as text.
     fn reached(&self) -> String {
         let addresses = self.addresses.iter();
         let reached = addresses.filter(|a| !a.ip().is_loopback());
@@ -175,14 +176,14 @@ impl Listener {
     }
 }
 
-/// Looks at the process that serves a folder, and at site tiers and workers of this user.
-pub(super) fn look(storage: Option<&Path>, owner: Option<u32>, out: &mut Vec<Finding>) {
+/// Checks the process that serves a folder, and this user's site tiers and workers.
+pub(super) fn check(storage: Option<&Path>, owner: Option<u32>, out: &mut Vec<Finding>) {
     let all = all();
     for listener in &all {
         match listener.kind {
-            Kind::Server if Some(listener.pid) == owner => server(listener, storage, out),
-            Kind::Server => {}
-            Kind::Tier | Kind::Worker => helper(listener, out),
+            ProcessKind::Server if Some(listener.pid) == owner => server(listener, storage, out),
+            ProcessKind::Server => {}
+            ProcessKind::Tier | ProcessKind::Worker => helper(listener, out),
         }
     }
     if let Some(pid) = owner {
@@ -204,7 +205,7 @@ fn server(listener: &Listener, storage: Option<&Path>, out: &mut Vec<Finding>) {
             "listener",
             State::Warning,
             format!("process {pid} is reached at {reached}, and has no certificate but that of its own key"),
-            "browsers and curl cannot tell who answers; a token that one sends in the open by mistake is read on the way",
+            "browsers and curl cannot tell who answers; a token that is sent unencrypted by mistake can be read on the way",
             "esker serve … --tls-certificate FILE --tls-key FILE; or --listen 127.0.0.1:7400, and ssh -L from elsewhere",
         ));
     }
@@ -215,7 +216,7 @@ fn server(listener: &Listener, storage: Option<&Path>, out: &mut Vec<Finding>) {
             "loopback",
             State::Note,
             format!("processes of {owner} and of root are admins over loopback, without a key"),
-            "a proxy that one of them runs (nginx, kubectl port-forward, a container with this machine's network) lends that to whoever it lets in",
+            "a proxy that one of them runs (nginx, kubectl port-forward, a container with this machine's network) lends that to anyone it lets in",
             "run no proxy to this port as one of them; see docs/book/access.md",
         ));
     }
@@ -228,18 +229,18 @@ fn server(listener: &Listener, storage: Option<&Path>, out: &mut Vec<Finding>) {
     }
 }
 
-/// A tier of the site cache, or a worker: it lends what its user may do.
+/// Checks a tier of the site cache or a worker, which acts with the rights of its user.
 fn helper(listener: &Listener, out: &mut Vec<Finding>) {
     let (part, what, why) = match listener.kind {
-        Kind::Tier => (
+        ProcessKind::Tier => (
             "site",
             "a site tier",
-            "who is let in asks origins with the keys and passwords of its user",
+            "anyone who is let in uses origins with the keys and passwords of its user",
         ),
         _ => (
             "workers",
             "a worker of RDF",
-            "who is let in reads all of its part of the data, past the rights of graphs",
+            "anyone who is let in can read all of its part of the data, whatever the rights of graphs",
         ),
     };
     let pid = listener.pid;
@@ -250,7 +251,7 @@ fn helper(listener: &Listener, out: &mut Vec<Finding>) {
             State::Warning,
             format!("{what} (process {pid}) is reached at {reached}"),
             format!("other machines reach it, too; {why}"),
-            "let it listen on a socket of this machine (see docs/book/access.md), or on 127.0.0.1",
+            "let it listen on a Unix socket (see docs/book/access.md), or on 127.0.0.1",
         ));
     } else if let Some(address) = listener.addresses.first() {
         out.push(Finding::open(
@@ -258,7 +259,7 @@ fn helper(listener: &Listener, out: &mut Vec<Finding>) {
             State::Note,
             format!("{what} (process {pid}) is reached at {address}"),
             format!("processes of this machine reach it; {why}"),
-            "let it listen on a socket of this machine (see docs/book/access.md)",
+            "let it listen on a Unix socket (see docs/book/access.md)",
         ));
     }
     let secret = listener.file("--secret-file");
@@ -270,13 +271,13 @@ fn helper(listener: &Listener, out: &mut Vec<Finding>) {
             part,
             State::Wrong,
             format!("{}: mode {:o}", secret.display(), metadata.mode() & 0o7777),
-            "who reads the secret is let in as a worker's coordinator",
+            "anyone who reads the secret can act as a worker's coordinator",
             format!("chmod 600 {}; and make a new secret", secret.display()),
         ));
     }
 }
 
-/// Whether the process that has a database open has given up what it does not need.
+/// Checks whether the process that has a database open has given up the rights that it does not need.
 fn sandbox(pid: u32, out: &mut Vec<Finding>) {
     let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
         return;
@@ -299,7 +300,7 @@ fn sandbox(pid: u32, out: &mut Vec<Finding>) {
         "sandbox",
         State::Note,
         format!("process {pid} may start programs and open all files of its user; {landlock}"),
-        "whoever took over that process could do the same",
+        "anyone who took over that process could do the same",
         "serve it with esker serve, without --no-sandbox; docs/book/server.md says what that limits",
     ));
 }
@@ -332,9 +333,18 @@ mod tests {
     fn commands_are_told_by_their_names() {
         let words = |line: &str| -> Vec<String> { line.split(' ').map(Into::into).collect() };
         let kind = |line: &str| command(&words(line)).map(|(kind, _)| kind);
-        assert_eq!(kind("/usr/bin/esker serve lab.esker"), Some(Kind::Server));
-        assert_eq!(kind("esker --quiet site serve site.toml"), Some(Kind::Tier));
-        assert_eq!(kind("esker rdf worker x --listen y"), Some(Kind::Worker));
+        assert_eq!(
+            kind("/usr/bin/esker serve lab.esker"),
+            Some(ProcessKind::Server)
+        );
+        assert_eq!(
+            kind("esker --quiet site serve site.toml"),
+            Some(ProcessKind::Tier)
+        );
+        assert_eq!(
+            kind("esker rdf worker x --listen y"),
+            Some(ProcessKind::Worker)
+        );
         assert_eq!(kind("esker ls lab.esker"), None);
         assert_eq!(kind("vim serve"), None);
         let line = words("esker serve lab.esker --tls-certificate=a --config b");

@@ -1,19 +1,19 @@
-//! What this machine has: room for the spool, Slurm, git, FUSE, the right to trace.
+//! Checks of this machine: space for the spool, Slurm, git, FUSE, the right to trace.
 
 use super::Finding;
 use crate::units::{counted, size};
-use esker_record::{Found, Spool, Which};
+use esker_record::{Spool, SpoolFile, SpoolSelection};
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Below so much, a spool takes few runs.
+/// Minimum free space for a spool, in bytes.
 const SPACE_MIN: u64 = 16 << 20;
 
-/// The first line that a program says, if it is there and goes well.
-fn says(program: &str, words: &[&str]) -> Option<String> {
+/// Returns the first line of a program's output, if it exists and succeeds.
+fn first_line(program: &str, words: &[&str]) -> Option<String> {
     let out = Command::new(program)
         .args(words)
         .stdin(Stdio::null())
@@ -25,7 +25,7 @@ fn says(program: &str, words: &[&str]) -> Option<String> {
     out.status.success().then(|| line.to_owned())
 }
 
-/// The nearest folder above that there is.
+/// Returns the nearest existing folder above a path.
 fn existing(path: &Path) -> PathBuf {
     let there = path.ancestors().find(|p| p.is_dir());
     there.unwrap_or_else(|| Path::new("/")).to_owned()
@@ -34,7 +34,7 @@ fn existing(path: &Path) -> PathBuf {
 pub(super) fn spool(spool: &Spool, out: &mut Vec<Finding>) {
     let folder = spool.folder();
     let shown = folder.display();
-    let elsewhere =
+    let alternative =
         "name another one: --spool DIR or $ESKER_SPOOL; runs go straight to the database meanwhile";
     let near = existing(folder);
     let probe = near.join(format!(".esker-doctor-{}", std::process::id()));
@@ -46,8 +46,8 @@ pub(super) fn spool(spool: &Spool, out: &mut Vec<Finding>) {
         .and_then(|mut file| file.write_all(&[0; 4096]).and_then(|()| file.sync_data()));
     let _ = std::fs::remove_file(&probe);
     if let Err(e) = tried {
-        let found = format!("{shown} takes nothing: {e}");
-        out.push(Finding::wrong("spool", found, elsewhere));
+        let found = format!("{shown} cannot be written: {e}");
+        out.push(Finding::wrong("spool", found, alternative));
         return;
     }
     if let Ok(space) = rustix::fs::statvfs(&near) {
@@ -57,30 +57,30 @@ pub(super) fn spool(spool: &Spool, out: &mut Vec<Finding>) {
             out.push(Finding::wrong(
                 "spool",
                 found,
-                format!("make room there, or {elsewhere}"),
+                format!("make room there, or {alternative}"),
             ));
             return;
         }
     }
-    let found = match spool.look(Which::All) {
+    let found = match spool.files(SpoolSelection::All) {
         Ok(found) => found,
         Err(e) => {
             let found = format!("{shown} cannot be read: {e}");
-            out.push(Finding::wrong("spool", found, elsewhere));
+            out.push(Finding::wrong("spool", found, alternative));
             return;
         }
     };
     let (mut waiting, mut going, mut broken, mut others) = (0_u64, 0_u64, 0_u64, 0_u64);
     for found in found.only_of(rustix::process::getuid().as_raw()) {
         *match found {
-            Found::Run(_) => &mut waiting,
-            Found::GoesOn(_) => &mut going,
-            Found::Broken(..) => &mut broken,
-            Found::Other(..) => &mut others,
+            SpoolFile::Run(_) => &mut waiting,
+            SpoolFile::Active(_) => &mut going,
+            SpoolFile::Broken(..) => &mut broken,
+            SpoolFile::OtherUser(..) => &mut others,
         } += 1;
     }
     let mut told = format!(
-        "{shown}: {}, {going} going on, {broken} broken",
+        "{shown}: {}, {going} running, {broken} broken",
         counted(waiting, "run waits", "runs wait")
     );
     if others > 0 {
@@ -89,7 +89,7 @@ pub(super) fn spool(spool: &Spool, out: &mut Vec<Finding>) {
     }
     let deliver = format!("esker spool deliver --spool {shown} --target DATABASE");
     out.push(if broken > 0 {
-        let remedy = format!("esker spool list --spool {shown} says which; remove them");
+        let remedy = format!("esker spool list --spool {shown} shows which; remove them");
         Finding::wrong("spool", told, remedy)
     } else if waiting > 0 {
         Finding::wrong("spool", told, deliver)
@@ -100,18 +100,20 @@ pub(super) fn spool(spool: &Spool, out: &mut Vec<Finding>) {
 
 pub(super) fn slurm(out: &mut Vec<Finding>) {
     let job = std::env::var("SLURM_JOB_ID").ok();
-    let version = says("scontrol", &["--version"]);
-    let plug_in = says("scontrol", &["show", "config"]).is_some().then(|| {
-        let all = Command::new("scontrol").args(["show", "config"]).output();
-        let all = all.map_or_else(|_| Vec::new(), |o| o.stdout);
-        let all = String::from_utf8_lossy(&all).into_owned();
-        let value = |key: &str| {
-            let line = all.lines().find(|line| line.trim_start().starts_with(key));
-            line.and_then(|l| l.split_once('='))
-                .map(|(_, v)| v.trim().to_owned())
-        };
-        (value("JobCompType"), value("JobCompLoc"))
-    });
+    let version = first_line("scontrol", &["--version"]);
+    let plug_in = first_line("scontrol", &["show", "config"])
+        .is_some()
+        .then(|| {
+            let all = Command::new("scontrol").args(["show", "config"]).output();
+            let all = all.map_or_else(|_| Vec::new(), |o| o.stdout);
+            let all = String::from_utf8_lossy(&all).into_owned();
+            let value = |key: &str| {
+                let line = all.lines().find(|line| line.trim_start().starts_with(key));
+                line.and_then(|l| l.split_once('='))
+                    .map(|(_, v)| v.trim().to_owned())
+            };
+            (value("JobCompType"), value("JobCompLoc"))
+        });
     let inside = job.map_or_else(
         || "not inside a job".to_owned(),
         |j| format!("inside job {j}"),
@@ -141,19 +143,19 @@ pub(super) fn slurm(out: &mut Vec<Finding>) {
 }
 
 pub(super) fn git(out: &mut Vec<Finding>) {
-    out.push(match says("git", &["--version"]) {
+    out.push(match first_line("git", &["--version"]) {
         Some(version) => Finding::fine("git", version),
         None => Finding::absent(
             "git",
             "no git in $PATH",
-            "install it: without it runs say the commit, but not whether files were changed since",
+            "install it: without it runs record the commit, but not whether files were changed since",
         ),
     });
 }
 
 pub(super) fn fuse(out: &mut Vec<Finding>) {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    let helper = says("fusermount3", &["--version"]);
+    let helper = first_line("fusermount3", &["--version"]);
     let root = rustix::process::geteuid().is_root();
     out.push(match (device, helper) {
         (Err(e), _) => Finding::absent(

@@ -1,7 +1,7 @@
-//! `esker doctor`: whether this machine and this database are ready for what Esker does here, and what is open to others; a line for each part, with
-//! what to do.
+//! `esker doctor`: checks whether this machine and a database are ready for use and what they leave open to other users; prints a line
+//! per check, with a remedy.
 //!
-//! Nothing is changed: databases are opened, not made, and what is written to try something is removed.
+//! Nothing is changed: databases are opened and never created, and test files are removed.
 
 mod folder;
 mod listeners;
@@ -16,18 +16,18 @@ use crate::exit::Outcome;
 use crate::output::{Cell, Rows};
 use std::path::Path;
 
-/// How a part is.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// As it should be.
+    /// Everything is in order.
     Fine,
-    /// It is not there, and only who uses it misses it.
+    /// The part is missing, which matters only to those who use it.
     Absent,
-    /// It is open to somebody, and that may be meant.
+    /// The part is open to other users, which may be intended.
     Note,
-    /// It is more open than it has to be.
+    /// The part is more open than necessary.
     Warning,
-    /// Something is to be done.
+    /// The part needs a repair.
     Wrong,
 }
 
@@ -43,18 +43,18 @@ impl State {
     }
 }
 
-/// What was found out about one part.
+/// Finding about one part.
 struct Finding {
     part: &'static str,
     state: State,
     found: String,
-    /// What somebody could do, of what is open.
+    /// The attack that an open part allows.
     why: Option<String>,
     remedy: Option<String>,
 }
 
 impl Finding {
-    /// Something that is open to others: why that matters, and the command that closes it.
+    /// Creates a finding about something open to others, with its danger and the command that closes it.
     fn open(
         part: &'static str,
         state: State,
@@ -103,18 +103,18 @@ pub(crate) fn run(args: &DoctorArgs, context: &mut Context) -> anyhow::Result<Ou
     )];
     let target = args.target.as_deref().filter(|t| !t.is_empty());
     let storage = target.map(Path::new).filter(|f| folder::is_database(f));
-    let owner = target::look(target, context, &mut findings);
+    let owner = target::check(target, context, &mut findings);
     if let Some(storage) = storage {
-        folder::look(storage, &mut findings);
-        rights::of_user(&mut findings);
+        folder::check(storage, &mut findings);
+        rights::check_user_folder(&mut findings);
     }
     let is_reached = findings.iter().all(|f| f.state != State::Wrong);
     if let Some(target) = target
         && (is_reached || storage.is_some())
     {
-        rights::look(target, &mut findings);
+        rights::check(target, &mut findings);
     }
-    listeners::look(storage, owner, &mut findings);
+    listeners::check(storage, owner, &mut findings);
     let spool = spool(&args.spool);
     machine::spool(&spool, &mut findings);
     folder::spool(spool.folder(), &mut findings);

@@ -1,30 +1,30 @@
-//! Whom keys and tokens let in, and for how long.
+//! Checks of the rights of keys and tokens, and of their lifetimes.
 
 use super::{Finding, State};
 use crate::exit::message_of;
 use crate::units::counted;
 use esker::rpc::{Address, Grants};
-use esker_access::grants::{self, Listed};
+use esker_access::grants::{self, RightsEntry};
 use esker_access::rights;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Days after which a token should have ended: whoever finds it can use it until then.
+/// Maximum lifetime of a token in days; a stolen token is valid until its end.
 const TOKEN_DAYS_MAX: i64 = 90;
 const DAY: i64 = 86_400;
 
-/// Everybody's rights, and what is wrong in the files that say them.
-fn listed(target: &str) -> anyhow::Result<(Vec<Listed>, Vec<String>)> {
+/// Returns all rights, and errors in the files that grant them.
+fn listed(target: &str) -> anyhow::Result<(Vec<RightsEntry>, Vec<String>)> {
     if !Address::is_address(target) {
         return Ok(grants::list(Path::new(target))?);
     }
     let told = Grants::of(&Address::parse(target)?).list()?;
-    let lines = told.lines.into_iter().map(Listed::from);
+    let lines = told.lines.into_iter().map(RightsEntry::from);
     Ok((lines.collect(), told.mistakes))
 }
 
-/// The rights that a folder or a server gives.
-pub(super) fn look(target: &str, out: &mut Vec<Finding>) {
+/// Checks the rights that a folder or a server grants.
+pub(super) fn check(target: &str, out: &mut Vec<Finding>) {
     let is_server = Address::is_address(target);
     if !is_server && !super::folder::is_database(Path::new(target)) {
         return;
@@ -32,7 +32,7 @@ pub(super) fn look(target: &str, out: &mut Vec<Finding>) {
     let (lines, mistakes) = match listed(target) {
         Ok(listed) => listed,
         Err(e) if is_server => {
-            let found = format!("not told: {}", message_of(&e));
+            let found = format!("not shown: {}", message_of(&e));
             let remedy = "only an admin sees who has rights";
             return out.push(Finding::absent("keys", found, remedy));
         }
@@ -41,7 +41,7 @@ pub(super) fn look(target: &str, out: &mut Vec<Finding>) {
                 "keys",
                 State::Wrong,
                 message_of(&e),
-                "the rights in that file count for nothing: also those that were taken",
+                "the grants and revocations in that file have no effect",
                 "do what the message says",
             ));
         }
@@ -51,8 +51,8 @@ pub(super) fn look(target: &str, out: &mut Vec<Finding>) {
             "keys",
             State::Wrong,
             mistake,
-            "the rights in it count for nothing: also those that were taken",
-            format!("mend it, and look again: esker grant {target} --list"),
+            "its grants and revocations have no effect",
+            format!("correct it, and check again: esker grant {target} --list"),
         ));
     }
     let now = rights::now();
@@ -73,7 +73,7 @@ pub(super) fn look(target: &str, out: &mut Vec<Finding>) {
                     "tokens",
                     State::Warning,
                     format!("{name} {until}"),
-                    "a token opens the database for whoever has it, from anywhere",
+                    "a token opens the database for anyone who has it, from anywhere",
                     format!("esker revoke {target} --key {}; then esker grant {target} --token --for 30d", line.fingerprint),
                 ));
             }
@@ -90,7 +90,7 @@ pub(super) fn look(target: &str, out: &mut Vec<Finding>) {
             "keys",
             State::Note,
             format!("{name} {lacks}"),
-            "a key that is lost opens the database until somebody notices",
+            "a lost key opens the database until the loss is noticed",
             format!(
                 "esker grant {target} --key KEY --role {} --for 365d --from NETWORK",
                 line.role
@@ -102,15 +102,15 @@ pub(super) fn look(target: &str, out: &mut Vec<Finding>) {
     out.push(Finding::fine("rights", format!("{keys} rights, {tokens}")));
 }
 
-/// A time as `expiry-time` has it, in seconds since 1970.
+/// Parses a time in the form of `expiry-time`, as seconds since 1970.
 fn seconds(text: &str) -> Option<i64> {
     let time = jiff::civil::DateTime::strptime("%Y%m%d%H%M%SZ", text).ok()?;
     let time = jiff::tz::TimeZone::UTC.to_timestamp(time).ok()?;
     Some(time.as_second())
 }
 
-/// The folder that opens all of a user's databases.
-pub(super) fn of_user(out: &mut Vec<Finding>) {
+/// Checks the folder that grants rights on all databases of a user.
+pub(super) fn check_user_folder(out: &mut Vec<Finding>) {
     let Some(folder) = esker_access::home() else {
         return;
     };
@@ -123,7 +123,7 @@ pub(super) fn of_user(out: &mut Vec<Finding>) {
             "keys",
             State::Wrong,
             format!("{}: mode {mode:o}", folder.display()),
-            "whoever writes there gives themselves rights in all of your databases; nothing in it is read as long as that is so",
+            "anyone who writes there can give themselves rights in all of your databases; nothing in it is read as long as that is so",
             format!("chmod go-w {}", folder.display()),
         ));
     }

@@ -1,4 +1,4 @@
-//! The database: whether it answers, by which door, what this user may do there, whose clock is right.
+//! Checks of the database: whether it answers, how it is reached, this user's rights, its clock.
 
 use super::Finding;
 use crate::context::Context;
@@ -9,11 +9,11 @@ use esker_model::{Batch, GraphRead as _, GraphWrite as _};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Clocks that differ by more put runs and what a server sees into another order.
+/// Maximum difference of clocks; beyond it, runs and a server's other events are out of order.
 const CLOCK_MAX: Duration = Duration::from_secs(2);
 
-/// Looks at a database. Returns the process that has it open, if that is another one of this machine.
-pub(super) fn look(
+/// Checks a database. Returns the process that has it open, if that is another one of this machine.
+pub(super) fn check(
     target: Option<&str>,
     context: &mut Context,
     out: &mut Vec<Finding>,
@@ -48,9 +48,9 @@ pub(super) fn look(
         Ok(database) => database,
         Err(e) => {
             let remedy = if is_server {
-                "start the server (`esker serve FOLDER --listen …`), or check the address and the way to it; runs wait in the spool meanwhile"
+                "start the server (`esker serve FOLDER --listen …`), or check the address and the network; runs wait in the spool meanwhile"
             } else {
-                "esker check says more of a folder that is damaged; a lock is let go when its process ends"
+                "esker check tells more about a damaged folder; a lock is released when its process ends"
             };
             let e = anyhow::Error::new(e);
             out.push(Finding::wrong("target", message_of(&e), remedy));
@@ -75,7 +75,7 @@ pub(super) fn look(
         Role::Attached { pid } if !is_server => Some(pid),
         _ => None,
     };
-    // What this process has opened is closed in good order; nothing was written.
+    // Closing can fail only for writes, and nothing was written.
     let _ = database.close();
     owner
 }
@@ -91,7 +91,7 @@ fn access(database: &Database, target: &str, is_server: bool, out: &mut Vec<Find
         out.push(Finding::wrong("access", message_of(&e), remedy));
         return;
     }
-    // A batch of nothing: who may not write is told so.
+    // An empty batch fails if this user may not write.
     match database.apply(Batch::new()) {
         Ok(_) => out.push(Finding::fine("access", "reads and writes")),
         Err(e) => {
@@ -117,7 +117,7 @@ fn server(database: &Database, out: &mut Vec<Finding>) {
             return;
         }
     };
-    // Of what it took there and back, half.
+    // The server's time is that of the middle of the round trip.
     let here = before + before.elapsed().unwrap_or_default() / 2;
     if version == own {
         out.push(Finding::fine("server", format!("esker {version}, as here")));

@@ -1,8 +1,8 @@
-//! Files that go into a crate: which ones may, and how they are copied.
+//! Files of a crate: the rules that select them, and their copying.
 //!
-//! Which files those are, the graph says, and whoever may write to the graph chooses their paths. So a path counts only in its plain form; links
-//! on the way are followed only if they are root's or this user's; folders where secrets lie are left out; and both the source and its copy are
-//! opened name by name, without following links, so that nothing that changes meanwhile leads elsewhere.
+//! The graph names the files, and every user with the right to write to the graph chooses their paths. So a path must be in plain form;
+//! links on the way are followed only if they belong to root or this user; folders with secrets are excluded; and both the source and its
+//! copy are opened component by component without following links, so that concurrent changes cannot redirect them.
 
 use crate::nofollow::{self, FOLDER};
 use esker_model::namespace::check_path_key;
@@ -14,25 +14,25 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// The folder of the crate that its files lie in.
+/// Subfolder of the crate for its files.
 const FILES: &str = "files";
-/// More links on the way than a sound path has.
+/// Maximum number of links in a path.
 const LINKS_MAX: u32 = 40;
 const COPY_BYTES: usize = 128 << 10;
 
-/// Which files may go into a crate.
+/// Rules that say which files may be copied into a crate.
 pub(super) struct Rules {
-    /// Also those of the system, and below folders of homes whose names begin with a dot.
+    /// Whether system files and files below dot-folders of home directories are allowed.
     from_anywhere: bool,
-    /// Also those whose size is not known: nothing says that they are the ones that the lineage is about.
+    /// Whether files of unknown size are allowed, although they may not be the files of the lineage.
     without_size: bool,
     home: Option<PathBuf>,
 }
 
-/// A file that may go into a crate, opened.
+/// An open file that may be copied into a crate.
 pub(super) struct Source {
     file: File,
-    /// Its bytes.
+    /// Size of the file in bytes.
     pub(super) size: u64,
 }
 
@@ -47,15 +47,15 @@ impl Rules {
         }
     }
 
-    /// Opens a file that the graph names, if it may go into a crate. `known`: its size, as far as it was seen.
+    /// Opens a file that the graph names, if it may be copied into a crate. `known` is its recorded size.
     ///
     /// # Errors
-    /// Why it may not.
+    /// Returns the reason why the file may not be copied.
     pub(super) fn open(&self, path: &str, known: Option<i64>) -> Result<Source, String> {
         check_path_key(path)?;
         let real = real_path(Path::new(path))?;
         if !self.from_anywhere {
-            self.check_place(&real)?;
+            self.check_location(&real)?;
         }
         let opened = nofollow::file(&real).map_err(|e| e.to_string())?;
         let file = opened.file;
@@ -65,23 +65,23 @@ impl Rules {
                 "it has {size} bytes now, and had {known} when it was seen"
             )),
             None if !self.without_size => Err(
-                "its size was never recorded, so that nothing says that it is the file of that time: --files-without-size takes it"
+                "its size was never recorded, so it may not be the same file any more: --files-without-size includes it"
                     .into(),
             ),
             _ => Ok(Source { file, size }),
         }
     }
 
-    fn check_place(&self, path: &Path) -> Result<(), String> {
+    fn check_location(&self, path: &Path) -> Result<(), String> {
         if let Some(folder) = esker_trace::SYSTEM.iter().find(|f| path.starts_with(f)) {
             return Err(format!(
-                "it is one of the system's ({folder}): --files-from-anywhere takes it"
+                "it is a system file ({folder}): --files-from-anywhere includes it"
             ));
         }
         if self.is_hidden_in_a_home(path) {
             return Err(
-                "it lies in a home, in or behind a name that begins with a dot, where keys and passwords are kept: \
-                 --files-from-anywhere takes it"
+                "it is in a home directory, at or below a name that begins with a dot, where keys \
+                 and passwords are kept: --files-from-anywhere includes it"
                     .into(),
             );
         }
@@ -98,21 +98,21 @@ impl Rules {
         if homes.any(|home| path.strip_prefix(home).is_ok_and(hidden)) {
             return true;
         }
-        // `/home/USER/…`.
+        // The first component is the user: `/home/USER/…`.
         let others = path.strip_prefix("/home").ok();
         let below = others.map(|below| below.components().skip(1).collect::<PathBuf>());
         below.as_deref().is_some_and(hidden)
     }
 }
 
-/// The path without links, of which only those are followed that are root's or this user's.
+/// Resolves the links of a path; only links of root and this user are followed.
 fn real_path(path: &Path) -> Result<PathBuf, String> {
     let names = |path: &Path| -> Vec<OsString> {
         let names = path.components().rev();
         names.map(|name| name.as_os_str().to_owned()).collect()
     };
     let user = rustix::process::geteuid().as_raw();
-    // The next one last.
+    // The next component is the last of the list.
     let mut left = names(path);
     let mut done = PathBuf::new();
     let mut links = 0;
@@ -152,18 +152,18 @@ fn real_path(path: &Path) -> Result<PathBuf, String> {
     Ok(done)
 }
 
-/// A crate that is being made: a folder of this process's own making.
+/// An unfinished crate: a folder that this process has created.
 pub(super) struct Crate(OwnedFd);
 
 impl Crate {
-    /// Makes the folder, which must not be there.
+    /// Creates the folder, which must not exist.
     pub(super) fn make(folder: &Path) -> io::Result<Self> {
         std::fs::create_dir(folder)?;
         let folder = rustix::fs::open(folder, FOLDER, Mode::empty())?;
         Ok(Self(folder))
     }
 
-    /// Makes a file below the folder, and folders on the way; nothing there is followed or replaced.
+    /// Creates a file below the folder, with its parent folders; existing links are not followed and existing files not replaced.
     pub(super) fn file(&self, place: &str) -> io::Result<File> {
         let (folders, last) = place.rsplit_once('/').unwrap_or(("", place));
         let mut folder = rustix::io::dup(&self.0)?;
@@ -180,10 +180,10 @@ impl Crate {
         Ok(File::from(file))
     }
 
-    /// Copies a file that lies at `path`: where it is in the crate. A file that grows meanwhile is cut where it ended.
+    /// Copies a file from `path` and returns its place in the crate. A file that grows during the copy is cut at its former size.
     ///
     /// # Errors
-    /// Why it could not be, or that it has become smaller.
+    /// Returns an error if the copy fails or the file has become smaller.
     pub(super) fn copy(&self, path: &str, source: &Source) -> Result<String, String> {
         let place = format!("{FILES}{path}");
         let told = |e: io::Error| format!("copying it to {place}: {e}");
@@ -231,7 +231,7 @@ mod tests {
             "/etc/shadow",
             "/proc/1/environ",
         ] {
-            assert!(rules.check_place(Path::new(path)).is_err(), "{path}");
+            assert!(rules.check_location(Path::new(path)).is_err(), "{path}");
         }
         for path in [
             "/users/ada/work/.snakemake/x",
@@ -240,7 +240,7 @@ mod tests {
             "/scratch/.tmp/x",
             "/etcetera/x",
         ] {
-            assert_eq!(rules.check_place(Path::new(path)), Ok(()), "{path}");
+            assert_eq!(rules.check_location(Path::new(path)), Ok(()), "{path}");
         }
     }
 

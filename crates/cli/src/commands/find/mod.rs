@@ -1,4 +1,4 @@
-//! `esker find`: objects by what holds of them (SoMeta's P-search), printed as they come.
+//! `esker find`: prints objects that match a filter (SoMeta's P-search), while they are found.
 
 mod print;
 pub(crate) mod search;
@@ -16,7 +16,7 @@ use crate::units::{count, elapsed};
 use esker_import::table::Format;
 use esker_model::Flow;
 use esker_model::object::{Find, FindReport, OBJECT_TYPE, ObjectRead as _, PlanStep};
-use print::Printer;
+use print::ResultPrinter;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if let Some(second) = &args.of_files {
         return Err(usage(format!(
-            "`{second}`: one filter is enough, and the first argument is no path; quote a filter that has blanks"
+            "`{second}`: only one filter is allowed, and the first argument is not a path; quote a filter that has blanks"
         )));
     }
     let find = Find {
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
         limit: args.limit,
         count: args.count,
         explain: args.explain,
-        asker: args.asker.asker.clone(),
+        principal: args.principal.principal.clone(),
         share: match args.share {
             None if args.collective => Some(share::of_launcher(|name| std::env::var(name).ok())?),
             share => share,
@@ -64,9 +64,9 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
         return Ok(finish(args, &report, context));
     }
     let mut answer = Ok(());
-    let mut printer = Printer::new(find.select.as_deref(), format, output, context)?;
+    let mut printer = ResultPrinter::new(find.select.as_deref(), format, output, context)?;
     let report = database.find(&find, &interrupt, &mut |found| {
-        flow(printer.object(&found), &mut answer)
+        continue_unless_failed(printer.object(&found), &mut answer)
     });
     answer?;
     let report = report?;
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
     if known.is_err() && (report.matches == 0 || args.output.is_some()) {
         return known.map(|()| Outcome::Done);
     }
-    printer.finish(lacking(&report, &interrupt))?;
+    printer.finish(incomplete_reason(&report, &interrupt))?;
     known?;
     summary(&report, began.elapsed(), context);
     if args.profile {
@@ -83,8 +83,8 @@ pub(crate) fn run(args: &FindArgs, context: &mut Context) -> anyhow::Result<Outc
     Ok(finish(args, &report, context))
 }
 
-/// Why an answer is not all that it should be: then no file may pass for it.
-fn lacking(report: &FindReport, interrupt: &Interrupt) -> Option<&'static str> {
+/// Returns why an answer is incomplete, so that it is not written to a file.
+fn incomplete_reason(report: &FindReport, interrupt: &Interrupt) -> Option<&'static str> {
     if interrupt.stopped().is_some() {
         Some("stopped before the end")
     } else if report.missing.is_empty() {
@@ -95,7 +95,7 @@ fn lacking(report: &FindReport, interrupt: &Interrupt) -> Option<&'static str> {
 }
 
 /// Stops a search whose answer cannot be written.
-fn flow(written: anyhow::Result<()>, answer: &mut anyhow::Result<()>) -> Flow {
+fn continue_unless_failed(written: anyhow::Result<()>, answer: &mut anyhow::Result<()>) -> Flow {
     match written {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
@@ -105,7 +105,7 @@ fn flow(written: anyhow::Result<()>, answer: &mut anyhow::Result<()>) -> Flow {
     }
 }
 
-/// The names that were selected, each once.
+/// Returns the selected names without duplicates.
 fn selected(args: &FindArgs) -> Option<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     for name in args.select.as_ref()? {
@@ -116,7 +116,7 @@ fn selected(args: &FindArgs) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// The file to write: `%r` is the rank of the share.
+/// Returns the file to write; `%r` is replaced by the rank of the share.
 fn with_rank(file: &std::path::Path, find: &Find) -> anyhow::Result<PathBuf> {
     let Some(text) = file.to_str().filter(|t| t.contains("%r")) else {
         return Ok(file.to_path_buf());
@@ -145,13 +145,13 @@ fn format_of(args: &FindArgs) -> anyhow::Result<FindFormat> {
     };
     by_name.ok_or_else(|| {
         usage(format!(
-            "{}: the ending does not tell the format; say it with --format table, json, ndjson, csv or parquet",
+            "{}: the file extension does not name a format; give one with --format table, json, ndjson, csv or parquet",
             file.display()
         ))
     })
 }
 
-/// The format for a few figures; they are no table of objects.
+/// Returns the format of a count or a plan, which is not a table of objects.
 fn rows_of(format: FindFormat) -> anyhow::Result<RowFormat> {
     Ok(match format {
         FindFormat::Table => RowFormat::Table,
@@ -166,7 +166,7 @@ fn rows_of(format: FindFormat) -> anyhow::Result<RowFormat> {
     })
 }
 
-/// The number alone, so that a script can take it.
+/// Prints the number alone, so that a script can use it.
 fn print_count(
     report: &FindReport,
     format: FindFormat,
@@ -209,7 +209,7 @@ fn plan_cells(step: &PlanStep) -> Vec<Cell> {
     ]
 }
 
-/// How it was found, beside the answer: on stderr.
+/// Prints the plan with its figures on stderr, after the answer.
 fn print_profile(plan: &[PlanStep]) -> anyhow::Result<()> {
     let mut err = io::stderr();
     let style = output::Style::new(crate::args::Color::Never, false);
@@ -239,5 +239,5 @@ fn finish(args: &FindArgs, report: &FindReport, context: &Context) -> Outcome {
     if limited && !report.complete {
         context.note("there are more: --limit stopped it");
     }
-    search::tell_missing(report, context).and(note_if_stopped(context))
+    search::warn_missing_servers(report, context).and(note_if_stopped(context))
 }

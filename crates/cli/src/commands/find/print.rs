@@ -1,4 +1,4 @@
-//! Objects as they are found, in whatever format, on standard output or into a file.
+//! Output of found objects in any format, on standard output or into a file.
 
 use crate::args::{FindFormat, RowFormat};
 use crate::commands::export::SharedOut;
@@ -16,34 +16,34 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Writes objects, or whatever else has cells and values.
-pub(super) struct Printer<'w> {
+/// Writer of objects, or of other rows with cells and values.
+pub(super) struct ResultPrinter<'w> {
     columns: Vec<ObjectColumn>,
-    sink: Sink<'w>,
-    file: Option<Unfinished>,
+    sink: ResultSink<'w>,
+    file: Option<PartialFile>,
 }
 
-enum Sink<'w> {
+enum ResultSink<'w> {
     Rows(Rows<'w>),
-    /// With whether the reader of standard output has left: that is no error, in whatever words the writer puts it.
+    /// The Parquet writer, and whether the reader of standard output has closed it, which is no error however the writer reports it.
     Parquet(Box<TypedWriter<Box<dyn Write + Send>>>, Arc<AtomicBool>),
 }
 
-/// A file that gets its name once it is whole.
-struct Unfinished {
-    under_way: PathBuf,
+/// A file that gets its name when it is complete.
+struct PartialFile {
+    temporary: PathBuf,
     name: PathBuf,
 }
 
-impl Drop for Unfinished {
+impl Drop for PartialFile {
     fn drop(&mut self) {
-        // Gone by then if it was finished.
-        let _ = fs::remove_file(&self.under_way);
+        // A finished file has been renamed already.
+        let _ = fs::remove_file(&self.temporary);
     }
 }
 
-impl<'w> Printer<'w> {
-    /// For objects: the attributes that were selected, or what the format shows.
+impl<'w> ResultPrinter<'w> {
+    /// Creates a writer of objects with the selected attributes, or with the columns of the format.
     pub(super) fn new(
         select: Option<&[String]>,
         format: FindFormat,
@@ -62,7 +62,7 @@ impl<'w> Printer<'w> {
         })
     }
 
-    /// For rows of any columns.
+    /// Creates a writer of rows with any columns.
     pub(super) fn with_columns(
         names: Vec<Cow<'static, str>>,
         format: FindFormat,
@@ -82,14 +82,14 @@ impl<'w> Printer<'w> {
                         (Box::new(out), Some(file))
                     }
                     None if io::stdout().is_terminal() => {
-                        return Err(usage("Parquet is no text: give --output FILE"));
+                        return Err(usage("Parquet is not text: give --output FILE"));
                     }
                     None => (Box::new(SharedOut(Arc::clone(&gone))), None),
                 };
                 let names = names.into_iter().map(Cow::into_owned).collect();
                 return Ok(Self {
                     columns: Vec::new(),
-                    sink: Sink::Parquet(Box::new(TypedWriter::new(out, names)), gone),
+                    sink: ResultSink::Parquet(Box::new(TypedWriter::new(out, names)), gone),
                     file,
                 });
             }
@@ -105,81 +105,85 @@ impl<'w> Printer<'w> {
         };
         Ok(Self {
             columns: Vec::new(),
-            sink: Sink::Rows(Rows::named(&mut context.out, rows, style, names)),
+            sink: ResultSink::Rows(Rows::named(&mut context.out, rows, style, names)),
             file,
         })
     }
 
-    /// One object.
+    /// Writes one object as a row.
     pub(super) fn object(&mut self, found: &Found) -> anyhow::Result<()> {
         match &mut self.sink {
-            Sink::Rows(rows) => {
+            ResultSink::Rows(rows) => {
                 rows.row(self.columns.iter().map(|c| c.cell(found)).collect())?;
             }
-            Sink::Parquet(table, gone) => {
+            ResultSink::Parquet(table, gone) => {
                 let values = self.columns.iter().map(|c| c.value(found)).collect();
-                table.row(values).or_else(|error| unless(gone, error))?;
+                table
+                    .row(values)
+                    .or_else(|error| broken_pipe_or(gone, error))?;
             }
         }
         Ok(())
     }
 
-    /// One row of another kind: cells for people and text formats, values for Parquet.
+    /// Writes one row of another kind: cells for tables and text formats, values for Parquet.
     pub(super) fn row(
         &mut self,
         cells: impl FnOnce() -> Vec<Cell>,
         values: impl FnOnce() -> Vec<Option<Value>>,
     ) -> anyhow::Result<()> {
         match &mut self.sink {
-            Sink::Rows(rows) => rows.row(cells())?,
-            Sink::Parquet(table, gone) => {
-                table.row(values()).or_else(|error| unless(gone, error))?;
+            ResultSink::Rows(rows) => rows.row(cells())?,
+            ResultSink::Parquet(table, gone) => {
+                table
+                    .row(values())
+                    .or_else(|error| broken_pipe_or(gone, error))?;
             }
         }
         Ok(())
     }
 
-    /// Ends the answer; a file gets its name, unless the answer lacks something.
-    pub(super) fn finish(self, lacking: Option<&str>) -> anyhow::Result<()> {
+    /// Ends the output; a file gets its name, unless the answer is incomplete.
+    pub(super) fn finish(self, incomplete_reason: Option<&str>) -> anyhow::Result<()> {
         let Self { sink, file, .. } = self;
         match sink {
-            Sink::Rows(rows) => rows.finish_and_flush()?,
-            Sink::Parquet(table, gone) => {
+            ResultSink::Rows(rows) => rows.finish_and_flush()?,
+            ResultSink::Parquet(table, gone) => {
                 let finished = table.finish().map_err(anyhow::Error::from);
                 let flushed = finished.and_then(|mut out| Ok(out.flush()?));
-                flushed.or_else(|error| unless(&gone, error))?;
+                flushed.or_else(|error| broken_pipe_or(&gone, error))?;
             }
         }
         let Some(file) = file else {
             return Ok(());
         };
-        if let Some(why) = lacking {
+        if let Some(why) = incomplete_reason {
             return Err(anyhow::anyhow!(
                 "{why}; {} was not written",
                 file.name.display()
             ));
         }
-        fs::rename(&file.under_way, &file.name)
+        fs::rename(&file.temporary, &file.name)
             .with_context(|| format!("writing {}", file.name.display()))
     }
 }
 
-/// The error, but where nobody reads any more: then the words that end a command without complaint.
-fn unless(gone: &AtomicBool, error: impl Into<anyhow::Error>) -> anyhow::Result<()> {
+/// Returns the error; a closed output becomes the error that ends a command silently.
+fn broken_pipe_or(gone: &AtomicBool, error: impl Into<anyhow::Error>) -> anyhow::Result<()> {
     if gone.load(Ordering::Relaxed) {
         return Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
     }
     Err(error.into())
 }
 
-fn create(name: &Path) -> anyhow::Result<(BufWriter<File>, Unfinished)> {
-    let mut under_way = name.as_os_str().to_owned();
-    under_way.push(".unfinished");
-    let under_way = PathBuf::from(under_way);
+fn create(name: &Path) -> anyhow::Result<(BufWriter<File>, PartialFile)> {
+    let mut temporary = name.as_os_str().to_owned();
+    temporary.push(".unfinished");
+    let temporary = PathBuf::from(temporary);
     let out =
-        File::create(&under_way).with_context(|| format!("writing {}", under_way.display()))?;
-    let file = Unfinished {
-        under_way,
+        File::create(&temporary).with_context(|| format!("writing {}", temporary.display()))?;
+    let file = PartialFile {
+        temporary,
         name: name.to_path_buf(),
     };
     Ok((BufWriter::new(out), file))

@@ -1,4 +1,4 @@
-//! What all searches share: reading a filter, and what an answer says about it.
+//! Functions of all searches: parsing of filters, and messages about answers.
 
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -8,12 +8,12 @@ use esker_model::filter::Expr;
 use esker_model::object::FindReport;
 use unicode_width::UnicodeWidthStr as _;
 
-/// Reads a filter; nothing holds of everything.
+/// Parses a filter; an empty one matches everything.
 pub(crate) fn parse(text: &str) -> anyhow::Result<Expr> {
     Expr::parse(text, Some(now_nanos())).map_err(|e| usage(e.render(text)))
 }
 
-/// A name that no object has is a mistake in typing more often than not.
+/// Refuses a filter with a name that no object has, because that is a typing mistake more often than not.
 pub(crate) fn refuse_unknown(report: &FindReport, text: &str, lenient: bool) -> anyhow::Result<()> {
     if lenient || report.unknown.is_empty() {
         return Ok(());
@@ -37,7 +37,7 @@ pub(crate) fn refuse_unknown(report: &FindReport, text: &str, lenient: bool) -> 
     Err(usage(messages.join("\n")))
 }
 
-/// The line of the filter with the name, and a caret under it.
+/// Returns the line of the filter with the name, and a caret under it.
 fn caret(text: &str, name: &str) -> Option<String> {
     let at = position(text, name)?;
     let before = text.get(..at)?;
@@ -48,7 +48,7 @@ fn caret(text: &str, name: &str) -> Option<String> {
     Some(format!("\n  {line}\n  {blanks}{carets}"))
 }
 
-/// Where a name stands in a filter as a word of its own, outside texts in quotes.
+/// Finds a name in a filter as a word of its own, outside quoted texts.
 fn position(text: &str, name: &str) -> Option<usize> {
     let part = |c: char| c.is_alphanumeric() || "_-.:".contains(c);
     let mut quote = None;
@@ -72,8 +72,8 @@ fn position(text: &str, name: &str) -> Option<usize> {
     None
 }
 
-/// Says which servers an answer lacks.
-pub(crate) fn tell_missing(report: &FindReport, context: &Context) -> Outcome {
+/// Warns about servers whose matches an answer lacks.
+pub(crate) fn warn_missing_servers(report: &FindReport, context: &Context) -> Outcome {
     if report.missing.is_empty() {
         return Outcome::Done;
     }

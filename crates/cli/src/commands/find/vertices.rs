@@ -1,7 +1,9 @@
-//! `esker find --type File`: vertices that are no objects, and with `--as-of` what objects were, by a scan.
+//! `esker find --type File`: vertices that are not objects; with `--as-of`, earlier versions of objects, by a scan.
 
-use super::print::Printer;
-use super::{finish, flow, lacking, print_count, print_plan, search, summary};
+use super::print::ResultPrinter;
+use super::{
+    continue_unless_failed, finish, incomplete_reason, print_count, print_plan, search, summary,
+};
 use crate::args::{FindArgs, FindFormat};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -27,13 +29,15 @@ pub(super) fn run(
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
     for (given, option) in [
-        (find.asker.is_some() && args.as_of.is_some(), "--as"),
+        (find.principal.is_some() && args.as_of.is_some(), "--as"),
         (find.share.is_some(), "--share and --collective"),
         (find.after.is_some(), "--after"),
     ] {
         if given {
             return Err(usage(match args.as_of {
-                Some(_) => format!("{option} is for what objects are now, not for --as-of"),
+                Some(_) => format!(
+                    "{option} is for the present state of objects, and cannot be combined with --as-of"
+                ),
                 None => format!(
                     "{option} is for objects, not for --type {}",
                     args.vertex_type
@@ -43,12 +47,12 @@ pub(super) fn run(
     }
     if args.as_of.is_some() && find.filter.names().contains(&"created") {
         return Err(usage(
-            "`created` is not looked at with --as-of: what there was then had been created by then",
+            "`created` cannot be combined with --as-of: everything that existed then had been created by then",
         ));
     }
     let database = context
         .open(&args.target)?
-        .on_behalf_of(find.asker.as_ref());
+        .on_behalf_of(find.principal.as_ref());
     let schema = database.schema()?;
     let type_id = schema
         .vertex_type_id(&args.vertex_type)
@@ -82,12 +86,12 @@ pub(super) fn run(
             ..VertexSelect::of(type_id)
         };
         let scanned = database.scan_vertices(&select, &mut |vertex| {
-            names.saw(&vertex);
+            names.record_names(&vertex);
             if interrupt.cancelled() {
                 report.complete = false;
                 return ControlFlow::Break(());
             }
-            if !filter.holds(&VertexFields::new(&vertex, &schema)) {
+            if !filter.matches(&VertexFields::new(&vertex, &schema)) {
                 return ControlFlow::Continue(());
             }
             if report.matches >= limit {
@@ -95,7 +99,7 @@ pub(super) fn run(
                 return ControlFlow::Break(());
             }
             report.matches += 1;
-            flow(print(&vertex), &mut answer)
+            continue_unless_failed(print(&vertex), &mut answer)
         });
         answer.and(scanned.map_err(Into::into))
     };
@@ -107,7 +111,7 @@ pub(super) fn run(
         return Ok(finish(args, &report, context));
     }
     let columns = columns(find);
-    let mut printer = Printer::with_columns(columns.clone(), format, output, context)?;
+    let mut printer = ResultPrinter::with_columns(columns.clone(), format, output, context)?;
     each(&mut |vertex| {
         printer.row(
             || columns.iter().map(|c| cell(c, vertex, &schema)).collect(),
@@ -119,13 +123,13 @@ pub(super) fn run(
     if known.is_err() && (report.matches == 0 || args.output.is_some()) {
         return known.map(|()| Outcome::Done);
     }
-    printer.finish(lacking(&report, &interrupt))?;
+    printer.finish(incomplete_reason(&report, &interrupt))?;
     known?;
     summary(&report, began.elapsed(), context);
     Ok(finish(args, &report, context))
 }
 
-/// What a row shows: the name, then what was selected, or type, version and all attributes.
+/// Returns the columns of a row: the name, then the selected ones, or type, version and all attributes.
 fn columns(find: &Find) -> Vec<Cow<'static, str>> {
     match &find.select {
         Some(names) => {
@@ -171,13 +175,13 @@ fn value(column: &str, vertex: &Vertex, schema: &Schema) -> Option<Value> {
     }
 }
 
-/// Names of user-defined attributes that are kept for suggestions.
-const KNOWN_MAX: usize = 4_096;
+/// Maximum number of user-defined attributes to remember for suggestions.
+const SUGGESTIONS_MAX: usize = 4_096;
 
-/// The filter's names, until a vertex has them.
+/// Names in the filter that no vertex has had yet.
 struct Names {
     missing: BTreeSet<String>,
-    /// User-defined attributes there are, and how many vertices have them.
+    /// User-defined attributes and the number of vertices that have each.
     known: BTreeMap<String, u64>,
 }
 
@@ -203,7 +207,7 @@ impl Names {
         names
     }
 
-    fn saw(&mut self, vertex: &Vertex) {
+    fn record_names(&mut self, vertex: &Vertex) {
         if self.missing.is_empty() {
             return;
         }
@@ -211,13 +215,13 @@ impl Names {
             self.missing.remove(&attribute.name);
             if let Some(n) = self.known.get_mut(&attribute.name) {
                 *n += 1;
-            } else if self.known.len() < KNOWN_MAX {
+            } else if self.known.len() < SUGGESTIONS_MAX {
                 self.known.insert(attribute.name.clone(), 1);
             }
         }
     }
 
-    /// Those that no vertex has, each with the nearest that some have.
+    /// Returns the names that no vertex has, each with the most similar existing one.
     fn unknown(self, complete: bool) -> Vec<(String, Option<(String, u64)>)> {
         if !complete {
             return Vec::new();

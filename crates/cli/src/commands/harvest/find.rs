@@ -1,10 +1,11 @@
-//! Which files have headers to harvest: by how they begin, and where a directory is a Zarr store. And what tells that one has changed.
+//! Files with headers to harvest, detected by their first bytes, and directories that are Zarr stores; and the stamps that tell whether
+//! they have changed.
 //!
-//! What lies below a path may be other users', and may be exchanged while it is looked at. So files are opened without following links, and whose
-//! they are and who can read them is asked of what was opened ([`Source`]), which is also what is read.
+//! Files below a path may belong to other users and may be replaced at any time. So files are opened without following links, and owner,
+//! readers and content are those of the open file ([`Source`]).
 
-use super::readers::{Groups, Rights, Step};
-use crate::nofollow::{self, Opened};
+use super::readers::{Access, Groups, Rights};
+use crate::nofollow::{self, OpenedFile};
 use anyhow::Context as _;
 use flate2::read::MultiGzDecoder;
 use rustix::fs::{Dir, FileType, Stat};
@@ -16,12 +17,12 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-/// Where an HDF5 file may begin: a program may have put something of its own before it.
+/// Offsets at which an HDF5 file may begin, after a block of the program that wrote it.
 const HDF5_OFFSETS: [usize; 4] = [0, 512, 1024, 2048];
-/// What a Zarr store has in its own directory.
+/// Metadata files in the directory of a Zarr store.
 const ZARR_FILES: [&str; 5] = [".zgroup", ".zarray", ".zattrs", ".zmetadata", "zarr.json"];
 
-/// What a file is.
+/// File format of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Fits,
@@ -31,7 +32,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Its name in tags, and for the reader.
+    /// Returns the name of the format, in tags and for the reader process.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Fits => "fits",
@@ -41,7 +42,7 @@ impl Kind {
         }
     }
 
-    /// What reads it, as `pip` calls it.
+    /// Returns the Python library that reads the format, as `pip` names it.
     pub(super) fn library(self) -> &'static str {
         match self {
             Self::Fits => "astropy",
@@ -51,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// What a name lets one expect; only where nothing else is stored under such names.
+    /// Returns the format that a file name implies, if nothing else uses such names.
     fn of_name(path: &Path) -> Option<Self> {
         let ending = path.extension().and_then(OsStr::to_str)?;
         match ending.to_ascii_lowercase().as_str() {
@@ -63,49 +64,49 @@ impl Kind {
     }
 }
 
-/// A file or a store whose header is to be read.
+/// A file or a store with a header to read.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
-    /// Absolute; text, as a vertex's key has to be.
+    /// Absolute path; UTF-8, as a vertex's key must be.
     pub(super) path: String,
     pub(super) kind: Kind,
-    /// Of the file, or of the store's directory.
-    pub(super) about: About,
-    /// Changes when the file does.
+    /// Attributes of the file, or of the store's directory.
+    pub(super) about: Attributes,
+    /// Text that changes when the file does.
     pub(super) stamp: String,
 }
 
-/// What the file system says of it.
+/// Attributes of a file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct About {
+pub(super) struct Attributes {
     pub(super) size: u64,
-    /// Its permission bits, less those of whoever does not get to it.
+    /// Permission bits, without those of users who cannot reach the file.
     pub(super) mode: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// Nanoseconds since 1970.
+    /// Time of the last change, in nanoseconds since 1970.
     pub(super) mtime: i64,
 }
 
-/// What a walk comes upon.
-pub(super) enum Met {
-    /// To be harvested.
+/// A result of a directory traversal.
+pub(super) enum Visited {
+    /// A file or a store to harvest.
     Candidate(Candidate),
-    /// A file or a directory that could not be looked at, or is not what its name says.
-    Trouble(String),
+    /// Message about a file or a directory that cannot be read or does not have the format of its name.
+    Problem(String),
 }
 
-/// A file or a store that is open to be read, and what it is.
+/// An open file or store with its attributes.
 pub(super) struct Source {
-    pub(super) about: About,
+    pub(super) about: Attributes,
     pub(super) stamp: String,
-    /// What its reader opens: the open file, whatever its path leads to by now; of a store, copies of the files with metadata.
+    /// Path for the reader: the open file, even if its path was replaced; for a store, copies of its metadata files.
     pub(super) at: PathBuf,
-    /// Keeps what is at that path.
-    _held: Held,
+    /// Keeps the content of that path alive.
+    _content: OpenContent,
 }
 
-enum Held {
+enum OpenContent {
     #[expect(dead_code, reason = "it is open as long as this is there")]
     File(File),
     #[expect(dead_code, reason = "it is removed when this goes")]
@@ -113,17 +114,17 @@ enum Held {
 }
 
 impl Source {
-    /// Opens what is at a path now.
+    /// Opens the present content of a path.
     pub(super) fn open(path: &Path, kind: Kind, groups: &mut Groups) -> anyhow::Result<Self> {
         if kind == Kind::Zarr {
             let store = nofollow::folder(path)?;
             let copy = tempfile::tempdir().context("making a folder for a store's metadata")?;
-            let seen = look_through(&store.file, Some(copy.path()))?;
+            let seen = scan_store(&store.file, Some(copy.path()))?;
             return Ok(Self {
-                about: about(&store, &seen.way, groups),
+                about: about(&store, &seen.accesses, groups),
                 stamp: seen.stamp,
                 at: copy.path().to_owned(),
-                _held: Held::Store(copy),
+                _content: OpenContent::Store(copy),
             });
         }
         let opened = nofollow::file(path)?;
@@ -136,21 +137,21 @@ impl Source {
             about: about(&opened, &[], groups),
             stamp: stamp(&opened.stat),
             at: at.into(),
-            _held: Held::File(opened.file),
+            _content: OpenContent::File(opened.file),
         })
     }
 }
 
-/// Goes through a path and all below it, in order of names; links are not followed. Ends early where `sink` says false.
-pub(super) fn walk(root: &Path, sink: &mut dyn FnMut(Met) -> bool) -> bool {
+/// Visits a path and everything below it, in order of names, without following links. Stops if `sink` returns false.
+pub(super) fn walk(root: &Path, sink: &mut dyn FnMut(Visited) -> bool) -> bool {
     let mut groups = Groups::default();
     let mut waiting = vec![root.to_owned()];
     while let Some(path) = waiting.pop() {
         let met = match step(&path, &mut waiting, &mut groups) {
             Ok(met) => met,
-            // It went between being listed and being looked at.
+            // The entry was removed after the directory was listed.
             Err(e) if e.kind() == io::ErrorKind::NotFound && path != root => None,
-            Err(e) => Some(Met::Trouble(format!("{}: {e}", path.display()))),
+            Err(e) => Some(Visited::Problem(format!("{}: {e}", path.display()))),
         };
         if !met.is_none_or(&mut *sink) {
             return false;
@@ -159,7 +160,11 @@ pub(super) fn walk(root: &Path, sink: &mut dyn FnMut(Met) -> bool) -> bool {
     true
 }
 
-fn step(path: &Path, waiting: &mut Vec<PathBuf>, groups: &mut Groups) -> io::Result<Option<Met>> {
+fn step(
+    path: &Path,
+    waiting: &mut Vec<PathBuf>,
+    groups: &mut Groups,
+) -> io::Result<Option<Visited>> {
     let metadata = fs::symlink_metadata(path)?;
     let (kind, about, stamp) = if metadata.is_dir() {
         let store = nofollow::folder(path)?;
@@ -168,13 +173,17 @@ fn step(path: &Path, waiting: &mut Vec<PathBuf>, groups: &mut Groups) -> io::Res
             .iter()
             .any(|(name, _)| ZARR_FILES.iter().any(|file| name == file));
         if !is_store {
-            // The last one is taken first.
+            // The list is a stack.
             names.sort_unstable_by(|a, b| b.0.cmp(&a.0));
             waiting.extend(names.iter().map(|(name, _)| path.join(name)));
             return Ok(None);
         }
-        let seen = look_through(&store.file, None)?;
-        (Kind::Zarr, about(&store, &seen.way, groups), seen.stamp)
+        let seen = scan_store(&store.file, None)?;
+        (
+            Kind::Zarr,
+            about(&store, &seen.accesses, groups),
+            seen.stamp,
+        )
     } else if metadata.is_file() {
         let opened = nofollow::file(path)?;
         let kind = match (kind_of(&opened)?, Kind::of_name(path)) {
@@ -185,7 +194,7 @@ fn step(path: &Path, waiting: &mut Vec<PathBuf>, groups: &mut Groups) -> io::Res
                     path.display(),
                     named.name()
                 );
-                return Ok(Some(Met::Trouble(text)));
+                return Ok(Some(Visited::Problem(text)));
             }
             (None, None) => return Ok(None),
         };
@@ -195,9 +204,9 @@ fn step(path: &Path, waiting: &mut Vec<PathBuf>, groups: &mut Groups) -> io::Res
     };
     let Some(text) = path.to_str() else {
         let text = format!("{}: its path is not UTF-8", path.display());
-        return Ok(Some(Met::Trouble(text)));
+        return Ok(Some(Visited::Problem(text)));
     };
-    Ok(Some(Met::Candidate(Candidate {
+    Ok(Some(Visited::Candidate(Candidate {
         path: text.to_owned(),
         kind,
         about,
@@ -205,14 +214,14 @@ fn step(path: &Path, waiting: &mut Vec<PathBuf>, groups: &mut Groups) -> io::Res
     })))
 }
 
-/// `inside`: what has to be read of a store, and searched in it.
-fn about(opened: &Opened, inside: &[Step], groups: &mut Groups) -> About {
+/// Returns the attributes of an open file. `inside`: the folders to search and files to read within a store.
+fn about(opened: &OpenedFile, inside: &[Access], groups: &mut Groups) -> Attributes {
     let stat = &opened.stat;
-    let above = opened.above.iter().map(|s| Step::Search(s.into()));
-    let way: Vec<Step> = above.chain(inside.iter().copied()).collect();
-    About {
+    let above = opened.above.iter().map(|s| Access::Search(s.into()));
+    let accesses: Vec<Access> = above.chain(inside.iter().copied()).collect();
+    Attributes {
         size: u64::try_from(stat.st_size).unwrap_or(0),
-        mode: groups.effective(Rights::from(stat), &way),
+        mode: groups.effective(Rights::from(stat), &accesses),
         uid: stat.st_uid,
         gid: stat.st_gid,
         mtime: stat
@@ -229,7 +238,7 @@ fn stamp(stat: &Stat) -> String {
     )
 }
 
-/// What lies in a folder, with what the listing says that it is.
+/// Returns the entries of a folder with their types.
 fn names_in(folder: &File) -> io::Result<Vec<(OsString, FileType)>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
@@ -242,28 +251,28 @@ fn names_in(folder: &File) -> io::Result<Vec<(OsString, FileType)>> {
     Ok(names)
 }
 
-/// What there is to a store.
-struct Seen {
-    /// Changes when a file with metadata does: the store's own directory does not change then.
+/// Result of a scan of a store.
+struct StoreScan {
+    /// Text that changes when a metadata file does, which does not change the store's own directory.
     stamp: String,
-    /// What one has to read and to search for the whole of its metadata.
-    way: Vec<Step>,
+    /// Folders to search and files to read for all of the metadata.
+    accesses: Vec<Access>,
 }
 
-/// Goes through the files with metadata of a store, and copies them below a folder if one is given. Links in it are an error: they would
-/// lead to what is not the store's.
-fn look_through(store: &File, copy: Option<&Path>) -> io::Result<Seen> {
+/// Scans the metadata files of a store, and copies them into a folder if one is given. Links are an error, because they would lead out of
+/// the store.
+fn scan_store(store: &File, copy: Option<&Path>) -> io::Result<StoreScan> {
     let (mut files, mut newest, mut mixed, mut bytes) = (0_u64, (0, 0), 0_u64, 0_u64);
-    let mut way = Vec::new();
-    let mut note = |step: Step| {
-        if !way.contains(&step) {
-            way.push(step);
+    let mut accesses = Vec::new();
+    let mut note = |step: Access| {
+        if !accesses.contains(&step) {
+            accesses.push(step);
         }
     };
     let mut waiting = vec![(store.try_clone()?, PathBuf::new())];
     while let Some((directory, place)) = waiting.pop() {
         let stat = rustix::fs::fstat(&directory)?;
-        note(Step::Search((&stat).into()));
+        note(Access::Search((&stat).into()));
         let mut array = false;
         for name in ZARR_FILES {
             let (file, stat) = match nofollow::file_at(&directory, OsStr::new(name)) {
@@ -277,7 +286,7 @@ fn look_through(store: &File, copy: Option<&Path>) -> io::Result<Seen> {
                     ));
                 }
             };
-            note(Step::Read((&stat).into()));
+            note(Access::Read((&stat).into()));
             files += 1;
             let time = (
                 stat.st_mtime,
@@ -286,7 +295,7 @@ fn look_through(store: &File, copy: Option<&Path>) -> io::Result<Seen> {
             newest = newest.max(time);
             let time = time.0.wrapping_mul(1_000_000_007) ^ time.1;
             let size = u64::try_from(stat.st_size).unwrap_or(0);
-            // A sum does not depend on the order in which a directory is listed.
+            // The sum does not depend on the order of the directory.
             mixed = mixed.wrapping_add(
                 (stat.st_ino ^ size.rotate_left(32) ^ time.cast_unsigned())
                     .wrapping_mul(0x9E37_79B9_7F4A_7C15),
@@ -308,7 +317,7 @@ fn look_through(store: &File, copy: Option<&Path>) -> io::Result<Seen> {
                     .write_all(&text)?;
             }
         }
-        // Below an array are its chunks, and those may be millions.
+        // Below an array are only its chunks, possibly millions.
         if !array {
             for (name, kind) in names_in(&directory)? {
                 let hidden = name.as_bytes().starts_with(b".z");
@@ -323,18 +332,18 @@ fn look_through(store: &File, copy: Option<&Path>) -> io::Result<Seen> {
             }
         }
     }
-    Ok(Seen {
+    Ok(StoreScan {
         stamp: format!("{files}-{}.{:09}-{mixed:016x}", newest.0, newest.1),
-        way,
+        accesses,
     })
 }
 
 /// `ENOTDIR`.
 const NO_FOLDER: i32 = 20;
-/// Bytes of all files with metadata of a store, at most.
+/// Maximum size of all metadata files of a store, in bytes.
 const METADATA_BYTES_MAX: u64 = 256 << 20;
 
-/// The bytes of a file with metadata. `sum`: of all of them so far, by their sizes.
+/// Reads a metadata file; `sum` is the size of all metadata files so far, in bytes.
 fn metadata(file: File, sum: u64) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     file.take(METADATA_BYTES_MAX + 1).read_to_end(&mut text)?;
@@ -352,8 +361,8 @@ fn is_array(text: &[u8]) -> bool {
     document["node_type"] == "array"
 }
 
-/// What a file is by its first bytes.
-fn kind_of(opened: &Opened) -> io::Result<Option<Kind>> {
+/// Returns the format of a file by its first bytes.
+fn kind_of(opened: &OpenedFile) -> io::Result<Option<Kind>> {
     let file = &opened.file;
     if opened.stat.st_size < 4 {
         return Ok(None);
@@ -391,7 +400,7 @@ fn kind_of_bytes(bytes: &[u8]) -> Option<Kind> {
     }
 }
 
-/// Its first card, and its second one where that one has to stand: texts of cards with line ends are no FITS files.
+/// Checks the first card, and the second if present: plain texts of cards with line ends are not FITS files.
 fn is_fits(bytes: &[u8]) -> bool {
     let second = bytes.get(80..86);
     bytes.starts_with(b"SIMPLE  =") && second.is_none_or(|s| s == b"BITPIX")
@@ -433,15 +442,15 @@ mod tests {
         let mut met = Vec::new();
         assert!(walk(folder.path(), &mut |m| {
             met.push(match m {
-                Met::Candidate(c) => c.path,
-                Met::Trouble(text) => text,
+                Visited::Candidate(c) => c.path,
+                Visited::Problem(text) => text,
             });
             true
         }));
         assert_eq!(met.len(), 2, "{met:?}");
         assert!(met[0].ends_with("a.zarr"), "{met:?}");
         assert!(met[1].contains("named like fits"), "{met:?}");
-        let seen = || look_through(&File::open(&store).unwrap(), None).unwrap();
+        let seen = || scan_store(&File::open(&store).unwrap(), None).unwrap();
         let before = seen().stamp;
         assert_eq!(before, seen().stamp);
         fs::write(store.join("t/.zarray"), "{\"longer\":1}").unwrap();
@@ -458,13 +467,13 @@ mod tests {
         fs::write(store.join("t/.zarray"), "array").unwrap();
         fs::write(store.join("t/0.0"), "data").unwrap();
         let open = || File::open(&store).unwrap();
-        look_through(&open(), Some(&copy)).unwrap();
+        scan_store(&open(), Some(&copy)).unwrap();
         assert_eq!(fs::read(copy.join("t/.zarray")).unwrap(), b"array");
         assert!(!copy.join("t/0.0").exists());
         std::os::unix::fs::symlink("/etc/hostname", store.join(".zattrs")).unwrap();
-        let why = look_through(&open(), None).err().unwrap().to_string();
+        let why = scan_store(&open(), None).err().unwrap().to_string();
         assert!(
-            why.contains(".zattrs") && why.contains("no regular file"),
+            why.contains(".zattrs") && why.contains("not a regular file"),
             "{why}"
         );
     }

@@ -1,7 +1,7 @@
-//! `esker harvest`: the headers of scientific files as tags of objects.
+//! `esker harvest`: imports headers of scientific files as tags of objects.
 //!
-//! One thread walks ([`find`]) and passes over files that have not changed; others have one process each that reads headers ([`worker`]); this
-//! one writes ([`write`]), many files at once.
+//! One thread traverses the directories ([`find`]) and skips unchanged files; others have one process each that reads headers
+//! ([`worker`]); the main thread writes ([`write`]), many files per batch.
 
 mod find;
 mod readers;
@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::units::{count, counted, elapsed};
 use esker::Database;
 use esker_model::{Cancel as _, Properties};
-use find::{Candidate, Met, Source};
+use find::{Candidate, Source, Visited};
 use readers::Groups;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -24,39 +24,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
-use worker::{Answer, Limits, Worker};
-use write::{Item, Known, Writer};
+use worker::{Answer, ReaderLimits, Worker};
+use write::{HarvestWriter, HarvestedFile, Item};
 
-/// Files that are written at once, and tags of theirs.
+/// Files, and their tags, per batch.
 const BATCH: usize = 256;
 const BATCH_TAGS: usize = 20_000;
-/// Files that wait for a reader, and headers that wait to be written.
+/// Capacity of the queues between the threads.
 const QUEUE: usize = 256;
-/// Troubles that are told one by one; all are counted.
-const TOLD_MAX: u64 = 100;
+/// Maximum number of problems to print; all are counted.
+const PROBLEMS_PRINTED_MAX: u64 = 100;
 
 /// A file to read.
 struct Task {
     candidate: Candidate,
-    known: Option<Known>,
+    known: Option<HarvestedFile>,
 }
 
-/// What the threads say.
-enum Event {
+/// Messages of the threads to the main thread.
+enum HarvestEvent {
     Unchanged,
     Expect,
     Read(Item),
-    Trouble(String),
-    /// Nobody can read such files: what is missing.
-    Left(&'static str, String),
-    /// So many were harvested before and are there no more.
+    Problem(String),
+    /// The library for the format is missing: its name and the error.
+    LibraryMissing(&'static str, String),
+    /// Number of harvested files that no longer exist.
     Gone(u64),
-    /// No reader starts.
-    Broken(anyhow::Error),
+    /// The reader process cannot be started.
+    ReaderFailed(anyhow::Error),
 }
 
 #[derive(Debug, Default)]
-struct Sums {
+struct HarvestTotals {
     written: write::Written,
     unchanged: u64,
     failed: u64,
@@ -69,11 +69,11 @@ pub(crate) fn run(args: &HarvestArgs, context: &mut Context) -> anyhow::Result<O
     let database = database(args, context)?;
     let began = Instant::now();
     let known = match &database {
-        Some(database) => write::known(database, &roots, &context.interrupt)?,
+        Some(database) => write::harvested_files(database, &roots, &context.interrupt)?,
         None => HashMap::new(),
     };
     let writer = match &database {
-        Some(database) if !args.dry_run => Some(Writer::new(database)?),
+        Some(database) if !args.dry_run => Some(HarvestWriter::new(database)?),
         _ => None,
     };
     let progress = Progress::files(context.globals.quiet, "harvesting");
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &HarvestArgs, context: &mut Context) -> anyhow::Result<O
         writer,
         context,
         progress: &progress,
-        sums: Sums::default(),
+        sums: HarvestTotals::default(),
         missing: BTreeMap::new(),
         waiting: Vec::new(),
         tags: 0,
@@ -90,12 +90,15 @@ pub(crate) fn run(args: &HarvestArgs, context: &mut Context) -> anyhow::Result<O
     harvest.run(&roots, known)?;
     let (sums, missing) = (harvest.sums, harvest.missing);
     drop(progress);
-    if sums.failed > TOLD_MAX {
-        context.warn(&format!("{} more", count(sums.failed - TOLD_MAX)));
+    if sums.failed > PROBLEMS_PRINTED_MAX {
+        context.warn(&format!(
+            "{} more",
+            count(sums.failed - PROBLEMS_PRINTED_MAX)
+        ));
     }
     for (library, why) in &missing {
         context.warn(&format!(
-            "{why}, so that its files are left: `{} -m pip install {library}`, or give another Python with --python",
+            "{why}, so its files are skipped: `{} -m pip install {library}`, or give another Python with --python",
             args.python.display()
         ));
     }
@@ -108,7 +111,7 @@ pub(crate) fn run(args: &HarvestArgs, context: &mut Context) -> anyhow::Result<O
     Ok(Outcome::partly_if(sums.failed + sums.left > 0).and(stopped))
 }
 
-/// Where to walk: absolute, without links, each once.
+/// Returns the roots of the traversal: absolute, without links, without duplicates.
 fn roots(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut roots = BTreeSet::new();
     for path in paths {
@@ -128,7 +131,7 @@ fn roots(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(all.iter().filter(inside).cloned().collect())
 }
 
-/// The database; none where there is none yet, and nothing is to be written.
+/// Opens the database; `None` if it does not exist and nothing is to be written.
 fn database(args: &HarvestArgs, context: &mut Context) -> anyhow::Result<Option<Database>> {
     if !args.dry_run {
         return Ok(Some(context.open_or_create(&args.target)?));
@@ -142,19 +145,23 @@ fn database(args: &HarvestArgs, context: &mut Context) -> anyhow::Result<Option<
 
 struct Harvest<'a> {
     args: &'a HarvestArgs,
-    writer: Option<Writer<'a>>,
+    writer: Option<HarvestWriter<'a>>,
     context: &'a mut Context,
     progress: &'a Progress,
-    sums: Sums,
-    /// By library: why not.
+    sums: HarvestTotals,
+    /// By library, the error of its import.
     missing: BTreeMap<&'static str, String>,
     waiting: Vec<Item>,
-    /// Tags of those that wait.
+    /// Number of tags of the waiting items.
     tags: usize,
 }
 
 impl Harvest<'_> {
-    fn run(&mut self, roots: &[PathBuf], known: HashMap<String, Known>) -> anyhow::Result<()> {
+    fn run(
+        &mut self,
+        roots: &[PathBuf],
+        known: HashMap<String, HarvestedFile>,
+    ) -> anyhow::Result<()> {
         let jobs = self.args.jobs.map_or_else(
             || std::thread::available_parallelism().map_or(1, |n| n.get().min(16)),
             |jobs| jobs as usize,
@@ -177,10 +184,10 @@ impl Harvest<'_> {
             let mut result = Ok(());
             for event in &heard {
                 if result.is_ok() {
-                    result = self.hear(event);
+                    result = self.handle(event);
                 }
                 if result.is_err() {
-                    // The others stop, and all that they still say is taken off the queue, so that none waits.
+                    // All threads stop; their messages are still received, so that none blocks on a full queue.
                     failed.store(true, Ordering::Relaxed);
                 }
             }
@@ -189,22 +196,22 @@ impl Harvest<'_> {
         self.flush()
     }
 
-    fn hear(&mut self, event: Event) -> anyhow::Result<()> {
+    fn handle(&mut self, event: HarvestEvent) -> anyhow::Result<()> {
         match event {
-            Event::Unchanged => self.sums.unchanged += 1,
-            Event::Expect => {
+            HarvestEvent::Unchanged => self.sums.unchanged += 1,
+            HarvestEvent::Expect => {
                 self.progress.expect(1);
                 return Ok(());
             }
-            Event::Gone(n) => self.sums.gone = n,
-            Event::Broken(error) => return Err(error),
-            Event::Trouble(text) => self.trouble(&text),
-            Event::Left(library, why) => {
+            HarvestEvent::Gone(n) => self.sums.gone = n,
+            HarvestEvent::ReaderFailed(error) => return Err(error),
+            HarvestEvent::Problem(text) => self.report_problem(&text),
+            HarvestEvent::LibraryMissing(library, why) => {
                 self.progress.advance(1);
                 self.sums.left += 1;
                 self.missing.entry(library).or_insert(why);
             }
-            Event::Read(item) => {
+            HarvestEvent::Read(item) => {
                 self.progress.advance(1);
                 self.tags += item.header.tags.len();
                 self.waiting.push(item);
@@ -216,9 +223,9 @@ impl Harvest<'_> {
         Ok(())
     }
 
-    fn trouble(&mut self, text: &str) {
+    fn report_problem(&mut self, text: &str) {
         self.sums.failed += 1;
-        if self.sums.failed <= TOLD_MAX {
+        if self.sums.failed <= PROBLEMS_PRINTED_MAX {
             let line = Cell::from(text).table_text();
             self.progress.above(|| self.context.warn(&line));
         }
@@ -231,7 +238,7 @@ impl Harvest<'_> {
             return Ok(());
         }
         let Some(writer) = &self.writer else {
-            return self.show(&items);
+            return self.print_tags(&items);
         };
         let mut refused = Vec::new();
         let written = writer.write(&items, &mut |item, error| {
@@ -241,14 +248,14 @@ impl Harvest<'_> {
         self.sums.written.updated += written.updated;
         self.sums.written.tags += written.tags;
         for text in refused {
-            self.trouble(&text);
+            self.report_problem(&text);
         }
         Ok(())
     }
 
-    fn show(&mut self, items: &[Item]) -> anyhow::Result<()> {
+    fn print_tags(&mut self, items: &[Item]) -> anyhow::Result<()> {
         let columns = &["path", "format", "tags"];
-        // One document is one thing: several rows of it would be several documents.
+        // A JSON document per batch would not be one document.
         let format = match self.args.format.format {
             RowFormat::Json => RowFormat::Ndjson,
             format => format,
@@ -277,33 +284,35 @@ impl Harvest<'_> {
 fn walk(
     args: &HarvestArgs,
     roots: &[PathBuf],
-    mut known: HashMap<String, Known>,
+    mut known: HashMap<String, HarvestedFile>,
     tasks: &SyncSender<Task>,
-    told: &SyncSender<Event>,
+    told: &SyncSender<HarvestEvent>,
     stop: &dyn Fn() -> bool,
 ) {
     let mut met = |met| {
         let candidate = match met {
-            Met::Candidate(candidate) => candidate,
-            Met::Trouble(text) => return told.send(Event::Trouble(text)).is_ok() && !stop(),
+            Visited::Candidate(candidate) => candidate,
+            Visited::Problem(text) => {
+                return told.send(HarvestEvent::Problem(text)).is_ok() && !stop();
+            }
         };
         let known = known.remove(&candidate.path);
-        // Under other limits other tags come out.
+        // Other limits lead to other tags.
         let stamp = stamp(args, &candidate.stamp);
-        // Who can read it may have changed without it.
+        // Permissions of parent folders can change without the file.
         let mode = i64::from(candidate.about.mode);
-        let same = |known: &Known| known.stamp == stamp && known.mode == Some(mode);
+        let same = |known: &HarvestedFile| known.stamp == stamp && known.mode == Some(mode);
         let sent = if !args.again && known.as_ref().is_some_and(same) {
-            told.send(Event::Unchanged).is_ok()
+            told.send(HarvestEvent::Unchanged).is_ok()
         } else {
             let task = Task { candidate, known };
-            told.send(Event::Expect).is_ok() && tasks.send(task).is_ok()
+            told.send(HarvestEvent::Expect).is_ok() && tasks.send(task).is_ok()
         };
         sent && !stop()
     };
     if roots.iter().all(|root| find::walk(root, &mut met)) {
-        // Nobody listens any more only where all has failed.
-        let _ = told.send(Event::Gone(known.len() as u64));
+        // The receiver is gone only after a failure.
+        let _ = told.send(HarvestEvent::Gone(known.len() as u64));
     }
 }
 
@@ -314,10 +323,10 @@ fn stamp(args: &HarvestArgs, of_file: &str) -> String {
 fn read(
     args: &HarvestArgs,
     tasks: &Mutex<Receiver<Task>>,
-    told: &SyncSender<Event>,
+    told: &SyncSender<HarvestEvent>,
     stop: &dyn Fn() -> bool,
 ) {
-    let limits = Limits {
+    let limits = ReaderLimits {
         python: &args.python,
         tags: args.max_tags,
         value: args.max_value,
@@ -330,7 +339,7 @@ fn read(
         let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(task) = task else { return };
         if stop() {
-            // The walk may wait for room in the queue: it is emptied.
+            // The queue is emptied, because the traversal may wait for space in it.
             continue;
         }
         let reader = match worker
@@ -339,7 +348,7 @@ fn read(
         {
             Ok(reader) => worker.insert(reader),
             Err(error) => {
-                let _ = told.send(Event::Broken(error));
+                let _ = told.send(HarvestEvent::ReaderFailed(error));
                 continue;
             }
         };
@@ -347,13 +356,13 @@ fn read(
             mut candidate,
             known,
         } = task;
-        // What is read is what is open here, and whose it is and who can read it is asked of that, too: at the path may be something else by
-        // now than when it was found.
+        // The reader gets the file that is open here, and owner and readers are taken from it, too, because another file may be at the
+        // path by now.
         let source = match Source::open(Path::new(&candidate.path), candidate.kind, &mut groups) {
             Ok(source) => source,
             Err(error) => {
                 let text = format!("{}: {error:#}", candidate.path);
-                if told.send(Event::Trouble(text)).is_err() {
+                if told.send(HarvestEvent::Problem(text)).is_err() {
                     return;
                 }
                 continue;
@@ -367,7 +376,7 @@ fn read(
             worker = None;
         }
         let event = match answer {
-            Answer::Read(header) => Event::Read(Item {
+            Answer::Read(header) => HarvestEvent::Read(Item {
                 candidate,
                 stamp,
                 known: known.map(|k| k.id),
@@ -375,9 +384,9 @@ fn read(
             }),
             Answer::Failed(why) => {
                 let why = why.replace(&at, &candidate.path);
-                Event::Trouble(format!("{}: {why}", candidate.path))
+                HarvestEvent::Problem(format!("{}: {why}", candidate.path))
             }
-            Answer::Missing(why) => Event::Left(candidate.kind.library(), why),
+            Answer::Missing(why) => HarvestEvent::LibraryMissing(candidate.kind.library(), why),
             Answer::Stopped => continue,
         };
         if told.send(event).is_err() {
@@ -386,7 +395,7 @@ fn read(
     }
 }
 
-fn sentence(sums: &Sums, dry_run: bool, began: Instant) -> String {
+fn sentence(sums: &HarvestTotals, dry_run: bool, began: Instant) -> String {
     let gone = match sums.gone {
         0 => String::new(),
         n => format!("; {} harvested before and not there any more", count(n)),
@@ -413,7 +422,7 @@ fn sentence(sums: &Sums, dry_run: bool, began: Instant) -> String {
 }
 
 fn print(
-    sums: &Sums,
+    sums: &HarvestTotals,
     format: RowFormat,
     context: &mut Context,
     began: Instant,

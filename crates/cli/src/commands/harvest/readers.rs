@@ -1,7 +1,7 @@
-//! Who can read a file: its mode bits, less those of whoever does not get to it through the folders above it.
+//! Effective readers of a file: its mode bits, without those of users who cannot pass the folders above it.
 //!
-//! An object has one owner, one group and one mode. So a class of users (the owner, the group, all others) keeps its bits only if every folder
-//! lets all users of that class through, whichever class of the folder they are in. Access control lists are not looked at.
+//! An object has one owner, one group and one mode. So a class of users (the owner, the group, all others) keeps its bits only if every
+//! folder lets all users of that class pass, whichever class of the folder they are in. Access control lists are ignored.
 
 use nix::unistd::{Uid, User, getgrouplist};
 use rustix::fs::Stat;
@@ -29,16 +29,16 @@ impl From<&Stat> for Rights {
     }
 }
 
-/// What somebody has to be able to do on the way to a content.
+/// An access that a user needs on the way to a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    /// To search that folder.
+pub(super) enum Access {
+    /// Search permission of a folder.
     Search(Rights),
-    /// To read that file, which is a part of the content.
+    /// Read permission of a file that is a part of the content.
     Read(Rights),
 }
 
-/// Groups of users, as this machine knows them, looked up once.
+/// Group memberships of users on this machine, cached.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     known: HashMap<u32, Vec<u32>>,
@@ -58,17 +58,17 @@ impl Groups {
         groups.contains(&group)
     }
 
-    /// The permission bits that are left of a file's own, given the way to its content.
-    pub(super) fn effective(&mut self, own: Rights, way: &[Step]) -> u32 {
+    /// Returns the file's permission bits that remain effective, given the accesses on the way to its content.
+    pub(super) fn effective(&mut self, own: Rights, accesses: &[Access]) -> u32 {
         let mut left = own.mode;
-        for step in way {
+        for step in accesses {
             let (on, bit) = match step {
-                Step::Search(on) => (on, SEARCH),
-                Step::Read(on) => (on, READ),
+                Access::Search(on) => (on, SEARCH),
+                Access::Read(on) => (on, READ),
             };
             let has = |shift: u32| on.mode >> shift & bit == bit;
             let (owner, group, others) = (has(6), has(3), has(0));
-            // What decides for the owner is the first class of owner, group and others that they are in.
+            // The first matching class of owner, group and others decides for the owner.
             let owner_may = if own.uid == on.uid {
                 owner
             } else if self.has(own.uid, on.gid) {
@@ -76,7 +76,7 @@ impl Groups {
             } else {
                 others
             };
-            // One of the group may own the folder, or be in its group.
+            // A member of the file's group may own the folder, or be in its group.
             let group_may = owner && group && (others || own.gid == on.gid);
             let others_may = owner && group && others;
             for (may, class) in [(owner_may, 0o700), (group_may, 0o070), (others_may, 0o007)] {
@@ -93,38 +93,42 @@ impl Groups {
 mod tests {
     use super::*;
 
-    const NOBODY_KNOWS: u32 = 4_000_000_001;
+    const UNKNOWN_USER: u32 = 4_000_000_001;
 
     fn rights(uid: u32, gid: u32, mode: u32) -> Rights {
         Rights { uid, gid, mode }
     }
 
-    fn left(own: Rights, way: &[Step]) -> u32 {
-        Groups::default().effective(own, way)
+    fn left(own: Rights, accesses: &[Access]) -> u32 {
+        Groups::default().effective(own, accesses)
     }
 
     #[test]
     fn a_class_keeps_its_bits_if_all_of_it_get_there() {
-        let ada = NOBODY_KNOWS;
+        let ada = UNKNOWN_USER;
         let file = rights(ada, 50, 0o644);
-        let folder = |uid, gid, mode| Step::Search(rights(uid, gid, mode));
-        for (way, mode) in [
+        let folder = |uid, gid, mode| Access::Search(rights(uid, gid, mode));
+        for (accesses, mode) in [
             (folder(0, 0, 0o755), 0o644),
             (folder(0, 0, 0o711), 0o644),
             (folder(ada, 50, 0o700), 0o600),
             (folder(ada, 50, 0o750), 0o640),
-            // Another group's folder: nobody says that those of the file's are in it.
+            // A folder of another group, of which the file's group may not be members.
             (folder(ada, 51, 0o750), 0o600),
             (folder(0, 0, 0o700), 0),
-            // Whoever owns the folder, or is in its group, may not search it, though all others may.
+            // The folder's owner and group may not search it, though all others may.
             (folder(7, 8, 0o077), 0o600),
             (folder(7, 8, 0o707), 0o600),
             (folder(ada, 50, 0o666), 0),
-            (Step::Read(rights(ada, 50, 0o600)), 0o600),
-            (Step::Read(rights(ada, 50, 0o444)), 0o644),
+            (Access::Read(rights(ada, 50, 0o600)), 0o600),
+            (Access::Read(rights(ada, 50, 0o444)), 0o644),
         ] {
-            assert_eq!(left(file, &[way]), mode, "{way:?}");
-            assert_eq!(left(file, &[folder(0, 0, 0o755), way]), mode, "{way:?}");
+            assert_eq!(left(file, &[accesses]), mode, "{accesses:?}");
+            assert_eq!(
+                left(file, &[folder(0, 0, 0o755), accesses]),
+                mode,
+                "{accesses:?}"
+            );
         }
         let two = [folder(ada, 50, 0o750), folder(ada, 50, 0o711)];
         assert_eq!(left(file, &two), 0o640);
@@ -135,7 +139,7 @@ mod tests {
     fn an_owner_gets_there_as_one_of_a_group() {
         // Root is in its own group on every machine.
         let file = rights(0, 0, 0o600);
-        let folder = |mode| Step::Search(rights(NOBODY_KNOWS, 0, mode));
+        let folder = |mode| Access::Search(rights(UNKNOWN_USER, 0, mode));
         assert_eq!(left(file, &[folder(0o750)]), 0o600);
         assert_eq!(left(file, &[folder(0o705)]), 0);
     }

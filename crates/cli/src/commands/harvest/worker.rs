@@ -1,4 +1,4 @@
-//! A process that reads headers: Python, with the program in `worker.py`. One that dies, or takes too long, is replaced.
+//! A reader process: Python with the program in `worker.py`. A process that dies or exceeds its time is replaced.
 
 use super::find::Kind;
 use anyhow::Context as _;
@@ -12,14 +12,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = include_str!("worker.py");
-/// How long Python and one of the libraries may take to start: on a shared file system that is long.
-const START: Duration = Duration::from_mins(2);
-/// How often somebody who waits looks whether they are to stop.
-const TICK: Duration = Duration::from_millis(100);
+/// Time for the start of Python and of one library, which is long on a shared file system.
+const START_TIMEOUT: Duration = Duration::from_mins(2);
+/// Interval between checks for a stop while waiting.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What readers are told.
+/// Limits of a reader process.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits<'a> {
+pub(super) struct ReaderLimits<'a> {
     pub(super) python: &'a Path,
     pub(super) tags: u32,
     pub(super) value: u64,
@@ -27,45 +27,48 @@ pub(super) struct Limits<'a> {
     pub(super) time: Duration,
 }
 
-/// What came of a file.
+/// Result of reading a file.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// Its tags.
+    /// The header was read.
     Read(Header),
-    /// It cannot be read.
+    /// The file cannot be read, for this reason.
     Failed(String),
-    /// Nobody here can read such files.
+    /// The library for the format is missing.
     Missing(String),
-    /// The command is to stop.
+    /// The command is stopping.
     Stopped,
 }
 
-/// What a header says.
+/// The header of a file.
 #[derive(Debug)]
 pub(super) struct Header {
-    /// What the file turned out to be.
+    /// Format of the file as the reader names it.
     pub(super) format: String,
-    /// In the order of the file.
+    /// Tags in the order of the file.
     pub(super) tags: Vec<(String, Value)>,
 }
 
-/// A running process.
+/// A running reader process.
 pub(super) struct Worker {
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
 }
 
-/// Why there is no line.
-enum Silence {
+/// Reason why no line was received.
+enum NoLine {
     TimedOut,
     Ended,
     Stopped,
 }
 
 impl Worker {
-    /// Starts one.
-    pub(super) fn start(limits: &Limits<'_>, stop: &dyn Fn() -> bool) -> anyhow::Result<Self> {
+    /// Starts a reader process.
+    pub(super) fn start(
+        limits: &ReaderLimits<'_>,
+        stop: &dyn Fn() -> bool,
+    ) -> anyhow::Result<Self> {
         let python = limits.python;
         let starting = || format!("starting {}: give another with --python", python.display());
         let mut child = Command::new(python)
@@ -75,7 +78,7 @@ impl Worker {
                 limits.memory.to_string(),
                 limits.time.as_secs().max(1).to_string(),
             ])
-            // Each of their threads would take addresses, and there is nothing to compute.
+            // The libraries compute nothing, and each of their threads would take address space.
             .env("OPENBLAS_NUM_THREADS", "1")
             .env("OMP_NUM_THREADS", "1")
             .stdin(Stdio::piped())
@@ -86,7 +89,7 @@ impl Worker {
             anyhow::bail!("a reader has no pipes");
         };
         let (send, lines) = mpsc::channel();
-        // It ends with the process, whose end of the pipe goes away.
+        // The thread ends with the process, which closes the pipe.
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines() {
                 let Ok(line) = line else { return };
@@ -100,8 +103,8 @@ impl Worker {
             stdin,
             lines,
         };
-        match worker.line(START, stop) {
-            Ok(_) | Err(Silence::Stopped) => Ok(worker),
+        match worker.line(START_TIMEOUT, stop) {
+            Ok(_) | Err(NoLine::Stopped) => Ok(worker),
             Err(_) => {
                 let status = worker.end();
                 anyhow::bail!(
@@ -113,19 +116,19 @@ impl Worker {
         }
     }
 
-    /// Asks for a file; whether the process is still of use.
+    /// Reads a file; also returns whether the process can be used again.
     pub(super) fn read(
         &mut self,
         kind: Kind,
         path: &str,
-        limits: &Limits<'_>,
+        limits: &ReaderLimits<'_>,
         stop: &dyn Fn() -> bool,
     ) -> (Answer, bool) {
         let mut asked = json!({ "path": path, "kind": kind.name() }).to_string();
         asked.push('\n');
-        // Where it has died, the missing answer says so.
+        // If the process has died, reading the answer fails.
         let _ = self.stdin.write_all(asked.as_bytes());
-        let answer = self.document(START, stop).and_then(|first| {
+        let answer = self.document(START_TIMEOUT, stop).and_then(|first| {
             if first["begin"] == true {
                 self.document(limits.time, stop)
             } else {
@@ -133,40 +136,40 @@ impl Worker {
             }
         });
         match answer {
-            Ok(answer) => (understood(&answer), answer["last"] != true),
-            Err(Silence::Stopped) => {
+            Ok(answer) => (parse_answer(&answer), answer["last"] != true),
+            Err(NoLine::Stopped) => {
                 self.end();
                 (Answer::Stopped, false)
             }
-            Err(Silence::TimedOut) => {
+            Err(NoLine::TimedOut) => {
                 self.end();
                 let text = format!(
-                    "reading its header takes more than {}: left",
+                    "reading its header takes more than {}: skipped",
                     crate::units::elapsed(limits.time)
                 );
                 (Answer::Failed(text), false)
             }
-            Err(Silence::Ended) => {
-                let text = format!("the library died of it ({})", ended(self.end()));
+            Err(NoLine::Ended) => {
+                let text = format!("the library crashed on it ({})", ended(self.end()));
                 (Answer::Failed(text), false)
             }
         }
     }
 
-    fn document(&mut self, time: Duration, stop: &dyn Fn() -> bool) -> Result<Json, Silence> {
+    fn document(&mut self, time: Duration, stop: &dyn Fn() -> bool) -> Result<Json, NoLine> {
         let line = self.line(time, stop)?;
-        serde_json::from_str(&line).map_err(|_| Silence::Ended)
+        serde_json::from_str(&line).map_err(|_| NoLine::Ended)
     }
 
-    fn line(&mut self, time: Duration, stop: &dyn Fn() -> bool) -> Result<String, Silence> {
+    fn line(&mut self, time: Duration, stop: &dyn Fn() -> bool) -> Result<String, NoLine> {
         let began = Instant::now();
         loop {
-            match self.lines.recv_timeout(TICK.min(time)) {
+            match self.lines.recv_timeout(STOP_INTERVAL.min(time)) {
                 Ok(line) => return Ok(line),
-                Err(RecvTimeoutError::Disconnected) => return Err(Silence::Ended),
-                Err(RecvTimeoutError::Timeout) if stop() => return Err(Silence::Stopped),
+                Err(RecvTimeoutError::Disconnected) => return Err(NoLine::Ended),
+                Err(RecvTimeoutError::Timeout) if stop() => return Err(NoLine::Stopped),
                 Err(RecvTimeoutError::Timeout) if began.elapsed() >= time => {
-                    return Err(Silence::TimedOut);
+                    return Err(NoLine::TimedOut);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -174,7 +177,7 @@ impl Worker {
     }
 
     fn end(&mut self) -> Option<ExitStatus> {
-        // One that has closed its pipe is about to end by itself, and how says why.
+        // A process that has closed its pipe is about to exit; its status explains the failure.
         for _ in 0..20 {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Some(status);
@@ -204,7 +207,7 @@ fn ended(status: Option<ExitStatus>) -> String {
     }
 }
 
-fn understood(answer: &Json) -> Answer {
+fn parse_answer(answer: &Json) -> Answer {
     if let Some(error) = answer["error"].as_str() {
         return Answer::Failed(error.to_owned());
     }
@@ -216,7 +219,7 @@ fn understood(answer: &Json) -> Answer {
         return Answer::Missing(why);
     }
     let Some(tags) = answer["tags"].as_array() else {
-        return Answer::Failed("its reader said nothing of use".to_owned());
+        return Answer::Failed("its reader gave no usable answer".to_owned());
     };
     let tags = tags.iter().filter_map(|pair| {
         let name = pair[0].as_str()?;

@@ -1,11 +1,11 @@
-//! Headers into the graph: an object for each file, found again by where the file lies.
+//! Writing of headers to the graph: an object for each file, found again by the file's path.
 //!
 //! ```text
 //!  file:/data/m31.fits ──has──► object:N     name, location = the path; app = fits; size, mtime, …; a tag for each entry
 //! ```
 //!
-//! A new object gets its stamp ([`STAMP`]) together with its edge, once its number is known: a harvest that is cut off in between reads the
-//! file again.
+//! A new object gets its stamp ([`STAMP`]) together with its edge, once its number is known: a harvest that is interrupted before reads
+//! the file again.
 
 use super::find::Candidate;
 use super::worker::Header;
@@ -24,30 +24,30 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The tag that changes when the file does.
+/// Tag that changes when the file does.
 const STAMP: &str = "esker.harvest.stamp";
-/// The tag that says when a file was read: whatever was set with it is the harvest's, all else is not.
+/// Tag with the time of the harvest; only tags of the same version were set by the harvest.
 const AT: &str = "esker.harvest.at";
 
-/// A file that was harvested before.
+/// A file that an earlier harvest has read.
 #[derive(Debug, Clone)]
-pub(super) struct Known {
+pub(super) struct HarvestedFile {
     pub(super) id: ObjectId,
     pub(super) stamp: String,
-    /// The mode that its object has.
+    /// Mode of the file's object.
     pub(super) mode: Option<i64>,
 }
 
 /// A file and its header.
 pub(super) struct Item {
     pub(super) candidate: Candidate,
-    /// With what the limits say, so that others read it again.
+    /// Stamp of the file and of the limits, because other limits lead to other tags.
     pub(super) stamp: String,
     pub(super) known: Option<ObjectId>,
     pub(super) header: Header,
 }
 
-/// What became of items.
+/// Counts of what was written.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Written {
     pub(super) created: u64,
@@ -55,8 +55,8 @@ pub(super) struct Written {
     pub(super) tags: u64,
 }
 
-/// Writes to one database.
-pub(super) struct Writer<'d> {
+/// Writer of headers to one database.
+pub(super) struct HarvestWriter<'d> {
     database: &'d Database,
     schema: Arc<Schema>,
     file: VertexTypeId,
@@ -64,19 +64,19 @@ pub(super) struct Writer<'d> {
     has: EdgeTypeId,
 }
 
-/// What is known of the files below those paths, by path.
-pub(super) fn known(
+/// Returns the harvested files below these paths, by path.
+pub(super) fn harvested_files(
     database: &Database,
     roots: &[PathBuf],
     cancel: &dyn Cancel,
-) -> anyhow::Result<HashMap<String, Known>> {
+) -> anyhow::Result<HashMap<String, HarvestedFile>> {
     let below = roots.iter().filter_map(|root| root.to_str()).map(|root| {
         let inside = root.trim_end_matches('/');
         let location = |comparison, text: String| {
             let test = Test::Compare(comparison, Value::String(text));
             Expr::term("location", test)
         };
-        // `0` is the character behind `/`.
+        // `0` is the character after `/`.
         Expr::any_of([
             location(Comparison::Eq, root.to_owned()),
             location(Comparison::Ge, format!("{inside}/"))
@@ -100,18 +100,18 @@ pub(super) fn known(
                 Some(Value::I64(mode)) => Some(*mode),
                 _ => None,
             };
-            known.insert(path.clone(), Known { id, stamp, mode });
+            known.insert(path.clone(), HarvestedFile { id, stamp, mode });
         }
         ControlFlow::Continue(())
     })?;
     if !report.missing.is_empty() {
-        let text = "a server does not answer, so that what was harvested before is not known";
+        let text = "a server does not answer, so it is not known what was harvested before";
         return Err(Error::Unavailable(text.to_owned()).into());
     }
     Ok(known)
 }
 
-impl<'d> Writer<'d> {
+impl<'d> HarvestWriter<'d> {
     pub(super) fn new(database: &'d Database) -> Result<Self> {
         let schema = database.schema()?;
         if object_type(&schema).is_none() {
@@ -127,19 +127,19 @@ impl<'d> Writer<'d> {
         })
     }
 
-    /// Writes many at once; where the database refuses them, one by one, and `bad` hears of those that it refuses even so.
+    /// Writes many items in one batch; if the database refuses it, one by one, and calls `bad` for each refused item.
     pub(super) fn write(
         &self,
         items: &[Item],
         bad: &mut dyn FnMut(&Item, &Error),
     ) -> Result<Written> {
-        match self.some(items) {
+        match self.write_batch(items) {
             Err(e) if is_about_input(&e) => {}
             done => return done,
         }
         let mut sum = Written::default();
         for item in items {
-            match self.some(std::slice::from_ref(item)) {
+            match self.write_batch(std::slice::from_ref(item)) {
                 Ok(written) => {
                     sum.created += written.created;
                     sum.updated += written.updated;
@@ -152,8 +152,8 @@ impl<'d> Writer<'d> {
         Ok(sum)
     }
 
-    fn some(&self, items: &[Item]) -> Result<Written> {
-        let keys: Vec<ObjectKey> = items.iter().map(key).collect();
+    fn write_batch(&self, items: &[Item]) -> Result<Written> {
+        let keys: Vec<ObjectKey> = items.iter().map(object_key).collect();
         let found = self.database.read_objects(&keys, None)?;
         let (mut first, mut second) = (Batch::new(), Batch::new());
         let mut new = Vec::new();
@@ -182,7 +182,7 @@ impl<'d> Writer<'d> {
         }
         let keys: Vec<ObjectKey> = new.iter().map(|item| identity(item).into()).collect();
         for (item, found) in new.iter().zip(self.database.read_objects(&keys, None)?) {
-            // Somebody may have deleted it already.
+            // The object may have been deleted meanwhile.
             let Some(found) = found else { continue };
             second.push(Op::SetAttributes {
                 vertex: self.object(found.id)?,
@@ -200,7 +200,7 @@ impl<'d> Writer<'d> {
             .ok_or_else(|| Error::Invalid("this database has no objects".to_owned()))
     }
 
-    /// From the file to its object.
+    /// Adds the edge from the file to its object.
     fn link(&self, item: &Item, id: ObjectId, batch: &mut Batch) -> Result<()> {
         let path = &item.candidate.path;
         let (type_id, name) = match item.candidate.kind {
@@ -265,7 +265,7 @@ impl<'d> Writer<'d> {
         Ok(())
     }
 
-    /// The tags of an object that a harvest set last: others are somebody's own.
+    /// Returns the tags of an object that a harvest has set last; other tags belong to users.
     fn harvested(&self, found: &Found) -> Result<BTreeSet<String>> {
         let range = esker_model::VersionRange::ALL;
         let events = self.database.vertex_history(found.id.vertex(), range)?;
@@ -277,7 +277,7 @@ impl<'d> Writer<'d> {
         }
         let mut seen = BTreeSet::new();
         let mut own = BTreeSet::new();
-        // The newest first.
+        // Events are ordered from the newest.
         for event in events {
             if let VertexChange::Set(name, _) = event.change
                 && seen.insert(name.clone())
@@ -290,7 +290,7 @@ impl<'d> Writer<'d> {
     }
 }
 
-fn key(item: &Item) -> ObjectKey {
+fn object_key(item: &Item) -> ObjectKey {
     match item.known {
         Some(id) => id.into(),
         None => identity(item).into(),
@@ -327,7 +327,7 @@ fn tags(item: &Item) -> Properties {
     tags
 }
 
-/// What is not so already.
+/// Returns the properties that differ from the existing ones.
 fn differing(wanted: &Properties, there: &Properties) -> Properties {
     let new = wanted
         .iter()
@@ -336,7 +336,7 @@ fn differing(wanted: &Properties, there: &Properties) -> Properties {
     Properties::from_sorted(new.collect())
 }
 
-/// Whether what was to be written is to blame.
+/// Whether the written item caused the error.
 fn is_about_input(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Missing)
 }

@@ -1,18 +1,18 @@
-//! One log: read, parsed, turned into batches, applied.
+//! Import of one log: read, parse, build batches, apply.
 
 use crate::interrupt::Interrupt;
 use esker::Database;
 use esker_import::darshan::{
     self, Damage, GraphCounts, GraphOptions, GraphTypes, LogError, LogIdentity, ParseOptions,
 };
-use esker_model::namespace::Settled;
+use esker_model::namespace::FileRefResolver;
 use esker_model::{Batch, Cancel as _, Error, ErrorKind, GraphRead as _, GraphWrite as _, Schema};
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What all workers share.
+/// State that all workers share.
 pub(super) struct Work<'a> {
     pub(super) database: &'a Database,
     pub(super) schema: Arc<Schema>,
@@ -21,26 +21,26 @@ pub(super) struct Work<'a> {
     pub(super) again: bool,
 }
 
-/// What became of one log.
+/// Result of one log.
 #[derive(Debug)]
 pub(super) enum LogOutcome {
-    /// It is in the database.
+    /// The log was imported.
     Imported(Imported),
-    /// It was there before.
-    Known,
+    /// The log had been imported before.
+    AlreadyImported,
     /// The file could not be read.
     Unreadable(io::Error),
-    /// It is no log, or nothing of it can be used.
+    /// The file is no log, or no part of it is usable.
     Refused(LogError),
-    /// The database does not accept what it says.
+    /// The database does not accept the log's content.
     Rejected(Error),
-    /// Ctrl-C or `--timeout` in the middle of it.
+    /// Ctrl-C or `--timeout` stopped the import of the log.
     Stopped,
-    /// The database failed: nothing can go on.
+    /// The database failed, so the import cannot continue.
     Fatal(Error),
 }
 
-/// What came of a log that was imported.
+/// Counts of an imported log.
 #[derive(Debug, Default)]
 pub(super) struct Imported {
     pub(super) bytes: u64,
@@ -48,9 +48,9 @@ pub(super) struct Imported {
     pub(super) vertices_created: u64,
     pub(super) edges_created: u64,
     pub(super) counts: GraphCounts,
-    /// Parts that could not be read.
+    /// Parts of the log that could not be read.
     pub(super) damages: Vec<Damage>,
-    /// Whether Darshan itself says that it does not hold everything.
+    /// Whether Darshan itself marked the log as incomplete.
     pub(super) partial: bool,
 }
 
@@ -60,10 +60,10 @@ pub(super) fn import_log(path: &Path, work: &Work<'_>, interrupt: &Interrupt) ->
         Err(error) => return LogOutcome::Unreadable(error),
     };
     let identity = LogIdentity::of(&bytes);
-    let marker = whole_log_marker(&identity, &work.options);
+    let marker = log_key(&identity, &work.options);
     if !work.again {
         match work.database.applied(&marker) {
-            Ok(true) => return LogOutcome::Known,
+            Ok(true) => return LogOutcome::AlreadyImported,
             Ok(false) => {}
             Err(error) => return LogOutcome::Fatal(error),
         }
@@ -88,7 +88,7 @@ pub(super) fn import_log(path: &Path, work: &Work<'_>, interrupt: &Interrupt) ->
         work,
         interrupt,
         waiting: None,
-        settled: Settled::default(),
+        resolver: FileRefResolver::default(),
         imported: &mut imported,
         stop: None,
     };
@@ -102,22 +102,22 @@ pub(super) fn import_log(path: &Path, work: &Work<'_>, interrupt: &Interrupt) ->
     LogOutcome::Imported(imported)
 }
 
-/// The marker of the last batch of a log: once it is there, so is all of the log. The options that change what is made of
-/// a log are part of it.
-fn whole_log_marker(identity: &LogIdentity, options: &GraphOptions) -> Vec<u8> {
+/// Returns the idempotency key of the last batch of a log, whose presence shows that the complete log was imported. It includes the
+/// options that change what is imported.
+fn log_key(identity: &LogIdentity, options: &GraphOptions) -> Vec<u8> {
     let mut marker = b"darshan-log".to_vec();
     marker.push(u8::from(options.keep_helpers) | u8::from(options.processes) << 1);
     marker.extend(identity.0);
     marker
 }
 
-/// Applies batches as they are made, one behind, because only the last takes the log's marker.
+/// Applies batches one behind the reader, because only the last gets the log's key.
 struct Applier<'a> {
     work: &'a Work<'a>,
     interrupt: &'a Interrupt,
     waiting: Option<Batch>,
-    /// Which files the log's paths are of.
-    settled: Settled,
+    /// Resolves the log's paths to files.
+    resolver: FileRefResolver,
     imported: &'a mut Imported,
     stop: Option<LogOutcome>,
 }
@@ -131,7 +131,7 @@ impl Applier<'_> {
 
     fn finish(mut self, marker: Vec<u8>) -> Option<LogOutcome> {
         if let Some(mut last) = self.waiting.take() {
-            last.once = Some(marker);
+            last.idempotency_key = Some(marker);
             self.apply(last);
         }
         self.stop
@@ -146,12 +146,14 @@ impl Applier<'_> {
             return;
         }
         if self.work.again {
-            batch.once = None;
+            batch.idempotency_key = None;
         }
-        let settled =
-            self.settled
-                .settle(self.work.database, &self.work.schema, &mut batch.mutations);
-        match settled.and_then(|()| self.work.database.apply(batch)) {
+        let resolved = self.resolver.resolve_mutations(
+            self.work.database,
+            &self.work.schema,
+            &mut batch.mutations,
+        );
+        match resolved.and_then(|()| self.work.database.apply(batch)) {
             Ok(commit) => {
                 self.imported.vertices_created += commit.vertices_created;
                 self.imported.edges_created += commit.edges_created;

@@ -1,15 +1,16 @@
-//! `esker import darshan`: logs on all cores, each log whole or not at all, and again from where it stopped.
+//! `esker import darshan`: imports logs on all cores, each log completely or not at all; an interrupted import continues where it
+//! stopped.
 //!
 //! ```text
-//!  walk ──paths──► workers: read, parse, make mutations, apply ──results──► here: problems in order, progress, summary
+//!  walk ──paths──► workers: read, parse, build mutations, apply ──results──► main thread: problems in order, progress, summary
 //! ```
 //!
-//! Each worker applies what it made itself. Batches that arrive at the database together are committed together, which
-//! makes thousands of small logs as cheap as a few large ones and keeps each log a batch of its own. With `--durability
-//! sync` a worker waits for the disk most of the time, so there are more of them than cores.
+//! Each worker applies its own batches. Batches that reach the database at the same time share one commit, which makes thousands of small
+//! logs as cheap as a few large ones and keeps each log a batch of its own. With `--durability sync` a worker mostly waits for the disk,
+//! so there are more workers than cores.
 //!
-//! **Resuming.** The last batch of a log carries the log's own marker, the ones before it one each: a log whose marker is
-//! there is skipped before it is parsed, and a log that was interrupted goes on at the batch it got to.
+//! **Resuming.** The last batch of a log has the log's own idempotency key, the earlier ones have one each: a log whose key exists is
+//! skipped before it is parsed, and an interrupted log continues at its next batch.
 
 mod log;
 mod report;
@@ -32,11 +33,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use std::{panic, thread};
 
-/// Paths that may wait for a worker.
+/// Capacity of the queue of paths.
 const PATHS_WAITING: usize = 4096;
-/// Workers at least where each waits for the disk.
+/// Minimum number of workers if each waits for the disk.
 const SYNC_WORKERS: usize = 16;
-/// Workers at most.
+/// Maximum number of workers.
 const WORKERS_MAX: usize = 256;
 
 pub(crate) fn run(args: &ImportDarshanArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -87,7 +88,7 @@ fn worker_count(jobs: Option<usize>, durability: DurabilityArg) -> usize {
     jobs.clamp(1, WORKERS_MAX)
 }
 
-/// Runs the walk and the workers. Gives the error that stopped everything, if one did.
+/// Runs the traversal and the workers. Returns the error that stopped the import, if one did.
 fn import_all(
     args: &ImportDarshanArgs,
     work: &Work<'_>,
@@ -147,14 +148,14 @@ fn import_all(
     })
 }
 
-/// The next path to work on, until there is none or work should stop.
+/// Returns the next path to import; `None` at the end or after a stop.
 fn next_path(
     paths: &Mutex<Receiver<(u64, PathBuf)>>,
     interrupt: &Interrupt,
     failed: &AtomicBool,
 ) -> Option<(u64, PathBuf)> {
     let paths = paths.lock().unwrap_or_else(PoisonError::into_inner);
-    // The walker ends when it finds the stop itself; its remaining paths are taken and dropped so that it can.
+    // The traversal ends when it notices the stop; its remaining paths are received and dropped so that it can.
     loop {
         let next = paths.recv().ok()?;
         if !interrupt.cancelled() && !failed.load(Ordering::Relaxed) {
@@ -163,7 +164,7 @@ fn next_path(
     }
 }
 
-/// Takes results as they come and reports them in the order of their paths, which does not depend on the threads.
+/// Reports results in the order of their paths, which does not depend on the threads.
 fn collect(
     results: &Receiver<(u64, PathBuf, LogOutcome)>,
     progress: &Progress,
@@ -182,7 +183,7 @@ fn collect(
         }
         progress.message(report.progress_text());
     }
-    // After a stop there are gaps.
+    // After a stop there are gaps in the order.
     for (path, outcome) in early.into_values() {
         fatal = report.take(&path, outcome, context, progress).or(fatal);
     }

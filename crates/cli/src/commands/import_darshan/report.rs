@@ -1,4 +1,4 @@
-//! What an import did, and what was wrong with which log.
+//! Totals of an import, and problems by log.
 
 use super::log::{Imported, LogOutcome};
 use crate::args::RowFormat;
@@ -13,10 +13,10 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Problems that JSON lists one by one; all are printed as they are met, and counted.
+/// Maximum number of problems in the JSON report; all are printed and counted.
 const PROBLEMS_MAX: usize = 10_000;
 
-/// Sums over all logs.
+/// Totals of all logs.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     imported: u64,
@@ -43,7 +43,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Takes in what became of one log, and prints what was wrong with it. Gives the error that ends the import.
+    /// Adds the result of one log, and prints its problems. Returns an error that ends the import.
     pub(super) fn take(
         &mut self,
         path: &Path,
@@ -53,7 +53,7 @@ impl Report {
     ) -> Option<Error> {
         match outcome {
             LogOutcome::Imported(log) => self.imported(path, &log, context, progress),
-            LogOutcome::Known => self.known += 1,
+            LogOutcome::AlreadyImported => self.known += 1,
             LogOutcome::Unreadable(error) => self.unreadable(path, &error, context, progress),
             LogOutcome::Refused(error) => {
                 self.refused += 1;
@@ -98,7 +98,7 @@ impl Report {
         self.problem(path, &format!("cannot be read: {error}"), context, progress);
     }
 
-    /// A line that names the file and, where there is one, the byte.
+    /// Prints a line with the file and, if known, the position in bytes.
     fn problem(&mut self, path: &Path, what: &str, context: &Context, progress: &Progress) {
         let path = path.display().to_string();
         let line = Cell::from(format!("{path}: {what}")).table_text();
@@ -120,7 +120,7 @@ impl Report {
         }
     }
 
-    /// Whether something was wrong with a log.
+    /// Whether any log had a problem.
     pub(super) fn failed(&self) -> bool {
         self.problems_total > 0
     }
@@ -214,13 +214,13 @@ impl Report {
         );
         say(
             self.damaged,
-            "log damaged: what could be read of it is imported",
-            "logs damaged: what could be read of them is imported",
+            "log damaged: the readable part of it is imported",
+            "logs damaged: the readable parts of them are imported",
         );
         say(
             self.refused,
-            "file skipped: no Darshan log",
-            "files skipped: no Darshan logs",
+            "file skipped: not a Darshan log",
+            "files skipped: not Darshan logs",
         );
         say(
             self.unreadable,
@@ -234,7 +234,7 @@ impl Report {
         );
         if let Some(why) = self.interrupted {
             lines.push(format!(
-                "stopped before the end ({}): the same command goes on where it stopped",
+                "stopped before the end ({}): the same command continues where it stopped",
                 why.name()
             ));
         }
@@ -276,7 +276,7 @@ impl Report {
     }
 }
 
-/// The byte that a message of the importer begins with (`byte 1208, job region: …`).
+/// Returns the position at the beginning of an importer's message (`byte 1208, job region: …`).
 fn byte_of(what: &str) -> Option<u64> {
     let rest = what.strip_prefix("byte ")?;
     let end = rest.find(|c: char| !c.is_ascii_digit())?;

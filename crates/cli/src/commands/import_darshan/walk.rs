@@ -1,11 +1,11 @@
-//! Files in folders, in the order of their names, without holding a list of all.
+//! Traversal of folders in the order of names, without a list of all files.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Calls `found` with each file: paths given as they are, folders searched recursively. Hidden files in folders are left
-/// out, links to folders inside folders are not followed. Stops when `found` says false. Gives what could not be read.
+/// Calls `found` with each file: given paths unchanged, folders recursively. Skips hidden files in folders and links to folders. Stops if
+/// `found` returns false. Returns the errors of reading.
 pub(super) fn each_file(
     paths: &[PathBuf],
     found: &mut dyn FnMut(PathBuf) -> bool,
@@ -49,7 +49,7 @@ fn each_in_folder(
         } else if kind.is_file() || (kind.is_symlink() && path.is_file()) {
             found(path)
         } else {
-            // Sockets, devices, links to folders or to nothing.
+            // Sockets, devices, and links to folders or to nothing are skipped.
             true
         };
         if !go_on {

@@ -1,4 +1,4 @@
-//! What every answer has: its limits, and what it stands on.
+//! Parts of every answer: its limits, and the evidence of its edges.
 
 use crate::interrupt::Interrupt;
 use esker_model::Cancel;
@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What a question may take.
+/// Limits of one request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct AnswerLimits {
     pub(super) rows: usize,
     pub(super) bytes: usize,
     pub(super) time: Duration,
 }
 
-/// Whether a question is to be given up: its time is over, or nobody waits for it.
+/// Whether to stop a request: its time is over, or its client has cancelled it.
 #[derive(Debug, Clone)]
 pub(super) struct Stop {
     interrupt: Interrupt,
@@ -31,12 +31,12 @@ impl Stop {
         }
     }
 
-    pub(super) fn give_up(&self) {
+    pub(super) fn cancel(&self) {
         self.gone.store(true, Ordering::Relaxed);
     }
 
-    /// Why, if so.
-    pub(super) fn why(&self) -> Option<&'static str> {
+    /// Returns the reason to stop, if there is one.
+    pub(super) fn stop_reason(&self) -> Option<&'static str> {
         if self.gone.load(Ordering::Relaxed) {
             return Some("cancelled");
         }
@@ -48,7 +48,7 @@ impl Stop {
 
 impl Cancel for Stop {
     fn cancelled(&self) -> bool {
-        self.why().is_some()
+        self.stop_reason().is_some()
     }
 
     fn reason(&self) -> StopReason {
@@ -56,21 +56,26 @@ impl Cancel for Stop {
     }
 }
 
-/// How many edges say where they come from, and what.
+/// Counts edges by the kind of their evidence.
 pub(super) fn evidence_of(edges: &Json) -> Json {
     let mut counts: Map<String, Json> = Map::new();
     for edge in edges.as_array().into_iter().flatten() {
-        let said = edge.pointer("/properties/evidence").and_then(Json::as_str);
+        let kind = edge.pointer("/properties/evidence").and_then(Json::as_str);
         let known = |word: &&str| ["observed", "declared", "asserted"].contains(word);
-        let said = said.filter(known).unwrap_or("not_said");
-        let count = counts.get(said).and_then(Json::as_u64).unwrap_or_default();
-        counts.insert(said.to_owned(), (count + 1).into());
+        let kind = kind.filter(known).unwrap_or("not_said");
+        let count = counts.get(kind).and_then(Json::as_u64).unwrap_or_default();
+        counts.insert(kind.to_owned(), (count + 1).into());
     }
     Json::Object(counts)
 }
 
-/// Cuts lists of an answer until it is small enough: how many of each were left out.
-pub(super) fn fit(mut answer: Json, lists: &[&str], limits: Limits, complete: bool) -> Json {
+/// Shortens the lists of an answer until it fits, and adds how many elements of each were left out.
+pub(super) fn limit_size(
+    mut answer: Json,
+    lists: &[&str],
+    limits: AnswerLimits,
+    complete: bool,
+) -> Json {
     let mut left_out: Map<String, Json> = Map::new();
     let mut cut = |answer: &mut Json, list: &str, keep: usize| {
         if let Some(Json::Array(items)) = answer.get_mut(list)
@@ -85,7 +90,7 @@ pub(super) fn fit(mut answer: Json, lists: &[&str], limits: Limits, complete: bo
     for list in lists {
         cut(&mut answer, list, limits.rows);
     }
-    // The largest list gives a quarter, until all fits.
+    // The longest list loses a quarter until the answer fits.
     while answer.to_string().len() > limits.bytes {
         let size = |list: &&&str| answer.get(**list).map_or(0, |l| l.to_string().len());
         let Some(largest) = lists.iter().max_by_key(size) else {
@@ -112,7 +117,7 @@ pub(super) fn fit(mut answer: Json, lists: &[&str], limits: Limits, complete: bo
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: AnswerLimits = AnswerLimits {
         rows: 10,
         bytes: 400,
         time: Duration::from_secs(1),
@@ -122,7 +127,7 @@ mod tests {
     fn an_answer_fits_and_says_what_it_lacks() {
         let long: Vec<String> = (0..30).map(|i| format!("{i:040}")).collect();
         let short = [1, 2, 3];
-        let out = fit(
+        let out = limit_size(
             json!({"long": long, "short": short}),
             &["long", "short"],
             LIMITS,
@@ -133,7 +138,7 @@ mod tests {
         assert!((1..10).contains(&kept), "{kept}");
         assert_eq!(out["limits"]["left_out"]["long"], 30 - kept);
         assert_eq!(out["limits"]["complete"], false);
-        let out = fit(json!({"long": [1]}), &["long"], LIMITS, true);
+        let out = limit_size(json!({"long": [1]}), &["long"], LIMITS, true);
         assert_eq!(out["limits"]["complete"], true);
     }
 

@@ -1,60 +1,71 @@
-//! SPARQL for an assistant: here, or by the server that has the data.
+//! SPARQL for an assistant: in this process, or by the server that has the data.
 
-use super::answer::{Stop, fit};
-use super::tools::{Asked, Given, said};
+use super::answer::{Stop, limit_size};
+use super::tools::{CheckedArguments, ToolContext, error_text};
 use crate::commands::rdf::{on_large_stack, refused};
-use esker::rdf::moment;
+use esker::rdf::now_and_seed;
 use esker::rpc::Address;
-use esker::rpc::http::{Place, Sent};
+use esker::rpc::http::{Endpoint, RequestBody};
 use esker_rdf::{Answer, Format, Found, Options, RdfFormat, query};
 use serde_json::{Value as Json, json};
 use std::time::Instant;
 
-/// Bytes of an answer that are read of it, however much of it is shown.
+/// Maximum size of a server's answer, in bytes, even if only a part is returned.
 const READ_MAX: usize = 64 << 20;
 
-pub(super) fn answer(asked: &Asked, given: &Given<'_>, stop: &Stop) -> Result<Json, String> {
-    let text = given.text("query")?;
+pub(super) fn answer(
+    tool_context: &ToolContext,
+    arguments: &CheckedArguments<'_>,
+    stop: &Stop,
+) -> Result<Json, String> {
+    let text = arguments.text("query")?;
     if esker_rdf::syntax::query(text, None).is_err()
         && esker_rdf::syntax::update(text, None).is_ok()
     {
         return Err("this is an update; only queries are answered here".to_owned());
     }
-    let place = if Address::is_address(&asked.target) {
-        Some(Place::from(&Address::parse(&asked.target).map_err(said)?))
+    let place = if Address::is_address(&tool_context.target) {
+        Some(Endpoint::from(
+            &Address::parse(&tool_context.target).map_err(error_text)?,
+        ))
     } else {
-        asked.database.http_place()
+        tool_context.database.http_endpoint()
     };
     let mut answer = match place {
-        Some(place) => there(asked, &place, text, stop)?,
-        None => here(asked, text, stop)?,
+        Some(place) => query_server(tool_context, &place, text, stop)?,
+        None => query_locally(tool_context, text, stop)?,
     };
-    answer["database"] = asked.target.as_str().into();
+    answer["database"] = tool_context.target.as_str().into();
     answer["evidence"] =
         json!({"query": text, "asked": "the RDF data, and the graph as RDF, as they are now"});
-    Ok(fit(answer, &["rows", "triples"], asked.limits, true))
+    Ok(limit_size(
+        answer,
+        &["rows", "triples"],
+        tool_context.limits,
+        true,
+    ))
 }
 
-fn here(asked: &Asked, text: &str, stop: &Stop) -> Result<Json, String> {
-    let mut rdf = asked.database.rdf().map_err(said)?;
-    let why = || stop.why();
-    let (now, seed) = moment();
+fn query_locally(tool_context: &ToolContext, text: &str, stop: &Stop) -> Result<Json, String> {
+    let mut rdf = tool_context.database.rdf().map_err(error_text)?;
+    let why = || stop.stop_reason();
+    let (now, seed) = now_and_seed();
     let mut options = Options::new(now, seed);
     options.threads = esker::rdf::threads();
-    options.memory = usize::try_from(asked.memory).unwrap_or(usize::MAX);
+    options.memory = usize::try_from(tool_context.memory).unwrap_or(usize::MAX);
     options.stop = &why;
-    let rows = asked.limits.rows;
+    let rows = tool_context.limits.rows;
     on_large_stack(|| {
-        let data = rdf.asked(text, None, &why)?;
+        let data = rdf.query_data(text, None, &why)?;
         let answer =
             query(&data, text, None, None, false, &options).map_err(|e| refused(text, e))?;
-        shown(&answer, rows)
+        first_rows(&answer, rows)
     })
     .map_err(|e| e.to_string())
 }
 
-/// The first rows; what is left out is counted by whoever cuts, so one more is given.
-fn shown(answer: &Answer<'_>, rows: usize) -> anyhow::Result<Json> {
+/// Returns the first rows and one more, so that the caller can count rows as left out.
+fn first_rows(answer: &Answer<'_>, rows: usize) -> anyhow::Result<Json> {
     if let Found::Triples(_) = &answer.found {
         let mut out = Vec::new();
         answer.write_graph(RdfFormat::NTriples, &mut out)?;
@@ -71,8 +82,8 @@ fn shown(answer: &Answer<'_>, rows: usize) -> anyhow::Result<Json> {
             });
             Json::Object(pairs.collect())
         };
-        let shown: Vec<Json> = (0..length.min(rows.saturating_add(1))).map(row).collect();
-        return Ok(json!({"variables": names, "rows": shown, "total": length}));
+        let first_rows: Vec<Json> = (0..length.min(rows.saturating_add(1))).map(row).collect();
+        return Ok(json!({"variables": names, "rows": first_rows, "total": length}));
     }
     let mut out = Vec::new();
     answer.write(Format::Json, &mut out)?;
@@ -80,11 +91,16 @@ fn shown(answer: &Answer<'_>, rows: usize) -> anyhow::Result<Json> {
     Ok(json!({"boolean": whole["boolean"]}))
 }
 
-fn there(asked: &Asked, place: &Place, text: &str, stop: &Stop) -> Result<Json, String> {
+fn query_server(
+    tool_context: &ToolContext,
+    place: &Endpoint,
+    text: &str,
+    stop: &Stop,
+) -> Result<Json, String> {
     let mut path = "/sparql".to_owned();
-    if let Some(asker) = &asked.asker {
-        let gids: Vec<String> = asker.gids.iter().map(i64::to_string).collect();
-        path = format!("/sparql?uid={}", asker.uid);
+    if let Some(principal) = &tool_context.principal {
+        let gids: Vec<String> = principal.gids.iter().map(i64::to_string).collect();
+        path = format!("/sparql?uid={}", principal.uid);
         if !gids.is_empty() {
             path = format!("{path}&gids={}", gids.join(","));
         }
@@ -96,12 +112,12 @@ fn there(asked: &Asked, place: &Place, text: &str, stop: &Stop) -> Result<Json, 
             "application/sparql-results+json, application/n-triples",
         ),
     ];
-    let gone = || stop.why().is_some();
-    let until = Instant::now().checked_add(asked.limits.time);
-    let sent = Sent::Bytes(text.as_bytes());
+    let gone = || stop.stop_reason().is_some();
+    let until = Instant::now().checked_add(tool_context.limits.time);
+    let sent = RequestBody::Bytes(text.as_bytes());
     let mut response = place
-        .ask("POST", &path, &headers, sent, &gone, until)
-        .map_err(said)?;
+        .request("POST", &path, &headers, sent, &gone, until)
+        .map_err(error_text)?;
     let is_json = response.header("content-type").contains("json");
     let failed = response.status != 200;
     let body = response.text(READ_MAX).map_err(|e| e.to_string())?;
@@ -129,12 +145,12 @@ fn there(asked: &Asked, place: &Place, text: &str, stop: &Stop) -> Result<Json, 
     };
     Ok(json!({
         "variables": whole.pointer("/head/vars"),
-        "rows": rows.iter().take(asked.limits.rows.saturating_add(1)).map(row).collect::<Json>(),
+        "rows": rows.iter().take(tool_context.limits.rows.saturating_add(1)).map(row).collect::<Json>(),
         "total": rows.len(),
     }))
 }
 
-/// A term of the results' JSON as N-Triples write it.
+/// Converts a term of the results' JSON to the syntax of N-Triples.
 fn term_of(term: &Json) -> Json {
     let part = |name: &str| term.get(name).and_then(Json::as_str);
     let value = part("value").unwrap_or_default();

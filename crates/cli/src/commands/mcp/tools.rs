@@ -1,14 +1,14 @@
-//! The tools: what each is asked, and how it answers.
+//! The tools: their parameters and answers.
 
-use super::answer::{Limits, Stop, evidence_of, fit};
+use super::answer::{AnswerLimits, Stop, evidence_of, limit_size};
 use super::sparql;
 use crate::commands::find::search;
-use crate::graph::Named;
+use crate::graph::NamedVertex;
 use crate::output::properties_json;
 use crate::times::parse_as_of;
 use esker::Database;
 use esker::lineage::{Direction, LineageOptions, render_json};
-use esker_model::object::{Asker, Find, ObjectRead as _};
+use esker_model::object::{Find, ObjectRead as _, Principal};
 use esker_model::{Error, GraphRead as _, Version};
 use esker_record::{Change, diff_runs, find_run};
 use rmcp::model::ToolAnnotations;
@@ -16,29 +16,29 @@ use serde_json::{Map, Value as Json, json};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Tags that `schema` names.
+/// Maximum number of tags in the answer of `schema`.
 const TAGS: usize = 200;
 
-/// What questions are asked of.
-pub(super) struct Asked {
+/// State that all tools share.
+pub(super) struct ToolContext {
     pub(super) database: Database,
     pub(super) target: String,
-    pub(super) asker: Option<Asker>,
+    pub(super) principal: Option<Principal>,
     pub(super) memory: u64,
-    pub(super) limits: Limits,
+    pub(super) limits: AnswerLimits,
 }
 
 type Arguments = Map<String, Json>;
 type Answer = Result<Json, String>;
 
-/// One tool.
+/// One tool of the server.
 pub(super) struct Tool {
     pub(super) name: &'static str,
     title: &'static str,
     description: &'static str,
-    /// Name, JSON type, what it is, whether it must be given.
+    /// Parameters: name, JSON type, description, whether it is required.
     parameters: &'static [(&'static str, &'static str, &'static str, bool)],
-    run: fn(&Asked, &Given<'_>, &Stop) -> Answer,
+    run: fn(&ToolContext, &CheckedArguments<'_>, &Stop) -> Answer,
 }
 
 const AS_OF: (&str, &str, &str, bool) = (
@@ -50,7 +50,7 @@ const AS_OF: (&str, &str, &str, bool) = (
 const DEPTH: (&str, &str, &str, bool) =
     ("depth", "integer", "go through so many runs at most", false);
 
-/// All there are. None changes anything.
+/// All tools; none changes anything.
 pub(super) const TOOLS: [Tool; 6] = [
     Tool {
         name: "schema",
@@ -82,7 +82,7 @@ pub(super) const TOOLS: [Tool; 6] = [
             (
                 "vertex",
                 "string",
-                "TYPE:KEY, as file:/scratch/plot.png",
+                "TYPE:KEY, as in file:/scratch/plot.png",
                 true,
             ),
             DEPTH,
@@ -98,7 +98,7 @@ pub(super) const TOOLS: [Tool; 6] = [
             (
                 "vertex",
                 "string",
-                "TYPE:KEY, as file:/scratch/raw.h5",
+                "TYPE:KEY, as in file:/scratch/raw.h5",
                 true,
             ),
             DEPTH,
@@ -130,10 +130,10 @@ pub(super) const TOOLS: [Tool; 6] = [
     },
 ];
 
-/// The arguments of a call, checked.
-pub(super) struct Given<'a>(&'a Arguments);
+/// The checked arguments of a call.
+pub(super) struct CheckedArguments<'a>(&'a Arguments);
 
-impl<'a> Given<'a> {
+impl<'a> CheckedArguments<'a> {
     pub(super) fn text(&self, name: &str) -> Result<&'a str, String> {
         match self.optional(name)? {
             Some(text) => Ok(text),
@@ -161,8 +161,8 @@ impl<'a> Given<'a> {
 }
 
 impl Tool {
-    /// As clients are told of it.
-    pub(super) fn described(&self) -> rmcp::model::Tool {
+    /// Returns the description of the tool for clients.
+    pub(super) fn definition(&self) -> rmcp::model::Tool {
         let (mut properties, mut required) = (Map::new(), Vec::new());
         for (name, kind, what, needed) in self.parameters {
             properties.insert(
@@ -191,37 +191,42 @@ impl Tool {
         tool
     }
 
-    /// Answers, or says what is wrong with the question.
-    pub(super) fn answer(&self, asked: &Asked, arguments: &Arguments, stop: &Stop) -> Answer {
+    /// Runs the tool; returns a message if the arguments are wrong.
+    pub(super) fn answer(
+        &self,
+        tool_context: &ToolContext,
+        arguments: &Arguments,
+        stop: &Stop,
+    ) -> Answer {
         let known = |name: &str| self.parameters.iter().any(|(known, ..)| *known == name);
         if let Some(name) = arguments.keys().find(|name| !known(name)) {
             let names: Vec<&str> = self.parameters.iter().map(|(name, ..)| *name).collect();
             return Err(format!(
-                "`{name}` is no argument of {}; it takes: {}",
+                "`{name}` is not an argument of {}; it takes: {}",
                 self.name,
                 names.join(", ")
             ));
         }
-        (self.run)(asked, &Given(arguments), stop)
+        (self.run)(tool_context, &CheckedArguments(arguments), stop)
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-pub(super) fn said(e: Error) -> String {
+pub(super) fn error_text(e: Error) -> String {
     e.to_string()
 }
 
-fn as_of(given: &Given<'_>) -> Result<Version, String> {
-    match given.optional("as_of")? {
+fn as_of(arguments: &CheckedArguments<'_>) -> Result<Version, String> {
+    match arguments.optional("as_of")? {
         None => Ok(Version::MAX),
         Some(text) => parse_as_of(text).map_err(|e| format!("`as_of`: {e}")),
     }
 }
 
-fn schema(asked: &Asked, _: &Given<'_>, stop: &Stop) -> Answer {
-    let database = &asked.database;
-    let schema = database.schema().map_err(said)?;
-    let counts = database.counts().map_err(said)?;
+fn schema(tool_context: &ToolContext, _: &CheckedArguments<'_>, stop: &Stop) -> Answer {
+    let database = &tool_context.database;
+    let schema = database.schema().map_err(error_text)?;
+    let counts = database.counts().map_err(error_text)?;
     let vertex_types = schema.vertex_types().map(|(id, t)| {
         let parent = t.parent.and_then(|p| schema.vertex_type(p)).map(|p| &p.name);
         let attributes: Json = t.attributes.iter().map(|a| json!({"name": a.name, "kind": a.kind.name()})).collect();
@@ -236,7 +241,9 @@ fn schema(asked: &Asked, _: &Given<'_>, stop: &Stop) -> Answer {
         json!({"type": t.name, "inverse": inverse, "from": name(t.source), "to": name(t.destination), "count": count})
     });
     let edge_types: Json = edge_types.collect();
-    let mut tags = database.tags(asked.asker.as_ref()).map_err(said)?;
+    let mut tags = database
+        .tags(tool_context.principal.as_ref())
+        .map_err(error_text)?;
     tags.retain(|t| !t.predefined);
     tags.sort_unstable_by_key(|t| std::cmp::Reverse(t.objects));
     let total = tags.len();
@@ -246,19 +253,19 @@ fn schema(asked: &Asked, _: &Given<'_>, stop: &Stop) -> Answer {
         .map(|t| json!({"name": t.name, "objects": t.objects}))
         .collect();
     let answer = json!({
-        "database": asked.target,
+        "database": tool_context.target,
         "vertex_types": vertex_types,
         "edge_types": edge_types,
         "tags": tags,
         "evidence": {"counts": "exact, as of now"},
     });
-    // Types are never many; tags may be.
-    let limits = Limits {
-        rows: asked.limits.rows.max(TAGS),
-        ..asked.limits
+    // A schema has few types, but may have many tags.
+    let limits = AnswerLimits {
+        rows: tool_context.limits.rows.max(TAGS),
+        ..tool_context.limits
     };
-    let whole = total <= TAGS && stop.why().is_none();
-    Ok(fit(
+    let whole = total <= TAGS && stop.stop_reason().is_none();
+    Ok(limit_size(
         answer,
         &["tags", "vertex_types", "edge_types"],
         limits,
@@ -266,19 +273,19 @@ fn schema(asked: &Asked, _: &Given<'_>, stop: &Stop) -> Answer {
     ))
 }
 
-fn find(asked: &Asked, given: &Given<'_>, stop: &Stop) -> Answer {
-    let text = given.text("filter")?;
+fn find(tool_context: &ToolContext, arguments: &CheckedArguments<'_>, stop: &Stop) -> Answer {
+    let text = arguments.text("filter")?;
     let filter = search::parse(text).map_err(|e| e.to_string())?;
-    let most = given.number("limit")?.unwrap_or(u64::MAX);
-    let most = most.min(asked.limits.rows as u64);
+    let most = arguments.number("limit")?.unwrap_or(u64::MAX);
+    let most = most.min(tool_context.limits.rows as u64);
     let find = Find {
-        // One more, to know whether there is one.
+        // One more than the limit shows whether there are more.
         limit: Some(most.saturating_add(1)),
-        asker: asked.asker.clone(),
+        principal: tool_context.principal.clone(),
         ..Find::all(filter)
     };
     let mut objects = Vec::new();
-    let report = asked.database.find(&find, stop, &mut |found| {
+    let report = tool_context.database.find(&find, stop, &mut |found| {
         objects.push(json!({
             "object": format!("object:{}", found.id),
             "attributes": properties_json(&found.attributes),
@@ -288,7 +295,7 @@ fn find(asked: &Asked, given: &Given<'_>, stop: &Stop) -> Answer {
         }));
         ControlFlow::Continue(())
     });
-    let report = report.map_err(said)?;
+    let report = report.map_err(error_text)?;
     search::refuse_unknown(&report, text, false).map_err(|e| e.to_string())?;
     let more = objects.len() as u64 > most;
     objects.truncate(most as usize);
@@ -298,38 +305,44 @@ fn find(asked: &Asked, given: &Given<'_>, stop: &Stop) -> Answer {
         .map(|step| json!({"term": step.term, "access": step.access, "left": step.left}))
         .collect();
     let answer = json!({
-        "database": asked.target,
+        "database": tool_context.target,
         "filter": text,
         "objects": objects,
         "evidence": {"of_each": "its number, and the versions at which it was created and last modified", "searched": plan,
                      "servers_missing": report.missing},
     });
-    Ok(fit(
+    Ok(limit_size(
         answer,
         &["objects"],
-        asked.limits,
+        tool_context.limits,
         report.complete && !more,
     ))
 }
 
-fn lineage(asked: &Asked, given: &Given<'_>, stop: &Stop) -> Answer {
-    walk(asked, given, Direction::Lineage, stop)
+fn lineage(tool_context: &ToolContext, arguments: &CheckedArguments<'_>, stop: &Stop) -> Answer {
+    walk(tool_context, arguments, Direction::Lineage, stop)
 }
 
-fn impact(asked: &Asked, given: &Given<'_>, stop: &Stop) -> Answer {
-    walk(asked, given, Direction::Impact, stop)
+fn impact(tool_context: &ToolContext, arguments: &CheckedArguments<'_>, stop: &Stop) -> Answer {
+    walk(tool_context, arguments, Direction::Impact, stop)
 }
 
-fn walk(asked: &Asked, given: &Given<'_>, direction: Direction, stop: &Stop) -> Answer {
-    let database = &asked.database;
-    let schema = database.schema().map_err(said)?;
-    let named = Named::parse(given.text("vertex")?, database, &schema).map_err(said)?;
-    let depth = given.number("depth")?;
+fn walk(
+    tool_context: &ToolContext,
+    arguments: &CheckedArguments<'_>,
+    direction: Direction,
+    stop: &Stop,
+) -> Answer {
+    let database = &tool_context.database;
+    let schema = database.schema().map_err(error_text)?;
+    let named =
+        NamedVertex::parse(arguments.text("vertex")?, database, &schema).map_err(error_text)?;
+    let depth = arguments.number("depth")?;
     let options = LineageOptions {
-        as_of: as_of(given)?,
+        as_of: as_of(arguments)?,
         depth: depth.map(|d| u32::try_from(d).unwrap_or(u32::MAX)),
-        vertices: Some(asked.limits.rows as u64),
-        bytes: Some(asked.memory),
+        vertices: Some(tool_context.limits.rows as u64),
+        bytes: Some(tool_context.memory),
         ..LineageOptions::default()
     };
     let found = match direction {
@@ -338,12 +351,12 @@ fn walk(asked: &Asked, given: &Given<'_>, direction: Direction, stop: &Stop) -> 
     };
     let found = match found {
         Err(Error::NoVertex { hint, .. }) => return Err(named.missing(&hint).to_string()),
-        found => found.map_err(said)?,
+        found => found.map_err(error_text)?,
     };
     let text = render_json(&found, &schema);
     let mut answer: Json = serde_json::from_str(&text).map_err(|e| e.to_string())?;
     let complete = answer["complete"] == Json::Bool(true);
-    answer["database"] = asked.target.as_str().into();
+    answer["database"] = tool_context.target.as_str().into();
     answer["evidence"] = json!({
         "edges_by_who_says_so": evidence_of(&answer["edges"]),
         "of_each": "edges have the version at which they were written; `evidence` among their properties says whether an instrument observed it, a program declared it, or a document asserted it",
@@ -352,17 +365,22 @@ fn walk(asked: &Asked, given: &Given<'_>, direction: Direction, stop: &Stop) -> 
             version => version.to_string(),
         },
     });
-    Ok(fit(answer, &["edges", "vertices"], asked.limits, complete))
+    Ok(limit_size(
+        answer,
+        &["edges", "vertices"],
+        tool_context.limits,
+        complete,
+    ))
 }
 
-fn diff(asked: &Asked, given: &Given<'_>, stop: &Stop) -> Answer {
-    let database = &asked.database;
+fn diff(tool_context: &ToolContext, arguments: &CheckedArguments<'_>, stop: &Stop) -> Answer {
+    let database = &tool_context.database;
     let run = |name: &str| -> Result<_, String> {
-        let text = given.text(name)?;
+        let text = arguments.text(name)?;
         find_run(database, text).map_err(|e| format!("`{name}`: {e}"))
     };
     let (before, after) = (run("before")?, run("after")?);
-    let found = diff_runs(database, before, after).map_err(said)?;
+    let found = diff_runs(database, before, after).map_err(error_text)?;
     let rows: Vec<Json> = found
         .differing()
         .map(|row| {
@@ -372,18 +390,23 @@ fn diff(asked: &Asked, given: &Given<'_>, stop: &Stop) -> Answer {
     let same = found.rows.iter().filter(|row| row.change == Change::Same);
     let versions = database
         .read_vertices(&[before, after], Version::MAX)
-        .map_err(said)?;
+        .map_err(error_text)?;
     let versions: Vec<Option<String>> = versions
         .into_iter()
         .map(|v| v.map(|v| v.version.to_string()))
         .collect();
     let answer = json!({
-        "database": asked.target,
+        "database": tool_context.target,
         "before": found.before,
         "after": found.after,
         "rows": rows,
         "same": same.count(),
         "evidence": {"runs_as_of_versions": versions, "left_out": "what differs between any two runs: times, ids"},
     });
-    Ok(fit(answer, &["rows"], asked.limits, stop.why().is_none()))
+    Ok(limit_size(
+        answer,
+        &["rows"],
+        tool_context.limits,
+        stop.stop_reason().is_none(),
+    ))
 }

@@ -18,8 +18,8 @@ use esker_model::object::{
 use esker_model::{Cancel as _, Commit, GraphRead as _, Op, Properties, Schema, Version};
 use std::ops::ControlFlow;
 
-/// Objects that are deleted by one batch.
-const DELETED_AT_ONCE: usize = 8_192;
+/// Number of objects to delete per batch.
+const DELETE_BATCH: usize = 8_192;
 
 pub(super) fn update(args: &ObjectUpdateArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;
@@ -91,7 +91,7 @@ fn check_updatable(
     Ok(())
 }
 
-pub(super) fn shift(args: &ObjectMoveArgs, context: &mut Context) -> anyhow::Result<Outcome> {
+pub(super) fn move_object(args: &ObjectMoveArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let id = parse_id(&args.id)?;
     if args.name.is_none() && args.app.is_none() && args.owner.is_none() && args.step.is_none() {
         return Err(usage(
@@ -153,7 +153,7 @@ pub(super) fn delete(args: &ObjectDeleteArgs, context: &mut Context) -> anyhow::
                 ControlFlow::Continue(())
             })?;
             search::refuse_unknown(&report, text, false)?;
-            outcome = search::tell_missing(&report, context);
+            outcome = search::warn_missing_servers(&report, context);
             ids
         }
         _ => args
@@ -164,13 +164,13 @@ pub(super) fn delete(args: &ObjectDeleteArgs, context: &mut Context) -> anyhow::
             .collect(),
     };
     if context.interrupt.cancelled() {
-        // What was found by then is no reason to delete it: the rest would stay, and nobody could say which.
+        // A partial search deletes nothing, because the user could not tell which objects remain.
         return Ok(note_if_stopped(context));
     }
     let mut deleted = 0;
     let mut version = None;
     if !args.dry_run {
-        for some in ids.chunks(DELETED_AT_ONCE) {
+        for some in ids.chunks(DELETE_BATCH) {
             let commit = delete_some(&database, &schema, some)?;
             deleted += some.len() as u64 - commit.unchanged;
             version = Some(commit.version);

@@ -31,11 +31,11 @@ pub(super) fn run(args: &ObjectCreateArgs, context: &mut Context) -> anyhow::Res
     let found = database.read_objects(&[ObjectKey::Identity(identity.clone())], None)?;
     let Some(found) = found.into_iter().flatten().next() else {
         return Err(anyhow::anyhow!(
-            "the object with {identity} was created, and is gone already"
+            "the object with {identity} was created, and has been deleted already"
         ));
     };
     match args.format.format {
-        // The number alone, so that a script can take it.
+        // The number alone is printed, so that a script can use it.
         RowFormat::Table => writeln!(context.out, "{}", found.id)?,
         format => {
             let columns = ObjectColumn::all(format.is_json());
@@ -48,7 +48,7 @@ pub(super) fn run(args: &ObjectCreateArgs, context: &mut Context) -> anyhow::Res
     Ok(Outcome::Done)
 }
 
-/// The user who runs this.
+/// Returns the user id of this process.
 pub(super) fn own_uid() -> i64 {
     i64::from(rustix::process::getuid().as_raw())
 }
@@ -90,7 +90,7 @@ fn attributes(args: &ObjectCreateArgs, schema: &Schema) -> anyhow::Result<Proper
     Ok(attributes)
 }
 
-/// The value of a predefined attribute; modes are in octal.
+/// Returns the value of a predefined attribute; modes are in octal.
 pub(super) fn value_of(
     assignment: &crate::values::Assignment,
     schema: &Schema,

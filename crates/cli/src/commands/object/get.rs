@@ -15,7 +15,7 @@ use std::io::{self, Write};
 pub(super) fn run(args: &ObjectGetArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let keys = args.objects.keys()?;
     let database = context.open(&args.target)?;
-    let answer = database.read_objects(&keys, args.asker.asker.as_ref())?;
+    let answer = database.read_objects(&keys, args.principal.principal.as_ref())?;
     let mut outcome = Outcome::Done;
     let mut found = Vec::with_capacity(answer.len());
     for (key, object) in keys.iter().zip(answer) {
@@ -51,10 +51,10 @@ pub(super) fn run(args: &ObjectGetArgs, context: &mut Context) -> anyhow::Result
     Ok(outcome)
 }
 
-/// So long after an access the next one is noted. Each is a version of the object: more of them would tell little.
+/// Minimum time between two access times of an object, in nanoseconds; each is a version of the object.
 const TOUCHED_NANOS: i64 = 24 * 3_600 * 1_000_000_000;
 
-/// Notes that objects were looked at; what is printed is what they were before.
+/// Sets the access time of objects; the output has the time before.
 fn touch(found: &[Found], database: &Database, context: &Context) -> anyhow::Result<()> {
     let now = crate::times::now_nanos();
     let schema = database.schema()?;
@@ -79,13 +79,13 @@ fn touch(found: &[Found], database: &Database, context: &Context) -> anyhow::Res
     Ok(())
 }
 
-/// Its name, then an attribute or a tag a line.
+/// Writes an object's name, then one attribute or tag per line.
 fn write_object(out: &mut dyn Write, object: &Found, style: Style) -> io::Result<()> {
     let mut lines: Vec<(String, String, &str)> = vec![
         ("created".into(), object.created.to_string(), ""),
         ("modified".into(), object.modified.to_string(), ""),
     ];
-    // What identifies it comes first.
+    // ID attributes come first.
     let id = ID_ATTRIBUTES.iter();
     let id = id.filter_map(|name| Some((*name, object.attributes.get(name)?)));
     let others = object.attributes.iter();

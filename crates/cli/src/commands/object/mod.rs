@@ -1,4 +1,4 @@
-//! `esker object`: objects, one by one and by the million.
+//! `esker object`: creates, imports, reads and changes objects.
 
 mod change;
 mod create;
@@ -19,6 +19,6 @@ pub(crate) fn run(command: &ObjectCommand, context: &mut Context) -> anyhow::Res
         ObjectCommand::Get(args) => get::run(args, context),
         ObjectCommand::Update(args) => change::update(args, context),
         ObjectCommand::Delete(args) => change::delete(args, context),
-        ObjectCommand::Move(args) => change::shift(args, context),
+        ObjectCommand::Move(args) => change::move_object(args, context),
     }
 }

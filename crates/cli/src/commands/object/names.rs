@@ -1,4 +1,4 @@
-//! Objects as they are typed.
+//! Objects on the command line: by number or by ID attributes.
 
 use crate::args::{IdentityArgs, ObjectNames};
 use crate::exit::usage;
@@ -6,7 +6,7 @@ use esker::Database;
 use esker_model::object::{Found, Identity, ObjectId, ObjectKey, ObjectRead as _, object_ref};
 use esker_model::{Schema, VertexRef};
 
-/// Reads `NUMBER` or `object:NUMBER`.
+/// Parses `NUMBER` or `object:NUMBER`.
 pub(crate) fn parse_id(text: &str) -> anyhow::Result<ObjectId> {
     let digits = match text.split_once(':') {
         Some((prefix, digits)) if prefix.eq_ignore_ascii_case("object") => digits,
@@ -14,25 +14,25 @@ pub(crate) fn parse_id(text: &str) -> anyhow::Result<ObjectId> {
     };
     ObjectId::of_key(digits).ok_or_else(|| {
         usage(format!(
-            "`{text}` is no object's number: expected digits as `esker object create` and `esker find` print them, or \
-             --name, --app, --owner and --step"
+            "`{text}` is not an object's number: expected digits as `esker object create` and \
+             `esker find` print them, or --name, --app, --owner and --step"
         ))
     })
 }
 
-/// An object's vertex as it is typed.
+/// Returns the name of an object's vertex.
 pub(crate) fn object_name(id: ObjectId) -> String {
     format!("object:{id}")
 }
 
 impl IdentityArgs {
-    /// Whether any of the four was given.
+    /// Whether any of the four attributes was given.
     fn is_given(&self) -> bool {
         self.name.is_some() || self.app.is_some() || self.owner.is_some() || self.step.is_some()
     }
 
-    /// All four, or an error that says which is missing.
-    fn whole(&self) -> anyhow::Result<Identity> {
+    /// Returns all four attributes, or an error with the missing one.
+    fn complete(&self) -> anyhow::Result<Identity> {
         let missing = |option: &str, given: &str| {
             usage(format!(
                 "{option} is missing: all four ID attributes (name, app, owner, step) name an object; `esker find T \
@@ -51,7 +51,7 @@ impl IdentityArgs {
         })
     }
 
-    /// What was given, as a filter.
+    /// Returns the given attributes as the text of a filter.
     fn as_filter(&self) -> String {
         let text = |name: &str, value: &Option<String>| {
             let value = value.as_ref()?.replace('\'', "''");
@@ -73,7 +73,7 @@ impl IdentityArgs {
 }
 
 impl ObjectNames {
-    /// What to ask for.
+    /// Returns the keys to look up.
     pub(crate) fn keys(&self) -> anyhow::Result<Vec<ObjectKey>> {
         let ids = self
             .ids
@@ -81,7 +81,7 @@ impl ObjectNames {
             .map(|text| parse_id(text).map(ObjectKey::Id));
         let mut keys: Vec<ObjectKey> = ids.collect::<Result<_, _>>()?;
         if self.identity.is_given() {
-            keys.push(ObjectKey::Identity(self.identity.whole()?));
+            keys.push(ObjectKey::Identity(self.identity.complete()?));
         }
         if keys.is_empty() {
             return Err(usage(
@@ -91,7 +91,7 @@ impl ObjectNames {
         Ok(keys)
     }
 
-    /// The objects, all of which must be there.
+    /// Reads the objects, all of which must exist.
     pub(crate) fn resolve(&self, database: &Database) -> anyhow::Result<Vec<Found>> {
         let keys = self.keys()?;
         let found = database.read_objects(&keys, None)?;
@@ -101,7 +101,7 @@ impl ObjectNames {
     }
 }
 
-/// That there is no such object.
+/// Returns the error that an object does not exist.
 pub(crate) fn missing(key: &ObjectKey) -> anyhow::Error {
     match key {
         ObjectKey::Id(id) => anyhow::anyhow!("no object `{id}`"),
@@ -109,7 +109,7 @@ pub(crate) fn missing(key: &ObjectKey) -> anyhow::Error {
     }
 }
 
-/// An object as a vertex.
+/// Returns the vertex of an object.
 pub(super) fn vertex(schema: &Schema, id: ObjectId) -> anyhow::Result<VertexRef> {
     object_ref(schema, id)
         .ok_or_else(|| usage("this database has a type `Object` of its own, and no objects"))

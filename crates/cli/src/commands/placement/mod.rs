@@ -1,8 +1,7 @@
-//! `esker placement explain`: where a vertex's edges lie.
+//! `esker placement explain`: shows how a vertex's edges are distributed.
 //!
-//! An embedded database has no servers. Its edges are counted and placed as a cluster of so many servers would have them
-//! once every split that is due is done. The servers of a cluster say how the vertex has really split. [`view`] shows the
-//! result, and does not know where it came from.
+//! An embedded database has no servers: its edges are counted and placed as in a cluster of N servers after all due splits. A cluster
+//! returns the actual splits of the vertex. [`view`] prints both alike.
 
 mod view;
 
@@ -10,23 +9,23 @@ use super::note_if_stopped;
 use crate::args::{ExplainArgs, ExplainFormat, Target};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
-use crate::graph::Named;
+use crate::graph::NamedVertex;
 use anyhow::Context as _;
 use esker::rpc::proto::PlacementReply;
 use esker::rpc::{Address, Client};
 use esker_cluster::Kind;
 use esker_cluster::placement::{
-    End, Growth, Order, Partition, Place, Placement, SplitState, Splits, Tree,
+    End, Growth, Order, Partition, Placement, Shard, SplitState, Splits, Tree,
 };
 use esker_cluster::vnode::{ServerId, VnodeMap, Vnodes};
 use esker_model::{Cancel as _, EdgeSelect, GraphRead, Version, Versions, VertexId, VertexRef};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use view::{Part, View};
+use view::{PartitionView, View};
 
 pub(crate) fn explain(args: &ExplainArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let database = context.open(&args.target)?;
-    let named = Named::parse(&args.vertex, &database, &*database.schema()?)?;
+    let named = NamedVertex::parse(&args.vertex, &database, &*database.schema()?)?;
     let known = database.read_vertices(&[named.vertex.id], Version::MAX)?;
     if known.iter().all(Option::is_none) {
         return Err(named.missing("").into());
@@ -45,7 +44,7 @@ pub(crate) fn explain(args: &ExplainArgs, context: &mut Context) -> anyhow::Resu
     Ok(note_if_stopped(context))
 }
 
-/// How a cluster has placed a vertex's edges; nothing if the target is none.
+/// Returns a cluster's placement of a vertex's edges; `None` if the target is no cluster.
 fn real(target: &Target, vertex: VertexRef) -> anyhow::Result<Option<PlacementReply>> {
     if !Address::is_address(&target.target) {
         return Ok(None);
@@ -55,22 +54,22 @@ fn real(target: &Target, vertex: VertexRef) -> anyhow::Result<Option<PlacementRe
     Ok((placed.servers > 0).then_some(placed))
 }
 
-/// Servers, whether they are there or not.
+/// Servers of a real or an assumed cluster.
 struct Cluster {
     placement: Box<dyn Placement>,
-    /// By place: its server.
+    /// The server of each shard.
     server_of: Vec<u32>,
     threshold: u64,
     servers: u32,
     vnodes: Option<u32>,
-    /// How the vertex has split; else what is due is found out.
+    /// The actual splits; if unknown, the due ones are computed.
     splits: Option<Splits>,
 }
 
-/// An edge, as far as its place matters.
+/// The parts of an edge that decide its placement.
 struct Edge {
-    goal: Partition,
-    destination_home: Place,
+    target: Partition,
+    destination_home: Shard,
 }
 
 impl Cluster {
@@ -81,7 +80,7 @@ impl Cluster {
                 let ids: Vec<ServerId> = (0..args.servers).map(ServerId).collect();
                 let vnodes = Vnodes::new(count).map_err(|e| usage(format!("--vnodes: {e}")))?;
                 let map = VnodeMap::first(vnodes, &ids).map_err(|e| usage(e.to_string()))?;
-                let owner = |vnode| map.server(Place(vnode)).map(|server| server.0);
+                let owner = |vnode| map.server(Shard(vnode)).map(|server| server.0);
                 ((0..count).filter_map(owner).collect(), Order::Numbers)
             }
         };
@@ -96,11 +95,11 @@ impl Cluster {
         })
     }
 
-    /// Of servers that are there.
+    /// Creates the description of a real cluster from its answer.
     fn real(placed: PlacementReply) -> anyhow::Result<Self> {
         let strange = || {
             format!(
-                "the server's placement of {} vnodes means nothing to this build: use the same release",
+                "this build cannot read the server's placement of {} vnodes: use the same release",
                 placed.vnodes
             )
         };
@@ -123,18 +122,18 @@ impl Cluster {
         })
     }
 
-    fn server(&self, place: Place) -> u32 {
+    fn server(&self, place: Shard) -> u32 {
         self.server_of.get(place.0 as usize).copied().unwrap_or(0)
     }
 
-    /// All edges that leave a vertex, of all types.
+    /// Reads all edges that leave a vertex, of all types.
     fn read_edges(
         &self,
         graph: &impl GraphRead,
         vertex: VertexId,
         stop: &dyn Fn() -> bool,
     ) -> anyhow::Result<Vec<Edge>> {
-        let places = self.placement.places();
+        let places = self.placement.shards();
         let source = End::of(vertex, places);
         let select = EdgeSelect {
             types: Vec::new(),
@@ -145,7 +144,7 @@ impl Cluster {
         graph.scan_edges(&[vertex], &select, &mut |_, edge| {
             let destination = End::of(edge.key.destination, places);
             edges.push(Edge {
-                goal: self.placement.goal(source, destination),
+                target: self.placement.target(source, destination),
                 destination_home: destination.home,
             });
             if stop() {
@@ -157,33 +156,33 @@ impl Cluster {
         Ok(edges)
     }
 
-    /// The splits that are due.
-    fn settled(&self, tree: Tree, edges: &[Edge]) -> Splits {
-        let mut goals = vec![0; self.placement.places() as usize];
+    /// Computes the splits that are due.
+    fn due_splits(&self, tree: Tree, edges: &[Edge]) -> Splits {
+        let mut targets = vec![0; self.placement.shards() as usize];
         edges
             .iter()
-            .for_each(|edge| goals[edge.goal.0 as usize] += 1);
-        Growth::settled(tree, self.threshold, &mut goals)
+            .for_each(|edge| targets[edge.target.0 as usize] += 1);
+        Growth::from_edge_counts(tree, self.threshold, &mut targets)
             .splits()
             .clone()
     }
 
-    fn view(&self, named: &Named, edges: &[Edge]) -> View {
-        let places = self.placement.places();
+    fn view(&self, named: &NamedVertex, edges: &[Edge]) -> View {
+        let places = self.placement.shards();
         let home = End::of(named.vertex.id, places).home;
         let tree = self.placement.tree();
         let splits = match (&self.splits, tree) {
             (Some(splits), _) => splits.clone(),
-            (None, Some(tree)) => self.settled(tree, edges),
+            (None, Some(tree)) => self.due_splits(tree, edges),
             (None, None) => Splits::default(),
         };
-        let mut parts: BTreeMap<Partition, Part> = self
+        let mut parts: BTreeMap<Partition, PartitionView> = self
             .placement
             .partitions(&splits)
             .into_iter()
             .map(|partition| {
-                let place = self.placement.place(home, partition);
-                let part = Part {
+                let place = self.placement.shard_of(home, partition);
+                let part = PartitionView {
                     partition,
                     level: tree.map_or(0, |tree| splits.level(tree, partition)),
                     place,
@@ -195,7 +194,7 @@ impl Cluster {
             })
             .collect();
         for edge in edges {
-            let at = tree.map_or(edge.goal, |tree| tree.locate(&splits, edge.goal));
+            let at = tree.map_or(edge.target, |tree| tree.locate(&splits, edge.target));
             if let Some(part) = parts.get_mut(&at) {
                 part.edges += 1;
                 let there = self.server(edge.destination_home) == part.server;

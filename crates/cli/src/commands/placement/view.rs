@@ -1,22 +1,22 @@
-//! What is shown of a vertex's placement, wherever it was found out.
+//! Output of a vertex's placement.
 
 use crate::args::RowFormat;
 use crate::context::Context;
 use crate::output::{Cell, Rows};
 use crate::units::{count, counted};
 use esker_cluster::Kind;
-use esker_cluster::placement::{Partition, Place, SplitState, Splits, Tree};
+use esker_cluster::placement::{Partition, Shard, SplitState, Splits, Tree};
 use esker_model::VertexId;
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
 
-/// Bits of a bitmap, and places of a tree, that still fit on a line.
+/// Maximum sizes of a bitmap (in bits) and of a tree (in shards) that are printed on one line.
 const ON_A_LINE_MAX: u32 = 64;
 const TREE_ON_A_LINE_MAX: u32 = 16;
 
-/// A vertex and its partitions.
+/// A vertex with the partitions of its edges.
 pub(super) struct View {
     pub(super) vertex: String,
     pub(super) id: VertexId,
@@ -24,26 +24,26 @@ pub(super) struct View {
     pub(super) threshold: u64,
     pub(super) servers: u32,
     pub(super) vnodes: Option<u32>,
-    /// Where the vertex lies: a server, or a vnode.
-    pub(super) home: Place,
-    /// By place: its server.
+    /// The home shard of the vertex.
+    pub(super) home: Shard,
+    /// The server of each shard.
     pub(super) server_of: Vec<u32>,
-    /// How it splits, if it does.
+    /// The partition tree, if the placement splits.
     pub(super) tree: Option<Tree>,
     pub(super) splits: Splits,
-    /// By partition.
-    pub(super) parts: Vec<Part>,
+    /// The partitions, in order.
+    pub(super) parts: Vec<PartitionView>,
 }
 
-/// A partition.
-pub(super) struct Part {
+/// One partition with its edges.
+pub(super) struct PartitionView {
     pub(super) partition: Partition,
-    /// Of its node in the tree.
+    /// Level of the partition's node in the tree.
     pub(super) level: u32,
-    pub(super) place: Place,
+    pub(super) place: Shard,
     pub(super) server: u32,
     pub(super) edges: u64,
-    /// Edges whose destination's home is on that server.
+    /// Number of edges whose destination's home is on that server.
     pub(super) at_destination: u64,
 }
 
@@ -59,7 +59,7 @@ impl View {
             .unwrap_or(0)
     }
 
-    /// GraphMeta's two metrics of a scan of the vertex: communication, and the busiest server's reads.
+    /// Returns GraphMeta's two metrics of a scan of the vertex: communication, and the reads of the busiest server.
     fn scan(&self) -> (u64, u64) {
         let mut reads: BTreeMap<u32, u64> = BTreeMap::new();
         let mut comm = 0;
@@ -74,9 +74,9 @@ impl View {
         )
     }
 
-    /// What would be stored with the vertex, if it has split.
+    /// Returns the row of the vertex's splits in hexadecimal, if it has split.
     fn row(&self) -> Option<String> {
-        if self.splits.is_whole() {
+        if self.splits.is_unsplit() {
             return None;
         }
         let state = SplitState::new(self.kind, self.tree?, self.splits.clone())?;
@@ -88,8 +88,8 @@ impl View {
         Some(hex)
     }
 
-    /// A place, as people call it: `S7`, or `S7 v230`.
-    fn place_name(&self, place: Place) -> String {
+    /// Formats a shard: `S7`, or `S7 v230`.
+    fn place_name(&self, place: Shard) -> String {
         let server = self.server_of.get(place.0 as usize).copied().unwrap_or(0);
         match self.vnodes {
             None => server_name(server),
@@ -97,9 +97,9 @@ impl View {
         }
     }
 
-    fn place_of(&self, partition: Partition) -> Place {
+    fn place_of(&self, partition: Partition) -> Shard {
         let places = self.server_of.len() as u32;
-        Place((self.home.0 + partition.0) % places)
+        Shard((self.home.0 + partition.0) % places)
     }
 
     pub(super) fn print(&self, context: &mut Context) -> io::Result<()> {
@@ -146,7 +146,7 @@ impl View {
             ],
         };
         let mut rows = Rows::new(out, RowFormat::Table, context.style, columns);
-        // Without a tree there is one partition a server; only those that hold something matter.
+        // Without a tree there is one partition per server; empty ones are not printed.
         for part in self
             .parts
             .iter()
@@ -168,11 +168,11 @@ impl View {
     }
 
     fn print_tree(&self, tree: Tree, out: &mut dyn io::Write) -> io::Result<()> {
-        if tree.places() <= TREE_ON_A_LINE_MAX && self.vnodes.is_none() {
+        if tree.shards() <= TREE_ON_A_LINE_MAX && self.vnodes.is_none() {
             let levels: Vec<String> = self.levels(tree).iter().map(|l| l.join(" ")).collect();
             writeln!(out, "its tree: {}", levels.join(" | "))?;
         }
-        let bits: String = (0..tree.places().min(ON_A_LINE_MAX))
+        let bits: String = (0..tree.shards().min(ON_A_LINE_MAX))
             .map(|p| {
                 if self.splits.contains(Partition(p)) {
                     '1'
@@ -181,7 +181,7 @@ impl View {
                 }
             })
             .collect();
-        let more = if tree.places() > ON_A_LINE_MAX {
+        let more = if tree.shards() > ON_A_LINE_MAX {
             "..."
         } else {
             ""
@@ -196,7 +196,7 @@ impl View {
         Ok(())
     }
 
-    /// A node and what is under it, left before right.
+    /// Prints a node and its subtree, left before right.
     fn print_node(
         &self,
         node: &Node,
@@ -219,7 +219,7 @@ impl View {
         Ok(())
     }
 
-    /// The whole tree, split or not, as names of places.
+    /// Returns the levels of the complete tree as names of shards.
     fn levels(&self, tree: Tree) -> Vec<Vec<String>> {
         let name = |p: &Partition| self.place_name(self.place_of(*p));
         tree.levels()
@@ -263,20 +263,20 @@ impl View {
     }
 }
 
-/// What printing the tree needs.
+/// State for printing the tree.
 struct Node {
     tree: Tree,
     edges: BTreeMap<Partition, u64>,
 }
 
 impl Node {
-    /// The right child of a node, if it has split.
+    /// Returns the right child of a node, if it has split.
     fn child(&self, splits: &Splits, partition: Partition, level: u32) -> Option<Partition> {
         let child = self.tree.child(partition, level)?;
         splits.contains(child).then_some(child)
     }
 
-    /// Edges under a node.
+    /// Returns the number of edges below a node.
     fn under(&self, splits: &Splits, partition: Partition, level: u32) -> u64 {
         match self.child(splits, partition, level) {
             None => self.edges.get(&partition).copied().unwrap_or(0),
@@ -287,7 +287,7 @@ impl Node {
     }
 }
 
-/// As the paper calls servers: from S1.
+/// Formats a server as the paper does, from S1.
 fn server_name(server: u32) -> String {
     format!("S{}", server + 1)
 }

@@ -1,4 +1,4 @@
-//! Bags (`BagIt`, RFC 8493) with provenance in them, as `cwltool --provenance` writes.
+//! Bags (`BagIt`, RFC 8493) with provenance documents, as `cwltool --provenance` writes them.
 
 use anyhow::{Context as _, anyhow, bail};
 use md5::Md5;
@@ -10,11 +10,11 @@ use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Component, Path, PathBuf};
 
-/// Where `CWLProv` has its documents, best first.
+/// Encodings of `CWLProv` documents, preferred ones first.
 const DOCUMENTS: [&str; 6] = ["json", "provn", "xml", "ttl", "nt", "jsonld"];
 const DOCUMENT: &str = "metadata/provenance/primary.cwlprov";
 
-/// Checksums that bags may have, the best that a bag has counts.
+/// Checksum algorithms of bags; the strongest that a bag has is used.
 const ALGORITHMS: [&str; 4] = ["sha512", "sha256", "sha1", "md5"];
 
 /// Whether a folder is a bag.
@@ -22,8 +22,8 @@ pub(super) fn is_bag(folder: &Path) -> bool {
     folder.join("bagit.txt").is_file()
 }
 
-/// The document in a bag, once the bag has been found whole: with all files that it names, the tag files and the document with the checksums that it
-/// says, the data too if `all`.
+/// Verifies a bag and returns its provenance document: all listed files must exist, tag files and the document must match their
+/// checksums, and data files, too, if `all` is set.
 pub(super) fn document(folder: &Path, ending: Option<&str>, all: bool) -> anyhow::Result<PathBuf> {
     no_links(folder, Path::new("bagit.txt"))?;
     let declared = fs::read_to_string(folder.join("bagit.txt"))?;
@@ -80,15 +80,15 @@ pub(super) fn document(folder: &Path, ending: Option<&str>, all: bool) -> anyhow
     Ok(folder.join(document))
 }
 
-/// Refuses a path in the bag that leads over a symbolic link: it may lead out of the bag, to what others cannot read.
+/// Refuses a path over a symbolic link, which may lead out of the bag to files that the bag's author cannot read.
 fn no_links(folder: &Path, path: &Path) -> anyhow::Result<()> {
     let mut at = folder.to_path_buf();
     for part in path.components() {
         at.push(part);
-        // What is missing is said elsewhere.
+        // Missing files are reported by the caller.
         if fs::symlink_metadata(&at).is_ok_and(|about| about.is_symlink()) {
             bail!(
-                "{} is a symbolic link, which a bag may not have: copy what it leads to into the bag",
+                "{} is a symbolic link, which a bag may not have: copy its target into the bag",
                 at.display()
             );
         }
@@ -103,7 +103,7 @@ fn name(path: &Path) -> String {
         .into_owned()
 }
 
-/// Paths within the bag, and their checksums.
+/// Returns the paths in a manifest with their checksums.
 fn read_manifest(path: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let reading = || format!("reading {}", name(path));
     let file = BufReader::new(File::open(path).with_context(reading)?);
@@ -117,7 +117,7 @@ fn read_manifest(path: &Path) -> anyhow::Result<Vec<(PathBuf, String)>> {
         let (sum, file) = line
             .split_once(char::is_whitespace)
             .ok_or_else(|| wrong("expected a checksum and a path"))?;
-        // A star says that the file was read as it is.
+        // A star before the name marks binary mode.
         let file = file.trim_start().trim_start_matches('*');
         let file = file
             .replace("%0A", "\n")
@@ -188,7 +188,7 @@ mod tests {
         symlink(&secret, bag.join("data/secret")).unwrap();
         let said = document(&bag, None, true).unwrap_err().to_string();
         assert!(said.contains("symbolic link"), "{said}");
-        // A folder that is a link, too.
+        // A folder that is a link is refused, too.
         fs::remove_dir_all(bag.join("data")).unwrap();
         symlink(place.path(), bag.join("data")).unwrap();
         let said = document(&bag, None, true).unwrap_err().to_string();

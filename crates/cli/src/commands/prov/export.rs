@@ -4,7 +4,7 @@ use super::super::run::deliver::open_with_runs;
 use crate::args::{ExportProvArgs, ProvOutput};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
-use crate::graph::Named;
+use crate::graph::NamedVertex;
 use crate::progress::Progress;
 use crate::units::counted;
 use anyhow::Context as _;
@@ -19,7 +19,7 @@ use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// Vertices that are read at once.
+/// Number of vertices to read at once.
 const PAGE: usize = 2048;
 
 pub(crate) fn run(args: &ExportProvArgs, context: &mut Context) -> anyhow::Result<Outcome> {
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &ExportProvArgs, context: &mut Context) -> anyhow::Resul
         None if stdout => Encoding::Provn,
         _ => {
             return Err(usage(format!(
-                "{}: the ending tells no encoding that is written; end it with .provn, .json, .ttl or .trig, or say it with --output",
+                "{}: the file extension names no encoding that can be written; use .provn, .json, .ttl or .trig, or give one with --output",
                 args.file.display()
             )));
         }
@@ -41,7 +41,8 @@ pub(crate) fn run(args: &ExportProvArgs, context: &mut Context) -> anyhow::Resul
             args.file.display()
         )));
     }
-    let database = open_with_runs(context, &args.target)?.on_behalf_of(args.asker.asker.as_ref());
+    let database =
+        open_with_runs(context, &args.target)?.on_behalf_of(args.principal.principal.as_ref());
     let schema = database.schema()?;
     let as_of = match args.as_of {
         Some(time) => time,
@@ -57,9 +58,9 @@ pub(crate) fn run(args: &ExportProvArgs, context: &mut Context) -> anyhow::Resul
         executions: Vec::new(),
     };
     if args.vertices.is_empty() {
-        source.all()?;
+        source.export_all()?;
     } else {
-        source.around(&args.vertices, args.depth)?;
+        source.export_lineage(&args.vertices, args.depth)?;
     }
     let document = source.export.finish();
     drop(source.progress);
@@ -79,7 +80,7 @@ pub(crate) fn run(args: &ExportProvArgs, context: &mut Context) -> anyhow::Resul
                 .with_context(|| format!("writing {}", args.file.display()))
         });
         if written.is_err() {
-            // The error is what matters; the rest of the file is of no use.
+            // The error is reported; the incomplete file is of no use.
             let _ = fs::remove_file(&unfinished);
         }
         written?;
@@ -87,7 +88,7 @@ pub(crate) fn run(args: &ExportProvArgs, context: &mut Context) -> anyhow::Resul
     context.note(&format!(
         "exported {} as of {}",
         counted(statements, "statement", "statements"),
-        crate::times::moment(as_of)
+        crate::times::format_version(as_of)
     ));
     Ok(Outcome::Done)
 }
@@ -99,7 +100,7 @@ struct Source<'a> {
     context: &'a Context,
     progress: Progress,
     export: Export<'a>,
-    /// What may have written something: all versions of its writes count.
+    /// Executions, whose writes are exported in all versions.
     executions: Vec<VertexId>,
 }
 
@@ -120,8 +121,8 @@ impl Source<'_> {
         self.progress.advance(1);
     }
 
-    /// Everything: all vertices, then all edges.
-    fn all(&mut self) -> anyhow::Result<()> {
+    /// Exports everything: all vertices, then all edges.
+    fn export_all(&mut self) -> anyhow::Result<()> {
         let mut ids = Vec::new();
         let roots = self
             .schema
@@ -167,7 +168,7 @@ impl Source<'_> {
         Ok(self.schema.edge_type_id("write").map_err(Error::from)?)
     }
 
-    /// All versions of all writes: each made a version.
+    /// Exports all versions of all writes, because each made a version of a file.
     fn writes(&mut self, executions: &[VertexId]) -> anyhow::Result<()> {
         let range = VersionRange {
             from: Version::ZERO,
@@ -198,11 +199,11 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// What some vertices came from.
-    fn around(&mut self, names: &[String], depth: Option<u32>) -> anyhow::Result<()> {
+    /// Exports the lineage of some vertices.
+    fn export_lineage(&mut self, names: &[String], depth: Option<u32>) -> anyhow::Result<()> {
         let mut begin = Vec::new();
         for name in names {
-            let named = Named::parse(name, self.database, self.schema)?;
+            let named = NamedVertex::parse(name, self.database, self.schema)?;
             let found = self
                 .database
                 .read_vertices(&[named.vertex.id], self.as_of)?;
@@ -212,7 +213,7 @@ impl Source<'_> {
             begin.push(named.vertex.id);
         }
         let interrupt = &self.context.interrupt;
-        let found = prov::walk(
+        let found = prov::lineage(
             self.database,
             self.schema,
             &begin,

@@ -16,11 +16,11 @@ use std::io::{Read, Write as _};
 use std::path::Path;
 use std::time::Instant;
 
-/// Largest document: it is held in memory, several times.
+/// Maximum size of a document in bytes, because it is in memory several times.
 const BYTES_MAX: u64 = 512 << 20;
 
 #[derive(Debug, Default)]
-struct Sums {
+struct DocumentTotals {
     documents: u64,
     bad: u64,
     statements: u64,
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &ImportProvArgs, context: &mut Context) -> anyhow::Resul
     }
     let database = context.open_or_create(&args.target)?;
     let began = Instant::now();
-    let mut sums = Sums::default();
+    let mut sums = DocumentTotals::default();
     let progress = Progress::rows(context.globals.quiet, "documents");
     for path in &args.files {
         if context.interrupt.cancelled() {
@@ -62,7 +62,9 @@ pub(crate) fn run(args: &ImportProvArgs, context: &mut Context) -> anyhow::Resul
     drop(progress);
     if sums.left_out > 0 {
         let what = counted(sums.left_out, "triple says", "triples say");
-        context.note(&format!("{what} nothing of provenance, and left out"));
+        context.note(&format!(
+            "{what} nothing about provenance, and are left out"
+        ));
     }
     print(&sums, args.format.format, context, began)?;
     let stopped = super::super::note_if_stopped(context);
@@ -73,7 +75,7 @@ pub(crate) fn run(args: &ImportProvArgs, context: &mut Context) -> anyhow::Resul
     })
 }
 
-/// Whether the document is to blame, and the next one may be better.
+/// Whether the document caused the error, so that other documents may succeed.
 fn is_about_input(error: &anyhow::Error) -> bool {
     match error.downcast_ref::<esker_model::Error>() {
         Some(error) => matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Missing),
@@ -85,11 +87,11 @@ fn one(
     path: &Path,
     args: &ImportProvArgs,
     database: &Database,
-    sums: &mut Sums,
+    sums: &mut DocumentTotals,
 ) -> anyhow::Result<()> {
     let document = read(path, args)?;
     let schema = database.schema()?;
-    let schema = match prov::known(&document, &schema) {
+    let schema = match prov::check_schema(&document, &schema) {
         Ok(()) => schema,
         Err(_) => database.define(&prov::changes(&document))?,
     };
@@ -111,7 +113,7 @@ fn read(path: &Path, args: &ImportProvArgs) -> anyhow::Result<Document> {
     let mut path = path;
     if path.is_dir() {
         if !bag::is_bag(path) {
-            bail!("is a folder, and no bag: it has no bagit.txt; name the documents in it");
+            bail!("is a folder, but not a bag: it has no bagit.txt; name the documents in it");
         }
         let ending = args.encoding.map(|encoding| match encoding {
             ProvEncoding::Provn => "provn",
@@ -139,17 +141,17 @@ fn read(path: &Path, args: &ImportProvArgs) -> anyhow::Result<Document> {
     }
     let text = String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
-        anyhow::anyhow!("byte {at}: this is no UTF-8")
+        anyhow::anyhow!("byte {at}: this is not UTF-8")
     })?;
     let by_name = || Encoding::of_file_name(&path.to_string_lossy());
     let encoding = wanted
         .or_else(|| Encoding::of_text(&text, by_name()))
-        .context("what it is written in cannot be told; say it with --encoding")?;
+        .context("its encoding cannot be detected; give it with --encoding")?;
     Ok(prov::read(&text, encoding)?)
 }
 
 fn print(
-    sums: &Sums,
+    sums: &DocumentTotals,
     format: RowFormat,
     context: &mut Context,
     began: Instant,

@@ -1,4 +1,4 @@
-//! `esker import prov` and `esker export prov`: documents of W3C PROV, in and out.
+//! `esker import prov` and `esker export prov`: import and export of W3C PROV documents.
 
 mod bag;
 mod export;

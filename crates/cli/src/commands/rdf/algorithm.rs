@@ -1,14 +1,14 @@
 //! `esker rdf algorithm`.
 
 use super::on_large_stack;
-use super::remote::{self, Door, door};
-use super::sparql::shown;
+use super::remote::{self, DataLocation, locate};
+use super::sparql::term_text;
 use crate::args::{Algorithm, RdfAlgorithmArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
 use crate::units;
-use esker::rdf::{engine, error, moment};
+use esker::rdf::{engine, error, now_and_seed};
 use esker_rdf::algorithm::{self, Network, Rank};
 use esker_rdf::dictionary::Key;
 use esker_rdf::parse::Loader;
@@ -17,26 +17,26 @@ use esker_rdf::{
 };
 use std::fmt::Write as _;
 
-/// All triples of the default graph.
+/// CONSTRUCT of all triples of the default graph.
 const ALL: &str = "CONSTRUCT { ?s ?p ?o } WHERE { ?s ?p ?o }";
-/// What the predicates of results begin with.
-const SPACE: &str = "urn:esker:algorithm:";
+/// Prefix of the predicates of results.
+const PREDICATE_PREFIX: &str = "urn:esker:algorithm:";
 
-/// What was computed.
+/// Results of an algorithm.
 struct Results {
     columns: Vec<&'static str>,
     rows: Vec<(Term, Vec<Cell>)>,
-    /// As triples, if that was asked for.
+    /// The results as triples, if the user asked for them.
     triples: Vec<Triple>,
-    /// What there is to say besides.
+    /// A summary for the user.
     note: String,
 }
 
-/// A value of each vertex.
+/// A value for each vertex.
 enum Values {
     Parts(Vec<f64>),
     Counts(Vec<u64>),
-    /// Numbers of groups.
+    /// Numbers of groups of vertices.
     Groups(Vec<u32>),
 }
 
@@ -44,7 +44,7 @@ pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Res
     check(args)?;
     let interrupt = context.interrupt.clone();
     let stop = move || interrupt.stopped().map(crate::interrupt::Stopped::name);
-    let (now, seed) = moment();
+    let (now, seed) = now_and_seed();
     let mut options = Options::new(now, seed);
     options.threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     options.memory = usize::try_from(context.globals.memory)
@@ -54,37 +54,39 @@ pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Res
     let pattern = args.pattern.as_deref().unwrap_or(ALL);
     let compute = |data: &Dataset, pattern: &str| {
         on_large_stack(|| {
-            let answer = query(data, pattern, None, None, false, &options).map_err(said)?;
+            let answer = query(data, pattern, None, None, false, &options).map_err(rdf_error)?;
             compute(args, &answer, &options)
         })
     };
-    match door(&args.target, false, context)? {
-        Door::Here(database) => {
-            let database = database.on_behalf_of(args.asker.asker.as_ref());
+    match locate(&args.target, false, context)? {
+        DataLocation::Local(database) => {
+            let database = database.on_behalf_of(args.principal.principal.as_ref());
             let mut rdf = if args.into.is_some() {
                 database.rdf_to_change()?
             } else {
                 database.rdf()?
             };
-            let data = rdf.asked(pattern, None, &stop)?;
+            let data = rdf.query_data(pattern, None, &stop)?;
             let results = compute(&data, pattern)?;
             drop(data);
             print(args, &results, context)?;
             if let Some(graph) = &args.into {
                 let sync = context.durability() == esker::Durability::Sync;
                 let done = rdf.replace_graph(graph, &results.triples, sync)?;
-                written(graph, done.added, context);
+                report_written(graph, done.added, context);
             }
         }
-        // The server gives the graph; it is computed here.
-        Door::There(place) => {
+        // The server returns the graph; the algorithm runs in this process.
+        DataLocation::Remote(place) => {
             on_large_stack(|| {
-                // What is wrong with the pattern is said before anything is sent.
+                // Errors in the pattern are reported before anything is sent.
                 let nothing = Dataset::default();
-                let answer = query(&nothing, pattern, None, None, false, &options).map_err(said)?;
-                Network::of(&answer, false).map(drop).map_err(said)
+                let answer =
+                    query(&nothing, pattern, None, None, false, &options).map_err(rdf_error)?;
+                Network::of(&answer, false).map(drop).map_err(rdf_error)
             })?;
-            let triples = remote::construct(pattern, args.asker.asker.as_ref(), &place, context)?;
+            let triples =
+                remote::construct(pattern, args.principal.principal.as_ref(), &place, context)?;
             let mut loader = Loader::new(Dataset::default(), "", false);
             let name = args.target.target.as_str();
             loader
@@ -98,7 +100,7 @@ pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Res
                 let mut lines = String::new();
                 let mut count = 0;
                 for triple in &results.triples {
-                    // A blank node sent to the server would be another one there.
+                    // The server would store a blank node of ours as another one.
                     if triple.subject.is_named_node() {
                         let _ = writeln!(lines, "{triple} .");
                         count += 1;
@@ -108,11 +110,11 @@ pub(super) fn run(args: &RdfAlgorithmArgs, context: &mut Context) -> anyhow::Res
                     let left = (results.triples.len() - count) as u64;
                     let left = units::counted(left, "blank node", "blank nodes");
                     context.warn(&format!(
-                        "results of {left} are left out: they cannot be named to a server"
+                        "results of {left} are left out: a blank node cannot be named in a request to a server"
                     ));
                 }
                 remote::put_graph(graph, lines.as_bytes(), &place, context)?;
-                written(graph, count, context);
+                report_written(graph, count, context);
             }
         }
     }
@@ -124,7 +126,7 @@ fn compute(
     answer: &Answer<'_>,
     options: &Options<'_>,
 ) -> anyhow::Result<Results> {
-    let network = Network::of(answer, args.undirected).map_err(said)?;
+    let network = Network::of(answer, args.undirected).map_err(rdf_error)?;
     let known = format!(
         "{}, {}",
         units::counted(network.len() as u64, "vertex", "vertices"),
@@ -138,7 +140,7 @@ fn compute(
     Ok(results)
 }
 
-fn written(graph: &str, count: usize, context: &mut Context) {
+fn report_written(graph: &str, count: usize, context: &mut Context) {
     context.note(&format!(
         "<{graph}> holds {} now",
         units::counted(count as u64, "triple", "triples")
@@ -154,13 +156,13 @@ fn print(args: &RdfAlgorithmArgs, results: &Results, context: &mut Context) -> a
     let mut rows = Rows::new(out, args.format.format, style, &results.columns);
     for (vertex, cells) in &results.rows {
         let mut row = cells.clone();
-        // Paths have their number and step before the vertex, values stand behind it.
+        // Rows of paths begin with number and step, and have values after the vertex.
         let at = if results.columns.first() == Some(&"vertex") {
             0
         } else {
             row.len()
         };
-        row.insert(at, Cell::Text(shown(vertex)));
+        row.insert(at, Cell::Text(term_text(vertex)));
         rows.row(row)?;
     }
     rows.finish()?;
@@ -176,7 +178,7 @@ fn check(args: &RdfAlgorithmArgs) -> anyhow::Result<()> {
         if let Some(iri) = iri {
             engine::check_iri(iri).map_err(|e| {
                 usage(format!(
-                    "{name}: `{iri}` is no IRI: {e}; expected one as in http://example.org/x"
+                    "{name}: `{iri}` is not an IRI: {e}; expected one as in http://example.org/x"
                 ))
             })?;
         }
@@ -213,7 +215,7 @@ fn check(args: &RdfAlgorithmArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn said(e: engine::Error) -> anyhow::Error {
+fn rdf_error(e: engine::Error) -> anyhow::Error {
     match e {
         e @ engine::Error::Stopped(_) => anyhow::anyhow!("{e}"),
         e => error(e).into(),
@@ -234,7 +236,7 @@ fn vertices(
                 tolerance: args.tolerance,
                 rounds: args.iterations,
             };
-            let (ranks, rounds) = algorithm::pagerank(network, how, stop).map_err(said)?;
+            let (ranks, rounds) = algorithm::pagerank(network, how, stop).map_err(rdf_error)?;
             let rounds = units::counted(rounds as u64, "round", "rounds");
             ("pagerank", Values::Parts(ranks), format!("; {rounds}"))
         }
@@ -244,13 +246,13 @@ fn vertices(
             } else {
                 algorithm::weak(network, stop)
             }
-            .map_err(said)?;
+            .map_err(rdf_error)?;
             let count = found.iter().max().map_or(0, |m| u64::from(*m) + 1);
             let note = format!("; {}", units::counted(count, "component", "components"));
             ("component", Values::Groups(found), note)
         }
         Algorithm::Communities => {
-            let found = algorithm::communities(network, stop).map_err(said)?;
+            let found = algorithm::communities(network, stop).map_err(rdf_error)?;
             let note = format!(
                 "; {}, modularity {:.4}",
                 units::counted(found.count as u64, "community", "communities"),
@@ -261,11 +263,11 @@ fn vertices(
         Algorithm::Betweenness => {
             let (samples, seed) = (args.samples, args.seed);
             let found = algorithm::betweenness(network, samples, seed, options.threads, stop)
-                .map_err(said)?;
+                .map_err(rdf_error)?;
             ("betweenness", Values::Parts(found), String::new())
         }
         Algorithm::Triangles | Algorithm::StPaths => {
-            let counts = algorithm::triangles(network, stop).map_err(said)?;
+            let counts = algorithm::triangles(network, stop).map_err(rdf_error)?;
             let all = units::counted(counts.iter().sum::<u64>() / 3, "triangle", "triangles");
             ("triangles", Values::Counts(counts), format!("; {all}"))
         }
@@ -293,7 +295,7 @@ fn vertices(
     if !sizes.is_empty() {
         results.columns.push("size");
     }
-    let predicate = NamedNode::new(format!("{SPACE}{name}"))?;
+    let predicate = NamedNode::new(format!("{PREDICATE_PREFIX}{name}"))?;
     for v in order {
         let Some(term) = network.vertices().get(v).and_then(|id| answer.term(*id)) else {
             continue;
@@ -339,18 +341,18 @@ fn paths(
         let iri = iri.as_deref().unwrap_or_default();
         answer
             .find(&Key::Iri(iri))
-            .and_then(|id| network.place(id))
+            .and_then(|id| network.number_of(id))
             .ok_or_else(|| {
                 usage(format!(
-                    "<{iri}> is no vertex of the graph, which has {}; a vertex is the subject or object of a triple that the \
-                     pattern gives",
+                    "<{iri}> is not a vertex of the graph, which has {}; a vertex is the subject \
+                     or object of a triple that the pattern gives",
                     units::counted(network.len() as u64, "vertex", "vertices")
                 ))
             })
     };
     let (from, to) = (place(&args.from)?, place(&args.to)?);
     let limit = args.top.unwrap_or(args.limit);
-    let found = algorithm::shortest(network, from, to, limit, options.stop).map_err(said)?;
+    let found = algorithm::shortest(network, from, to, limit, options.stop).map_err(rdf_error)?;
     let mut rows = Vec::new();
     for (n, path) in found.list.iter().enumerate() {
         for (step, v) in path.iter().enumerate() {
@@ -370,8 +372,8 @@ fn paths(
         None => "; no path".into(),
     };
     if found.count > found.list.len() as u64 && !found.list.is_empty() {
-        let shown = units::count(found.list.len() as u64);
-        let _ = write!(note, ", of which the first {shown} are shown");
+        let printed = units::count(found.list.len() as u64);
+        let _ = write!(note, ", of which the first {printed} are shown");
     }
     Ok(Results {
         columns: vec!["path", "step", "vertex"],

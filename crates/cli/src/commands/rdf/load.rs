@@ -1,13 +1,13 @@
 //! `esker rdf load`.
 
-use super::remote::{self, Door, door};
+use super::remote::{self, DataLocation, locate};
 use crate::args::{InferRules, RdfLoadArgs, RowFormat};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, report};
 use crate::progress::Progress;
 use crate::units;
-use esker::rdf::{Loading, Rules};
+use esker::rdf::{LoadOptions, Rules};
 use esker_rdf::dictionary::Key;
 use esker_rdf::infer::Limits;
 use esker_rdf::{Inference, Part};
@@ -17,7 +17,7 @@ pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<
     if let Some(iri) = &args.graph {
         esker_rdf::check_iri(iri).map_err(|e| {
             usage(format!(
-                "--graph: `{iri}` is no IRI: {e}; expected one as in http://example.org/people"
+                "--graph: `{iri}` is not an IRI: {e}; expected one as in http://example.org/people"
             ))
         })?;
     }
@@ -26,14 +26,14 @@ pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<
         files.extend(esker::rdf::files(path)?);
     }
     let began = Instant::now();
-    let database = match door(&args.target, true, context)? {
-        Door::There(_) if args.part.is_some() => {
+    let database = match locate(&args.target, true, context)? {
+        DataLocation::Remote(_) if args.part.is_some() => {
             return Err(usage(
                 "--part: a part is loaded into a folder that no server has open; its worker starts afterwards",
             ));
         }
-        Door::There(place) => return remote::load(args, files, &place, context),
-        Door::Here(database) => database,
+        DataLocation::Remote(place) => return remote::load(args, files, &place, context),
+        DataLocation::Local(database) => database,
     };
     let mut rdf = database.rdf_to_change()?;
     let interrupt = context.interrupt.clone();
@@ -55,7 +55,7 @@ pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<
             .max(4 << 30),
         stop: &move || interrupt.stopped().map(crate::interrupt::Stopped::name),
     };
-    let how = Loading {
+    let how = LoadOptions {
         graph: args.graph.as_deref(),
         lenient: args.lenient,
         infer,
@@ -85,7 +85,7 @@ pub(crate) fn load(args: &RdfLoadArgs, context: &mut Context) -> anyhow::Result<
     print_loaded(&loaded, began.elapsed(), args.format.format, context)
 }
 
-/// What a load did, wherever.
+/// Result of a load, local or remote.
 pub(super) struct Loaded {
     pub(super) files: u64,
     pub(super) read: u64,
@@ -105,7 +105,7 @@ pub(super) fn print_loaded(
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
     for line in &loaded.skipped {
-        context.warn(&format!("passed over {line}"));
+        context.warn(&format!("skipped {line}"));
     }
     let more = loaded
         .skipped_count

@@ -1,8 +1,8 @@
 //! `esker sparql`, `esker rdf`.
 
 mod algorithm;
-mod keep;
 mod load;
+mod maintenance;
 mod remote;
 mod sparql;
 #[cfg_attr(not(feature = "workers"), path = "no_workers.rs")]
@@ -14,22 +14,22 @@ use crate::args::RdfCommand;
 use crate::context::Context;
 use crate::exit::Outcome;
 
-/// Stack of a thread that works on queries: parsers call themselves for what stands within brackets.
+/// Stack size of query threads, because parsers recurse for nested brackets, in bytes.
 const STACK: usize = 256 << 20;
 
 pub(crate) fn run(command: &RdfCommand, context: &mut Context) -> anyhow::Result<Outcome> {
     match command {
         RdfCommand::Load(args) => load::load(args, context),
-        RdfCommand::Checkpoint(args) => keep::checkpoint(args, context),
-        RdfCommand::Dump(args) => keep::dump(args, context),
-        RdfCommand::Stats(args) => keep::stats(args, context),
+        RdfCommand::Checkpoint(args) => maintenance::checkpoint(args, context),
+        RdfCommand::Dump(args) => maintenance::dump(args, context),
+        RdfCommand::Stats(args) => maintenance::stats(args, context),
         RdfCommand::Algorithm(args) => algorithm::run(args, context),
         RdfCommand::Worker(args) => workers::worker(args, context),
-        RdfCommand::Drop(args) => keep::drop_all(args, context),
+        RdfCommand::Drop(args) => maintenance::drop_all(args, context),
     }
 }
 
-/// Does something on a stack that is large enough for any query.
+/// Runs a function on a stack that is large enough for any query.
 pub(crate) fn on_large_stack<T: Send>(
     work: impl FnOnce() -> anyhow::Result<T> + Send,
 ) -> anyhow::Result<T> {

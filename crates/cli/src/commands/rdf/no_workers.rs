@@ -1,11 +1,11 @@
-//! What a command without the feature `workers` says where workers are asked for.
+//! Errors of the commands for workers in a build without the feature `workers`.
 
 use crate::args::{RdfWorkerArgs, SparqlArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use esker_rdf::Graphs;
 
-/// What a target begins with that names workers.
+/// Prefix of a target that names workers.
 pub(super) const SCHEME: &str = "workers://";
 
 fn none() -> anyhow::Error {

@@ -1,7 +1,7 @@
-//! RDF data that a server holds: asked over HTTP, by its address or through its socket in the folder.
+//! RDF data of a server, over HTTP at its address or over its socket in the folder.
 
-use super::keep::{Stats, print_stats};
 use super::load::{Loaded, print_loaded};
+use super::maintenance::{Stats, print_stats};
 use crate::args::{
     AnswerFormat, DumpFormat, InferRules, RdfDumpArgs, RdfLoadArgs, RdfPlainArgs, RdfStatsArgs,
     RowFormat, SparqlArgs, Target,
@@ -14,9 +14,9 @@ use crate::progress::Progress;
 use crate::units;
 use esker::Database;
 use esker::rpc::Address;
-use esker::rpc::http::{Place, Response, Sent};
+use esker::rpc::http::{Endpoint, RequestBody, Response};
 use esker_model::Error;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_rdf::RdfFormat;
 use serde_json::{Value as Json, json};
 use std::collections::VecDeque;
@@ -27,31 +27,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Bytes of an answer that is not written as it comes.
+/// Maximum size of an answer that is read into memory, in bytes.
 const ANSWER_MAX: usize = 1 << 30;
 
-/// Where the RDF data of a target is worked on.
-pub(super) enum Door {
-    /// In this process.
-    Here(Database),
-    /// In another one.
-    There(Place),
+/// The process that works on a target's RDF data.
+pub(super) enum DataLocation {
+    /// This process.
+    Local(Database),
+    /// A server.
+    Remote(Endpoint),
 }
 
-/// A server's address is a server; a folder that a server has open is worked on by that server.
-pub(super) fn door(target: &Target, create: bool, context: &mut Context) -> anyhow::Result<Door> {
+/// Finds the process for a target: the server of an address, or the server that has a folder open, else this process.
+pub(super) fn locate(
+    target: &Target,
+    create: bool,
+    context: &mut Context,
+) -> anyhow::Result<DataLocation> {
     if Address::is_address(&target.target) {
         let address = Address::parse(&target.target)?;
-        return Ok(Door::There(Place::from(&address)));
+        return Ok(DataLocation::Remote(Endpoint::from(&address)));
     }
     let database = if create {
         context.open_or_create(target)?
     } else {
         context.open(target)?
     };
-    Ok(match database.http_place() {
-        Some(place) => Door::There(place),
-        None => Door::Here(database),
+    Ok(match database.http_endpoint() {
+        Some(place) => DataLocation::Remote(place),
+        None => DataLocation::Local(database),
     })
 }
 
@@ -61,14 +65,14 @@ fn encoded(text: &str) -> String {
         if b.is_ascii_alphanumeric() || b"-._~".contains(&b) {
             out.push(char::from(b));
         } else {
-            // Writing into a text cannot fail.
+            // Writing into a String cannot fail.
             let _ = std::fmt::Write::write_fmt(&mut out, format_args!("%{b:02X}"));
         }
     }
     out
 }
 
-/// A path with parameters.
+/// Returns a path with parameters.
 fn path(path: &str, parameters: &[(&str, &str)]) -> String {
     let mut out = path.to_owned();
     for (i, (name, value)) in parameters.iter().enumerate() {
@@ -80,32 +84,32 @@ fn path(path: &str, parameters: &[(&str, &str)]) -> String {
     out
 }
 
-/// On whose behalf, as parameters.
-fn asker(asker: Option<&Asker>) -> Vec<(&'static str, String)> {
-    let Some(asker) = asker else {
+/// Returns the principal as parameters.
+fn principal(principal: Option<&Principal>) -> Vec<(&'static str, String)> {
+    let Some(principal) = principal else {
         return Vec::new();
     };
-    let gids: Vec<String> = asker.gids.iter().map(i64::to_string).collect();
-    let mut all = vec![("uid", asker.uid.to_string())];
+    let gids: Vec<String> = principal.gids.iter().map(i64::to_string).collect();
+    let mut all = vec![("uid", principal.uid.to_string())];
     if !gids.is_empty() {
         all.push(("gids", gids.join(",")));
     }
     all
 }
 
-/// Asks, and gives the answer if it is one.
-fn ask<T>(
+/// Sends a request and passes a successful answer on to `take`.
+fn request<T>(
     context: &mut Context,
-    place: &Place,
+    place: &Endpoint,
     (method, path): (&str, &str),
     headers: &[(&str, &str)],
-    body: Sent<'_>,
+    body: RequestBody<'_>,
     take: impl FnOnce(&mut Response<'_>, &mut Context) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let interrupt = context.interrupt.clone();
     let stop = || interrupt.stopped().is_some();
     let outcome = place
-        .ask(method, path, headers, body, &stop, None)
+        .request(method, path, headers, body, &stop, None)
         .map_err(anyhow::Error::from)
         .and_then(|mut answer| match answer.status {
             200..300 => take(&mut answer, context),
@@ -132,7 +136,7 @@ fn refused(status: u16, answer: &mut Response<'_>) -> anyhow::Error {
     };
     match status {
         400 if message.starts_with("this is an update") => {
-            usage("this is an update, not a query: say --update")
+            usage("this is an update, not a query: use --update")
         }
         400 if message.starts_with("this is a query") => {
             usage("this is a query, not an update: leave out --update")
@@ -158,7 +162,7 @@ fn number(json: &Json, key: &str) -> u64 {
     json.get(key).and_then(Json::as_u64).unwrap_or_default()
 }
 
-/// Whether the change must survive a power failure, as a parameter.
+/// Returns the parameter that says whether the change must survive a power failure.
 fn sync(context: &Context) -> &'static str {
     if context.durability() == esker::Durability::Sync {
         "true"
@@ -170,7 +174,7 @@ fn sync(context: &Context) -> &'static str {
 pub(super) fn sparql(
     args: &SparqlArgs,
     text: &str,
-    place: &Place,
+    place: &Endpoint,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
     if !args.allow_service.is_empty() {
@@ -188,14 +192,18 @@ pub(super) fn sparql(
     let mut parameters: Vec<(&str, &str)> = Vec::new();
     parameters.extend(args.default_graph.iter().map(|g| (default, g.as_str())));
     parameters.extend(args.named_graph.iter().map(|g| (named, g.as_str())));
-    let asker = asker(args.asker.asker.as_ref());
-    parameters.extend(asker.iter().map(|(name, value)| (*name, value.as_str())));
+    let principal = principal(args.principal.principal.as_ref());
+    parameters.extend(
+        principal
+            .iter()
+            .map(|(name, value)| (*name, value.as_str())),
+    );
     if args.update {
         parameters.push(("sync", sync(context)));
         let headers = [("content-type", "application/sparql-update")];
         let path = path("/sparql", &parameters);
-        let sent = Sent::Bytes(text.as_bytes());
-        let done = ask(context, place, ("POST", &path), &headers, sent, |a, _| {
+        let sent = RequestBody::Bytes(text.as_bytes());
+        let done = request(context, place, ("POST", &path), &headers, sent, |a, _| {
             json_of(a)
         })?;
         context.note(&format!(
@@ -212,8 +220,8 @@ pub(super) fn sparql(
             ("accept", accept(args.format)),
         ];
         let whole = path("/sparql", &parameters);
-        let sent = Sent::Bytes(text.as_bytes());
-        ask(context, place, ("POST", &whole), &headers, sent, |a, c| {
+        let sent = RequestBody::Bytes(text.as_bytes());
+        request(context, place, ("POST", &whole), &headers, sent, |a, c| {
             let rows = "application/sparql-results+json";
             if args.format == AnswerFormat::Table && a.header("content-type") == rows {
                 return table(&json_of(a)?, c);
@@ -226,11 +234,11 @@ pub(super) fn sparql(
             Ok(())
         })?;
         if args.profile && !args.explain {
-            // What was done comes in the place of the answer, so the query is asked again.
+            // A profile is returned in place of the results, so the query is sent again.
             parameters.push(("profile", "true"));
             let again = path("/sparql", &parameters);
-            let sent = Sent::Bytes(text.as_bytes());
-            let steps = ask(context, place, ("POST", &again), &headers, sent, |a, _| {
+            let sent = RequestBody::Bytes(text.as_bytes());
+            let steps = request(context, place, ("POST", &again), &headers, sent, |a, _| {
                 Ok(a.text(ANSWER_MAX)?)
             })?;
             for line in steps.lines() {
@@ -244,39 +252,39 @@ pub(super) fn sparql(
     Ok(Outcome::Done)
 }
 
-/// The triples of a CONSTRUCT, as N-Triples.
+/// Returns the triples of a CONSTRUCT as N-Triples.
 pub(super) fn construct(
     text: &str,
-    whose: Option<&Asker>,
-    place: &Place,
+    caller: Option<&Principal>,
+    place: &Endpoint,
     context: &mut Context,
 ) -> anyhow::Result<Vec<u8>> {
     let headers = [
         ("content-type", "application/sparql-query"),
         ("accept", "application/n-triples"),
     ];
-    let asker = asker(whose);
-    let parameters: Vec<(&str, &str)> = asker.iter().map(|(n, v)| (*n, v.as_str())).collect();
+    let principal = principal(caller);
+    let parameters: Vec<(&str, &str)> = principal.iter().map(|(n, v)| (*n, v.as_str())).collect();
     let path = path("/sparql", &parameters);
-    let sent = Sent::Bytes(text.as_bytes());
-    ask(context, place, ("POST", &path), &headers, sent, |a, _| {
+    let sent = RequestBody::Bytes(text.as_bytes());
+    request(context, place, ("POST", &path), &headers, sent, |a, _| {
         let mut bytes = Vec::new();
         a.read_to_end(&mut bytes)?;
         Ok(bytes)
     })
 }
 
-/// Makes a graph what these N-Triples say.
+/// Replaces the contents of a graph by N-Triples.
 pub(super) fn put_graph(
     graph: &str,
     triples: &[u8],
-    place: &Place,
+    place: &Endpoint,
     context: &mut Context,
 ) -> anyhow::Result<()> {
     let path = path("/rdf-graphs", &[("graph", graph), ("sync", sync(context))]);
     let headers = [("content-type", "application/n-triples")];
-    let sent = Sent::Bytes(triples);
-    ask(
+    let sent = RequestBody::Bytes(triples);
+    request(
         context,
         place,
         ("PUT", &path),
@@ -286,7 +294,7 @@ pub(super) fn put_graph(
     )
 }
 
-/// What fits the format: of solutions, or of a graph.
+/// Returns the media types of the format, for solutions and for graphs.
 fn accept(format: AnswerFormat) -> &'static str {
     match format {
         AnswerFormat::Table => "application/sparql-results+json, text/turtle",
@@ -313,7 +321,7 @@ fn copy(from: &mut Response<'_>, to: &mut dyn io::Write, last: &mut u8) -> io::R
     }
 }
 
-/// Solutions for people.
+/// Prints solutions as a table.
 fn table(json: &Json, context: &mut Context) -> anyhow::Result<()> {
     if let Some(truth) = json.get("boolean").and_then(Json::as_bool) {
         writeln!(context.out, "{truth}")?;
@@ -333,7 +341,7 @@ fn table(json: &Json, context: &mut Context) -> anyhow::Result<()> {
         let cells = names
             .iter()
             .map(|n| match solution.get(n).and_then(term) {
-                Some(term) => Cell::Text(super::sparql::shown(&term)),
+                Some(term) => Cell::Text(super::sparql::term_text(&term)),
                 None => Cell::Empty,
             })
             .collect();
@@ -361,11 +369,11 @@ fn term(json: &Json) -> Option<esker_rdf::Term> {
     )
 }
 
-/// Files one after another, each behind the line that the server expects.
+/// The body of a load: files one after another, each after the header line that the server expects.
 struct Files {
     left: VecDeque<(PathBuf, RdfFormat)>,
     current: Box<dyn Read + Send>,
-    /// Bytes of the current file that must come still.
+    /// Bytes of the current file that have not been sent.
     expected: u64,
     name: String,
     sent: Arc<AtomicU64>,
@@ -431,7 +439,7 @@ impl Read for Files {
 pub(super) fn load(
     args: &RdfLoadArgs,
     files: Vec<(PathBuf, RdfFormat)>,
-    place: &Place,
+    place: &Endpoint,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
     let began = Instant::now();
@@ -457,9 +465,9 @@ pub(super) fn load(
         sent: Arc::clone(&sent),
     };
     let bar = Progress::rows(context.globals.quiet, "sending bytes");
-    let body = Ticking { body, bar };
-    let sent = Sent::Stream(Box::new(body));
-    let done = ask(context, place, ("POST", &path), &[], sent, |a, _| {
+    let body = ProgressBody { body, bar };
+    let sent = RequestBody::Stream(Box::new(body));
+    let done = request(context, place, ("POST", &path), &[], sent, |a, _| {
         json_of(a)
     });
     let done = match done {
@@ -489,13 +497,13 @@ pub(super) fn load(
     print_loaded(&loaded, began.elapsed(), args.format.format, context)
 }
 
-/// What is sent, with a bar.
-struct Ticking {
+/// A request body that advances a progress bar.
+struct ProgressBody {
     body: Files,
     bar: Progress,
 }
 
-impl Read for Ticking {
+impl Read for ProgressBody {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let n = self.body.read(to)?;
         self.bar.at(self.body.sent.load(Ordering::Relaxed));
@@ -505,7 +513,7 @@ impl Read for Ticking {
 
 pub(super) fn dump(
     args: &RdfDumpArgs,
-    place: &Place,
+    place: &Endpoint,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
     let format = match args.format {
@@ -519,15 +527,19 @@ pub(super) fn dump(
     if args.inferred {
         parameters.push(("inferred", "true"));
     }
-    let asker = asker(args.asker.asker.as_ref());
-    parameters.extend(asker.iter().map(|(name, value)| (*name, value.as_str())));
+    let principal = principal(args.principal.principal.as_ref());
+    parameters.extend(
+        principal
+            .iter()
+            .map(|(name, value)| (*name, value.as_str())),
+    );
     let path = path("/api/v1/rdf/dump", &parameters);
-    ask(
+    request(
         context,
         place,
         ("GET", &path),
         &[],
-        Sent::Nothing,
+        RequestBody::Nothing,
         |a, c| Ok(copy(a, &mut c.out, &mut 0)?),
     )?;
     Ok(Outcome::Done)
@@ -535,13 +547,18 @@ pub(super) fn dump(
 
 pub(super) fn stats(
     args: &RdfStatsArgs,
-    place: &Place,
+    place: &Endpoint,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
     let path = "/api/v1/rdf/stats";
-    let got = ask(context, place, ("GET", path), &[], Sent::Nothing, |a, _| {
-        json_of(a)
-    })?;
+    let got = request(
+        context,
+        place,
+        ("GET", path),
+        &[],
+        RequestBody::Nothing,
+        |a, _| json_of(a),
+    )?;
     let stats = Stats {
         quads: number(&got, "quads"),
         inferred: number(&got, "inferred"),
@@ -561,19 +578,19 @@ pub(super) fn stats(
 
 pub(super) fn checkpoint(
     args: &RdfPlainArgs,
-    place: &Place,
+    place: &Endpoint,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
     let path = "/api/v1/rdf/checkpoint";
-    let done = ask(
+    let done = request(
         context,
         place,
         ("POST", path),
         &[],
-        Sent::Nothing,
+        RequestBody::Nothing,
         |a, _| json_of(a),
     )?;
-    super::keep::print_checkpoint(
+    super::maintenance::print_checkpoint(
         number(&done, "quads"),
         number(&done, "bytes"),
         args.format.format,
@@ -583,16 +600,16 @@ pub(super) fn checkpoint(
 
 pub(super) fn drop_all(
     args: &RdfPlainArgs,
-    place: &Place,
+    place: &Endpoint,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {
     let path = "/api/v1/rdf/drop";
-    let done = ask(
+    let done = request(
         context,
         place,
         ("POST", path),
         &[],
-        Sent::Nothing,
+        RequestBody::Nothing,
         |a, _| json_of(a),
     )?;
     let quads = number(&done, "dropped");
@@ -602,7 +619,7 @@ pub(super) fn drop_all(
     Ok(Outcome::Done)
 }
 
-/// The ending of files of a format, by which the server is told what comes.
+/// Returns the file ending of a format, by which the server knows the format.
 fn name_of(format: RdfFormat) -> &'static str {
     match format {
         RdfFormat::N3 => "n3",

@@ -1,14 +1,14 @@
-//! `esker sparql`: queries and updates.
+//! `esker sparql`: runs queries and updates.
 
 use super::on_large_stack;
-use super::remote::{self, Door, door};
+use super::remote::{self, DataLocation, locate};
 use super::workers;
 use crate::args::{AnswerFormat, SparqlArgs};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
 use crate::{args::RowFormat, units};
-use esker::rdf::{Services, engine, error, moment};
+use esker::rdf::{Services, engine, error, now_and_seed};
 use esker_rdf::{Answer, Dataset, Format, Found, Graphs, Options, RdfFormat, query};
 use std::io::{Read as _, Write};
 use std::time::Instant;
@@ -23,11 +23,11 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         return workers::sparql(args, &text, graphs.as_ref(), addresses, context);
     }
     let began = Instant::now();
-    let database = match door(&args.target, false, context)? {
-        Door::There(place) => return remote::sparql(args, &text, &place, context),
-        Door::Here(database) => database,
+    let database = match locate(&args.target, false, context)? {
+        DataLocation::Remote(place) => return remote::sparql(args, &text, &place, context),
+        DataLocation::Local(database) => database,
     };
-    let database = database.on_behalf_of(args.asker.asker.as_ref());
+    let database = database.on_behalf_of(args.principal.principal.as_ref());
     let mut rdf = if args.update {
         database.rdf_to_change()?
     } else {
@@ -38,23 +38,25 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         && !args.update
     {
         context.warn(&format!(
-            "`{}` holds part {part} of RDF data only; workers answer of all parts (`esker rdf worker`)",
+            "`{}` contains only part {part} of RDF data; workers answer for all parts (`esker rdf worker`)",
             args.target.target
         ));
     }
     let interrupt = context.interrupt.clone();
     let stop = move || interrupt.stopped().map(crate::interrupt::Stopped::name);
-    let (now, seed) = moment();
+    let (now, seed) = now_and_seed();
     let mut options = Options::new(now, seed);
     options.threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    // The data is in memory already; this bounds what a query may put beside it.
+    // The data is already in memory; this limits what a query may use in addition.
     options.memory = usize::try_from(context.globals.memory)
         .unwrap_or(usize::MAX)
         .max(4 << 30);
     options.stop = &stop;
-    options.plan = args.explain;
+    options.explain_only = args.explain;
     let services = Services::new(args.allow_service.clone())?;
-    let remote = |endpoint: &str, query: &str| services.ask(endpoint, query, &|| stop().is_some());
+    let remote = |endpoint: &str, query: &str| {
+        services.query_endpoint(endpoint, query, &|| stop().is_some())
+    };
     if !services.is_empty() {
         options.remote = Some(&remote);
     }
@@ -78,7 +80,7 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
     let style = context.style;
     let times = on_large_stack(|| {
         let started = Instant::now();
-        let data = match rdf.asked(&text, graphs.as_ref(), &stop) {
+        let data = match rdf.query_data(&text, graphs.as_ref(), &stop) {
             Err(esker::Error::Interrupted) => {
                 let why = stop().unwrap_or("interrupted");
                 return Err(anyhow::anyhow!("{}", engine::Error::Stopped(why)));
@@ -87,7 +89,7 @@ pub(crate) fn sparql(args: &SparqlArgs, context: &mut Context) -> anyhow::Result
         };
         let made = started.elapsed();
         let started = Instant::now();
-        let answer = ask(&data, &text, graphs.as_ref(), args.profile, &options)?;
+        let answer = evaluate(&data, &text, graphs.as_ref(), args.profile, &options)?;
         let answered = started.elapsed();
         if args.explain {
             for line in answer.notes() {
@@ -123,22 +125,22 @@ fn text(args: &SparqlArgs) -> anyhow::Result<String> {
         return Ok(args.query.clone().unwrap_or_default());
     };
     let mut bytes = Vec::new();
-    let shown = path.display().to_string();
-    let read = if shown == "-" {
+    let name = path.display().to_string();
+    let read = if name == "-" {
         std::io::stdin().read_to_end(&mut bytes)
     } else {
         std::fs::File::open(path).and_then(|mut f| f.read_to_end(&mut bytes))
     };
-    read.map_err(|e| usage(format!("reading `{shown}`: {e}")))?;
+    read.map_err(|e| usage(format!("reading `{name}`: {e}")))?;
     String::from_utf8(bytes).map_err(|e| {
         usage(format!(
-            "`{shown}` is not UTF-8 at byte {}",
+            "`{name}` is not UTF-8 at byte {}",
             e.utf8_error().valid_up_to()
         ))
     })
 }
 
-fn ask<'a>(
+fn evaluate<'a>(
     data: &'a Dataset,
     text: &str,
     graphs: Option<&Graphs>,
@@ -151,12 +153,12 @@ fn ask<'a>(
     }
 }
 
-/// Why a query has no answer.
+/// Returns the error of a command for a failed query.
 pub(crate) fn refused(text: &str, e: engine::Error) -> anyhow::Error {
     match e {
-        // An update in the place of a query is a common slip.
+        // An update in place of a query is a common mistake.
         engine::Error::Syntax(_) if engine::syntax::update(text, None).is_ok() => {
-            usage("this is an update, not a query: say --update")
+            usage("this is an update, not a query: use --update")
         }
         engine::Error::Stopped(_) => anyhow::anyhow!("{e}"),
         e => error(e).into(),
@@ -208,7 +210,7 @@ pub(super) fn print(
                     .map(|c| {
                         answer
                             .term(c[r])
-                            .map_or(Cell::Empty, |t| Cell::Text(shown(&t)))
+                            .map_or(Cell::Empty, |t| Cell::Text(term_text(&t)))
                     })
                     .collect();
                 rows.row(cells)?;
@@ -219,8 +221,8 @@ pub(super) fn print(
     Ok(())
 }
 
-/// A term for people: numbers and booleans without their types.
-pub(super) fn shown(term: &engine::Term) -> String {
+/// Formats a term for users: numbers and booleans without their types.
+pub(super) fn term_text(term: &engine::Term) -> String {
     if let engine::Term::Literal(l) = term {
         let datatype = l.datatype();
         let local = datatype

@@ -7,9 +7,9 @@ use crate::commands::serve::announce;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::units;
-use esker::rdf::moment;
+use esker::rdf::now_and_seed;
 use esker_rdf::{Graphs, Options};
-use esker_rdf_workers::{Coordinator, Error, Held, Listener, Secret, Settings};
+use esker_rdf_workers::{Coordinator, Error, Listener, Secret, Settings, WorkerData};
 use std::io::Write as _;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -17,21 +17,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a target begins with that names workers.
+/// Prefix of a target that names workers.
 pub(super) const SCHEME: &str = "workers://";
 
-/// Bytes of a secret's file that are read.
+/// Maximum size of a secret's file, in bytes.
 const SECRET_FILE_MAX: u64 = 64 << 10;
 
-/// How often the signals are looked at.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval between checks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) fn worker(args: &RdfWorkerArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let secret = secret(args.secret_file.as_deref())?;
     let address = listen(&args.listen)?;
     if !address.ip().is_loopback() && !secret.is_some() {
         return Err(usage(format!(
-            "--listen: others reach {address}, and whoever does may ask; give a secret with --secret-file, or listen on 127.0.0.1"
+            "--listen: other machines can reach {address}, and anyone who does may query it; give a secret with --secret-file, or listen on 127.0.0.1"
         )));
     }
     let began = Instant::now();
@@ -44,12 +44,12 @@ pub(super) fn worker(args: &RdfWorkerArgs, context: &mut Context) -> anyhow::Res
             args.folder, args.folder
         )));
     };
-    let mut held = Held::new(Arc::new(rdf.data().clone()), part);
+    let mut held = WorkerData::new(Arc::new(rdf.data().clone()), part);
     held.memory = memory(context);
     held.threads = args.threads.map_or_else(esker::rdf::threads, usize::from);
     let quads = held.data.len() as u64;
     let opened = began.elapsed();
-    // A query's conditions may stand deep in brackets, and its parser calls itself for each.
+    // The query parser recurses for nested brackets, so threads need large stacks.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("worker")
@@ -58,7 +58,7 @@ pub(super) fn worker(args: &RdfWorkerArgs, context: &mut Context) -> anyhow::Res
     let interrupt = context.interrupt.clone();
     let end = async move {
         while interrupt.stopped().is_none() {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(SIGNAL_INTERVAL).await;
         }
     };
     runtime.block_on(async {
@@ -78,7 +78,7 @@ pub(super) fn worker(args: &RdfWorkerArgs, context: &mut Context) -> anyhow::Res
             .await
             .map_err(|e| anyhow::anyhow!("{e}"))
     })?;
-    // What still runs for somebody who went away is not waited for.
+    // Queries of clients that have disconnected are not waited for.
     runtime.shutdown_background();
     if let Some(file) = &args.port_file {
         let _ = std::fs::remove_file(file);
@@ -99,7 +99,7 @@ pub(super) fn sparql(
              the workers again",
         ));
     }
-    if args.asker.asker.is_some() {
+    if args.principal.principal.is_some() {
         return Err(usage(
             "--as: RDF data in parts has no owner and no metadata graph; ask without it",
         ));
@@ -120,7 +120,8 @@ pub(super) fn sparql(
     let query =
         on_large_stack(|| esker_rdf::syntax::query(text, None).map_err(|e| refused(text, e)))?;
     let began = Instant::now();
-    let coordinator = Coordinator::connect(&addresses, settings).map_err(|e| told(text, e))?;
+    let coordinator =
+        Coordinator::connect(&addresses, settings).map_err(|e| worker_error(text, e))?;
     let connected = began.elapsed();
     let mut out = Vec::new();
     let style = context.style;
@@ -128,7 +129,7 @@ pub(super) fn sparql(
         let started = Instant::now();
         let prepared = coordinator
             .prepare(&query, graphs, args.explain, &stop)
-            .map_err(|e| told(text, e))?;
+            .map_err(|e| worker_error(text, e))?;
         if args.explain {
             for line in &prepared.notes {
                 writeln!(out, "{line}")?;
@@ -136,13 +137,13 @@ pub(super) fn sparql(
             return Ok((started.elapsed(), started.elapsed(), 0, 0));
         }
         let solved = started.elapsed();
-        let rows: usize = prepared.given.iter().map(|g| g.rows.len()).sum();
-        let (now, seed) = moment();
+        let rows: usize = prepared.input_bindings.iter().map(|g| g.rows.len()).sum();
+        let (now, seed) = now_and_seed();
         let mut options = Options::new(now, seed);
         options.threads = esker::rdf::threads();
         options.memory = memory;
         options.stop = &stop;
-        options.given = &prepared.given;
+        options.input_bindings = &prepared.input_bindings;
         let answer = esker_rdf::query_parsed(
             &prepared.data,
             text,
@@ -171,8 +172,8 @@ pub(super) fn sparql(
     Ok(Outcome::Done)
 }
 
-/// What is wrong, told to who asked.
-fn told(text: &str, e: Error) -> anyhow::Error {
+/// Returns the error of a command for a worker's error.
+fn worker_error(text: &str, e: Error) -> anyhow::Error {
     match e {
         Error::Query(e) => refused(text, e),
         Error::Parts(_) => usage(e.to_string()),
@@ -186,19 +187,19 @@ fn memory(context: &Context) -> usize {
         .max(4 << 30)
 }
 
-/// The first line of a file.
+/// Reads the secret from the first line of a file.
 fn secret(file: Option<&Path>) -> anyhow::Result<Secret> {
     let Some(file) = file else {
         return Ok(Secret::default());
     };
-    let shown = file.display();
-    let unread = |e| usage(format!("--secret-file: reading `{shown}`: {e}"));
+    let name = file.display();
+    let unread = |e| usage(format!("--secret-file: reading `{name}`: {e}"));
     let mut open = std::fs::File::open(file).map_err(unread)?;
     let mode = open.metadata().map_err(unread)?.mode();
     if mode & 0o077 != 0 {
         return Err(usage(format!(
-            "--secret-file: others can read `{shown}` (mode {:o}), and then it is no secret: run `chmod 600 {shown}`, and put another \
-             secret into it",
+            "--secret-file: others can read `{name}` (mode {:o}), so it is not secret: run `chmod \
+             600 {name}`, and put another secret into it",
             mode & 0o7777
         )));
     }
@@ -208,13 +209,13 @@ fn secret(file: Option<&Path>) -> anyhow::Result<Secret> {
     let line = text.lines().next().unwrap_or_default().trim();
     if line.is_empty() {
         return Err(usage(format!(
-            "--secret-file: the first line of `{shown}` is empty"
+            "--secret-file: the first line of `{name}` is empty"
         )));
     }
-    Secret::new(line).map_err(|e| usage(format!("--secret-file: `{shown}`: {e}")))
+    Secret::new(line).map_err(|e| usage(format!("--secret-file: `{name}`: {e}")))
 }
 
-/// The address behind HOST:PORT.
+/// Parses HOST:PORT.
 fn listen(text: &str) -> anyhow::Result<SocketAddr> {
     let wrong = |e: &str| {
         usage(format!(

@@ -1,6 +1,6 @@
-//! Bringing runs from a spool to their databases: `esker spool`, and what `esker run` and `esker log` do of it.
+//! Delivery of runs from a spool to their databases: `esker spool`, and the delivery by `esker run` and `esker log`.
 
-use super::{detached, told};
+use super::{detached, run_label};
 use crate::args::{Globals, SpoolCommand, SpoolDeliverArgs, SpoolListArgs, Target};
 use crate::context::Context;
 use crate::exit::Outcome;
@@ -10,34 +10,36 @@ use crate::units::counted;
 use esker::rpc::Address;
 use esker::{Database, OpenOptions};
 use esker_model::{Cancel as _, Error, Result};
-use esker_record::{Delivery, Found, Run, Spool, Waiting, Which, deliver_all, deliver_one};
+use esker_record::{
+    Delivery, Run, Spool, SpoolFile, SpoolSelection, SpooledRun, deliver_all, deliver_one,
+};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Between two looks of `--watch`.
-const LOOK_AFTER: Duration = Duration::from_secs(1);
+/// Interval of `--watch`.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What came of it.
+/// Result of a delivery.
 #[derive(Debug, Default)]
 pub(crate) struct Delivered {
     pub(crate) runs: u64,
     pub(crate) left: u64,
-    pub(crate) going_on: u64,
-    /// Runs for other databases, by what they say.
-    pub(crate) elsewhere: BTreeMap<String, u64>,
-    /// Files of other users.
+    pub(crate) running: u64,
+    /// Number of runs for other databases, by the target in their files.
+    pub(crate) for_others: BTreeMap<String, u64>,
+    /// Number of files of other users.
     pub(crate) others: u64,
-    /// What is wrong, a line each.
+    /// Problems, one per line.
     pub(crate) problems: Vec<String>,
 }
 
 impl Delivered {
-    /// Delivers runs to a database by `deliver`, and adds what came of it.
+    /// Delivers runs to a database by `deliver`, and adds the result.
     fn add(
         &mut self,
-        runs: &[Waiting],
+        runs: &[SpooledRun],
         target: &str,
         deliver: impl FnOnce(&mut Delivery) -> Result<()>,
     ) {
@@ -60,8 +62,8 @@ impl Delivered {
     }
 }
 
-/// Brings the user's own runs that wait for a database there. Which database that is, the caller says, and how it is reached: a file in the spool
-/// says only whether it is for that one.
+/// Delivers the user's own waiting runs for a database. The caller chooses the database and the connection; a file in the spool only says
+/// whether its run is for it.
 pub(crate) fn deliver(
     spool: &Spool,
     target: Option<&str>,
@@ -69,7 +71,7 @@ pub(crate) fn deliver(
     open: Option<&Database>,
 ) -> Delivered {
     let mut out = Delivered::default();
-    let found = match spool.look(Which::All) {
+    let found = match spool.files(SpoolSelection::All) {
         Ok(found) => found.only_of(rustix::process::getuid().as_raw()),
         Err(e) => {
             out.problems
@@ -80,7 +82,7 @@ pub(crate) fn deliver(
     let mut runs = Vec::new();
     for found in found {
         match found {
-            Found::Run(waiting) => {
+            SpoolFile::Run(waiting) => {
                 if let Err(why) = waiting.check_owner() {
                     out.left += 1;
                     out.problems
@@ -88,23 +90,25 @@ pub(crate) fn deliver(
                     continue;
                 }
                 let wanted = &waiting.run.target;
-                // One that names no database is for whoever asks.
-                if target.is_some_and(|target| wanted.is_empty() || same(target, wanted)) {
+                // A run without a database is delivered to the caller's.
+                if target
+                    .is_some_and(|target| wanted.is_empty() || is_same_database(target, wanted))
+                {
                     runs.push(waiting);
                 } else if wanted.is_empty() {
                     out.left += 1;
                     let folder = spool.folder().display();
                     out.problems.push(format!(
-                        "{} names no database: `esker spool deliver --spool {folder} --target T` or `esker serve --spool {folder}` brings it",
-                        told(&waiting.run)
+                        "{} names no database: `esker spool deliver --spool {folder} --target T` or `esker serve --spool {folder}` delivers it",
+                        run_label(&waiting.run)
                     ));
                 } else {
-                    *out.elsewhere.entry(wanted.clone()).or_default() += 1;
+                    *out.for_others.entry(wanted.clone()).or_default() += 1;
                 }
             }
-            Found::GoesOn(_) => out.going_on += 1,
-            Found::Other(..) => out.others += 1,
-            Found::Broken(path, why) => {
+            SpoolFile::Active(_) => out.running += 1,
+            SpoolFile::OtherUser(..) => out.others += 1,
+            SpoolFile::Broken(path, why) => {
                 out.left += 1;
                 out.problems.push(format!("{}: {why}", path.display()));
             }
@@ -126,22 +130,24 @@ pub(crate) fn deliver(
     out
 }
 
-/// Opens a database that exists, and first delivers the user's ended runs that name it: `esker run` returns before its run is delivered, and the
-/// next command must see that run. What cannot be delivered is a warning.
+/// Opens an existing database, and first delivers the user's ended runs that name it: `esker run` returns before its run is delivered,
+/// and the next command must see that run. Problems of the delivery are warnings.
 pub(crate) fn open_with_runs(context: &mut Context, target: &Target) -> anyhow::Result<Database> {
     let database = context.open(target)?;
-    let whole = super::whole_target(&target.target);
+    let whole = super::absolute_target(&target.target);
     // `esker log` and `esker spool` report a spool that cannot be read.
-    let Ok(found) = Spool::usual().look(Which::Ended) else {
+    let Ok(found) = Spool::usual().files(SpoolSelection::Ended) else {
         return Ok(database);
     };
     let of_user = found.only_of(rustix::process::getuid().as_raw());
-    let runs: Vec<Waiting> = of_user
+    let runs: Vec<SpooledRun> = of_user
         .filter_map(|found| match found {
-            Found::Run(waiting) => Some(waiting),
+            SpoolFile::Run(waiting) => Some(waiting),
             _ => None,
         })
-        .filter(|waiting| waiting.check_owner().is_ok() && same(&whole, &waiting.run.target))
+        .filter(|waiting| {
+            waiting.check_owner().is_ok() && is_same_database(&whole, &waiting.run.target)
+        })
         .collect();
     if !runs.is_empty() {
         let mut delivered = Delivered::default();
@@ -155,8 +161,8 @@ pub(crate) fn open_with_runs(context: &mut Context, target: &Target) -> anyhow::
     Ok(database)
 }
 
-/// Whether two targets are one database. How a server is to be reached is no part of which it is.
-fn same(one: &str, other: &str) -> bool {
+/// Whether two targets are one database; options of an address are ignored.
+fn is_same_database(one: &str, other: &str) -> bool {
     let place = |target: &str| {
         let address = Address::parse(target).ok()?;
         Some((address.host.to_ascii_lowercase(), address.port))
@@ -169,15 +175,15 @@ fn same(one: &str, other: &str) -> bool {
 }
 
 /// Delivers before `esker run` ends.
-pub(super) fn now(spool: &Spool, target: &str, globals: &Globals) {
+pub(super) fn before_exit(spool: &Spool, target: &str, globals: &Globals) {
     let options = OpenOptions::new().memory_bytes(globals.memory);
     for problem in deliver(spool, Some(target), &options, None).problems {
         super::warn(globals, &problem);
     }
 }
 
-/// Delivers a run that the spool has no room for, and removes what the spool has of it.
-pub(super) fn directly(run: &Run, begun: Option<PathBuf>, globals: &Globals) -> Result<()> {
+/// Delivers a run that does not fit into the spool, and removes the beginning of the run from the spool.
+pub(super) fn without_spool(run: &Run, begun: Option<PathBuf>, globals: &Globals) -> Result<()> {
     if run.target.is_empty() {
         return Err(Error::Invalid("no database is named (--target)".into()));
     }
@@ -186,13 +192,13 @@ pub(super) fn directly(run: &Run, begun: Option<PathBuf>, globals: &Globals) -> 
     let applied = deliver_one(&database, run);
     database.close()?;
     applied?;
-    // If it stays, it is delivered again, which changes nothing.
+    // If the file remains, the run is delivered again, which changes nothing.
     let _ = begun.map(std::fs::remove_file);
     Ok(())
 }
 
-/// Has a process of its own deliver.
-pub(super) fn beside(spool: &Spool, target: &str) {
+/// Starts a background process that delivers.
+pub(super) fn in_background(spool: &Spool, target: &str) {
     let words = [
         OsStr::new("--quiet"),
         OsStr::new("spool"),
@@ -202,7 +208,7 @@ pub(super) fn beside(spool: &Spool, target: &str) {
         OsStr::new("--target"),
         OsStr::new(target),
     ];
-    // The next one delivers, too.
+    // If that fails, the next run or command delivers.
     let _ = detached(&words);
 }
 
@@ -216,37 +222,37 @@ pub(crate) fn run(command: &SpoolCommand, context: &mut Context) -> anyhow::Resu
 fn deliver_command(args: &SpoolDeliverArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let spool = super::spool(&args.spool);
     let options = context.open_options();
-    let mut told: Vec<String> = Vec::new();
+    let mut reported: Vec<String> = Vec::new();
     let mut all = 0;
-    let target = args.target.as_deref().map(super::whole_target);
+    let target = args.target.as_deref().map(super::absolute_target);
     loop {
         let mut done = deliver(&spool, target.as_deref(), &options, None);
         all += done.runs;
-        tell_elsewhere(&mut done, &spool, target.is_some());
-        for problem in done.problems.iter().filter(|p| !told.contains(p)) {
+        report_others(&mut done, &spool, target.is_some());
+        for problem in done.problems.iter().filter(|p| !reported.contains(p)) {
             context.warn(problem);
         }
-        told = done.problems;
+        reported = done.problems;
         if !args.watch {
-            report(args, context, (all, done.left, done.going_on))?;
+            report(args, context, (all, done.left, done.running))?;
             return Ok(Outcome::partly_if(done.left > 0));
         }
-        if !rest(&context.interrupt) {
-            report(args, context, (all, done.left, done.going_on))?;
+        if !pause(&context.interrupt) {
+            report(args, context, (all, done.left, done.running))?;
             return Ok(Outcome::Done);
         }
     }
 }
 
-/// Runs that are not for the database that was named, and files of others.
-fn tell_elsewhere(done: &mut Delivered, spool: &Spool, named: bool) {
+/// Reports runs for other databases, and files of other users.
+fn report_others(done: &mut Delivered, spool: &Spool, named: bool) {
     let folder = spool.folder().display();
-    for (target, count) in &done.elsewhere {
+    for (target, count) in &done.for_others {
         let waits = counted(*count, "run waits", "runs wait");
         done.problems.push(format!(
-            "{waits} for {target}: `esker spool deliver --spool {folder} --target {target}` brings them"
+            "{waits} for {target}: `esker spool deliver --spool {folder} --target {target}` delivers them"
         ));
-        // Who names a database asks for no other.
+        // With a named database, runs for others are not expected to be delivered.
         if !named {
             done.left += count;
         }
@@ -254,7 +260,7 @@ fn tell_elsewhere(done: &mut Delivered, spool: &Spool, named: bool) {
     if done.others > 0 {
         let files = counted(done.others, "file there is", "files there are");
         done.problems.push(format!(
-            "{files} other users': each delivers their own, and `esker serve --spool {folder}` takes in all"
+            "{files} other users': each delivers their own, and `esker serve --spool {folder}` merges all"
         ));
     }
 }
@@ -262,22 +268,22 @@ fn tell_elsewhere(done: &mut Delivered, spool: &Spool, named: bool) {
 fn report(
     args: &SpoolDeliverArgs,
     context: &mut Context,
-    (runs, left, going_on): (u64, u64, u64),
+    (runs, left, running): (u64, u64, u64),
 ) -> anyhow::Result<()> {
     let sentence = format!(
-        "delivered {}; {left} left, {going_on} going on",
+        "delivered {}; {left} left, {running} still running",
         counted(runs, "run", "runs")
     );
     let columns = &["delivered", "left", "going_on"];
-    let cells = [runs, left, going_on].map(Cell::Count).into();
+    let cells = [runs, left, running].map(Cell::Count).into();
     crate::output::report(context, args.format.format, &sentence, columns, cells)?;
     Ok(())
 }
 
-/// False once somebody has interrupted it.
-fn rest(interrupt: &Interrupt) -> bool {
+/// Waits for the next check; false after an interrupt.
+fn pause(interrupt: &Interrupt) -> bool {
     let step = Duration::from_millis(100);
-    let mut left = LOOK_AFTER;
+    let mut left = WATCH_INTERVAL;
     while !left.is_zero() && !interrupt.cancelled() {
         std::thread::sleep(step);
         left = left.saturating_sub(step);
@@ -287,7 +293,7 @@ fn rest(interrupt: &Interrupt) -> bool {
 
 fn list(args: &SpoolListArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let spool = super::spool(&args.spool);
-    let found = spool.look(Which::All).map_err(|e| {
+    let found = spool.files(SpoolSelection::All).map_err(|e| {
         Error::io(
             format!("reading the spool `{}`", spool.folder().display()),
             e,
@@ -298,7 +304,7 @@ fn list(args: &SpoolListArgs, context: &mut Context) -> anyhow::Result<Outcome> 
     let mut broken = false;
     for found in found {
         let (run, state, path) = match found {
-            Found::Run(waiting) => {
+            SpoolFile::Run(waiting) => {
                 let state = match waiting.check_owner() {
                     Ok(()) => "waits".to_owned(),
                     Err(why) => {
@@ -308,9 +314,9 @@ fn list(args: &SpoolListArgs, context: &mut Context) -> anyhow::Result<Outcome> 
                 };
                 (Some(waiting.run), state, waiting.path)
             }
-            Found::Other(path, user) => (None, format!("is user {user}'s"), path),
-            Found::GoesOn(path) => (None, "goes on".to_owned(), path),
-            Found::Broken(path, why) => {
+            SpoolFile::OtherUser(path, user) => (None, format!("is user {user}'s"), path),
+            SpoolFile::Active(path) => (None, "goes on".to_owned(), path),
+            SpoolFile::Broken(path, why) => {
                 broken = true;
                 (None, format!("broken: {why}"), path)
             }

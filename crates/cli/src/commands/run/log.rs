@@ -1,7 +1,7 @@
-//! `esker log`: the latest runs that were recorded.
+//! `esker log`: lists the latest recorded runs.
 
+use super::absolute_target;
 use super::deliver::deliver;
-use super::whole_target;
 use crate::args::{LogArgs, Target};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -15,10 +15,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::ControlFlow;
 
-/// Vertices that are read at once.
+/// Number of vertices to read at once.
 const CHUNK: usize = 1024;
 
-/// A run, to be ordered by its start.
+/// A run, ordered by its start.
 struct Started(i64, Box<Vertex>);
 
 impl PartialEq for Started {
@@ -44,17 +44,17 @@ impl Started {
     }
 }
 
-struct Wanted {
+struct RunFilter {
     execution: VertexTypeId,
     since: i64,
     failed: bool,
     most: usize,
-    /// The latest so far, the earliest of them on top.
+    /// The latest runs so far, the earliest of them on top.
     latest: BinaryHeap<Reverse<Started>>,
 }
 
-impl Wanted {
-    fn look(&mut self, vertex: Vertex) {
+impl RunFilter {
+    fn add(&mut self, vertex: Vertex) {
         let Some(Value::Timestamp(start)) = vertex.attribute("start") else {
             return;
         };
@@ -81,14 +81,14 @@ pub(crate) fn run(args: &LogArgs, context: &mut Context) -> anyhow::Result<Outco
     let database = context.open_or_create(&target)?;
     let spool = super::spool(&args.spool);
     let options = context.open_options();
-    let whole = whole_target(&args.target);
+    let whole = absolute_target(&args.target);
     let delivered = deliver(&spool, Some(&whole), &options, Some(&database));
     for problem in &delivered.problems {
         context.warn(problem);
     }
     let schema = database.schema()?;
     let execution = schema.vertex_type_id("Execution").map_err(Error::from)?;
-    let mut wanted = Wanted {
+    let mut filter = RunFilter {
         execution,
         since: args.since.map_or(i64::MIN, |since| {
             i64::try_from(since.millis())
@@ -99,14 +99,14 @@ pub(crate) fn run(args: &LogArgs, context: &mut Context) -> anyhow::Result<Outco
         most: if args.last { 1 } else { args.limit },
         latest: BinaryHeap::new(),
     };
-    match whose(args, &database)? {
-        Some(users) => of_users(&database, &users, &mut wanted)?,
+    match user_ids(args, &database)? {
+        Some(users) => of_users(&database, &users, &mut filter)?,
         None => database.scan_vertices(&VertexSelect::of(execution), &mut |vertex| {
-            wanted.look(vertex);
+            filter.add(vertex);
             ControlFlow::Continue(())
         })?,
     }
-    let latest: Vec<Vertex> = wanted
+    let latest: Vec<Vertex> = filter
         .latest
         .into_sorted_vec()
         .into_iter()
@@ -116,8 +116,8 @@ pub(crate) fn run(args: &LogArgs, context: &mut Context) -> anyhow::Result<Outco
     Ok(Outcome::Done)
 }
 
-/// The users whose runs are wanted: nobody in particular, or those of that name or number.
-fn whose(args: &LogArgs, database: &Database) -> anyhow::Result<Option<Vec<VertexId>>> {
+/// Returns the users whose runs to list, by name or number; `None` for all.
+fn user_ids(args: &LogArgs, database: &Database) -> anyhow::Result<Option<Vec<VertexId>>> {
     let user = match &args.user {
         Some(user) => user.clone(),
         None if args.mine => rustix::process::getuid().as_raw().to_string(),
@@ -147,7 +147,7 @@ fn whose(args: &LogArgs, database: &Database) -> anyhow::Result<Option<Vec<Verte
     Ok(Some(named))
 }
 
-fn of_users(database: &Database, users: &[VertexId], wanted: &mut Wanted) -> anyhow::Result<()> {
+fn of_users(database: &Database, users: &[VertexId], filter: &mut RunFilter) -> anyhow::Result<()> {
     let schema = database.schema()?;
     let select = EdgeSelect {
         types: vec![schema.edge_type_id("run").map_err(Error::from)?],
@@ -165,13 +165,13 @@ fn of_users(database: &Database, users: &[VertexId], wanted: &mut Wanted) -> any
             .into_iter()
             .flatten()
         {
-            wanted.look(vertex);
+            filter.add(vertex);
         }
     }
     Ok(())
 }
 
-/// Names of who ran these, by run.
+/// Returns the names of the runs' users, by index of the run.
 fn users_of(runs: &[Vertex], database: &Database) -> anyhow::Result<BTreeMap<usize, String>> {
     let schema = database.schema()?;
     let select = EdgeSelect {
@@ -198,7 +198,7 @@ fn users_of(runs: &[Vertex], database: &Database) -> anyhow::Result<BTreeMap<usi
     Ok(names.collect())
 }
 
-/// How a run ended, in a word or two.
+/// Returns the state of a run in a word or two.
 fn state(run: &Vertex) -> String {
     let number = |name: &str| match run.attribute(name) {
         Some(Value::I64(number)) => Some(*number),
@@ -213,7 +213,7 @@ fn state(run: &Vertex) -> String {
         (Some(code), ..) => format!("exit {code}"),
         (None, Some(signal), _) => format!("signal {signal}"),
         (None, None, Some(why)) => why,
-        // As schedulers and OpenLineage's senders say it.
+        // States are written like those of schedulers and OpenLineage producers.
         _ if text("state").is_some() => {
             let word = text("state").unwrap_or_default().to_lowercase();
             match word.as_str() {

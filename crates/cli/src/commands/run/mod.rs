@@ -1,10 +1,10 @@
-//! `esker run`: starts a program, and records it. `esker log` and `esker spool` are in rooms of their own.
+//! `esker run`: runs a program and records it. `esker log` and `esker spool` are in modules of their own.
 //!
 //! ```text
-//!  here, before: a file in the spool ──► the program ──► here, after: the file's second line ──► a process beside that delivers
+//!  this process: a file in the spool ──► the program ──► the second line of the file ──► a background process delivers
 //! ```
 //!
-//! Nothing here may fail or delay the program: what goes wrong with recording is a line on stderr.
+//! Recording must not fail or delay the program: its errors are printed as warnings on stderr.
 
 pub(crate) mod deliver;
 pub(crate) mod log;
@@ -28,13 +28,13 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What shells say of a program that was not found, and of one that cannot be run.
+/// Exit codes of shells for a program that was not found, and for one that cannot be run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
-/// How long the state of a source tree may still take once the program has ended.
+/// Time limit for the state of the source tree after the program has ended.
 const GIT_MAX: Duration = Duration::from_millis(300);
 
-/// The folder where runs wait.
+/// Returns the spool folder.
 pub(crate) fn spool(arg: &SpoolArg) -> Spool {
     if let Some(folder) = &arg.spool {
         return Spool::new(std::path::absolute(folder).unwrap_or_else(|_| folder.clone()));
@@ -42,8 +42,8 @@ pub(crate) fn spool(arg: &SpoolArg) -> Spool {
     Spool::usual()
 }
 
-/// A target that means the same from any folder.
-fn whole_target(target: &str) -> String {
+/// Returns the target with an absolute path.
+fn absolute_target(target: &str) -> String {
     if target.contains("://") {
         return target.to_owned();
     }
@@ -53,13 +53,13 @@ fn whole_target(target: &str) -> String {
 
 fn warn(globals: &Globals, text: &str) {
     let style = Style::new(globals.color, io::stderr().is_terminal());
-    // Nobody is left to tell if stderr is closed.
+    // A closed stderr leaves no way to report the error.
     let _ = writeln!(io::stderr(), "{} {text}", style.yellow("warning:"));
 }
 
-/// Runs it to its end, and gives its exit code. Comes before anything catches signals: they are the program's.
+/// Runs the program and returns its exit code. This must come before any signal handler, because signals are for the program.
 pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
-    // A pattern that is none was an error before anything was started.
+    // Invalid patterns were refused when the command line was parsed.
     let redactor = Redactor::new(args.redact.iter().map(String::as_str)).unwrap_or_default();
     let child = Arc::new(AtomicU32::new(0));
     forward_signals(&child);
@@ -70,7 +70,7 @@ pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
         target: args
             .target
             .as_deref()
-            .map_or_else(String::new, whole_target),
+            .map_or_else(String::new, absolute_target),
         name: args.name.clone(),
         command: args.command.clone(),
         variables: args.keep.clone(),
@@ -85,9 +85,9 @@ pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
     run.name = redactor.value(&run.name);
     run.inputs = args.inputs.iter().map(|path| Use::of(path)).collect();
     let spool = spool(&args.spool);
-    let begun = Begun::write(&spool, &run, globals);
+    let begun = BeginRecord::write(&spool, &run, globals);
     let state = state_of_source(Path::new(&run.cwd));
-    let (status, observed) = start::to_the_end(args, globals, &run, &spool, &child);
+    let (status, observed) = start::run_to_end(args, globals, &run, &spool, &child);
     child.store(0, Ordering::Release);
     run.git = state.recv_timeout(GIT_MAX).ok().flatten();
     run.outputs = args.outputs.iter().map(|path| Use::of(path)).collect();
@@ -106,11 +106,11 @@ pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
         },
     });
     if let Some(observed) = observed {
-        start::add(&mut run, &observed);
+        start::add_observed(&mut run, &observed);
     }
     begun.end(&spool, &run, args, globals);
     match status {
-        Ok(status) => pass_on(status),
+        Ok(status) => exit_like(status),
         Err(e) => {
             let missing = e.kind() == io::ErrorKind::NotFound;
             let style = Style::new(globals.color, io::stderr().is_terminal());
@@ -125,15 +125,15 @@ pub(crate) fn main(args: &RunArgs, globals: &Globals) -> u8 {
     }
 }
 
-/// Where the beginning of a run was written down.
-enum Begun {
-    /// In the spool.
+/// Record of the beginning of a run.
+enum BeginRecord {
+    /// The record is in the spool.
     Spool(Entry),
-    /// The spool does not take it, and why: a thread beside the program has brought it to the database itself.
+    /// The spool refused the record with this error, so a thread has delivered it to the database directly.
     Database(io::Error, Option<JoinHandle<Result<(), Error>>>),
 }
 
-impl Begun {
+impl BeginRecord {
     fn write(spool: &Spool, run: &Run, globals: &Globals) -> Self {
         match spool.begin(run) {
             Ok(entry) => Self::Spool(entry),
@@ -141,13 +141,13 @@ impl Begun {
                 let (run, globals) = (run.clone(), globals.clone());
                 let thread = std::thread::Builder::new()
                     .name("esker-begin".into())
-                    .spawn(move || deliver::directly(&run, None, &globals));
+                    .spawn(move || deliver::without_spool(&run, None, &globals));
                 Self::Database(e, thread.ok())
             }
         }
     }
 
-    /// Writes down how it ended, wherever that is possible; what is not is told.
+    /// Records the end of the run; a failure is a warning.
     fn end(self, spool: &Spool, run: &Run, args: &RunArgs, globals: &Globals) {
         let folder = spool.folder().display();
         match self {
@@ -155,14 +155,14 @@ impl Begun {
                 let begun = entry.path().to_owned();
                 match entry.end(run) {
                     Ok(_) if args.leave => {}
-                    Ok(_) if args.wait => deliver::now(spool, &run.target, globals),
-                    Ok(_) => deliver::beside(spool, &run.target),
-                    // A disk that is full by now: the database may take what the spool does not.
-                    Err(e) => match deliver::directly(run, Some(begun), globals) {
+                    Ok(_) if args.wait => deliver::before_exit(spool, &run.target, globals),
+                    Ok(_) => deliver::in_background(spool, &run.target),
+                    // The disk may be full now, so the run is delivered to the database directly.
+                    Err(e) => match deliver::without_spool(run, Some(begun), globals) {
                         Ok(()) => warn(
                             globals,
                             &format!(
-                                "the spool {folder} takes no more ({e}): this run went straight to {}",
+                                "the spool {folder} cannot be written any more ({e}): this run was recorded directly in {}",
                                 run.target
                             ),
                         ),
@@ -174,19 +174,19 @@ impl Begun {
                 }
             }
             Self::Database(e, thread) => {
-                // One that has not got there by now is not asked a second time: nobody is to wait twice.
+                // An unfinished delivery is not repeated, so that the user waits only once.
                 let still = thread.as_ref().is_some_and(|t| !t.is_finished());
-                // In their order, so that nobody sees the end first.
+                // The order matters: the database must not have the end of a run before its beginning.
                 let begun = thread.map(JoinHandle::join);
                 let ended = match &begun {
                     Some(Ok(Err(e))) if still => Err(Error::Unavailable(e.to_string())),
-                    _ => deliver::directly(run, None, globals),
+                    _ => deliver::without_spool(run, None, globals),
                 };
                 match ended {
                     Ok(()) => warn(
                         globals,
                         &format!(
-                            "the spool {folder} takes nothing ({e}): this run went straight to {}",
+                            "the spool {folder} cannot be written ({e}): this run was recorded directly in {}",
                             run.target
                         ),
                     ),
@@ -203,10 +203,10 @@ impl Begun {
     }
 }
 
-/// Ends as the program did: with its exit code, or by the same signal.
-fn pass_on(status: ExitStatus) -> u8 {
+/// Ends like the program: with its exit code, or by the same signal.
+fn exit_like(status: ExitStatus) -> u8 {
     if let Some(signal) = status.signal() {
-        // A core of this process would say nothing.
+        // A core dump of this process would be useless.
         let _ = rustix::process::setrlimit(
             rustix::process::Resource::Core,
             rustix::process::Rlimit {
@@ -225,14 +225,14 @@ fn pass_on(status: ExitStatus) -> u8 {
         .unwrap_or(255)
 }
 
-/// Signals that this process gets go on to the program; those of the terminal it has got itself.
+/// Forwards signals to the program, except those that the terminal sends to both processes.
 fn forward_signals(child: &Arc<AtomicU32>) {
     let all = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
     let Ok(mut signals) = Signals::new(all) else {
         return;
     };
     let child = Arc::clone(child);
-    // Without it signals end this process, and the run counts as killed.
+    // Without the thread, signals end this process, and the run counts as killed.
     let _ = std::thread::Builder::new()
         .name("esker-signals".into())
         .spawn(move || {
@@ -249,7 +249,7 @@ fn forward_signals(child: &Arc<AtomicU32>) {
         });
 }
 
-/// Whether a terminal sends its signals to this process and its program alike.
+/// Whether the terminal sends its signals to both this process and the program.
 fn has_terminal() -> bool {
     let Ok(terminal) = File::open("/dev/tty") else {
         return false;
@@ -257,7 +257,7 @@ fn has_terminal() -> bool {
     rustix::termios::tcgetpgrp(&terminal).is_ok_and(|group| group == getpgrp())
 }
 
-/// Asked beside the program, so that it takes no time of its own.
+/// Reads the state of the source tree in a thread, in parallel with the program.
 fn state_of_source(folder: &Path) -> mpsc::Receiver<Option<esker_record::Git>> {
     let (sender, receiver) = mpsc::channel();
     let folder = folder.to_owned();
@@ -267,7 +267,7 @@ fn state_of_source(folder: &Path) -> mpsc::Receiver<Option<esker_record::Git>> {
     receiver
 }
 
-/// This program, as a process of its own that outlives this one and is in nobody's way.
+/// Starts this program as an independent background process.
 pub(super) fn detached(words: &[&std::ffi::OsStr]) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command
@@ -280,7 +280,7 @@ pub(super) fn detached(words: &[&std::ffi::OsStr]) -> io::Result<()> {
         .map(drop)
 }
 
-/// One line of a run, for messages.
-pub(super) fn told(run: &Run) -> String {
+/// Returns the name of a run for messages.
+pub(super) fn run_label(run: &Run) -> String {
     format!("execution:{} ({})", run.id, run.name)
 }

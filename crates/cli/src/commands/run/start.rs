@@ -1,9 +1,9 @@
-//! The program itself: started, with or without somebody who watches which files it opens, and waited for.
+//! Starting the program, traced or not, and waiting for it.
 
 use super::warn;
 use crate::args::{Globals, RunArgs};
 use esker_record::{Run, Spool, Use, now};
-use esker_trace::{Observed, Options, Outcome, Seen};
+use esker_trace::{Observed, ObservedFile, Options, Outcome};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// When it ended, and how.
+/// Time and status of the program's end.
 type Status = (i64, io::Result<ExitStatus>);
 
-/// Runs it to its end.
-pub(super) fn to_the_end(
+/// Runs the program until it ends.
+pub(super) fn run_to_end(
     args: &RunArgs,
     globals: &Globals,
     run: &Run,
@@ -66,7 +66,7 @@ fn options(args: &RunArgs, run: &Run, spool: &Spool) -> Options {
     if !args.trace_system {
         ignore.extend(esker_trace::SYSTEM.iter().map(PathBuf::from));
     }
-    // What belongs to recording is no part of the run.
+    // Files of the recording itself are not part of the run.
     ignore.push(spool.folder().to_owned());
     if !run.target.is_empty() && !run.target.contains("://") {
         ignore.push(PathBuf::from(&run.target));
@@ -77,7 +77,7 @@ fn options(args: &RunArgs, run: &Run, spool: &Spool) -> Options {
     }
 }
 
-fn used(seen: &Seen) -> Use {
+fn used(seen: &ObservedFile) -> Use {
     Use {
         path: seen.path.to_string_lossy().into_owned(),
         size: Some(seen.size),
@@ -87,8 +87,8 @@ fn used(seen: &Seen) -> Use {
     }
 }
 
-/// Adds what was observed to what its user said: of files that both name, the user's word stays.
-pub(super) fn add(run: &mut Run, observed: &Observed) {
+/// Adds the traced files to those that the user declared; a declaration takes precedence.
+pub(super) fn add_observed(run: &mut Run, observed: &Observed) {
     let missing = |known: &[Use], found: Vec<Use>| -> Vec<Use> {
         let is_new = |one: &Use| !known.iter().any(|k| k.path == one.path);
         found.into_iter().filter(is_new).collect()

@@ -1,6 +1,6 @@
-//! `esker site`: caches of remote metadata.
+//! `esker site`: runs, measures and controls caches of remote metadata.
 
-mod ask;
+mod client;
 mod record;
 mod replay;
 mod serve;
@@ -20,10 +20,10 @@ pub(crate) fn run(command: &SiteCommand, context: &mut Context) -> anyhow::Resul
         SiteCommand::Record(args) => record::run(args, context),
         SiteCommand::Trace(args) => trace::run(args, context),
         SiteCommand::Serve(args) => serve::run(args, context),
-        SiteCommand::Status(args) => ask::status(args, context),
-        SiteCommand::Warm(args) => ask::warm(args, context),
-        SiteCommand::Invalidate(args) => ask::invalidate(args, context),
-        SiteCommand::Explain(args) => ask::explain(args, context),
+        SiteCommand::Status(args) => client::status(args, context),
+        SiteCommand::Warm(args) => client::warm(args, context),
+        SiteCommand::Invalidate(args) => client::invalidate(args, context),
+        SiteCommand::Explain(args) => client::explain(args, context),
     }
 }
 
@@ -31,7 +31,7 @@ fn is_standard(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// What went wrong with which file.
+/// Creates an I/O error with the failed operation and the file.
 fn file_error(doing: &str, path: &Path, error: io::Error) -> anyhow::Error {
     Error::io(format!("{doing} `{}`", path.display()), error).into()
 }

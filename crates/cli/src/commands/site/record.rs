@@ -1,4 +1,4 @@
-//! `esker site record`: a program under strace, and what it asked of the file system as a trace.
+//! `esker site record`: runs a program under strace, and writes its file-system calls as a trace.
 
 use super::{file_error, write_to};
 use crate::args::SiteRecordArgs;
@@ -13,13 +13,13 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-/// Calls about paths, and those that tell in which directory a process works.
+/// System calls to trace: those with paths, and those that determine the working directory of a process.
 const CALLS: &str = "trace=%file,getdents64,getdents,clone,clone3,fork,vfork";
 
 pub(super) fn run(args: &SiteRecordArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     if super::is_standard(&args.out) {
         return Err(usage(
-            "--out: the program has standard output; give a file for the trace",
+            "--out: standard output belongs to the program; give a file for the trace",
         ));
     }
     let raw = raw_path(&args.out);
@@ -30,7 +30,7 @@ pub(super) fn run(args: &SiteRecordArgs, context: &mut Context) -> anyhow::Resul
     Ok(outcome)
 }
 
-/// What strace writes lies beside the trace until it is read.
+/// Returns the file for strace's output, beside the trace.
 fn raw_path(out: &Path) -> PathBuf {
     let mut name = out.as_os_str().to_owned();
     name.push(".strace");
@@ -38,7 +38,7 @@ fn raw_path(out: &Path) -> PathBuf {
 }
 
 fn record(args: &SiteRecordArgs, raw: &Path, context: &mut Context) -> anyhow::Result<Outcome> {
-    // A file that cannot be written is better known before the program has run.
+    // An unwritable file is reported before the program runs.
     File::create(raw).map_err(|e| file_error("writing", raw, e))?;
     let status = under_strace(args, raw)?;
     let here = Path::new(".");

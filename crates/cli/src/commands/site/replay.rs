@@ -6,17 +6,17 @@ use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use crate::output::{Cell, Rows};
 use crate::units::counted;
-use esker_site_cache::predict::Choice;
-use esker_site_cache::replay::{Pace, Report, Settings, Tiers, World, run as play};
+use esker_site_cache::predict::PredictorKind;
+use esker_site_cache::replay::{Pace, ReplaySettings, Report, SimulatedOrigin, Tiers, run as play};
 use esker_site_cache::trace::{Trace, Traces};
 use serde_json::{Value as Json, json};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-/// One replay's figures.
-struct Played<'a> {
-    predictor: Choice,
+/// Result of one replay.
+struct ReplayResult<'a> {
+    predictor: PredictorKind,
     cache: &'a CacheSize,
     tiers: Tiers,
     report: Report,
@@ -30,9 +30,9 @@ pub(super) fn run(args: &SiteReplayArgs, context: &mut Context) -> anyhow::Resul
         if let Some(first) = &trace.first_skipped {
             skipped = true;
             context.warn(&format!(
-                "{}: {} passed over; {first}",
+                "{}: {} skipped; {first}",
                 path.display(),
-                counted(trace.skipped, "broken line", "broken lines"),
+                counted(trace.skipped, "malformed line", "malformed lines"),
             ));
         }
         Ok(trace)
@@ -48,14 +48,14 @@ pub(super) fn run(args: &SiteReplayArgs, context: &mut Context) -> anyhow::Resul
             args.trace.display()
         )));
     }
-    let world = World::before(&events, &traces);
+    let origin = SimulatedOrigin::before(&events, &traces);
     let interrupt = context.interrupt.clone();
     let stop = || interrupt.stopped().is_some();
     let mut played = Vec::new();
     'all: for tiers in &args.tiers {
         for cache in &args.cache {
             for predictor in &args.predictor {
-                let settings = Settings {
+                let settings = ReplaySettings {
                     predictor: *predictor,
                     threshold: args.threshold,
                     policy: args.policy,
@@ -77,11 +77,11 @@ pub(super) fn run(args: &SiteReplayArgs, context: &mut Context) -> anyhow::Resul
                     crate::units::size(settings.edge_bytes),
                     tiers.name()
                 ));
-                let report = play(&settings, &events, &training, &mut traces, &world, &stop);
+                let report = play(&settings, &events, &training, &mut traces, &origin, &stop);
                 if report.stopped {
                     break 'all;
                 }
-                played.push(Played {
+                played.push(ReplayResult {
                     predictor: *predictor,
                     cache,
                     tiers: *tiers,
@@ -98,7 +98,7 @@ pub(super) fn run(args: &SiteReplayArgs, context: &mut Context) -> anyhow::Resul
             Ok(())
         })?;
     }
-    // Both on standard output would be neither.
+    // Table and JSON cannot both be on standard output.
     if !args.json.as_deref().is_some_and(is_standard) {
         print(&played, args, context)?;
     }
@@ -120,14 +120,14 @@ fn read_trace(path: &Path, args: &SiteReplayArgs, traces: &mut Traces) -> anyhow
     };
     let name = path.display();
     let trace = read().map_err(|e| file_error("reading", path, e))?;
-    trace.map_err(|error| {
-        usage(format!(
-            "{name}: {error}; --lenient passes over broken lines"
-        ))
-    })
+    trace.map_err(|error| usage(format!("{name}: {error}; --lenient skips malformed lines")))
 }
 
-fn print(played: &[Played], args: &SiteReplayArgs, context: &mut Context) -> anyhow::Result<()> {
+fn print(
+    played: &[ReplayResult],
+    args: &SiteReplayArgs,
+    context: &mut Context,
+) -> anyhow::Result<()> {
     let columns = &[
         "predictor",
         "cache",
@@ -171,14 +171,14 @@ fn print(played: &[Played], args: &SiteReplayArgs, context: &mut Context) -> any
     rows.finish()?;
     if let Some(failed) = played.iter().map(|p| p.report.failed).find(|f| *f > 0) {
         context.warn(&format!(
-            "{} got no answer, because too much waited: more --services help",
+            "{} got no answer, because too many requests waited: use more --services",
             counted(failed, "read", "reads")
         ));
     }
     Ok(())
 }
 
-impl Played<'_> {
+impl ReplayResult<'_> {
     fn json(&self) -> Json {
         json!({
             "predictor": self.predictor.name(),

@@ -1,16 +1,16 @@
-//! `esker site serve`: a tier of the site cache, until it is told to stop.
+//! `esker site serve`: runs a tier of the site cache until it is stopped.
 
 use crate::args::SiteServeArgs;
 use crate::commands::serve::{announce, log_to_stderr};
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
 use esker_model::Error;
-use esker_site::serve::Standing;
+use esker_site::serve::RunningTier;
 use esker_site::{Config, TierAddress};
 use std::time::Duration;
 
-/// How often the signals are looked at.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval between checks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(super) fn run(args: &SiteServeArgs, context: &mut Context) -> anyhow::Result<Outcome> {
     let mut config = match &args.file {
@@ -36,7 +36,7 @@ pub(super) fn run(args: &SiteServeArgs, context: &mut Context) -> anyhow::Result
         .build()
         .map_err(|e| Error::io("starting the tier's threads", e))?;
     let standing = runtime
-        .block_on(Standing::start(config))
+        .block_on(RunningTier::start(config))
         .map_err(|e| Error::io("starting the tier", e))?;
     let config = &standing.config;
     let above = match config.parents.as_slice() {
@@ -60,7 +60,7 @@ pub(super) fn run(args: &SiteServeArgs, context: &mut Context) -> anyhow::Result
         announce(file, standing.url.trim_start_matches("http://"))?;
     }
     while context.interrupt.stopped().is_none() {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(SIGNAL_INTERVAL);
     }
     tracing::info!("stopping");
     runtime.block_on(standing.stop());

@@ -7,10 +7,10 @@ use crate::exit::{Outcome, usage};
 use esker_site_cache::trace::{Traces, yahoo};
 
 pub(super) fn run(args: &SiteTraceArgs, context: &mut Context) -> anyhow::Result<Outcome> {
-    let settings = yahoo::Settings {
+    let settings = yahoo::GeneratorSettings {
         seed: args.seed,
         day: args.day,
-        ..yahoo::Settings::of(args.operations)
+        ..yahoo::GeneratorSettings::of(args.operations)
     };
     let mut traces = Traces::new();
     let events = yahoo::make(&mut traces, settings).map_err(|e| usage(e.to_string()))?;

@@ -1,4 +1,4 @@
-//! Vertices and edges of an answer, as JSON and as DOT.
+//! Vertices and edges of an answer as JSON and DOT.
 
 use crate::graph::{edge_type_name, unnamed, vertex_type_name};
 use crate::output::{properties_json, vertex_attributes_json};
@@ -6,7 +6,7 @@ use esker_model::{Edge, Schema, Vertex, VertexId};
 use serde_json::{Map, Value as Json, json};
 use std::io::{self, Write};
 
-/// `{"id","type","version","attributes"}`; type and version are null for a vertex that was never inserted.
+/// Returns `{"id","type","version","attributes"}`; type and version are null for a vertex that was never inserted.
 pub(super) fn vertex_json(id: VertexId, vertex: Option<&Vertex>, schema: &Schema) -> Json {
     match vertex {
         Some(v) => json!({
@@ -19,7 +19,7 @@ pub(super) fn vertex_json(id: VertexId, vertex: Option<&Vertex>, schema: &Schema
     }
 }
 
-/// `{"src","type","dst","version","properties"}`.
+/// Returns `{"src","type","dst","version","properties"}`.
 pub(super) fn edge_json(edge: &Edge, src: &str, dst: &str, schema: &Schema) -> Json {
     json!({
         "src": src,
@@ -30,7 +30,7 @@ pub(super) fn edge_json(edge: &Edge, src: &str, dst: &str, schema: &Schema) -> J
     })
 }
 
-/// Begins an object with these keys and leaves it open behind a comma.
+/// Begins an object with these keys, and ends with a comma.
 pub(super) fn open_object(out: &mut dyn Write, head: &Map<String, Json>) -> io::Result<()> {
     write!(out, "{{")?;
     for (name, value) in head {
@@ -39,7 +39,7 @@ pub(super) fn open_object(out: &mut dyn Write, head: &Map<String, Json>) -> io::
     writeln!(out)
 }
 
-/// A line of DOT for a vertex.
+/// Writes a vertex as a line of DOT.
 pub(super) fn write_dot_vertex(
     out: &mut dyn Write,
     id: VertexId,
@@ -64,7 +64,7 @@ pub(super) fn write_dot_vertex(
     writeln!(out, "  {} [shape={shape}];", dot_string(&name))
 }
 
-/// A line of DOT for an edge.
+/// Writes an edge as a line of DOT.
 pub(super) fn write_dot_edge(
     out: &mut dyn Write,
     src: &str,
@@ -75,7 +75,7 @@ pub(super) fn write_dot_edge(
     writeln!(out, "  {src} -> {dst} [label={label}];")
 }
 
-/// A quoted DOT string: backslashes and quotes escaped, control characters replaced.
+/// Returns a quoted DOT string: backslashes and quotes escaped, control characters replaced.
 fn dot_string(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

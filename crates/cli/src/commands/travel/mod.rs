@@ -1,7 +1,7 @@
-//! `esker travel`: runs a chain, prints working sets or whole paths, and says whether that is all.
+//! `esker travel`: runs a chain, prints working sets or paths, and says whether they are complete.
 //!
-//! [`paths`] walks the graph of parent pointers lazily: a handful of vertices can be joined by more paths than
-//! anybody has memory for.
+//! [`paths`] enumerates paths lazily from the graph of parent pointers, because a few vertices can be connected by more paths than fit in
+//! memory.
 
 mod graph;
 mod paths;
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &TravelArgs, context: &mut Context) -> anyhow::Result<Ou
     let traversal = Traversal::parse_at(&text, now_nanos()).map_err(|e| Usage(e.render(&text)))?;
     let database = context
         .open(&args.target)?
-        .on_behalf_of(args.asker.asker.as_ref());
+        .on_behalf_of(args.principal.principal.as_ref());
     let schema = database.schema()?;
     if args.explain {
         let plan = esker::explain(&schema, &traversal)?;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &TravelArgs, context: &mut Context) -> anyhow::Result<Ou
         }
         result => result?,
     };
-    let printing = Printing {
+    let printing = PrintState {
         database: &database,
         schema: &schema,
         traversal: &traversal,
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &TravelArgs, context: &mut Context) -> anyhow::Result<Ou
         None => sets::print(&printing, args.format, context)?,
     }
     if args.profile && args.format != GraphFormat::Json {
-        // Results are on stdout; whoever reads them with a program does not want this among them.
+        // Results are on stdout, where programs read them, so the profile goes to stderr.
         context.out.flush()?;
         profile::print(&result, context)?;
     }
@@ -76,12 +76,12 @@ pub(crate) fn run(args: &TravelArgs, context: &mut Context) -> anyhow::Result<Ou
         picture::draw(&result, &text, file, context)?;
     }
     context.out.flush()?;
-    let started = say_what_is_missing(&printing, context)?;
-    Ok(started.and(say_whether_complete(&result, context)))
+    let started = warn_missing_start(&printing, context)?;
+    Ok(started.and(print_summary(&result, context)))
 }
 
-/// What the printers of sets and of paths share.
-struct Printing<'a> {
+/// State of the printers of sets and paths.
+struct PrintState<'a> {
     database: &'a Database,
     schema: &'a Schema,
     traversal: &'a Traversal,
@@ -89,8 +89,8 @@ struct Printing<'a> {
     profile: bool,
 }
 
-impl Printing<'_> {
-    /// Where the chain starts, as JSON: a name, a list of names, or `type=T`.
+impl PrintState<'_> {
+    /// Returns the start of the chain as JSON: a name, a list of names, or `type=T`.
     fn target(&self) -> Json {
         let name = |n: &esker_model::VertexName| Json::from(n.to_string());
         match &self.traversal.start {
@@ -102,7 +102,7 @@ impl Printing<'_> {
         }
     }
 
-    /// The keys that every JSON answer begins with.
+    /// Returns the first keys of every JSON answer.
     fn head(&self) -> serde_json::Map<String, Json> {
         let stopped: Vec<Json> = self.result.stopped.iter().map(stop_json).collect();
         let mut head = serde_json::Map::new();
@@ -133,14 +133,14 @@ fn read_chain(file: &Path) -> anyhow::Result<String> {
         .map_err(|e| usage(format!("reading the chain from {}: {e}", file.display())))
 }
 
-/// A start that does not exist looks like one that leads nowhere, unless somebody says so.
-fn say_what_is_missing(printing: &Printing<'_>, context: &Context) -> anyhow::Result<Outcome> {
+/// Warns if a start vertex does not exist, because the result looks like that of one without edges.
+fn warn_missing_start(printing: &PrintState<'_>, context: &Context) -> anyhow::Result<Outcome> {
     let Start::Vertices(names) = &printing.traversal.start else {
         return Ok(Outcome::Done);
     };
     let starts = resolve(
         printing.database,
-        printing.database.asker(),
+        printing.database.principal(),
         printing.schema,
         names,
     )?;
@@ -150,7 +150,7 @@ fn say_what_is_missing(printing: &Printing<'_>, context: &Context) -> anyhow::Re
     let mut outcome = Outcome::Done;
     for (name, vertex) in names.iter().zip(vertices) {
         let when = match printing.traversal.as_of {
-            Some(time) => format!(" as of {}", crate::times::moment(time)),
+            Some(time) => format!(" as of {}", crate::times::format_version(time)),
             None => String::new(),
         };
         if vertex.is_none_or(|v| v.deleted) {
@@ -161,8 +161,8 @@ fn say_what_is_missing(printing: &Printing<'_>, context: &Context) -> anyhow::Re
     Ok(outcome)
 }
 
-/// The last line, on stderr. A stop that the chain or `--depth` asked for is no failure; one by a budget is.
-fn say_whether_complete(result: &TravelResult, context: &Context) -> Outcome {
+/// Prints the summary on stderr. A stop by the chain or `--depth` is no failure; one by a budget is.
+fn print_summary(result: &TravelResult, context: &Context) -> Outcome {
     let edges: u64 = result.profile.iter().map(|p| p.edges).sum();
     let steps = result.profile.len() as u64;
     let work = format!(

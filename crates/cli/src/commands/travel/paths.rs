@@ -1,13 +1,13 @@
-//! Whole paths, one after another, out of the graph of parent pointers.
+//! Enumeration of paths from the graph of parent pointers.
 //!
-//! The answer holds each edge once, however many paths go through it; [`PathWalk`] follows parents back from each end to
-//! the start and gives one path at a time.
+//! The answer has each edge once, however many paths use it; [`PathWalk`] follows parents back from each end to the start, and returns
+//! one path at a time.
 
 use super::graph::{edge_json, open_object, vertex_json, write_dot_edge, write_dot_vertex};
-use super::{Printing, profile, sets};
+use super::{PrintState, profile, sets};
 use crate::args::{GraphFormat, RowFormat, TravelArgs};
 use crate::context::Context;
-use crate::graph::{Names, edge_type_name};
+use crate::graph::{NameCache, edge_type_name};
 use crate::output::{Cell, Rows, Style};
 use esker_model::traversal::{PathStep, Paths};
 use esker_model::{Cancel as _, Edge, EdgeKey, GraphRead as _, Version, VertexId};
@@ -15,11 +15,11 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::Write;
 
-/// Vertices, edges or paths whose rows are read at once.
+/// Number of vertices, edges or paths whose rows are read at once.
 const CHUNK: usize = 1024;
 
 pub(super) fn print(
-    printing: &Printing<'_>,
+    printing: &PrintState<'_>,
     args: &TravelArgs,
     context: &mut Context,
 ) -> anyhow::Result<()> {
@@ -35,7 +35,7 @@ pub(super) fn print(
     }
 }
 
-/// A path: the start, then step by step. Without steps the start is the end.
+/// A path: the start, then the steps. Without steps the start is the end.
 #[derive(Debug, Clone, PartialEq)]
 struct Path {
     start: VertexId,
@@ -48,12 +48,12 @@ impl Path {
     }
 }
 
-/// All paths of an answer, lazily, those to the first end first.
+/// Lazy iterator over all paths of an answer, ordered by their ends.
 struct PathWalk<'a> {
     paths: &'a Paths,
-    /// The next node to look at as an end.
+    /// Index of the next node to consider as an end.
     next_end: usize,
-    /// From the end backwards: a node, and which of its parents comes next.
+    /// The current path backwards from the end: a node, and the index of its next parent.
     stack: Vec<(u32, usize)>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> PathWalk<'a> {
         Some(())
     }
 
-    /// The path that the stack spells, once it has come to a start.
+    /// Returns the path on the stack, once it has reached a start.
     fn path(&self) -> Option<Path> {
         let (start, _) = self.stack.last()?;
         let start = self.paths.nodes.get(*start as usize)?.vertex;
@@ -111,7 +111,7 @@ impl Iterator for PathWalk<'_> {
             let parents = self.parents(node);
             match parents.get(which) {
                 Some(step) => self.stack.push((step.parent, 0)),
-                // A start: only nodes of level 0 have no parents.
+                // Only nodes of level 0, the starts, have no parents.
                 None if parents.is_empty() && which == 0 => {
                     let path = self.path();
                     self.stack.pop();
@@ -126,7 +126,7 @@ impl Iterator for PathWalk<'_> {
 }
 
 fn print_paths(
-    printing: &Printing<'_>,
+    printing: &PrintState<'_>,
     paths: &Paths,
     args: &TravelArgs,
     context: &mut Context,
@@ -137,17 +137,17 @@ fn print_paths(
         args.paths
     };
     let interrupt = context.interrupt.clone();
-    let (mut walk, mut names, mut count) = (PathWalk::new(paths), Names::default(), 0_u64);
+    let (mut walk, mut names, mut count) = (PathWalk::new(paths), NameCache::default(), 0_u64);
     let mut sink = if args.format == GraphFormat::Csv {
         let columns = &["path", "step", "src", "type", "dst", "version"];
-        Sink::Rows(Rows::new(
+        PathSink::Rows(Rows::new(
             &mut context.out,
             RowFormat::Csv,
             context.style,
             columns,
         ))
     } else {
-        Sink::Lines(&mut context.out, context.style)
+        PathSink::Lines(&mut context.out, context.style)
     };
     while count < most && !interrupt.cancelled() {
         let room = usize::try_from(most - count).unwrap_or(CHUNK).min(CHUNK);
@@ -156,11 +156,11 @@ fn print_paths(
             break;
         }
         let ids = chunk.iter().flat_map(Path::vertices);
-        names.learn(printing.database, printing.schema, ids)?;
+        names.load(printing.database, printing.schema, ids)?;
         for path in &chunk {
             match &mut sink {
-                Sink::Rows(rows) => csv_rows(count, path, printing, &names, rows)?,
-                Sink::Lines(out, style) => {
+                PathSink::Rows(rows) => csv_rows(count, path, printing, &names, rows)?,
+                PathSink::Lines(out, style) => {
                     let line = match args.format {
                         GraphFormat::Ndjson => json_line(path, printing, &names),
                         GraphFormat::Table
@@ -174,7 +174,7 @@ fn print_paths(
             count += 1;
         }
     }
-    if let Sink::Rows(rows) = sink {
+    if let PathSink::Rows(rows) = sink {
         rows.finish()?;
     }
     if walk.next().is_some() {
@@ -187,14 +187,14 @@ fn print_paths(
     Ok(())
 }
 
-/// Where paths go, one after another.
-enum Sink<'w> {
+/// Output of paths, one after another.
+enum PathSink<'w> {
     Rows(Rows<'w>),
     Lines(&'w mut Box<dyn Write>, Style),
 }
 
-/// `{"vertices":[…],"edges":[…]}`.
-fn json_line(path: &Path, printing: &Printing<'_>, names: &Names) -> String {
+/// Formats a path as `{"vertices":[…],"edges":[…]}`.
+fn json_line(path: &Path, printing: &PrintState<'_>, names: &NameCache) -> String {
     let vertices: Vec<String> = path.vertices().map(|id| names.get(id)).collect();
     let edges: Vec<_> = path
         .steps
@@ -211,8 +211,8 @@ fn json_line(path: &Path, printing: &Printing<'_>, names: &Names) -> String {
     json!({"vertices": vertices, "edges": edges}).to_string()
 }
 
-/// `file:/C -wasWrittenBy-> job:1 -read-> file:/A`.
-fn text_line(path: &Path, printing: &Printing<'_>, names: &Names, style: Style) -> String {
+/// Formats a path as `file:/C -wasWrittenBy-> job:1 -read-> file:/A`.
+fn text_line(path: &Path, printing: &PrintState<'_>, names: &NameCache, style: Style) -> String {
     let safe = |id| style.cyan(&Cell::from(names.get(id)).table_text());
     let mut line = safe(path.start);
     for step in &path.steps {
@@ -226,8 +226,8 @@ fn text_line(path: &Path, printing: &Printing<'_>, names: &Names, style: Style) 
 fn csv_rows(
     number: u64,
     path: &Path,
-    printing: &Printing<'_>,
-    names: &Names,
+    printing: &PrintState<'_>,
+    names: &NameCache,
     rows: &mut Rows<'_>,
 ) -> anyhow::Result<()> {
     if path.steps.is_empty() {
@@ -254,7 +254,7 @@ fn csv_rows(
     Ok(())
 }
 
-/// Each vertex of any path, once, in the order found.
+/// Returns the vertices of all paths without duplicates, in the order found.
 fn vertices_of(paths: &Paths) -> Vec<VertexId> {
     let mut seen = BTreeSet::new();
     paths
@@ -265,22 +265,25 @@ fn vertices_of(paths: &Paths) -> Vec<VertexId> {
         .collect()
 }
 
-/// Each version of an edge of any path, once, in order.
+/// Returns the edge versions of all paths without duplicates, in order.
 fn edges_of(paths: &Paths) -> Vec<(EdgeKey, Version)> {
     let steps = paths.nodes.iter().flat_map(|node| &node.parents);
     let edges: BTreeSet<_> = steps.map(|step| (step.edge, step.version)).collect();
     edges.into_iter().collect()
 }
 
-/// Edges at the versions that the traversal saw, with their properties.
-fn read_edges(printing: &Printing<'_>, wanted: &[(EdgeKey, Version)]) -> anyhow::Result<Vec<Edge>> {
+/// Reads edges at the versions that the traversal saw, with their properties.
+fn read_edges(
+    printing: &PrintState<'_>,
+    wanted: &[(EdgeKey, Version)],
+) -> anyhow::Result<Vec<Edge>> {
     let keys: Vec<EdgeKey> = wanted.iter().map(|(key, _)| *key).collect();
     let found = printing.database.read_edges(&keys, printing.result.as_of)?;
     let mut edges = Vec::with_capacity(wanted.len());
     for ((key, version), edge) in wanted.iter().zip(found) {
         match edge.filter(|e| e.version == *version) {
             Some(edge) => edges.push(edge),
-            // `versions(…)` sees edges that have other properties, or none, at the end of the range.
+            // `versions(…)` sees edges that have other properties at the end of the range, or are deleted by then.
             None => edges.extend(
                 printing
                     .database
@@ -293,10 +296,14 @@ fn read_edges(printing: &Printing<'_>, wanted: &[(EdgeKey, Version)]) -> anyhow:
     Ok(edges)
 }
 
-fn print_json(printing: &Printing<'_>, paths: &Paths, context: &mut Context) -> anyhow::Result<()> {
+fn print_json(
+    printing: &PrintState<'_>,
+    paths: &Paths,
+    context: &mut Context,
+) -> anyhow::Result<()> {
     let out = &mut context.out;
     open_object(out, &printing.head())?;
-    let mut names = Names::default();
+    let mut names = NameCache::default();
     let mut comma = "";
     write!(out, "\"vertices\":[")?;
     for ids in vertices_of(paths).chunks(CHUNK) {
@@ -314,7 +321,7 @@ fn print_json(printing: &Printing<'_>, paths: &Paths, context: &mut Context) -> 
     for wanted in edges_of(paths).chunks(CHUNK) {
         let edges = read_edges(printing, wanted)?;
         let ends = edges.iter().flat_map(|e| [e.key.source, e.key.destination]);
-        names.learn(printing.database, printing.schema, ends)?;
+        names.load(printing.database, printing.schema, ends)?;
         for edge in &edges {
             let (src, dst) = (names.get(edge.key.source), names.get(edge.key.destination));
             write!(
@@ -348,13 +355,17 @@ fn print_json(printing: &Printing<'_>, paths: &Paths, context: &mut Context) -> 
     Ok(())
 }
 
-/// Whether the chain asks for working sets beside the paths.
-fn has_rtn(printing: &Printing<'_>) -> bool {
+/// Whether the chain asks for working sets in addition to the paths.
+fn has_rtn(printing: &PrintState<'_>) -> bool {
     let t = printing.traversal;
     t.start_returned || t.segments.iter().flat_map(|s| &s.hops).any(|h| h.returned)
 }
 
-fn print_dot(printing: &Printing<'_>, paths: &Paths, context: &mut Context) -> anyhow::Result<()> {
+fn print_dot(
+    printing: &PrintState<'_>,
+    paths: &Paths,
+    context: &mut Context,
+) -> anyhow::Result<()> {
     let out = &mut context.out;
     writeln!(out, "digraph travel {{")?;
     for ids in vertices_of(paths).chunks(CHUNK) {
@@ -365,10 +376,10 @@ fn print_dot(printing: &Printing<'_>, paths: &Paths, context: &mut Context) -> a
             write_dot_vertex(out, *id, vertex.as_ref(), printing.schema)?;
         }
     }
-    let mut names = Names::default();
+    let mut names = NameCache::default();
     for edges in edges_of(paths).chunks(CHUNK) {
         let ends = edges.iter().flat_map(|(k, _)| [k.source, k.destination]);
-        names.learn(printing.database, printing.schema, ends)?;
+        names.load(printing.database, printing.schema, ends)?;
         for (key, _) in edges {
             let edge_type = edge_type_name(printing.schema, key.edge_type);
             write_dot_edge(
@@ -440,7 +451,7 @@ mod tests {
         assert_eq!(spelled(&Paths::default()), Vec::<Vec<u8>>::new());
     }
 
-    /// Forty levels of two vertices hold 2^40 paths: the first are there at once.
+    /// Forty levels of two vertices have 2^40 paths; the first ones must be available at once.
     #[test]
     fn paths_are_not_all_made_at_once() {
         let mut nodes = vec![node(0, 0, false, &[])];

@@ -1,5 +1,5 @@
-//! The time that each server spent in each step, as stacked bars in SVG: Figure 9 of GraphMeta's paper. Under each
-//! bar stands its server's number.
+//! Chart of the time that each server spent in each step, as stacked bars in SVG: Figure 9 of GraphMeta's paper. The label of a bar is
+//! its server's number.
 
 use super::profile::by_step;
 use crate::context::Context;
@@ -8,7 +8,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::path::Path;
 
-/// What a bar is made of, from below.
+/// The parts of a bar, from the bottom.
 type Layer = (&'static str, RGBColor, fn(&ServerStep) -> u64);
 const LAYERS: [Layer; 4] = [
     ("reading vertices", RGBColor(0x00, 0x72, 0xb2), |s| {
@@ -23,7 +23,7 @@ const LAYERS: [Layer; 4] = [
     ("waiting", RGBColor(0xcc, 0xcc, 0xcc), |s| s.wait_micros),
 ];
 const BORDER: RGBColor = RGBColor(0x99, 0x99, 0x99);
-/// The width of a bar, of the gap between steps, and the least width of a picture.
+/// Widths in pixels of a bar, of the gap between steps, and of the chart.
 const BAR: usize = 26;
 const GAP: usize = 1;
 const WIDTH_MIN: usize = 420;
@@ -38,7 +38,7 @@ pub(super) fn draw(
     context: &Context,
 ) -> anyhow::Result<()> {
     if result.servers.is_empty() {
-        context.warn("the answer comes from one place: there are no servers to draw");
+        context.warn("the answer comes from a single database: there are no servers to draw");
         return Ok(());
     }
     write(result, &title(chain), file)?;
@@ -46,17 +46,17 @@ pub(super) fn draw(
     Ok(())
 }
 
-/// Writes the picture of a result that servers had a part in.
+/// Writes the chart of a distributed result.
 pub(crate) fn write(result: &TravelResult, title: &str, file: &Path) -> anyhow::Result<()> {
     let svg = picture(&by_step(result), title)
-        // A broken drawing is a fault of the program: its error says no more than that.
+        // An error of the drawing library is a bug and has no further cause.
         .map_err(|e| anyhow::anyhow!("drawing {}: {e}", file.display()))?;
     std::fs::write(file, svg)
         .map_err(|e| esker_model::Error::io(format!("writing {}", file.display()), e))?;
     Ok(())
 }
 
-/// A chain on one line that fits.
+/// Returns the chain on one line, shortened to fit.
 fn title(chain: &str) -> String {
     const MOST: usize = 90;
     let line = chain.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -67,8 +67,8 @@ fn title(chain: &str) -> String {
     format!("{start}...")
 }
 
-/// Where each bar stands: a gap between steps.
-fn places(bars: &[ServerStep]) -> Vec<usize> {
+/// Returns the position of each bar, with a gap between steps.
+fn positions(bars: &[ServerStep]) -> Vec<usize> {
     let mut place = 0;
     let mut step = bars.first().map(|b| b.step);
     let mut all = Vec::with_capacity(bars.len());
@@ -88,9 +88,9 @@ fn total(bar: &ServerStep) -> u64 {
 }
 
 fn picture(bars: &[ServerStep], title: &str) -> Result<String, Box<dyn std::error::Error>> {
-    let places = places(bars);
-    let end = places.last().map_or(1, |p| p + 1) as f64;
-    let width = (places.len() * BAR + 140).clamp(WIDTH_MIN, WIDTH_MAX) as u32;
+    let positions = positions(bars);
+    let end = positions.last().map_or(1, |p| p + 1) as f64;
+    let width = (positions.len() * BAR + 140).clamp(WIDTH_MIN, WIDTH_MAX) as u32;
     let highest = bars.iter().map(total).max().unwrap_or(0).max(1) as f64 / 1e3;
     let mut svg = String::new();
     {
@@ -117,7 +117,7 @@ fn picture(bars: &[ServerStep], title: &str) -> Result<String, Box<dyn std::erro
                     .map(|(_, _, part)| part(bar))
                     .sum()
             };
-            let drawn = bars.iter().zip(&places).map(|(bar, place)| {
+            let drawn = bars.iter().zip(&positions).map(|(bar, place)| {
                 let (x, low) = (*place as f64, below(bar));
                 let high = low + part(bar);
                 let corners = [(x + 0.1, low as f64 / 1e3), (x + 0.9, high as f64 / 1e3)];
@@ -131,14 +131,14 @@ fn picture(bars: &[ServerStep], title: &str) -> Result<String, Box<dyn std::erro
         let middle = TextStyle::from(small).pos(Pos::new(HPos::Center, VPos::Top));
         let root = chart.plotting_area();
         let base = root.map_coordinate(&(0.0, 0.0)).1;
-        for (bar, place) in bars.iter().zip(&places) {
+        for (bar, place) in bars.iter().zip(&positions) {
             let x = root.map_coordinate(&(*place as f64 + 0.5, 0.0)).0;
             area.draw_text(&bar.server.to_string(), &middle, (x, base + 6))?;
         }
         for step in bars.chunk_by(|a, b| a.step == b.step) {
             let Some(first) = step.first() else { continue };
             let from = bars.iter().position(|b| b.step == first.step).unwrap_or(0);
-            let x = places.get(from).copied().unwrap_or(0) as f64 + step.len() as f64 / 2.0;
+            let x = positions.get(from).copied().unwrap_or(0) as f64 + step.len() as f64 / 2.0;
             let x = root.map_coordinate(&(x, 0.0)).0;
             area.draw_text(&format!("step {}", first.step), &middle, (x, base + 24))?;
         }
@@ -167,7 +167,7 @@ mod tests {
             ..ServerStep::default()
         };
         let bars = [bar(1, 0), bar(1, 1), bar(2, 0), bar(2, 1)];
-        assert_eq!(places(&bars), [0, 1, 3, 4]);
+        assert_eq!(positions(&bars), [0, 1, 3, 4]);
         assert_eq!(total(&bars[0]), 1_000);
         let svg = picture(&bars, &title("v(\"a:1\")\n  .e()")).unwrap();
         for text in ["step 2", "reading edges", "waiting", ".e()"] {

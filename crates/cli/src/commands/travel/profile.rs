@@ -1,4 +1,4 @@
-//! What steps did: for people and as JSON.
+//! The profile of a traversal by step and server, as tables and JSON.
 
 use crate::args::RowFormat;
 use crate::context::Context;
@@ -7,7 +7,7 @@ use esker_model::traversal::{ServerStep, TravelResult};
 use serde_json::{Value as Json, json};
 use std::io::Write as _;
 
-/// By step.
+/// Returns the figures of each step as JSON.
 pub(super) fn steps_json(result: &TravelResult) -> Json {
     result
         .profile
@@ -27,7 +27,7 @@ pub(super) fn steps_json(result: &TravelResult) -> Json {
         .collect()
 }
 
-/// By step and server: nothing of a database in one place.
+/// Returns the figures by step and server as JSON; empty for an embedded database.
 pub(super) fn servers_json(result: &TravelResult) -> Json {
     result
         .servers
@@ -47,7 +47,7 @@ pub(super) fn servers_json(result: &TravelResult) -> Json {
         .collect()
 }
 
-/// Prints what each step did, and what each server did in it, on stderr.
+/// Prints the figures of each step, and of each server in it, on stderr.
 pub(super) fn print(result: &TravelResult, context: &Context) -> anyhow::Result<()> {
     let columns = &[
         "step", "hop", "frontier", "edges", "selected", "reached", "cached", "ms",
@@ -77,7 +77,7 @@ fn millis(micros: u64) -> Cell {
     format!("{:.3}", micros as f64 / 1000.0).into()
 }
 
-/// In the order of the steps, and in each of the servers.
+/// Returns the figures sorted by step, then by server.
 pub(super) fn by_step(result: &TravelResult) -> Vec<ServerStep> {
     let mut all = result.servers.clone();
     all.sort_by_key(|s| (s.step, s.server));

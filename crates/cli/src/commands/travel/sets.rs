@@ -1,7 +1,7 @@
-//! Working sets: what `rtn()` marks, or the last one.
+//! Output of working sets: those that `rtn()` marks, or the last one.
 
 use super::graph::{vertex_json, write_dot_vertex};
-use super::{Printing, profile};
+use super::{PrintState, profile};
 use crate::args::{GraphFormat, RowFormat};
 use crate::context::Context;
 use crate::graph::{unnamed, vertex_type_name};
@@ -11,11 +11,11 @@ use esker_model::traversal::WorkingSet;
 use esker_model::{GraphRead as _, Vertex, VertexId};
 use std::io::Write as _;
 
-/// Vertices that are read at once.
+/// Number of vertices to read at once.
 const CHUNK: usize = 1024;
 
 pub(super) fn print(
-    printing: &Printing<'_>,
+    printing: &PrintState<'_>,
     format: GraphFormat,
     context: &mut Context,
 ) -> anyhow::Result<()> {
@@ -30,7 +30,7 @@ pub(super) fn print(
 
 /// Reads a set's vertices chunk by chunk.
 fn each_vertex(
-    printing: &Printing<'_>,
+    printing: &PrintState<'_>,
     set: &WorkingSet,
     print: &mut dyn FnMut(VertexId, Option<Vertex>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
@@ -53,7 +53,7 @@ fn where_taken(set: &WorkingSet) -> String {
     }
 }
 
-fn cells(printing: &Printing<'_>, id: VertexId, vertex: Option<&Vertex>) -> [Cell; 3] {
+fn cells(printing: &PrintState<'_>, id: VertexId, vertex: Option<&Vertex>) -> [Cell; 3] {
     match vertex {
         Some(v) => [
             v.name(printing.schema).into(),
@@ -64,7 +64,7 @@ fn cells(printing: &Printing<'_>, id: VertexId, vertex: Option<&Vertex>) -> [Cel
     }
 }
 
-fn print_tables(printing: &Printing<'_>, context: &mut Context) -> anyhow::Result<()> {
+fn print_tables(printing: &PrintState<'_>, context: &mut Context) -> anyhow::Result<()> {
     let several = printing.result.sets.len() > 1;
     for (i, set) in printing.result.sets.iter().enumerate() {
         if several {
@@ -86,7 +86,7 @@ fn print_tables(printing: &Printing<'_>, context: &mut Context) -> anyhow::Resul
 }
 
 fn print_rows(
-    printing: &Printing<'_>,
+    printing: &PrintState<'_>,
     format: RowFormat,
     context: &mut Context,
 ) -> anyhow::Result<()> {
@@ -103,7 +103,7 @@ fn print_rows(
     Ok(())
 }
 
-fn print_json(printing: &Printing<'_>, context: &mut Context) -> anyhow::Result<()> {
+fn print_json(printing: &PrintState<'_>, context: &mut Context) -> anyhow::Result<()> {
     let out = &mut context.out;
     super::graph::open_object(out, &printing.head())?;
     write_sets(printing, out)?;
@@ -125,9 +125,9 @@ fn print_json(printing: &Printing<'_>, context: &mut Context) -> anyhow::Result<
     Ok(())
 }
 
-/// `"sets":[{"hop":…,"vertices":[…]},…]`, written as vertices are read.
+/// Writes `"sets":[{"hop":…,"vertices":[…]},…]` while vertices are read.
 pub(super) fn write_sets(
-    printing: &Printing<'_>,
+    printing: &PrintState<'_>,
     out: &mut dyn std::io::Write,
 ) -> anyhow::Result<()> {
     write!(out, "\"sets\":[")?;
@@ -146,7 +146,7 @@ pub(super) fn write_sets(
     Ok(())
 }
 
-fn print_dot(printing: &Printing<'_>, context: &mut Context) -> anyhow::Result<()> {
+fn print_dot(printing: &PrintState<'_>, context: &mut Context) -> anyhow::Result<()> {
     let out = &mut context.out;
     writeln!(out, "digraph travel {{")?;
     for set in &printing.result.sets {

@@ -1,15 +1,15 @@
-//! What a server answers of the namespace to the others.
+//! Namespace requests of other servers.
 
-use super::calls::Taken;
-use super::change::How;
+use super::calls::CallState;
+use super::change::ChangeOptions;
 use crate::node::Node;
-use crate::peer::{NamesCall, NamesReply, Refusal, entries_of};
+use crate::peer::{NamesCall, NamesReply, Refusal, entries_vertex};
 use crate::vnode::ServerId;
 use esker_engine::RawEntry;
 use esker_model::{Result, VertexId};
 use std::sync::Arc;
 
-/// Most entries of a page.
+/// Largest number of entries in a page.
 const PAGE_MAX: usize = 4_096;
 
 impl Node {
@@ -22,20 +22,20 @@ impl Node {
             NamesCall::Rows { keys } => self.rows_here(&keys).await?,
             NamesCall::Change {
                 call,
-                asker,
+                principal,
                 changes,
-                once,
-                insist,
+                idempotency_key,
+                apply_remote,
             } => match self.take_call(from, call).await? {
-                Taken::Answered(reply) => reply,
-                Taken::New => {
+                CallState::Answered(reply) => reply,
+                CallState::New => {
                     let (answers, splits) = self
                         .change_here(
-                            asker.as_ref(),
+                            principal.as_ref(),
                             &changes,
-                            How {
-                                once: once.as_deref(),
-                                insist,
+                            ChangeOptions {
+                                idempotency_key: idempotency_key.as_deref(),
+                                apply_remote,
                             },
                         )
                         .await?;
@@ -60,13 +60,13 @@ impl Node {
                 first,
                 last,
             } => NamesReply::Count(self.count_range(directory, (first, last))?),
-            NamesCall::Know(theirs) => NamesReply::Known(self.hear(theirs)),
-            NamesCall::Promise { vertex } => {
-                NamesReply::Promised(self.engine.promise_vertex(vertex))
+            NamesCall::ExchangeFlags(theirs) => NamesReply::Flags(self.merge_flags(theirs)),
+            NamesCall::LeaseVertex { vertex } => {
+                NamesReply::LeaseMillis(self.engine.lease_vertex(vertex))
             }
-            NamesCall::Promised => {
-                let millis = self.engine.promised(&[], &[], &[], true);
-                NamesReply::Promised(u32::try_from(millis).unwrap_or(u32::MAX))
+            NamesCall::DirectoryLeases => {
+                let millis = self.engine.lease_millis_left(&[], &[], &[], true);
+                NamesReply::LeaseMillis(u32::try_from(millis).unwrap_or(u32::MAX))
             }
             NamesCall::Last { id } => {
                 let last = self.engine.names_last(id)?;
@@ -76,7 +76,7 @@ impl Node {
         })
     }
 
-    /// Entries of a directory that lie here, from a hash on as far as they do.
+    /// Returns entries of a directory that are here, from a hash on.
     async fn entry_page_here(
         self: &Arc<Self>,
         directory: VertexId,
@@ -86,16 +86,16 @@ impl Node {
         let limit = (limit as usize).clamp(1, PAGE_MAX);
         let deadline = self.names_deadline();
         loop {
-            let before = self.still_page(directory, from.0);
+            let before = self.stable_splits(directory, from.0);
             match before {
                 None => {}
                 Some(None) => {
-                    let known = self.known_splits(&self.state(), &[entries_of(directory)]);
+                    let known = self.encoded_splits(&self.state(), &[entries_vertex(directory)]);
                     return Ok(NamesReply::Moved(known));
                 }
                 Some(Some(splits)) => {
                     let (entries, next) = self.read_page(directory, from, limit)?;
-                    if self.still_page(directory, from.0) == Some(Some(splits)) {
+                    if self.stable_splits(directory, from.0) == Some(Some(splits)) {
                         return Ok(NamesReply::Page { entries, next });
                     }
                 }
@@ -104,15 +104,15 @@ impl Node {
         }
     }
 
-    /// How a directory has split, if entries of a hash lie here (else nothing); nothing at all while it splits or while what is
-    /// prepared may yet change its entries.
-    fn still_page(
+    /// Returns how a directory has split if entries with that hash are here (`Some(None)` if not); `None` while the
+    /// directory splits or pending transactions may change its entries.
+    fn stable_splits(
         &self,
         directory: VertexId,
         hash: u64,
     ) -> Option<Option<Vec<(VertexId, Vec<u8>)>>> {
         let state = self.state();
-        let id = entries_of(directory);
+        let id = entries_vertex(directory);
         if Self::entries_move(&state, directory)
             || state.pending.touches(id)
             || state.pending.structure_changes()
@@ -122,7 +122,7 @@ impl Node {
         if self.entries_here(&state, directory, hash).is_none() {
             return Some(None);
         }
-        Some(Some(self.known_splits(&state, &[id])))
+        Some(Some(self.encoded_splits(&state, &[id])))
     }
 
     fn read_page(
@@ -148,7 +148,7 @@ impl Node {
                     .map(esker_model::namespace::record::decode_dentry_key);
                 let next = match end {
                     Some(Ok((_, hash, n))) => (hash, Some(n)),
-                    // The page was full before it began.
+                    // The page was full before the first entry.
                     _ => from,
                 };
                 return Ok((entries, Some(next)));

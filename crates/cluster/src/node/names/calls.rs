@@ -1,4 +1,4 @@
-//! Changes that one server asks of another are done once, however often the question arrives.
+//! Deduplication of changes that one server requests from another, however often the request arrives.
 
 use crate::node::Node;
 use crate::peer::{CallId, NamesReply};
@@ -6,74 +6,78 @@ use crate::vnode::ServerId;
 use esker_model::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long the first one of two that are the same is waited for, in milliseconds.
+/// Longest wait of a call for an identical one in progress, in milliseconds.
 const FIRST_MAX: u64 = 10_000;
 
-/// Calls that a server has asked others for and has no answer to.
+/// Calls to other servers that are not answered yet.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct OutgoingCalls {
     next: u64,
     open: BTreeSet<u64>,
 }
 
-/// What a server was answered, for as long as it may ask again.
+/// Responses to one server's calls, kept as long as it may repeat them.
 #[derive(Debug, Default)]
-pub(crate) struct Calls {
+pub(crate) struct IncomingCalls {
     incarnation: u64,
     below: u64,
-    /// By number; nothing while it is being done.
+    /// Responses by call number; `None` while the call is in progress.
     answers: BTreeMap<u64, Option<NamesReply>>,
 }
 
-/// What is to become of a call.
-pub(super) enum Taken {
-    /// It is to be done.
+/// State of a received call.
+pub(super) enum CallState {
+    /// The call must be done.
     New,
-    /// It was done, or cannot be.
+    /// The call was done before, or cannot be done.
     Answered(NamesReply),
 }
 
-/// A call until it is answered, or given up.
-pub(super) struct Asking<'a> {
+/// An outgoing call until it is answered or given up.
+pub(super) struct OutgoingCall<'a> {
     node: &'a Node,
     pub(super) id: CallId,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for OutgoingCall<'_> {
     fn drop(&mut self) {
-        self.node.state().asked.open.remove(&self.id.number);
+        self.node
+            .state()
+            .outgoing_calls
+            .open
+            .remove(&self.id.number);
     }
 }
 
 impl Node {
-    /// A new call of that server.
-    pub(super) fn begin_call(&self, to: ServerId) -> Asking<'_> {
+    /// Begins a new call to a server.
+    pub(super) fn begin_call(&self, to: ServerId) -> OutgoingCall<'_> {
         let mut state = self.state();
         let known = state.incarnations.get(&to).copied().unwrap_or(0);
-        let asked = &mut state.asked;
-        asked.next += 1;
-        asked.open.insert(asked.next);
+        let outgoing = &mut state.outgoing_calls;
+        outgoing.next += 1;
+        outgoing.open.insert(outgoing.next);
         let id = CallId {
             incarnation: self.incarnation,
-            number: asked.next,
-            over: asked.open.first().copied().unwrap_or(asked.next),
-            to: known,
+            number: outgoing.next,
+            over: outgoing.open.first().copied().unwrap_or(outgoing.next),
+            receiver_incarnation: known,
         };
-        Asking { node: self, id }
+        OutgoingCall { node: self, id }
     }
 
-    /// Looks whether a call has come before.
-    pub(super) async fn take_call(&self, from: ServerId, call: CallId) -> Result<Taken> {
-        if call.to != self.incarnation {
-            return Ok(Taken::Answered(NamesReply::Anew));
+    /// Checks whether a call has arrived before.
+    pub(super) async fn take_call(&self, from: ServerId, call: CallId) -> Result<CallState> {
+        if call.receiver_incarnation != self.incarnation {
+            return Ok(CallState::Answered(NamesReply::Restarted));
         }
         let mut first = true;
         let look = |state: &mut crate::node::state::State| {
-            let calls = state.calls.entry(from).or_default();
+            let calls = state.incoming_calls.entry(from).or_default();
             if call.incarnation > calls.incarnation {
-                *calls = Calls {
+                *calls = IncomingCalls {
                     incarnation: call.incarnation,
-                    ..Calls::default()
+                    ..IncomingCalls::default()
                 };
             }
             if call.over > calls.below && call.incarnation == calls.incarnation {
@@ -82,14 +86,14 @@ impl Node {
             }
             if call.incarnation < calls.incarnation || call.number < calls.below {
                 return Some(Err(Error::Unavailable(
-                    "a call came after whoever asked had given it up".into(),
+                    "a call arrived after its caller had given up".into(),
                 )));
             }
             match calls.answers.get(&call.number) {
-                Some(Some(reply)) => Some(Ok(Taken::Answered(reply.clone()))),
+                Some(Some(reply)) => Some(Ok(CallState::Answered(reply.clone()))),
                 None if first => {
                     calls.answers.insert(call.number, None);
-                    Some(Ok(Taken::New))
+                    Some(Ok(CallState::New))
                 }
                 _ => {
                     first = false;
@@ -97,21 +101,21 @@ impl Node {
                 }
             }
         };
-        self.until(FIRST_MAX, look).await.unwrap_or_else(|| {
+        self.wait_until(FIRST_MAX, look).await.unwrap_or_else(|| {
             Err(Error::Unavailable(
-                "the same changes are still under way".into(),
+                "the same changes are still in progress".into(),
             ))
         })
     }
 
-    /// Keeps the answer to a call.
+    /// Keeps the response to a call.
     pub(super) fn answered_call(&self, from: ServerId, call: CallId, reply: &NamesReply) {
         let mut state = self.state();
-        if let Some(calls) = state.calls.get_mut(&from)
+        if let Some(calls) = state.incoming_calls.get_mut(&from)
             && calls.incarnation == call.incarnation
-            && let Some(place) = calls.answers.get_mut(&call.number)
+            && let Some(index) = calls.answers.get_mut(&call.number)
         {
-            *place = Some(reply.clone());
+            *index = Some(reply.clone());
         }
         state.wake();
     }

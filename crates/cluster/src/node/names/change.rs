@@ -1,60 +1,64 @@
 //! Changes of the namespace.
 //!
-//! A change goes to the server that has the entry it is first about. If all its rows lie there it is one commit, as embedded;
-//! otherwise that server works out which rows it would write, and what it has read of them, and makes a transaction of it
-//! (`transaction`): each server that has some of them sees to it that they are as they were read, and keeps others from them
-//! until it is decided. A change that moves or removes a directory or gives it other permissions is a part of all servers: while
-//! it is prepared, nobody changes or looks up anything, so what servers remember of directories is never wrong.
+//! A change goes to the server that has the entry it is first about. If that server has all its rows, the change is
+//! one commit, as in an embedded database. Otherwise the server plans which rows to write, and what it has read of
+//! them, and runs a transaction (`transaction`): each participant checks that its rows are as they were read, and
+//! locks them until the decision. A change that moves or removes a directory, or changes its permissions, has a part
+//! on all servers: while it is prepared, no server changes or looks up anything, so that cached directories are never
+//! wrong.
 
+use super::cluster_flags::{FILES, VERTICES};
 use super::fetch::kept_moving;
-use super::known::{FILES, VERTICES};
-use super::place::View;
+use super::row_owner::NodeRows;
 use crate::node::Node;
 use crate::node::peers::unexpected;
-use crate::node::transaction::{Aside, Attempt, Parts};
-use crate::peer::{Change, NamesCall, NamesPart, NamesReply, Part, PartOp, entries_of};
+use crate::node::transaction::{Attempt, CoordinatorWork, Parts};
+use crate::peer::{Change, NamesCall, NamesPart, NamesReply, Part, PartOp, entries_vertex};
 use crate::vnode::ServerId;
-use esker_engine::{Beside, Plan, Ran, Stopped, path_of};
+use esker_engine::{ChangePlan, LocalStop, RunResult, SideWrites, path_of};
 use esker_model::limits::BATCH_MUTATIONS_MAX;
 use esker_model::namespace::tags::TAG_PREFIX;
-use esker_model::namespace::{Change as NameChange, Changes, Done, Kind, hash_of, root};
-use esker_model::object::Asker;
+use esker_model::namespace::{AppliedChange, Change as NameChange, Changes, Kind, hash_of, root};
+use esker_model::object::Principal;
 use esker_model::{Error, GraphRead as _, Op, Result, Version, VertexId};
 use futures_util::future::join_all;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// How often a change is tried that meets others.
+/// Number of attempts for a change that conflicts with others.
 const ATTEMPTS_MAX: u32 = 200;
 /// Longest pause between two attempts, in milliseconds.
 const PAUSE_MAX: u64 = 20;
 
-type Splits = Vec<(VertexId, Vec<u8>)>;
+type EncodedSplits = Vec<(VertexId, Vec<u8>)>;
 
-/// How often changes are sent to another server before whoever has them sees to them wherever their entries lie.
+/// Number of times that changes are sent to another server before the receiver applies them wherever their entries are.
 const REROUTES_MAX: u32 = 8;
 
-/// How changes are sent to a server.
+/// Options for changes that are sent to a server.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct How<'a> {
-    /// Their client's marker, if these are all of its changes.
-    pub(super) once: Option<&'a [u8]>,
-    /// All are to be done there, wherever their entries lie.
-    pub(super) insist: bool,
+pub(super) struct ChangeOptions<'a> {
+    /// The client's idempotency key, if these are all of its changes.
+    pub(super) idempotency_key: Option<&'a [u8]>,
+    /// Whether all changes are applied by the receiver, wherever their entries are.
+    pub(super) apply_remote: bool,
 }
 
 impl Node {
-    /// As [`esker_model::namespace::Namespace::change`]: one after the other, each whole or not at all, on all servers.
-    pub async fn change_names(self: &Arc<Self>, changes: Changes) -> Result<Vec<Result<Done>>> {
+    /// Applies changes one after the other, each atomically on all servers, as [`esker_model::namespace::Namespace::change`].
+    pub async fn change_names(
+        self: &Arc<Self>,
+        changes: Changes,
+    ) -> Result<Vec<Result<AppliedChange>>> {
         self.check_serving()?;
-        if let Some(answers) = self.made_before(&changes).await? {
+        if let Some(answers) = self.earlier_results(&changes).await? {
             return Ok(answers);
         }
         let Changes {
-            asker,
+            principal,
             changes,
-            once,
-            again: _,
+            idempotency_key,
+            is_retry: _,
         } = changes;
         if changes.len() > BATCH_MUTATIONS_MAX {
             return Err(Error::Limit {
@@ -63,22 +67,28 @@ impl Node {
                 limit: BATCH_MUTATIONS_MAX as u64,
             });
         }
-        self.tell_all(FILES).await?;
+        self.announce_flag(FILES).await?;
         let tags = |change: &NameChange| matches!(change, NameChange::Xattr { name, .. } if name.starts_with(TAG_PREFIX));
         if changes.iter().any(tags) {
-            self.tell_all(VERTICES).await?;
+            self.announce_flag(VERTICES).await?;
         }
         let mut answers = Vec::with_capacity(changes.len());
         let mut left = changes.as_slice();
         while !left.is_empty() {
-            let root = asker.as_ref().is_none_or(|a| a.uid == 0);
+            let root = principal.as_ref().is_none_or(|a| a.uid == 0);
             let (together, rest) = left.split_at(self.independent(left, root));
-            // Who made some of several has to remember more than that.
-            let once = once.as_deref().filter(|_| together.len() == changes.len());
-            answers.extend(self.change_together(asker.as_ref(), together, once).await?);
+            // A partly applied set cannot be deduplicated by its idempotency key alone.
+            let idempotency_key = idempotency_key
+                .as_deref()
+                .filter(|_| together.len() == changes.len());
+            answers.extend(
+                self.change_all(principal.as_ref(), together, idempotency_key)
+                    .await?,
+            );
             left = rest;
         }
-        // A server that it needs is away just now. The only change of a call has the call's marker: it may come again, and is done once.
+        // A required server is temporarily unavailable. The only change of a call has the call's idempotency key, so
+        // a repetition is applied once.
         if changes.len() == 1
             && let Some(Err(Error::Unavailable(_))) = answers.first()
         {
@@ -87,49 +97,51 @@ impl Node {
         Ok(answers)
     }
 
-    /// What became of changes that were sent before, if a server has made them. They need not go the way again that they went at
-    /// first: a directory may have split since, and a removed link may be what their own path led through.
-    pub(super) async fn made_before(
+    /// Returns the results of changes that were sent before, if a server has applied them. They need not take their
+    /// first route again: a directory may have split since, and a removed link may have been part of their own path.
+    pub(super) async fn earlier_results(
         self: &Arc<Self>,
         sent: &Changes,
-    ) -> Result<Option<Vec<Result<Done>>>> {
-        let Some(once) = sent.once.as_deref().filter(|_| sent.again) else {
+    ) -> Result<Option<Vec<Result<AppliedChange>>>> {
+        let Some(idempotency_key) = sent.idempotency_key.as_deref().filter(|_| sent.is_retry)
+        else {
             return Ok(None);
         };
         self.check_serving()?;
-        let server = if self.engine.applied(once)? {
+        let server = if self.engine.applied(idempotency_key)? {
             self.settings.id
-        } else if let Some(server) = self.who_applied(once).await? {
+        } else if let Some(server) = self.applying_server(idempotency_key).await? {
             server
         } else {
             return Ok(None);
         };
-        let how = How {
-            once: Some(once),
-            insist: true,
+        let how = ChangeOptions {
+            idempotency_key: Some(idempotency_key),
+            apply_remote: true,
         };
-        let (asker, changes) = (sent.asker.as_ref(), sent.changes.clone());
-        let answers = self.change_at(server, asker, changes, how).await?;
+        let (principal, changes) = (sent.principal.as_ref(), sent.changes.clone());
+        let answers = self.change_at(server, principal, changes, how).await?;
         if answers.len() == sent.changes.len() {
             return Ok(Some(answers));
         }
         Err(Error::Unavailable(format!(
-            "{server} was started anew while it was asked what became of changes; try again"
+            "{server} was restarted while it was asked for the outcome of changes; try again"
         )))
     }
 
-    /// So many of the first changes do not build on each other, unless they are about the same entry: then they go the same way.
+    /// Returns the number of first changes that do not depend on each other, unless they are about the same entry:
+    /// then they take the same route.
     fn independent(&self, changes: &[NameChange], root: bool) -> usize {
         let (mut about, mut above) = (HashSet::new(), HashSet::new());
         let mut removes = false;
         let first = changes.first().and_then(|c| path_of(c).split());
         let alike = changes.iter().take_while(|change| {
             let path = path_of(change);
-            // What is removed may be a symbolic link that others' paths lead through, but for those of the same directory.
+            // A removed item may be a symbolic link on the paths of other changes, except those in the same directory.
             removes |= matches!(change, NameChange::Unlink(_));
             let parent = path.split().map(|(parent, _)| parent);
-            // Paths through symbolic links lead to entries that others name otherwise.
-            let known = parent.is_some_and(|parent| self.engine.knows_directory(parent));
+            // Paths through symbolic links lead to entries that other changes name differently.
+            let known = parent.is_some_and(|parent| self.engine.has_cached_directory(parent));
             if !is_plain(change, root)
                 || !known
                 || above.contains(path.as_bytes())
@@ -154,13 +166,14 @@ impl Node {
         alike.count().max(1)
     }
 
-    async fn change_together(
+    async fn change_all(
         self: &Arc<Self>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         changes: &[NameChange],
-        once: Option<&[u8]>,
-    ) -> Result<Vec<Result<Done>>> {
-        let mut answers: Vec<Option<Result<Done>>> = changes.iter().map(|_| None).collect();
+        idempotency_key: Option<&[u8]>,
+    ) -> Result<Vec<Result<AppliedChange>>> {
+        let mut answers: Vec<Option<Result<AppliedChange>>> =
+            changes.iter().map(|_| None).collect();
         let mut left: Vec<usize> = (0..changes.len()).collect();
         for attempt in 0..ATTEMPTS_MAX {
             let mut by_server = BTreeMap::<ServerId, Vec<usize>>::new();
@@ -171,33 +184,33 @@ impl Node {
                     by_server.entry(server).or_default().push(i);
                 }
             }
-            let asked = by_server.iter().map(|(server, which)| {
+            let requests = by_server.iter().map(|(server, which)| {
                 let theirs = which.iter().filter_map(|i| changes.get(*i).cloned());
-                let how = How {
-                    once: once.filter(|_| which.len() == changes.len()),
-                    insist: attempt >= REROUTES_MAX,
+                let how = ChangeOptions {
+                    idempotency_key: idempotency_key.filter(|_| which.len() == changes.len()),
+                    apply_remote: attempt >= REROUTES_MAX,
                 };
-                self.change_at(*server, asker, theirs.collect(), how)
+                self.change_at(*server, principal, theirs.collect(), how)
             });
-            let replies = join_all(asked).await;
+            let replies = join_all(requests).await;
             for ((server, which), reply) in by_server.iter().zip(replies) {
                 match reply {
                     Ok(done) => {
                         left.extend(which.iter().skip(done.len()));
                         for (i, answer) in which.iter().zip(done) {
-                            if let Some(place) = answers.get_mut(*i) {
-                                *place = Some(answer);
+                            if let Some(index) = answers.get_mut(*i) {
+                                *index = Some(answer);
                             }
                         }
                     }
                     Err(e) if by_server.len() == 1 && answers.iter().all(Option::is_none) => {
                         return Err(e);
                     }
-                    // Others' changes are done.
+                    // Changes on other servers are done.
                     Err(e) => {
                         for i in which {
-                            if let Some(place) = answers.get_mut(*i) {
-                                *place = Some(Err(Error::Unavailable(format!("{server}: {e}"))));
+                            if let Some(index) = answers.get_mut(*i) {
+                                *index = Some(Err(Error::Unavailable(format!("{server}: {e}"))));
                             }
                         }
                     }
@@ -211,7 +224,7 @@ impl Node {
         Err(kept_moving())
     }
 
-    /// Whom a change is sent to.
+    /// Returns the server to which a change is sent.
     async fn server_for<'c>(
         self: &Arc<Self>,
         change: &'c NameChange,
@@ -228,7 +241,9 @@ impl Node {
             *directory
         } else {
             let target = self
-                .run_spread(|view, fetched| self.engine.target_spread(change, view, fetched))
+                .run_distributed(|view, fetched| {
+                    self.engine.target_distributed(change, view, fetched)
+                })
                 .await?;
             let directory = target.map(|(directory, _)| directory);
             parents.insert(parent, directory);
@@ -239,28 +254,29 @@ impl Node {
         Ok(directory.map_or(self.settings.id, |d| self.entry_home(&state, d, hash)))
     }
 
-    /// Changes on a server. The last ones may be left undone: their entries have moved, and where to is known now.
+    /// Applies changes on a server. The last ones may be left undone if their entries have moved; their new location
+    /// is known then.
     async fn change_at(
         self: &Arc<Self>,
         server: ServerId,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         changes: Vec<NameChange>,
-        how: How<'_>,
-    ) -> Result<Vec<Result<Done>>> {
+        how: ChangeOptions<'_>,
+    ) -> Result<Vec<Result<AppliedChange>>> {
         if server == self.settings.id {
-            return Ok(self.change_here(asker, &changes, how).await?.0);
+            return Ok(self.change_here(principal, &changes, how).await?.0);
         }
         let count = changes.len();
         let asking = self.begin_call(server);
         let call = NamesCall::Change {
             call: asking.id,
-            asker: asker.cloned(),
+            principal: principal.cloned(),
             changes,
-            once: how.once.map(<[u8]>::to_vec),
-            insist: how.insist,
+            idempotency_key: how.idempotency_key.map(<[u8]>::to_vec),
+            apply_remote: how.apply_remote,
         };
-        match self.ask_names(server, call).await? {
-            NamesReply::Anew => Ok(Vec::new()),
+        match self.request_names(server, call).await? {
+            NamesReply::Restarted => Ok(Vec::new()),
             NamesReply::Changed(answers, splits) if answers.len() <= count => {
                 self.learn_splits(server, &splits)?;
                 Ok(answers
@@ -272,26 +288,27 @@ impl Node {
         }
     }
 
-    /// Changes whose first entries lie here, as whoever sent them believes. Unless they insist, those from the first one on whose entry
-    /// lies elsewhere are left to them, with how its directory has split.
+    /// Applies changes whose first entries are here, as their sender believes. Unless `apply_remote` is set, the
+    /// changes from the first one on whose entry is on another server are left undone, and the splits of its
+    /// directory are returned.
     pub(super) async fn change_here(
         self: &Arc<Self>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         changes: &[NameChange],
-        how: How<'_>,
-    ) -> Result<(Vec<Result<Done>>, Splits)> {
+        how: ChangeOptions<'_>,
+    ) -> Result<(Vec<Result<AppliedChange>>, EncodedSplits)> {
         let mut answers = Vec::with_capacity(changes.len());
         let mut deadline = self.names_deadline();
         while let Some(left) = changes.get(answers.len()..).filter(|l| !l.is_empty()) {
-            let once = how.once.filter(|_| answers.is_empty());
+            let idempotency_key = how.idempotency_key.filter(|_| answers.is_empty());
             let changing = self.begin_change().await?;
-            let here = self
-                .engine
-                .change_names_here(asker, left, &View(self), once);
+            let here =
+                self.engine
+                    .change_names_local(principal, left, &NodeRows(self), idempotency_key);
             drop(changing);
             let here = match here {
-                // Nothing was done.
-                Err(Error::Promised { millis }) => {
+                // No change was applied.
+                Err(Error::Leased { millis }) => {
                     self.host.sleep(millis).await;
                     continue;
                 }
@@ -304,46 +321,49 @@ impl Node {
             self.note_entries(&here.made);
             match here.stopped {
                 None => break,
-                Some(Stopped::Busy) => self.wait_for_names(deadline).await?,
-                Some(Stopped::Apart) => {
+                Some(LocalStop::Busy) => self.wait_for_names(deadline).await?,
+                Some(LocalStop::Remote) => {
                     let Some(change) = changes.get(answers.len()) else {
                         break;
                     };
-                    if !how.insist
-                        && let Some(splits) = self.entries_elsewhere(change).await
+                    if !how.apply_remote
+                        && let Some(splits) = self.remote_entry_splits(change).await
                     {
                         self.try_harden()?;
                         return Ok((answers, splits));
                     }
-                    // What is done is done; whoever asked hears of each.
-                    let once = how.once.filter(|_| changes.len() == 1);
-                    answers.push(self.change_apart(asker, change, once).await);
+                    // Completed changes stay; the sender gets the result of each.
+                    let idempotency_key = how.idempotency_key.filter(|_| changes.len() == 1);
+                    answers.push(
+                        self.change_distributed(principal, change, idempotency_key)
+                            .await,
+                    );
                 }
             }
         }
         self.try_harden()?;
-        Ok((answers, Splits::new()))
+        Ok((answers, EncodedSplits::new()))
     }
 
-    /// How the directory of a change has split, if its entry is not here.
-    async fn entries_elsewhere(self: &Arc<Self>, change: &NameChange) -> Option<Splits> {
+    /// Returns how the directory of a change has split, if its entry is not here.
+    async fn remote_entry_splits(self: &Arc<Self>, change: &NameChange) -> Option<EncodedSplits> {
         let target = self
-            .run_spread(|view, fetched| self.engine.target_spread(change, view, fetched))
+            .run_distributed(|view, fetched| self.engine.target_distributed(change, view, fetched))
             .await;
         let (directory, hash) = target.ok()??;
         let state = self.state();
         let here = self.entries_here(&state, directory, hash).is_some();
-        (!here).then(|| self.known_splits(&state, &[entries_of(directory)]))
+        (!here).then(|| self.encoded_splits(&state, &[entries_vertex(directory)]))
     }
 
-    /// A change that concerns several servers.
-    async fn change_apart(
+    /// Applies a change that concerns several servers.
+    async fn change_distributed(
         self: &Arc<Self>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         change: &NameChange,
-        once: Option<&[u8]>,
-    ) -> Result<Done> {
-        let mut fetched = self.nothing_fetched();
+        idempotency_key: Option<&[u8]>,
+    ) -> Result<AppliedChange> {
+        let mut fetched = self.no_remote_data();
         let mut deadline = self.names_deadline();
         let mut pause = 0;
         let mut attempts = 0;
@@ -351,49 +371,49 @@ impl Node {
         while attempts < ATTEMPTS_MAX {
             let planned = self
                 .engine
-                .plan_name(asker, change, &View(self), &fetched)?;
+                .plan_name(principal, change, &NodeRows(self), &fetched)?;
             let plan = match planned {
-                Ran::Ended(plan) => plan,
-                Ran::Needs(needs) => {
+                RunResult::Ended(plan) => plan,
+                RunResult::Needs(needs) => {
                     self.fetch(&mut fetched, needs).await?;
                     continue;
                 }
-                Ran::Busy => {
-                    fetched = self.nothing_fetched();
+                RunResult::Busy => {
+                    fetched = self.no_remote_data();
                     self.wait_for_names(deadline).await?;
                     continue;
                 }
             };
             if plan.structure
-                && let millis @ 1.. = self.ways_promised().await
+                && let millis @ 1.. = self.directory_lease_millis().await
             {
                 self.host.sleep(millis).await;
-                fetched = self.nothing_fetched();
+                fetched = self.no_remote_data();
                 deadline = self.names_deadline();
                 attempts += 1;
                 continue;
             }
             let done = plan.done;
             let parts = self.names_parts(plan, keep_vertices);
-            let aside = Aside {
-                beside: Beside::default(),
+            let aside = CoordinatorWork {
+                side_writes: SideWrites::default(),
                 splits: None,
-                marker: once,
+                idempotency_key,
                 seen: Version::ZERO,
             };
             match self.attempt(parts, aside).await {
                 Ok(Attempt::Done(commit, _)) => {
-                    // Whoever is told sees the graph with it from now on.
+                    // A client that gets this response sees the graph with the change from now on.
                     let version = done.version.max(commit.version);
-                    return Ok(Done { version, ..done });
+                    return Ok(AppliedChange { version, ..done });
                 }
-                Ok(Attempt::Again | Attempt::Unread) => {}
-                // The graph does not know of the file.
+                Ok(Attempt::Retry | Attempt::Unread) => {}
+                // The graph has no vertex of the file.
                 Err(Error::NoVertex { .. }) if !keep_vertices => keep_vertices = true,
                 Err(e) => return Err(e),
             }
             attempts += 1;
-            fetched = self.nothing_fetched();
+            fetched = self.no_remote_data();
             deadline = self.names_deadline();
             if pause > 0 {
                 self.host.sleep(pause).await;
@@ -401,18 +421,18 @@ impl Node {
             pause = (2 * pause + 1).min(PAUSE_MAX);
         }
         Err(Error::Unavailable(format!(
-            "{}: other changes kept coming between through {ATTEMPTS_MAX} attempts; nothing was done, try again",
+            "{}: other changes interfered with each of {ATTEMPTS_MAX} attempts; nothing was done, try again",
             path_of(change)
         )))
     }
 
-    /// Who is to do what of a change.
-    fn names_parts(&self, plan: Plan, keep_vertices: bool) -> Parts {
+    /// Divides a planned change into parts by server.
+    fn names_parts(&self, plan: ChangePlan, keep_vertices: bool) -> Parts {
         let mut parts = BTreeMap::<ServerId, NamesPart>::new();
         let me = self.settings.id;
         let mine = parts.entry(me).or_default();
         mine.epoch = Some(plan.epoch);
-        // Whoever wants a sum asks everybody.
+        // Sums are read from all servers, so any server may have the counters.
         mine.counters = plan.counters;
         {
             let state = self.state();
@@ -456,15 +476,15 @@ impl Node {
     }
 }
 
-/// Whether a change is about one entry that is no directory and no way to others.
+/// Whether a change is about one entry that is neither a directory nor a symbolic link.
 fn is_plain(change: &NameChange, root: bool) -> bool {
     match change {
-        NameChange::Make(_, make) => !matches!(
+        NameChange::Create(_, make) => !matches!(
             Kind::of_mode(make.mode),
             Some(Kind::Directory | Kind::Symlink) | None
         ),
         NameChange::Unlink(_) => true,
-        // It may be what others are allowed by.
+        // The change may affect what others are allowed to do.
         NameChange::Set { follow, .. } => !follow && root,
         NameChange::Rmdir(_)
         | NameChange::Rename { .. }

@@ -1,97 +1,98 @@
-//! Rows of the namespace that lie elsewhere.
+//! Namespace rows of other servers.
 
-use super::place::View;
+use super::row_owner::NodeRows;
 use crate::node::Node;
 use crate::node::peers::unexpected;
 use crate::peer::{NamesCall, NamesReply, Request, Response};
 use crate::vnode::ServerId;
-use esker_engine::{DirectorySums, Fetched, Need, Placed as _, Ran, RowPlace};
-use esker_model::namespace::record::{Past, of_past};
+use esker_engine::{DirectorySums, Need, RemoteData, RowLocation, RowPlacement as _, RunResult};
+use esker_model::namespace::record::{InodeHistory, decode_inode_history_prefix};
 use esker_model::{Error, Result, Version, VertexId};
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How long something that is under way is waited for, in milliseconds.
+/// Longest wait for operations in progress, in milliseconds.
 const BUSY_MAX: u64 = 10_000;
-/// How long one change of what a server knows is waited for: it looks again then, in milliseconds.
-const LOOK_AGAIN: u64 = 20;
-/// How often rows are asked for again that moved meanwhile.
+/// Longest wait between two checks of the state, in milliseconds.
+const RECHECK: u64 = 20;
+/// Largest number of requests for rows that move meanwhile.
 const MOVES_MAX: u32 = 64;
 
 impl Node {
-    /// Runs something that may need rows of others until it ends.
-    pub(super) async fn run_spread<T: Send>(
+    /// Runs a distributed operation: fetches remote rows and repeats `run` until it completes.
+    pub(super) async fn run_distributed<T: Send>(
         self: &Arc<Self>,
-        run: impl Fn(&View<'_>, &Fetched) -> Result<Ran<T>> + Send,
+        run: impl Fn(&NodeRows<'_>, &RemoteData) -> Result<RunResult<T>> + Send,
     ) -> Result<T> {
-        self.run_with(&mut self.nothing_fetched(), run).await
+        self.run_with_rows(&mut self.no_remote_data(), run).await
     }
 
-    /// The same with rows that were fetched before, as far as they still count; keeps those that it fetches.
-    pub(in crate::node) async fn run_with<T: Send>(
+    /// Runs a distributed operation with rows that were fetched before, as far as they are still valid; keeps newly
+    /// fetched rows.
+    pub(in crate::node) async fn run_with_rows<T: Send>(
         self: &Arc<Self>,
-        fetched: &mut Fetched,
-        run: impl Fn(&View<'_>, &Fetched) -> Result<Ran<T>> + Send,
+        fetched: &mut RemoteData,
+        run: impl Fn(&NodeRows<'_>, &RemoteData) -> Result<RunResult<T>> + Send,
     ) -> Result<T> {
         let deadline = self.time.now_millis() + BUSY_MAX;
         if fetched.epoch != self.engine.names_epoch() {
-            *fetched = self.nothing_fetched();
+            *fetched = self.no_remote_data();
         }
         loop {
-            let ran = run(&View(self), fetched)?;
+            let ran = run(&NodeRows(self), fetched)?;
             match ran {
-                Ran::Ended(value) => return Ok(value),
-                Ran::Needs(needs) => self.fetch(fetched, needs).await?,
-                Ran::Busy => {
-                    *fetched = self.nothing_fetched();
+                RunResult::Ended(value) => return Ok(value),
+                RunResult::Needs(needs) => self.fetch(fetched, needs).await?,
+                RunResult::Busy => {
+                    *fetched = self.no_remote_data();
                     self.wait_for_names(deadline).await?;
                 }
             }
         }
     }
 
-    pub(super) fn nothing_fetched(&self) -> Fetched {
-        Fetched {
+    pub(super) fn no_remote_data(&self) -> RemoteData {
+        RemoteData {
             epoch: self.engine.names_epoch(),
-            ..Fetched::default()
+            ..RemoteData::default()
         }
     }
 
-    /// When whoever waits from now on gives up.
+    /// Returns the time at which an operation that begins to wait now gives up.
     pub(super) fn names_deadline(&self) -> u64 {
         self.time.now_millis() + BUSY_MAX
     }
 
-    /// Something under way has to end: waits until something has.
+    /// Waits until an operation in progress may have ended.
     pub(super) async fn wait_for_names(&self, deadline: u64) -> Result<()> {
         if self.time.now_millis() > deadline {
             return Err(Error::Unavailable(format!(
-                "{}: a change of the namespace has been under way for {} s; nothing was done, try again",
+                "{}: a change of the namespace has been in progress for {} s; nothing was done, try again",
                 self.settings.id,
                 BUSY_MAX / 1000
             )));
         }
-        // It looks twice before it waits.
+        // The closure runs twice before it waits.
         let mut looks = 0;
         let again = |_: &mut crate::node::state::State| {
             looks += 1;
             (looks > 2).then_some(())
         };
-        self.until(LOOK_AGAIN, again).await;
+        self.wait_until(RECHECK, again).await;
         Ok(())
     }
 
-    /// Fetches what is needed, from all at once.
+    /// Fetches what is needed, from all servers at once.
     pub(super) async fn fetch(
         self: &Arc<Self>,
-        fetched: &mut Fetched,
+        fetched: &mut RemoteData,
         needs: Vec<Need>,
     ) -> Result<()> {
         let (mut rows, mut sums, mut vertices) = (Vec::new(), Vec::new(), Vec::new());
         for need in needs {
             match need {
-                Need::Row(key) => match of_past(&key) {
+                Need::Row(key) => match decode_inode_history_prefix(&key) {
                     Some(id) => {
                         let last = self.last_of(id).await?;
                         fetched.rows.insert(key, last);
@@ -103,7 +104,7 @@ impl Node {
             }
         }
         if !vertices.is_empty() {
-            let now = self.moment(Version::MAX, Version::ZERO);
+            let now = self.read_version(Version::MAX, Version::ZERO);
             let found = self.stored_vertices(&vertices, now).await?;
             fetched.vertices.extend(vertices.into_iter().zip(found));
         }
@@ -116,15 +117,15 @@ impl Node {
         Ok(())
     }
 
-    /// The newest state of a file that any server has kept.
+    /// Returns the newest state of a file that any server has kept.
     async fn last_of(self: &Arc<Self>, id: VertexId) -> Result<Option<Vec<u8>>> {
         let mut last: Option<(Version, Vec<u8>)> = None;
-        for (server, reply) in self.ask_names_of_all(&NamesCall::Last { id }).await? {
+        for (server, reply) in self.request_names_of_all(&NamesCall::Last { id }).await? {
             let NamesReply::Rows(rows) = reply else {
                 return Err(unexpected(server));
             };
             for row in rows.into_iter().flatten() {
-                let past = Past::decode(id, &row);
+                let past = InodeHistory::decode(id, &row);
                 let past = past.map_err(|e| Error::corrupt("what a file was", e))?;
                 if last.as_ref().is_none_or(|(v, _)| *v < past.inode.version) {
                     last = Some((past.inode.version, row));
@@ -134,7 +135,7 @@ impl Node {
         Ok(last.map(|(_, row)| row))
     }
 
-    /// Rows, wherever they lie.
+    /// Reads rows from the servers that have them.
     pub(super) async fn rows_of(
         self: &Arc<Self>,
         mut keys: Vec<Vec<u8>>,
@@ -152,19 +153,19 @@ impl Node {
                     by_server.entry(home).or_default().push(key);
                 }
             }
-            let asked = by_server.iter().map(|(server, keys)| async {
+            let requests = by_server.iter().map(|(server, keys)| async {
                 let call = NamesCall::Rows { keys: keys.clone() };
-                self.ask_names(*server, call).await
+                self.request_names(*server, call).await
             });
-            let answers = join_all(asked).await;
-            for ((server, asked), answer) in by_server.into_iter().zip(answers) {
+            let answers = join_all(requests).await;
+            for ((server, requested), answer) in by_server.into_iter().zip(answers) {
                 match answer? {
-                    NamesReply::Rows(rows) if rows.len() == asked.len() => {
-                        found.extend(asked.into_iter().zip(rows));
+                    NamesReply::Rows(rows) if rows.len() == requested.len() => {
+                        found.extend(requested.into_iter().zip(rows));
                     }
                     NamesReply::Moved(splits) => {
                         self.learn_splits(server, &splits)?;
-                        keys.extend(asked);
+                        keys.extend(requested);
                     }
                     _ => return Err(unexpected(server)),
                 }
@@ -173,7 +174,7 @@ impl Node {
         Err(kept_moving())
     }
 
-    /// Sums of directories over all servers.
+    /// Sums up directories over all servers.
     pub(super) async fn sums_of(
         self: &Arc<Self>,
         of: &[VertexId],
@@ -183,7 +184,7 @@ impl Node {
             .iter()
             .map(|id| (*id, DirectorySums::default()))
             .collect();
-        for (server, reply) in self.ask_names_of_all(&call).await? {
+        for (server, reply) in self.request_names_of_all(&call).await? {
             match reply {
                 NamesReply::Sums(shares) if shares.len() == sums.len() => {
                     for ((_, sum), share) in sums.iter_mut().zip(shares) {
@@ -196,50 +197,50 @@ impl Node {
         Ok(sums)
     }
 
-    /// Asks all servers, this one included.
-    pub(super) async fn ask_names_of_all(
+    /// Sends a request to all servers, this one included.
+    pub(super) async fn request_names_of_all(
         self: &Arc<Self>,
         call: &NamesCall,
     ) -> Result<Vec<(ServerId, NamesReply)>> {
         let servers = self.map.servers();
-        let asked = servers
+        let requests = servers
             .iter()
-            .map(|server| self.ask_names(*server, call.clone()));
-        let answers = join_all(asked).await;
+            .map(|server| self.request_names(*server, call.clone()));
+        let answers = join_all(requests).await;
         let all = servers.iter().zip(answers);
         all.map(|(server, answer)| Ok((*server, answer?))).collect()
     }
 
-    /// Asks a server, which may be this one.
-    pub(super) async fn ask_names(
+    /// Sends a request to a server, which may be this one.
+    pub(super) async fn request_names(
         self: &Arc<Self>,
         server: ServerId,
         call: NamesCall,
     ) -> Result<NamesReply> {
         if server == self.settings.id {
-            // A change asks for rows, never for changes: this ends.
+            // A change requests rows, never changes, so the recursion ends.
             return Box::pin(self.answer_names(server, call)).await;
         }
-        match self.ask(server, Request::Names(call)).await? {
+        match self.request(server, Request::Names(call)).await? {
             Response::Names(reply) => Ok(reply),
             _ => Err(unexpected(server)),
         }
     }
 
-    /// Rows that lie here. Waits for what is being written.
+    /// Returns rows that are here; waits for writes in progress.
     pub(super) async fn rows_here(self: &Arc<Self>, keys: &[Vec<u8>]) -> Result<NamesReply> {
         let deadline = self.names_deadline();
         loop {
-            let places = |keys: &[Vec<u8>]| -> Vec<RowPlace> {
-                keys.iter().map(|key| View(self).place(key)).collect()
+            let locations = |keys: &[Vec<u8>]| -> Vec<RowLocation> {
+                keys.iter().map(|key| NodeRows(self).locate(key)).collect()
             };
-            let before = places(keys);
-            if before.contains(&RowPlace::Elsewhere) {
+            let before = locations(keys);
+            if before.contains(&RowLocation::Remote) {
                 return Ok(self.moved_entries(keys));
             }
-            if !before.contains(&RowPlace::Busy) {
+            if !before.contains(&RowLocation::Busy) {
                 let rows = self.engine.names_rows(keys)?;
-                if places(keys).iter().all(|p| *p == RowPlace::Here) {
+                if locations(keys).iter().all(|p| *p == RowLocation::Local) {
                     return Ok(NamesReply::Rows(rows));
                 }
             }
@@ -247,18 +248,18 @@ impl Node {
         }
     }
 
-    /// How the directories of these rows have split.
+    /// Returns how the directories of these rows have split.
     pub(super) fn moved_entries(&self, keys: &[Vec<u8>]) -> NamesReply {
-        use esker_model::namespace::record::{Lies, lies};
+        use esker_model::namespace::record::{RowHome, row_home};
         let mut ids = Vec::new();
         for key in keys {
-            if let Ok(Lies::Entry(directory, _)) = lies(key) {
-                ids.push(crate::peer::entries_of(directory));
+            if let Ok(RowHome::Entry(directory, _)) = row_home(key) {
+                ids.push(crate::peer::entries_vertex(directory));
             }
         }
         ids.sort_unstable();
         ids.dedup();
-        NamesReply::Moved(self.known_splits(&self.state(), &ids))
+        NamesReply::Moved(self.encoded_splits(&self.state(), &ids))
     }
 }
 

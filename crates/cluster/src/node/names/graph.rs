@@ -1,34 +1,34 @@
-//! Files as vertices of the graph: which one a path names, and which ids their vertices may have.
+//! Files as vertices of the graph: which vertex a path names, and which ids their vertices may have.
 
-use super::known::FILES;
+use super::cluster_flags::FILES;
 use crate::node::Node;
 use crate::node::transaction::Parts;
 use crate::peer::{Change, NamesPart, PartOp};
 use esker_engine::PlannedRow;
-use esker_model::namespace::{Kind, NamePath, Resolving};
-use esker_model::object::Asker;
+use esker_model::namespace::{Kind, NamePath, NameResolution};
+use esker_model::object::Principal;
 use esker_model::{Mutation, Op, Result, VertexId, VertexName, VertexRef};
 use std::sync::Arc;
 
-/// Paths, or vertices, that are looked up together.
-const TOGETHER: usize = 1_024;
+/// Number of paths or vertices that are looked up together.
+const LOOKUP_BATCH: usize = 1_024;
 
 impl Node {
-    /// As [`esker_model::namespace::Namespace::ids`]: rows that lie elsewhere are asked for together.
+    /// Returns ids of paths, as [`esker_model::namespace::Namespace::ids`]; remote rows are fetched together.
     pub async fn ids_of(
         self: &Arc<Self>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         paths: &[NamePath],
     ) -> Result<Vec<Option<(VertexId, Kind)>>> {
         self.check_serving()?;
-        if !self.has_heard(FILES) {
+        if !self.has_flag(FILES) {
             return Ok(vec![None; paths.len()]);
         }
         let mut found = Vec::with_capacity(paths.len());
-        for piece in paths.chunks(TOGETHER) {
+        for piece in paths.chunks(LOOKUP_BATCH) {
             found.extend(
-                self.run_spread(|view, fetched| {
-                    self.engine.ids_spread(asker, piece, view, fetched)
+                self.run_distributed(|view, fetched| {
+                    self.engine.ids_distributed(principal, piece, view, fetched)
                 })
                 .await?,
             );
@@ -36,62 +36,62 @@ impl Node {
         Ok(found)
     }
 
-    /// The vertices that names mean now to someone.
+    /// Resolves vertex names by the present paths that the principal sees.
     pub async fn resolve(
         self: &Arc<Self>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         names: &[VertexName],
     ) -> Result<Vec<VertexRef>> {
         let schema = esker_model::GraphRead::schema(&*self.engine)?;
-        let names = Resolving::new(&schema, names)?;
+        let names = NameResolution::new(&schema, names)?;
         let found = match names.paths() {
             [] => Vec::new(),
-            paths => self.ids_of(asker, paths).await?,
+            paths => self.ids_of(principal, paths).await?,
         };
         Ok(names.end(found))
     }
 
-    /// Refuses vertices whose ids are not those of their names, unless they are files that got their ids otherwise. Says where
-    /// such files are, if no row does yet: that is to be written with their vertices, each of which is that of a mutation.
-    pub(crate) async fn whereabouts_for(
+    /// Checks that the ids of vertices match their names, except those of files that got their ids otherwise. Returns
+    /// missing location records of such files, to be written with their vertices, with the index of the mutation.
+    pub(crate) async fn location_records_for(
         self: &Arc<Self>,
         mutations: &[Mutation],
     ) -> Result<Vec<(usize, PlannedRow)>> {
         let mut named = Vec::new();
-        for (place, mutation) in mutations.iter().enumerate() {
+        for (index, mutation) in mutations.iter().enumerate() {
             if let Op::PutVertex { vertex, key, .. } | Op::EnsureVertex { vertex, key } =
                 &mutation.op
                 && let Err(refused) = self.engine.check_name(*vertex, key)
             {
-                if !self.has_heard(FILES) {
+                if !self.has_flag(FILES) {
                     return Err(refused);
                 }
-                named.push((place, *vertex, key.as_str()));
+                named.push((index, *vertex, key.as_str()));
             }
         }
         let mut rows = Vec::new();
-        for piece in named.chunks(TOGETHER) {
+        for piece in named.chunks(LOOKUP_BATCH) {
             let of: Vec<(VertexRef, &str)> = piece.iter().map(|(_, v, key)| (*v, *key)).collect();
             let found = self
-                .run_spread(|view, fetched| self.engine.named_spread(&of, view, fetched))
+                .run_distributed(|view, fetched| self.engine.named_distributed(&of, view, fetched))
                 .await?;
-            for ((place, ..), row) in piece.iter().zip(found) {
-                rows.extend(row?.map(|row| (*place, row)));
+            for ((index, ..), row) in piece.iter().zip(found) {
+                rows.extend(row?.map(|row| (*index, row)));
             }
         }
         Ok(rows)
     }
 
-    /// Adds rows to what the homes of their vertices are to do.
+    /// Adds rows to the parts of their home servers.
     pub(crate) fn add_rows(&self, parts: &mut Parts, rows: Vec<(usize, PlannedRow)>) {
         let mut seen = std::collections::BTreeSet::new();
-        for (place, row) in rows {
+        for (index, row) in rows {
             if !seen.insert(row.key.clone()) {
                 continue;
             }
             let home = self.row_home(&self.state(), &row.key);
             let op = PartOp {
-                index: place as u32,
+                index: index as u32,
                 at: None,
                 change: Change::Names(NamesPart {
                     rows: vec![row],

@@ -1,76 +1,77 @@
-//! Promises of several servers: an answer depends on its entry's row, on its vertex, which may be at home elsewhere, and on directories, which
-//! all servers change together.
+//! Leases over several servers. A cached answer depends on the row of its entry, on its vertex, whose home may be
+//! another server, and on directories, which all servers change together.
 //!
-//! Each server remembers what it has promised itself (`esker_engine`, `names::promise`). Whoever prepares a part of a transaction waits for its
-//! own promises first. What is prepared is read by nobody, so between a promise and the answer that it is for nothing changes.
+//! Each server remembers the leases that it has granted itself (`esker_engine`). A participant waits for its own
+//! leases before it prepares a part. Prepared rows cannot be read, so nothing changes between granting a lease and
+//! the answer that it belongs to.
 
-use super::place::View;
+use super::row_owner::NodeRows;
 use crate::node::Node;
 use crate::peer::{Change, NamesCall, NamesReply, Part};
-use esker_engine::{Placed as _, RowPlace};
+use esker_engine::{RowLocation, RowPlacement as _};
 use esker_model::namespace::{Answer, Call, Inode, NamePath};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, Result, Version, VertexId};
 use std::sync::Arc;
 
-/// For so many milliseconds at most a part waits for promises.
+/// Longest time that a part waits for leases, in milliseconds.
 const WAIT_MAX: u64 = 100;
 
 impl Node {
-    /// A file's attributes, and for how many milliseconds from now on they stay so: 0 where that is not promised. Only the server
-    /// that has its entry promises anything.
-    pub async fn stat_promised(
+    /// Returns a file's attributes and the duration of the lease on them in milliseconds, 0 for none. Only the server
+    /// that has the entry grants leases.
+    pub async fn stat_with_lease(
         self: &Arc<Self>,
-        asker: Option<Asker>,
+        principal: Option<Principal>,
         path: NamePath,
         follow: bool,
         seen: Version,
     ) -> Result<(Inode, u32)> {
-        let promised = self.promise_of(asker.as_ref(), &path, follow).await;
+        let leased = self.lease_path(principal.as_ref(), &path, follow).await;
         let call = Call::Stat {
-            asker,
+            principal,
             path,
             follow,
         };
         let Answer::Inode(inode) = self.names(call, seen).await? else {
             return Err(Error::Unavailable("an answer to something else".into()));
         };
-        // It may have moved to a server that does not know of the promise.
-        let here = |entry: &[u8]| View(self).place(entry) == RowPlace::Here;
-        let millis = match promised {
+        // The entry may have moved to a server that does not know of the lease.
+        let here = |entry: &[u8]| NodeRows(self).locate(entry) == RowLocation::Local;
+        let millis = match leased {
             Some((id, entry, millis)) if id == inode.id && here(&entry) => millis,
             _ => 0,
         };
         Ok((inode, millis))
     }
 
-    /// Promises what will be read of a path from now on.
-    async fn promise_of(
+    /// Leases everything that a read of the path depends on.
+    async fn lease_path(
         self: &Arc<Self>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         path: &NamePath,
         follow: bool,
     ) -> Option<(VertexId, Vec<u8>, u32)> {
-        if !self.engine.has_promised() || self.check_serving().is_err() {
+        if !self.engine.has_leases() || self.check_serving().is_err() {
             return None;
         }
         let own = self
-            .run_spread(|view, fetched| {
+            .run_distributed(|view, fetched| {
                 self.engine
-                    .promise_spread(asker, (path, follow), view, fetched)
+                    .lease_distributed(principal, (path, follow), view, fetched)
             })
             .await;
         let (id, entry, millis) = own.ok()?.filter(|(_, _, millis)| *millis > 0)?;
-        let call = NamesCall::Promise { vertex: id };
-        match self.ask_names(self.home(id), call).await {
-            Ok(NamesReply::Promised(theirs)) => Some((id, entry, millis.min(theirs))),
+        let call = NamesCall::LeaseVertex { vertex: id };
+        match self.request_names(self.home(id), call).await {
+            Ok(NamesReply::LeaseMillis(theirs)) => Some((id, entry, millis.min(theirs))),
             _ => None,
         }
     }
 
-    /// For how many milliseconds something that a part changes is promised to stay as it is.
-    pub(crate) fn promised(&self, part: &Part) -> u64 {
-        if !self.engine.has_promised() {
+    /// Longest remaining duration of leases on what a part changes, in milliseconds.
+    pub(crate) fn lease_millis(&self, part: &Part) -> u64 {
+        if !self.engine.has_leases() {
             return 0;
         }
         let (mut rows, mut vertices, mut ways) = (Vec::new(), Vec::new(), false);
@@ -84,32 +85,32 @@ impl Node {
                 _ => {}
             }
         }
-        self.engine.promised(&rows, &vertices, &[], ways)
+        self.engine.lease_millis_left(&rows, &vertices, &[], ways)
     }
 
-    /// Waits a while for what a part changes that is promised. Not for long: who asked waits, too, and comes again.
-    pub(crate) async fn let_promises_pass(&self, part: &Part) {
-        let millis = self.promised(part);
+    /// Waits for leases on what a part changes, but not for long: the coordinator waits, too, and tries again.
+    pub(crate) async fn wait_for_leases(&self, part: &Part) {
+        let millis = self.lease_millis(part);
         if millis > 0 {
             self.host.sleep(millis.min(WAIT_MAX)).await;
         }
     }
 
-    /// For how many milliseconds any server has promised that directories stay as they are. While a change of them is prepared
-    /// nobody looks anything up: it is not to wait then.
-    pub(super) async fn ways_promised(self: &Arc<Self>) -> u64 {
-        if !self.engine.has_promised() {
+    /// Longest remaining duration of directory leases on any server, in milliseconds. While a directory change is
+    /// prepared no lookup can run, so it must not wait then.
+    pub(super) async fn directory_lease_millis(self: &Arc<Self>) -> u64 {
+        if !self.engine.has_leases() {
             return 0;
         }
-        match self.ask_names_of_all(&NamesCall::Promised).await {
+        match self.request_names_of_all(&NamesCall::DirectoryLeases).await {
             Ok(all) => {
                 let millis = all.iter().map(|(_, reply)| match reply {
-                    NamesReply::Promised(millis) => u64::from(*millis),
+                    NamesReply::LeaseMillis(millis) => u64::from(*millis),
                     _ => 0,
                 });
                 millis.max().unwrap_or(0)
             }
-            // Who prepares it is told.
+            // The coordinator notices the error when it prepares the change.
             Err(_) => 0,
         }
     }

@@ -1,31 +1,33 @@
-//! A subtree comes in at once: it is made under a name that nobody asks for, and renamed.
+//! Merging of subtrees: a subtree is made under a hidden name and then renamed.
 //!
-//! Its files go to their servers in batches, as all others do. Who dies on the way leaves the hidden directory: nothing leads to it
-//! from where the subtree was to be, and `esker rm -r` removes it. Files made so have the ids of their hidden paths.
+//! Its files go to their servers in batches, as all others do. A server that fails during the merge leaves the hidden
+//! directory, which is not reachable from the subtree's final path and can be removed with `esker rm -r`. The files
+//! have the ids of their hidden paths.
 
 use crate::node::Node;
 use esker_model::namespace::tags::TAG_PREFIX;
 use esker_model::namespace::{
-    Change, Changes, Done, Errno, Item, Kind, Make, Name, NamePath, Subtree, check_made, path_in,
+    AppliedChange, Change, Changes, Errno, Item, Kind, Name, NamePath, NewFile, Subtree,
+    check_new_file, path_in,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, Result};
 use std::sync::Arc;
 
-/// Changes that go together.
-const TOGETHER: usize = 4_096;
-/// What hidden names begin with.
+/// Number of changes in one batch.
+const CHANGE_BATCH: usize = 4_096;
+/// Prefix of hidden names.
 const HIDDEN: &str = ".esker-merge-";
 
-/// A subtree as changes of a cluster.
-struct Tree {
-    /// Where it is to be.
+/// A subtree as a list of changes.
+struct SubtreeChanges {
+    /// Final path of the subtree.
     at: NamePath,
-    /// Where it is made.
-    made_at: NamePath,
-    top: Make,
-    /// What is in it: the paths of directories come before those of what is in them.
-    inside: Vec<Change>,
+    /// Hidden path where it is made.
+    hidden_path: NamePath,
+    top: NewFile,
+    /// Changes within the subtree; the paths of directories come before their contents.
+    contents: Vec<Change>,
 }
 
 fn refused(subtree: &Subtree, why: &str) -> Error {
@@ -35,8 +37,8 @@ fn refused(subtree: &Subtree, why: &str) -> Error {
     ))
 }
 
-/// A path below one directory as a path below another one.
-fn moved(path: &NamePath, from: &NamePath, to: &NamePath) -> Result<Option<NamePath>> {
+/// Moves a path from below one directory to below another one.
+fn rebase(path: &NamePath, from: &NamePath, to: &NamePath) -> Result<Option<NamePath>> {
     if !path.within(from) || path == from {
         return Ok(None);
     }
@@ -45,9 +47,9 @@ fn moved(path: &NamePath, from: &NamePath, to: &NamePath) -> Result<Option<NameP
     Ok(Some(path))
 }
 
-impl Tree {
-    /// Reads a subtree. On a cluster it is one directory with all below it.
-    fn read(subtree: &Subtree, asker: Option<&Asker>, mark: u64) -> Result<Self> {
+impl SubtreeChanges {
+    /// Reads a subtree. A cluster accepts one directory with everything below it.
+    fn read(subtree: &Subtree, principal: Option<&Principal>, mark: u64) -> Result<Self> {
         let mut items = subtree.items();
         let mut next = || {
             let item = items.next().transpose();
@@ -56,14 +58,15 @@ impl Tree {
         let one = || {
             refused(
                 subtree,
-                "is not one directory with all below it, as a cluster takes it",
+                "is not a single directory tree, as a cluster requires",
             )
         };
-        let (Some(Item::Existing(parent)), Some(Item::Entry(name, top, _))) = (next()?, next()?)
+        let (Some(Item::ExistingDirectory(parent)), Some(Item::Entry(name, top, _))) =
+            (next()?, next()?)
         else {
             return Err(one());
         };
-        let is_directory = |make: &Make| Kind::of_mode(make.mode) == Some(Kind::Directory);
+        let is_directory = |make: &NewFile| Kind::of_mode(make.mode) == Some(Kind::Directory);
         if !is_directory(&top) {
             return Err(one());
         }
@@ -71,31 +74,31 @@ impl Tree {
         let hidden = Name::new(format!("{HIDDEN}{mark:016x}").as_bytes())?;
         let hidden = path_in(&parent, &hidden)?;
         let mut directories = vec![hidden.clone()];
-        let mut place = None;
-        let mut inside = Vec::new();
+        let mut parent_path = None;
+        let mut contents = Vec::new();
         while let Some(item) = next()? {
             match item {
-                Item::Existing(_) => return Err(one()),
-                Item::Made(n) => {
+                Item::ExistingDirectory(_) => return Err(one()),
+                Item::NewDirectory(n) => {
                     let known = usize::try_from(n).ok().and_then(|n| directories.get(n));
-                    place = known.cloned();
+                    parent_path = known.cloned();
                 }
                 Item::Entry(name, make, _) => {
-                    let directory = place.as_ref().ok_or_else(one)?;
+                    let directory = parent_path.as_ref().ok_or_else(one)?;
                     let path = path_in(directory, &name)?;
                     if is_directory(&make) {
                         directories.push(path.clone());
                     }
-                    check_owner(asker, &make, &path)?;
+                    check_owner(principal, &make, &path)?;
                     if let Some(kind) = Kind::of_mode(make.mode) {
-                        // They are made on nobody's behalf.
-                        check_made(asker, kind, &make, &|| path.to_string())?;
+                        // They are made without a principal, so permissions are checked here.
+                        check_new_file(principal, kind, &make, &|| path.to_string())?;
                     }
-                    inside.push(Change::Make(path, make));
+                    contents.push(Change::Create(path, make));
                 }
                 Item::Change(change) => {
-                    let within = |path| moved(path, &at, &hidden)?.ok_or_else(one);
-                    inside.push(match change {
+                    let within = |path| rebase(path, &at, &hidden)?.ok_or_else(one);
+                    contents.push(match change {
                         Change::Link { from, to } => Change::Link {
                             from: within(&from)?,
                             to: within(&to)?,
@@ -125,17 +128,17 @@ impl Tree {
         }
         Ok(Self {
             at,
-            made_at: hidden,
+            hidden_path: hidden,
             top,
-            inside,
+            contents,
         })
     }
 
-    /// What refuses something hidden, with the path where it was to be.
-    fn shown(&self, e: Error) -> Error {
+    /// Replaces the hidden path in an error by the final one.
+    fn with_final_path(&self, e: Error) -> Error {
         match e {
             Error::File(e) => {
-                let (hidden, at) = (self.made_at.to_string(), self.at.to_string());
+                let (hidden, at) = (self.hidden_path.to_string(), self.at.to_string());
                 Error::File(e.errno.at(e.path.replace(&hidden, &at)))
             }
             e => e,
@@ -143,9 +146,9 @@ impl Tree {
     }
 }
 
-/// Nobody gives files away.
-fn check_owner(asker: Option<&Asker>, make: &Make, path: &NamePath) -> Result<()> {
-    let own = asker.is_none_or(|a| {
+/// Refuses files of other owners: only the superuser creates files for another user or group.
+fn check_owner(principal: Option<&Principal>, make: &NewFile, path: &NamePath) -> Result<()> {
+    let own = principal.is_none_or(|a| {
         let theirs = a.uid == i64::from(make.uid) && a.gids.contains(&i64::from(make.gid));
         a.uid == 0 || theirs
     });
@@ -156,72 +159,77 @@ fn check_owner(asker: Option<&Asker>, make: &Make, path: &NamePath) -> Result<()
 }
 
 impl Node {
-    /// Makes all of a subtree, or nothing that its path leads to.
+    /// Makes the complete subtree, or nothing that its path leads to.
     pub(super) async fn merge_names(
         self: &Arc<Self>,
         sent: &Changes,
         subtree: &Subtree,
-    ) -> Result<Done> {
-        let asker = sent.asker.as_ref();
-        // No other server gives the same one, nor this one again.
+    ) -> Result<AppliedChange> {
+        let principal = sent.principal.as_ref();
+        // Unique: neither another server nor this one uses the same mark again.
         let mark = self.clock.tick(self.time.now_millis());
-        let tree = Tree::read(subtree, asker, mark.0)?;
-        let there = self.stat_name(asker, &tree.at, false).await;
+        let tree = SubtreeChanges::read(subtree, principal, mark.0)?;
+        let there = self.stat_name(principal, &tree.at, false).await;
         if there.is_ok() {
             return Err(Errno::Exists.at(&tree.at).into());
         }
-        let top = Change::Make(tree.made_at.clone(), tree.top.clone());
+        let top = Change::Create(tree.hidden_path.clone(), tree.top.clone());
         let id = self
-            .change_alone(asker, top, None)
+            .change_one(principal, top, None)
             .await
-            .map_err(|e| tree.shown(e))?
+            .map_err(|e| tree.with_final_path(e))?
             .id;
         let mut made = 0;
-        let done = match self.make_inside(&tree, &mut made).await {
+        let done = match self.make_contents(&tree, &mut made).await {
             Ok(()) => {
                 let rename = Change::Rename {
-                    from: tree.made_at.clone(),
+                    from: tree.hidden_path.clone(),
                     to: tree.at.clone(),
                     no_replace: true,
                 };
-                // This is what shows it, so this is what counts once.
-                self.change_alone(asker, rename, sent.once.clone()).await
+                // The rename makes the subtree visible, so it has the idempotency key.
+                self.change_one(principal, rename, sent.idempotency_key.clone())
+                    .await
             }
             Err(e) => Err(e),
         };
         match done {
-            Ok(done) => Ok(Done { id, ..done }),
+            Ok(done) => Ok(AppliedChange { id, ..done }),
             Err(e) => {
-                // Whoever cannot be reached now has something left that nothing leads to.
-                let _ = self.unmake(&tree, made).await;
-                Err(tree.shown(e))
+                // Unreachable servers keep files that no path leads to.
+                let _ = self.remove_made(&tree, made).await;
+                Err(tree.with_final_path(e))
             }
         }
     }
 
-    async fn change_alone(
+    async fn change_one(
         self: &Arc<Self>,
-        asker: Option<&Asker>,
+        principal: Option<&Principal>,
         change: Change,
-        once: Option<Vec<u8>>,
-    ) -> Result<Done> {
+        idempotency_key: Option<Vec<u8>>,
+    ) -> Result<AppliedChange> {
         let changes = Changes {
-            asker: asker.cloned(),
+            principal: principal.cloned(),
             changes: vec![change],
-            once,
-            again: false,
+            idempotency_key,
+            is_retry: false,
         };
         let done = self.change_names(changes).await?.pop();
-        done.unwrap_or_else(|| Err(Error::Unavailable("a change was not answered".into())))
+        done.unwrap_or_else(|| Err(Error::Unavailable("a change got no answer".into())))
     }
 
-    async fn make_inside(self: &Arc<Self>, tree: &Tree, made: &mut usize) -> Result<()> {
-        for part in tree.inside.chunks(TOGETHER) {
+    async fn make_contents(
+        self: &Arc<Self>,
+        tree: &SubtreeChanges,
+        made: &mut usize,
+    ) -> Result<()> {
+        for part in tree.contents.chunks(CHANGE_BATCH) {
             let changes = Changes {
-                asker: None,
+                principal: None,
                 changes: part.to_vec(),
-                once: None,
-                again: false,
+                idempotency_key: None,
+                is_retry: false,
             };
             *made += part.len();
             for done in self.change_names(changes).await? {
@@ -231,31 +239,31 @@ impl Node {
         Ok(())
     }
 
-    /// Removes what was made, the last one first.
-    async fn unmake(self: &Arc<Self>, tree: &Tree, made: usize) -> Result<()> {
+    /// Removes what was made, in reverse order.
+    async fn remove_made(self: &Arc<Self>, tree: &SubtreeChanges, made: usize) -> Result<()> {
         let removal = |change: &Change| match change {
-            Change::Make(path, make) if Kind::of_mode(make.mode) == Some(Kind::Directory) => {
+            Change::Create(path, make) if Kind::of_mode(make.mode) == Some(Kind::Directory) => {
                 Some(Change::Rmdir(path.clone()))
             }
-            Change::Make(path, _) | Change::Link { to: path, .. } => {
+            Change::Create(path, _) | Change::Link { to: path, .. } => {
                 Some(Change::Unlink(path.clone()))
             }
             _ => None,
         };
         let mut removals: Vec<Change> = tree
-            .inside
+            .contents
             .iter()
             .take(made)
             .rev()
             .filter_map(removal)
             .collect();
-        removals.push(Change::Rmdir(tree.made_at.clone()));
-        for part in removals.chunks(TOGETHER) {
+        removals.push(Change::Rmdir(tree.hidden_path.clone()));
+        for part in removals.chunks(CHANGE_BATCH) {
             let changes = Changes {
-                asker: None,
+                principal: None,
                 changes: part.to_vec(),
-                once: None,
-                again: false,
+                idempotency_key: None,
+                is_retry: false,
             };
             self.change_names(changes).await?;
         }

@@ -1,26 +1,26 @@
-//! The namespace of a cluster: directories that split over servers, changes that concern several.
+//! The namespace of a cluster: directories that split over servers, and changes that concern several servers.
 //!
-//! `place` says which rows lie here, `fetch` gets those that do not, `change` applies changes (once, however often
-//! they arrive: `calls`), `ask` answers questions, `route` tells clients
-//! whom to ask, `merge` takes subtrees in, `lease` promises them that answers stay what they are, `split`
-//! moves halves of partitions to other servers (`give`: as sorted tables, in files of `table`). What a change does is the engine's affair (`esker_engine`, `names::apart`).
+//! `row_owner` decides which rows are here, `fetch` gets remote rows, `change` applies changes (each once, however
+//! often they arrive: `calls`), `queries` answers clients, `route` tells clients which server to call, `merge` adds
+//! subtrees, `lease` grants leases on answers, `split` moves halves of partitions to other servers (`table_transfer`:
+//! as sorted tables, in files of `table`). The engine decides what a change does to rows.
 
 mod answer;
-mod ask;
 mod calls;
 mod change;
+pub(crate) mod cluster_flags;
 mod fetch;
-mod give;
 mod graph;
-pub(crate) mod known;
 mod lease;
 mod merge;
-pub(crate) mod place;
+mod queries;
 mod route;
+pub(crate) mod row_owner;
 mod split;
 mod table;
+mod table_transfer;
 
-pub(crate) use calls::{Asked, Calls};
-pub(crate) use give::Giving;
+pub(crate) use calls::{IncomingCalls, OutgoingCalls};
 pub(crate) use split::Counts;
 pub(crate) use table::ranges_of;
+pub(crate) use table_transfer::TableTransfers;

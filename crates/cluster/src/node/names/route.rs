@@ -1,47 +1,48 @@
-//! What clients are told of where entries lie, so that they ask the right server themselves (GIGA+'s rule: who asked the wrong
-//! one is told how it is).
+//! Routing information for clients, so that they call the right server themselves (GIGA+'s rule: a client that calls
+//! the wrong server is corrected).
 
 use crate::node::Node;
-use crate::peer::entries_of;
+use crate::peer::entries_vertex;
 use crate::placement::Splits;
 use esker_model::VertexId;
 use esker_model::namespace::{NamePath, Route, hash_of};
 
-/// So many directories are told of.
-const TOLD_MAX: usize = 8;
+/// Largest number of directories in one response.
+const ROUTES_MAX: usize = 8;
 
 impl Node {
-    /// Paths of a call that are worth looking at: what splits sends half of them elsewhere.
-    pub const ROUTES_LOOKED_AT: usize = 64;
+    /// Number of paths of a call that are examined: a split sends half of them to other servers.
+    pub const ROUTE_PATHS_MAX: usize = 64;
 
-    /// For paths that a client asked this server about: where the entries of their directories lie, as far as is known here, if some
-    /// of the paths lie elsewhere. Nothing for a directory whose path leads through symbolic links.
+    /// Returns routes for paths that a client has used with this server: the servers of their directories' entries,
+    /// as far as is known here, if some of the paths are on other servers. Directories whose path contains symbolic
+    /// links are left out.
     pub fn routes<'p>(&self, paths: impl Iterator<Item = &'p NamePath>) -> Vec<Route> {
-        let mut told: Vec<(&[u8], Option<Route>)> = Vec::new();
-        for path in paths.take(Self::ROUTES_LOOKED_AT) {
+        let mut routes: Vec<(&[u8], Option<Route>)> = Vec::new();
+        for path in paths.take(Self::ROUTE_PATHS_MAX) {
             let Some((parent, name)) = path.split() else {
                 continue;
             };
-            if told.iter().any(|(of, _)| *of == parent) {
+            if routes.iter().any(|(of, _)| *of == parent) {
                 continue;
             }
-            let Some(directory) = self.engine.directory_known(parent) else {
+            let Some(directory) = self.engine.cached_directory(parent) else {
                 continue;
             };
             let home = self.entry_home(&self.state(), directory, hash_of(&name));
             if home == self.settings.id {
                 continue;
             }
-            told.push((parent, self.route_of(parent, directory)));
-            if told.len() >= TOLD_MAX {
+            routes.push((parent, self.route_of(parent, directory)));
+            if routes.len() >= ROUTES_MAX {
                 break;
             }
         }
-        told.into_iter().filter_map(|(_, route)| route).collect()
+        routes.into_iter().filter_map(|(_, route)| route).collect()
     }
 
     fn route_of(&self, path: &[u8], directory: VertexId) -> Option<Route> {
-        let id = entries_of(directory);
+        let id = entries_vertex(directory);
         let whole = Splits::default();
         let state = self.state();
         let splits = state.splits_of(id).unwrap_or(&whole);

@@ -1,43 +1,44 @@
-//! Directories that split (GIGA+; Patil & Gibson, FAST 2011, section 3): a partition with more entries than the threshold gives
-//! the upper half of its hashes to a new one, by itself, while others go on. The entries that move are a part of a transaction
-//! with the new bitmap in its decision, as the edges of a vertex that splits are (`node::split`): each is on one side, always.
-//! A partition is one range of keys, so only what moves is read.
+//! Splits of directories (GIGA+; Patil & Gibson, FAST 2011, section 3): a partition with more entries than the
+//! threshold gives the upper half of its hashes to a new one, independently, while clients continue. The moving
+//! entries are a part of a transaction with the new bitmap in its decision, like the edges of a vertex that splits
+//! (`node::split`): each is on exactly one side at any time. A partition is one range of keys, so only what moves is
+//! read.
 
-use super::place::Cut;
+use super::row_owner::HashPartitioning;
 use crate::node::hashed::Map;
 use crate::node::split::Frozen;
 use crate::node::state::State;
 use crate::node::transaction::Attempt;
 use crate::node::transaction::adoption;
-use crate::node::{MovedBy, Node};
-use crate::peer::{Adopt, RawRow, RawTable, entries_of};
+use crate::node::{MoveStats, Node};
+use crate::peer::{Adopt, RawRow, RawTable, entries_vertex};
 use crate::placement::{Partition, SplitState, Splits, Tree};
 use crate::vnode::ServerId;
-use esker_engine::{Absent, Beside};
+use esker_engine::{Absent, SideWrites};
 use esker_model::namespace::record::dentry_key;
 use esker_model::{Flow, Result, VertexId};
 use esker_store::{KeyRange, Table};
 use std::sync::Arc;
 
-/// How long a split waits for what is under way in its directory, in milliseconds.
+/// Longest wait of a split for transactions in progress in its directory, in milliseconds.
 const QUIET_MAX: u64 = 1_000;
-/// When a split that did not succeed is tried again, in milliseconds.
+/// Delay after which a failed split is tried again, in milliseconds.
 const POSTPONED: u64 = 1_000;
-/// Directories whose partitions are counted.
+/// Number of directories whose partitions are counted.
 const COUNTED_MAX: usize = 1 << 14;
 
-/// Entries in the partitions that a directory has here.
+/// Number of entries in each partition that a directory has here.
 pub(crate) type Counts = Map<Partition, u64>;
 
-/// What became of a split.
-enum Outcome {
+/// Outcome of a directory split.
+enum DirectorySplitOutcome {
     Done,
     Nothing,
     Postponed,
 }
 
 impl Node {
-    /// Counts entries that were made here; begins the splits that are due.
+    /// Counts entries that were created here, and begins the splits that are due.
     pub(crate) fn note_entries(self: &Arc<Self>, made: &[(VertexId, u64)]) {
         let mut due: Vec<VertexId> = Vec::new();
         let now = self.time.now_millis();
@@ -45,10 +46,10 @@ impl Node {
             let mut state = self.state();
             let state = &mut *state;
             for (directory, hash) in made {
-                let id = entries_of(*directory);
+                let id = entries_vertex(*directory);
                 let whole = Splits::default();
                 let splits = state.splits.get(&id).map_or(&whole, SplitState::splits);
-                let Some(cut) = Cut::of(&*self.placement, *directory) else {
+                let Some(cut) = HashPartitioning::of(&*self.placement, *directory) else {
                     return;
                 };
                 let grown = match state.entries.get_mut(directory) {
@@ -71,46 +72,51 @@ impl Node {
         }
     }
 
-    /// All splits that are due of the partitions that a directory has here.
+    /// Runs all splits that are due of a directory's partitions here.
     async fn split_directory(self: Arc<Self>, directory: VertexId) {
-        let (Some(tree), id) = (self.placement.tree(), entries_of(directory)) else {
+        let (Some(tree), id) = (self.placement.tree(), entries_vertex(directory)) else {
             return;
         };
         let outcome = loop {
-            // Whoever froze it does what is to be done. Between two splits those that wait go on.
+            // The task that froze the directory does what is due. Waiting operations continue between two splits.
             if !self.state().frozen.insert(id) {
                 return;
             }
             let frozen = Frozen { node: &self, id };
             let outcome = self.split_entries(tree, directory).await;
             drop(frozen);
-            if !matches!(outcome, Ok(Outcome::Done)) {
+            if !matches!(outcome, Ok(DirectorySplitOutcome::Done)) {
                 break outcome;
             }
             self.host.sleep(0).await;
         };
-        if !matches!(outcome, Ok(Outcome::Nothing)) {
+        if !matches!(outcome, Ok(DirectorySplitOutcome::Nothing)) {
             let until = self.time.now_millis() + POSTPONED;
             self.state().postponed.insert(id, until);
         }
     }
 
-    async fn split_entries(self: &Arc<Self>, tree: Tree, directory: VertexId) -> Result<Outcome> {
-        let id = entries_of(directory);
-        let Some(cut) = Cut::of(&*self.placement, directory) else {
-            return Ok(Outcome::Nothing);
+    async fn split_entries(
+        self: &Arc<Self>,
+        tree: Tree,
+        directory: VertexId,
+    ) -> Result<DirectorySplitOutcome> {
+        let id = entries_vertex(directory);
+        let Some(cut) = HashPartitioning::of(&*self.placement, directory) else {
+            return Ok(DirectorySplitOutcome::Nothing);
         };
-        // What was prepared before is written first: it is to be among what moves. So is what is being written now.
+        // Transactions that were prepared before, and writes in progress, are applied first: their entries must be
+        // among those that move.
         let quiet = |state: &mut State| (!state.pending.touches(id)).then_some(());
-        if self.until(QUIET_MAX, quiet).await.is_none() || self.is_moving(id) {
-            return Ok(Outcome::Postponed);
+        if self.wait_until(QUIET_MAX, quiet).await.is_none() || self.is_moving(id) {
+            return Ok(DirectorySplitOutcome::Postponed);
         }
         self.engine.names_barrier();
-        // Whoever gets the entries does not know what was promised of them.
-        if self.engine.promised(&[], &[], &[directory], false) > 0 {
-            return Ok(Outcome::Postponed);
+        // The receiver of the entries does not know of leases on them.
+        if self.engine.lease_millis_left(&[], &[], &[directory], false) > 0 {
+            return Ok(DirectorySplitOutcome::Postponed);
         }
-        let splits = self.own_splits(id);
+        let splits = self.stored_splits(id);
         let counted = self.state().entries.contains_key(&directory);
         if !counted {
             let counts = self.count_entries(cut, directory, &splits)?;
@@ -123,13 +129,13 @@ impl Node {
         }
         let Some((from, to, level)) = self.due_entries(tree, directory, &splits) else {
             self.state().postponed.remove(&id);
-            return Ok(Outcome::Nothing);
+            return Ok(DirectorySplitOutcome::Nothing);
         };
         let here = self.count_range(directory, cut.range(from, level))?;
         if here <= self.settings.directory_threshold {
-            // Some have gone since.
+            // Some entries were removed meanwhile.
             self.set_count(directory, from, here);
-            return Ok(Outcome::Done);
+            return Ok(DirectorySplitOutcome::Done);
         }
         let going = cut.range(to, level + 1);
         let mut after = splits.clone();
@@ -141,32 +147,32 @@ impl Node {
             self.split_entries_here(id, state)?;
             self.set_count(directory, from, here - moved.min(here));
             self.set_count(directory, to, moved);
-            return Ok(Outcome::Done);
+            return Ok(DirectorySplitOutcome::Done);
         }
-        if !self.give_entries(server, directory, going, state).await? {
-            return Ok(Outcome::Postponed);
+        if !self.move_entries(server, directory, going, state).await? {
+            return Ok(DirectorySplitOutcome::Postponed);
         }
         let left = self.count_range(directory, cut.range(from, level + 1))?;
         self.set_count(directory, from, left);
-        Ok(Outcome::Done)
+        Ok(DirectorySplitOutcome::Done)
     }
 
-    /// Gives entries to another server, with the new bitmap; whether that was done.
-    async fn give_entries(
+    /// Moves entries to another server with the new bitmap; returns whether it was done.
+    async fn move_entries(
         self: &Arc<Self>,
         server: ServerId,
         directory: VertexId,
         going: (u64, u64),
         state: SplitState,
     ) -> Result<bool> {
-        match self.give_table(server, directory, going, &state).await? {
+        match self.move_as_table(server, directory, going, &state).await? {
             Some(done) => Ok(done),
-            None => self.give_rows(server, directory, going, state).await,
+            None => self.move_as_rows(server, directory, going, state).await,
         }
     }
 
-    /// As a table by its name; `None` if that does not go.
-    async fn give_table(
+    /// Moves entries as a table by its name; `None` if that is not possible.
+    async fn move_as_table(
         self: &Arc<Self>,
         server: ServerId,
         directory: VertexId,
@@ -179,22 +185,22 @@ impl Node {
         };
         let (rows, file_bytes, name) = (table.rows, table.bytes, table.name());
         let part = adoption(Adopt {
-            vertex: entries_of(directory),
+            vertex: entries_vertex(directory),
             splits: state.encode(),
             rows: Vec::new(),
             table: Some(table),
             degrees: Vec::new(),
         });
         let message_bytes = part.encode().len() as u64;
-        let splits = (entries_of(directory), state.clone());
+        let splits = (entries_vertex(directory), state.clone());
         let moved = self
-            .move_partition(server, part, Beside::default(), splits)
+            .move_partition(server, part, SideWrites::default(), splits)
             .await;
-        // It was read when it was prepared.
+        // The receiver has read the table when it prepared its part.
         self.drop_table(name);
         Ok(match moved? {
             Attempt::Done(..) => {
-                self.moved.by_table(MovedBy {
+                self.moved.by_table(MoveStats {
                     partitions: 1,
                     rows,
                     file_bytes,
@@ -203,7 +209,7 @@ impl Node {
                 });
                 Some(true)
             }
-            Attempt::Again => Some(false),
+            Attempt::Retry => Some(false),
             Attempt::Unread => {
                 self.table_failed(server);
                 None
@@ -211,8 +217,8 @@ impl Node {
         })
     }
 
-    /// In a message.
-    async fn give_rows(
+    /// Moves entries as rows in a message.
+    async fn move_as_rows(
         self: &Arc<Self>,
         server: ServerId,
         directory: VertexId,
@@ -221,12 +227,12 @@ impl Node {
     ) -> Result<bool> {
         let began = self.time.monotonic_micros();
         let mut message_bytes = 0;
-        let mut beside = Beside::default();
+        let mut side_writes = SideWrites::default();
         let mut rows = Vec::new();
         self.rows_between(directory, going, &mut |key, value| {
-            // A table, and two lengths.
+            // One byte for the table, and two lengths.
             message_bytes += (key.len() + value.len()) as u64 + 3;
-            beside.rows.push((Table::Names, key.to_vec(), None));
+            side_writes.rows.push((Table::Names, key.to_vec(), None));
             rows.push(RawRow {
                 table: RawTable::Names,
                 key: key.to_vec(),
@@ -236,17 +242,19 @@ impl Node {
         })?;
         let count = rows.len() as u64;
         let part = adoption(Adopt {
-            vertex: entries_of(directory),
+            vertex: entries_vertex(directory),
             splits: state.encode(),
             rows,
             table: None,
             degrees: Vec::new(),
         });
-        let splits = (entries_of(directory), state);
-        let moved = self.move_partition(server, part, beside, splits).await?;
+        let splits = (entries_vertex(directory), state);
+        let moved = self
+            .move_partition(server, part, side_writes, splits)
+            .await?;
         let done = matches!(moved, Attempt::Done(..));
         if done {
-            self.moved.by_message(MovedBy {
+            self.moved.by_message(MoveStats {
                 partitions: 1,
                 rows: count,
                 file_bytes: 0,
@@ -257,11 +265,11 @@ impl Node {
         Ok(done)
     }
 
-    /// A partition of a directory has come here.
+    /// Counts the entries of a received partition.
     pub(crate) fn note_adopted(&self, adopt: &Adopt) {
-        // The mark that makes it the entries' is its own inverse.
-        let directory = entries_of(adopt.vertex);
-        let Some(cut) = Cut::of(&*self.placement, directory) else {
+        // [`entries_vertex`] is its own inverse.
+        let directory = entries_vertex(adopt.vertex);
+        let Some(cut) = HashPartitioning::of(&*self.placement, directory) else {
             return;
         };
         let mut state = self.state();
@@ -287,7 +295,7 @@ impl Node {
         }
     }
 
-    /// A partition here with too many entries: it, what it splits off, and the level of its node.
+    /// Returns a partition here with too many entries, the partition that it splits off, and the level of its node.
     fn due_entries(
         &self,
         tree: Tree,
@@ -300,30 +308,37 @@ impl Node {
             .iter()
             .filter(|(_, count)| **count > self.settings.directory_threshold);
         let mut due = over.filter_map(|(partition, _)| {
-            let here = self.server_of(entries_of(directory), *partition) == self.settings.id;
+            let here = self.server_of(entries_vertex(directory), *partition) == self.settings.id;
             let (child, level) = tree.next_child(splits, *partition)?;
             here.then_some((*partition, child, level))
         });
         due.next()
     }
 
-    /// A split whose two halves lie here.
+    /// Splits a partition whose two halves are both here.
     fn split_entries_here(&self, id: VertexId, splits: SplitState) -> Result<()> {
         let _writing = self.writing_splits();
-        let splits = self.with_stored(id, splits);
-        let mut beside = Beside::default();
+        let splits = self.merge_stored_splits(id, splits);
+        let mut side_writes = SideWrites::default();
         let key = crate::node::codec::split_key(id);
-        beside.rows.push((Table::Meta, key, Some(splits.encode())));
+        side_writes
+            .rows
+            .push((Table::Meta, key, Some(splits.encode())));
         let version = self.clock.tick(self.time.now_millis());
         self.engine
-            .apply_part(version, &[], Absent::Refuse, beside)?;
+            .apply_part(version, &[], Absent::Refuse, side_writes)?;
         self.harden()?;
         self.state().set_splits(id, splits);
         Ok(())
     }
 
-    /// Entries that a directory has here, by partition.
-    fn count_entries(&self, cut: Cut, directory: VertexId, splits: &Splits) -> Result<Counts> {
+    /// Counts the entries that a directory has here, by partition.
+    fn count_entries(
+        &self,
+        cut: HashPartitioning,
+        directory: VertexId,
+        splits: &Splits,
+    ) -> Result<Counts> {
         let mut counts = Counts::default();
         self.dentries(directory, (0, u64::MAX), &mut |key, _| {
             if let Ok((_, hash, _)) = esker_model::namespace::record::decode_dentry_key(key) {
@@ -359,14 +374,14 @@ impl Node {
         self.engine.store().scan(Table::Names, &range, sink)
     }
 
-    /// How many vertices and directories have split that have edges or entries here.
+    /// Returns the number of split vertices and directories that have edges or entries here.
     pub fn splits_here(&self) -> usize {
         self.state().splits.len()
     }
 
-    /// How a directory's entries have split, as the whole cluster knows it.
+    /// Returns how a directory's entries have split, as the whole cluster knows it.
     pub(crate) async fn splits_of_entries(self: &Arc<Self>, directory: VertexId) -> Result<Splits> {
-        let splits = self.splits(entries_of(directory)).await?;
+        let splits = self.splits(entries_vertex(directory)).await?;
         Ok(splits.map(|s| s.splits().clone()).unwrap_or_default())
     }
 }

@@ -1,31 +1,32 @@
-//! Entries of a partition as a file: a sorted table that one server writes and another takes in whole.
+//! Entries of a partition as a file: a sorted table that one server writes and another adds to its store.
 //!
-//! It is a file of [`esker_store::segment`], of kind table: each block holds rows of `names` in the order of their keys, packed and with a
-//! checksum. Whoever reads one compares it with what its giver says of it ([`TableFile`]): length, checksum, number of rows, and
-//! that each row is an entry of that directory with a hash of that partition, or says that one has left.
+//! The format is [`esker_store::segment`] of kind table: each block has rows of `names` in the order of their keys,
+//! compressed and with a checksum. A reader compares the file with the giver's description ([`TableFile`]): length,
+//! checksum, number of rows, and that each row is an entry of that directory with a hash of that partition, or a
+//! record of a departed entry.
 
 use crate::peer::{RawRow, RawTable, TableFile};
 use crate::vnode::ServerId;
 use esker_model::VertexId;
 use esker_model::codec::DecodeError;
-use esker_model::namespace::record::{dentry_key, left_key};
+use esker_model::namespace::record::{dentry_key, removed_entry_key};
 use esker_store::segment::{
     BLOCK_BYTES, Head, Kind, SegmentError, SegmentReader, SegmentWriter, checksum, commits,
     put_commit,
 };
 use esker_store::{Table, WriteBatch};
 
-/// What is wrong with a file.
+/// Description of what is wrong with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wrong(String);
+pub(crate) struct InvalidTable(String);
 
-impl std::fmt::Display for Wrong {
+impl std::fmt::Display for InvalidTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl From<SegmentError> for Wrong {
+impl From<SegmentError> for InvalidTable {
     fn from(e: SegmentError) -> Self {
         Self(match e {
             SegmentError::Damaged { at, expected } => format!("byte {at}: expected {expected}"),
@@ -34,13 +35,13 @@ impl From<SegmentError> for Wrong {
     }
 }
 
-impl From<DecodeError> for Wrong {
+impl From<DecodeError> for InvalidTable {
     fn from(e: DecodeError) -> Self {
         Self(e.to_string())
     }
 }
 
-/// Where the rows of a partition lie: entries, then what has left; from the first key on, up to the second, which is not in it.
+/// Key ranges of a partition's rows: entries, then records of departed entries; from the first key up to the second, exclusive.
 pub(crate) fn ranges_of(directory: VertexId, (first, last): (u64, u64)) -> Vec<(Vec<u8>, Vec<u8>)> {
     let behind = |key: &[u8]| [key, &[0]].concat();
     vec![
@@ -49,13 +50,13 @@ pub(crate) fn ranges_of(directory: VertexId, (first, last): (u64, u64)) -> Vec<(
             behind(&dentry_key(directory, last, u8::MAX)),
         ),
         (
-            left_key(directory, first).to_vec(),
-            behind(&left_key(directory, last)),
+            removed_entry_key(directory, first).to_vec(),
+            behind(&removed_entry_key(directory, last)),
         ),
     ]
 }
 
-/// A file that is being written.
+/// A table file being written.
 pub(crate) struct TableWriter {
     about: TableFile,
     file: Vec<u8>,
@@ -65,7 +66,7 @@ pub(crate) struct TableWriter {
 }
 
 impl TableWriter {
-    /// A file of that server's that is to hold so many rows.
+    /// Begins a file of server `giver` that is to contain `rows` rows.
     pub(crate) fn new(
         giver: ServerId,
         (incarnation, number): (u64, u64),
@@ -92,7 +93,7 @@ impl TableWriter {
         }
     }
 
-    /// The next row, in the order of keys.
+    /// Appends a row, in the order of keys.
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
         self.block.put(Table::Names, key, value);
         if self.block.bytes() >= BLOCK_BYTES {
@@ -109,7 +110,7 @@ impl TableWriter {
         self.segment.block(&self.packed, &mut self.file);
     }
 
-    /// The whole file, and what its reader is to find.
+    /// Ends the file; returns its description and its bytes.
     pub(crate) fn end(mut self) -> (TableFile, Vec<u8>) {
         self.flush();
         self.segment.end(&mut self.file);
@@ -129,22 +130,22 @@ fn head_of(about: &TableFile) -> Head {
     }
 }
 
-/// The rows of a file, if it is the one that its giver speaks of.
+/// Reads the rows of a file, if the file matches its description.
 pub(crate) fn read(
     about: &TableFile,
     directory: VertexId,
     file: &[u8],
-) -> Result<Vec<RawRow>, Wrong> {
+) -> Result<Vec<RawRow>, InvalidTable> {
     if file.len() as u64 != about.bytes || checksum(file) != about.checksum {
-        return Err(Wrong(format!(
-            "it has {} bytes, and its giver wrote {} with another checksum or another length",
+        return Err(InvalidTable(format!(
+            "it has {} bytes, and its sender wrote {} with another checksum or another length",
             file.len(),
             about.bytes
         )));
     }
     let mut reader = SegmentReader::begin(file)?;
     if reader.head() != head_of(about) {
-        return Err(Wrong("its head is that of another file".into()));
+        return Err(InvalidTable("its head is that of another file".into()));
     }
     let ranges = ranges_of(directory, about.hashes);
     let belongs = |key: &[u8]| {
@@ -153,7 +154,7 @@ pub(crate) fn read(
     };
     let mut rows: Vec<RawRow> = Vec::new();
     while let Some(block) = reader.block()? {
-        commits::<Wrong>(&block, &mut |batch| {
+        commits::<InvalidTable>(&block, &mut |batch| {
             for write in batch.iter() {
                 let follows = rows
                     .last()
@@ -167,8 +168,8 @@ pub(crate) fn read(
                         });
                     }
                     _ => {
-                        return Err(Wrong(format!(
-                            "row {} is none of that partition, or out of order",
+                        return Err(InvalidTable(format!(
+                            "row {} is not of that partition, or out of order",
                             rows.len()
                         )));
                     }
@@ -178,8 +179,8 @@ pub(crate) fn read(
         })?;
     }
     if rows.len() as u64 != about.rows {
-        return Err(Wrong(format!(
-            "it has {} rows, and its giver wrote {}",
+        return Err(InvalidTable(format!(
+            "it has {} rows, and its sender wrote {}",
             rows.len(),
             about.rows
         )));
@@ -206,7 +207,7 @@ mod tests {
         let mut writer = TableWriter::new(ServerId(5), number, HASHES, entries.len() as u64);
         for ((left, hash, n), value) in entries {
             if *left {
-                writer.push(&left_key(directory(), *hash), value);
+                writer.push(&removed_entry_key(directory(), *hash), value);
             } else {
                 writer.push(&dentry_key(directory(), *hash, *n), value);
             }
@@ -221,7 +222,7 @@ mod tests {
     }
 
     proptest! {
-        /// What was written is read, and its giver's words are those of no other file.
+        /// Written rows are read back, and a description matches no other file.
         #[test]
         fn rows_come_back(entries in entries()) {
             let (about, bytes) = file(&entries);
@@ -229,7 +230,7 @@ mod tests {
             prop_assert_eq!(rows.len(), entries.len());
             for (row, ((left, hash, n), value)) in rows.iter().zip(&entries) {
                 let key = if *left {
-                    left_key(directory(), *hash).to_vec()
+                    removed_entry_key(directory(), *hash).to_vec()
                 } else {
                     dentry_key(directory(), *hash, *n).to_vec()
                 };
@@ -246,7 +247,7 @@ mod tests {
             }
         }
 
-        /// Whatever is cut off or changed is refused, also if its checksum is given as that of what is there; arbitrary bytes never panic.
+        /// Truncated or changed bytes are refused, even with a matching checksum; arbitrary bytes never panic.
         #[test]
         fn damage_is_refused(entries in entries(), at in any::<prop::sample::Index>(), bit in 0..8_u32, noise in vec(any::<u8>(), 0..300)) {
             let (about, bytes) = file(&entries);
@@ -269,7 +270,7 @@ mod tests {
     fn large_files_have_several_blocks() {
         let mut writer = TableWriter::new(ServerId(0), (1, 1), (0, u64::MAX), 40_000);
         for n in 0..40_000_u64 {
-            // Not to be packed to nothing.
+            // Random bytes do not compress.
             let value: Vec<u8> = (0..12)
                 .flat_map(|k| crate::hash::mix(n * 12 + k).to_be_bytes())
                 .collect();
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_whose_they_are() {
+    fn names_tell_the_giver() {
         let (about, _) = file(&std::collections::BTreeMap::default());
         assert_eq!(about.name(), "split-5-3-11.table");
         assert_eq!(TableFile::parse_name(&about.name()), Some((ServerId(5), 3)));

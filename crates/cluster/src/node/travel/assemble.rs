@@ -1,37 +1,37 @@
-//! What was visited on all servers, put together to the result of a traversal.
+//! Assembly of a traversal's result from the visited vertices of all servers.
 
-use crate::peer::{TravelPlace as Place, Visited};
+use crate::peer::{ChainPosition, Visited};
 use esker_engine::{PlannedSegment, assemble_paths};
 use esker_model::traversal::{Paths, Repeat, Stop, StopReason, WorkingSet};
 use esker_model::{EdgeKey, Version, VertexId};
 
-/// A place, the step, the vertex, its parents: a place, an edge, its version.
-type Node = (u32, u32, VertexId, Vec<(u32, EdgeKey, Version)>);
+/// Position, step, vertex, and parents: position, edge, version.
+type PathNode = (u32, u32, VertexId, Vec<(u32, EdgeKey, Version)>);
 
-/// What a chain returns, and what was visited.
+/// Visited vertices, and what the chain returns of them.
 pub(super) struct Assembly<'a> {
     pub(super) segments: &'a [PlannedSegment],
     pub(super) start_returned: bool,
-    /// By place, then step, then id.
+    /// Sorted by position, then step, then id.
     pub(super) visited: Vec<Visited>,
-    /// How many segments were begun.
+    /// Number of segments that were begun.
     pub(super) begun: usize,
 }
 
 impl Assembly<'_> {
-    /// The place at which the chain ends.
+    /// The position at which the chain ends.
     fn last(&self) -> u32 {
         let hops = self.segments.last().and_then(|s| s.hops.last());
         hops.map_or(0, |h| h.place)
     }
 
-    /// Drops what is over the limit at the chain's end: what was reached last.
+    /// Drops the vertices above the limit at the chain's end, last reached first; returns their number.
     pub(super) fn cut(&mut self, limit: u64) -> u64 {
-        let last = Place(self.last());
+        let last = ChainPosition(self.last());
         let mut count = 0;
         let mut cut = 0;
         self.visited.retain(|v| {
-            let here = v.place == last;
+            let here = v.position == last;
             count += u64::from(here);
             let over = here && count > limit;
             cut += u64::from(over);
@@ -40,12 +40,15 @@ impl Assembly<'_> {
         cut
     }
 
-    /// Working sets in the order of the chain.
+    /// Returns the working sets in the order of the chain.
     pub(super) fn sets(&self) -> Vec<WorkingSet> {
-        let set = |place: u32| {
-            let here = self.visited.iter().filter(|v| v.place == Place(place));
+        let set = |position: u32| {
+            let here = self
+                .visited
+                .iter()
+                .filter(|v| v.position == ChainPosition(position));
             WorkingSet {
-                hop: place,
+                hop: position,
                 vertices: here.map(|v| v.vertex).collect(),
             }
         };
@@ -61,38 +64,41 @@ impl Assembly<'_> {
         sets
     }
 
-    /// Whole paths.
+    /// Returns the complete paths.
     pub(super) fn paths(self) -> Paths {
         if self.begun < self.segments.len() {
-            // No path has come to the chain's end.
+            // No path has reached the chain's end.
             return Paths::default();
         }
         let last = self.last();
         let leaves = self.segments.last().is_some_and(|s| s.repeat.is_some());
-        let node = |v: Visited| -> Node {
+        let node = |v: Visited| -> PathNode {
             let parents = v.parents.iter();
             let parents = parents.map(|p| (p.from.0, p.edge, p.version)).collect();
-            (v.place.0, v.step, v.vertex, parents)
+            (v.position.0, v.step, v.vertex, parents)
         };
-        let mut nodes: Vec<Node> = self.visited.into_iter().map(node).collect();
-        nodes.sort_by_key(|(place, step, vertex, _)| (*step, *place, *vertex));
+        let mut nodes: Vec<PathNode> = self.visited.into_iter().map(node).collect();
+        nodes.sort_by_key(|(position, step, vertex, _)| (*step, *position, *vertex));
         assemble_paths(nodes, last, leaves)
     }
 
-    /// Steps of an asynchronous traversal are counted from where a segment begins: counts them from the start, as if each
-    /// segment had begun when the one before it had ended. Returns how many there would have been, and where a bound on
-    /// repeats cut something off.
+    /// Converts the steps of an asynchronous traversal, which are counted from the beginning of a segment, to steps
+    /// from the start, as if each segment had begun when the previous one ended. Returns the number of steps, and
+    /// where a bound on repeats stopped the traversal.
     pub(super) fn count_steps(&mut self) -> (u32, Vec<Stop>) {
         let mut base = 0;
         let mut stops = Vec::new();
         let mut from = 0;
         for segment in self.segments {
-            let begins = self.visited.iter().any(|v| v.place == Place(from));
+            let begins = self
+                .visited
+                .iter()
+                .any(|v| v.position == ChainPosition(from));
             let (Some(first), Some(last)) = (segment.hops.first(), segment.hops.last()) else {
                 continue;
             };
             let hops = segment.hops.len() as u32;
-            let at_end = |v: &&Visited| v.place == Place(last.place);
+            let at_end = |v: &&Visited| v.position == ChainPosition(last.place);
             let rounds = match segment.repeat {
                 _ if !begins => 0,
                 None => 1,
@@ -113,9 +119,9 @@ impl Assembly<'_> {
                     });
                 }
             }
-            let places = first.place..=last.place;
+            let positions = first.place..=last.place;
             let here = self.visited.iter_mut();
-            for v in here.filter(|v| places.contains(&v.place.0)) {
+            for v in here.filter(|v| positions.contains(&v.position.0)) {
                 v.step += base;
             }
             base += rounds * hops;

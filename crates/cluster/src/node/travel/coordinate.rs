@@ -1,18 +1,19 @@
-//! A traversal from its beginning to its result: GraphMeta's level-synchronous engine, with the asynchronous one beside it.
+//! Coordination of a traversal from its beginning to its result: GraphMeta's level-synchronous engine, and the
+//! asynchronous one.
 
 use super::super::peers::unexpected;
 use super::super::{Caller, Node};
 use super::assemble::Assembly;
-use super::flow::Flow;
-use super::step::{add, forgotten};
-use super::walk::{PATH_BYTES, VISITED_BYTES};
+use super::asynchronous::AsyncTraversal;
+use super::share::{PATH_BYTES, VISITED_BYTES};
+use super::step::{add, restarted};
 use crate::peer::{
-    HopAt, Left, StepDone, TravelBegin, TravelCall, TravelId, TravelPlace as Place, TravelReply,
-    Visited,
+    ChainPosition, HopAt, RemainingBudget, StepDone, TraversalBegin, TraversalCall, TraversalId,
+    TraversalReply, Visited,
 };
 use crate::vnode::ServerId;
 use esker_engine::{PlannedHop, PlannedSegment};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::traversal::{
     Budget, ServerStep, Start, StepProfile, Stop, StopReason, Strategy, TravelResult, Traversal,
 };
@@ -21,14 +22,14 @@ use futures_util::future::{Either, join_all, select};
 use std::pin::pin;
 use std::sync::Arc;
 
-/// How often a traversal is begun anew because a server was.
+/// Number of attempts of a traversal during which servers were restarted.
 const ATTEMPTS_MAX: u32 = 8;
-/// Between two looks at whether the caller still wants it, in milliseconds.
-const LOOK: u64 = 20;
+/// Interval between checks for cancellation, in milliseconds.
+const CANCEL_POLL: u64 = 20;
 
 impl Node {
-    /// As [`esker_model::GraphRead::travel`]. A server that is started anew meanwhile makes it begin again, as of the same
-    /// moment.
+    /// Runs a traversal, as [`esker_model::GraphRead::travel`]. If a server is restarted meanwhile, the traversal
+    /// begins again as of the same version.
     pub async fn travel(
         self: &Arc<Self>,
         traversal: &Traversal,
@@ -37,23 +38,23 @@ impl Node {
         caller: impl Into<Caller<'_>>,
     ) -> Result<TravelResult> {
         self.check_serving()?;
-        let Caller { seen, asker } = caller.into();
-        let now = self.moment(Version::MAX, seen);
+        let Caller { seen, principal } = caller.into();
+        let now = self.read_version(Version::MAX, seen);
         let plan = self.engine.plan_part(traversal, now)?;
         let starts = match &traversal.start {
-            Start::Vertices(names) => self.resolve(asker, names).await?,
+            Start::Vertices(names) => self.resolve(principal, names).await?,
             Start::Type(_) => Vec::new(),
         };
         let starts: Vec<VertexId> = starts.into_iter().map(|v| v.id).collect();
         let began = self.time.monotonic_micros();
         let mut budget = *budget;
         if budget.strategy == Strategy::Async && counts(&budget, traversal) {
-            // What counts steps, edges or results needs steps. (Bytes each server counts for itself.)
+            // Limits on steps, edges or results need steps. (Each server counts its bytes by itself.)
             budget.strategy = Strategy::Prefetch;
         }
         let mut attempt = 0;
         loop {
-            let mut run = Run {
+            let mut run = TraversalRun {
                 node: self,
                 cancel,
                 budget,
@@ -70,19 +71,19 @@ impl Node {
                 servers: Vec::new(),
                 begun: 0,
             };
-            let _end = EndOfTravel {
+            let _end = EndOfTraversal {
                 node: self,
                 travel: run.id,
             };
-            let found = run.run(traversal, (&starts, asker), now).await;
+            let found = run.run(traversal, (&starts, principal), now).await;
             attempt += 1;
             match found {
                 Ok(visited) => {
                     let mut result = run.result(visited, plan.start_returned());
                     result.as_of = plan.as_of();
-                    if Asker::limited(asker).is_some() {
-                        // What was looked at is more than what the asker sees.
-                        forget_work(&mut result);
+                    if Principal::limited(principal).is_some() {
+                        // The number of edges read reveals more than the principal may see.
+                        clear_work_counts(&mut result);
                     }
                     return Ok(result);
                 }
@@ -97,10 +98,10 @@ impl Node {
         }
     }
 
-    fn new_travel(&self) -> TravelId {
+    fn new_travel(&self) -> TraversalId {
         let mut travels = self.travels();
         travels.next += 1;
-        TravelId {
+        TraversalId {
             server: self.settings.id,
             incarnation: self.incarnation,
             number: travels.next,
@@ -108,28 +109,28 @@ impl Node {
     }
 }
 
-/// Takes out of a profile how many edges were looked at.
-fn forget_work(result: &mut TravelResult) {
+/// Removes the numbers of edges read from a profile.
+fn clear_work_counts(result: &mut TravelResult) {
     for step in &mut result.profile {
         (step.edges, step.selected, step.cached) = (0, 0, 0);
     }
     result.servers.clear();
 }
 
-/// Whether a budget can only be kept where there are steps.
+/// Whether the budget can only be enforced in steps.
 fn counts(budget: &Budget, traversal: &Traversal) -> bool {
     budget.steps.is_some() || budget.edges.is_some() || traversal.limit.is_some()
 }
 
-/// Whether to go on with the chain.
+/// Whether the chain continues.
 #[derive(PartialEq)]
-enum Next {
-    GoOn,
+enum ChainProgress {
+    Continue,
     Stop,
 }
 
-/// A traversal under way at its coordinator.
-struct Run<'a> {
+/// A running traversal at its coordinator.
+struct TraversalRun<'a> {
     node: &'a Arc<Node>,
     cancel: &'a dyn Cancel,
     budget: Budget,
@@ -137,38 +138,38 @@ struct Run<'a> {
     segments: Vec<PlannedSegment>,
     limit: Option<u64>,
     paths: bool,
-    id: TravelId,
-    /// Hops begun, through repeats.
+    id: TraversalId,
+    /// Number of hops begun, counting repeats.
     step: u32,
     edges: u64,
     visited: u64,
     stopped: Vec<Stop>,
     profile: Vec<StepProfile>,
     servers: Vec<ServerStep>,
-    /// Segments begun.
+    /// Number of segments begun.
     begun: usize,
 }
 
-impl Run<'_> {
+impl TraversalRun<'_> {
     async fn run(
         &mut self,
         traversal: &Traversal,
-        (starts, asker): (&[VertexId], Option<&Asker>),
+        (starts, principal): (&[VertexId], Option<&Principal>),
         now: Version,
     ) -> Result<Vec<Visited>> {
-        let begin = TravelBegin {
+        let begin = TraversalBegin {
             travel: self.id,
             traversal: traversal.clone(),
             starts: starts.to_vec(),
-            asker: asker.cloned(),
+            principal: principal.cloned(),
             now,
             budget: self.budget,
         };
-        let start = self.everywhere(TravelCall::Begin(begin)).await?;
+        let start = self.everywhere(TraversalCall::Begin(begin)).await?;
         let mut frontier = 0;
         for (server, answer) in start {
             match answer {
-                TravelReply::Started(count) => frontier += count,
+                TraversalReply::Started(count) => frontier += count,
                 _ => return Err(unexpected(server)),
             }
         }
@@ -181,32 +182,32 @@ impl Run<'_> {
             return self.collect().await;
         }
         if self.budget.strategy == Strategy::Async {
-            return self.flow().await;
+            return self.run_async().await;
         }
         let segments = self.segments.clone();
-        let mut from = Place(0);
+        let mut from = ChainPosition(0);
         for (i, segment) in segments.iter().enumerate() {
             let next = segments.get(i + 1).and_then(|s| s.hops.first());
             let last = i + 1 == segments.len();
             self.begun = i + 1;
             let (reached, go_on) = self.segment(segment, next, (from, frontier), last).await?;
-            from = Place(segment.hops.last().map_or(from.0, |h| h.place));
+            from = ChainPosition(segment.hops.last().map_or(from.0, |h| h.place));
             frontier = reached;
-            if go_on == Next::Stop {
+            if go_on == ChainProgress::Stop {
                 break;
             }
         }
         self.collect().await
     }
 
-    /// Runs the hops of a segment, again and again if it repeats; how many vertices were visited at its end.
+    /// Runs the hops of a segment, repeatedly if it repeats; returns the number of vertices visited at its end.
     async fn segment(
         &mut self,
         segment: &PlannedSegment,
         after: Option<&PlannedHop>,
-        (start, count): (Place, u64),
+        (start, count): (ChainPosition, u64),
         last: bool,
-    ) -> Result<(u64, Next)> {
+    ) -> Result<(u64, ChainProgress)> {
         let mut from = start;
         let mut whole = true;
         let mut frontier = count;
@@ -217,7 +218,7 @@ impl Run<'_> {
             if let Some(max) = segment.repeat.and_then(|r| r.max)
                 && rounds >= max
             {
-                // The chain asked for it, so what comes behind the segment goes on from where this led.
+                // The chain requested this limit, so the next segment continues from where this one led.
                 self.stopped.push(Stop {
                     reason: StopReason::Depth,
                     step: self.step + 1,
@@ -233,57 +234,61 @@ impl Run<'_> {
                     None => after,
                 };
                 let (reached, go_on) = self
-                    .hop(hop, (from, whole, frontier), next.map(|h| Place(h.place)))
+                    .hop(
+                        hop,
+                        (from, whole, frontier),
+                        next.map(|h| ChainPosition(h.place)),
+                    )
                     .await?;
                 let ends = i + 1 == hops;
                 if ends {
                     at_end += reached;
                 }
-                from = Place(hop.place);
+                from = ChainPosition(hop.place);
                 whole = false;
                 frontier = reached;
-                if go_on == Next::Stop {
-                    return Ok((at_end, Next::Stop));
+                if go_on == ChainProgress::Stop {
+                    return Ok((at_end, ChainProgress::Stop));
                 }
                 if let (true, true, Some(limit)) = (last, ends, self.limit)
                     && at_end > limit
                 {
                     self.stop(StopReason::Limit, at_end - limit);
-                    return Ok((at_end, Next::Stop));
+                    return Ok((at_end, ChainProgress::Stop));
                 }
             }
             if segment.repeat.is_none() {
                 break;
             }
         }
-        Ok((at_end, Next::GoOn))
+        Ok((at_end, ChainProgress::Continue))
     }
 
-    /// One step on all servers; how many vertices it was the first to reach.
+    /// Runs one step on all servers; returns the number of vertices that it was the first to reach.
     async fn hop(
         &mut self,
         hop: &PlannedHop,
-        (from, whole, frontier): (Place, bool, u64),
-        next: Option<Place>,
-    ) -> Result<(u64, Next)> {
+        (from, whole, frontier): (ChainPosition, bool, u64),
+        next: Option<ChainPosition>,
+    ) -> Result<(u64, ChainProgress)> {
         self.step += 1;
         if self.budget.steps.is_some_and(|max| self.step > max) {
             self.stop(StopReason::Depth, frontier);
-            return Ok((0, Next::Stop));
+            return Ok((0, ChainProgress::Stop));
         }
         let began = self.node.time.monotonic_micros();
         let mut sum = StepDone::default();
-        let mut go_on = Next::GoOn;
+        let mut go_on = ChainProgress::Continue;
         if let Some(reason) = self.must_stop() {
             self.stop(reason, frontier);
-            go_on = Next::Stop;
+            go_on = ChainProgress::Stop;
         } else if frontier > 0 {
-            let call = TravelCall::Step {
+            let call = TraversalCall::Step {
                 hop: HopAt {
                     travel: self.id,
                     step: self.step,
                     from,
-                    to: Place(hop.place),
+                    to: ChainPosition(hop.place),
                 },
                 whole,
                 next,
@@ -293,11 +298,11 @@ impl Run<'_> {
                 None => {
                     let reason = self.must_stop().unwrap_or(StopReason::Interrupted);
                     self.stop(reason, frontier);
-                    go_on = Next::Stop;
+                    go_on = ChainProgress::Stop;
                 }
                 Some(answers) => {
                     for (server, answer) in answers {
-                        let TravelReply::Stepped(done) = answer else {
+                        let TraversalReply::Stepped(done) = answer else {
                             return Err(unexpected(server));
                         };
                         self.servers.push(server_step(server, self.step, &done));
@@ -306,14 +311,14 @@ impl Run<'_> {
                     }
                     if let Some(reason) = sum.stopped {
                         self.stop(reason, frontier);
-                        go_on = Next::Stop;
+                        go_on = ChainProgress::Stop;
                     }
                 }
             }
         }
         self.edges += sum.edges;
         self.visited += sum.reached;
-        // A message that came twice may have left nothing new to be told of, and still something to go on from.
+        // After a message arrived twice, the counts may show nothing new although there are vertices to continue from.
         let reached = sum.reached.max(u64::from(sum.leads_on));
         self.profile.push(StepProfile {
             step: self.step,
@@ -328,10 +333,10 @@ impl Run<'_> {
         Ok((reached, go_on))
     }
 
-    /// All at once, without steps.
-    async fn flow(&mut self) -> Result<Vec<Visited>> {
+    /// Runs the traversal asynchronously, without steps.
+    async fn run_async(&mut self) -> Result<Vec<Visited>> {
         let over = || self.must_stop().is_some();
-        let Flow { stopped, .. } = self.node.flow(self.id, &|| !over()).await?;
+        let AsyncTraversal { stopped, .. } = self.node.run_async(self.id, &|| !over()).await?;
         self.begun = self.segments.len();
         let stopped = stopped.or_else(|| self.must_stop());
         let visited = self.collect().await?;
@@ -341,8 +346,8 @@ impl Run<'_> {
         Ok(visited)
     }
 
-    /// Asks all servers, this one included.
-    async fn everywhere(&self, call: TravelCall) -> Result<Vec<(ServerId, TravelReply)>> {
+    /// Calls all servers, this one included.
+    async fn everywhere(&self, call: TraversalCall) -> Result<Vec<(ServerId, TraversalReply)>> {
         let servers = self.node.map.servers().to_vec();
         let calls = servers
             .iter()
@@ -352,20 +357,20 @@ impl Run<'_> {
             .iter()
             .zip(answers)
             .map(|(server, answer)| match answer? {
-                TravelReply::Unknown => Err(forgotten(*server)),
+                TraversalReply::Unknown => Err(restarted(*server)),
                 reply => Ok((*server, reply)),
             })
             .collect()
     }
 
-    /// The same, unless the caller or the clock stops it.
+    /// Calls all servers, unless the traversal is cancelled or out of time.
     async fn everywhere_unless_stopped(
         &self,
-        call: TravelCall,
-    ) -> Result<Option<Vec<(ServerId, TravelReply)>>> {
+        call: TraversalCall,
+    ) -> Result<Option<Vec<(ServerId, TraversalReply)>>> {
         let mut answers = pin!(self.everywhere(call));
         loop {
-            match select(answers.as_mut(), self.node.host.sleep(LOOK)).await {
+            match select(answers.as_mut(), self.node.host.sleep(CANCEL_POLL)).await {
                 Either::Left((answers, _)) => return answers.map(Some),
                 Either::Right(_) if self.is_over() => return Ok(None),
                 Either::Right(_) => {}
@@ -373,49 +378,49 @@ impl Run<'_> {
         }
     }
 
-    /// What was visited, on all servers.
+    /// Collects the visited vertices of all servers.
     async fn collect(&mut self) -> Result<Vec<Visited>> {
         let mut all = Vec::new();
         for server in self.node.map.servers().to_vec() {
             let mut from = 0;
             loop {
                 let travel = self.id;
-                let call = TravelCall::Collect { travel, from };
+                let call = TraversalCall::Collect { travel, from };
                 match self.node.travel_at(server, call).await? {
-                    TravelReply::Collected {
+                    TraversalReply::Collected {
                         visited,
                         more,
                         steps,
                     } => {
                         from += visited.len() as u64;
                         all.extend(visited);
-                        for (place, done) in steps {
-                            self.servers.push(server_step(server, place, &done));
-                            self.add_to_profile(place, &done);
+                        for (position, done) in steps {
+                            self.servers.push(server_step(server, position, &done));
+                            self.add_to_profile(position, &done);
                         }
                         if !more {
                             break;
                         }
                     }
-                    TravelReply::Unknown => return Err(forgotten(server)),
+                    TraversalReply::Unknown => return Err(restarted(server)),
                     _ => return Err(unexpected(server)),
                 }
             }
         }
-        all.sort_unstable_by_key(|v| (v.place, v.step, v.vertex));
+        all.sort_unstable_by_key(|v| (v.position, v.step, v.vertex));
         Ok(all)
     }
 
-    /// What an asynchronous traversal did at a place, which stands for the step there.
-    fn add_to_profile(&mut self, place: u32, done: &StepDone) {
+    /// Adds what an asynchronous traversal did at a position, which takes the place of the step in the profile.
+    fn add_to_profile(&mut self, position: u32, done: &StepDone) {
         let hops = self.segments.iter().flat_map(|s| &s.hops);
-        let text = hops.into_iter().find(|h| h.place == place);
+        let text = hops.into_iter().find(|h| h.place == position);
         let text = text.map_or_else(String::new, |h| h.text.clone());
-        let i = match self.profile.binary_search_by_key(&place, |p| p.step) {
+        let i = match self.profile.binary_search_by_key(&position, |p| p.step) {
             Ok(i) => i,
             Err(i) => {
                 let profile = StepProfile {
-                    step: place,
+                    step: position,
                     text,
                     frontier: 0,
                     edges: 0,
@@ -449,14 +454,14 @@ impl Run<'_> {
             let (_, stops) = assembly.count_steps();
             self.stopped.splice(0..0, stops);
             for p in &mut self.profile {
-                let here = assembly.visited.iter().filter(|v| v.place.0 == p.step);
+                let here = assembly.visited.iter().filter(|v| v.position.0 == p.step);
                 p.reached = here.count() as u64;
             }
         }
         if let Some(limit) = self.limit {
             let cut = assembly.cut(limit);
-            let told = self.stopped.iter().any(|s| s.reason == StopReason::Limit);
-            if cut > 0 && !told {
+            let reported = self.stopped.iter().any(|s| s.reason == StopReason::Limit);
+            if cut > 0 && !reported {
                 self.stop(StopReason::Limit, cut);
             }
         }
@@ -473,9 +478,9 @@ impl Run<'_> {
         }
     }
 
-    fn left(&self) -> Left {
+    fn left(&self) -> RemainingBudget {
         let spent = self.elapsed_millis();
-        Left {
+        RemainingBudget {
             millis: self.budget.millis.map(|ms| ms.saturating_sub(spent)),
             edges: self.budget.edges.map(|n| n.saturating_sub(self.edges)),
         }
@@ -485,7 +490,7 @@ impl Run<'_> {
         self.node.time.monotonic_micros().saturating_sub(self.began) / 1000
     }
 
-    /// Whether the caller or the clock says so.
+    /// Whether the traversal is cancelled or out of time.
     fn is_over(&self) -> bool {
         let late = |max| self.elapsed_millis() >= max;
         self.cancel.cancelled() || self.budget.millis.is_some_and(late)
@@ -533,21 +538,21 @@ fn server_step(server: ServerId, step: u32, done: &StepDone) -> ServerStep {
     }
 }
 
-/// However a traversal ends, all servers are told.
-struct EndOfTravel<'a> {
+/// Ends the traversal on all servers when dropped.
+struct EndOfTraversal<'a> {
     node: &'a Arc<Node>,
-    travel: TravelId,
+    travel: TraversalId,
 }
 
-impl Drop for EndOfTravel<'_> {
+impl Drop for EndOfTraversal<'_> {
     fn drop(&mut self) {
         let travel = self.travel;
         self.node.spawn(move |node| async move {
             let servers = node.map.servers().to_vec();
             let end = servers
                 .iter()
-                .map(|server| node.travel_at(*server, TravelCall::End { travel }));
-            // Who cannot be told drops it when this server begins another after being started anew, or is full of them.
+                .map(|server| node.travel_at(*server, TraversalCall::End { travel }));
+            // An unreachable server drops the traversal when it sees our next incarnation, or when its table is full.
             join_all(end).await;
         });
     }

@@ -1,153 +1,157 @@
-//! Traversals over all servers (GraphMeta, section 5; GraphTrek).
+//! Distributed traversals (GraphMeta, section 5; GraphTrek).
 //!
-//! A vertex that is reached is kept track of at its home. A step expands a frontier where its edges lie and tells the homes
-//! of what they lead to: with DIDO that is mostly the same server. `coordinate` runs a chain step by step, `flow` without
-//! steps; `step` is what a server does in one, `ahead` what it does while it waits for the next.
+//! The home of each vertex keeps track of whether it was reached. A step expands a frontier where its edges are and
+//! reports reached vertices to their homes, which with DIDO are mostly on the same server. `coordinate` runs a chain
+//! step by step, `asynchronous` without steps; `step` is a server's part in one step, `prefetch` what it loads while
+//! it waits for the next.
 
-mod ahead;
 mod assemble;
+mod asynchronous;
 mod coordinate;
-mod flow;
+mod prefetch;
+mod share;
 mod step;
-mod walk;
 
 use super::{BoxFuture, Node};
-use crate::peer::{Request, Response, TravelCall, TravelId, TravelReply};
+use crate::peer::{Request, Response, TraversalCall, TraversalId, TraversalReply};
 use crate::vnode::ServerId;
+use asynchronous::AsyncTraversals;
 use esker_model::{Error, Result};
-use flow::Flows;
+use share::TraversalShare;
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
-use walk::Walk;
 
-/// The traversals that run here.
+/// The traversals that run on this server.
 #[derive(Debug, Default)]
-pub(crate) struct Travels {
-    /// Those that this server coordinates are counted.
+pub(crate) struct Traversals {
+    /// Number of traversals that this server has coordinated.
     next: u64,
-    /// By name, those that this server has a share in.
-    walks: BTreeMap<TravelId, Arc<Walk>>,
-    /// Asynchronous ones that this server coordinates.
-    flows: Flows,
+    /// Traversals in which this server participates, by id.
+    shares: BTreeMap<TraversalId, Arc<TraversalShare>>,
+    /// Asynchronous traversals that this server coordinates.
+    asynchronous: AsyncTraversals,
 }
 
-/// Traversals that a server has a share in at once.
-const WALKS_MAX: usize = 1 << 12;
+/// Largest number of traversals in which a server participates at once.
+const SHARES_MAX: usize = 1 << 12;
 
 impl Node {
-    fn travels(&self) -> MutexGuard<'_, Travels> {
+    fn travels(&self) -> MutexGuard<'_, Traversals> {
         self.travels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn walk(&self, travel: TravelId) -> Option<Arc<Walk>> {
-        self.travels().walks.get(&travel).cloned()
+    fn share(&self, travel: TraversalId) -> Option<Arc<TraversalShare>> {
+        self.travels().shares.get(&travel).cloned()
     }
 
-    /// Keeps a walk; those of a coordinator that was started anew since are over.
-    fn keep_walk(&self, walk: &Arc<Walk>) -> Result<()> {
-        let id = walk.begin.travel;
+    /// Adds a traversal, and removes those of earlier incarnations of its coordinator.
+    fn keep_share(&self, share: &Arc<TraversalShare>) -> Result<()> {
+        let id = share.begin.travel;
         let mut travels = self.travels();
         travels
-            .walks
+            .shares
             .retain(|t, _| t.server != id.server || t.incarnation >= id.incarnation);
-        if travels.walks.len() >= WALKS_MAX {
+        if travels.shares.len() >= SHARES_MAX {
             return Err(Error::Unavailable(format!(
-                "{} has {WALKS_MAX} traversals under way; try again later",
+                "{} has {SHARES_MAX} traversals in progress; try again later",
                 self.settings.id
             )));
         }
-        travels.walks.entry(id).or_insert_with(|| Arc::clone(walk));
+        travels
+            .shares
+            .entry(id)
+            .or_insert_with(|| Arc::clone(share));
         Ok(())
     }
 
-    /// Asks a server about a traversal, this one included. (Boxed, because what is asked here may ask further.)
+    /// Sends a traversal call to a server, this one included. (Boxed, because a call may cause further calls.)
     fn travel_at(
         self: &Arc<Self>,
         to: ServerId,
-        call: TravelCall,
-    ) -> BoxFuture<'static, Result<TravelReply>> {
+        call: TraversalCall,
+    ) -> BoxFuture<'static, Result<TraversalReply>> {
         let node = Arc::clone(self);
         Box::pin(async move {
             if to == node.settings.id {
                 return node.travel_here(to, call).await;
             }
-            match node.ask(to, Request::Travel(call)).await? {
+            match node.request(to, Request::Travel(call)).await? {
                 Response::Travel(reply) => Ok(reply),
                 _ => Err(super::peers::unexpected(to)),
             }
         })
     }
 
-    /// This server's share in a traversal.
+    /// Handles a traversal call.
     pub(crate) async fn travel_here(
         self: &Arc<Self>,
         from: ServerId,
-        call: TravelCall,
-    ) -> Result<TravelReply> {
-        let known = |travel| self.walk(travel);
+        call: TraversalCall,
+    ) -> Result<TraversalReply> {
+        let known = |travel| self.share(travel);
         match call {
-            TravelCall::Begin(begin) => self.begin_walk(begin).await,
-            TravelCall::Step {
+            TraversalCall::Begin(begin) => self.begin_share(begin).await,
+            TraversalCall::Step {
                 hop,
                 whole,
                 next,
                 left,
             } => match known(hop.travel) {
-                Some(walk) => self.step(&walk, hop, whole, next, left).await,
-                None => Ok(TravelReply::Unknown),
+                Some(share) => self.step(&share, hop, whole, next, left).await,
+                None => Ok(TraversalReply::Unknown),
             },
-            TravelCall::Expand {
+            TraversalCall::Expand {
                 hop,
                 vertices,
                 left,
                 credit,
                 number,
             } => match known(hop.travel) {
-                Some(walk) => {
+                Some(share) => {
                     let credit = (credit, Some((from, number)));
-                    self.expand_for(&walk, hop, &vertices, left, credit).await
+                    self.expand_for(&share, hop, &vertices, left, credit).await
                 }
-                None => Ok(TravelReply::Unknown),
+                None => Ok(TraversalReply::Unknown),
             },
-            TravelCall::Reach { hop, reached } => match known(hop.travel) {
-                Some(walk) => self.reach(&walk, hop, &reached).await,
-                None => Ok(TravelReply::Unknown),
+            TraversalCall::Reach { hop, reached } => match known(hop.travel) {
+                Some(share) => self.reach(&share, hop, &reached).await,
+                None => Ok(TraversalReply::Unknown),
             },
-            TravelCall::Go {
+            TraversalCall::Continue {
                 hop,
                 number,
                 reached,
                 credit,
             } => Ok(match known(hop.travel) {
-                Some(walk) => {
-                    self.go(&walk, (from, number), hop, reached, credit);
-                    TravelReply::Done
+                Some(share) => {
+                    self.continue_from(&share, (from, number), hop, reached, credit);
+                    TraversalReply::Done
                 }
-                None => TravelReply::Unknown,
+                None => TraversalReply::Unknown,
             }),
-            TravelCall::Credit {
+            TraversalCall::Credit {
                 travel,
                 number,
                 credit,
                 stopped,
                 failed,
             } => Ok(self.credit_back(travel, (from, number), credit, stopped, failed)),
-            TravelCall::MoreCredit { travel, number } => {
+            TraversalCall::MoreCredit { travel, number } => {
                 Ok(self.more_credit(travel, (from, number)))
             }
-            TravelCall::Alive { travel } => Ok(match known(travel) {
-                Some(_) => TravelReply::Done,
-                None => TravelReply::Unknown,
+            TraversalCall::Alive { travel } => Ok(match known(travel) {
+                Some(_) => TraversalReply::Done,
+                None => TraversalReply::Unknown,
             }),
-            TravelCall::Collect { travel, from } => Ok(match known(travel) {
-                Some(walk) => walk.collect(from),
-                None => TravelReply::Unknown,
+            TraversalCall::Collect { travel, from } => Ok(match known(travel) {
+                Some(share) => share.collect(from),
+                None => TraversalReply::Unknown,
             }),
-            TravelCall::End { travel } => {
-                if let Some(walk) = self.travels().walks.remove(&travel) {
-                    walk.stop();
+            TraversalCall::End { travel } => {
+                if let Some(share) = self.travels().shares.remove(&travel) {
+                    share.stop();
                 }
-                Ok(TravelReply::Done)
+                Ok(TraversalReply::Done)
             }
         }
     }

@@ -1,11 +1,12 @@
-//! A server's share in one step.
+//! A server's part in one step of a traversal.
 
 use super::super::Node;
 use super::super::hashed::Set;
 use super::super::peers::unexpected;
-use super::walk::Walk;
+use super::share::TraversalShare;
 use crate::peer::{
-    HopAt, Left, Reached, StepDone, TravelBegin, TravelCall, TravelPlace as Place, TravelReply,
+    ChainPosition, HopAt, Reached, RemainingBudget, StepDone, TraversalBegin, TraversalCall,
+    TraversalReply,
 };
 use crate::vnode::ServerId;
 use esker_engine::PartExpansion;
@@ -16,61 +17,65 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Vertices expanded between two looks at the caller's wish.
+/// Vertices expanded between two checks for cancellation.
 const CHUNK: usize = 1 << 14;
 const MOVES_MAX: u32 = 64;
 
-/// What vertices lead to, by the home of that.
+/// Reached vertices by their home server.
 pub(super) type ByHome = BTreeMap<ServerId, Vec<Reached>>;
 
-/// What expanding vertices here gave.
+/// Result of expanding vertices on this server.
 #[derive(Default)]
 pub(super) struct Expanded {
     pub(super) done: StepDone,
     pub(super) by_home: ByHome,
-    /// How the vertices had split after they were read.
+    /// Splits of the vertices after they were read.
     pub(super) splits: Vec<(VertexId, Vec<u8>)>,
 }
 
 impl Node {
-    /// Gets ready for a traversal.
-    pub(super) async fn begin_walk(self: &Arc<Self>, begin: TravelBegin) -> Result<TravelReply> {
-        if let Some(walk) = self.walk(begin.travel) {
-            let start = walk.state().visited_at(Place(0)).len();
-            return Ok(TravelReply::Started(start as u64));
+    /// Prepares this server for a traversal.
+    pub(super) async fn begin_share(
+        self: &Arc<Self>,
+        begin: TraversalBegin,
+    ) -> Result<TraversalReply> {
+        if let Some(share) = self.share(begin.travel) {
+            let start = share.state().visited_at(ChainPosition(0)).len();
+            return Ok(TraversalReply::Started(start as u64));
         }
         let mut plan = self.engine.plan_part(&begin.traversal, begin.now)?;
         plan.start_at(&begin.starts);
         let named = plan.start_vertices();
-        self.settle(named.as_deref(), plan.newest()).await?;
-        let walk = Arc::new(Walk::new(begin, plan));
-        let start = self.engine.part_start(&walk.plan, &*walk)?;
-        let admitted = self.admits(&walk, Place(0), &start).await?;
+        self.wait_for_pending(named.as_deref(), plan.newest())
+            .await?;
+        let share = Arc::new(TraversalShare::new(begin, plan));
+        let start = self.engine.part_start(&share.plan, &*share)?;
+        let admitted = self.admits(&share, ChainPosition(0), &start).await?;
         let start = start.into_iter().zip(admitted);
         let start: Vec<VertexId> = start.filter(|(_, ok)| *ok).map(|(id, _)| id).collect();
         {
-            let mut state = walk.state();
+            let mut state = share.state();
             state.start(&start);
             state.idle_since = Some(self.time.monotonic_micros());
         }
-        self.keep_walk(&walk)?;
-        Ok(TravelReply::Started(start.len() as u64))
+        self.keep_share(&share)?;
+        Ok(TraversalReply::Started(start.len() as u64))
     }
 
-    /// Expands the frontier that is at home here, wherever its edges lie.
+    /// Expands the frontier whose home is here, wherever its edges are.
     pub(super) async fn step(
         self: &Arc<Self>,
-        walk: &Arc<Walk>,
+        share: &Arc<TraversalShare>,
         hop: HopAt,
         whole: bool,
-        next: Option<Place>,
-        left: Left,
-    ) -> Result<TravelReply> {
-        // Whatever is read ahead stops now.
-        walk.step.store(hop.step, Ordering::Release);
+        next: Option<ChainPosition>,
+        left: RemainingBudget,
+    ) -> Result<TraversalReply> {
+        // Prefetching for this step ends now.
+        share.step.store(hop.step, Ordering::Release);
         let began = self.time.monotonic_micros();
         let (frontier, mut done) = {
-            let mut state = walk.state();
+            let mut state = share.state();
             state.waits_for = None;
             let frontier = if whole {
                 state.visited_at(hop.from)
@@ -85,63 +90,63 @@ impl Node {
             };
             (frontier, done)
         };
-        // What was read ahead is not what it waited for.
+        // Prefetching is not waiting.
         done.wait_micros = done.wait_micros.saturating_sub(done.prefetch_micros);
         for chunk in frontier.chunks(CHUNK) {
-            let more = self.expand_everywhere(walk, hop, chunk, left).await?;
+            let more = self.expand_everywhere(share, hop, chunk, left).await?;
             add(&mut done, &more);
             if done.stopped.is_some() {
                 break;
             }
         }
         {
-            let mut state = walk.state();
+            let mut state = share.state();
             state.idle_since = Some(self.time.monotonic_micros());
             done.vertices_micros += std::mem::take(&mut state.vertices_micros);
-            state.ahead = 0;
+            state.prefetched = 0;
             state.waits_for = Some(hop.step);
             state.next = next;
         }
-        if walk.begin.budget.strategy == Strategy::Prefetch
+        if share.begin.budget.strategy == Strategy::Prefetch
             && let Some(next) = next
         {
-            self.read_ahead(walk, hop, next);
+            self.prefetch(share, hop, next);
         }
-        Ok(TravelReply::Stepped(done))
+        Ok(TraversalReply::Stepped(done))
     }
 
-    /// Expands vertices on all servers that have edges of them. Those that turn out to have split further are asked about
-    /// again where they have split to.
+    /// Expands vertices on all servers that have edges of them. Vertices that turn out to have split further are
+    /// expanded on the additional servers.
     async fn expand_everywhere(
         self: &Arc<Self>,
-        walk: &Arc<Walk>,
+        share: &Arc<TraversalShare>,
         hop: HopAt,
         vertices: &[VertexId],
-        left: Left,
+        left: RemainingBudget,
     ) -> Result<StepDone> {
         let mut done = StepDone::default();
-        let mut asked = Set::<(VertexId, ServerId)>::default();
+        let mut sent = Set::<(VertexId, ServerId)>::default();
         let mut open: Vec<VertexId> = vertices.to_vec();
         for attempt in 0..MOVES_MAX {
             let mut groups = BTreeMap::<ServerId, Vec<VertexId>>::new();
             for id in &open {
                 for server in self.edge_servers(*id) {
-                    if asked.insert((*id, server)) {
+                    if sent.insert((*id, server)) {
                         groups.entry(server).or_default().push(*id);
                     }
                 }
             }
             let calls = groups.into_iter().map(|(server, vertices)| {
-                let walk = Arc::clone(walk);
+                let share = Arc::clone(share);
                 let node = Arc::clone(self);
                 async move {
                     if server == node.settings.id {
                         let answer = node
-                            .expand_for(&walk, hop, &vertices, left, (0, None))
+                            .expand_for(&share, hop, &vertices, left, (0, None))
                             .await;
                         return (server, answer);
                     }
-                    let call = TravelCall::Expand {
+                    let call = TraversalCall::Expand {
                         hop,
                         vertices,
                         left,
@@ -154,12 +159,12 @@ impl Node {
             let mut split = Vec::new();
             for (server, answer) in join_all(calls).await {
                 match answer? {
-                    TravelReply::Expanded { done: more, splits } => {
+                    TraversalReply::Expanded { done: more, splits } => {
                         add(&mut done, &more);
                         self.learn_splits(server, &splits)?;
                         split.extend(splits.into_iter().map(|(id, _)| id));
                     }
-                    TravelReply::Unknown => return Err(forgotten(server)),
+                    TraversalReply::Unknown => return Err(restarted(server)),
                     _ => return Err(unexpected(server)),
                 }
             }
@@ -168,7 +173,7 @@ impl Node {
             open = split;
             let news = |id: &VertexId| {
                 let servers = self.edge_servers(*id);
-                servers.iter().any(|s| !asked.contains(&(*id, *s)))
+                servers.iter().any(|s| !sent.contains(&(*id, *s)))
             };
             open.retain(news);
             if open.is_empty() || done.stopped.is_some() {
@@ -179,62 +184,63 @@ impl Node {
         Err(super::super::read::kept_moving())
     }
 
-    /// Expands vertices of whose edges some lie here, and tells the homes of what they lead to.
+    /// Expands vertices that have some edges here, and reports reached vertices to their homes.
     pub(super) async fn expand_for(
         self: &Arc<Self>,
-        walk: &Arc<Walk>,
+        share: &Arc<TraversalShare>,
         hop: HopAt,
         vertices: &[VertexId],
-        left: Left,
+        left: RemainingBudget,
         (credit, message): (u64, Option<(ServerId, u64)>),
-    ) -> Result<TravelReply> {
+    ) -> Result<TraversalReply> {
         if credit > 0 {
             return self
-                .expand_on(walk, hop, vertices, left, (credit, message))
+                .expand_with_credit(share, hop, vertices, left, (credit, message))
                 .await;
         }
         let Expanded {
             mut done,
             by_home,
             splits,
-        } = self.expand_here(walk, hop, vertices, left).await?;
+        } = self.expand_here(share, hop, vertices, left).await?;
         let calls = by_home.into_iter().map(|(home, reached)| {
-            let walk = Arc::clone(walk);
+            let share = Arc::clone(share);
             let node = Arc::clone(self);
             async move {
                 if home == node.settings.id {
-                    return (home, node.reach(&walk, hop, &reached).await);
+                    return (home, node.reach(&share, hop, &reached).await);
                 }
-                let call = TravelCall::Reach { hop, reached };
+                let call = TraversalCall::Reach { hop, reached };
                 (home, node.travel_at(home, call).await)
             }
         });
         for (home, answer) in join_all(calls).await {
             match answer? {
-                TravelReply::Reached { new, leads_on } => {
+                TraversalReply::Reached { new, leads_on } => {
                     done.reached += new;
                     done.leads_on |= leads_on;
                 }
-                TravelReply::Unknown => return Err(forgotten(home)),
+                TraversalReply::Unknown => return Err(restarted(home)),
                 _ => return Err(unexpected(home)),
             }
         }
-        Ok(TravelReply::Expanded { done, splits })
+        Ok(TraversalReply::Expanded { done, splits })
     }
 
-    /// Expands vertices as far as their edges lie here.
+    /// Expands vertices as far as their edges are here.
     pub(super) async fn expand_here(
         self: &Arc<Self>,
-        walk: &Walk,
+        share: &TraversalShare,
         hop: HopAt,
         vertices: &[VertexId],
-        left: Left,
+        left: RemainingBudget,
     ) -> Result<Expanded> {
-        self.settle(Some(vertices), walk.plan.newest()).await?;
+        self.wait_for_pending(Some(vertices), share.plan.newest())
+            .await?;
         let began = self.time.monotonic_micros();
         let mut by_home = ByHome::new();
         let mut known = Set::default();
-        let paths = walk.paths;
+        let paths = share.paths;
         let sink = &mut |_: usize, edge: EdgeKey, version: Version| {
             if paths || known.insert(edge.destination) {
                 let home = self.home(edge.destination);
@@ -254,7 +260,7 @@ impl Node {
             stopped,
         } = self
             .engine
-            .part_expand(&walk.plan, hop.to.0, vertices, &budget, walk, sink)?;
+            .part_expand(&share.plan, hop.to.0, vertices, &budget, share, sink)?;
         let splits = self.splits_after(vertices).await?;
         let done = StepDone {
             edges,
@@ -271,77 +277,79 @@ impl Node {
         })
     }
 
-    /// Vertices at home here were reached.
+    /// Handles reached vertices whose home is here.
     pub(super) async fn reach(
         self: &Arc<Self>,
-        walk: &Arc<Walk>,
+        share: &Arc<TraversalShare>,
         hop: HopAt,
         reached: &[Reached],
-    ) -> Result<TravelReply> {
-        let noted = walk
+    ) -> Result<TraversalReply> {
+        let noted = share
             .state()
-            .note(hop.step, hop.from, hop.to, reached, walk.paths);
-        let new = self.admit_fresh(walk, hop.to, &noted.fresh).await?;
-        // A message that came twice is at it elsewhere: its vertices count as reached only once that is known.
+            .note(hop.step, hop.from, hop.to, reached, share.paths);
+        let new = self.admit_new(share, hop.to, &noted.new).await?;
+        // A repeated message is being handled elsewhere: its vertices count as reached only once the result is known.
         let leads_on = loop {
-            let (all, any) = walk.state().known(hop.step, hop.to, reached);
+            let (all, any) = share.state().admission_known(hop.step, hop.to, reached);
             if all {
                 break any;
             }
             self.host.sleep(1).await;
         };
         if new > 0 {
-            self.read_ahead_more(walk, hop);
+            self.resume_prefetch(share, hop);
         }
-        Ok(TravelReply::Reached { new, leads_on })
+        Ok(TraversalReply::Reached { new, leads_on })
     }
 
-    /// Finds out which of these may be visited.
-    pub(super) async fn admit_fresh(
+    /// Decides which of the new vertices may be visited.
+    pub(super) async fn admit_new(
         self: &Arc<Self>,
-        walk: &Arc<Walk>,
-        to: Place,
-        fresh: &[VertexId],
+        share: &Arc<TraversalShare>,
+        to: ChainPosition,
+        new: &[VertexId],
     ) -> Result<u64> {
-        if fresh.is_empty() {
+        if new.is_empty() {
             return Ok(0);
         }
-        self.settle(Some(fresh), walk.plan.newest()).await?;
+        self.wait_for_pending(Some(new), share.plan.newest())
+            .await?;
         let began = self.time.monotonic_micros();
-        let admitted = self.admits(walk, to, fresh).await?;
-        let mut state = walk.state();
+        let admitted = self.admits(share, to, new).await?;
+        let mut state = share.state();
         state.vertices_micros += self.time.monotonic_micros().saturating_sub(began);
-        Ok(state.admit(to, fresh, &admitted))
+        Ok(state.admit(to, new, &admitted))
     }
 
-    /// Which of these, at home here, may be visited at a place: they are there, pass its filters, and the caller sees them.
+    /// Whether each of these vertices may be visited at a position: it exists, passes the filters, and the caller may see it.
     async fn admits(
         self: &Arc<Self>,
-        walk: &Walk,
-        to: Place,
+        share: &TraversalShare,
+        to: ChainPosition,
         vertices: &[VertexId],
     ) -> Result<Vec<bool>> {
-        let mut sight = walk.sight();
+        let mut visibility = share.visibility();
         let mut paths = HashMap::new();
-        if walk.plan.asks_keys(to.0) {
-            paths = self.paths_of(&mut sight, vertices).await?;
+        if share.plan.uses_keys(to.0) {
+            paths = self.paths_of(&mut visibility, vertices).await?;
         }
         let mut admitted = self
             .engine
-            .part_admit(&walk.plan, to.0, (vertices, &paths), walk)?;
-        if sight.hides() {
+            .part_admit(&share.plan, to.0, (vertices, &paths), share)?;
+        if visibility.hides() {
             let both = vertices.iter().zip(&admitted);
             let there = both.filter(|(_, ok)| **ok).map(|(id, _)| *id);
-            self.learn(&mut sight, there.collect::<Vec<_>>()).await?;
+            self.learn(&mut visibility, there.collect::<Vec<_>>())
+                .await?;
             for (id, ok) in vertices.iter().zip(&mut admitted) {
-                *ok &= sight.sees(*id);
+                *ok &= visibility.sees(*id);
             }
         }
-        walk.saw(sight);
+        share.add_visibility(visibility);
         Ok(admitted)
     }
 
-    /// The other servers that have edges of a vertex, as far as is known.
+    /// Returns the other servers that have edges of a vertex, as far as is known.
     pub(super) fn other_servers(&self, id: VertexId) -> BTreeSet<ServerId> {
         let mut servers = self.edge_servers(id);
         servers.remove(&self.settings.id);
@@ -349,7 +357,7 @@ impl Node {
     }
 }
 
-/// Adds what was done elsewhere or later in the same step.
+/// Adds statistics of another server, or of a later part of the same step.
 pub(super) fn add(sum: &mut StepDone, more: &StepDone) {
     sum.edges += more.edges;
     sum.selected += more.selected;
@@ -361,9 +369,9 @@ pub(super) fn add(sum: &mut StepDone, more: &StepDone) {
     sum.leads_on |= more.leads_on;
 }
 
-/// A server was started anew in the middle of a traversal.
-pub(super) fn forgotten(server: ServerId) -> Error {
+/// Error for a server that was restarted during a traversal.
+pub(super) fn restarted(server: ServerId) -> Error {
     Error::Unavailable(format!(
-        "{server} was started anew during the traversal; try again"
+        "{server} was restarted during the traversal; try again"
     ))
 }

@@ -1,4 +1,4 @@
-//! Tests of calls and replies between servers about names, as bytes.
+//! Tests of the binary encoding of namespace requests and responses.
 
 use super::*;
 use esker_model::key::{Measure, SpaceKey};
@@ -31,21 +31,21 @@ fn questions_and_answers_come_back() {
         keys: vec![vec![1, 2], vec![]],
     });
     let path = NamePath::parse(b"/a/b").unwrap();
-    comes_back(&NamesReply::Anew);
+    comes_back(&NamesReply::Restarted);
     come_back(&NamesCall::Change {
         call: CallId {
             incarnation: 1,
             number: 2,
             over: 3,
-            to: 4,
+            receiver_incarnation: 4,
         },
-        asker: Some(Asker {
+        principal: Some(Principal {
             uid: 3,
             gids: vec![4, 5],
         }),
         changes: vec![Change::Rmdir(path)],
-        once: Some(vec![1, 2]),
-        insist: true,
+        idempotency_key: Some(vec![1, 2]),
+        apply_remote: true,
     });
     come_back(&NamesCall::Sums { of: vec![id; 2] });
     come_back(&NamesCall::Page {
@@ -61,17 +61,20 @@ fn questions_and_answers_come_back() {
         last: 2,
     });
     comes_back(&NamesReply::Count(3));
-    let known = KnownOfFiles { heard: 3, told: 1 };
-    come_back(&NamesCall::Know(known));
-    comes_back(&NamesReply::Known(known));
-    come_back(&NamesCall::Promise { vertex: id });
-    come_back(&NamesCall::Promised);
-    comes_back(&NamesReply::Promised(5));
+    let known = ClusterFlags {
+        known: 3,
+        known_by_all: 1,
+    };
+    come_back(&NamesCall::ExchangeFlags(known));
+    comes_back(&NamesReply::Flags(known));
+    come_back(&NamesCall::LeaseVertex { vertex: id });
+    come_back(&NamesCall::DirectoryLeases);
+    comes_back(&NamesReply::LeaseMillis(5));
     for by in BY {
         come_back(&NamesCall::Space { by });
     }
     comes_back(&NamesReply::Rows(vec![None, Some(vec![3])]));
-    let done = Done {
+    let done = AppliedChange {
         id,
         version: Version(8),
     };

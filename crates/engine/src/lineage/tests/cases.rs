@@ -1,4 +1,4 @@
-//! Histories by hand, one law each.
+//! Handwritten histories, each for one rule.
 
 use super::recorded::{Recorded, at, lasting};
 use crate::lineage::{LineageOptions, Provenance, graph_of_paths, impact, lineage};
@@ -28,7 +28,7 @@ fn names(found: &Provenance) -> Vec<String> {
     names
 }
 
-/// Files with the second at which each version found of them was written.
+/// Files, each with the second at which every found version was written.
 fn versions(found: &Provenance) -> Vec<(String, Option<u64>)> {
     let schema = esker_model::Schema::default();
     let mut all: Vec<_> = found
@@ -119,7 +119,7 @@ fn a_reader_depends_on_the_version_that_existed_when_it_read() {
         names(&find_with(&g, "file:A", &as_of(25))),
         ["file:A", "file:raw1", "job:first"]
     );
-    // And the other way round: what the first write did, the second did not do.
+    // In the other direction: the second write does not depend on the first.
     let from_raw1 = came_of(&g, "file:raw1", &LineageOptions::default());
     assert_eq!(
         names(&from_raw1),
@@ -172,7 +172,7 @@ fn a_read_before_any_write_has_no_known_writer() {
 fn what_a_job_wrote_itself_is_no_input_of_it() {
     let mut g = Recorded::new();
     g.job("job:origin", &["file:raw"], &["file:A"], 10);
-    // Read, modified, written back: the input is the version before.
+    // Read, modified, written back: the input is the previous version.
     g.job("job:update", &["file:A"], &["file:A"], 20);
     let found = find(&g, "file:A");
     assert_eq!(
@@ -188,14 +188,14 @@ fn what_a_job_wrote_itself_is_no_input_of_it() {
         ]
     );
 
-    // Written and then read back: what was there before is gone.
+    // Written and then read back: the previous version is hidden.
     g.link("job:check", "write", "file:A", at(30), NONE);
     g.link("job:check", "read", "file:A", at(31), NONE);
     g.link("job:check", "write", "file:report", at(32), NONE);
     let found = find(&g, "file:report");
     assert_eq!(names(&found), ["file:A", "file:report", "job:check"]);
 
-    // All of it linked in one commit, so at one version: the read came first, or it would say nothing.
+    // All edges have one version: the read counts as first, or it would be irrelevant.
     let mut g = Recorded::new();
     g.job("job:origin", &[], &["file:A"], 10);
     g.link("job:update", "read", "file:A", at(20), NONE);
@@ -242,7 +242,7 @@ fn writers_that_overlapped_each_other_both_made_the_version() {
         found.roots.iter().map(|r| r.concurrent).collect::<Vec<_>>(),
         [false, true]
     );
-    // One after the other they do not.
+    // Consecutive writes do not.
     let mut g = Recorded::new();
     g.link("job:one", "write", "file:A", at(20), lasting(10, 20));
     g.link("job:two", "write", "file:A", at(25), lasting(20, 25));
@@ -267,7 +267,7 @@ fn a_write_that_was_over_before_a_read_began_does_not_depend_on_it() {
     let came = came_of(&g, "file:in2", &LineageOptions::default());
     assert_eq!(names(&came), ["file:in2", "file:out2", "job:j"]);
 
-    // An edge made by hand says nothing about order: it depends on all.
+    // An edge without times gives no order: it depends on all reads.
     g.link("job:j", "write", "file:byhand", at(26), NONE);
     g.link("job:j", "read", "file:late", at(90), NONE);
     assert_eq!(
@@ -298,7 +298,7 @@ fn meeting_an_execution_again_through_a_later_write_follows_the_rest() {
         "{:?}",
         names(&found)
     );
-    // With two levels the way through `mid` is not open, so in2 is not found, and the answer says why.
+    // With two levels the path through `mid` is not followed, so in2 is not found, and the result says why.
     let found = find_with(
         &g,
         "file:end",
@@ -375,7 +375,7 @@ fn everything_is_as_it_was_then() {
     );
     assert_eq!(command(&find(&g, "file:A")), "./w --corrected".into());
 
-    // A user who was entered later than the time asked for is shown, and marked.
+    // A user inserted after the requested version is shown, and marked.
     g.link("user:u", "run", "job:w", at(10), NONE);
     let mut late = Recorded::new();
     late.link("job:w", "write", "file:A", at(10), NONE);
@@ -405,7 +405,7 @@ fn a_shared_ancestor_is_visited_once() {
 #[test]
 fn a_cycle_ends() {
     let mut g = Recorded::new();
-    // All at one version, as an import without versions makes them: order says nothing, so each made the other.
+    // All at one version, as an import without versions makes them: without an order, each made the other.
     for (job, from, to) in [("job:1", "file:A", "file:B"), ("job:2", "file:B", "file:A")] {
         g.link(job, "read", from, at(10), NONE);
         g.link(job, "write", to, at(10), NONE);
@@ -547,7 +547,7 @@ fn chain(length: u32) -> Recorded {
     g
 }
 
-/// Longer than any stack would bear.
+/// Longer than the stack could hold.
 #[test]
 fn a_chain_of_100_000_executions_is_followed_and_drawn() {
     let g = chain(100_000);
@@ -570,7 +570,7 @@ fn a_chain_of_100_000_executions_is_followed_and_drawn() {
     );
 }
 
-/// Darshan cut the start of a job to whole seconds before 3.41, so the reader may seem to come before the writer.
+/// Darshan truncated the start of a job to full seconds before 3.41, so a reader may seem to precede the writer.
 #[test]
 fn a_coarse_clock_hides_no_dependency() {
     let coarse = |from, to| lasting(from, to).with("time_resolution_ms", 2_000_i64);
@@ -581,7 +581,7 @@ fn a_coarse_clock_hides_no_dependency() {
     let found = find(&g, "file:B");
     assert_eq!(names(&found), ["file:A", "file:B", "job:r", "job:w"]);
     assert_eq!(found.edges.iter().filter(|e| e.concurrent).count(), 1);
-    // Nor does a rewrite that may have come after the read hide what was there before.
+    // A rewrite that may have come after the read does not hide the previous version.
     let mut g = Recorded::new();
     g.link("job:w1", "write", "file:A", at(5), lasting(4, 5));
     g.link("job:w2", "write", "file:A", at(9), coarse(8, 9));
@@ -591,7 +591,7 @@ fn a_coarse_clock_hides_no_dependency() {
         names(&find(&g, "file:B")),
         ["file:A", "file:B", "job:r", "job:w1", "job:w2"]
     );
-    // But by its own clock an execution knows what it wrote before it read.
+    // By its own clock an execution knows what it wrote before it read.
     let mut g = Recorded::new();
     g.link("job:old", "write", "file:A", at(2), lasting(1, 2));
     g.link("job:r", "write", "file:A", at(6), coarse(5, 6));
@@ -611,7 +611,7 @@ fn a_round_costs_two_calls_however_wide() {
     g.job("job:r", &inputs, &["file:out"], 20);
     let found = find(&g, "file:out");
     assert_eq!(found.vertices.len(), 2002);
-    // The target; its writer; 1,000 inputs; their writers; and last who ran all of them.
+    // The target; its writer; 1,000 inputs; their writers; and last their users.
     assert_eq!(g.scans.load(Ordering::Relaxed), 5);
 }
 
@@ -660,7 +660,7 @@ fn limits_stop_the_walk_and_name_what_was_left() {
             "it is among the vertices found"
         );
     }
-    // Exactly deep enough is complete: what was read by nobody known ends there.
+    // A depth that exactly suffices is complete: inputs without known writers end there.
     assert!(
         limited(LineageOptions {
             depth: Some(100),
@@ -682,7 +682,7 @@ fn limits_stop_the_walk_and_name_what_was_left() {
     assert_eq!((nothing.vertices.len(), nothing.complete), (1, false));
 }
 
-/// Stops after having been asked so often.
+/// Cancels after a number of checks.
 struct After(AtomicU64, StopReason);
 
 impl Cancel for After {
@@ -711,7 +711,7 @@ fn a_cancelled_walk_gives_what_it_found() {
             );
         }
     }
-    // Inside one wide step too.
+    // Cancellation is also checked inside one wide step.
     let mut g = Recorded::new();
     let inputs: Vec<String> = (0..2000).map(|i| format!("file:in{i}")).collect();
     let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();

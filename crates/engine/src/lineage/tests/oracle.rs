@@ -1,4 +1,4 @@
-//! Lineage and impact by definition, over a list of events, against the walk on random histories.
+//! Lineage and impact by definition, over a list of events, compared with the implementation on random histories.
 
 use super::recorded::{Recorded, at, lasting};
 use crate::lineage::{Direction, LineageOptions, Provenance, impact, lineage};
@@ -12,17 +12,17 @@ struct Act {
     execution: u8,
     file: u8,
     writes: bool,
-    /// Seconds; the version of its edge is its end.
+    /// Start in seconds; the version of its edge is its end.
     start: u64,
     end: u64,
-    /// Whether the edge says `start` and `end`. If not, it is a point.
+    /// Whether the edge has `start` and `end`. Otherwise it is a point.
     timed: bool,
-    /// Seconds by which it may have happened later than it says.
+    /// Seconds by which it may have happened later than recorded.
     coarse: u64,
 }
 
 impl Act {
-    /// `w` lasts so that a regular register may return it to the read `r`, given all writes of the file.
+    /// Whether a regular register may return `w` to this read, given all writes of the file.
     fn may_see(&self, w: &Act, all: &[Act]) -> bool {
         let hides = |x: &Act| {
             let over = if x.execution == self.execution {
@@ -46,7 +46,7 @@ impl Act {
     }
 }
 
-/// Everything that the newest state of a file depends on: as acts.
+/// Returns all acts that the newest state of a file depends on.
 fn lineage_by_definition(acts: &[Act], file: u8) -> BTreeSet<Act> {
     let last = Act {
         execution: u8::MAX,
@@ -81,7 +81,7 @@ fn lineage_by_definition(acts: &[Act], file: u8) -> BTreeSet<Act> {
     }
 }
 
-/// Everything that depends on a file as it was since then: as acts.
+/// Returns all acts that depend on a file since a time.
 fn impact_by_definition(acts: &[Act], file: u8, since: Option<u64>) -> BTreeSet<Act> {
     let mut found: BTreeSet<Act> = BTreeSet::new();
     loop {
@@ -142,7 +142,7 @@ fn recorded(acts: &[Act]) -> Recorded {
     graph
 }
 
-/// The acts that the edges of an answer stand for.
+/// Returns the acts that the edges of a result represent.
 fn acts_of(found: &Provenance, graph: &Recorded, acts: &[Act]) -> BTreeSet<Act> {
     let ids: Vec<_> = (0..EXECUTIONS)
         .map(|e| graph.id(&format!("job:{e}")))
@@ -176,7 +176,7 @@ fn acts_of(found: &Provenance, graph: &Recorded, acts: &[Act]) -> BTreeSet<Act> 
 const EXECUTIONS: u8 = 5;
 const FILES: u8 = 4;
 
-/// Histories in which one execution does one thing to one file at one time at most once, as edges have it.
+/// Histories in which an execution does one thing to a file at one time at most once, as edges require.
 fn history() -> impl Strategy<Value = Vec<Act>> {
     let act = (
         0..EXECUTIONS,
@@ -211,7 +211,7 @@ fn history() -> impl Strategy<Value = Vec<Act>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// The walk finds the writes and reads that the definition of lineage names, and no others.
+    /// Lineage returns exactly the writes and reads of its definition.
     #[test]
     fn lineage_is_what_its_definition_says(acts in history(), file in 0..FILES, as_of in 0..30_u64) {
         let graph = recorded(&acts);
@@ -222,7 +222,7 @@ proptest! {
         prop_assert_eq!(acts_of(&found, &graph, &acts), lineage_by_definition(&then, file));
     }
 
-    /// The same for impact.
+    /// Impact returns exactly the writes and reads of its definition.
     #[test]
     fn impact_is_what_its_definition_says(
         acts in history(),
@@ -238,7 +238,7 @@ proptest! {
         prop_assert_eq!(acts_of(&found, &graph, &acts), impact_by_definition(&then, file, since));
     }
 
-    /// A limit never adds anything, and what it leaves out is admitted.
+    /// A limit never adds anything, and omissions are reported.
     #[test]
     fn a_bounded_walk_finds_a_part_and_says_so(
         acts in history(),

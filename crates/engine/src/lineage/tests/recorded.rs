@@ -1,4 +1,4 @@
-//! A graph in a map: every event that was ever recorded, and reads that look at all of them.
+//! A graph in a map: all recorded events, with reads that scan all of them.
 
 use esker_model::traversal::{Budget, TravelResult, Traversal};
 use esker_model::{
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Newest last; `None` is a deletion.
+/// Events in version order; `None` is a deletion.
 type History = BTreeMap<Version, Option<Properties>>;
 
 pub(super) struct Recorded {
@@ -18,7 +18,7 @@ pub(super) struct Recorded {
     names: BTreeMap<VertexId, (VertexTypeId, String)>,
     vertices: BTreeMap<VertexId, History>,
     edges: BTreeMap<EdgeKey, History>,
-    /// Calls of `scan_edges`.
+    /// Number of calls of `scan_edges`.
     pub(super) scans: AtomicU64,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn at(seconds: u64) -> Version {
     Version::new(seconds * 1000, 0)
 }
 
-/// Properties of an event that lasted so long, in seconds.
+/// Properties of an event with a start and an end, in seconds.
 pub(super) fn lasting(start: u64, end: u64) -> Properties {
     let nanos = |s: u64| Value::Timestamp(s as i64 * 1_000_000_000);
     Properties::new()
@@ -75,7 +75,7 @@ impl Recorded {
         self.vertices.entry(id).or_default().insert(version, None);
     }
 
-    /// Inserts an edge and its inverse, and their ends where they are missing.
+    /// Inserts an edge and its inverse, and missing end vertices.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "every caller makes them for this call"
@@ -126,7 +126,7 @@ impl Recorded {
         }
     }
 
-    /// The usual story: an execution that reads some files and then writes some, a second apart.
+    /// Records a typical job: an execution that reads some files and then writes some, a second apart.
     pub(super) fn job(&mut self, name: &str, reads: &[&str], writes: &[&str], seconds: u64) {
         for file in reads {
             self.link(name, "read", file, at(seconds), Properties::new());
@@ -137,7 +137,7 @@ impl Recorded {
     }
 }
 
-fn seen(history: &History, as_of: Version) -> Option<(Version, Option<&Properties>)> {
+fn value_as_of(history: &History, as_of: Version) -> Option<(Version, Option<&Properties>)> {
     history
         .range(..=as_of)
         .next_back()
@@ -151,7 +151,7 @@ impl GraphRead for Recorded {
 
     fn read_vertices(&self, ids: &[VertexId], as_of: Version) -> Result<Vec<Option<Vertex>>> {
         let read = |id: &VertexId| {
-            let (version, attributes) = seen(self.vertices.get(id)?, as_of)?;
+            let (version, attributes) = value_as_of(self.vertices.get(id)?, as_of)?;
             let (type_id, key) = self.names.get(id)?.clone();
             Some(Vertex {
                 id: *id,
@@ -168,7 +168,7 @@ impl GraphRead for Recorded {
 
     fn read_edges(&self, keys: &[EdgeKey], as_of: Version) -> Result<Vec<Option<Edge>>> {
         let read = |key: &EdgeKey| {
-            let (version, properties) = seen(self.edges.get(key)?, as_of)?;
+            let (version, properties) = value_as_of(self.edges.get(key)?, as_of)?;
             Some(Edge {
                 key: *key,
                 version,
@@ -207,7 +207,7 @@ impl GraphRead for Recorded {
                     properties: properties.cloned().unwrap_or_default(),
                 };
                 let edges: Vec<Edge> = match select.versions {
-                    Versions::AsOf(as_of) => seen(history, as_of)
+                    Versions::AsOf(as_of) => value_as_of(history, as_of)
                         .filter(|(_, p)| p.is_some())
                         .map(|(v, p)| edge(&v, p))
                         .into_iter()

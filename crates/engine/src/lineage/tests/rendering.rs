@@ -1,4 +1,4 @@
-//! What people and programs see.
+//! Rendered output for people and programs.
 
 use super::recorded::{Recorded, at, lasting};
 use crate::lineage::{
@@ -166,7 +166,7 @@ fn an_impact_by_user() {
 }
 
 #[test]
-fn json_holds_what_the_issue_promises() {
+fn json_has_the_documented_format() {
     let g = example();
     let options = LineageOptions {
         depth: Some(1),

@@ -1,4 +1,4 @@
-//! What the answer is put together from: vertices, edges and nodes, each once, by index.
+//! Parts of the result: vertices, edges and nodes, each once, by index.
 
 use super::{Walk, index};
 use crate::lineage::result::{Child, Node};
@@ -11,7 +11,7 @@ impl Walk<'_> {
         index(self.loaded.len() - 1)
     }
 
-    /// Makes a loaded edge part of the answer.
+    /// Adds a loaded edge to the result.
     pub(super) fn edge(&mut self, loaded: u32) -> u32 {
         let Some(edge) = self.loaded.get(loaded as usize) else {
             return loaded;
@@ -25,7 +25,7 @@ impl Walk<'_> {
             })
     }
 
-    /// Makes a vertex part of the answer; `None` if the limit of vertices forbids.
+    /// Adds a vertex to the result; `None` if the limit of vertices is reached.
     pub(super) fn vertex(&mut self, id: VertexId) -> Option<u32> {
         let full = self
             .options
@@ -71,7 +71,7 @@ impl Walk<'_> {
         self.push_node(vertex, version, false, level)
     }
 
-    /// The node of those writes of a data object, and whether it is new.
+    /// Returns the node of a data object's version made by these writes, and whether it is new.
     pub(super) fn version_node(
         &mut self,
         vertex: u32,
@@ -113,7 +113,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Marks a node as not followed, for the reason that ends the walk.
+    /// Marks a node as not followed, with the reason that ended the run.
     pub(super) fn mark(&mut self, node: u32) {
         if let Some(n) = self.nodes.get_mut(node as usize) {
             n.stopped = n.stopped.or(self.stop);

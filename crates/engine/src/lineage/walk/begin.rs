@@ -1,4 +1,4 @@
-//! Where a walk begins: at a version of a data object, at an execution, at what a user ran.
+//! Start of a run: at a version of a data object, at an execution, or at the executions of a user.
 
 use super::data::groups;
 use super::{Admitted, Walk};
@@ -9,7 +9,7 @@ use esker_model::traversal::StopReason;
 use esker_model::{Result, Versions, VertexId};
 
 impl Walk<'_> {
-    /// The first executions to load.
+    /// Returns the first executions to load.
     pub(super) fn begin(&mut self, target: VertexId, start: Start) -> Result<Vec<VertexId>> {
         let vertex = self.vertex_always(target);
         match start {
@@ -28,13 +28,13 @@ impl Walk<'_> {
                     self.root(node, None, false);
                     self.expand(node, readers, &mut next);
                 } else {
-                    let found = groups(&data.writes, &data.writes.seen(Span::LAST, None));
+                    let found = groups(&data.writes, &data.writes.visible_to(Span::LAST, None));
                     for (writes, version, concurrent) in found {
                         let (node, new) =
                             self.version_node(vertex, target, writes.clone(), version, 0);
                         self.root(node, None, concurrent);
                         if new {
-                            let writers = self.led_to(target, &writes);
+                            let writers = self.executions_of(target, &writes);
                             self.expand(node, writers, &mut next);
                         }
                     }

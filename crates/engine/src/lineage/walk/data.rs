@@ -1,24 +1,24 @@
 //! The events of one data object, and the versions that they make.
 
 use super::index;
-use crate::lineage::event::{Event, Moment, Seen, Writes};
+use crate::lineage::event::{Event, TimePoint, VisibleWrite, Writes};
 use esker_model::{EdgeTypeId, Version, VertexId};
 use std::collections::{BTreeMap, HashMap};
 
 /// A data object's events.
 #[derive(Debug, Default)]
-pub(super) struct Data {
+pub(super) struct DataEvents {
     pub(super) writes: Writes,
-    /// Impact only: where a write lies, by execution, edge type (towards it) and version.
+    /// Impact only: index of a write, by execution, edge type (towards the execution) and version.
     pub(super) written: HashMap<(VertexId, EdgeTypeId, Version), u32>,
-    /// Impact only.
+    /// Reads of the object, for impact only.
     pub(super) reads: Vec<Event>,
     /// Impact only: for each write, the reads that can have seen it.
     pub(super) seen_by: Vec<Vec<(u32, bool)>>,
 }
 
-impl Data {
-    /// `kinds`: the edge type of each write, by [`Event::edge`].
+impl DataEvents {
+    /// Builds the index for impact. `kinds`: the edge type of each write, by [`Event::edge`].
     pub(super) fn index_impact(&mut self, kinds: &[EdgeTypeId]) {
         for (i, w) in (0..).zip(self.writes.events()) {
             if let Some(kind) = kinds.get(w.edge as usize) {
@@ -28,7 +28,7 @@ impl Data {
         self.seen_by
             .resize_with(self.writes.events().len(), Vec::new);
         for (i, read) in (0..).zip(&self.reads) {
-            for seen in self.writes.seen(read.span, Some(read.execution)) {
+            for seen in self.writes.visible_to(read.span, Some(read.execution)) {
                 if let Some(list) = self.seen_by.get_mut(seen.write) {
                     list.push((i, seen.concurrent));
                 }
@@ -36,8 +36,8 @@ impl Data {
         }
     }
 
-    /// The reads that count when the walk begins here: all, or those that were not over before a version or can have
-    /// seen something as new as it.
+    /// Returns the reads from which impact starts: all, or those that did not end before a version or can have seen a version as
+    /// new as it.
     pub(super) fn readers_since(&self, since: Option<Version>) -> Vec<(Event, bool)> {
         let mut readers: BTreeMap<u32, bool> = BTreeMap::new();
         for (i, read) in (0..).zip(&self.reads) {
@@ -64,11 +64,14 @@ impl Data {
     }
 }
 
-/// Writes that made the same version, with that version and whether it is only possibly the one seen: the sure one
-/// first. No write at all is one group too: what was there before anybody took notes.
-pub(super) fn groups(writes: &Writes, seen: &[Seen]) -> Vec<(Vec<u32>, Option<Version>, bool)> {
+/// Groups writes that made the same version, each with that version and whether it is only possibly the one seen: certain ones
+/// first. Without any write the result is one group: the state before recording began.
+pub(super) fn groups(
+    writes: &Writes,
+    seen: &[VisibleWrite],
+) -> Vec<(Vec<u32>, Option<Version>, bool)> {
     let mut groups: Vec<(Vec<u32>, Option<Version>, bool)> = Vec::new();
-    let mut last: Option<(Moment, Version)> = None;
+    let mut last: Option<(TimePoint, Version)> = None;
     for s in seen {
         let Some(write) = writes.events().get(s.write) else {
             continue;

@@ -1,4 +1,4 @@
-//! What is shown of executions and not followed: who ran them, what was run, as part of what.
+//! Facts about executions that are shown but not followed: users, executables, enclosing executions.
 
 use super::Walk;
 use esker_model::traversal::StopReason;
@@ -6,12 +6,12 @@ use esker_model::{Result, Versions, VertexId};
 use std::collections::BTreeSet;
 
 impl Walk<'_> {
-    /// Users, executables and surrounding executions of all executions found. They come on top of the budgets, which
-    /// what was found has bounded already; only time does not wait.
+    /// Loads users, executables and enclosing executions of all executions found. They do not count against the budgets, since
+    /// their number is bounded by the executions found; only the time limit applies.
     pub(super) fn load_facts(&mut self) -> Result<()> {
         let types = self.roles.fact_types();
         let mut frontier: Vec<VertexId> = self.executions.keys().copied().collect();
-        // Known, but not followed: a depth or a limit came first.
+        // Executions that were found but not followed because of a depth or other limit.
         let known = self.nodes.iter().filter(|n| n.execution);
         frontier.extend(known.filter_map(|n| self.vertices.get(n.vertex as usize)));
         frontier.sort_unstable();

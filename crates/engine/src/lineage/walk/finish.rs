@@ -1,4 +1,4 @@
-//! The end of a walk: vertices are read, edges handed over, stops named.
+//! Completion of the result: reads vertices, collects edges, names the stops.
 
 use super::{VERTICES_A_CALL, Walk};
 use crate::lineage::Direction;
@@ -97,7 +97,7 @@ impl Walk<'_> {
         certain
     }
 
-    /// Where the walk stopped, by reason.
+    /// Returns the stops by reason.
     fn stops(&self) -> Vec<Stopped> {
         let mut by_reason: BTreeMap<StopReason, (u32, BTreeSet<VertexId>, Vec<VertexId>)> =
             BTreeMap::new();

@@ -1,11 +1,11 @@
-//! Subtrees that come in at once (`IndexFS`'s bulk insertion; Ren, Zheng, Patil & Gibson, SC 2014).
+//! Bulk insertion of subtrees (`IndexFS`; Ren, Zheng, Patil & Gibson, SC 2014).
 //!
-//! Whoever made one has seen it alone, so nothing in it has to be looked up: its rows are made in the order of their keys ([`take`]) and
-//! become a sorted table past the log ([`rows`]). The commit behind it brings what makes them reachable: the entry of
-//! the first directory, and the sums. [`give`] makes a subtree of what is there.
+//! A private subtree has been visible only to its creator, so nothing in it needs a look-up: its rows are generated in key order
+//! ([`merge`]) and become a sorted table that bypasses the log ([`rows`]). The following commit makes them reachable: it has the
+//! entry of the first directory, and the sums. [`export`] exports an existing directory as a subtree.
 
-mod give;
+mod export;
+mod merge;
 mod rows;
-mod take;
 
-pub(super) use rows::{NewRows, unmark};
+pub(super) use rows::{SubtreeRows, unmark};

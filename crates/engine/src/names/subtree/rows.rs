@@ -1,58 +1,56 @@
-//! Rows of new directories on their way into their table.
+//! Bulk load of the rows of new directories.
 //!
 //! ```text
-//!  marker, synced ─► sorted table ─► commit: what leads to it, sums, marker gone
+//!  marker, synced ─► sorted table ─► commit: the entry of the subtree, sums, marker removed
 //! ```
 //!
-//! Whoever dies between the first and the last leaves rows that nothing leads to: the marker says of which directories, and
-//! whoever opens the database takes them out.
+//! A crash between the first and the last step leaves unreachable rows: the marker lists their directories, and the next opening
+//! of the database removes them.
 
 use crate::Engine;
 use crate::catalog::SUBTREE_KEY;
 use crate::txn::{Overlay, Writer};
 use esker_model::codec::Reader;
-use esker_model::namespace::record::{
-    children_prefix, dentries_prefix, dentry_key, whereabouts_key,
-};
+use esker_model::namespace::record::{children_prefix, dentries_prefix, dentry_key, location_key};
 use esker_model::{Error, Flow, Result, VertexId};
 use esker_store::{Durability, KeyRange, Table, WriteBatch};
 
-/// Rows that are taken out at once.
+/// Rows removed per commit.
 const PORTION: usize = 1 << 13;
 
-/// An entry's row, without its directory: in the order of keys.
+/// An entry's row, without its directory; ordered as its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::names) struct Row {
+pub(in crate::names) struct EntryRow {
     pub(super) hash: u64,
     pub(super) n: u8,
-    /// Whether it comes with the commit: something is done to it there.
-    pub(super) awaited: bool,
+    /// Whether the row goes into the commit, because a later change of the subtree modifies it.
+    pub(super) in_commit: bool,
     pub(super) at: usize,
     pub(super) len: u32,
 }
 
-/// The rows of the entries of one directory, in the order of keys.
+/// The rows of the entries of one directory, in key order.
 #[derive(Debug)]
-pub(in crate::names) struct Entries {
+pub(in crate::names) struct DirectoryEntries {
     pub(super) directory: VertexId,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<EntryRow>,
 }
 
 /// Rows of a subtree.
 #[derive(Debug, Default)]
-pub(in crate::names) struct NewRows {
-    pub(super) entries: Vec<Entries>,
-    /// Other rows.
+pub(in crate::names) struct SubtreeRows {
+    pub(super) entries: Vec<DirectoryEntries>,
+    /// Rows other than entries.
     pub(super) others: Vec<(Vec<u8>, usize, u32)>,
     pub(super) values: Vec<u8>,
 }
 
-impl NewRows {
+impl SubtreeRows {
     pub(in crate::names) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.others.is_empty()
     }
 
-    /// Keeps a value.
+    /// Appends a value; returns its position and length.
     pub(super) fn value(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> (usize, u32) {
         let at = self.values.len();
         encode(&mut self.values);
@@ -63,12 +61,12 @@ impl NewRows {
         self.values.get(at..at + len as usize).unwrap_or_default()
     }
 
-    /// Moves into the commit what belongs there: rows that something is done to, and all if they are fewer than so many.
-    pub(super) fn settle(&mut self, overlay: &mut Overlay<'_>, least: usize) {
+    /// Moves rows into the commit: those that a later change modifies, and all if there are fewer than `least`.
+    pub(super) fn move_to_commit(&mut self, overlay: &mut Overlay<'_>, least: usize) {
         let count: usize = self.entries.iter().map(|e| e.rows.len()).sum();
         let few = count + self.others.len() < least;
         for of in &self.entries {
-            for row in of.rows.iter().filter(|row| few || row.awaited) {
+            for row in of.rows.iter().filter(|row| few || row.in_commit) {
                 let key = dentry_key(of.directory, row.hash, row.n);
                 overlay.put(Table::Names, key, self.get(row.at, row.len));
             }
@@ -81,17 +79,17 @@ impl NewRows {
         }
     }
 
-    /// Calls `push` with all rows in the order of their keys.
+    /// Calls `push` with all rows in key order.
     fn in_order(&mut self, push: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         self.entries.sort_unstable_by_key(|e| e.directory);
         self.others.sort_unstable();
         for of in &self.entries {
-            for row in of.rows.iter().filter(|row| !row.awaited) {
+            for row in of.rows.iter().filter(|row| !row.in_commit) {
                 let key = dentry_key(of.directory, row.hash, row.n);
                 push(&key, self.get(row.at, row.len))?;
             }
         }
-        // Their keys begin with a larger byte.
+        // The keys of other rows begin with a larger byte.
         for (key, at, len) in &self.others {
             push(key, self.get(*at, *len))?;
         }
@@ -100,13 +98,13 @@ impl NewRows {
 }
 
 impl Engine {
-    /// Writes the rows of a subtree as a sorted table. Nothing leads to them until a commit with [`unmark`] is made.
+    /// Writes the rows of a subtree as a sorted table. They are unreachable until a commit that includes [`unmark`].
     pub(in crate::names) fn write_subtree(
         &self,
         writer: &Writer,
-        rows: &mut NewRows,
+        rows: &mut SubtreeRows,
     ) -> Result<()> {
-        // Rows in memory would stand before those of the table.
+        // Rows in the memtable would hide those of the table.
         self.merge_counters_before(writer.clock.last())?;
         let mut marker = Vec::with_capacity(16 * rows.entries.len());
         for of in &rows.entries {
@@ -120,7 +118,7 @@ impl Engine {
         load.finish()
     }
 
-    /// Takes out the rows of a subtree that nothing leads to, if there are such.
+    /// Removes the unreachable rows of a subtree whose commit failed, if there are any.
     pub(crate) fn recover_subtree(&self) -> Result<()> {
         let Some(marker) = self.store.get(Table::Meta, SUBTREE_KEY)? else {
             return Ok(());
@@ -133,7 +131,7 @@ impl Engine {
                 self.remove_all(&KeyRange::prefix(range))?;
             }
             let mut batch = WriteBatch::default();
-            batch.remove(Table::Names, whereabouts_key(id));
+            batch.remove(Table::Names, location_key(id));
             self.store.commit(batch, Durability::Relaxed)?;
         }
         let mut done = WriteBatch::default();
@@ -141,7 +139,7 @@ impl Engine {
         self.store.commit(done, Durability::Sync)
     }
 
-    /// Takes out all rows of a range that nothing leads to.
+    /// Removes all rows of a key range, which must be unreachable.
     pub(in crate::names) fn remove_all(&self, range: &KeyRange) -> Result<()> {
         loop {
             let mut batch = WriteBatch::default();
@@ -164,7 +162,7 @@ impl Engine {
     }
 }
 
-/// Has a commit say that the rows of a subtree are led to.
+/// Makes a commit declare the rows of a subtree reachable.
 pub(in crate::names) fn unmark(overlay: &mut Overlay<'_>) {
     overlay.remove(Table::Meta, SUBTREE_KEY);
 }

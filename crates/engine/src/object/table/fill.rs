@@ -1,4 +1,4 @@
-//! Objects that are new to the table: created, or read when a database is opened.
+//! Addition of new objects to the table: created ones, or all when a database is opened.
 
 use super::{Table, low, mix};
 use esker_model::Version;
@@ -9,7 +9,7 @@ use hashbrown::hash_table::Entry;
 use std::sync::Arc;
 
 impl Table {
-    /// How many objects there are, and how many texts in each column: room that is made when they are read again.
+    /// Encodes the numbers of objects and of texts in each column: the capacity to reserve at the next opening.
     pub(in crate::object) fn sizes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         put_u64(&mut out, self.ids.len() as u64);
@@ -17,14 +17,14 @@ impl Table {
         for column in &self.columns {
             put_bytes(&mut out, column.name.as_bytes());
             out.push(u8::from(column.predefined));
-            put_varint(&mut out, column.words.len() as u64);
+            put_varint(&mut out, column.dictionary.len() as u64);
         }
         out
     }
 
-    /// Makes room for as many as [`Self::sizes`] says; what it cannot read it leaves.
+    /// Reserves the capacity that [`Self::sizes`] recorded; ignores what it cannot decode.
     pub(in crate::object) fn reserve_sizes(&mut self, sizes: &[u8]) {
-        /// More is not taken on trust.
+        /// Upper bound of trusted values.
         const MOST: u64 = 1 << 27;
         let mut r = Reader::new(sizes);
         let mut read = || -> Result<(), DecodeError> {
@@ -42,24 +42,24 @@ impl Table {
                 let words = r.varint("a number of texts")?.min(MOST) as usize;
                 let number = self.column_number(name, predefined);
                 if let Some(column) = self.columns.get_mut(number as usize) {
-                    column.words.reserve(words);
+                    column.dictionary.reserve(words);
                 }
             }
             Ok(())
         };
-        // It is a hint, and no more.
+        // Only a hint: errors are ignored.
         let _ = read();
     }
 
-    /// Makes room for that many more objects.
+    /// Reserves capacity for more objects.
     pub(in crate::object) fn reserve(&mut self, more: usize) {
         let (ids, hashes) = (&self.ids, &self.hashes);
         self.by_id.reserve(more, |s| mix(ids[*s as usize]));
         self.by_identity.reserve(more, |s| low(hashes[*s as usize]));
     }
 
-    /// [`Self::apply`] for an object that is not in the table yet: its values go straight from the row into the columns of the
-    /// object before it, as long as the names are the same.
+    /// [`Self::apply`] for an object that is not in the table yet: its values go directly from the row into the columns of the
+    /// previous object, as long as the names are the same.
     pub(in crate::object) fn apply_new(
         &mut self,
         id: ObjectId,
@@ -121,8 +121,8 @@ impl Table {
         Ok(())
     }
 
-    /// Adds objects without their values, which are to follow: their numbers, the parts (`Part`) in order, which of them are
-    /// deleted. Fails if one of them is there already.
+    /// Adds objects without their values, which follow: their numbers, the fields (`ObjectField`) in order, and which of them are
+    /// deleted. Fails if one of them exists already.
     pub(in crate::object) fn extend(
         &mut self,
         ids: &[u64],

@@ -1,8 +1,8 @@
-//! The same changes done to a real file system, by a thread that takes on other people's rights.
+//! Changes on a real file system, by a thread that assumes other users' rights.
 
 use super::path;
 use esker_model::namespace::{Change, Content, Errno, NamePath};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use rustix::fs::{
     self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timestamps, Uid, XattrFlags,
 };
@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Does something with someone's rights: those of this thread, which is user 0's otherwise.
-pub(super) fn acting<T>(asker: &Asker, call: impl FnOnce() -> T) -> T {
-    let groups: Vec<Gid> = asker
+/// Runs `call` with a principal's rights on this thread, which otherwise runs as user 0.
+pub(super) fn acting<T>(principal: &Principal, call: impl FnOnce() -> T) -> T {
+    let groups: Vec<Gid> = principal
         .gids
         .iter()
         .map(|g| Gid::from_raw(*g as u32))
@@ -21,8 +21,12 @@ pub(super) fn acting<T>(asker: &Asker, call: impl FnOnce() -> T) -> T {
     rustix::thread::set_thread_groups(&groups).unwrap();
     let gid = groups.first().copied().unwrap_or(Gid::ROOT);
     rustix::thread::set_thread_res_gid(None::<Gid>, gid, None::<Gid>).unwrap();
-    rustix::thread::set_thread_res_uid(None::<Uid>, Uid::from_raw(asker.uid as u32), None::<Uid>)
-        .unwrap();
+    rustix::thread::set_thread_res_uid(
+        None::<Uid>,
+        Uid::from_raw(principal.uid as u32),
+        None::<Uid>,
+    )
+    .unwrap();
     let done = call();
     rustix::thread::set_thread_res_uid(None::<Uid>, Uid::ROOT, None::<Uid>).unwrap();
     rustix::thread::set_thread_res_gid(None::<Gid>, Gid::ROOT, None::<Gid>).unwrap();
@@ -33,10 +37,10 @@ pub(super) fn real(path: &NamePath) -> &Path {
     Path::new(std::ffi::OsStr::from_bytes(path.as_bytes()))
 }
 
-/// The change, and what the kernel says of it.
+/// Makes the change; returns the kernel's answer.
 pub(super) fn change(change: &Change) -> Result<(), Os> {
     match change {
-        Change::Make(path, make) => {
+        Change::Create(path, make) => {
             let mode = Mode::from_raw_mode(make.mode & 0o7777);
             match FileType::from_raw_mode(make.mode) {
                 FileType::Directory => fs::mkdir(real(path), mode),
@@ -71,7 +75,7 @@ pub(super) fn change(change: &Change) -> Result<(), Os> {
                 AtFlags::SYMLINK_NOFOLLOW
             };
             if let Some(size) = set.size {
-                // As truncate(2), which says this first; opening a pipe says other things.
+                // As truncate(2), which reports this first; opening a pipe reports other errors.
                 let kind = FileType::from_raw_mode(fs::stat(real(path))?.st_mode);
                 if !matches!(kind, FileType::RegularFile | FileType::Directory) {
                     return Err(Os::INVAL);
@@ -112,26 +116,26 @@ pub(super) fn change(change: &Change) -> Result<(), Os> {
     }
 }
 
-/// By the same name.
+/// Whether both errors have the same number.
 pub(super) fn same(errno: Errno, os: Os) -> bool {
     errno.number() == os.raw_os_error()
 }
 
-/// What is compared of a file.
+/// Attributes of a file that are compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct FileAttributes {
     pub(super) mode: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
     pub(super) links: u32,
     pub(super) size: Option<u64>,
     pub(super) target: Option<Vec<u8>>,
-    /// Only where somebody said what they are.
+    /// Extended attributes that were set explicitly.
     pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What is at a path, as the kernel tells whoever acts.
-pub(super) fn seen(path: &NamePath) -> Result<Seen, Os> {
+/// Returns the attributes of the file at a path, with the rights of the acting user.
+pub(super) fn attributes(path: &NamePath) -> Result<FileAttributes, Os> {
     let stat = fs::lstat(real(path))?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     let target = (kind == FileType::Symlink)
@@ -145,20 +149,20 @@ pub(super) fn seen(path: &NamePath) -> Result<Seen, Os> {
             }
         }
     }
-    Ok(Seen {
+    Ok(FileAttributes {
         mode: stat.st_mode,
         uid: stat.st_uid,
         gid: stat.st_gid,
         links: stat.st_nlink as u32,
-        // Of directories, file systems say various things.
+        // File systems report different sizes of directories.
         size: (kind != FileType::Directory).then_some(stat.st_size as u64),
         target,
         xattrs,
     })
 }
 
-/// All that is below a directory, as those who act may see it.
-pub(super) fn tree(at: &NamePath, out: &mut BTreeMap<NamePath, Seen>) {
+/// Collects everything below a directory that the acting user may see.
+pub(super) fn tree(at: &NamePath, out: &mut BTreeMap<NamePath, FileAttributes>) {
     let Ok(directory) = fs::open(
         real(at),
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
@@ -173,7 +177,7 @@ pub(super) fn tree(at: &NamePath, out: &mut BTreeMap<NamePath, Seen>) {
             continue;
         }
         let below = path(std::str::from_utf8(&[at.as_bytes(), b"/", name].concat()).unwrap());
-        if let Ok(seen) = seen(&below) {
+        if let Ok(seen) = attributes(&below) {
             let is_directory = seen.mode & 0o17_0000 == 0o4_0000;
             out.insert(below.clone(), seen);
             if is_directory {

@@ -2,8 +2,8 @@
 
 use super::{change, errno, file, mkdir, path, rename, small, sound, stat, touch};
 use esker_engine::{Engine, View};
-use esker_model::namespace::{Change, Errno, Namespace, Settled, XattrMode, resolve};
-use esker_model::object::Asker;
+use esker_model::namespace::{Change, Errno, FileRefResolver, Namespace, XattrMode, resolve};
+use esker_model::object::Principal;
 use esker_model::traversal::Budget;
 use esker_model::{
     Batch, GraphRead, GraphWrite, Mutation, NeverCancel, Op, Properties, Traversal, Value, Version,
@@ -21,7 +21,7 @@ fn read(engine: &Engine, name: &str) -> Option<Vertex> {
     view.read_vertices(&[id], Version::MAX).unwrap().remove(0)
 }
 
-/// Makes sure of a vertex and gives it a tag.
+/// Ensures a vertex and gives it a tag.
 fn tag(engine: &Engine, name: &str, tag: &str, value: impl Into<Value>) {
     let vertex = vertex(engine, name);
     let key = name.split_once(':').unwrap().1.to_owned();
@@ -102,7 +102,7 @@ fn what_lies_below_a_renamed_directory_is_found_too_whatever_its_id_was_made_of(
     tag(engine, "file:/a/d/x", "n", 1_i64);
     tag(engine, "directory:/a/d", "n", 2_i64);
     rename(engine, "/a", "/b").unwrap();
-    // This one's path is claimed by the directory that was moved.
+    // The directory that was moved owns the path of this one.
     mkdir(engine, "/a");
     mkdir(engine, "/a/d");
     touch(engine, "/a/d/x");
@@ -118,7 +118,7 @@ fn what_lies_below_a_renamed_directory_is_found_too_whatever_its_id_was_made_of(
         assert_eq!(read(engine, name).unwrap().key, key);
     }
     sound(engine);
-    // What is printed for them in a traversal, and by a filter, is where they are.
+    // Traversals print, and filters compare, their present paths.
     let chain = "v(type=File).va(\"key\", EQ, \"/e/x\")";
     let chain = Traversal::parse_at(chain, 0).unwrap();
     let found = View::new(engine, None)
@@ -143,7 +143,7 @@ fn a_log_speaks_of_the_file_that_has_the_path() {
     };
     let mut batches = [
         vec![ensure(job, "1"), ensure(b, "/b")],
-        // A later batch of the same log names the file by its id alone.
+        // A later batch of the same log refers to the file by its id alone.
         vec![Op::PutEdge {
             source: job,
             edge_type: write,
@@ -151,16 +151,18 @@ fn a_log_speaks_of_the_file_that_has_the_path() {
             properties: Properties::new(),
         }],
     ];
-    let mut settled = Settled::default();
+    let mut resolver = FileRefResolver::default();
     for ops in &mut batches {
         let mut mutations: Vec<Mutation> = std::mem::take(ops)
             .into_iter()
             .map(|op| Mutation { version: None, op })
             .collect();
-        settled.settle(engine, &schema, &mut mutations).unwrap();
+        resolver
+            .resolve_mutations(engine, &schema, &mut mutations)
+            .unwrap();
         let batch = Batch {
             mutations,
-            once: None,
+            idempotency_key: None,
         };
         engine.apply(batch).unwrap();
     }
@@ -230,7 +232,7 @@ fn tags_are_extended_attributes_and_the_other_way_round() {
         errno(set_xattr(engine, "/x", "user.esker.size", Some("1"))),
         Errno::Invalid
     );
-    // A directory that nobody spoke of, and the root, become vertices by it.
+    // A directory without a vertex, and the root, get vertices by it.
     mkdir(engine, "/d");
     set_xattr(engine, "/d", "user.esker.owner", Some("ada")).unwrap();
     set_xattr(engine, "/", "user.esker.site", Some("here")).unwrap();
@@ -242,7 +244,7 @@ fn tags_are_extended_attributes_and_the_other_way_round() {
         tags(engine, "directory:/"),
         [("site".into(), "here".into())]
     );
-    // They stay with the file, and go with it.
+    // Tags stay with the file, and are removed with it.
     rename(engine, "/x", "/y").unwrap();
     assert_eq!(tags(engine, "file:/y").len(), 3);
     change(engine, None, Change::Unlink(path("/y"))).unwrap();
@@ -251,7 +253,7 @@ fn tags_are_extended_attributes_and_the_other_way_round() {
 }
 
 #[test]
-fn tags_of_files_whose_ids_are_not_of_their_paths() {
+fn tags_of_files_with_ids_not_derived_from_their_paths() {
     let small = small();
     let engine = &small.engine;
     mkdir(engine, "/a");
@@ -261,7 +263,7 @@ fn tags_of_files_whose_ids_are_not_of_their_paths() {
     touch(engine, "/a/x");
     set_xattr(engine, "/a/x", "user.esker.n", Some("1")).unwrap();
     let odd = esker_model::namespace::NamePath::parse(b"/a/\xff").unwrap();
-    change(engine, None, Change::Make(odd.clone(), file(0o644))).unwrap();
+    change(engine, None, Change::Create(odd.clone(), file(0o644))).unwrap();
     let set = Change::Xattr {
         path: odd.clone(),
         name: b"user.esker.n".to_vec(),
@@ -285,8 +287,8 @@ fn setting_and_seeing_tags_asks_for_the_same_rights_as_other_attributes() {
     let engine = &small.engine;
     let mut make = file(0o640);
     (make.uid, make.gid) = (7, 8);
-    change(engine, None, Change::Make(path("/x"), make)).unwrap();
-    let asker = |uid, gid| Asker {
+    change(engine, None, Change::Create(path("/x"), make)).unwrap();
+    let principal = |uid, gid| Principal {
         uid,
         gids: vec![gid],
     };
@@ -297,14 +299,18 @@ fn setting_and_seeing_tags_asks_for_the_same_rights_as_other_attributes() {
         mode: XattrMode::Any,
     };
     for (who, may) in [
-        (asker(9, 9), false),
-        (asker(9, 8), false),
-        (asker(7, 9), true),
+        (principal(9, 9), false),
+        (principal(9, 8), false),
+        (principal(7, 9), true),
     ] {
         let done = change(engine, Some(&who), set.clone());
         assert_eq!(done.is_ok(), may, "{who:?}");
     }
-    for (who, seen) in [(asker(9, 9), 0), (asker(9, 8), 1), (asker(7, 9), 1)] {
+    for (who, seen) in [
+        (principal(9, 9), 0),
+        (principal(9, 8), 1),
+        (principal(7, 9), 1),
+    ] {
         let inode = engine.stat(Some(&who), &path("/x"), false).unwrap();
         assert_eq!(inode.xattrs.len(), seen, "{who:?}");
     }

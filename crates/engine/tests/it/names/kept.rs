@@ -1,8 +1,8 @@
-//! What Esker keeps beyond a file system: ids through renames, sums, what survives a crash.
+//! Guarantees beyond a file system: ids through renames, sums, persistence after a crash.
 
 use super::{change, directory, errno, file, mkdir, path, rename, small, sound, stat, touch};
 use esker_model::VertexId;
-use esker_model::namespace::{Change, Errno, Make, Namespace, SetAttributes, SpaceBy, Usage};
+use esker_model::namespace::{Change, Errno, Namespace, NewFile, SetAttributes, SpaceBy, Usage};
 use esker_store::fault::Operation;
 
 fn rm(engine: &esker_engine::Engine, at: &str) {
@@ -31,7 +31,7 @@ fn a_new_file_is_what_was_said_of_its_path_and_a_renamed_one_stays_what_it_was()
 }
 
 #[test]
-fn files_of_a_moved_directory_and_of_its_successor_are_apart() {
+fn files_of_a_moved_directory_and_of_its_successor_differ() {
     let small = small();
     let engine = &small.engine;
     mkdir(engine, "/a");
@@ -42,7 +42,7 @@ fn files_of_a_moved_directory_and_of_its_successor_are_apart() {
     assert_ne!(a.id, stat(engine, "/b").unwrap().id);
     let again = touch(engine, "/a/x").id;
     assert_ne!(again, x);
-    // In the moved directory, paths are free for as long as nobody else has them.
+    // In the moved directory, paths are free unless another directory has files there.
     let y = touch(engine, "/b/y").id;
     assert_eq!(y, VertexId::of("File", "/b/y"));
     rename(engine, "/b", "/c").unwrap();
@@ -70,11 +70,11 @@ fn one_commit_makes_a_file_twice() {
     let small = small();
     let at = || path("/x");
     let changes = [
-        Change::Make(at(), file(0o644)),
+        Change::Create(at(), file(0o644)),
         Change::Unlink(at()),
-        Change::Make(at(), file(0o600)),
+        Change::Create(at(), file(0o600)),
         Change::Unlink(at()),
-        Change::Make(at(), file(0o666)),
+        Change::Create(at(), file(0o666)),
     ];
     let done = small.engine.change(None, &changes).unwrap();
     let ids: std::collections::BTreeSet<_> = [0, 2, 4]
@@ -89,16 +89,16 @@ fn one_commit_makes_a_file_twice() {
 fn changes_of_one_call_see_each_other_and_fail_alone() {
     let small = small();
     let changes = [
-        Change::Make(path("/a"), directory(0o755)),
-        Change::Make(path("/a/b"), file(0o644)),
-        Change::Make(path("/a/b"), file(0o644)),
+        Change::Create(path("/a"), directory(0o755)),
+        Change::Create(path("/a/b"), file(0o644)),
+        Change::Create(path("/a/b"), file(0o644)),
         Change::Rename {
             from: path("/a"),
             to: path("/c"),
             no_replace: false,
         },
-        Change::Make(path("/a/d"), file(0o644)),
-        Change::Make(path("/c/d"), file(0o644)),
+        Change::Create(path("/a/d"), file(0o644)),
+        Change::Create(path("/c/d"), file(0o644)),
     ];
     let mut done = small.engine.change(None, &changes).unwrap();
     assert_eq!(errno(done.remove(4)), Errno::NotFound);
@@ -113,7 +113,7 @@ fn changes_of_one_call_see_each_other_and_fail_alone() {
 fn sums_follow_each_change() {
     let small = small();
     let engine = &small.engine;
-    let sized = |size| Make {
+    let sized = |size| NewFile {
         size,
         blocks: size / 512,
         ..file(0o644)
@@ -121,7 +121,7 @@ fn sums_follow_each_change() {
     mkdir(engine, "/p");
     mkdir(engine, "/p/q");
     for (at, size) in [("/p/a.h5", 1024), ("/p/q/b.H5", 2048), ("/p/q/c", 512)] {
-        change(engine, None, Change::Make(path(at), sized(size))).unwrap();
+        change(engine, None, Change::Create(path(at), sized(size))).unwrap();
     }
     let usage = |at: &str| engine.usage(None, &path(at), true).unwrap();
     assert_eq!(
@@ -179,13 +179,13 @@ fn sums_follow_each_change() {
     sound(engine);
 }
 
-/// Whether rows still wait in memory, or are in their table, or some are: after a crash all are there, each once.
+/// Rows are in the memtable, in the table, or in both: after a crash all exist, each once.
 #[test]
 fn what_waits_in_memory_is_there_after_a_crash() {
-    for staged_bytes in [1, 2_000, 32 << 20] {
+    for memtable_bytes in [1, 2_000, 32 << 20] {
         let small = crate::small::Small::with(esker_engine::Settings {
             durability: esker_store::Durability::Sync,
-            staged_bytes,
+            memtable_bytes,
             ..esker_engine::Settings::default()
         });
         mkdir(&small.engine, "/a");
@@ -203,7 +203,7 @@ fn what_waits_in_memory_is_there_after_a_crash() {
             let expected = (0..40).filter(|n| *n == 0 || n % 3 != 0 && *n > 2);
             assert!(
                 names().eq(expected),
-                "{staged_bytes}: {:?}",
+                "{memtable_bytes}: {:?}",
                 names().collect::<Vec<_>>()
             );
             assert_eq!(
@@ -216,16 +216,16 @@ fn what_waits_in_memory_is_there_after_a_crash() {
     }
 }
 
-/// A store that fails while rows go into their table keeps answering, and tries again with the next commit.
+/// A store that fails while the memtable is written out keeps answering, and tries again with the next commit.
 #[test]
 fn a_table_that_cannot_be_written_costs_nothing() {
     let small = crate::small::Small::with(esker_engine::Settings {
-        staged_bytes: 1,
+        memtable_bytes: 1,
         ..esker_engine::Settings::default()
     });
     mkdir(&small.engine, "/a");
     for n in 0..20_u64 {
-        // The commit itself passes, what merges fails.
+        // The commit itself succeeds, the merge fails.
         let full = || esker_model::Error::io("writing", std::io::Error::from_raw_os_error(28));
         small.fault.fail_once(Operation::Commit, 1 + n % 2, full);
         touch(&small.engine, &format!("/a/{n}"));
@@ -256,7 +256,7 @@ fn nothing_is_half_there_after_a_crash() {
     sound(&again.engine);
 }
 
-/// Rows of a kind in table `names`.
+/// Number of rows of a kind in table `names`.
 fn rows(engine: &esker_engine::Engine, kind: u8) -> usize {
     let mut n = 0;
     let range = esker_store::KeyRange::prefix(&[kind]);
@@ -305,7 +305,7 @@ fn retention_forgets_what_files_were_and_files_that_are_gone() {
     let last = change(engine, None, Change::Unlink(path("/d/tagged")))
         .unwrap()
         .version;
-    // Of /d/kept six states are past, of /d/gone five, of /d/tagged two.
+    // /d/kept has six past states, /d/gone five, /d/tagged two.
     assert_eq!((rows(engine, 3), rows(engine, 2)), (13, 3));
     let compact = |since| {
         engine
@@ -315,11 +315,11 @@ fn retention_forgets_what_files_were_and_files_that_are_gone() {
     // By then, /d/kept had been superseded five times, /d/gone four times, /d/tagged once.
     assert_eq!(compact(middle).dropped, 10);
     sound(engine);
-    // What superseded the last past state of /d/kept is not known without looking for it.
+    // The successor of the last past state of /d/kept is unknown without a search.
     let done = compact(last);
     assert_eq!((done.dropped, rows(engine, 3), rows(engine, 2)), (3, 1, 2));
     sound(engine);
-    // Nothing is known of /d/gone, so another file may be what it was; of /d/tagged its vertex is.
+    // No row of /d/gone is left, so a new file may get its id; /d/tagged has a vertex.
     assert_eq!(touch(engine, "/d/gone").id, gone);
     let tagged = touch(engine, "/d/tagged").id;
     assert_ne!(tagged, VertexId::of("File", "/d/tagged"));
@@ -344,11 +344,11 @@ fn the_root_is_shown_as_it_is_now() {
             mode: esker_model::namespace::XattrMode::Any,
         };
         change(engine, None, set).unwrap();
-        let link = Make {
+        let link = NewFile {
             content: esker_model::namespace::Content::Symlink(b"d/..".to_vec()),
-            ..Make::new(0o12_0777, 0, 0)
+            ..NewFile::new(0o12_0777, 0, 0)
         };
-        let _ = change(engine, None, Change::Make(path("/up"), link));
+        let _ = change(engine, None, Change::Create(path("/up"), link));
         assert_eq!(stat(engine, at).unwrap().xattrs.len(), 1, "{at}");
         let up = engine.stat(None, &path("/up"), true).unwrap();
         assert_eq!(up.xattrs.len(), 1);

@@ -1,10 +1,10 @@
-//! Random changes by three people, done to Esker and to a real file system: the same succeed, the others fail for the same
-//! reason, everybody sees the same.
+//! Random changes by three users on Esker and on a real file system: the same ones succeed, the others fail with the same
+//! error, and all users see the same.
 //!
-//! It needs user 0, to change roots (so that `..` and absolute symbolic links mean the same in both) and to act as others;
-//! without, it says so and does nothing. `ESKER_NAMES_CASES` says how many histories, `ESKER_NAMES_SEED` the first one's seed.
+//! Needs user 0, to change roots (so that `..` and absolute symbolic links mean the same in both) and to act as others;
+//! without, the test prints so and does nothing. `ESKER_NAMES_CASES` sets the number of histories, `ESKER_NAMES_SEED` the first seed.
 
-use super::disk::{self, Seen, acting, seen};
+use super::disk::{self, FileAttributes, acting, attributes};
 use super::opened::Pairs;
 use super::{change, errno, sound};
 use crate::small::Small;
@@ -13,8 +13,8 @@ use esker_model::NeverCancel;
 use esker_model::namespace::{
     Change, Content, Errno, Inode, NamePath, Namespace, SetAttributes, XattrMode,
 };
-use esker_model::object::Asker;
-use esker_testkit::names::{NAMES, people, some_change, some_path};
+use esker_model::object::Principal;
+use esker_testkit::names::{NAMES, people, random_change, random_path};
 use esker_testkit::rng::Rng;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -38,7 +38,7 @@ fn changes_do_what_a_file_system_does() {
     };
     let root = format!("{base}/esker-names-{}", std::process::id());
     std::fs::create_dir(&root).unwrap();
-    // The change of root holds for a whole process.
+    // A change of root applies to the entire process.
     let done = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -58,15 +58,15 @@ fn changes_do_what_a_file_system_does() {
     );
 }
 
-/// What this machine's kernel does otherwise than Esker, if its settings are not those of most machines.
+/// Differences of this machine's kernel from Esker, if its settings are not those of most machines.
 #[derive(Debug, Clone, Copy)]
 struct Kernel {
-    /// It keeps no extended attributes here (tmpfs before Linux 6.6).
+    /// No extended attributes (tmpfs before Linux 6.6).
     no_xattrs: bool,
-    /// It does not follow symbolic links of others, or open files of theirs to make them, where the sticky bit is set
+    /// Symbolic links of other users are not followed, nor are their files opened for creation, in directories with the sticky bit
     /// (`fs.protected_symlinks`, `fs.protected_regular`).
     protects_symlinks: bool,
-    /// It lets everybody give a file another name (`fs.protected_hardlinks`).
+    /// Every user may give a file another name (`fs.protected_hardlinks` is off).
     all_may_link: bool,
 }
 
@@ -84,13 +84,13 @@ impl Kernel {
         }
     }
 
-    /// Whether a change means the same to it as to Esker.
-    fn agrees(self, change: &Change, asker: &Asker) -> bool {
+    /// Whether a change has the same effect in the kernel as in Esker.
+    fn agrees(self, change: &Change, principal: &Principal) -> bool {
         let sticky = |mode: u32| mode & 0o1000 != 0;
         match change {
             Change::Xattr { .. } => !self.no_xattrs,
-            Change::Link { .. } => asker.uid == 0 || !self.all_may_link,
-            Change::Make(_, make) => !(self.protects_symlinks && sticky(make.mode)),
+            Change::Link { .. } => principal.uid == 0 || !self.all_may_link,
+            Change::Create(_, make) => !(self.protects_symlinks && sticky(make.mode)),
             Change::Set { set, .. } => !(self.protects_symlinks && set.mode.is_some_and(sticky)),
             _ => true,
         }
@@ -125,12 +125,12 @@ fn inside(root: &str) {
     }
 }
 
-fn of(inode: &Inode) -> Seen {
+fn of(inode: &Inode) -> FileAttributes {
     let symlink = match &inode.content {
         Content::Symlink(target) => Some(target.clone()),
         _ => None,
     };
-    Seen {
+    FileAttributes {
         mode: inode.mode,
         uid: inode.uid,
         gid: inode.gid,
@@ -141,11 +141,11 @@ fn of(inode: &Inode) -> Seen {
     }
 }
 
-/// All that someone sees.
-fn tree(engine: &Engine, asker: &Asker) -> BTreeMap<NamePath, Seen> {
+/// Everything that a principal sees.
+fn tree(engine: &Engine, principal: &Principal) -> BTreeMap<NamePath, FileAttributes> {
     let mut all = BTreeMap::new();
     let walked = engine.walk(
-        Some(asker),
+        Some(principal),
         &NamePath::root(),
         &NeverCancel,
         &mut |path, inode| {
@@ -163,15 +163,15 @@ fn tree(engine: &Engine, asker: &Asker) -> BTreeMap<NamePath, Seen> {
 
 fn history(seed: u64, kernel: Kernel, played: &mut Vec<String>) {
     let mut rng = Rng::new(seed);
-    // Rows wait in memory for all of a history, for a few changes, for none at all.
+    // The memtable holds all of a history, a few changes, or nothing at all.
     let small = Small::with(Settings {
-        staged_bytes: *rng.pick(&[1, 3_000, 32 << 20]),
-        entries_bytes: *rng.pick(&[0, 1 << 14, 32 << 20]),
+        memtable_bytes: *rng.pick(&[1, 3_000, 32 << 20]),
+        row_cache_bytes: *rng.pick(&[0, 1 << 14, 32 << 20]),
         ..Settings::default()
     });
     let engine = &small.engine;
     let people = people();
-    // Where all may write, or nothing much happens.
+    // A root that all users may write, so that most changes succeed.
     let open = SetAttributes {
         mode: Some(0o777),
         ..SetAttributes::default()
@@ -205,21 +205,21 @@ fn history(seed: u64, kernel: Kernel, played: &mut Vec<String>) {
     change(engine, None, open).unwrap();
     let mut open = Pairs::default();
     for step in 0..200 {
-        if rng.below(3) == 0 {
+        if rng.number_below(3) == 0 {
             small.clock.advance(1);
             played.push(open.step(&mut rng, engine, &people, kernel.no_xattrs));
             open.compare(engine);
             continue;
         }
-        let asker = &people[rng.below(3)];
-        let next = some_change(&mut rng, asker, &NAMES);
-        if !kernel.agrees(&next, asker) {
+        let principal = &people[rng.number_below(3)];
+        let next = random_change(&mut rng, principal, &NAMES);
+        if !kernel.agrees(&next, principal) {
             continue;
         }
-        played.push(format!("{} {next:?}", asker.uid));
-        let expected = acting(asker, || disk::change(&next));
+        played.push(format!("{} {next:?}", principal.uid));
+        let expected = acting(principal, || disk::change(&next));
         small.clock.advance(1);
-        let got = change(engine, Some(asker), next.clone());
+        let got = change(engine, Some(principal), next.clone());
         match (&expected, &got) {
             (Ok(()), Ok(_)) => {}
             (Err(os), Err(esker_model::Error::File(e))) if disk::same(e.errno, *os) => {}
@@ -240,19 +240,19 @@ fn history(seed: u64, kernel: Kernel, played: &mut Vec<String>) {
             assert_eq!((inode.mtime, inode.atime), (mtime, -5));
         }
         if step % 10 == 9 {
-            for asker in &people {
+            for principal in &people {
                 let mut expected = BTreeMap::new();
-                acting(asker, || disk::tree(&NamePath::root(), &mut expected));
+                acting(principal, || disk::tree(&NamePath::root(), &mut expected));
                 assert_eq!(
-                    tree(engine, asker),
+                    tree(engine, principal),
                     expected,
                     "as user {} sees it",
-                    asker.uid
+                    principal.uid
                 );
-                let at = some_path(&mut rng, &NAMES);
+                let at = random_path(&mut rng, &NAMES);
                 match (
-                    acting(asker, || seen(&at)),
-                    engine.stat(Some(asker), &at, false),
+                    acting(principal, || attributes(&at)),
+                    engine.stat(Some(principal), &at, false),
                 ) {
                     (Ok(disk), Ok(inode)) => assert_eq!(of(&inode), disk, "{at}"),
                     (Err(os), Err(esker_model::Error::File(e))) if disk::same(e.errno, os) => {}

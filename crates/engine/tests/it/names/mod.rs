@@ -1,51 +1,55 @@
-//! The namespace: what a file system does, and what only Esker keeps.
+//! The namespace: behaviour of a file system, and what Esker adds.
 
-mod again;
-mod arrive;
+mod dedup;
 mod disk;
 mod graph;
+mod ingest;
 mod kept;
+mod leases;
 mod like_a_file_system;
 mod open;
 mod opened;
-mod promises;
 mod rights;
-mod sight;
 mod subtree;
+mod visibility;
 
 use crate::small::Small;
 use esker_engine::{CheckOptions, Engine};
 use esker_model::NeverCancel;
-use esker_model::namespace::{Change, Done, Errno, Inode, Make, NamePath, Namespace};
-use esker_model::object::Asker;
+use esker_model::namespace::{AppliedChange, Change, Errno, Inode, NamePath, Namespace, NewFile};
+use esker_model::object::Principal;
 use esker_model::{Error, Result};
 
 pub(super) fn path(text: &str) -> NamePath {
     NamePath::parse(text.as_bytes()).unwrap()
 }
 
-pub(super) fn file(mode: u32) -> Make {
-    Make::new(0o10_0000 | mode, 0, 0)
+pub(super) fn file(mode: u32) -> NewFile {
+    NewFile::new(0o10_0000 | mode, 0, 0)
 }
 
-pub(super) fn directory(mode: u32) -> Make {
-    Make::new(0o4_0000 | mode, 0, 0)
+pub(super) fn directory(mode: u32) -> NewFile {
+    NewFile::new(0o4_0000 | mode, 0, 0)
 }
 
-/// One change.
-pub(super) fn change(engine: &Engine, asker: Option<&Asker>, change: Change) -> Result<Done> {
-    engine.change(asker, &[change])?.remove(0)
+/// Applies one change and returns its outcome.
+pub(super) fn change(
+    engine: &Engine,
+    principal: Option<&Principal>,
+    change: Change,
+) -> Result<AppliedChange> {
+    engine.change(principal, &[change])?.remove(0)
 }
 
-pub(super) fn mkdir(engine: &Engine, at: &str) -> Done {
-    change(engine, None, Change::Make(path(at), directory(0o755))).unwrap()
+pub(super) fn mkdir(engine: &Engine, at: &str) -> AppliedChange {
+    change(engine, None, Change::Create(path(at), directory(0o755))).unwrap()
 }
 
-pub(super) fn touch(engine: &Engine, at: &str) -> Done {
-    change(engine, None, Change::Make(path(at), file(0o644))).unwrap()
+pub(super) fn touch(engine: &Engine, at: &str) -> AppliedChange {
+    change(engine, None, Change::Create(path(at), file(0o644))).unwrap()
 }
 
-pub(super) fn rename(engine: &Engine, from: &str, to: &str) -> Result<Done> {
+pub(super) fn rename(engine: &Engine, from: &str, to: &str) -> Result<AppliedChange> {
     let (from, to) = (path(from), path(to));
     change(
         engine,
@@ -69,7 +73,7 @@ pub(super) fn errno<T: std::fmt::Debug>(result: Result<T>) -> Errno {
     }
 }
 
-/// All is well by `check`.
+/// Asserts that `check` finds no problem.
 pub(super) fn sound(engine: &Engine) {
     let report = engine
         .check(&CheckOptions::default(), &NeverCancel, &mut |_| {})

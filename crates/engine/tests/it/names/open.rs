@@ -1,12 +1,12 @@
-//! Open files: what they are while their names change, and once they have none.
+//! Open files: their state while their names change, and without any name.
 
 use super::{change, directory, errno, file, mkdir, path, rename, small, sound, stat, touch};
 use esker_engine::Engine;
 use esker_model::namespace::{
-    Change, Content, Errno, Handle, Make, NamePath, Namespace, Open, OpenFile, SetAttributes,
+    Change, Content, Errno, Handle, NamePath, Namespace, NewFile, Open, OpenFile, SetAttributes,
     SpaceBy, XattrMode,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, NeverCancel, Result};
 use std::ops::ControlFlow;
 
@@ -44,7 +44,7 @@ fn an_open_file_stays_the_same_file() {
     assert_eq!(stat(engine, "/b/y").unwrap().size, 3);
     assert_eq!(open.stat(engine).unwrap().id, id);
     assert_ne!(other, id);
-    // A second name, and the first one goes.
+    // A second name is added, and the first one removed.
     let (from, to) = (path("/b/y"), path("/z"));
     change(engine, None, Change::Link { from, to }).unwrap();
     unlink(engine, "/b/y");
@@ -61,7 +61,7 @@ fn touch_at(engine: &Engine, above: &str, at: &str) -> esker_model::VertexId {
 }
 
 #[test]
-fn a_file_without_a_name_is_there_for_who_has_it_open() {
+fn a_file_without_a_name_stays_for_processes_that_have_it_open() {
     let small = small();
     let engine = &small.engine;
     mkdir(engine, "/a");
@@ -85,17 +85,17 @@ fn a_file_without_a_name_is_there_for_who_has_it_open() {
     assert_eq!((inode.links, inode.size, inode.mode), (0, 13, 0o100_600));
     assert_eq!(inode.xattrs, [(b"user.a".to_vec(), b"1".to_vec())]);
     assert_eq!(second.read(engine, 0, 99).unwrap(), b"before, after");
-    // Tags are the vertex's, and that is gone.
+    // Tags belong to the vertex, which is deleted.
     let tag = first.set_xattr(engine, b"user.esker.a", Some(b"1"), XattrMode::Any);
     assert_eq!(errno(tag), Errno::NotFound);
-    // The name is free, and what gets it is another file.
+    // The name is free, and a new file gets it.
     let again = touch(engine, "/a/x").id;
     assert_ne!(again, id);
     assert_eq!(second.stat(engine).unwrap().id, id);
     assert_eq!(stat(engine, "/a/x").unwrap().size, 0);
     first.truncate(engine, 2).unwrap();
     assert_eq!(second.read(engine, 0, 9).unwrap(), b"be");
-    // Nothing came back: neither the name, nor sums, nor entries.
+    // Neither the name, nor sums, nor entries reappeared.
     assert_eq!(engine.usage(None, &path("/a"), true).unwrap().bytes, 0);
     let sums = engine.space(SpaceBy::Kind).unwrap();
     assert!(sums.iter().all(|s| s.usage.bytes == 0), "{sums:?}");
@@ -150,8 +150,8 @@ fn a_handle_stands_for_nothing_else() {
     let x = open(engine, "/x", Open::BOTH);
     let at = || x.path().clone();
     for refused in [
-        Change::Make(at(), file(0o644)),
-        Change::Make(at(), directory(0o755)),
+        Change::Create(at(), file(0o644)),
+        Change::Create(at(), directory(0o755)),
         Change::Unlink(at()),
         Change::Rmdir(at()),
         Change::Rename {
@@ -178,7 +178,7 @@ fn a_handle_stands_for_nothing_else() {
         &mut |_, _| ControlFlow::Break(()),
     );
     assert_eq!(errno(walked), Errno::Invalid);
-    // To read it takes a handle to read.
+    // Reading requires a handle opened for reading.
     let open = open(engine, "/x", Open::WRITE);
     open.write(engine, None, b"1").unwrap();
     assert_eq!(errno(open.read(engine, 0, 1)), Errno::BadHandle);
@@ -190,11 +190,11 @@ fn a_handle_stands_for_nothing_else() {
 fn rights_are_asked_for_when_it_is_opened() {
     let small = small();
     let engine = &small.engine;
-    let ada = Asker {
+    let ada = Principal {
         uid: 7,
         gids: vec![7],
     };
-    let make = |uid, mode: u32| Change::Make(path("/x"), Make::new(0o10_0000 | mode, uid, 7));
+    let make = |uid, mode: u32| Change::Create(path("/x"), NewFile::new(0o10_0000 | mode, uid, 7));
     change(engine, None, make(8, 0o660)).unwrap();
     let x = OpenFile::open(engine, Some(&ada), &path("/x"), Open::BOTH, None);
     let (x, _) = x.unwrap();
@@ -218,7 +218,7 @@ fn rights_are_asked_for_when_it_is_opened() {
     assert_eq!(errno(x.set(engine, set)), Errno::NotPermitted);
     let denied = OpenFile::open(engine, Some(&ada), &path("/x"), Open::READ, None);
     assert_eq!(errno(denied), Errno::Access);
-    // Nor does knowing a file's id open it.
+    // Knowing a file's id does not suffice to open it.
     let forged = Handle {
         read: false,
         write: false,
@@ -226,14 +226,14 @@ fn rights_are_asked_for_when_it_is_opened() {
     };
     let denied = engine.look(Some(&ada), &forged.path(), Open::BOTH);
     assert_eq!(errno(denied), Errno::Access);
-    // Who makes a file opens it, whatever its mode says.
+    // The creator of a file may open it, regardless of its mode.
     let how = Open {
         create: true,
         exclusive: true,
         ..Open::BOTH
     };
-    let mine = Make::new(0o10_0444, 7, 7);
-    change(engine, None, Change::Make(path("/d"), directory(0o777))).unwrap();
+    let mine = NewFile::new(0o10_0444, 7, 7);
+    change(engine, None, Change::Create(path("/d"), directory(0o777))).unwrap();
     let (own, _) = OpenFile::open(engine, Some(&ada), &path("/d/f"), how, Some(&mine)).unwrap();
     own.write(engine, None, b"mine").unwrap();
     let again = OpenFile::open(engine, Some(&ada), &path("/d/f"), how, Some(&mine));
@@ -245,16 +245,16 @@ fn rights_are_asked_for_when_it_is_opened() {
 fn content_that_is_elsewhere_is_read_there() {
     let small = small();
     let engine = &small.engine;
-    let indexed = Make {
+    let indexed = NewFile {
         size: 5,
         ..file(0o644)
     };
-    let object = Make {
+    let object = NewFile {
         content: Content::Object(b"/data/1".to_vec()),
         ..indexed.clone()
     };
     for (at, make, says) in [("/i", indexed, "indexed"), ("/o", object, "/data/1")] {
-        change(engine, None, Change::Make(path(at), make)).unwrap();
+        change(engine, None, Change::Create(path(at), make)).unwrap();
         let open = open(engine, at, Open::BOTH);
         for result in [
             open.read(engine, 0, 1).map(|_| ()),
@@ -289,13 +289,13 @@ fn a_crash_leaves_what_a_removed_file_leaves_and_retention_takes_it() {
     let after = small.after_crash(usize::MAX);
     let engine = &after.engine;
     sound(engine);
-    // Who has it open goes on, for nobody has forgotten it.
+    // The process that has it open continues, since its state is still stored.
     assert_eq!(x.read(engine, 0, 4).unwrap(), b"lost");
     after.clock.advance(10_000);
     let since = touch(engine, "/later").version;
     engine.compact(Some(since), &NeverCancel).unwrap();
     assert_eq!(errno(x.stat(engine)), Errno::Stale);
-    // The next one may have its id, and is another file.
+    // The next file may have its id, and is a different file.
     let next = touch(engine, "/x").id;
     assert_eq!(next, x.path().handle().unwrap().id);
     assert_eq!(errno(x.stat(engine)), Errno::Stale);

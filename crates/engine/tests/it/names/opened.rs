@@ -1,15 +1,15 @@
-//! Open files beside those of a real file system: the same can be done through them, whatever their paths lead to meanwhile.
+//! Open files compared with those of a real file system: the same operations succeed through them, wherever their paths lead meanwhile.
 
 use super::disk::{self, acting, real};
 use super::errno;
 use esker_engine::Engine;
 use esker_model::Error;
 use esker_model::namespace::{
-    Content, Cookie, Errno, Inode, Make, NamePath, Namespace, Open, OpenFile, SetAttributes,
+    Content, Cookie, Errno, Inode, NamePath, Namespace, NewFile, Open, OpenFile, SetAttributes,
     XattrMode,
 };
-use esker_model::object::Asker;
-use esker_testkit::names::{NAMES, some_path};
+use esker_model::object::Principal;
+use esker_testkit::names::{NAMES, random_path};
 use esker_testkit::rng::Rng;
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, FileType, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, Uid};
@@ -17,17 +17,17 @@ use rustix::io::Errno as Os;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// So many are open at most.
+/// Maximum number of open files.
 const OPEN_MAX: usize = 8;
 
-/// A file that is open in both.
+/// A file that is open in both file systems.
 struct Pair {
-    asker: Asker,
+    principal: Principal,
     os: OwnedFd,
     esker: OpenFile,
 }
 
-/// All that are open.
+/// All pairs of open files.
 #[derive(Default)]
 pub(super) struct Pairs(Vec<Pair>);
 
@@ -60,7 +60,7 @@ fn same<T: std::fmt::Debug, U: std::fmt::Debug>(
     }
 }
 
-/// Type and mode, owner, group, names, and size where that means the same.
+/// Type and mode, owner, group, link count, and the size where it is comparable.
 type Facts = (u32, u32, u32, u32, Option<u64>);
 
 fn facts(inode: &Inode) -> Facts {
@@ -76,70 +76,70 @@ fn facts_of(os: &OwnedFd) -> Facts {
     (stat.st_mode, stat.st_uid, stat.st_gid, links, size)
 }
 
-/// Whether what a file holds is here: a size that was set by path says nothing of content.
+/// Whether the content is inline: a size that was set by path implies no content.
 fn is_here(inode: &Inode) -> bool {
     inode.size == 0 || matches!(inode.content, Content::Inline(_))
 }
 
 impl Pairs {
-    /// Opens, closes, reads or changes something, as it comes.
+    /// Opens, closes, reads or changes a random file.
     pub(super) fn step(
         &mut self,
         rng: &mut Rng,
         engine: &Engine,
-        people: &[Asker; 3],
+        people: &[Principal; 3],
         no_xattrs: bool,
     ) -> String {
         let n = if self.0.is_empty() { 0 } else { self.0.len() };
-        if n == 0 || n < OPEN_MAX && rng.below(3) == 0 {
-            let asker = &people[rng.below(3)];
-            return self.open(rng, engine, asker);
+        if n == 0 || n < OPEN_MAX && rng.number_below(3) == 0 {
+            let principal = &people[rng.number_below(3)];
+            return self.open(rng, engine, principal);
         }
-        let which = rng.below(n);
-        if rng.below(10) == 0 {
+        let which = rng.number_below(n);
+        if rng.number_below(10) == 0 {
             let pair = self.0.remove(which);
             return format!("close {:?}", pair.esker.path());
         }
         let pair = &self.0[which];
         let done = pair.use_it(rng, engine, no_xattrs);
-        format!("{} {:?} {done}", pair.asker.uid, pair.esker.path())
+        format!("{} {:?} {done}", pair.principal.uid, pair.esker.path())
     }
 
-    fn open(&mut self, rng: &mut Rng, engine: &Engine, asker: &Asker) -> String {
-        let at = some_path(rng, &NAMES);
+    fn open(&mut self, rng: &mut Rng, engine: &Engine, principal: &Principal) -> String {
+        let at = random_path(rng, &NAMES);
         let access = *rng.pick(&[Open::READ, Open::WRITE, Open::BOTH, Open::BOTH]);
-        let create = rng.below(2) == 0;
+        let create = rng.number_below(2) == 0;
         let how = Open {
             create,
-            exclusive: create && rng.below(4) == 0,
-            truncate: access.write && rng.below(4) == 0,
-            no_follow: rng.below(5) == 0,
-            directory: !create && rng.below(6) == 0,
+            exclusive: create && rng.number_below(4) == 0,
+            truncate: access.write && rng.number_below(4) == 0,
+            no_follow: rng.number_below(5) == 0,
+            directory: !create && rng.number_below(6) == 0,
             ..access
         };
         let mode = *rng.pick(&[0o666, 0o600, 0o444, 0o000, 0o755]);
-        let played = format!("{} open {at:?} {how:?} {mode:o}", asker.uid);
+        let played = format!("{} open {at:?} {how:?} {mode:o}", principal.uid);
         let kind = fs::stat(real(&at)).map(|s| FileType::from_raw_mode(s.st_mode));
         if !matches!(
             kind,
             Ok(FileType::RegularFile | FileType::Directory | FileType::Symlink) | Err(_)
         ) {
-            // The kernel would wait for who opens its other end.
-            let got = OpenFile::open(engine, Some(asker), &at, how, None);
+            // The kernel would wait for the other end of the pipe.
+            let got = OpenFile::open(engine, Some(principal), &at, how, None);
             assert!(got.is_err(), "{played}: {got:?}");
             return played;
         }
-        let expected = acting(asker, || {
+        let expected = acting(principal, || {
             fs::open(real(&at), flags(how), Mode::from_raw_mode(mode))
         });
-        let gid = asker.gids[0] as u32;
-        let make = Make::new(0o10_0000 | mode, asker.uid as u32, gid);
-        let got = OpenFile::open(engine, Some(asker), &at, how, Some(&make));
+        let gid = principal.gids[0] as u32;
+        let make = NewFile::new(0o10_0000 | mode, principal.uid as u32, gid);
+        let got = OpenFile::open(engine, Some(principal), &at, how, Some(&make));
         same(&expected, &got);
         if let (Ok(os), Ok((esker, inode))) = (expected, got) {
             assert_eq!(facts(&inode), facts_of(&os), "{played}");
             self.0.push(Pair {
-                asker: asker.clone(),
+                principal: principal.clone(),
                 os,
                 esker,
             });
@@ -147,7 +147,7 @@ impl Pairs {
         played
     }
 
-    /// What is open is the same in both.
+    /// Asserts that open files are the same in both.
     pub(super) fn compare(&self, engine: &Engine) {
         for pair in &self.0 {
             let inode = pair.esker.stat(engine).unwrap();
@@ -169,11 +169,11 @@ impl Pair {
         let inode = engine.stat(None, esker.path(), false).unwrap();
         let writable = esker.path().handle().unwrap().write;
         let told = |what: &str, done: &dyn std::fmt::Debug| format!("{what}: {done:?}");
-        match rng.below(12) {
+        match rng.number_below(12) {
             0..=2 => {
-                let data = vec![b'a' + rng.below(26) as u8; rng.below(40)];
-                let at = rng.below(300) as u64;
-                if !here(engine, esker, writable) {
+                let data = vec![b'a' + rng.number_below(26) as u8; rng.number_below(40)];
+                let at = rng.number_below(300) as u64;
+                if !can_write(engine, esker, writable) {
                     return String::new();
                 }
                 let expected = self.acting(|| rustix::io::pwrite(os, &data, at));
@@ -181,8 +181,8 @@ impl Pair {
                 told("write", &(at, data, expected))
             }
             3 => {
-                let data = vec![b'0' + rng.below(10) as u8; rng.below(40)];
-                if !here(engine, esker, writable) {
+                let data = vec![b'0' + rng.number_below(10) as u8; rng.number_below(40)];
+                if !can_write(engine, esker, writable) {
                     return String::new();
                 }
                 let expected = self.acting(|| {
@@ -193,8 +193,8 @@ impl Pair {
                 told("append", &(data, expected))
             }
             4 => {
-                let size = rng.below(400) as u64;
-                if !here(engine, esker, writable) {
+                let size = rng.number_below(400) as u64;
+                if !can_write(engine, esker, writable) {
                     return String::new();
                 }
                 let expected = self.acting(|| fs::ftruncate(os, size));
@@ -202,7 +202,7 @@ impl Pair {
                 told("truncate", &(size, expected))
             }
             5..=6 => {
-                let (at, length) = (rng.below(300), rng.below(600));
+                let (at, length) = (rng.number_below(300), rng.number_below(600));
                 let mut data = vec![0; length];
                 let expected = rustix::io::pread(os, &mut data, at as u64);
                 let got = esker.read(engine, at as u64, length);
@@ -244,7 +244,7 @@ impl Pair {
                 told("chown", &(uid, gid, expected))
             }
             9 => {
-                let seconds = rng.below(1 << 30) as i64;
+                let seconds = rng.number_below(1 << 30) as i64;
                 let time = Timespec {
                     tv_sec: seconds,
                     tv_nsec: 5,
@@ -267,7 +267,7 @@ impl Pair {
                 told("utimens", &(seconds, expected))
             }
             10 if !no_xattrs => {
-                let value = (rng.below(3) > 0).then(|| vec![b'y'; rng.below(9)]);
+                let value = (rng.number_below(3) > 0).then(|| vec![b'y'; rng.number_below(9)]);
                 let none = fs::XattrFlags::empty();
                 let expected = self.acting(|| match &value {
                     Some(value) => fs::fsetxattr(os, "user.a", value, none),
@@ -286,9 +286,9 @@ impl Pair {
                 let expected = self.entries_of();
                 match (&expected, &got) {
                     (Ok(expected), Ok(got)) => assert_eq!(got, expected),
-                    // Entries come with their attributes: to see them takes more.
+                    // Entries include attributes, which requires search permission.
                     (Ok(_), Err(Error::File(e))) if e.errno == Errno::Access => {
-                        assert!(!inode.allows(Some(&self.asker), 1));
+                        assert!(!inode.allows(Some(&self.principal), 1));
                     }
                     _ => same(&expected, &got),
                 }
@@ -298,7 +298,7 @@ impl Pair {
     }
 
     fn acting<T>(&self, call: impl FnOnce() -> T) -> T {
-        acting(&self.asker, call)
+        acting(&self.principal, call)
     }
 
     /// The names in the directory, page by page.
@@ -337,9 +337,9 @@ fn not_here(e: &Error) -> bool {
     matches!(e, Error::File(e) if e.errno == Errno::NotSupported)
 }
 
-/// Whether content can be written. Where it is not here, that is said.
-fn here(engine: &Engine, esker: &OpenFile, writable: bool) -> bool {
-    let readable = engine.stat(None, &whole(esker), false).unwrap();
+/// Whether content can be written; if it is not inline, asserts that this is reported.
+fn can_write(engine: &Engine, esker: &OpenFile, writable: bool) -> bool {
+    let readable = engine.stat(None, &readable_path(esker), false).unwrap();
     if is_here(&readable) || !writable || readable.is_directory() {
         return true;
     }
@@ -350,8 +350,8 @@ fn here(engine: &Engine, esker: &OpenFile, writable: bool) -> bool {
     false
 }
 
-/// The same file, open to read.
-fn whole(esker: &OpenFile) -> NamePath {
+/// A handle of the file opened for reading.
+fn readable_path(esker: &OpenFile) -> NamePath {
     let handle = esker.path().handle().unwrap();
     let read = true;
     esker_model::namespace::Handle { read, ..handle }.path()

@@ -1,16 +1,16 @@
-//! What a user may not give a file: the object of another file as its content, and attributes that are the superuser's.
+//! Rights that a user cannot give a file: the object of another file as its content, and attributes reserved to the superuser.
 
 use super::{change, directory, errno, path, small, sound, stat, touch};
 use esker_engine::Engine;
 use esker_model::Result;
 use esker_model::namespace::{
-    Change, Content, Errno, Make, Name, Namespace as _, Open, OpenFile, SetAttributes,
+    Change, Content, Errno, Name, Namespace as _, NewFile, Open, OpenFile, SetAttributes,
     SubtreeBuilder,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 
-fn user() -> Asker {
-    Asker {
+fn user() -> Principal {
+    Principal {
         uid: 7,
         gids: vec![7],
     }
@@ -32,21 +32,21 @@ fn leads_to(text: &str) -> SetAttributes {
     }
 }
 
-fn set(engine: &Engine, asker: Option<&Asker>, at: &str, text: &str) -> Result<()> {
+fn set(engine: &Engine, principal: Option<&Principal>, at: &str, text: &str) -> Result<()> {
     let set = Change::Set {
         path: path(at),
         follow: false,
         set: leads_to(text),
     };
-    change(engine, asker, set).map(drop)
+    change(engine, principal, set).map(drop)
 }
 
-/// A directory of that user's with one file in it, made at once.
-fn merge(engine: &Engine, below: &Make) -> Result<()> {
+/// Merges a directory of that user with one file in it.
+fn merge(engine: &Engine, below: &NewFile) -> Result<()> {
     let mut builder = SubtreeBuilder::default();
-    builder.existing(&path("/"));
-    builder.entry(&name("tree"), &Make::new(0o4_0755, 7, 7), false);
-    builder.made(0);
+    builder.in_existing_directory(&path("/"));
+    builder.entry(&name("tree"), &NewFile::new(0o4_0755, 7, 7), false);
+    builder.in_new_directory(0);
     builder.entry(&name("f"), below, false);
     let tree = Change::Merge(builder.finish().unwrap());
     change(engine, Some(&user()), tree).map(drop)
@@ -56,18 +56,18 @@ fn merge(engine: &Engine, below: &Make) -> Result<()> {
 fn a_user_does_not_say_which_object_holds_a_content() {
     let small = small();
     let engine = &small.engine;
-    let root = Some(Asker::default());
-    change(engine, None, Change::Make(path("/d"), directory(0o777))).unwrap();
-    let own = Make::new(0o10_0600, 7, 7);
+    let root = Some(Principal::default());
+    change(engine, None, Change::Create(path("/d"), directory(0o777))).unwrap();
+    let own = NewFile::new(0o10_0600, 7, 7);
     change(
         engine,
         Some(&user()),
-        Change::Make(path("/d/own"), own.clone()),
+        Change::Create(path("/d/own"), own.clone()),
     )
     .unwrap();
     let secret = touch(engine, "/secret").id;
     set(engine, None, "/secret", "/data/secret").unwrap();
-    // The id of the object is told to who may search the directory.
+    // The id of the object is visible to users who may search the directory.
     assert_eq!(
         engine
             .stat(Some(&user()), &path("/secret"), false)
@@ -81,24 +81,24 @@ fn a_user_does_not_say_which_object_holds_a_content() {
     let (open, _) = open.unwrap();
     let refused = open.set(engine, leads_to("/data/secret"));
     assert_eq!(errno(refused), Errno::NotPermitted);
-    let with_object = Make {
+    let with_object = NewFile {
         content: object("/data/secret"),
         ..own
     };
-    let make = Change::Make(path("/d/new"), with_object.clone());
+    let make = Change::Create(path("/d/new"), with_object.clone());
     assert_eq!(
         errno(change(engine, Some(&user()), make)),
         Errno::NotPermitted
     );
     assert_eq!(stat(engine, "/d/own").unwrap().content, Content::None);
     assert_eq!(errno(stat(engine, "/d/new")), Errno::NotFound);
-    // The mount does, for it asks as the superuser; and what is there already may be said again.
+    // The mount may, since it acts as the superuser; and the present content may be set again.
     set(engine, root.as_ref(), "/d/own", "/data/own").unwrap();
     set(engine, Some(&user()), "/d/own", "/data/own").unwrap();
     let refused = set(engine, Some(&user()), "/d/own", "/data/secret");
     assert_eq!(errno(refused), Errno::NotPermitted);
     assert_eq!(stat(engine, "/d/own").unwrap().content, object("/data/own"));
-    // Nor with a whole tree.
+    // A subtree may not, either.
     let open_root = Change::Set {
         path: path("/"),
         follow: false,
@@ -125,9 +125,9 @@ fn attributes_of_a_new_file_are_those_that_its_maker_may_set() {
         },
     };
     change(engine, None, open_root).unwrap();
-    let with = |attribute: &str| Make {
+    let with = |attribute: &str| NewFile {
         xattrs: vec![(attribute.as_bytes().to_vec(), b"v".to_vec())],
-        ..Make::new(0o10_0600, 7, 7)
+        ..NewFile::new(0o10_0600, 7, 7)
     };
     for (attribute, expected) in [
         ("security.capability", Errno::NotPermitted),
@@ -135,7 +135,7 @@ fn attributes_of_a_new_file_are_those_that_its_maker_may_set() {
         ("system.posix_acl_access", Errno::NotSupported),
         ("user.esker.quality", Errno::Invalid),
     ] {
-        let make = Change::Make(path("/f"), with(attribute));
+        let make = Change::Create(path("/f"), with(attribute));
         let refused = change(engine, Some(&user()), make);
         assert_eq!(errno(refused), expected, "{attribute}");
         assert_eq!(
@@ -145,10 +145,10 @@ fn attributes_of_a_new_file_are_those_that_its_maker_may_set() {
         );
     }
     merge(engine, &with("user.quality")).unwrap();
-    let make = Change::Make(path("/f"), with("user.quality"));
+    let make = Change::Create(path("/f"), with("user.quality"));
     change(engine, Some(&user()), make).unwrap();
-    // Who may do everything brings in what there is.
-    let make = Change::Make(path("/g"), with("security.capability"));
+    // The superuser may import such attributes.
+    let make = Change::Create(path("/g"), with("security.capability"));
     change(engine, None, make).unwrap();
     assert_eq!(stat(engine, "/g").unwrap().xattrs.len(), 1);
     sound(engine);

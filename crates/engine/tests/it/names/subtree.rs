@@ -1,25 +1,25 @@
-//! Subtrees that come in at once: as if each of their files had been made alone, or not at all.
+//! Merged subtrees: as if each of their files had been created alone, or not at all.
 //!
-//! `ESKER_SUBTREE_CASES` says how many random ones, `ESKER_SUBTREE_SEED` the first one's seed.
+//! `ESKER_SUBTREE_CASES` sets the number of random ones, `ESKER_SUBTREE_SEED` the first seed.
 
 use super::{change, directory, errno, file, mkdir, path, sound, stat, touch};
 use crate::small::Small;
 use esker_engine::{Engine, Settings};
 use esker_model::namespace::{
-    Change, Content, Errno, Inode, Make, Name, NamePath, Namespace, SpaceBy, Subtree,
+    Change, Content, Errno, Inode, Name, NamePath, Namespace, NewFile, SpaceBy, Subtree,
     SubtreeBuilder, Usage, XattrMode, id_at,
 };
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, ErrorKind, NeverCancel, VertexId};
 use esker_store::fault::Operation;
-use esker_testkit::names::{NAMES, people, some_change, some_path};
+use esker_testkit::names::{NAMES, people, random_change, random_path};
 use esker_testkit::rng::Rng;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-fn with(sorted_least: usize) -> Small {
+fn with(bulk_load_rows_min: usize) -> Small {
     Small::with(Settings {
-        sorted_least,
+        bulk_load_rows_min,
         ..Settings::default()
     })
 }
@@ -28,15 +28,15 @@ fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
 }
 
-/// A path below another one.
-fn below(top: &NamePath, at: &NamePath) -> NamePath {
+/// Appends a path to another one.
+fn joined(top: &NamePath, at: &NamePath) -> NamePath {
     at.names().fold(top.clone(), |path, name| path.join(&name))
 }
 
 fn moved(top: &NamePath, change: Change) -> Change {
-    let at = |path: NamePath| below(top, &path);
+    let at = |path: NamePath| joined(top, &path);
     match change {
-        Change::Make(path, make) => Change::Make(at(path), make),
+        Change::Create(path, make) => Change::Create(at(path), make),
         Change::Unlink(path) => Change::Unlink(at(path)),
         Change::Rmdir(path) => Change::Rmdir(at(path)),
         Change::Rename {
@@ -72,8 +72,8 @@ fn moved(top: &NamePath, change: Change) -> Change {
     }
 }
 
-/// A file without its id and version, and whether its id is its path's.
-fn seen(engine: &Engine, at: &NamePath) -> BTreeMap<NamePath, (Inode, bool)> {
+/// Files without their ids and versions, and whether each id is that of the path.
+fn files_at(engine: &Engine, at: &NamePath) -> BTreeMap<NamePath, (Inode, bool)> {
     let mut all = BTreeMap::new();
     let walked = engine.walk(None, at, &NeverCancel, &mut |path, inode| {
         let named = inode.id == id_at(inode.kind(), path.as_bytes());
@@ -113,54 +113,54 @@ fn sums(engine: &Engine) -> Vec<String> {
     all
 }
 
-/// Random changes of the same kind on both; what becomes of them is the same.
+/// Applies random changes of the same kind to both; the outcomes are the same.
 fn both(rng: &mut Rng, engines: &[&Small; 2], count: usize) {
     let people = people();
     for _ in 0..count {
-        let asker = rng.pick(&people).clone();
-        let tag = rng.below(8) == 0;
+        let principal = rng.pick(&people).clone();
+        let tag = rng.number_below(8) == 0;
         let random = if tag {
             some_tag(rng)
         } else {
-            some_change(rng, &asker, &NAMES)
+            random_change(rng, &principal, &NAMES)
         };
         let done = engines.map(|small| {
             small.clock.advance(3);
-            let done = change(&small.engine, Some(&asker), random.clone());
+            let done = change(&small.engine, Some(&principal), random.clone());
             done.map(|_| ()).map_err(|e| e.to_string())
         });
-        assert_eq!(done[0], done[1], "{random:?} by {}", asker.uid);
+        assert_eq!(done[0], done[1], "{random:?} by {}", principal.uid);
     }
 }
 
 fn some_tag(rng: &mut Rng) -> Change {
     Change::Xattr {
-        path: some_path(rng, &NAMES),
+        path: random_path(rng, &NAMES),
         name: rng.pick(&[b"user.esker.n", b"user.esker.t"]).to_vec(),
-        value: (rng.below(3) > 0).then(|| b"7".to_vec()),
+        value: (rng.number_below(3) > 0).then(|| b"7".to_vec()),
         mode: XattrMode::Any,
     }
 }
 
-/// A random subtree at a path, made elsewhere.
+/// A random subtree at a path, built elsewhere.
 fn private(rng: &mut Rng, at: &NamePath) -> Subtree {
     let small = Small::new();
     let top: Vec<Change> = at
         .names()
         .scan(NamePath::root(), |path, name| {
             *path = path.join(&name);
-            Some(Change::Make(path.clone(), directory(0o755)))
+            Some(Change::Create(path.clone(), directory(0o755)))
         })
         .collect();
     small.engine.change(None, &top).unwrap();
     let people = people();
-    for _ in 0..rng.below(60) {
+    for _ in 0..rng.number_below(60) {
         small.clock.advance(1_000);
-        let asker = rng.pick(&people).clone();
-        let random = if rng.below(6) == 0 {
+        let principal = rng.pick(&people).clone();
+        let random = if rng.number_below(6) == 0 {
             some_tag(rng)
         } else {
-            some_change(rng, &asker, &NAMES)
+            random_change(rng, &principal, &NAMES)
         };
         let _ = change(&small.engine, None, moved(at, random));
     }
@@ -168,13 +168,13 @@ fn private(rng: &mut Rng, at: &NamePath) -> Subtree {
     small.engine.subtree(at).unwrap()
 }
 
-fn case(seed: u64, sorted_least: usize) {
+fn case(seed: u64, bulk_load_rows_min: usize) {
     let mut rng = Rng::new(seed);
-    let (merged, single) = (with(sorted_least), with(sorted_least));
+    let (merged, single) = (with(bulk_load_rows_min), with(bulk_load_rows_min));
     let smalls = [&merged, &single];
     both(&mut rng, &smalls, 40);
     for _ in 0..3 {
-        let at = some_path(&mut rng, &NAMES);
+        let at = random_path(&mut rng, &NAMES);
         let subtree = private(&mut rng, &at);
         let changes = subtree.changes().unwrap();
         smalls.iter().for_each(|small| small.clock.advance(10));
@@ -197,7 +197,7 @@ fn case(seed: u64, sorted_least: usize) {
                 assert_eq!(sums(&merged.engine), before, "seed {seed}");
             }
         }
-        let all = smalls.map(|small| seen(&small.engine, &NamePath::root()));
+        let all = smalls.map(|small| files_at(&small.engine, &NamePath::root()));
         for (path, one) in &all[0] {
             assert_eq!(Some(one), all[1].get(path), "{path}, seed {seed}");
         }
@@ -205,7 +205,7 @@ fn case(seed: u64, sorted_least: usize) {
         assert_eq!(sums(&merged.engine), sums(&single.engine), "seed {seed}");
         smalls.iter().for_each(|small| sound(&small.engine));
         both(&mut rng, &smalls, 20);
-        // Nothing is where it is only because it is still in memory.
+        // Closed, so that results do not depend on rows in the memtable.
         smalls
             .iter()
             .for_each(|small| small.engine.close().unwrap());
@@ -222,7 +222,7 @@ fn a_subtree_is_what_its_files_would_be() {
     };
     let first = number("ESKER_SUBTREE_SEED", 1);
     for seed in first..first + number("ESKER_SUBTREE_CASES", 60) {
-        // As tables, as other changes are, and either.
+        // As tables, as ordinary changes, and either.
         case(seed, [0, usize::MAX, 12][(seed % 3) as usize]);
     }
 }
@@ -231,14 +231,14 @@ fn a_subtree_is_what_its_files_would_be() {
 fn plain(at: &str, files: usize) -> Subtree {
     let at = path(at);
     let mut builder = SubtreeBuilder::default();
-    builder.existing(&at.parent());
+    builder.in_existing_directory(&at.parent());
     builder.entry(&at.split().unwrap().1, &directory(0o755), false);
-    builder.made(0);
+    builder.in_new_directory(0);
     for d in ["d1", "d2", "d3"] {
         builder.entry(&name(d), &directory(0o755), false);
     }
     for d in 1..=3 {
-        builder.made(d);
+        builder.in_new_directory(d);
         for n in 0..files {
             builder.entry(&name(&format!("f{n}.h5")), &file(0o644), false);
         }
@@ -276,7 +276,7 @@ fn whatever_fails_all_is_there_or_nothing() {
             let done = change(&small.engine, None, merge.clone());
             small.fault.heal();
             outcomes[usize::from(done.is_ok())] += 1;
-            // As it is now, and as it comes back after the power was cut.
+            // At present, and after a power failure.
             for kept in [None, Some(0), Some(small.fault.unsynced())] {
                 let after = kept.map(|kept| small.after_crash(kept));
                 let engine = after.as_ref().map_or(&small.engine, |small| &small.engine);
@@ -300,7 +300,7 @@ fn whatever_fails_all_is_there_or_nothing() {
                     sound(engine);
                 }
                 if after.is_some() && !there && stat(engine, "/r").is_ok() {
-                    // The same can come, with the same ids.
+                    // A repeated merge succeeds, with the same ids.
                     change(engine, None, merge.clone()).unwrap();
                     let id = stat(engine, "/r/new/d1/f1.h5").unwrap().id;
                     assert_eq!(id, VertexId::of("File", "/r/new/d1/f1.h5"));
@@ -340,16 +340,16 @@ fn what_is_taken_or_wrong_is_refused_and_nothing_is_done() {
     mkdir(engine, "/r");
     touch(engine, "/r/x");
     let merge = |subtree: Subtree| change(engine, None, Change::Merge(subtree));
-    let before = (sums(engine), seen(engine, &path("/")));
+    let before = (sums(engine), files_at(engine, &path("/")));
     assert_eq!(errno(merge(plain("/r/x", 1))), Errno::Exists);
     assert_eq!(errno(merge(plain("/r/x/y", 1))), Errno::NotDirectory);
     assert_eq!(errno(merge(plain("/no/y", 1))), Errno::NotFound);
     assert_eq!(errno(merge(plain("/r", 1))), Errno::Exists);
     let one = |build: &dyn Fn(&mut SubtreeBuilder)| {
         let mut builder = SubtreeBuilder::default();
-        builder.existing(&path("/r"));
+        builder.in_existing_directory(&path("/r"));
         builder.entry(&name("new"), &directory(0o755), false);
-        builder.made(0);
+        builder.in_new_directory(0);
         build(&mut builder);
         merge(builder.finish().unwrap())
     };
@@ -360,17 +360,17 @@ fn what_is_taken_or_wrong_is_refused_and_nothing_is_done() {
     });
     assert_eq!(errno(twice), Errno::Exists);
     let kind = |result: esker_model::Result<_>| -> ErrorKind {
-        let result: esker_model::Result<esker_model::namespace::Done> = result;
+        let result: esker_model::Result<esker_model::namespace::AppliedChange> = result;
         result.unwrap_err().kind()
     };
     let later = one(&|b| {
-        b.made(1);
+        b.in_new_directory(1);
         b.entry(&name("a"), &file(0o644), false);
     });
     assert_eq!(kind(later), ErrorKind::Invalid);
     assert_eq!(
         errno(one(&|b| {
-            b.entry(&name("a"), &Make::new(0o644, 0, 0), false);
+            b.entry(&name("a"), &NewFile::new(0o644, 0, 0), false);
         })),
         Errno::Invalid
     );
@@ -379,7 +379,7 @@ fn what_is_taken_or_wrong_is_refused_and_nothing_is_done() {
             let content = Content::Inline(vec![0; 4_097]);
             b.entry(
                 &name("a"),
-                &Make {
+                &NewFile {
                     content,
                     ..file(0o644)
                 },
@@ -391,7 +391,7 @@ fn what_is_taken_or_wrong_is_refused_and_nothing_is_done() {
     let long = one(&|b| {
         for n in 0..17 {
             b.entry(&name(&"n".repeat(255)), &directory(0o755), false);
-            b.made(n + 1);
+            b.in_new_directory(n + 1);
         }
     });
     assert_eq!(errno(long), Errno::NameTooLong);
@@ -433,7 +433,7 @@ fn what_is_taken_or_wrong_is_refused_and_nothing_is_done() {
         ],
     );
     assert!(together.is_err());
-    assert_eq!((sums(engine), seen(engine, &path("/"))), before);
+    assert_eq!((sums(engine), files_at(engine, &path("/"))), before);
     sound(engine);
     merge(plain("/r/new", 1)).unwrap();
     sound(engine);
@@ -443,28 +443,28 @@ fn what_is_taken_or_wrong_is_refused_and_nothing_is_done() {
 fn somebody_brings_only_what_is_theirs_to_where_they_may() {
     let small = with(1);
     let engine = &small.engine;
-    let asker = Asker {
+    let principal = Principal {
         uid: 7,
         gids: vec![7, 8],
     };
     change(
         engine,
         None,
-        Change::Make(path("/shared"), directory(0o1777)),
+        Change::Create(path("/shared"), directory(0o1777)),
     )
     .unwrap();
     mkdir(engine, "/mine");
-    let theirs = |at: &str, uid, gid, below: u32| {
+    let theirs = |at: &str, uid, gid, joined: u32| {
         let at = path(at);
         let mut builder = SubtreeBuilder::default();
-        builder.existing(&at.parent());
-        let top = Make::new(0o4_0555, 7, 7);
+        builder.in_existing_directory(&at.parent());
+        let top = NewFile::new(0o4_0555, 7, 7);
         builder.entry(&at.split().unwrap().1, &top, false);
-        builder.made(0);
-        builder.entry(&name("f"), &Make::new(below, uid, gid), false);
+        builder.in_new_directory(0);
+        builder.entry(&name("f"), &NewFile::new(joined, uid, gid), false);
         change(
             engine,
-            Some(&asker),
+            Some(&principal),
             Change::Merge(builder.finish().unwrap()),
         )
     };
@@ -479,7 +479,7 @@ fn somebody_brings_only_what_is_theirs_to_where_they_may() {
     );
     theirs("/shared/a", 7, 8, 0o10_0644).unwrap();
     let inode = engine
-        .stat(Some(&asker), &path("/shared/a/f"), false)
+        .stat(Some(&principal), &path("/shared/a/f"), false)
         .unwrap();
     assert_eq!((inode.uid, inode.gid), (7, 8));
     sound(engine);

@@ -1,21 +1,21 @@
-//! RDF data that one process holds for many: queries take snapshots, updates are made one after another by a thread of
-//! their own, and those that wait together become durable together.
+//! RDF data held in memory by one process for many clients. Queries use snapshots; one thread makes updates in order, and
+//! waiting updates are written to the log as a group.
 //!
 //! ```text
-//!  update ─► queue ─► writer: a group on a copy ─► log (one write, one fsync) ─► the copy is the snapshot ─► answers
-//!                        │
-//!                        └── the log is long: a thread writes the snapshot's image aside; then the writer switches
-//!  query ──► the snapshot (nobody waits for anybody)
+//!  update ─► queue ─► writer: a group on a copy ─► log (one write, one fsync) ─► the copy becomes the snapshot ─► responses
+//!                       │
+//!                       └── if the log is long: a thread writes an image of the snapshot, then the writer switches to it
+//!  query ──► the snapshot (without waiting)
 //! ```
 
 #[cfg(test)]
 mod tests;
 mod work;
 
-use super::meta::{Meta, MetaGraphs, Wanted, graphs_in};
-use super::{Changed, Rules, disk, moment};
+use super::meta::{Meta, MetaGraphs, RequestedGraphs, graphs_in};
+use super::{Rules, UpdateCounts, disk, now_and_seed};
 use crate::database::Database;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::{Error, Result};
 use esker_rdf::{Dataset, Graphs, Solutions, Update};
 use std::collections::{HashMap, VecDeque};
@@ -23,52 +23,52 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
-use work::Work;
+use work::WriterThread;
 
-/// Stack of a thread that parses and answers: parsers call themselves for what stands within brackets.
+/// Stack size in bytes of a thread that parses and answers; parsers recurse for nested brackets.
 pub const STACK: usize = 256 << 20;
-/// Updates that may wait.
+/// Maximum of updates in the queue.
 const WAITING_MAX: usize = 65_536;
 
-/// Who is told what became of something.
-pub type Done<T> = Box<dyn FnOnce(Result<T>) + Send>;
-/// Asked now and then whether to stop, and why.
-pub type Stop = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
+/// Callback for the result of a task.
+pub type Callback<T> = Box<dyn FnOnce(Result<T>) + Send>;
+/// Cancellation check, called repeatedly; returns the reason to stop.
+pub type StopCheck = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
-/// What is to be updated.
+/// Update to be executed, as text or parsed.
 #[derive(Debug)]
-pub enum Request {
-    /// A text.
+pub enum UpdateRequest {
+    /// Text of a SPARQL update.
     Text(String),
-    /// A text that is parsed.
+    /// A parsed SPARQL update.
     Parsed(Box<Update>),
 }
 
-/// How.
+/// Options of an update.
 #[derive(Clone)]
-pub struct How {
-    /// Graphs that patterns ask, instead of those that the text says.
+pub struct UpdateOptions {
+    /// Dataset of the patterns, instead of the one that the text names.
     pub graphs: Option<Graphs>,
-    /// Whether to stop.
-    pub stop: Stop,
+    /// Cancellation check of the update.
+    pub stop: StopCheck,
     /// Whether the change must survive a power failure.
     pub sync: bool,
     /// Whether `LOAD` may read files of this machine.
     pub files: bool,
-    /// Bytes that an intermediate result may have.
+    /// Maximum bytes of an intermediate result.
     pub memory: usize,
     /// Metadata graphs that the update reads: [`Live::meta_of`].
     pub meta: MetaGraphs,
-    /// What other endpoints said to what the update asks them.
-    pub heard: Arc<Heard>,
-    /// On whose behalf: graphs' rights are for them.
-    pub asker: Option<Asker>,
+    /// Results of the `SERVICE` calls of the update, fetched in advance.
+    pub service_results: Arc<ServiceResults>,
+    /// Principal whose rights on graphs apply.
+    pub principal: Option<Principal>,
 }
 
-/// What other endpoints said, by endpoint and query.
-pub type Heard = HashMap<(String, String), std::result::Result<Solutions, String>>;
+/// Results of other endpoints, by endpoint and query.
+pub type ServiceResults = HashMap<(String, String), std::result::Result<Solutions, String>>;
 
-impl Default for How {
+impl Default for UpdateOptions {
     fn default() -> Self {
         Self {
             graphs: None,
@@ -77,13 +77,13 @@ impl Default for How {
             files: true,
             memory: 4 << 30,
             meta: MetaGraphs::new(),
-            heard: Arc::default(),
-            asker: None,
+            service_results: Arc::default(),
+            principal: None,
         }
     }
 }
 
-impl std::fmt::Debug for How {
+impl std::fmt::Debug for UpdateOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("How")
             .field("graphs", &self.graphs)
@@ -93,64 +93,64 @@ impl std::fmt::Debug for How {
     }
 }
 
-/// Quads that were read aside, and what they take the place of.
+/// Quads to add, and the graph that they replace.
 #[derive(Debug, Default)]
-pub struct Add {
-    /// The quads.
+pub struct AddQuads {
+    /// Quads that are added to the data.
     pub data: Dataset,
-    /// A graph that is emptied before: its IRI, or the default one.
+    /// Graph that is cleared first: its IRI, or `Some(None)` for the default graph.
     pub instead_of: Option<Option<String>>,
-    /// A graph that is asked for whether it was there.
+    /// Graph whose former existence is reported.
     pub into: Option<String>,
-    /// By which rules to infer from now on.
+    /// Inference rules from now on.
     pub infer: Rules,
     /// Whether the change must survive a power failure.
     pub sync: bool,
-    /// On whose behalf: graphs' rights are for them.
-    pub asker: Option<Asker>,
+    /// Principal whose rights on graphs apply.
+    pub principal: Option<Principal>,
 }
 
-/// What adding did.
+/// Result of adding quads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Added {
+pub struct AddReport {
     /// Whether the graph had quads before.
     pub existed: bool,
-    /// Quads that are new, those that took the place of the same ones not counted.
+    /// Number of new quads; a quad that replaces an equal one is not counted.
     pub new: usize,
-    /// Quads before.
+    /// Number of quads before.
     pub before: usize,
 }
 
 enum Task {
-    Update(Request, How, Done<Changed>),
-    Add(Box<Add>, Done<Added>),
-    Checkpoint(Done<u64>),
-    Drop(Done<usize>),
-    /// Gives the data away, to be given back with more terms.
+    Update(UpdateRequest, UpdateOptions, Callback<UpdateCounts>),
+    AddQuads(Box<AddQuads>, Callback<AddReport>),
+    Checkpoint(Callback<u64>),
+    Drop(Callback<usize>),
+    /// Hands out the dataset, to be returned with more terms in its dictionary.
     Lend(mpsc::SyncSender<Dataset>, mpsc::Receiver<Dataset>),
-    /// The image that was written aside, by its number.
+    /// The separately written image with this number is complete or has failed.
     Image(u64, Result<u64>),
 }
 
 #[derive(Default)]
-struct State {
+struct TaskQueue {
     tasks: VecDeque<Task>,
     stopped: bool,
 }
 
-struct Shared {
+struct LiveShared {
     folder: PathBuf,
     present: RwLock<Arc<Dataset>>,
-    state: Mutex<State>,
+    state: Mutex<TaskQueue>,
     more: Condvar,
     seeds: AtomicU64,
     log_bytes: AtomicU64,
 }
 
-/// RDF data of a folder, held by this process. The last copy to go ends the writer.
+/// RDF data of a folder, open in this process. Dropping it ends the writer thread.
 pub struct Live {
-    shared: Arc<Shared>,
-    /// The metadata graphs that were made of the database beside it.
+    shared: Arc<LiveShared>,
+    /// Metadata graphs derived from the database of the same folder.
     meta: Mutex<Meta>,
     thread: Option<JoinHandle<()>>,
 }
@@ -163,8 +163,8 @@ impl std::fmt::Debug for Live {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl LiveShared {
+    fn state(&self) -> MutexGuard<'_, TaskQueue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -182,7 +182,7 @@ impl Shared {
         drop(old);
     }
 
-    /// The next task; `None` once stopped and all is done.
+    /// Takes the next task; `None` once stopped and the queue is empty.
     fn next(&self, wait: bool) -> Option<Task> {
         let mut state = self.state();
         loop {
@@ -209,7 +209,7 @@ impl Shared {
             return Err(task);
         }
         state.tasks.push_back(task);
-        // The writer takes all that is there before it sleeps.
+        // The writer empties the queue before it sleeps.
         let first = state.tasks.len() == 1;
         drop(state);
         if first {
@@ -232,18 +232,19 @@ fn busy() -> Error {
 }
 
 impl Live {
-    /// Opens the data of a folder. This process is the only one to write there from now on.
-    /// With `sync`, all that is changed survives a power failure, else what asks for it.
+    /// Opens the data of a folder, and makes this process its only writer. With `sync`, all changes survive a power
+    /// failure;
+    /// otherwise only those that ask for it.
     pub(crate) fn open(folder: &Path, sync: bool) -> Result<Self> {
-        super::part::whole(folder)?;
+        super::part::check_complete(folder)?;
         let mut disk = disk::lock(folder)?;
         let opened = disk::read(folder)?;
         disk.begin(opened.number, opened.log_bytes)?;
         if opened.number == 0 {
             disk.checkpoint(&opened.data)?;
         }
-        let (_, seed) = moment();
-        let shared = Arc::new(Shared {
+        let (_, seed) = now_and_seed();
+        let shared = Arc::new(LiveShared {
             folder: folder.to_path_buf(),
             present: RwLock::new(Arc::new(opened.data)),
             state: Mutex::default(),
@@ -251,7 +252,7 @@ impl Live {
             seeds: AtomicU64::new(seed),
             log_bytes: AtomicU64::new(disk.log_bytes),
         });
-        let mut work = Work::new(Arc::clone(&shared), disk, sync);
+        let mut work = WriterThread::new(Arc::clone(&shared), disk, sync);
         let thread = std::thread::Builder::new()
             .name("esker-rdf".into())
             .stack_size(STACK)
@@ -264,45 +265,46 @@ impl Live {
         })
     }
 
-    /// The data as it is now.
+    /// Snapshot of the data.
     pub fn snapshot(&self) -> Arc<Dataset> {
         self.shared.snapshot()
     }
 
-    /// The data as it is now, with metadata graphs of the database beside it. Making one takes a while, in which updates
-    /// wait; who asks for what is up to date waits for nobody but others who ask for such graphs.
+    /// Snapshot of the data with metadata graphs of the database. Building a graph takes a while, during which updates
+    /// wait.
+    /// Requests for graphs that are up to date wait only for other requests for such graphs.
     pub fn with_meta(
         &self,
         database: &Database,
-        wanted: &Wanted,
+        requested: &RequestedGraphs,
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Arc<Dataset>> {
-        if wanted.is_empty() {
+        if requested.is_empty() {
             return Ok(self.snapshot());
         }
         let mut meta = self.meta.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ready) = meta.ready(&self.snapshot(), database, wanted)? {
+        if let Some(ready) = meta.ready(&self.snapshot(), database, requested)? {
             return Ok(Arc::new(ready));
         }
-        // The terms of the graph get numbers in the data, which is the writer's to change.
+        // The graph's terms get numbers in the dictionary, which only the writer may change.
         let (give, take) = (mpsc::sync_channel(1), mpsc::sync_channel(1));
         let lend = Task::Lend(give.0, take.1);
         if self.shared.push(lend).is_err() {
             return Err(busy());
         }
         let mut data = give.1.recv().map_err(|_| busy())?;
-        let snapshot = meta.snapshot(&mut data, database, wanted, stop);
-        // Terms that nobody uses do no harm.
+        let snapshot = meta.snapshot(&mut data, database, requested, stop);
+        // Unused terms do no harm.
         let _ = take.0.send(data);
         snapshot.map(Arc::new)
     }
 
-    /// Triples of the metadata graph, if it was made.
+    /// Number of triples of the metadata graph, if it was built.
     pub fn meta_len(&self) -> Option<usize> {
         self.meta.try_lock().ok()?.triples()
     }
 
-    /// The metadata graphs that an update reads.
+    /// Builds the metadata graphs that an update reads.
     pub fn meta_of(
         &self,
         database: &Database,
@@ -310,53 +312,54 @@ impl Live {
         graphs: Option<&Graphs>,
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<MetaGraphs> {
-        let wanted = Wanted::of_update(update, graphs)?;
-        if wanted.is_empty() {
+        let requested = RequestedGraphs::of_update(update, graphs)?;
+        if requested.is_empty() {
             return Ok(MetaGraphs::new());
         }
-        Ok(graphs_in(&*self.with_meta(database, &wanted, stop)?))
+        Ok(graphs_in(&*self.with_meta(database, &requested, stop)?))
     }
 
-    /// Where it lies.
+    /// Folder of the RDF data.
     pub fn folder(&self) -> &Path {
         &self.shared.folder
     }
 
-    /// Bytes of the log behind the image.
+    /// Bytes of the log since the image.
     pub fn log_bytes(&self) -> u64 {
         self.shared.log_bytes.load(Ordering::Acquire)
     }
 
-    /// A seed that no other request has.
+    /// A new random seed for each request.
     pub fn seed(&self) -> u64 {
         self.shared.seed()
     }
 
-    /// Updates, and tells `done` once that is durable. It may be told on this thread, if nothing is done.
-    pub fn submit(&self, request: Request, how: How, done: Done<Changed>) {
+    /// Queues an update and calls `done` once it is durable. A refused update calls `done` on this thread.
+    pub fn submit(&self, request: UpdateRequest, how: UpdateOptions, done: Callback<UpdateCounts>) {
         if let Err(Task::Update(_, _, done)) = self.shared.push(Task::Update(request, how, done)) {
             done(Err(busy()));
         }
     }
 
-    /// Updates, and waits for it.
-    pub fn update(&self, request: Request, how: How) -> Result<Changed> {
+    /// Makes an update and waits for its result.
+    pub fn update(&self, request: UpdateRequest, how: UpdateOptions) -> Result<UpdateCounts> {
         wait(|done| self.submit(request, how, done))
     }
 
-    /// Adds what was read aside, and tells `done` once that is durable.
-    pub fn submit_add(&self, add: Add, done: Done<Added>) {
-        if let Err(Task::Add(_, done)) = self.shared.push(Task::Add(Box::new(add), done)) {
+    /// Queues quads to add and calls `done` once they are durable.
+    pub fn submit_add(&self, add: AddQuads, done: Callback<AddReport>) {
+        if let Err(Task::AddQuads(_, done)) = self.shared.push(Task::AddQuads(Box::new(add), done))
+        {
             done(Err(busy()));
         }
     }
 
-    /// Adds what was read aside, and waits for it.
-    pub fn add(&self, add: Add) -> Result<Added> {
+    /// Adds quads and waits for the result.
+    pub fn add(&self, add: AddQuads) -> Result<AddReport> {
         wait(|done| self.submit_add(add, done))
     }
 
-    /// Writes an image of all data beside the work on it. Its bytes.
+    /// Writes an image of all data while updates continue; returns its bytes.
     pub fn checkpoint(&self) -> Result<u64> {
         wait(|done| {
             if let Err(Task::Checkpoint(done)) = self.shared.push(Task::Checkpoint(done)) {
@@ -365,7 +368,7 @@ impl Live {
         })
     }
 
-    /// Forgets all RDF data. How many quads there were.
+    /// Deletes all RDF data; returns the number of quads deleted.
     pub fn drop_all(&self) -> Result<usize> {
         wait(|done| {
             if let Err(Task::Drop(done)) = self.shared.push(Task::Drop(done)) {
@@ -385,13 +388,13 @@ impl Drop for Live {
     }
 }
 
-fn wait<T: Send + 'static>(ask: impl FnOnce(Done<T>)) -> Result<T> {
-    let (tell, told) = mpsc::sync_channel(1);
+fn wait<T: Send + 'static>(ask: impl FnOnce(Callback<T>)) -> Result<T> {
+    let (sender, receiver) = mpsc::sync_channel(1);
     ask(Box::new(move |result| {
-        // Who asked may be gone.
-        let _ = tell.send(result);
+        // The caller may no longer be waiting.
+        let _ = sender.send(result);
     }));
-    told.recv().unwrap_or_else(|_| {
+    receiver.recv().unwrap_or_else(|_| {
         Err(Error::Unavailable(
             "the thread that updates RDF data could not finish this; whether it was done is not known".into(),
         ))

@@ -1,11 +1,11 @@
-//! What many do at once with RDF data that one process holds.
+//! Tests of concurrent access to RDF data in one process.
 
 use super::*;
 use crate::rdf::Rdf;
 use std::sync::atomic::AtomicBool;
 
-fn insert(n: usize) -> Request {
-    Request::Text(format!(
+fn insert(n: usize) -> UpdateRequest {
+    UpdateRequest::Text(format!(
         "INSERT DATA {{ <http://a/x{n}> <http://a/p{}> \"v{n}\" }}",
         n % 5
     ))
@@ -24,9 +24,9 @@ fn what_was_answered_is_there_for_readers_and_on_disk() {
             let live = &live;
             scope.spawn(move || {
                 for n in 0..200 {
-                    let how = How {
+                    let how = UpdateOptions {
                         sync: n % 50 == 0,
-                        ..How::default()
+                        ..UpdateOptions::default()
                     };
                     let done = live.update(insert(client * 1_000 + n), how).unwrap();
                     assert_eq!((done.added, done.removed), (1, 0));
@@ -34,7 +34,7 @@ fn what_was_answered_is_there_for_readers_and_on_disk() {
                 }
             });
         }
-        // Images are made meanwhile, and carry what comes while they are written.
+        // Images are written meanwhile, and concurrent updates are kept.
         for _ in 0..5 {
             assert!(live.checkpoint().unwrap() > 0);
         }
@@ -54,11 +54,14 @@ fn what_was_answered_is_there_for_readers_and_on_disk() {
 fn a_reader_keeps_what_it_has() {
     let folder = tempfile::tempdir().unwrap();
     let live = open(folder.path());
-    live.update(insert(1), How::default()).unwrap();
+    live.update(insert(1), UpdateOptions::default()).unwrap();
     let before = live.snapshot();
-    live.update(insert(2), How::default()).unwrap();
-    live.update(Request::Text("CLEAR ALL".into()), How::default())
-        .unwrap();
+    live.update(insert(2), UpdateOptions::default()).unwrap();
+    live.update(
+        UpdateRequest::Text("CLEAR ALL".into()),
+        UpdateOptions::default(),
+    )
+    .unwrap();
     assert_eq!((before.len(), live.snapshot().len()), (1, 0));
 }
 
@@ -66,14 +69,14 @@ fn a_reader_keeps_what_it_has() {
 fn what_fails_or_is_stopped_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let live = open(folder.path());
-    live.update(insert(1), How::default()).unwrap();
+    live.update(insert(1), UpdateOptions::default()).unwrap();
     let bad = "INSERT DATA { <http://a/x> <http://a/p> 1 } ; CREATE GRAPH <http://g> ; \
                INSERT DATA { GRAPH <http://g> { <http://a/x> <http://a/p> 1 } } ; CREATE GRAPH <http://g>";
-    let refused = live.update(Request::Text(bad.into()), How::default());
+    let refused = live.update(UpdateRequest::Text(bad.into()), UpdateOptions::default());
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
-    let stopped = How {
+    let stopped = UpdateOptions {
         stop: Arc::new(|| Some("time-out")),
-        ..How::default()
+        ..UpdateOptions::default()
     };
     assert!(matches!(
         live.update(insert(2), stopped),
@@ -82,17 +85,18 @@ fn what_fails_or_is_stopped_leaves_nothing() {
     let file = folder.path().join("x.nt");
     std::fs::write(&file, "<http://a/x> <http://a/p> <http://a/y> .\n").unwrap();
     let load = format!("LOAD <file://{}>", file.display());
-    let apart = How {
+    let apart = UpdateOptions {
         files: false,
-        ..How::default()
+        ..UpdateOptions::default()
     };
     let message = live
-        .update(Request::Text(load.clone()), apart)
+        .update(UpdateRequest::Text(load.clone()), apart)
         .unwrap_err()
         .to_string();
     assert!(message.contains("a server reads no files"), "{message}");
     assert_eq!(live.snapshot().len(), 1);
-    live.update(Request::Text(load), How::default()).unwrap();
+    live.update(UpdateRequest::Text(load), UpdateOptions::default())
+        .unwrap();
     assert_eq!(live.snapshot().len(), 2);
 }
 
@@ -105,7 +109,7 @@ fn added_data_takes_the_place_of_a_graph() {
         for i in 0..n {
             let text =
                 format!("INSERT DATA {{ GRAPH <http://g> {{ <http://a/{i}> <http://a/p> {i} }} }}");
-            let (now, seed) = moment();
+            let (now, seed) = now_and_seed();
             let options = esker_rdf::Options::new(now, seed);
             esker_rdf::update_in_place(
                 &mut data,
@@ -120,20 +124,20 @@ fn added_data_takes_the_place_of_a_graph() {
     };
     let into = || Some("http://g".to_owned());
     let added = live
-        .add(Add {
+        .add(AddQuads {
             data: data(3),
             into: into(),
-            ..Add::default()
+            ..AddQuads::default()
         })
         .unwrap();
     assert_eq!((added.existed, added.new, added.before), (false, 3, 0));
     let added = live
-        .add(Add {
+        .add(AddQuads {
             data: data(2),
             into: into(),
             instead_of: Some(into()),
             sync: true,
-            ..Add::default()
+            ..AddQuads::default()
         })
         .unwrap();
     assert_eq!((added.existed, added.before), (true, 3));
@@ -142,10 +146,10 @@ fn added_data_takes_the_place_of_a_graph() {
     let live = open(folder.path());
     assert_eq!(live.snapshot().len(), 2);
     let gone = live
-        .add(Add {
+        .add(AddQuads {
             into: into(),
             instead_of: Some(into()),
-            ..Add::default()
+            ..AddQuads::default()
         })
         .unwrap();
     assert!(gone.existed);
@@ -156,16 +160,16 @@ fn added_data_takes_the_place_of_a_graph() {
 fn a_long_update_holds_up_no_reader() {
     let folder = tempfile::tempdir().unwrap();
     let live = Arc::new(open(folder.path()));
-    live.update(insert(1), How::default()).unwrap();
+    live.update(insert(1), UpdateOptions::default()).unwrap();
     let (entered, leave) = (
         Arc::new(AtomicBool::new(false)),
         Arc::new(AtomicBool::new(false)),
     );
-    let stop: Stop = {
+    let stop: StopCheck = {
         let (entered, leave) = (Arc::clone(&entered), Arc::clone(&leave));
         let asked = AtomicU64::new(0);
         Arc::new(move || {
-            // The first question comes before the update begins.
+            // The first call comes before the update begins.
             if asked.fetch_add(1, Ordering::AcqRel) > 0 {
                 entered.store(true, Ordering::Release);
                 while !leave.load(Ordering::Acquire) {
@@ -175,22 +179,22 @@ fn a_long_update_holds_up_no_reader() {
             None
         })
     };
-    let how = How {
+    let how = UpdateOptions {
         stop,
-        ..How::default()
+        ..UpdateOptions::default()
     };
     let text = "INSERT { ?s <http://a/q> ?o } WHERE { ?s <http://a/p1> ?o }";
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     live.submit(
-        Request::Text(text.into()),
+        UpdateRequest::Text(text.into()),
         how,
-        Box::new(move |done| tell.send(done).unwrap()),
+        Box::new(move |done| sender.send(done).unwrap()),
     );
     while !entered.load(Ordering::Acquire) {
         std::thread::yield_now();
     }
     assert_eq!(live.snapshot().len(), 1);
     leave.store(true, Ordering::Release);
-    assert_eq!(told.recv().unwrap().unwrap().added, 1);
+    assert_eq!(receiver.recv().unwrap().unwrap().added, 1);
     assert_eq!(live.snapshot().len(), 2);
 }

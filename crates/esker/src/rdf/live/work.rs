@@ -1,11 +1,11 @@
-//! The writer of RDF data: tasks in groups, a log, images beside the work.
+//! Writer thread of RDF data: executes tasks in groups, writes the log, and writes images in the background.
 
-use super::{Add, Added, Done, How, Request, Shared, Task};
+use super::{AddQuads, AddReport, Callback, LiveShared, Task, UpdateOptions, UpdateRequest};
 use crate::rdf::MEMORY;
 use crate::rdf::disk::{self, Writer};
 use crate::rdf::meta::{GRAPH, check_names, check_target, put_in, take_out};
-use crate::rdf::rights::{AskerGuard, Rights};
-use crate::rdf::{Changed, LOG_MAX, Rules, error, fetch, moment};
+use crate::rdf::rights::{PrincipalGuard, Rights};
+use crate::rdf::{LOG_MAX, Rules, UpdateCounts, error, fetch, now_and_seed};
 use esker_model::{Error, Result};
 use esker_rdf::dictionary::Key;
 use esker_rdf::id::UNBOUND;
@@ -16,48 +16,48 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Updates of one group.
+/// Maximum of updates in one group.
 const GROUP_MAX: usize = 4_096;
-/// Bytes of a group's records.
+/// Size in bytes of a group's records from which it is committed.
 const GROUP_BYTES: usize = 8 << 20;
-/// Records of more bytes than this become an image.
+/// Record size in bytes above which an image is written instead.
 const RECORD_MAX: usize = 256 << 20;
-/// Quads that are added by the log; more become an image.
+/// Number of quads that are added through the log; for more, an image is written.
 const QUADS_MAX: usize = 200_000;
 
-/// What the writer has.
-pub(super) struct Work {
-    shared: Arc<Shared>,
+/// State of the writer thread.
+pub(super) struct WriterThread {
+    shared: Arc<LiveShared>,
     disk: Writer,
-    /// An image that is being written aside.
-    aside: Option<Aside>,
+    /// Image that is being written in the background.
+    background_image: Option<BackgroundImage>,
     drafts: u64,
     image_bytes: u64,
-    /// Whether all must survive a power failure.
+    /// Whether all changes must survive a power failure.
     sync: bool,
 }
 
-struct Aside {
+struct BackgroundImage {
     number: u64,
     draft: PathBuf,
-    /// How much of the log it holds.
+    /// Length of the log that the image includes.
     log_bytes: u64,
-    waiting: Vec<Done<u64>>,
+    waiting: Vec<Callback<u64>>,
 }
 
-/// Updates that become durable together.
-struct Group {
+/// Updates that are committed together.
+struct CommitGroup {
     before: Arc<Dataset>,
     data: Dataset,
     records: Vec<u8>,
-    /// There is more than a log should hold.
+    /// Whether the changes are too large for the log, so that an image is written.
     large: bool,
     sync: bool,
     count: usize,
     done: Vec<Box<dyn FnOnce(std::result::Result<(), &Error>) + Send>>,
 }
 
-impl Group {
+impl CommitGroup {
     fn new(before: Arc<Dataset>) -> Self {
         Self {
             data: (*before).clone(),
@@ -90,7 +90,7 @@ impl Group {
         }
     }
 
-    fn tell<T: Send + 'static>(&mut self, done: Done<T>, value: T) {
+    fn on_commit<T: Send + 'static>(&mut self, done: Callback<T>, value: T) {
         self.done.push(Box::new(move |written| {
             done(match written {
                 Ok(()) => Ok(value),
@@ -99,33 +99,39 @@ impl Group {
         }));
     }
 
-    fn update(&mut self, request: Request, how: &How, seed: u64, done: Done<Changed>) {
+    fn update(
+        &mut self,
+        request: UpdateRequest,
+        how: &UpdateOptions,
+        seed: u64,
+        done: Callback<UpdateCounts>,
+    ) {
         self.count += 1;
         if (how.stop)().is_some() {
             return done(Err(Error::Interrupted));
         }
         let request = match request {
-            Request::Parsed(update) => Ok(*update),
-            Request::Text(text) => syntax::update(&text, None),
+            UpdateRequest::Parsed(update) => Ok(*update),
+            UpdateRequest::Text(text) => syntax::update(&text, None),
         };
-        let (now, _) = moment();
+        let (now, _) = now_and_seed();
         let mut options = Options::new(now, seed);
         options.memory = how.memory;
         options.derived = GRAPH;
         options.stop = &*how.stop;
-        // The thread that does updates waits for nobody: what is to be heard was heard before.
-        options.tells = false;
-        let heard = |endpoint: &str, text: &str| {
+        // The updating thread must not wait for endpoints: their results were fetched in advance.
+        options.send_bindings = false;
+        let service_results = |endpoint: &str, text: &str| {
             let key = (endpoint.to_owned(), text.to_owned());
-            let known = how.heard.get(&key).cloned();
-            known.unwrap_or_else(|| Err("it was not asked before the update".into()))
+            let known = how.service_results.get(&key).cloned();
+            known.unwrap_or_else(|| Err("its results were not fetched before the update".into()))
         };
-        if !how.heard.is_empty() {
-            options.remote = Some(&heard);
+        if !how.service_results.is_empty() {
+            options.remote = Some(&service_results);
         }
-        let asker = how.asker.as_ref();
-        let guard = asker.map(|asker| AskerGuard {
-            asker,
+        let principal = how.principal.as_ref();
+        let guard = principal.map(|principal| PrincipalGuard {
+            principal,
             stop: &*how.stop,
         });
         options.guard = guard.as_ref().map(|guard| guard as &dyn Guard);
@@ -150,13 +156,13 @@ impl Group {
         match outcome {
             Ok((changes, added, removed)) => {
                 self.log(&changes, how.sync);
-                self.tell(done, Changed { added, removed });
+                self.on_commit(done, UpdateCounts { added, removed });
             }
             Err(e) => done(Err(error(e))),
         }
     }
 
-    fn add(&mut self, add: &Add, done: Done<Added>) {
+    fn add(&mut self, add: &AddQuads, done: Callback<AddReport>) {
         self.count += 1;
         let targets = add.into.iter().chain(add.instead_of.iter().flatten());
         let refused = targets
@@ -166,10 +172,10 @@ impl Group {
         if let Err(e) = refused {
             return done(Err(e));
         }
-        // What fails in the middle leaves nothing.
+        // A failure in the middle is rolled back.
         let before = self.data.clone();
         match self.try_add(add) {
-            Ok(added) => self.tell(done, added),
+            Ok(added) => self.on_commit(done, added),
             Err(e) => {
                 self.data = before;
                 done(Err(error(e)));
@@ -177,9 +183,9 @@ impl Group {
         }
     }
 
-    /// Refuses what is added to, or takes the place of, a graph that the asker may not change.
-    fn check_rights(&self, add: &Add) -> Result<()> {
-        let Some(rights) = Rights::of(&self.data, add.asker.as_ref()) else {
+    /// Refuses to add to, or to replace, a graph that the principal may not change.
+    fn check_rights(&self, add: &AddQuads) -> Result<()> {
+        let Some(rights) = Rights::of(&self.data, add.principal.as_ref()) else {
             return Ok(());
         };
         if let Some(graph) = &add.instead_of {
@@ -196,7 +202,7 @@ impl Group {
         Ok(())
     }
 
-    fn try_add(&mut self, add: &Add) -> esker_rdf::Result<Added> {
+    fn try_add(&mut self, add: &AddQuads) -> esker_rdf::Result<AddReport> {
         let graph = |data: &Dataset, iri: Option<&str>| match iri {
             None => Some(UNBOUND),
             Some(iri) => data.dictionary.find(&Key::Iri(iri)),
@@ -231,7 +237,7 @@ impl Group {
         if let Rules::Now(kind) = add.infer
             && kind != self.data.inference()
         {
-            // Rules stand in images only.
+            // Inference rules are stored in images only.
             let limits = Limits {
                 memory: MEMORY,
                 stop: &|| None,
@@ -240,7 +246,7 @@ impl Group {
             self.large = true;
         }
         self.log(&changes, add.sync);
-        Ok(Added {
+        Ok(AddReport {
             existed,
             new: (asserted(&self.data) + gone).saturating_sub(before),
             before,
@@ -255,61 +261,63 @@ fn not_written(e: &Error) -> Error {
     )
 }
 
-impl Work {
-    pub(super) fn new(shared: Arc<Shared>, disk: Writer, sync: bool) -> Self {
+impl WriterThread {
+    pub(super) fn new(shared: Arc<LiveShared>, disk: Writer, sync: bool) -> Self {
         Self {
             shared,
             disk,
-            aside: None,
+            background_image: None,
             drafts: 0,
             image_bytes: 0,
             sync,
         }
     }
 
-    /// Until all is being closed.
+    /// Executes tasks until the data is closed.
     pub(super) fn run(&mut self) {
         while let Some(task) = self.shared.next(true) {
-            // A panic loses the group, whose callers are told by their guards, and neither the data nor the thread.
+            // A panic loses the group, whose callers get an error, but neither the data nor the thread.
             let round = std::panic::AssertUnwindSafe(|| self.round(task));
             let _ = std::panic::catch_unwind(round);
         }
         let _ = self.disk.sync();
     }
 
-    /// Does a task and those that wait with it.
+    /// Executes a task and all tasks queued behind it.
     fn round(&mut self, first: Task) {
-        let mut group = Group::new(self.shared.snapshot());
+        let mut group = CommitGroup::new(self.shared.snapshot());
         let mut next = Some(first);
         while let Some(task) = next.take() {
             match task {
                 Task::Update(request, how, done) => {
                     group.update(request, &how, self.shared.seed(), done);
                 }
-                Task::Add(add, done) => group.add(&add, done),
+                Task::AddQuads(add, done) => group.add(&add, done),
                 other => {
                     self.commit(group);
-                    self.alone(other);
-                    group = Group::new(self.shared.snapshot());
+                    self.run_exclusive(other);
+                    group = CommitGroup::new(self.shared.snapshot());
                 }
             }
             if group.is_full() {
                 self.commit(group);
-                group = Group::new(self.shared.snapshot());
+                group = CommitGroup::new(self.shared.snapshot());
             }
             next = self.shared.next(false);
         }
         self.commit(group);
-        if self.disk.log_bytes > LOG_MAX.max(self.image_bytes / 2) && self.aside.is_none() {
+        if self.disk.log_bytes > LOG_MAX.max(self.image_bytes / 2)
+            && self.background_image.is_none()
+        {
             self.begin_image(Vec::new());
         }
     }
 
-    fn commit(&mut self, group: Group) {
+    fn commit(&mut self, group: CommitGroup) {
         let written = if group.large {
             self.image_now(&group.data)
         } else if group.records.is_empty() {
-            // Nothing changed: the copy may have terms that nobody uses.
+            // No change: the copy may contain unused terms.
             for done in group.done {
                 done(Ok(()));
             }
@@ -334,25 +342,25 @@ impl Work {
         }
     }
 
-    /// Writes an image while everything waits that changes the data.
+    /// Writes an image while all updates wait.
     fn image_now(&mut self, data: &Dataset) -> Result<()> {
         let mut data = data.clone();
-        data.settle();
+        data.compact();
         let bytes = self.disk.checkpoint(&data)?;
         self.image_bytes = bytes;
-        // One that is being written aside is of an older state.
-        if let Some(aside) = self.aside.take() {
-            for done in aside.waiting {
+        // An image being written in the background has an older state.
+        if let Some(background_image) = self.background_image.take() {
+            for done in background_image.waiting {
                 done(Ok(bytes));
             }
         }
         Ok(())
     }
 
-    fn alone(&mut self, task: Task) {
+    fn run_exclusive(&mut self, task: Task) {
         match task {
-            Task::Checkpoint(done) => match &mut self.aside {
-                Some(aside) => aside.waiting.push(done),
+            Task::Checkpoint(done) => match &mut self.background_image {
+                Some(background_image) => background_image.waiting.push(done),
                 None => self.begin_image(vec![done]),
             },
             Task::Drop(done) => {
@@ -373,12 +381,12 @@ impl Work {
                 }
             }
             Task::Image(number, written) => self.end_image(number, written),
-            Task::Update(..) | Task::Add(..) => {}
+            Task::Update(..) | Task::AddQuads(..) => {}
         }
     }
 
-    /// Begins to write an image beside everything else.
-    fn begin_image(&mut self, waiting: Vec<Done<u64>>) {
+    /// Starts writing an image in the background.
+    fn begin_image(&mut self, waiting: Vec<Callback<u64>>) {
         self.drafts += 1;
         let number = self.drafts;
         let draft = self.disk.draft(number);
@@ -387,7 +395,7 @@ impl Work {
             Arc::clone(&self.shared),
             draft.clone(),
         );
-        self.aside = Some(Aside {
+        self.background_image = Some(BackgroundImage {
             number,
             draft,
             log_bytes: self.disk.log_bytes,
@@ -396,9 +404,9 @@ impl Work {
         let write = move || {
             let mut settled = (*data).clone();
             drop(data);
-            settled.settle();
+            settled.compact();
             let written = disk::write_image(&to, &settled);
-            // Once all is being closed nobody needs it: the log has everything.
+            // Ignored once the data is being closed, because the log has all changes.
             let _ = shared.push(Task::Image(number, written));
         };
         let started = std::thread::Builder::new()
@@ -411,19 +419,20 @@ impl Work {
     }
 
     fn end_image(&mut self, number: u64, written: Result<u64>) {
-        let Some(aside) = self.aside.take_if(|a| a.number == number) else {
-            // What was written meanwhile holds more.
+        let Some(background_image) = self.background_image.take_if(|a| a.number == number) else {
+            // An image written since then is newer.
             return;
         };
         let switched = written.and_then(|bytes| {
-            self.disk.switch(&aside.draft, aside.log_bytes)?;
+            self.disk
+                .switch(&background_image.draft, background_image.log_bytes)?;
             self.image_bytes = bytes;
             self.shared
                 .log_bytes
                 .store(self.disk.log_bytes, Ordering::Release);
             Ok(bytes)
         });
-        for done in aside.waiting {
+        for done in background_image.waiting {
             done(match &switched {
                 Ok(bytes) => Ok(*bytes),
                 Err(e) => Err(Error::io(

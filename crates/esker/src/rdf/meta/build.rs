@@ -1,9 +1,9 @@
-//! The whole graph from all vertices and edges: reading is one thread's work, numbering another's.
+//! Builds the complete metadata graph from all vertices and edges: one thread reads, another one assigns numbers.
 
 use super::map::{Mapper, Sink};
 use super::read::Source;
 use super::terms::{IDS, iri};
-use super::words::Words;
+use super::vocabulary::Vocabulary;
 use crate::engine::Touched;
 use esker_model::key::EdgeKey;
 use esker_model::namespace::Inode;
@@ -19,20 +19,20 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Pieces that wait between reading and numbering.
+/// Capacity of the queue between the reading and the numbering thread, in pieces.
 const WAITING: usize = 8;
 
-/// Ids are hashes already.
+/// Hasher for ids, which are hashes already.
 #[derive(Debug, Default, Clone)]
-pub(super) struct AsItIs(u64);
+pub(super) struct IdHasher(u64);
 
-impl Hasher for AsItIs {
+impl Hasher for IdHasher {
     fn finish(&self) -> u64 {
         self.0
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // The end of an id: the beginning says a place, which many share.
+        // The last bytes of the id: many ids share the first ones, which encode the shard.
         if let Some(last) = bytes.last_chunk() {
             self.0 ^= u64::from_le_bytes(*last).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         }
@@ -41,37 +41,37 @@ impl Hasher for AsItIs {
     fn write_usize(&mut self, _: usize) {}
 }
 
-pub(super) type Ids = HashMap<VertexId, Id, BuildHasherDefault<AsItIs>>;
+pub(super) type Ids = HashMap<VertexId, Id, BuildHasherDefault<IdHasher>>;
 
-/// The graph as somebody sees it, and what is needed to keep it.
+/// The metadata graph as one principal sees it, and the state needed to update it.
 #[derive(Debug)]
-pub(super) struct State {
-    /// The place in the feed up to which it is.
-    pub(super) place: u64,
+pub(super) struct MetaGraph {
+    /// Position in the change feed up to which the graph is complete.
+    pub(super) position: u64,
     pub(super) schema: Arc<Schema>,
-    pub(super) words: Words,
+    pub(super) vocabulary: Vocabulary,
     pub(super) has_names: bool,
-    /// The graph alone, without terms.
+    /// The graph's triples, without terms.
     pub(super) data: Dataset,
-    /// Numbers of vertices' IRIs.
+    /// Term numbers of the vertices' IRIs.
     pub(super) ids: Ids,
-    /// Ends of edges that were never put.
+    /// Endpoints of edges without a vertex row.
     pub(super) unnamed: HashSet<VertexId>,
-    /// Which vertex has an IRI, for files, where there is a namespace.
+    /// Vertex that has an IRI; only for files, and only if there is a namespace.
     pub(super) holders: HashMap<Id, VertexId>,
-    /// Terms and the numbers that they must still have.
+    /// Terms that the dictionary must have with these numbers.
     pub(super) anchors: Vec<(String, Id)>,
-    /// How many terms the dictionary had: an older one has the anchors, and not all terms of the graph.
+    /// Size of the dictionary. An older copy of the dictionary has the anchors, but not all terms of the graph.
     pub(super) terms: usize,
 }
 
-/// Triples by predicate.
+/// Triples by predicate: pairs of subject and object.
 #[derive(Default)]
-struct Columns {
+struct TripleColumns {
     all: BTreeMap<Id, Vec<u64>>,
 }
 
-impl Sink for Columns {
+impl Sink for TripleColumns {
     fn put(&mut self, s: Id, p: Id, o: Id) {
         self.all
             .entry(p)
@@ -80,19 +80,23 @@ impl Sink for Columns {
     }
 }
 
-/// What reading gives to numbering.
-enum Piece {
+/// Input of the numbering thread.
+enum SourcePiece {
     Vertices(Vec<Vertex>, Vec<String>, Vec<Option<Inode>>),
     Edges(Vec<Edge>),
 }
 
-/// Makes the graph.
-pub(super) fn build(source: Source<'_>, terms: &mut Dictionary, place: u64) -> Result<State> {
+/// Builds the graph from `source`.
+pub(super) fn build(
+    source: Source<'_>,
+    terms: &mut Dictionary,
+    position: u64,
+) -> Result<MetaGraph> {
     let schema = source.schema()?;
     let has_names = source.has_names()?;
-    let words = Words::new(&schema, terms).map_err(super::super::error)?;
-    let mut state = State {
-        place,
+    let vocabulary = Vocabulary::new(&schema, terms).map_err(super::super::error)?;
+    let mut state = MetaGraph {
+        position,
         data: Dataset::default(),
         ids: Ids::default(),
         unnamed: HashSet::new(),
@@ -101,9 +105,9 @@ pub(super) fn build(source: Source<'_>, terms: &mut Dictionary, place: u64) -> R
         terms: 0,
         has_names,
         schema,
-        words,
+        vocabulary,
     };
-    let mut columns = Columns::default();
+    let mut columns = TripleColumns::default();
     let types = state.vertices(source, terms, &mut columns)?;
     state.edges(source, &types, terms, &mut columns)?;
     drop(types);
@@ -116,15 +120,17 @@ pub(super) fn build(source: Source<'_>, terms: &mut Dictionary, place: u64) -> R
             .map_err(super::super::error)?;
     }
     let graph = Graph::from_pairs(columns.all);
-    state.data.put_graph(state.words.graph, Arc::new(graph));
+    state
+        .data
+        .put_graph(state.vocabulary.graph, Arc::new(graph));
     state.anchor(terms);
     Ok(state)
 }
 
-/// Reads in a thread of its own and numbers in this one.
+/// Runs `read` in a separate thread and `number` in this one.
 fn piped(
-    read: impl FnOnce(&mut dyn FnMut(Piece) -> Flow) -> Result<()> + Send,
-    mut number: impl FnMut(Piece) -> Result<()>,
+    read: impl FnOnce(&mut dyn FnMut(SourcePiece) -> Flow) -> Result<()> + Send,
+    mut number: impl FnMut(SourcePiece) -> Result<()>,
 ) -> Result<()> {
     let (give, take) = sync_channel(WAITING);
     let outcome = Mutex::new(Ok(()));
@@ -137,7 +143,7 @@ fn piped(
             });
             *outcome.lock().unwrap_or_else(PoisonError::into_inner) = read;
         });
-        // Ends when reading ends; what goes wrong here ends reading.
+        // Ends when reading ends; an error here ends reading.
         let numbered = take.iter().try_for_each(&mut number);
         drop(take);
         numbered
@@ -145,10 +151,10 @@ fn piped(
     outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl State {
+impl MetaGraph {
     pub(super) fn mapper<'a>(&'a mut self, terms: &'a mut Dictionary) -> Mapper<'a> {
         Mapper {
-            words: &mut self.words,
+            vocabulary: &mut self.vocabulary,
             terms,
             scratch: Vec::new(),
         }
@@ -158,18 +164,21 @@ impl State {
         &mut self,
         source: Source<'_>,
         terms: &mut Dictionary,
-        to: &mut Columns,
+        to: &mut TripleColumns,
     ) -> Result<Vec<(VertexId, VertexTypeId)>> {
-        let (schema, words, has_names) =
-            (Arc::clone(&self.schema), self.words.clone(), self.has_names);
-        let read = move |give: &mut dyn FnMut(Piece) -> Flow| {
+        let (schema, vocabulary, has_names) = (
+            Arc::clone(&self.schema),
+            self.vocabulary.clone(),
+            self.has_names,
+        );
+        let read = move |give: &mut dyn FnMut(SourcePiece) -> Flow| {
             let mut failed = Ok(());
             let about = |some: &[Vertex]| {
-                let names = source.names(&schema, &words, has_names, some)?;
+                let names = source.names(&schema, &vocabulary, has_names, some)?;
                 Ok((names, source.inodes(has_names, some)?))
             };
             source.vertices(&schema, &mut |some| match about(&some) {
-                Ok((names, inodes)) => give(Piece::Vertices(some, names, inodes)),
+                Ok((names, inodes)) => give(SourcePiece::Vertices(some, names, inodes)),
                 Err(e) => {
                     failed = Err(e);
                     Flow::Break(())
@@ -179,7 +188,7 @@ impl State {
         };
         let mut types = Vec::new();
         piped(read, |piece| {
-            let Piece::Vertices(vertices, names, inodes) = piece else {
+            let SourcePiece::Vertices(vertices, names, inodes) = piece else {
                 return Ok(());
             };
             for ((vertex, name), inode) in vertices.iter().zip(names).zip(inodes) {
@@ -196,7 +205,7 @@ impl State {
         Ok(types)
     }
 
-    /// A vertex's IRI gets a number, which is remembered.
+    /// Assigns a number to a vertex's IRI and stores it.
     pub(super) fn number(
         &mut self,
         terms: &mut Dictionary,
@@ -205,13 +214,13 @@ impl State {
     ) -> Result<Id> {
         let s = intern(terms, name)?;
         self.ids.insert(vertex.id, s);
-        if self.has_names && self.words.is_file(vertex.type_id) {
+        if self.has_names && self.vocabulary.is_file(vertex.type_id) {
             self.holders.insert(s, vertex.id);
         }
         Ok(s)
     }
 
-    /// The number of an edge's end; one that nothing else is known of is named by its id.
+    /// Number of an endpoint of an edge. A vertex without a row is named by its id.
     pub(super) fn end(&mut self, terms: &mut Dictionary, id: VertexId) -> Result<Id> {
         if let Some(known) = self.ids.get(&id) {
             return Ok(*known);
@@ -227,26 +236,26 @@ impl State {
         source: Source<'_>,
         types: &[(VertexId, VertexTypeId)],
         terms: &mut Dictionary,
-        to: &mut Columns,
+        to: &mut TripleColumns,
     ) -> Result<()> {
         let schema = Arc::clone(&self.schema);
-        let leaving = source.leaving(&schema, &self.words)?;
-        // Each asks for what can leave it, in the order of the store's rows.
+        let leaving = source.leaving(&schema, &self.vocabulary)?;
+        // Vertices grouped by the edge types that can leave them, in the order of the store's rows.
         let mut groups: BTreeMap<&[EdgeTypeId], Vec<VertexId>> = BTreeMap::new();
         for (id, type_id) in types {
             match leaving.get(type_id).map_or(&[][..], Vec::as_slice) {
                 [] => {}
-                // One range with all of them is read faster than several.
+                // Scanning one range with all edge types is faster than scanning several.
                 [_, _, ..] => groups.entry(&[]).or_default().push(*id),
                 one => groups.entry(one).or_default().push(*id),
             }
         }
-        let read = |give: &mut dyn FnMut(Piece) -> Flow| {
+        let read = |give: &mut dyn FnMut(SourcePiece) -> Flow| {
             for (types, mut of) in groups {
                 of.sort_unstable();
                 let mut flow = Flow::Continue(());
                 source.edges(&of, types, &mut |some| {
-                    flow = give(Piece::Edges(some));
+                    flow = give(SourcePiece::Edges(some));
                     flow
                 })?;
                 if flow.is_break() {
@@ -256,12 +265,12 @@ impl State {
             Ok(())
         };
         piped(read, |piece| {
-            let Piece::Edges(edges) = piece else {
+            let SourcePiece::Edges(edges) = piece else {
                 return Ok(());
             };
             for edge in &edges {
-                // Inverses are not mapped, and an edge without direction has a row at either end.
-                if self.words.forward(&schema, edge.key) != Some(edge.key) {
+                // Inverse edges are not mapped, and a symmetric edge has a row at both ends.
+                if self.vocabulary.forward(&schema, edge.key) != Some(edge.key) {
                     continue;
                 }
                 let s = self.end(terms, edge.key.source)?;
@@ -278,18 +287,18 @@ impl State {
         &mut self,
         source: Source<'_>,
         terms: &mut Dictionary,
-        to: &mut Columns,
+        to: &mut TripleColumns,
     ) -> Result<()> {
-        for (i, of) in source.with_past()?.into_iter().enumerate() {
+        for (i, of) in source.with_history()?.into_iter().enumerate() {
             if i % 64 == 0 {
-                source.go_on()?;
+                source.check_stop()?;
             }
             let id = match of {
                 Touched::Vertex(id) => id,
                 Touched::Edge(key) => {
                     let known = |id| self.ids.contains_key(id);
-                    // Each has a row at either end; what leaves a vertex that was never put is not in the graph.
-                    if self.words.forward(&self.schema, key) == Some(key)
+                    // An edge has a row at both ends; edges that leave a vertex without a row are not in the graph.
+                    if self.vocabulary.forward(&self.schema, key) == Some(key)
                         && known(&key.source)
                         && !self.unnamed.contains(&key.source)
                     {
@@ -323,7 +332,7 @@ impl State {
             .map_err(super::super::error)
     }
 
-    /// Earlier versions of an edge; there is nothing where it was only ever one.
+    /// Adds the earlier versions of an edge; none if it has only one version.
     pub(super) fn edge_versions_of(
         &mut self,
         terms: &mut Dictionary,
@@ -332,7 +341,7 @@ impl State {
         to: &mut impl Sink,
     ) -> Result<()> {
         let events: Vec<&EdgeEvent> = events.iter().filter(|e| !e.archived).rev().collect();
-        let Some(words) = self.words.edge(key.edge_type).cloned() else {
+        let Some(vocabulary) = self.vocabulary.edge(key.edge_type).cloned() else {
             return Ok(());
         };
         if events.len() < 2 {
@@ -341,15 +350,15 @@ impl State {
         let s = self.end(terms, key.source)?;
         let o = self.end(terms, key.destination)?;
         self.mapper(terms)
-            .edge_versions(s, o, &words, key, &events, to)
+            .edge_versions(s, o, &vocabulary, key, &events, to)
             .map_err(super::super::error)
     }
 
-    /// Remembers what must still hold of the dictionary when the graph is brought up to date.
+    /// Stores what the dictionary must still contain when the graph is updated.
     pub(super) fn anchor(&mut self, terms: &Dictionary) {
         let last = self.ids.values().max().copied();
         self.terms = terms.len();
-        self.anchors = [Some(self.words.graph), last]
+        self.anchors = [Some(self.vocabulary.graph), last]
             .into_iter()
             .flatten()
             .filter_map(|id| match terms.term(id)? {
@@ -359,23 +368,24 @@ impl State {
             .collect();
     }
 
-    /// Whether these are the terms that it was made with, or more: data that was dropped or read again has others, and a snapshot that was taken
-    /// before the graph was brought up to date has fewer.
+    /// Whether `terms` is the dictionary of this graph, possibly extended. Data that was dropped or reloaded has
+    /// another dictionary,
+    /// and a snapshot older than the last update of the graph lacks terms.
     pub(super) fn fits(&self, terms: &Dictionary) -> bool {
         let is_anchored = |(text, id): &(String, Id)| terms.find(&Key::Iri(text)) == Some(*id);
         terms.len() >= self.terms && self.anchors.iter().all(is_anchored)
     }
 
-    /// The graph.
+    /// The metadata graph itself.
     pub(super) fn graph(&self) -> Arc<Graph> {
         self.data
-            .graph(self.words.graph)
+            .graph(self.vocabulary.graph)
             .cloned()
             .unwrap_or_default()
     }
 }
 
-/// The IRI of a vertex of which only the id is known.
+/// IRI of a vertex of which only the id is known.
 fn unnamed(id: VertexId) -> String {
     iri(IDS, &id.to_string())
 }

@@ -1,9 +1,9 @@
-//! The graph kept up to date: what the change feed names is read again, and what that changes is changed.
+//! Updates the metadata graph: reads the items that the change feed names again, and applies the differences.
 
-use super::build::{State, intern};
+use super::build::{MetaGraph, intern};
 use super::read::{CHUNK, Source};
 use super::terms::vertex;
-use super::words::same_meaning;
+use super::vocabulary::same_meaning;
 use crate::engine::{Engine, Touched};
 use crate::rdf::decoded;
 use esker_model::key::EdgeKey;
@@ -16,12 +16,12 @@ use esker_rdf::quads::Quad;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// More than so many vertices and edges are better read with all others.
+/// Number of changed vertices and edges above which the graph is rebuilt.
 const TOUCHED_MAX: usize = 300_000;
-/// Rounds beside writers; the next one makes them wait.
+/// Rounds beside concurrent writers; the round after them blocks writers.
 const ROUNDS: usize = 3;
 
-/// Changes on their way.
+/// Pending insertions and removals of triples.
 #[derive(Default)]
 struct Changes(Vec<(Quad, bool)>);
 
@@ -31,8 +31,8 @@ impl Changes {
     }
 }
 
-impl State {
-    /// Brings the graph up to date; false if it has to be made anew.
+impl MetaGraph {
+    /// Updates the graph; false if it must be rebuilt.
     pub(super) fn follow(
         &mut self,
         source: Source<'_>,
@@ -47,13 +47,13 @@ impl State {
                 return Ok(false);
             }
             if engine
-                .news_since(self.place)
+                .changes_since(self.position)
                 .is_some_and(|n| n.touched.is_empty())
             {
                 return Ok(true);
             }
         }
-        engine.while_nobody_writes(|| self.round(source, engine, terms))
+        engine.with_writers_blocked(|| self.round(source, engine, terms))
     }
 
     fn round(
@@ -62,12 +62,12 @@ impl State {
         engine: &Engine,
         terms: &mut Dictionary,
     ) -> Result<bool> {
-        let Some(news) = engine.news_since(self.place) else {
+        let Some(news) = engine.changes_since(self.position) else {
             return Ok(false);
         };
         let schema = source.schema()?;
         let other_schema = !Arc::ptr_eq(&schema, &self.schema) && *schema != *self.schema;
-        // Of an empty database there is nothing, not even the schema.
+        // The graph of an empty database is empty, without the schema's triples.
         let first = self.ids.is_empty() && !news.touched.is_empty();
         if other_schema || first || news.touched.len() > TOUCHED_MAX {
             return Ok(false);
@@ -81,36 +81,36 @@ impl State {
                 Touched::Vertex(id) => {
                     vertices.insert(*id);
                 }
-                Touched::Edge(key) => edges.extend(self.words.forward(&schema, *key)),
+                Touched::Edge(key) => edges.extend(self.vocabulary.forward(&schema, *key)),
             }
         }
         edges.extend(self.vertices_again(source, terms, vertices)?);
         self.edges_again(source, terms, edges)?;
-        self.place = news.until;
+        self.position = news.until;
         self.anchor(terms);
         Ok(true)
     }
 
-    /// Reads vertices again. The edges of those that nothing was known of before.
+    /// Reads changed vertices again. Returns the edges of vertices that were not in the graph before.
     fn vertices_again(
         &mut self,
         source: Source<'_>,
         terms: &mut Dictionary,
         touched: BTreeSet<VertexId>,
     ) -> Result<Vec<EdgeKey>> {
-        // Names may pass from one to another, so all are known before any changes.
+        // Names may move between vertices, so all names are read before any triple changes.
         let mut all: BTreeMap<VertexId, (Vertex, Id, Option<Inode>)> = BTreeMap::new();
         let mut left = touched;
         while !left.is_empty() {
             let ids: Vec<VertexId> = std::mem::take(&mut left).into_iter().collect();
             for some in ids.chunks(CHUNK) {
-                source.go_on()?;
+                source.check_stop()?;
                 let found: Vec<Vertex> = source.vertices_of(some)?.into_iter().flatten().collect();
-                let names = source.names(&self.schema, &self.words, self.has_names, &found)?;
+                let names = source.names(&self.schema, &self.vocabulary, self.has_names, &found)?;
                 let inodes = source.inodes(self.has_names, &found)?;
                 for ((vertex, name), inode) in found.into_iter().zip(names).zip(inodes) {
                     let s = intern(terms, &name)?;
-                    left.extend(self.others(terms, &vertex, s));
+                    left.extend(self.affected_by_rename(terms, &vertex, s));
                     all.insert(vertex.id, (vertex, s, inode));
                 }
             }
@@ -152,11 +152,11 @@ impl State {
         changes.0.extend(new.into_iter().map(|q| (q, true)));
         self.rename(&renamed, changes);
         let mut edges = Vec::new();
-        let types = self.words.edge_types();
+        let types = self.vocabulary.edge_types();
         source.edges(&appeared, &types, &mut |some| {
             edges.extend(
                 some.iter()
-                    .filter_map(|e| self.words.forward(&self.schema, e.key)),
+                    .filter_map(|e| self.vocabulary.forward(&self.schema, e.key)),
             );
             Flow::Continue(())
         })?;
@@ -164,12 +164,13 @@ impl State {
     }
 
     fn is_named_by_path(&self, vertex: &Vertex) -> bool {
-        self.has_names && self.words.is_file(vertex.type_id)
+        self.has_names && self.vocabulary.is_file(vertex.type_id)
     }
 
-    /// Others that may have other names if a vertex has that one: who had it until now, and who may have the one that is
-    /// given up.
-    fn others(&self, terms: &Dictionary, vertex: &Vertex, s: Id) -> Vec<VertexId> {
+    /// Other vertices whose IRI may change if this vertex takes the IRI `s`: the one that had it so far, and the one
+    /// that may take
+    /// the IRI given up.
+    fn affected_by_rename(&self, terms: &Dictionary, vertex: &Vertex, s: Id) -> Vec<VertexId> {
         let old = self.ids.get(&vertex.id).copied();
         if old == Some(s) || !self.is_named_by_path(vertex) {
             return Vec::new();
@@ -179,18 +180,18 @@ impl State {
         robbed.into_iter().chain(heir).collect()
     }
 
-    /// The vertex that a name means once nobody else has it.
+    /// The vertex that an IRI denotes if no other vertex has taken it.
     fn first_of_name(&self, terms: &Dictionary, name: Id, of: &Vertex) -> Option<VertexId> {
         let Some(Term::NamedNode(name)) = terms.term(name) else {
             return None;
         };
-        let begin = vertex(self.words.prefix(of.type_id), "");
+        let begin = vertex(self.vocabulary.prefix(of.type_id), "");
         let key = decoded(name.as_str().strip_prefix(&begin)?);
         let type_name = &self.schema.vertex_type(of.type_id)?.name;
         Some(VertexId::of(type_name, &key)).filter(|id| self.ids.contains_key(id))
     }
 
-    /// Takes away what is said of a vertex by itself, and its earlier versions.
+    /// Removes the triples of a vertex that come from its own row, and its earlier versions.
     fn forget_own(&self, s: Id, changes: &mut Changes) {
         self.forget_versions(s, changes);
         let graph = self.graph();
@@ -198,7 +199,7 @@ impl State {
             let Some(index) = graph.index(*p) else {
                 continue;
             };
-            if self.words.of_edges.contains(p) {
+            if self.vocabulary.of_edges.contains(p) {
                 continue;
             }
             for o in index.so.get(s) {
@@ -207,16 +208,16 @@ impl State {
         }
     }
 
-    /// Takes away the earlier versions of something.
+    /// Removes the earlier versions of an item.
     fn forget_versions(&self, s: Id, changes: &mut Changes) {
         let graph = self.graph();
-        let versions = graph.index(self.words.specialization);
+        let versions = graph.index(self.vocabulary.specialization);
         for node in versions.map_or(&[][..], |x| x.os.get(s)) {
             self.forget_all(*node, changes);
         }
     }
 
-    /// Takes away all of which that is the subject.
+    /// Removes all triples with a subject.
     fn forget_all(&self, s: Id, changes: &mut Changes) {
         let graph = self.graph();
         for p in graph.predicates() {
@@ -226,7 +227,7 @@ impl State {
         }
     }
 
-    /// Edges of vertices that have other names now, and the changes of vertices.
+    /// Replaces renamed vertices in the triples of edges, then applies the changes of vertices.
     fn rename(&mut self, renamed: &HashMap<Id, Id>, changes: Changes) {
         let mut edges = Changes::default();
         let name = |id: Id| renamed.get(&id).copied().unwrap_or(id);
@@ -236,12 +237,12 @@ impl State {
                 let Some(index) = graph.index(*p) else {
                     continue;
                 };
-                if self.words.of_edges.contains(p) {
+                if self.vocabulary.of_edges.contains(p) {
                     for o in index.so.get(*old) {
                         edges.set((*old, *p, *o), false);
                     }
                 }
-                if *p != self.words.specialization {
+                if *p != self.vocabulary.specialization {
                     for s in index.os.get(*old) {
                         edges.set((*s, *p, *old), false);
                     }
@@ -274,7 +275,7 @@ impl State {
 
     fn change(&mut self, mut changes: Vec<(Quad, bool)>) {
         for (quad, _) in &mut changes {
-            quad.g = self.words.graph;
+            quad.g = self.vocabulary.graph;
         }
         self.data.change(&changes);
     }
@@ -288,8 +289,8 @@ impl State {
         while !touched.is_empty() {
             let keys: Vec<EdgeKey> = std::mem::take(&mut touched).into_iter().collect();
             for some in keys.chunks(CHUNK) {
-                source.go_on()?;
-                // Ends that nobody heard of.
+                source.check_stop()?;
+                // Endpoints that are not known yet.
                 let unknown: BTreeSet<VertexId> = some
                     .iter()
                     .flat_map(|k| [k.source, k.destination])
@@ -311,14 +312,14 @@ impl State {
         found: &[Option<Edge>],
     ) -> Result<()> {
         let (mut gone, mut new) = (Changes::default(), Vec::<Quad>::new());
-        // Triples that several edges may give.
+        // Triples that several edges can imply.
         let mut shared: BTreeMap<(Id, Id, Id), bool> = BTreeMap::new();
         for (key, edge) in keys.iter().zip(found) {
-            let Some(words) = self.words.edge(key.edge_type).cloned() else {
+            let Some(vocabulary) = self.vocabulary.edge(key.edge_type).cloned() else {
                 continue;
             };
             let there = edge.as_ref().filter(|e| !e.deleted);
-            // What leaves a vertex that was never put is not in the graph, as no scan comes by it.
+            // Edges that leave a vertex without a row are not in the graph, because no scan reaches them.
             let known = |id: &VertexId| self.ids.contains_key(id);
             let from = known(&key.source) && !self.unnamed.contains(&key.source);
             if !from || there.is_none() && !known(&key.destination) {
@@ -330,18 +331,20 @@ impl State {
             );
             let node = self
                 .mapper(terms)
-                .edge_node(&words, key)
+                .edge_node(&vocabulary, key)
                 .map_err(super::super::error)?;
             self.forget_all(node, &mut gone);
             self.forget_versions(node, &mut gone);
-            for triple in words.triples(s, o) {
-                if triple.1 == words.own {
+            for triple in vocabulary.triples(s, o) {
+                if triple.1 == vocabulary.own {
                     gone.set(triple, false);
                 } else {
                     shared.insert(triple, false);
                 }
             }
-            if let (Some(qualified), Some((_, turned))) = (words.qualified_by(), words.prov) {
+            if let (Some(qualified), Some((_, turned))) =
+                (vocabulary.qualified_by(), vocabulary.prov)
+            {
                 gone.set((if turned { o } else { s }, qualified, node), false);
             }
             if let Some(edge) = there {
@@ -358,9 +361,9 @@ impl State {
         let graph = self.graph();
         let mut changes = Changes::default();
         for (s, p, o) in shared.into_keys() {
-            let given = same_meaning(&self.words, p).any(|(words, turned)| {
+            let given = same_meaning(&self.vocabulary, p).any(|(vocabulary, turned)| {
                 let (s, o) = if turned { (o, s) } else { (s, o) };
-                graph.contains(s, words.own, o)
+                graph.contains(s, vocabulary.own, o)
             });
             changes.set((s, p, o), given);
         }

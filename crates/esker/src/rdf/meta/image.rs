@@ -1,18 +1,20 @@
-//! The metadata graph on disk, beside the RDF data: `rdf/meta`.
+//! The metadata graph on disk, next to the RDF data: `rdf/meta`.
 //!
-//! It is derived, so nothing is lost with it: what is damaged, of another layout or not of this database's past is not used, and
-//! written anew. It has its own terms; where the data beside it has terms already, all numbers change when it is read.
+//! The graph is derived, so losing the file loses no data: a damaged file, one with another layout, or one that does not
+//! belong to this database's history is ignored and replaced. The file has its own terms; if the dictionary of the RDF data
+//! is not empty, all numbers are translated when the file is read.
 //!
 //! ```text
-//!  magic and format 8   place and version of the change feed 16   hash of the schema 32   whether there are names 1
-//!  vertices 8: id 16, number 4, flags 1   the graph and its terms   blake3 of all that 32
+//!  magic and format 8   position and version of the change feed 16   hash of the schema 32   whether there are names 1
+//!  vertices 8: id 16, number 4, flags 1   the graph and its terms   blake3 of all of these 32
 //! ```
 //!
-//! It counts if the store has the same place of the feed with the same version; what the feed kept since then is read again.
+//! The file is valid if the store's feed has the same version at this position; later changes in the feed are then read
+//! again.
 
-use super::build::{Ids, State, intern};
-use super::words::Words;
-use crate::engine::{Engine, Mark};
+use super::build::{Ids, MetaGraph, intern};
+use super::vocabulary::Vocabulary;
+use crate::engine::{Engine, FeedMark};
 use esker_model::{Error, Result, Schema, Version, VertexId};
 use esker_rdf::dictionary::{Dictionary, Key};
 use esker_rdf::id::{Id, value};
@@ -25,7 +27,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Changes whenever the mapping or this layout does.
+/// Magic number; changes whenever the mapping or this layout changes.
 const MAGIC: &[u8; 8] = b"ESKMET\x00\x01";
 const HEAD: usize = 8 + 16 + 32 + 1 + 8;
 const VERTEX: usize = 16 + 4 + 1;
@@ -44,30 +46,30 @@ fn schema_hash(schema: &Schema) -> [u8; HASH] {
     blake3::hash(&bytes).into()
 }
 
-/// Writes the graph as it is at a place of the feed. `alone` if the dictionary has the terms of nothing else.
+/// Writes the graph as of a position in the feed. `own_dictionary` if the dictionary has only terms of this graph.
 pub(super) fn write(
     folder: &Path,
-    state: &State,
+    state: &MetaGraph,
     terms: &Dictionary,
-    alone: bool,
-    mark: Mark,
+    own_dictionary: bool,
+    mark: FeedMark,
 ) -> Result<u64> {
     let mut data = Dataset::default();
     let mut numbers = None;
-    if alone {
+    if own_dictionary {
         data.dictionary = terms.clone();
-        data.put_graph(state.words.graph, state.graph());
+        data.put_graph(state.vocabulary.graph, state.graph());
     } else {
         let mut of = Renumber::of(terms, state)?;
         let graph = of.graph(&state.graph());
         data.dictionary = std::mem::take(&mut of.to);
-        data.put_graph(of.get(state.words.graph), Arc::new(graph));
+        data.put_graph(of.get(state.vocabulary.graph), Arc::new(graph));
         numbers = Some(of);
     }
-    data.settle();
+    data.compact();
     let mut body = Vec::new();
     body.extend_from_slice(MAGIC);
-    body.extend_from_slice(&mark.place.to_le_bytes());
+    body.extend_from_slice(&mark.position.to_le_bytes());
     body.extend_from_slice(&mark.version.0.to_le_bytes());
     body.extend_from_slice(&schema_hash(&state.schema));
     body.push(u8::from(state.has_names));
@@ -88,7 +90,7 @@ pub(super) fn write(
     body.extend_from_slice(&data.encode());
     let hash = blake3::hash(&body);
     crate::modes::create_inside(folder).map_err(|e| io(folder, e))?;
-    // One process has the database open; a second thread of it has another name.
+    // The name is unique per process, and one process has the database open.
     let new = folder.join(format!("meta-{}.new", std::process::id()));
     let to = path(folder);
     File::create(&new)
@@ -105,19 +107,19 @@ fn io(path: &Path, e: std::io::Error) -> Error {
     Error::io(format!("writing `{}`", path.display()), e)
 }
 
-/// Takes away an image that does not count.
+/// Removes an invalid image.
 pub(super) fn remove(folder: &Path) {
-    // It is not used in any case.
+    // It is ignored even if the removal fails.
     let _ = fs::remove_file(path(folder));
 }
 
-/// Reads the graph as it was at some place of this store's feed; `None` if there is none that counts.
+/// Reads the graph as of an earlier position in this store's feed; `None` if there is no valid file.
 pub(super) fn read(
     folder: &Path,
     schema: Arc<Schema>,
     engine: &Engine,
     terms: &mut Dictionary,
-) -> Result<Option<State>> {
+) -> Result<Option<MetaGraph>> {
     let Ok(bytes) = fs::read(path(folder)) else {
         return Ok(None);
     };
@@ -131,13 +133,13 @@ pub(super) fn read(
         let bytes = head.get(at..at + 8).and_then(|b| b.try_into().ok());
         u64::from_le_bytes(bytes.unwrap_or_default())
     };
-    let mark = Mark {
-        place: number(8),
+    let mark = FeedMark {
+        position: number(8),
         version: Version(number(16)),
     };
     if head.get(..8) != Some(MAGIC)
         || head.get(24..56) != Some(&schema_hash(&schema)[..])
-        || engine.feed_mark(mark.place) != Some(mark)
+        || engine.feed_mark(mark.position) != Some(mark)
     {
         return Ok(None);
     }
@@ -171,7 +173,7 @@ pub(super) fn read(
         numbers = Some(of);
         graph
     };
-    let words = Words::new(&schema, terms).map_err(crate::rdf::error)?;
+    let vocabulary = Vocabulary::new(&schema, terms).map_err(crate::rdf::error)?;
     let count = vertices.len() / VERTEX;
     let mut ids = Ids::with_capacity_and_hasher(count, BuildHasherDefault::default());
     let (mut unnamed, mut holders) = (HashSet::new(), HashMap::new());
@@ -194,8 +196,8 @@ pub(super) fn read(
             holders.insert(number, vertex);
         }
     }
-    let mut state = State {
-        place: mark.place,
+    let mut state = MetaGraph {
+        position: mark.position,
         schema,
         has_names: head.get(56) == Some(&1),
         data: Dataset::default(),
@@ -204,31 +206,31 @@ pub(super) fn read(
         holders,
         anchors: Vec::new(),
         terms: 0,
-        words,
+        vocabulary,
     };
-    state.data.put_graph(state.words.graph, graph);
+    state.data.put_graph(state.vocabulary.graph, graph);
     state.anchor(terms);
     Ok(Some(state))
 }
 
-/// Numbers of one dictionary as those of another.
+/// Translation of term numbers from one dictionary to another.
 #[derive(Default)]
 struct Renumber {
-    /// By number; 0 for those that were not asked for.
+    /// New number by old number; 0 for unused terms.
     numbers: Vec<Id>,
     to: Dictionary,
 }
 
 impl Renumber {
-    /// The terms that a graph uses, in a dictionary of their own.
-    fn of(terms: &Dictionary, state: &State) -> Result<Self> {
+    /// Copies the terms that a graph uses into a new dictionary.
+    fn of(terms: &Dictionary, state: &MetaGraph) -> Result<Self> {
         let mut used = vec![false; terms.len() + 1];
         let mut mark = |id: Id| {
             if let Some(used) = used.get_mut(id as usize) {
                 *used = true;
             }
         };
-        mark(state.words.graph);
+        mark(state.vocabulary.graph);
         state.ids.values().copied().for_each(&mut mark);
         for (s, p, o) in state.graph().triples() {
             [s, p, o].into_iter().for_each(&mut mark);
@@ -247,7 +249,7 @@ impl Renumber {
         Ok(all)
     }
 
-    /// All terms of one dictionary in another one.
+    /// Adds all terms of one dictionary to another one.
     fn into(from: &Dictionary, to: &mut Dictionary) -> Result<Self> {
         let mut numbers = vec![0; from.len() + 1];
         for (id, number) in (0..).zip(&mut numbers) {

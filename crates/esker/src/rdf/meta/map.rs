@@ -1,7 +1,9 @@
-//! The mapping: a vertex, its earlier versions, an edge, a schema as triples. Nothing else decides what stands in the graph.
+//! The mapping of vertices, their earlier versions, edges and the schema to triples. No other module decides which
+//! triples the
+//! metadata graph has.
 
 use super::terms::{EDGES, Literal, OWL, RDF, RDFS, TYPES, iri, list, literals, time, version};
-use super::words::{EdgeWords, Part, Words};
+use super::vocabulary::{EdgeTerms, ProvClass, Vocabulary};
 use esker_model::key::EdgeKey;
 use esker_model::namespace::{Content, Inode, Kind, display};
 use esker_model::{
@@ -12,21 +14,21 @@ use esker_rdf::id::Id;
 use esker_rdf::{Result, quads::Quad};
 use std::collections::{BTreeMap, HashSet};
 
-/// Triples on their way into a graph.
+/// Destination of mapped triples.
 pub(super) trait Sink {
     fn put(&mut self, s: Id, p: Id, o: Id);
 }
 
 impl Sink for Vec<Quad> {
-    /// Without a graph: whoever takes them knows it.
+    /// Without a graph number, which the receiver sets.
     fn put(&mut self, s: Id, p: Id, o: Id) {
         self.push(Quad { s, p, o, g: 0 });
     }
 }
 
-/// Maps into a dictionary's numbers.
+/// Maps items to triples with the numbers of a dictionary.
 pub(super) struct Mapper<'a> {
-    pub(super) words: &'a mut Words,
+    pub(super) vocabulary: &'a mut Vocabulary,
     pub(super) terms: &'a mut Dictionary,
     pub(super) scratch: Vec<Literal>,
 }
@@ -45,7 +47,7 @@ impl Mapper<'_> {
     }
 
     fn value(&mut self, s: Id, name: &str, value: &Value, to: &mut impl Sink) -> Result<()> {
-        let p = self.words.attribute(self.terms, name)?;
+        let p = self.vocabulary.attribute(self.terms, name)?;
         let mut all = std::mem::take(&mut self.scratch);
         all.clear();
         literals(value, &mut all);
@@ -56,7 +58,7 @@ impl Mapper<'_> {
         self.scratch = all;
         if let Value::List(items) = value {
             let (p, o) = (
-                self.words.list(self.terms, name)?,
+                self.vocabulary.list(self.terms, name)?,
                 self.literal(&list(items))?,
             );
             to.put(s, p, o);
@@ -64,39 +66,39 @@ impl Mapper<'_> {
         Ok(())
     }
 
-    /// A vertex as it is.
+    /// Maps the current version of a vertex.
     pub(super) fn vertex(&mut self, s: Id, vertex: &Vertex, to: &mut impl Sink) -> Result<()> {
-        let place = usize::from(vertex.type_id.0);
-        let Some(of) = self.words.types.get(place) else {
+        let index = usize::from(vertex.type_id.0);
+        let Some(of) = self.vocabulary.types.get(index) else {
             return Ok(());
         };
         let (part, file) = (of.part, of.file);
         let name = format!("{}:{}", of.prefix, vertex.key);
         for class in &of.classes {
-            to.put(s, self.words.rdf_type, *class);
+            to.put(s, self.vocabulary.rdf_type, *class);
         }
         let name = self.terms.intern(&Key::Plain(&name))?;
-        to.put(s, self.words.label, name);
+        to.put(s, self.vocabulary.label, name);
         if file {
             let path = self.terms.intern(&Key::Plain(&vertex.key))?;
-            to.put(s, self.words.path, path);
+            to.put(s, self.vocabulary.path, path);
         }
         let changed = self.time(vertex.version)?;
         if vertex.deleted {
-            to.put(s, self.words.removed, changed);
-            if matches!(part, Some(Part::Entity | Part::Collection)) {
-                to.put(s, self.words.invalidated, changed);
+            to.put(s, self.vocabulary.removed, changed);
+            if matches!(part, Some(ProvClass::Entity | ProvClass::Collection)) {
+                to.put(s, self.vocabulary.invalidated, changed);
             }
             return Ok(());
         }
-        to.put(s, self.words.changed, changed);
+        to.put(s, self.vocabulary.changed, changed);
         for (name, value) in vertex.attributes.iter() {
             self.value(s, name, value, to)?;
-            if part == Some(Part::Activity)
+            if part == Some(ProvClass::Activity)
                 && let Value::Timestamp(_) = value
                 && let Some(p) = match name {
-                    "start" => Some(self.words.started),
-                    "end" => Some(self.words.ended),
+                    "start" => Some(self.vocabulary.started),
+                    "end" => Some(self.vocabulary.ended),
                     _ => None,
                 }
             {
@@ -114,9 +116,9 @@ impl Mapper<'_> {
         Ok(())
     }
 
-    /// What a file is. A directory's size, times and links follow from what is in it, and are not said.
+    /// Maps the attributes of a file. A directory's size, times and links depend on its entries and are not mapped.
     pub(super) fn inode(&mut self, s: Id, inode: &Inode, to: &mut impl Sink) -> Result<()> {
-        let w = self.words.inode;
+        let w = self.vocabulary.inode;
         let kind = inode.kind();
         let text = |all: &mut Self, text: &str| all.terms.intern(&Key::Plain(text));
         let number = |all: &mut Self, n: i64| {
@@ -124,7 +126,7 @@ impl Mapper<'_> {
             literals(&Value::I64(n), &mut one);
             one.first().map_or(Ok(0), |literal| all.literal(literal))
         };
-        let moment = |all: &mut Self, nanos: i64| {
+        let date_time = |all: &mut Self, nanos: i64| {
             let mut one = Vec::with_capacity(1);
             literals(&Value::Timestamp(nanos), &mut one);
             one.first().map_or(Ok(0), |literal| all.literal(literal))
@@ -140,8 +142,8 @@ impl Mapper<'_> {
         let size = i64::try_from(inode.size).unwrap_or(i64::MAX);
         to.put(s, w.size, number(self, size)?);
         to.put(s, w.links, number(self, i64::from(inode.links))?);
-        to.put(s, w.modified, moment(self, inode.mtime)?);
-        to.put(s, w.status_changed, moment(self, inode.ctime)?);
+        to.put(s, w.modified, date_time(self, inode.mtime)?);
+        to.put(s, w.status_changed, date_time(self, inode.ctime)?);
         if let Content::Symlink(target) = &inode.content {
             let target = display(target).to_string();
             to.put(s, w.target, text(self, &target)?);
@@ -149,7 +151,7 @@ impl Mapper<'_> {
         Ok(())
     }
 
-    /// Earlier versions of a vertex, of which these events are known, newest first.
+    /// Maps the earlier versions of a vertex; `events` are newest first.
     pub(super) fn versions(
         &mut self,
         s: Id,
@@ -189,7 +191,7 @@ impl Mapper<'_> {
                     }
                 }
             }
-            // The last one is the vertex itself.
+            // The last version is the vertex itself.
             let Some(next) = rest.first() else { break };
             if !there {
                 before = None;
@@ -197,12 +199,16 @@ impl Mapper<'_> {
             }
             let node = self.terms.intern(&Key::Iri(&version(iri, at)))?;
             let (from, until) = (self.time(at)?, self.time(next.version)?);
-            to.put(node, self.words.specialization, s);
-            to.put(node, self.words.rdf_type, self.words.version_class);
-            to.put(node, self.words.generated, from);
-            to.put(node, self.words.invalidated, until);
+            to.put(node, self.vocabulary.specialization, s);
+            to.put(
+                node,
+                self.vocabulary.rdf_type,
+                self.vocabulary.version_class,
+            );
+            to.put(node, self.vocabulary.generated, from);
+            to.put(node, self.vocabulary.invalidated, until);
             if let Some(before) = before {
-                to.put(node, self.words.revision, before);
+                to.put(node, self.vocabulary.revision, before);
             }
             before = Some(node);
             for (name, value) in own.iter() {
@@ -215,61 +221,64 @@ impl Mapper<'_> {
         Ok(())
     }
 
-    /// An edge between two that have numbers.
+    /// Maps an edge whose endpoints have numbers.
     pub(super) fn edge(&mut self, s: Id, o: Id, edge: &Edge, to: &mut impl Sink) -> Result<()> {
-        let Some(words) = self.words.edge(edge.key.edge_type).cloned() else {
+        let Some(vocabulary) = self.vocabulary.edge(edge.key.edge_type).cloned() else {
             return Ok(());
         };
-        to.put(s, words.own, o);
-        if words.symmetric {
-            to.put(o, words.own, s);
+        to.put(s, vocabulary.own, o);
+        if vocabulary.symmetric {
+            to.put(o, vocabulary.own, s);
         }
         let turn = |turned: bool| if turned { (o, s) } else { (s, o) };
-        if let Some((property, turned)) = words.prov {
+        if let Some((property, turned)) = vocabulary.prov {
             let (from, end) = turn(turned);
             to.put(from, property, end);
         }
         if edge.properties.is_empty() {
             return Ok(());
         }
-        let node = self.edge_node(&words, &edge.key)?;
-        to.put(node, self.words.rdf_type, self.words.statement);
-        to.put(node, self.words.subject, s);
-        to.put(node, self.words.predicate, words.own);
-        to.put(node, self.words.object, o);
-        if let (Some((property, class, other)), Some((_, turned))) = (words.qualified, words.prov) {
+        let node = self.edge_node(&vocabulary, &edge.key)?;
+        to.put(node, self.vocabulary.rdf_type, self.vocabulary.statement);
+        to.put(node, self.vocabulary.subject, s);
+        to.put(node, self.vocabulary.predicate, vocabulary.own);
+        to.put(node, self.vocabulary.object, o);
+        if let (Some((property, class, other)), Some((_, turned))) =
+            (vocabulary.qualified, vocabulary.prov)
+        {
             let (from, end) = turn(turned);
             to.put(from, property, node);
-            to.put(node, self.words.rdf_type, class);
+            to.put(node, self.vocabulary.rdf_type, class);
             to.put(node, other, end);
         }
         let changed = self.time(edge.version)?;
-        to.put(node, self.words.changed, changed);
+        to.put(node, self.vocabulary.changed, changed);
         for (name, value) in edge.properties.iter() {
             self.value(node, name, value, to)?;
         }
         Ok(())
     }
 
-    /// Earlier versions of an edge, of which these events are known, oldest first. Its node stands for it even where it has no properties,
-    /// and after it was deleted.
+    /// Maps the earlier versions of an edge; `events` are oldest first. The edge gets a node even if it has no
+    /// properties, and
+    /// after its deletion.
     pub(super) fn edge_versions(
         &mut self,
         s: Id,
         o: Id,
-        words: &EdgeWords,
+        vocabulary: &EdgeTerms,
         key: &EdgeKey,
         events: &[&EdgeEvent],
         to: &mut impl Sink,
     ) -> Result<()> {
-        let node = self.edge_node(words, key)?;
+        let node = self.edge_node(vocabulary, key)?;
         let Some(esker_rdf::Term::NamedNode(name)) = self.terms.term(node) else {
             return Ok(());
         };
-        to.put(node, self.words.rdf_type, self.words.statement);
-        to.put(node, self.words.subject, s);
-        to.put(node, self.words.predicate, words.own);
-        to.put(node, self.words.object, o);
+        to.put(node, self.vocabulary.rdf_type, self.vocabulary.statement);
+        to.put(node, self.vocabulary.subject, s);
+        to.put(node, self.vocabulary.predicate, vocabulary.own);
+        to.put(node, self.vocabulary.object, o);
         let mut before: Option<Id> = None;
         for pair in events.windows(2) {
             let [event, next] = pair else { continue };
@@ -280,12 +289,12 @@ impl Mapper<'_> {
             let at = event.edge.version;
             let old = self.terms.intern(&Key::Iri(&version(name.as_str(), at)))?;
             let (from, until) = (self.time(at)?, self.time(next.edge.version)?);
-            to.put(old, self.words.specialization, node);
-            to.put(old, self.words.rdf_type, self.words.version_class);
-            to.put(old, self.words.generated, from);
-            to.put(old, self.words.invalidated, until);
+            to.put(old, self.vocabulary.specialization, node);
+            to.put(old, self.vocabulary.rdf_type, self.vocabulary.version_class);
+            to.put(old, self.vocabulary.generated, from);
+            to.put(old, self.vocabulary.invalidated, until);
             if let Some(before) = before {
-                to.put(old, self.words.revision, before);
+                to.put(old, self.vocabulary.revision, before);
             }
             before = Some(old);
             for (name, value) in event.edge.properties.iter() {
@@ -295,20 +304,21 @@ impl Mapper<'_> {
         if let Some(last) = events.last() {
             let changed = self.time(last.edge.version)?;
             let p = if last.edge.deleted {
-                self.words.removed
+                self.vocabulary.removed
             } else {
-                self.words.changed
+                self.vocabulary.changed
             };
             to.put(node, p, changed);
         }
         Ok(())
     }
 
-    /// The node that stands for an edge, where there is more to say of it: named by its ends' ids, so that it stays when
-    /// they are renamed.
-    pub(super) fn edge_node(&mut self, words: &EdgeWords, key: &EdgeKey) -> Result<Id> {
+    /// The node of an edge with further triples. Its IRI is computed from the ids of the endpoints, so it does not
+    /// change when they
+    /// are renamed.
+    pub(super) fn edge_node(&mut self, vocabulary: &EdgeTerms, key: &EdgeKey) -> Result<Id> {
         use std::fmt::Write as _;
-        let mut name = iri(EDGES, &words.name);
+        let mut name = iri(EDGES, &vocabulary.name);
         name.push('/');
         for b in blake3::hash(&key.encode()).as_bytes().iter().take(12) {
             let _ = write!(name, "{b:02x}");
@@ -316,20 +326,20 @@ impl Mapper<'_> {
         self.terms.intern(&Key::Iri(&name))
     }
 
-    /// The schema's own triples.
+    /// Maps the schema's types.
     pub(super) fn schema(&mut self, schema: &Schema, to: &mut impl Sink) -> Result<()> {
         let word = |terms: &mut Dictionary, prefix: &str, name: &str| {
             terms.intern(&Key::Iri(&iri(prefix, name)))
         };
-        let a = self.words.rdf_type;
+        let a = self.vocabulary.rdf_type;
         let class = word(self.terms, RDFS, "Class")?;
         let below = word(self.terms, RDFS, "subClassOf")?;
         for (id, definition) in schema.vertex_types() {
             let s = word(self.terms, TYPES, &definition.name)?;
             to.put(s, a, class);
             let name = self.terms.intern(&Key::Plain(&definition.name))?;
-            to.put(s, self.words.label, name);
-            let classes = &self.words.types.get(usize::from(id.0));
+            to.put(s, self.vocabulary.label, name);
+            let classes = &self.vocabulary.types.get(usize::from(id.0));
             let classes = classes.map_or(&[][..], |t| &t.classes);
             for c in classes.iter().filter(|c| **c != s) {
                 to.put(s, below, *c);
@@ -349,28 +359,28 @@ impl Mapper<'_> {
             word(self.terms, OWL, "inverseOf")?,
         );
         for (id, definition) in schema.edge_types() {
-            let Some(words) = self.words.edge(id).cloned() else {
+            let Some(vocabulary) = self.vocabulary.edge(id).cloned() else {
                 continue;
             };
-            to.put(words.own, a, property);
+            to.put(vocabulary.own, a, property);
             let name = self.terms.intern(&Key::Plain(&definition.name))?;
-            to.put(words.own, self.words.label, name);
+            to.put(vocabulary.own, self.vocabulary.label, name);
             for (p, end) in [(domain, definition.source), (range, definition.destination)] {
                 if let Some(end) = schema.vertex_type(end) {
                     let end = word(self.terms, TYPES, &end.name)?;
-                    to.put(words.own, p, end);
+                    to.put(vocabulary.own, p, end);
                 }
             }
-            if let Some((prov, false)) = words.prov {
-                to.put(words.own, sub, prov);
+            if let Some((prov, false)) = vocabulary.prov {
+                to.put(vocabulary.own, sub, prov);
             }
-            if words.symmetric {
+            if vocabulary.symmetric {
                 let symmetric = word(self.terms, OWL, "SymmetricProperty")?;
-                to.put(words.own, a, symmetric);
+                to.put(vocabulary.own, a, symmetric);
             } else if let Some(other) = schema.edge_type(definition.inverse) {
                 let other = word(self.terms, EDGES, &other.name)?;
-                to.put(other, inverse, words.own);
-                if let Some((prov, true)) = words.prov {
+                to.put(other, inverse, vocabulary.own);
+                if let Some((prov, true)) = vocabulary.prov {
                     to.put(other, sub, prov);
                 }
             }
@@ -379,7 +389,7 @@ impl Mapper<'_> {
     }
 }
 
-/// Whether one of these events took the place of another.
+/// Whether one of these events superseded another.
 fn supersedes(events: &[&VertexEvent]) -> bool {
     let mut seen = HashSet::new();
     events.iter().any(|e| {

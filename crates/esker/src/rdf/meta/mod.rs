@@ -1,96 +1,101 @@
-//! The database's own metadata as a graph, `urn:esker:meta`, in the words of PROV-O.
+//! The database's own metadata as the RDF graph `urn:esker:meta`, in the vocabulary of PROV-O.
 //!
-//! It is made from the property graph when a request first names it, and brought up to date from the engine's change feed
-//! before each later one. Its triples are numbered by the dictionary of the RDF data beside it, so one query joins both at
-//! full speed; but it is no part of that data: it is put into the snapshot that a query gets.
+//! The graph is built from the property graph when a request first names it, and is updated from the engine's change feed
+//! before each later use. Its triples use the dictionary of the RDF data in the same folder, so one query joins both at
+//! full
+//! speed; but the graph is not part of that data: it is added to the snapshot of a query.
 //!
-//! `map` decides what stands in it, `terms` and `words` how things are named, `build` makes it, `follow` keeps it, `image` keeps it on
-//! disk.
+//! `map` defines the triples, `terms` and `vocabulary` define the IRIs and literals, `build` builds the graph, `follow`
+//! updates it,
+//! `image` stores it on disk.
 
 mod build;
 mod follow;
 mod image;
 mod map;
 mod read;
+mod requested;
 mod terms;
-mod wanted;
-mod words;
+mod vocabulary;
 
+pub use requested::{RequestedGraphs, check_target, is_meta};
 pub use terms::GRAPH;
-pub use wanted::{Wanted, check_target, is_meta};
 
 use crate::database::Database;
-use crate::engine::{Engine, News};
+use crate::engine::{Engine, FeedChanges};
 use crate::session::Session;
-use build::{State, build};
-use esker_model::object::Asker;
+use build::{MetaGraph, build};
+use esker_model::object::Principal;
 use esker_model::{Error, GraphRead as _, Result, Version};
 use esker_rdf::dictionary::{Dictionary, Key};
 use esker_rdf::id::Id;
 use esker_rdf::quads::Graph;
 use esker_rdf::{Dataset, Term};
-use read::{Source, elsewhere};
+use read::{Source, not_owner_error};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Views that are kept, one for each who asks.
+/// Maximum of cached graphs of the present, one per principal.
 const VIEWS_MAX: usize = 8;
-/// Moments of the past that are kept.
+/// Maximum of cached graphs of the past.
 const PAST_MAX: usize = 8;
 
-/// Vertices and edges of a database whose graph is worth an image.
+/// Number of vertices and edges from which the graph gets an image on disk.
 const IMAGE_LEAST: u64 = 20_000;
-/// What the feed keeps of changes, in things, before the image is written anew.
+/// Number of changed items in the feed above which the image is rewritten.
 const BEHIND_MAX: u64 = 50_000;
 
-/// Metadata graphs that were made, kept for the next who ask.
+/// Cache of metadata graphs.
 #[derive(Debug, Default)]
 pub struct Meta {
-    /// Vertices and edges from which on there is an image; 0 for the usual number.
+    /// Number of vertices and edges from which there is an image; 0 for the default.
     pub image_least: u64,
     images: usize,
-    /// Least recently used first.
-    views: VecDeque<(Option<Asker>, State)>,
+    /// Cached graphs of the present, least recently used first.
+    views: VecDeque<(Option<Principal>, MetaGraph)>,
     past: VecDeque<Past>,
 }
 
-/// What was at a time.
+/// A cached graph as of a past version.
 #[derive(Debug)]
 struct Past {
-    asker: Option<Asker>,
+    principal: Option<Principal>,
     as_of: Version,
-    /// Whether nobody can write to that time any more but by saying so.
+    /// Whether only writes with an explicit version can still change that time.
     over: bool,
-    state: State,
+    state: MetaGraph,
 }
 
 impl Past {
-    /// Whether nothing that is known of that time has changed.
-    fn holds(&self, engine: &Engine) -> bool {
-        engine.news_since(self.state.place).is_some_and(|news| {
-            let elsewhen =
-                self.over && self.asker.is_none() && !news.names && news.late > self.as_of;
-            news.until == self.state.place || elsewhen
-        })
+    /// Whether the graph is unchanged since it was built.
+    fn is_current(&self, engine: &Engine) -> bool {
+        engine
+            .changes_since(self.state.position)
+            .is_some_and(|news| {
+                let elsewhen =
+                    self.over && self.principal.is_none() && !news.names && news.late > self.as_of;
+                news.until == self.state.position || elsewhen
+            })
     }
 }
 
 impl Meta {
-    /// The data with the metadata graphs that are wanted, as the handle's asker sees them. Their terms get numbers in the
+    /// Returns the data with the requested metadata graphs, as the handle's principal sees them. Their terms are added
+    /// to the
     /// data's dictionary.
     pub fn snapshot(
         &mut self,
         data: &mut Dataset,
         database: &Database,
-        wanted: &Wanted,
+        requested: &RequestedGraphs,
         stop: &(dyn Fn() -> Option<&'static str> + Sync),
     ) -> Result<Dataset> {
         let mut graphs = Vec::new();
-        if wanted.now {
+        if requested.now {
             graphs.push((GRAPH, self.present(data, database, stop)?));
         }
-        for (name, as_of) in &wanted.past {
+        for (name, as_of) in &requested.past {
             graphs.push((name, self.past(data, database, *as_of, stop)?));
         }
         let mut named = Vec::new();
@@ -104,36 +109,36 @@ impl Meta {
         Ok(snapshot)
     }
 
-    /// The same where all that is wanted is up to date: then the data need not change.
+    /// Returns the data with the requested graphs if all of them are cached and up to date; the data is then unchanged.
     pub fn ready(
         &mut self,
         data: &Dataset,
         database: &Database,
-        wanted: &Wanted,
+        requested: &RequestedGraphs,
     ) -> Result<Option<Dataset>> {
-        let asker = database.asker().cloned();
+        let principal = database.principal().cloned();
         let terms = &data.dictionary;
         let found = with_engine(database, |engine| {
             let mut found = Vec::new();
-            if wanted.now {
-                let view = self.views.iter().find(|(of, _)| *of == asker);
+            if requested.now {
+                let view = self.views.iter().find(|(of, _)| *of == principal);
                 let Some((_, state)) = view else {
                     return Ok(None);
                 };
-                let news = engine.news_since(state.place);
-                let still = |n: &News| {
-                    n.until == state.place || asker.is_none() && n.touched.is_empty() && !n.names
+                let news = engine.changes_since(state.position);
+                let still = |n: &FeedChanges| {
+                    n.until == state.position
+                        || principal.is_none() && n.touched.is_empty() && !n.names
                 };
                 if !state.fits(terms) || !news.as_ref().is_some_and(still) {
                     return Ok(None);
                 }
-                found.push((state.words.graph, state.graph()));
+                found.push((state.vocabulary.graph, state.graph()));
             }
-            for (name, as_of) in &wanted.past {
-                let past = self
-                    .past
-                    .iter()
-                    .find(|p| p.asker == asker && p.as_of == *as_of && p.holds(engine));
+            for (name, as_of) in &requested.past {
+                let past = self.past.iter().find(|p| {
+                    p.principal == principal && p.as_of == *as_of && p.is_current(engine)
+                });
                 match (past, terms.find(&Key::Iri(name))) {
                     (Some(past), Some(id)) if past.state.fits(terms) => {
                         found.push((id, past.state.graph()));
@@ -152,18 +157,18 @@ impl Meta {
         }))
     }
 
-    /// Triples of the present graph that its owner sees, if it was made.
+    /// Number of triples of the present graph without a principal, if it was built.
     pub fn triples(&self) -> Option<usize> {
         let (_, state) = self.views.iter().find(|(of, _)| of.is_none())?;
         Some(state.graph().len())
     }
 
-    /// How often a graph came from disk.
+    /// Number of graphs that were read from disk.
     pub const fn images_read(&self) -> usize {
         self.images
     }
 
-    /// Forgets all that was made.
+    /// Removes all graphs from the cache.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
@@ -172,15 +177,15 @@ impl Meta {
         &mut self,
         data: &mut Dataset,
         database: &Database,
-        stop: read::Stop<'_>,
+        stop: read::StopFn<'_>,
     ) -> Result<Arc<Graph>> {
         let source = Source {
             database,
             as_of: Version::MAX,
             stop,
         };
-        let asker = database.asker().cloned();
-        let kept = self.views.iter().position(|(of, _)| *of == asker);
+        let principal = database.principal().cloned();
+        let kept = self.views.iter().position(|(of, _)| *of == principal);
         let kept = kept.and_then(|at| self.views.remove(at));
         let least = match self.image_least {
             0 => IMAGE_LEAST,
@@ -188,32 +193,32 @@ impl Meta {
         };
         let mut images = self.images;
         let state = with_engine(database, |engine| {
-            let is_large = asker.is_none() && size(database)? >= least;
+            let is_large = principal.is_none() && size(database)? >= least;
             if let Some((_, mut state)) = kept {
-                // What others may see changes with more than the feed tells of.
-                let followed = match &asker {
+                // The visibility of a principal can change by more than the feed reports.
+                let followed = match &principal {
                     None => state.follow(source, engine, &mut data.dictionary)?,
                     Some(_) => {
                         state.fits(&data.dictionary)
                             && engine
-                                .news_since(state.place)
-                                .is_some_and(|n| n.until == state.place)
+                                .changes_since(state.position)
+                                .is_some_and(|n| n.until == state.position)
                     }
                 };
                 if followed {
-                    if is_large && asker.is_none() && engine.feed_keys() > BEHIND_MAX {
+                    if is_large && principal.is_none() && engine.feed_keys() > BEHIND_MAX {
                         let folder = database.folder().rdf();
-                        keep(&folder, &state, engine, &data.dictionary, false);
+                        write_image(&folder, &state, engine, &data.dictionary, false);
                     }
                     return Ok(state);
                 }
             }
-            // What is derived for one who may see all is kept on disk.
-            let folder = asker
+            // Only the graph without a principal is stored on disk.
+            let folder = principal
                 .is_none()
                 .then(|| database.folder().rdf())
                 .filter(|_| is_large);
-            let alone = data.dictionary.is_empty() || data.is_empty();
+            let own_dictionary = data.dictionary.is_empty() || data.is_empty();
             if let Some(folder) = &folder {
                 let schema = source.schema()?;
                 let read = image::read(folder, schema, engine, &mut data.dictionary)?;
@@ -221,32 +226,32 @@ impl Meta {
                     && state.follow(source, engine, &mut data.dictionary)?
                 {
                     if engine.feed_keys() > BEHIND_MAX {
-                        keep(folder, &state, engine, &data.dictionary, alone);
+                        write_image(folder, &state, engine, &data.dictionary, own_dictionary);
                     }
                     images += 1;
                     return Ok(state);
                 }
                 image::remove(folder);
-                // Without it there is only no image.
-                let _ = engine.keep_feed();
+                // A failure only means that there is no image.
+                let _ = engine.persist_feed();
             }
-            let place = engine.follow();
-            let mut state = build(source, &mut data.dictionary, place)?;
-            if asker.is_none() && !state.follow(source, engine, &mut data.dictionary)? {
-                // So much happened meanwhile that it is read once more, and writers wait.
-                state = engine.while_nobody_writes(|| {
-                    let place = engine.place();
-                    build(source, &mut data.dictionary, place)
+            let position = engine.follow();
+            let mut state = build(source, &mut data.dictionary, position)?;
+            if principal.is_none() && !state.follow(source, engine, &mut data.dictionary)? {
+                // Too many concurrent changes: the graph is rebuilt while writers wait.
+                state = engine.with_writers_blocked(|| {
+                    let position = engine.feed_position();
+                    build(source, &mut data.dictionary, position)
                 })?;
             }
             if let Some(folder) = &folder {
-                keep(folder, &state, engine, &data.dictionary, alone);
+                write_image(folder, &state, engine, &data.dictionary, own_dictionary);
             }
             Ok(state)
         })?;
         self.images = images;
         let graph = state.graph();
-        self.views.push_back((asker, state));
+        self.views.push_back((principal, state));
         if self.views.len() > VIEWS_MAX {
             self.views.pop_front();
         }
@@ -258,33 +263,33 @@ impl Meta {
         data: &mut Dataset,
         database: &Database,
         as_of: Version,
-        stop: read::Stop<'_>,
+        stop: read::StopFn<'_>,
     ) -> Result<Arc<Graph>> {
         let source = Source {
             database,
             as_of,
             stop,
         };
-        let asker = database.asker().cloned();
+        let principal = database.principal().cloned();
         let kept = self
             .past
             .iter()
-            .position(|p| p.asker == asker && p.as_of == as_of);
+            .position(|p| p.principal == principal && p.as_of == as_of);
         let kept = kept.and_then(|at| self.past.remove(at));
         let past = with_engine(database, |engine| {
             if let Some(past) = kept
                 && past.state.fits(&data.dictionary)
-                && past.holds(engine)
+                && past.is_current(engine)
             {
                 return Ok(past);
             }
-            let place = engine.follow();
-            let over = as_of < engine.newest_given();
+            let position = engine.follow();
+            let over = as_of < engine.newest_assigned();
             Ok(Past {
-                asker,
+                principal,
                 as_of,
                 over,
-                state: build(source, &mut data.dictionary, place)?,
+                state: build(source, &mut data.dictionary, position)?,
             })
         })?;
         let graph = past.state.graph();
@@ -296,29 +301,35 @@ impl Meta {
     }
 }
 
-/// Vertices and edges.
+/// Number of vertices and edges.
 fn size(database: &Database) -> Result<u64> {
     let counts = database.on_behalf_of(None).counts()?;
     let vertices: u64 = counts.vertices.iter().map(|(_, n)| n).sum();
     Ok(vertices + counts.edges.iter().map(|(_, n)| n).sum::<u64>())
 }
 
-/// Writes the graph to disk, if the feed goes on from there. Where that fails there is no image, and nothing else is amiss.
-fn keep(folder: &Path, state: &State, engine: &Engine, terms: &Dictionary, alone: bool) {
-    let Some(mark) = engine.feed_mark(state.place) else {
+/// Writes the graph to disk if the feed continues from its position. A failure only means that there is no image.
+fn write_image(
+    folder: &Path,
+    state: &MetaGraph,
+    engine: &Engine,
+    terms: &Dictionary,
+    own_dictionary: bool,
+) {
+    let Some(mark) = engine.feed_mark(state.position) else {
         return;
     };
-    if image::write(folder, state, terms, alone, mark).is_ok() {
-        let _ = engine.trim_feed(mark.place);
+    if image::write(folder, state, terms, own_dictionary, mark).is_ok() {
+        let _ = engine.trim_feed(mark.position);
     } else {
         image::remove(folder);
     }
 }
 
-/// Metadata graphs with their names, and the names' numbers.
+/// Metadata graphs: IRI, term number of the IRI, and triples.
 pub type MetaGraphs = Vec<(String, Id, Arc<Graph>)>;
 
-/// The metadata graphs that were put into data.
+/// The metadata graphs in a dataset.
 pub fn graphs_in(data: &Dataset) -> MetaGraphs {
     in_data(data)
         .into_iter()
@@ -329,12 +340,12 @@ pub fn graphs_in(data: &Dataset) -> MetaGraphs {
         .collect()
 }
 
-/// Puts them into data that has their terms.
+/// Adds metadata graphs to data whose dictionary has their terms.
 pub(crate) fn put_in(data: &mut Dataset, graphs: &MetaGraphs) -> Result<()> {
     for (name, id, graph) in graphs {
         if data.dictionary.find(&Key::Iri(name)) != Some(*id) {
             return Err(Error::Unavailable(
-                "all RDF data was dropped while the metadata graph was made: ask again".into(),
+                "all RDF data was dropped while the metadata graph was made: query again".into(),
             ));
         }
         data.put_graph(*id, Arc::clone(graph));
@@ -342,14 +353,14 @@ pub(crate) fn put_in(data: &mut Dataset, graphs: &MetaGraphs) -> Result<()> {
     Ok(())
 }
 
-/// Takes the metadata graphs out of data that they were put into.
+/// Removes the metadata graphs from a dataset.
 pub fn take_out(data: &mut Dataset) {
     for id in in_data(data) {
         data.put_graph(id, Arc::default());
     }
 }
 
-/// Refuses data that has metadata graphs of its own.
+/// Refuses data that contains metadata graphs.
 pub fn check_names(data: &Dataset) -> Result<()> {
     match in_data(data).first().and_then(|g| data.dictionary.term(*g)) {
         Some(Term::NamedNode(name)) => check_target(name.as_str()),
@@ -366,11 +377,11 @@ fn in_data(data: &Dataset) -> Vec<Id> {
         .collect()
 }
 
-/// Calls with the engine, which this process must have.
+/// Calls a function with the engine; fails unless this process owns the database.
 fn with_engine<T>(database: &Database, call: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
     let mut call = Some(call);
     database.run(|session| match (session, call.take()) {
         (Session::Owner(owner), Some(call)) => Ok(call(owner.engine()?)?),
-        _ => Ok(Err(elsewhere())?),
+        _ => Ok(Err(not_owner_error())?),
     })
 }

@@ -1,7 +1,7 @@
-//! What the graph is made from: the property graph at one time, as somebody sees it.
+//! Input of the metadata graph: the property graph at one time, as the principal sees it.
 
 use super::terms::{displaced, vertex as name_of};
-use super::words::Words;
+use super::vocabulary::Vocabulary;
 use crate::database::Database;
 use crate::engine::Touched;
 use crate::session::Session;
@@ -15,22 +15,22 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Vertices that are read and mapped together.
+/// Number of vertices read and mapped at once.
 pub(super) const CHUNK: usize = 4_096;
 
-/// Asked now and then whether to stop, and why.
-pub(super) type Stop<'a> = &'a (dyn Fn() -> Option<&'static str> + Sync);
+/// Cancellation check, called repeatedly; returns the reason to stop.
+pub(super) type StopFn<'a> = &'a (dyn Fn() -> Option<&'static str> + Sync);
 
-/// The property graph at one time, as the handle sees it.
+/// The property graph at one time, as the principal of the handle sees it.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) database: &'a Database,
     pub(super) as_of: Version,
-    pub(super) stop: Stop<'a>,
+    pub(super) stop: StopFn<'a>,
 }
 
 impl Source<'_> {
-    pub(super) fn go_on(&self) -> Result<()> {
+    pub(super) fn check_stop(&self) -> Result<()> {
         match (self.stop)() {
             Some(_) => Err(Error::Interrupted),
             None => Ok(()),
@@ -41,7 +41,7 @@ impl Source<'_> {
         self.database.schema()
     }
 
-    /// Whether there is a namespace: then files' names are looked up.
+    /// Whether there is a namespace, so that names of files must be looked up.
     pub(super) fn has_names(&self) -> Result<bool> {
         let mut any = false;
         self.database
@@ -52,7 +52,7 @@ impl Source<'_> {
         Ok(any)
     }
 
-    /// All vertices in pieces, those that are gone among them.
+    /// Reads all vertices in pieces, including deleted ones.
     pub(super) fn vertices(
         &self,
         schema: &Schema,
@@ -62,7 +62,7 @@ impl Source<'_> {
         for (type_id, _) in roots {
             let mut after = None;
             loop {
-                self.go_on()?;
+                self.check_stop()?;
                 let mut some = Vec::with_capacity(CHUNK);
                 let select = VertexSelect {
                     type_id,
@@ -91,7 +91,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// All edges of those types that leave these vertices, in pieces.
+    /// Reads all edges of the given types that leave the vertices, in pieces.
     pub(super) fn edges(
         &self,
         of: &[VertexId],
@@ -104,7 +104,7 @@ impl Source<'_> {
             properties: true,
         };
         for some in of.chunks(CHUNK) {
-            self.go_on()?;
+            self.check_stop()?;
             let mut edges = Vec::with_capacity(CHUNK);
             let mut flow = Flow::Continue(());
             self.database.scan_edges(some, &select, &mut |_, edge| {
@@ -117,7 +117,7 @@ impl Source<'_> {
                 }
                 flow
             })?;
-            self.go_on()?;
+            self.check_stop()?;
             if flow.is_break() || piece(edges).is_break() {
                 return Ok(());
             }
@@ -125,11 +125,11 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Edge types that are mapped and can leave vertices of each type; of the present only those of which there are edges.
+    /// Mapped edge types that can leave vertices of each type; for the present, only types that have edges.
     pub(super) fn leaving(
         &self,
         schema: &Schema,
-        words: &Words,
+        vocabulary: &Vocabulary,
     ) -> Result<HashMap<VertexTypeId, Vec<EdgeTypeId>>> {
         let counts = if self.as_of == Version::MAX {
             self.database.on_behalf_of(None).counts()?.edges
@@ -138,7 +138,7 @@ impl Source<'_> {
         };
         let absent = |t: &EdgeTypeId| counts.iter().any(|(of, n)| of == t && *n == 0);
         let mut leaving = HashMap::new();
-        for edge_type in words.edge_types().into_iter().filter(|t| !absent(t)) {
+        for edge_type in vocabulary.edge_types().into_iter().filter(|t| !absent(t)) {
             let Some(definition) = schema.edge_type(edge_type) else {
                 continue;
             };
@@ -163,7 +163,7 @@ impl Source<'_> {
         self.database.read_edges(keys, self.as_of)
     }
 
-    /// What happened to a vertex until then.
+    /// Events of a vertex up to the source's version.
     pub(super) fn events(&self, id: VertexId) -> Result<Vec<VertexEvent>> {
         let until = self.as_of.next();
         let range = VersionRange {
@@ -173,7 +173,7 @@ impl Source<'_> {
         self.database.vertex_history(id, range)
     }
 
-    /// An edge's events, newest first: of the past those until then.
+    /// Events of an edge up to the source's version, newest first.
     pub(super) fn edge_events(&self, key: EdgeKey) -> Result<Vec<EdgeEvent>> {
         let range = VersionRange {
             from: Version::ZERO,
@@ -182,15 +182,15 @@ impl Source<'_> {
         self.database.edge_history(key, range)
     }
 
-    /// Vertices and edges of which something was superseded, or that came late.
-    pub(super) fn with_past(&self) -> Result<Vec<Touched>> {
+    /// Vertices and edges with superseded versions or with versions inserted out of order.
+    pub(super) fn with_history(&self) -> Result<Vec<Touched>> {
         self.database.run(|s| match s {
-            Session::Owner(o) => Ok(o.engine()?.with_past()?),
-            Session::Attached(_) | Session::Server(_) => Ok(Err(elsewhere())?),
+            Session::Owner(o) => Ok(o.engine()?.with_history()?),
+            Session::Attached(_) | Session::Server(_) => Ok(Err(not_owner_error())?),
         })
     }
 
-    /// What the files are, of which these are vertices. Of the past that is not said.
+    /// Inodes of the vertices that are files. Not available for the past.
     pub(super) fn inodes(
         &self,
         has_names: bool,
@@ -201,40 +201,41 @@ impl Source<'_> {
         }
         self.database.run(|s| match s {
             Session::Owner(o) => Ok(o.engine()?.inodes_of(vertices)?),
-            Session::Attached(_) | Session::Server(_) => Ok(Err(elsewhere())?),
+            Session::Attached(_) | Session::Server(_) => Ok(Err(not_owner_error())?),
         })
     }
 
-    /// The IRIs of vertices. A file is named by its path; where several were there, one has the name (the one that is there
-    /// now; else the first), and its id tells each other one apart.
+    /// IRIs of vertices. A file is named by its path. If several files had the path, one of them gets the plain name
+    /// (the current
+    /// one, otherwise the first), and the others get their id appended.
     pub(super) fn names(
         &self,
         schema: &Schema,
-        words: &Words,
+        vocabulary: &Vocabulary,
         has_names: bool,
         vertices: &[Vertex],
     ) -> Result<Vec<String>> {
         let mut displaced_ones = vec![false; vertices.len()];
         if has_names {
-            let (mut places, mut paths) = (Vec::new(), Vec::new());
+            let (mut indexes, mut paths) = (Vec::new(), Vec::new());
             for (i, vertex) in vertices.iter().enumerate() {
-                if !words.is_file(vertex.type_id) {
+                if !vocabulary.is_file(vertex.type_id) {
                     continue;
                 }
                 if let Ok(path) = NamePath::parse(vertex.key.as_bytes()) {
-                    places.push(i);
+                    indexes.push(i);
                     paths.push(path);
                 }
             }
-            let found = self.database.ids(self.database.asker(), &paths)?;
+            let found = self.database.ids(self.database.principal(), &paths)?;
             let type_name = |vertex: &Vertex| {
                 schema
                     .vertex_type(vertex.type_id)
                     .map_or("", |t| t.name.as_str())
             };
-            // Whoever is there now has the name, if it is a vertex.
+            // The file that is there now has the name, if it has a vertex.
             let mut others = Vec::new();
-            for (i, found) in places.into_iter().zip(found) {
+            for (i, found) in indexes.into_iter().zip(found) {
                 let vertex = &vertices[i];
                 let there = found.filter(|(_, kind)| kind.type_name() == type_name(vertex));
                 if there.is_some_and(|(id, _)| id == vertex.id) {
@@ -243,7 +244,7 @@ impl Source<'_> {
                 if let Some((id, _)) = there {
                     others.push((i, id));
                 }
-                // Else the one that was there first.
+                // Otherwise the first file of the path has it.
                 displaced_ones[i] = VertexId::of(type_name(vertex), &vertex.key) != vertex.id;
             }
             let ids: Vec<VertexId> = others.iter().map(|(_, id)| *id).collect();
@@ -255,7 +256,7 @@ impl Source<'_> {
             .iter()
             .zip(displaced_ones)
             .map(|(vertex, gone)| {
-                let prefix = words.prefix(vertex.type_id);
+                let prefix = vocabulary.prefix(vertex.type_id);
                 if gone {
                     displaced(prefix, &vertex.key, vertex.id)
                 } else {
@@ -266,11 +267,11 @@ impl Source<'_> {
     }
 }
 
-/// The metadata graph is made where the database is open.
-pub(super) fn elsewhere() -> Error {
+/// Error for processes that have not opened the database as owner.
+pub(super) fn not_owner_error() -> Error {
     Error::Target(
-        "the metadata graph `urn:esker:meta` is made by the process that has the database open, and this one has not: ask that \
-         process, or end it and repeat"
+        "the metadata graph `urn:esker:meta` is made by the process that has the database open, \
+         which is not this one: query through that process, or end it and repeat"
             .into(),
     )
 }

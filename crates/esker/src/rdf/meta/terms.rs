@@ -1,13 +1,13 @@
-//! Names in the metadata graph: IRIs of vertices and of what schemas define, literals of values.
+//! Terms of the metadata graph: IRIs of vertices and of schema definitions, literals of values.
 
 use esker_model::iri::escape;
 pub(super) use esker_model::iri::vertex;
 use esker_model::{Value, Version, VertexId};
 use std::fmt::Write as _;
 
-/// The graph's name; `?as_of=TIME` behind it names the past.
+/// IRI of the metadata graph; with `?as_of=TIME` appended, the graph of the past.
 pub const GRAPH: &str = "urn:esker:meta";
-/// What stands before a time in a name of the past.
+/// Separator before the time in the IRI of a past graph.
 pub(super) const AS_OF: &str = "?as_of=";
 
 pub(super) const TYPES: &str = "urn:esker:types/";
@@ -15,7 +15,7 @@ pub(super) const ATTRIBUTES: &str = "urn:esker:attributes/";
 pub(super) const EDGES: &str = "urn:esker:edges/";
 pub(super) const LISTS: &str = "urn:esker:lists/";
 pub(super) const TERMS: &str = "urn:esker:terms/";
-/// A vertex of which only the id is known.
+/// Prefix of vertices of which only the id is known.
 pub(super) const IDS: &str = "urn:esker:ids/";
 
 pub(super) const RDF: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#";
@@ -26,10 +26,10 @@ pub(super) const DCTERMS: &str = "http://purl.org/dc/terms/";
 pub(super) const ORG: &str = "http://www.w3.org/ns/org#";
 const XSD: &str = "http://www.w3.org/2001/XMLSchema#";
 
-/// A literal: its text, and its datatype (empty: a string).
+/// A literal: its text and its datatype (empty for a string).
 pub(super) type Literal = (String, String);
 
-/// A prefix and a text behind it.
+/// An IRI from a prefix and an escaped text.
 pub(super) fn iri(prefix: &str, text: &str) -> String {
     let mut to = String::with_capacity(prefix.len() + text.len() + 8);
     to.push_str(prefix);
@@ -37,23 +37,23 @@ pub(super) fn iri(prefix: &str, text: &str) -> String {
     to
 }
 
-/// A vertex that another one has taken the name of.
+/// IRI of a vertex whose name was taken by another vertex.
 pub(super) fn displaced(prefix: &str, key: &str, id: VertexId) -> String {
     format!("{}?id={id}", vertex(prefix, key))
 }
 
-/// An earlier version of a vertex.
+/// IRI of an earlier version of a vertex.
 pub(super) fn version(vertex: &str, version: Version) -> String {
     let joint = if vertex.contains('?') { '&' } else { '?' };
     format!("{vertex}{joint}version={version}")
 }
 
-/// A moment.
+/// Literal of a version's time.
 pub(super) fn time(version: Version) -> Literal {
     let text = version.to_string();
-    // What orders versions within a millisecond is no part of a time.
+    // The order within a millisecond is not part of the time.
     let text = text.split('~').next().unwrap_or_default().to_owned();
-    // Years past 9999 have no name as a time.
+    // Years after 9999 cannot be written as `xsd:dateTime`.
     let is_time = !text.starts_with(['#', 'n']);
     let datatype = if is_time {
         format!("{XSD}dateTime")
@@ -63,7 +63,7 @@ pub(super) fn time(version: Version) -> Literal {
     (text, datatype)
 }
 
-/// A value as literals: several for a list's elements, none for null.
+/// Literals of a value: one per element of a list, none for null.
 pub(super) fn literals(value: &Value, to: &mut Vec<Literal>) {
     let typed = |text: String, datatype: &str| (text, format!("{XSD}{datatype}"));
     match value {
@@ -79,12 +79,12 @@ pub(super) fn literals(value: &Value, to: &mut Vec<Literal>) {
             });
             to.push(typed(text, "hexBinary"));
         }
-        Value::Timestamp(nanos) => to.push(typed(moment(*nanos), "dateTime")),
+        Value::Timestamp(nanos) => to.push(typed(date_time(*nanos), "dateTime")),
         Value::List(items) => items.iter().for_each(|item| literals(item, to)),
     }
 }
 
-/// A list in its order, repetitions and nulls included.
+/// A list as a JSON literal, which keeps order, repetitions and nulls.
 pub(super) fn list(items: &[Value]) -> Literal {
     let mut text = String::new();
     json(items, &mut text);
@@ -131,7 +131,7 @@ fn quoted(text: &str, to: &mut String) {
     to.push('"');
 }
 
-/// As XML Schema writes doubles canonically: `1.5E2`.
+/// The canonical form of doubles in XML Schema: `1.5E2`.
 fn double(n: f64) -> String {
     if n.is_nan() {
         return "NaN".into();
@@ -147,7 +147,7 @@ fn double(n: f64) -> String {
 }
 
 /// Nanoseconds since 1970 as `xsd:dateTime`.
-fn moment(nanos: i64) -> String {
+fn date_time(nanos: i64) -> String {
     let rest = nanos.rem_euclid(1_000_000_000);
     let seconds = nanos.div_euclid(1_000_000_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -166,7 +166,7 @@ fn moment(nanos: i64) -> String {
     text
 }
 
-/// Days since 1970-01-01 as a date of the Gregorian calendar.
+/// Converts days since 1970-01-01 to a date of the Gregorian calendar.
 fn civil(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);

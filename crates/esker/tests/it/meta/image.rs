@@ -1,4 +1,4 @@
-//! The metadata graph on disk: what comes from there is what is made anew, or it is not used.
+//! Tests of the metadata graph on disk: a graph from there equals a rebuilt one, or is not used.
 
 use super::{Dice, anew, change, define, lines, open, same};
 use esker::Database;
@@ -16,8 +16,8 @@ fn meta() -> Meta {
     meta
 }
 
-/// The graph as a process sees it that begins now, and whether an image was used.
-fn fresh(db: &Database, terms: &[String]) -> (BTreeSet<String>, bool) {
+/// The graph in a new process, and whether an image was used.
+fn rebuilt_graph(db: &Database, terms: &[String]) -> (BTreeSet<String>, bool) {
     let (mut meta, mut data) = (meta(), Dataset::default());
     for term in terms {
         data.dictionary.intern(&Key::Iri(term)).unwrap();
@@ -47,18 +47,18 @@ fn what_comes_from_disk_is_what_is_made_anew() {
         define(&db);
         let mut dice = Dice(seed);
         for round in 0..12 {
-            for _ in 0..=dice.below(5) {
+            for _ in 0..=dice.random_below(5) {
                 change(&db, &mut dice, seed % 2 == 1, seed % 3 == 0);
             }
-            if dice.below(2) == 0 {
+            if dice.random_below(2) == 0 {
                 db.close().unwrap();
                 db = open(&at);
             }
-            // RDF data beside it has numbers of its own, and may have some of its terms.
-            let terms: Vec<String> = (0..dice.below(3) * 20)
+            // The RDF data in the same folder has term numbers of its own, and may contain some of the graph's terms.
+            let terms: Vec<String> = (0..dice.random_below(3) * 20)
                 .map(|n| format!("urn:{}:job:k{}", dice.of(&["esker", "mine"]), n))
                 .collect();
-            let (kept, was_used) = fresh(&db, &terms);
+            let (kept, was_used) = rebuilt_graph(&db, &terms);
             used += usize::from(was_used);
             same(
                 &kept,
@@ -91,26 +91,26 @@ fn what_is_damaged_or_of_another_past_is_not_used() {
     let image = at.join("rdf/meta");
     let db = open(&at);
     (0..50).for_each(|n| put(&db, &n.to_string(), n));
-    assert!(!fresh(&db, &[]).1, "the first makes it");
-    assert!(fresh(&db, &[]).1, "the second has it");
+    assert!(!rebuilt_graph(&db, &[]).1, "the first makes it");
+    assert!(rebuilt_graph(&db, &[]).1, "the second has it");
     db.close().unwrap();
     copy(&at, &before);
-    // Any byte: it is made anew, and is there again.
+    // Any damaged byte: the graph is rebuilt, and an image is written again.
     let bytes = std::fs::read(&image).unwrap();
     for place in [0, 9, 20, 30, 60, 200, bytes.len() / 2, bytes.len() - 1] {
         let mut broken = bytes.clone();
         broken[place] ^= 1;
         std::fs::write(&image, &broken).unwrap();
         let db = open(&at);
-        let (kept, used) = fresh(&db, &[]);
+        let (kept, used) = rebuilt_graph(&db, &[]);
         assert!(!used, "byte {place}");
         same(&kept, &anew(&db, GRAPH), "broken");
-        assert!(fresh(&db, &[]).1);
+        assert!(rebuilt_graph(&db, &[]).1);
         db.close().unwrap();
     }
     std::fs::write(&image, &bytes[..bytes.len() / 2]).unwrap();
     let db = open(&at);
-    assert!(!fresh(&db, &[]).1, "cut");
+    assert!(!rebuilt_graph(&db, &[]).1, "cut");
     // An image that is ahead of its database, as after a power failure.
     put(&db, "later", 1);
     let mut later = meta();
@@ -121,7 +121,12 @@ fn what_is_damaged_or_of_another_past_is_not_used() {
             .any(|l| l.contains("later"))
     );
     std::fs::remove_file(&image).unwrap();
-    assert!(fresh(&db, &[]).0.iter().any(|l| l.contains("later")));
+    assert!(
+        rebuilt_graph(&db, &[])
+            .0
+            .iter()
+            .any(|l| l.contains("later"))
+    );
     db.close().unwrap();
     let ahead = std::fs::read(&image).unwrap();
     std::fs::remove_dir_all(&at).unwrap();
@@ -129,7 +134,7 @@ fn what_is_damaged_or_of_another_past_is_not_used() {
     std::fs::write(&image, ahead).unwrap();
     let db = open(&at);
     for n in 0..4 {
-        let (kept, used) = fresh(&db, &[]);
+        let (kept, used) = rebuilt_graph(&db, &[]);
         assert!(!used || n > 0, "{n}");
         same(&kept, &anew(&db, GRAPH), "of another past");
         put(&db, &format!("other {n}"), n);
@@ -143,7 +148,7 @@ fn changes_of_several_processes_are_read_from_disk() {
     let at = folder.path().join("t");
     let mut db = open(&at);
     put(&db, "first", 0);
-    fresh(&db, &[]);
+    rebuilt_graph(&db, &[]);
     let many = |db: &Database, from: u64, count: u64| {
         let mut batch = Batch::new();
         for n in from..from + count {
@@ -159,7 +164,7 @@ fn changes_of_several_processes_are_read_from_disk() {
         db.close().unwrap();
         db = open(&at);
     }
-    let (kept, used) = fresh(&db, &[]);
+    let (kept, used) = rebuilt_graph(&db, &[]);
     assert!(used);
     same(&kept, &anew(&db, GRAPH), "read from disk");
     db.close().unwrap();

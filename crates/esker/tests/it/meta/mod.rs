@@ -1,17 +1,17 @@
-//! The metadata graph: kept up to date it is what it is made anew, and the past is what was when it was now.
+//! Tests of the metadata graph: an updated graph equals a rebuilt one, and a graph of the past equals the one of that time.
 
 use esker::model::filter::Expr;
-mod asked;
 mod image;
+mod queries;
 
-use esker::model::namespace::{Change, Kind, Make, NamePath, Namespace as _, XattrMode};
+use esker::model::namespace::{Change, Kind, NamePath, Namespace as _, NewFile, XattrMode};
 use esker::model::object::{Identity, ObjectWrite as _, TagChange, TagWhere};
 use esker::model::{
     Batch, GraphRead as _, GraphWrite as _, NeverCancel, Op, Properties, SchemaChange, Value,
     Version, VertexName, VertexRef,
 };
 use esker::rdf::engine::{Dataset, RdfFormat, dump};
-use esker::rdf::meta::{GRAPH, Meta, Wanted};
+use esker::rdf::meta::{GRAPH, Meta, RequestedGraphs};
 use esker::{Database, OpenOptions};
 use std::collections::BTreeSet;
 
@@ -22,9 +22,9 @@ fn open(at: &std::path::Path) -> Database {
         .unwrap()
 }
 
-/// The lines of a graph.
+/// The triples of a graph as text.
 fn lines(meta: &mut Meta, data: &mut Dataset, db: &Database, graph: &str) -> BTreeSet<String> {
-    let wanted = Wanted::of_graph(graph).unwrap();
+    let wanted = RequestedGraphs::of_graph(graph).unwrap();
     let snapshot = meta.snapshot(data, db, &wanted, &|| None).unwrap();
     let mut to = Vec::new();
     dump(&snapshot, None, RdfFormat::NQuads, &mut to).unwrap();
@@ -61,11 +61,11 @@ fn vertex(db: &Database, name: &str) -> VertexRef {
         .unwrap()
 }
 
-/// Random numbers.
+/// A linear congruential random number generator.
 struct Dice(u64);
 
 impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
+    fn random_below(&mut self, n: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -74,7 +74,7 @@ impl Dice {
     }
 
     fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
-        list[self.below(list.len() as u64) as usize]
+        list[self.random_below(list.len() as u64) as usize]
     }
 }
 
@@ -93,18 +93,18 @@ const EDGES: [(&str, &str, &str); 8] = [
 fn name(dice: &mut Dice, prefix: &str) -> (String, String) {
     let key = match prefix {
         "file" => dice.of(&PATHS).to_owned(),
-        _ => format!("k{}", dice.below(4)),
+        _ => format!("k{}", dice.random_below(4)),
     };
     (format!("{prefix}:{key}"), key)
 }
 
 fn value(dice: &mut Dice) -> Value {
-    match dice.below(7) {
-        0 => Value::I64(dice.below(5) as i64),
-        1 => Value::F64(dice.below(5) as f64 / 2.0),
-        2 => Value::String(format!("s {}", dice.below(3))),
+    match dice.random_below(7) {
+        0 => Value::I64(dice.random_below(5) as i64),
+        1 => Value::F64(dice.random_below(5) as f64 / 2.0),
+        2 => Value::String(format!("s {}", dice.random_below(3))),
         3 => Value::Bool(true),
-        4 => Value::Timestamp(dice.below(3) as i64 * 1_000_000_000),
+        4 => Value::Timestamp(dice.random_below(3) as i64 * 1_000_000_000),
         5 => Value::Bytes(vec![1, 2]),
         _ => Value::List(vec![Value::I64(1), Value::Null, Value::I64(1)]),
     }
@@ -114,20 +114,21 @@ fn path(text: &str) -> NamePath {
     NamePath::parse(text.as_bytes()).unwrap()
 }
 
-/// One random change; some are refused, and change nothing.
+/// Makes one random change; refused changes have no effect.
 fn change(db: &Database, dice: &mut Dice, files: bool, lately: bool) {
     let kinds = ["file", "job", "user", "thing"];
     let mut batch = Batch::new();
-    for _ in 0..=dice.below(2) {
-        let late = (lately && dice.below(8) == 0).then(|| Version::new(1_000 + dice.below(50), 0));
+    for _ in 0..=dice.random_below(2) {
+        let late = (lately && dice.random_below(8) == 0)
+            .then(|| Version::new(1_000 + dice.random_below(50), 0));
         let prefix = dice.of(&kinds);
         let (of, key) = name(dice, prefix);
         let of = vertex(db, &of);
-        let op = match dice.below(10) {
+        let op = match dice.random_below(10) {
             0 | 1 => Op::PutVertex {
                 vertex: of,
                 key,
-                attributes: Properties::new().with("name", format!("n{}", dice.below(3))),
+                attributes: Properties::new().with("name", format!("n{}", dice.random_below(3))),
             },
             2 => Op::EnsureVertex { vertex: of, key },
             3 => Op::SetAttributes {
@@ -142,7 +143,7 @@ fn change(db: &Database, dice: &mut Dice, files: bool, lately: bool) {
             },
             5 => Op::DeleteVertex { vertex: of },
             n => {
-                let (edge_type, source, destination) = EDGES[dice.below(8) as usize];
+                let (edge_type, source, destination) = EDGES[dice.random_below(8) as usize];
                 let (source, destination) = (name(dice, source).0, name(dice, destination).0);
                 let (source, destination) = (vertex(db, &source), vertex(db, &destination));
                 let edge_type = db.schema().unwrap().edge_type_id(edge_type).unwrap();
@@ -151,7 +152,7 @@ fn change(db: &Database, dice: &mut Dice, files: bool, lately: bool) {
                         source,
                         edge_type,
                         destination,
-                        properties: match dice.below(2) {
+                        properties: match dice.random_below(2) {
                             0 => Properties::new(),
                             _ => Properties::new().with("bytes", value(dice)),
                         },
@@ -171,16 +172,16 @@ fn change(db: &Database, dice: &mut Dice, files: bool, lately: bool) {
         }
     }
     let _ = db.apply(batch);
-    if dice.below(8) == 0 {
+    if dice.random_below(8) == 0 {
         objects(db, dice);
     }
-    if files && dice.below(2) == 0 {
+    if files && dice.random_below(2) == 0 {
         let (from, to) = (path(dice.of(&PATHS)), path(dice.of(&PATHS)));
         let folders = ["/d", "/e", "/d/n", "/e/n"];
-        let file = Make::new(Kind::File.bits() | 0o644, 0, 0);
-        let folder = Make::new(Kind::Directory.bits() | 0o755, 0, 0);
-        let change = match dice.below(7) {
-            0 => Change::Make(from, file),
+        let file = NewFile::new(Kind::File.bits() | 0o644, 0, 0);
+        let folder = NewFile::new(Kind::Directory.bits() | 0o755, 0, 0);
+        let change = match dice.random_below(7) {
+            0 => Change::Create(from, file),
             1 => Change::Unlink(from),
             2 | 3 => Change::Rename {
                 from,
@@ -192,7 +193,7 @@ fn change(db: &Database, dice: &mut Dice, files: bool, lately: bool) {
                 to: path(dice.of(&folders)),
                 no_replace: true,
             },
-            5 => Change::Make(path(dice.of(&folders)), folder),
+            5 => Change::Create(path(dice.of(&folders)), folder),
             _ => Change::Xattr {
                 path: from,
                 name: b"user.esker.t".to_vec(),
@@ -211,22 +212,29 @@ fn objects(db: &Database, dice: &mut Dice) {
             name: "o".into(),
             app: "vpic".into(),
             owner: 7,
-            step: dice.below(6) as i64,
+            step: dice.random_below(6) as i64,
         },
-        attributes: Properties::new().with("mode", if dice.below(2) == 0 { 0o600 } else { 0o644 }),
+        attributes: Properties::new().with(
+            "mode",
+            if dice.random_below(2) == 0 {
+                0o600
+            } else {
+                0o644
+            },
+        ),
         tags: Properties::new().with("Conf", value(dice)),
     });
     let _ = db.apply(batch);
-    if dice.below(3) == 0 {
+    if dice.random_below(3) == 0 {
         let change = TagWhere {
             filter: Expr::All,
             change: TagChange {
-                set: Properties::new().with("all", dice.below(9) as i64),
+                set: Properties::new().with("all", dice.random_below(9) as i64),
                 ..TagChange::default()
             },
-            asker: None,
+            principal: None,
             dry_run: false,
-            once: None,
+            idempotency_key: None,
         };
         let _ = db.tag_where(&change, &NeverCancel);
     }
@@ -268,7 +276,7 @@ fn kept_up_to_date_it_is_what_it_is_made_anew_and_the_past_is_what_was() {
         let (mut meta, mut data) = (Meta::default(), Dataset::default());
         let mut moments = Vec::new();
         for round in 0..25 {
-            for _ in 0..=dice.below(6) {
+            for _ in 0..=dice.random_below(6) {
                 change(&db, &mut dice, files, lately);
             }
             let kept = lines(&mut meta, &mut data, &db, GRAPH);
@@ -281,8 +289,8 @@ fn kept_up_to_date_it_is_what_it_is_made_anew_and_the_past_is_what_was() {
             if !files && let Some(newest) = newest {
                 moments.push((newest, kept));
             }
-            // What comes late, and what moves, changes the past, so those kept before do not count.
-            if dice.below(3) == 0
+            // Versions inserted out of order, and renames, change the past, so graphs cached before are invalid.
+            if dice.random_below(3) == 0
                 && let Some((at, then)) = moments.last()
             {
                 let name = format!("{GRAPH}?as_of=#{}", at.0);

@@ -1,11 +1,11 @@
-//! The same questions for each server.
+//! One set of requests for each server.
 
 use super::relay::Relay;
 use super::servers::{Kind, Server, is_root};
 use super::tree::{ODD, Times, same};
 use crate::servers::patient;
-use esker_origin::ftp::{Ftp, Settings};
-use esker_origin::{Error, Found, Pool, Question};
+use esker_origin::ftp::{Ftp, FtpSettings};
+use esker_origin::{Error, MetadataRequest, PathMetadata, Pool};
 use esker_site_cache::entry;
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 struct Site {
     server: Server,
     pool: Pool,
-    /// How the two ways of asking tell of times.
+    /// Precision of the times in stat responses and in listings.
     stat: Times,
     list: Times,
 }
@@ -43,29 +43,29 @@ impl Site {
         }
     }
 
-    async fn stat(&self, below: &[u8]) -> esker_origin::Result<Found> {
+    async fn stat(&self, below: &[u8]) -> esker_origin::Result<PathMetadata> {
         self.pool
-            .ask(Question::stat(&self.server.path(below)))
+            .request(MetadataRequest::stat(&self.server.path(below)))
             .await
     }
 
-    async fn list(&self, below: &[u8]) -> esker_origin::Result<Found> {
+    async fn list(&self, below: &[u8]) -> esker_origin::Result<PathMetadata> {
         self.pool
-            .ask(Question::list(&self.server.path(below)))
+            .request(MetadataRequest::list(&self.server.path(below)))
             .await
     }
 
     async fn is_present(&self, below: &[u8]) {
-        let shown = String::from_utf8_lossy(below);
+        let printable = String::from_utf8_lossy(below);
         match self.stat(below).await {
-            Ok(Found::Present(attributes)) => {
+            Ok(PathMetadata::Present(attributes)) => {
                 same(&self.server.tree.at(below), &attributes, self.times(below));
             }
-            found => panic!("{shown}: {found:?}"),
+            found => panic!("{printable}: {found:?}"),
         }
     }
 
-    /// SIZE and MDTM say nothing of directories, and follow links.
+    /// SIZE and MDTM do not work for directories, and follow links.
     fn is_quick(&self) -> bool {
         use Kind::{ProftpdBare, Vsftpd, VsftpdTls, VsftpdTlsData};
         matches!(
@@ -83,7 +83,7 @@ impl Site {
 
     async fn lists(&self, below: &[u8], hidden: &[&[u8]]) {
         let found = self.list(below).await.unwrap();
-        let Found::Listing {
+        let PathMetadata::Listing {
             attributes,
             children,
             complete,
@@ -110,7 +110,7 @@ impl Site {
     }
 
     async fn all(&self) {
-        // What has no target is not seen where links are followed.
+        // Servers that follow links hide those without a target.
         let hides = matches!(
             self.server.kind,
             Kind::Globus | Kind::GlobusGsi | Kind::ProftpdData
@@ -134,23 +134,23 @@ impl Site {
         if self.is_quick() {
             let found = self.stat(b"link").await.unwrap();
             assert!(
-                matches!(&found, Found::Present(a) if a.size == Some(5)),
+                matches!(&found, PathMetadata::Present(a) if a.size == Some(5)),
                 "{found:?}"
             );
         } else {
             for path in [&b"link"[..], b"dirlink", b"dir/two"] {
                 self.is_present(path).await;
-                // A link is not followed, wherever it leads.
+                // A link is not followed, whatever its target is.
                 let listed = self.list(path).await.unwrap();
                 assert!(
-                    matches!(&listed, Found::Present(a) if a.kind == entry::Kind::Link),
+                    matches!(&listed, PathMetadata::Present(a) if a.kind == entry::Kind::Link),
                     "{listed:?}"
                 );
             }
         }
         match self.stat(b"dangling").await.unwrap() {
-            // They look where it leads, and there is nothing.
-            Found::Absent => assert!(self.server.kind != Kind::VsftpdExact),
+            // These servers follow the link, whose target does not exist.
+            PathMetadata::Absent => assert!(self.server.kind != Kind::VsftpdExact),
             _ => self.is_present(b"dangling").await,
         }
         for path in [
@@ -163,21 +163,29 @@ impl Site {
             b"no such file",
             b"permission denied",
         ] {
-            let shown = String::from_utf8_lossy(path);
-            assert_eq!(self.stat(path).await.unwrap(), Found::Absent, "{shown}");
-            assert_eq!(self.list(path).await.unwrap(), Found::Absent, "{shown}");
+            let printable = String::from_utf8_lossy(path);
+            assert_eq!(
+                self.stat(path).await.unwrap(),
+                PathMetadata::Absent,
+                "{printable}"
+            );
+            assert_eq!(
+                self.list(path).await.unwrap(),
+                PathMetadata::Absent,
+                "{printable}"
+            );
         }
-        // What may not be seen is not called absent.
+        // An inaccessible path is not reported as absent.
         for path in [&b"secret/inner"[..], b"secret/nothing"] {
             let error = self.stat(path).await.unwrap_err();
             assert!(matches!(error, Error::Denied { .. }), "{error}");
         }
         let error = self.list(b"secret").await.unwrap_err();
         assert!(matches!(error, Error::Denied { .. }), "{error}");
-        // What is no directory is answered with its attributes.
+        // A listing of a path that is not a directory returns its attributes.
         let found = self.list(b"file").await.unwrap();
         assert!(
-            matches!(&found, Found::Present(a) if a.size == Some(5)),
+            matches!(&found, PathMetadata::Present(a) if a.size == Some(5)),
             "{found:?}"
         );
         let dangling: &[&[u8]] = if hides { &[b"dangling"] } else { &[] };
@@ -188,32 +196,34 @@ impl Site {
         for name in ODD {
             self.is_present(&[b"odd/", name].concat()).await;
         }
-        // A name that cannot be asked about is not passed on, and then others may be there as well.
-        let Found::Listing {
+        // A name that cannot be requested is dropped, which makes the listing incomplete.
+        let PathMetadata::Listing {
             children, complete, ..
         } = self.list(b"broken").await.unwrap()
         else {
             panic!()
         };
         assert!(!complete);
-        let known = |c: &esker_origin::Named| &*c.name == b"plain";
+        let known = |c: &esker_origin::DirEntry| &*c.name == b"plain";
         assert!(children.iter().all(known), "{children:?}");
         let error = self.stat(b"broken/new\nline").await.unwrap_err();
-        assert!(matches!(error, Error::Named { .. }), "{error}");
-        // All of a directory is read for each of its names there.
+        assert!(matches!(error, Error::InvalidName { .. }), "{error}");
+        // This server reads the whole directory for each name in it.
         let slow = self.server.kind == Kind::VsftpdExact;
         self.many(if slow { 500 } else { 5_000 }).await;
         let report = self.pool.report();
-        // Once in a thousand listings, ProFTPD under load does nothing after PASV and LIST: then that connection is given up.
-        let again = report.again.min(if self.server.kind == Kind::ProftpdBare {
-            0
-        } else {
-            u64::MAX
-        });
+        // Once in a thousand listings, ProFTPD under load stops after PASV and LIST: then that connection is abandoned.
+        let again = report
+            .retries
+            .min(if self.server.kind == Kind::ProftpdBare {
+                0
+            } else {
+                u64::MAX
+            });
         assert_eq!((again, report.connections), (0, 1), "{report:?}");
     }
 
-    /// Questions in random order, all at once: each gets its own answer.
+    /// Concurrent requests in random order: each gets its own response.
     async fn many(&self, count: usize) {
         let mut random = 88_172_645_463_325_252_u64;
         let asked = (0..count).map(|_| {
@@ -227,16 +237,16 @@ impl Site {
                 3 => "secret/inner".into(),
                 _ => format!("thousand/n{:04}", random / 64 % 1000),
             };
-            let question = Question::stat(&self.server.path(below.as_bytes()));
-            async move { (below, self.pool.ask(question).await) }
+            let request = MetadataRequest::stat(&self.server.path(below.as_bytes()));
+            async move { (below, self.pool.request(request).await) }
         });
         for (below, found) in futures_util::future::join_all(asked).await {
             let path = self.server.tree.at(below.as_bytes());
             match found {
-                Ok(Found::Present(attributes)) => {
+                Ok(PathMetadata::Present(attributes)) => {
                     same(&path, &attributes, self.times(below.as_bytes()));
                 }
-                Ok(Found::Absent) => assert!(!path.exists(), "{below}"),
+                Ok(PathMetadata::Absent) => assert!(!path.exists(), "{below}"),
                 Err(Error::Denied { .. }) => assert!(below.starts_with("secret"), "{below}"),
                 found => panic!("{below}: {found:?}"),
             }
@@ -298,30 +308,30 @@ async fn passwords_come_from_netrc() {
     }
     let server = Server::start(Kind::ProftpdLogin);
     let netrc = server.dir.path().join("netrc");
-    let ask = async |text: &str| {
+    let request = async |text: &str| {
         fs::write(&netrc, text).unwrap();
         super::tree::chmod(&netrc, 0o600);
-        let settings = Settings {
+        let settings = FtpSettings {
             netrc: Some(netrc.clone()),
             clear_passwords: true,
             ..server.settings()
         };
-        let ftp = Ftp::new(server.place(server.port), settings).unwrap();
+        let ftp = Ftp::new(server.origin_url(server.port), settings).unwrap();
         let pool = Pool::new(Arc::new(ftp), patient());
-        pool.ask(Question::stat(b"/file")).await
+        pool.request(MetadataRequest::stat(b"/file")).await
     };
-    let found = ask(&format!(
+    let found = request(&format!(
         "machine localhost:{} login ann password \"s3cret pass\"",
         server.port
     ))
     .await;
-    assert!(matches!(found, Ok(Found::Present(_))), "{found:?}");
+    assert!(matches!(found, Ok(PathMetadata::Present(_))), "{found:?}");
     let wrong = format!(
         "machine localhost:{} login ann password s3cret",
         server.port
     );
     for text in [&*wrong, ""] {
-        let error = ask(text).await.unwrap_err();
+        let error = request(text).await.unwrap_err();
         assert!(matches!(error, Error::Denied { .. }), "{error}");
         let text = error.to_string();
         assert!(
@@ -360,39 +370,39 @@ async fn gridftp_answers_by_mlsc() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gridftp_knows_who_asks_by_a_proxy_certificate() {
+async fn gridftp_authenticates_by_proxy_certificate() {
     battery(Kind::GlobusGsi, "attributes by MLST, listings by MLSC; 64").await;
     if !is_root() {
         return;
     }
     let server = Server::start(Kind::GlobusGsi);
-    let refused = async |settings: Settings| {
-        let ftp = Ftp::new(server.place(server.port), settings).unwrap();
+    let refused = async |settings: FtpSettings| {
+        let ftp = Ftp::new(server.origin_url(server.port), settings).unwrap();
         let pool = Pool::new(Arc::new(ftp), patient());
-        pool.ask(Question::stat(b"/")).await.unwrap_err()
+        pool.request(MetadataRequest::stat(b"/")).await.unwrap_err()
     };
-    // Without one, the server has nobody in.
-    let e = refused(Settings {
+    // Without a certificate, the server denies access.
+    let e = refused(FtpSettings {
         proxy: None,
         ..server.settings()
     });
     let e = e.await;
     assert!(matches!(e, Error::Denied { .. }), "{e}");
     assert!(e.to_string().contains("grid-proxy-init"), "{e}");
-    // One that others can read is not used.
+    // A certificate that others can read is not used.
     let proxy = server.dir.path().join("open");
     fs::copy(server.dir.path().join("proxy"), &proxy).unwrap();
     super::tree::chmod(&proxy, 0o644);
-    let e = refused(Settings {
+    let e = refused(FtpSettings {
         proxy: Some(proxy),
         ..server.settings()
     });
     let e = e.await;
     assert!(e.to_string().contains("chmod 600"), "{e}");
-    // Nor is a server believed whom nobody vouches for.
+    // A server signed by an unknown authority is not trusted.
     let stranger = tempfile::tempdir().unwrap();
     super::servers::authority(&stranger);
-    let e = refused(Settings {
+    let e = refused(FtpSettings {
         grid: Some(stranger.path().join("certificates")),
         ..server.settings()
     });
@@ -402,8 +412,8 @@ async fn gridftp_knows_who_asks_by_a_proxy_certificate() {
         e.to_string().contains("GSI: invalid peer certificate"),
         "{e}"
     );
-    // And the server does not believe what others have signed.
-    let e = refused(Settings {
+    // The server does not trust certificates of an unknown authority.
+    let e = refused(FtpSettings {
         proxy: Some(stranger.path().join("proxy")),
         ..server.settings()
     });
@@ -411,7 +421,7 @@ async fn gridftp_knows_who_asks_by_a_proxy_certificate() {
     assert!(matches!(e, Error::Denied { .. }), "{e}");
 }
 
-/// What the server gets before it gets a word out.
+/// The commands that a server receives before its first reply.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_go_out_ahead_of_replies() {
     if !is_root() {
@@ -421,33 +431,36 @@ async fn commands_go_out_ahead_of_replies() {
         let server = Server::start(kind);
         let relay = Relay::start(server.port, Duration::ZERO).await;
         let pool = server.pool_at(relay.port, 1, 64);
-        pool.ask(Question::stat(&server.path(b"file")))
+        pool.request(MetadataRequest::stat(&server.path(b"file")))
             .await
             .unwrap();
-        // No reply passes before 64 commands have.
+        // No reply passes before 64 commands have arrived.
         relay.hold_replies(64);
         let asked = (0..200).map(|n| {
             let path = server.path(format!("thousand/n{n:04}").as_bytes());
             let pool = pool.clone();
-            async move { pool.ask(Question::stat(&path)).await.unwrap() }
+            async move { pool.request(MetadataRequest::stat(&path)).await.unwrap() }
         });
         futures_util::future::join_all(asked).await;
-        let ahead = relay.ahead();
-        assert!(ahead >= 64, "{kind:?}: {ahead}");
+        let commands_before_reply = relay.commands_before_reply();
+        assert!(
+            commands_before_reply >= 64,
+            "{kind:?}: {commands_before_reply}"
+        );
         assert_eq!(pool.report().connections, 1);
-        // A listing, with nothing else in flight where it needs a data channel, is one of many otherwise.
+        // A listing is pipelined with others, unless it needs a data channel.
         relay.hold_replies(32);
         let asked = (0..40).map(|_| {
             let path = server.path(b"dir");
             let pool = pool.clone();
-            async move { pool.ask(Question::list(&path)).await.unwrap() }
+            async move { pool.request(MetadataRequest::list(&path)).await.unwrap() }
         });
         futures_util::future::join_all(asked).await;
-        assert!(relay.ahead() >= 32, "{kind:?}");
+        assert!(relay.commands_before_reply() >= 32, "{kind:?}");
     }
 }
 
-/// Names that are not there: the directory above is listed, but not for each of them.
+/// Absent names: the parent directory is listed, but not once for each of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_absent_names_take_few_listings() {
     if !is_root() {
@@ -458,10 +471,10 @@ async fn many_absent_names_take_few_listings() {
     let asked = (0..500).map(|n| {
         let path = server.path(format!("thousand/nothing{n}").as_bytes());
         let pool = pool.clone();
-        async move { pool.ask(Question::stat(&path)).await }
+        async move { pool.request(MetadataRequest::stat(&path)).await }
     });
     for found in futures_util::future::join_all(asked).await {
-        assert!(matches!(found, Ok(Found::Absent)), "{found:?}");
+        assert!(matches!(found, Ok(PathMetadata::Absent)), "{found:?}");
     }
     let log = fs::read_to_string(server.dir.path().join("log")).unwrap();
     let listings = log.matches("STAT -a /thousand\"").count();
@@ -471,7 +484,7 @@ async fn many_absent_names_take_few_listings() {
     );
 }
 
-/// Not a test but a measurement: `cargo test -p esker-origin --test it speed -- --ignored --nocapture`.
+/// A measurement: `cargo test -p esker-origin --test it speed -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn speed() {
@@ -487,8 +500,10 @@ async fn speed() {
         }
         let pool = server.pool(1, 64);
         let began = Instant::now();
-        let listed = pool.ask(Question::list(&server.path(b"many"))).await;
-        let Ok(Found::Listing { children, .. }) = listed else {
+        let listed = pool
+            .request(MetadataRequest::list(&server.path(b"many")))
+            .await;
+        let Ok(PathMetadata::Listing { children, .. }) = listed else {
             panic!("{kind:?}: {listed:?}")
         };
         let took = began.elapsed().as_secs_f64();
@@ -503,7 +518,7 @@ async fn speed() {
                 let relay = Relay::start(server.port, Duration::from_millis(delay)).await;
                 let port = if delay == 0 { server.port } else { relay.port };
                 let pool = server.pool_at(port, 1, *window);
-                pool.ask(Question::stat(&server.path(b"file")))
+                pool.request(MetadataRequest::stat(&server.path(b"file")))
                     .await
                     .unwrap();
                 let count = match (delay, window) {
@@ -514,7 +529,7 @@ async fn speed() {
                 let asked = (0..count).map(|n| {
                     let path = server.path(format!("thousand/n{:04}", n % 1000).as_bytes());
                     let pool = pool.clone();
-                    async move { pool.ask(Question::stat(&path)).await.map(|_| ()) }
+                    async move { pool.request(MetadataRequest::stat(&path)).await.map(|_| ()) }
                 });
                 let answers = futures_util::future::join_all(asked).await;
                 let good = answers.iter().filter(|a| a.is_ok()).count();

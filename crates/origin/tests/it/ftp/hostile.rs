@@ -1,8 +1,8 @@
-//! Servers that no one should meet: whatever they say, there is a clear error, and nobody is waited for without end.
+//! Hostile servers: each yields a clear error in bounded time.
 
 use crate::servers::patient;
-use esker_origin::ftp::{Ftp, Settings};
-use esker_origin::{Error, Found, Place, Pool, Question};
+use esker_origin::ftp::{Ftp, FtpSettings};
+use esker_origin::{Error, MetadataRequest, OriginUrl, PathMetadata, Pool};
 use esker_site_cache::entry::Kind;
 use esker_testkit::wait::{HANG, ends, eventually_async};
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What a server says to a command; what it sends comes in pieces with pauses between.
-pub(super) struct Says {
+/// A server's reply to a command, sent in pieces with pauses between them.
+pub(super) struct ServerReply {
     bytes: Vec<u8>,
     piece: usize,
     pause: Duration,
-    /// Again and again.
+    /// Whether the bytes are repeated without end.
     forever: bool,
     closes: bool,
 }
 
-impl Says {
+impl ServerReply {
     pub(super) fn plain(bytes: &[u8]) -> Self {
         Self {
             bytes: bytes.to_vec(),
@@ -66,10 +66,10 @@ impl Says {
     }
 }
 
-/// What a decent server would say.
-fn decent(command: &str) -> Says {
+/// The reply of a well-behaved server.
+fn well_behaved(command: &str) -> ServerReply {
     let word = command.split(' ').next().unwrap_or_default();
-    Says::plain(match word {
+    ServerReply::plain(match word {
         "" => b"220 hello\r\n",
         "USER" => b"331 password\r\n",
         "PASS" => b"230 in\r\n",
@@ -82,7 +82,7 @@ fn decent(command: &str) -> Says {
     })
 }
 
-pub(super) type Script = Arc<dyn Fn(&str) -> Option<Says> + Send + Sync>;
+pub(super) type Script = Arc<dyn Fn(&str) -> Option<ServerReply> + Send + Sync>;
 
 pub(super) async fn start(script: Script) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -95,7 +95,7 @@ pub(super) async fn start(script: Script) -> u16 {
                 let mut line = String::new();
                 loop {
                     let command = line.trim_end();
-                    let says = script(command).unwrap_or_else(|| decent(command));
+                    let says = script(command).unwrap_or_else(|| well_behaved(command));
                     if !says.send(io.get_mut()).await {
                         return;
                     }
@@ -110,24 +110,24 @@ pub(super) async fn start(script: Script) -> u16 {
     port
 }
 
-/// Whose time-outs no slow machine could reach.
+/// A pool whose timeouts no slow machine can reach.
 fn pool(port: u16) -> Pool {
     pool_within(port, 1, HANG, HANG)
 }
 
-/// Of little patience.
+/// A pool with short timeouts.
 fn hasty(port: u16, tries: u32) -> Pool {
     pool_within(port, tries, Duration::from_secs(1), Duration::from_secs(4))
 }
 
 fn pool_within(port: u16, tries: u32, silence: Duration, patience: Duration) -> Pool {
-    let (place, _) = Place::parse(&format!("ftp://127.0.0.1:{port}/")).unwrap();
-    let settings = Settings {
+    let (origin_url, _) = OriginUrl::parse(&format!("ftp://127.0.0.1:{port}/")).unwrap();
+    let settings = FtpSettings {
         silence,
         netrc: None,
-        ..Settings::default()
+        ..FtpSettings::default()
     };
-    let ftp = Ftp::new(place, settings).unwrap();
+    let ftp = Ftp::new(origin_url, settings).unwrap();
     let settings = esker_origin::Settings {
         connections: 1,
         patience,
@@ -137,26 +137,26 @@ fn pool_within(port: u16, tries: u32, silence: Duration, patience: Duration) -> 
     Pool::new(Arc::new(ftp), settings)
 }
 
-/// The error that comes of it.
+/// Returns the error of the request.
 async fn error(
-    question: Question,
-    script: impl Fn(&str) -> Option<Says> + Send + Sync + 'static,
+    request: MetadataRequest,
+    script: impl Fn(&str) -> Option<ServerReply> + Send + Sync + 'static,
 ) -> Error {
     let port = start(Arc::new(script)).await;
-    said_by(&pool(port), question).await
+    said_by(&pool(port), request).await
 }
 
-/// The error of who is not waited for.
-async fn late(
-    question: Question,
-    script: impl Fn(&str) -> Option<Says> + Send + Sync + 'static,
+/// Returns the error of the request, with short timeouts.
+async fn timed_out(
+    request: MetadataRequest,
+    script: impl Fn(&str) -> Option<ServerReply> + Send + Sync + 'static,
 ) -> Error {
     let port = start(Arc::new(script)).await;
-    said_by(&hasty(port, 1), question).await
+    said_by(&hasty(port, 1), request).await
 }
 
-async fn said_by(pool: &Pool, question: Question) -> Error {
-    let error = ends(pool.ask(question)).await.unwrap_err();
+async fn said_by(pool: &Pool, request: MetadataRequest) -> Error {
+    let error = ends(pool.request(request)).await.unwrap_err();
     let text = error.to_string();
     assert!(
         text.len() < 600 && !text.contains(char::is_control),
@@ -165,12 +165,15 @@ async fn said_by(pool: &Pool, question: Question) -> Error {
     error
 }
 
-fn stat() -> Question {
-    Question::stat(b"/dir/name")
+fn stat() -> MetadataRequest {
+    MetadataRequest::stat(b"/dir/name")
 }
 
-/// Says this to whatever begins so, and is decent otherwise.
-fn to(word: &'static str, says: fn() -> Says) -> impl Fn(&str) -> Option<Says> + Send + Sync {
+/// A script that gives this reply to commands with this prefix and is well-behaved otherwise.
+fn to(
+    word: &'static str,
+    says: fn() -> ServerReply,
+) -> impl Fn(&str) -> Option<ServerReply> + Send + Sync {
     move |command| {
         let fits = match word {
             "" => command.is_empty(),
@@ -182,127 +185,151 @@ fn to(word: &'static str, says: fn() -> Says) -> impl Fn(&str) -> Option<Says> +
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn greetings() {
-    let e = error(stat(), to("", || Says::plain(b"SSH-2.0-OpenSSH\r\n"))).await;
-    assert!(matches!(e, Error::Nonsense { .. }), "{e}");
-    let e = error(stat(), to("", || Says::forever(b"\x00\xff\x1b[2J"))).await;
-    assert!(matches!(e, Error::Nonsense { .. }), "{e}");
-    let e = error(stat(), to("", || Says::forever(b"220-more\r\n"))).await;
-    assert!(matches!(e, Error::Nonsense { .. }), "{e}");
-    let e = late(stat(), to("", || Says::slowly(b"220 hello\r\n"))).await;
-    assert!(matches!(e, Error::Late { .. }), "{e}");
-    let e = late(stat(), to("", || Says::plain(b""))).await;
-    assert!(matches!(e, Error::Late { .. }), "{e}");
     let e = error(
         stat(),
-        to("", || Says {
+        to("", || ServerReply::plain(b"SSH-2.0-OpenSSH\r\n")),
+    )
+    .await;
+    assert!(matches!(e, Error::Protocol { .. }), "{e}");
+    let e = error(stat(), to("", || ServerReply::forever(b"\x00\xff\x1b[2J"))).await;
+    assert!(matches!(e, Error::Protocol { .. }), "{e}");
+    let e = error(stat(), to("", || ServerReply::forever(b"220-more\r\n"))).await;
+    assert!(matches!(e, Error::Protocol { .. }), "{e}");
+    let e = timed_out(stat(), to("", || ServerReply::slowly(b"220 hello\r\n"))).await;
+    assert!(matches!(e, Error::TimedOut { .. }), "{e}");
+    let e = timed_out(stat(), to("", || ServerReply::plain(b""))).await;
+    assert!(matches!(e, Error::TimedOut { .. }), "{e}");
+    let e = error(
+        stat(),
+        to("", || ServerReply {
             closes: true,
-            ..Says::plain(b"220 hi\r\n")
+            ..ServerReply::plain(b"220 hi\r\n")
         }),
     )
     .await;
     assert!(matches!(e, Error::Broken { .. }), "{e}");
     let e = error(
         stat(),
-        to("", || Says {
+        to("", || ServerReply {
             closes: true,
-            ..Says::plain(b"421 too many\r\n")
+            ..ServerReply::plain(b"421 too many\r\n")
         }),
     )
     .await;
     assert!(matches!(e, Error::Busy { .. }), "{e}");
-    let e = error(stat(), to("USER", || Says::plain(b"530 not you\r\n"))).await;
+    let e = error(
+        stat(),
+        to("USER", || ServerReply::plain(b"530 not you\r\n")),
+    )
+    .await;
     assert!(
         matches!(e, Error::Denied { .. }) && e.to_string().contains(".netrc"),
         "{e}"
     );
-    let e = error(stat(), to("PASS", || Says::plain(b"530 wrong\r\n"))).await;
+    let e = error(stat(), to("PASS", || ServerReply::plain(b"530 wrong\r\n"))).await;
     assert!(
         matches!(e, Error::Denied { .. }) && !e.to_string().contains("esker@"),
         "{e}"
     );
-    let e = late(stat(), to("FEAT", || Says::forever(b"211-x\r\n"))).await;
+    let e = timed_out(stat(), to("FEAT", || ServerReply::forever(b"211-x\r\n"))).await;
     assert!(
-        matches!(e, Error::Nonsense { .. } | Error::Late { .. }),
+        matches!(e, Error::Protocol { .. } | Error::TimedOut { .. }),
         "{e}"
     );
     // More than one reply to a command.
     let e = error(
         stat(),
-        to("PASS", || Says::plain(b"230 in\r\n230 in\r\n250 in\r\n")),
+        to("PASS", || {
+            ServerReply::plain(b"230 in\r\n230 in\r\n250 in\r\n")
+        }),
     )
     .await;
     assert!(
-        matches!(e, Error::Nonsense { .. } | Error::Broken { .. }),
+        matches!(e, Error::Protocol { .. } | Error::Broken { .. }),
         "{e}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replies() {
-    let e = error(stat(), to("MLST", || Says::forever(b"250-more\r\n"))).await;
-    assert!(matches!(e, Error::Nonsense { .. }), "{e}");
-    let e = error(stat(), to("MLST", || Says::forever(b"250 no end of line"))).await;
-    assert!(matches!(e, Error::Nonsense { .. }), "{e}");
-    let e = error(stat(), to("MLST", || Says::plain(b"hello\r\n"))).await;
-    assert!(matches!(e, Error::Nonsense { .. }), "{e}");
-    let e = error(stat(), to("MLST", || Says::plain(b"250 no facts\r\n"))).await;
-    assert!(matches!(e, Error::Nonsense { .. }), "{e}");
+    let e = error(stat(), to("MLST", || ServerReply::forever(b"250-more\r\n"))).await;
+    assert!(matches!(e, Error::Protocol { .. }), "{e}");
+    let e = error(
+        stat(),
+        to("MLST", || ServerReply::forever(b"250 no end of line")),
+    )
+    .await;
+    assert!(matches!(e, Error::Protocol { .. }), "{e}");
+    let e = error(stat(), to("MLST", || ServerReply::plain(b"hello\r\n"))).await;
+    assert!(matches!(e, Error::Protocol { .. }), "{e}");
+    let e = error(
+        stat(),
+        to("MLST", || ServerReply::plain(b"250 no facts\r\n")),
+    )
+    .await;
+    assert!(matches!(e, Error::Protocol { .. }), "{e}");
     let e = error(
         stat(),
         to("MLST", || {
-            Says::plain(b"250-a\r\n type=file; /dir/other\r\n250 e\r\n")
+            ServerReply::plain(b"250-a\r\n type=file; /dir/other\r\n250 e\r\n")
         }),
     )
     .await;
-    assert!(matches!(e, Error::Nonsense { .. }), "{e}");
-    let e = late(
+    assert!(matches!(e, Error::Protocol { .. }), "{e}");
+    let e = timed_out(
         stat(),
         to("MLST", || {
-            Says::slowly(b"250-a\r\n type=file; /dir/name\r\n250 e\r\n")
+            ServerReply::slowly(b"250-a\r\n type=file; /dir/name\r\n250 e\r\n")
         }),
     )
     .await;
-    assert!(matches!(e, Error::Late { .. }), "{e}");
-    let e = late(stat(), to("MLST", || Says::plain(b""))).await;
-    assert!(matches!(e, Error::Late { .. }), "{e}");
-    let e = error(stat(), to("MLST", || Says::plain(b"421 going down\r\n"))).await;
+    assert!(matches!(e, Error::TimedOut { .. }), "{e}");
+    let e = timed_out(stat(), to("MLST", || ServerReply::plain(b""))).await;
+    assert!(matches!(e, Error::TimedOut { .. }), "{e}");
+    let e = error(
+        stat(),
+        to("MLST", || ServerReply::plain(b"421 going down\r\n")),
+    )
+    .await;
     assert!(
         matches!(e, Error::Broken { .. }) && e.to_string().contains("going down"),
         "{e}"
     );
-    let e = error(stat(), to("MLST", || Says::plain(b"450 later\r\n"))).await;
+    let e = error(stat(), to("MLST", || ServerReply::plain(b"450 later\r\n"))).await;
     assert!(matches!(e, Error::Busy { .. }), "{e}");
     let e = error(
         stat(),
-        to("MLST", || Says::plain(b"550 Permission denied\r\n")),
+        to("MLST", || ServerReply::plain(b"550 Permission denied\r\n")),
     )
     .await;
     assert!(matches!(e, Error::Denied { .. }), "{e}");
     let e = error(
         stat(),
-        to("MLST", || Says {
+        to("MLST", || ServerReply {
             closes: true,
-            ..Says::plain(b"250-a\r\n type=file;")
+            ..ServerReply::plain(b"250-a\r\n type=file;")
         }),
     )
     .await;
     assert!(matches!(e, Error::Broken { .. }), "{e}");
     // Names that are paths, and control bytes, in a listing.
     let list = |bytes: &'static [u8]| {
-        let question = Question::list(b"/dir");
+        let request = MetadataRequest::list(b"/dir");
         let script = move |command: &str| {
             if command.starts_with("MLST") {
-                return Some(Says::plain(b"250-a\r\n type=dir; /dir\r\n250 e\r\n"));
+                return Some(ServerReply::plain(b"250-a\r\n type=dir; /dir\r\n250 e\r\n"));
             }
-            command.starts_with("MLSC").then(|| Says::plain(bytes))
+            command
+                .starts_with("MLSC")
+                .then(|| ServerReply::plain(bytes))
         };
         async move {
             let port = start(Arc::new(script)).await;
-            ends(pool(port).ask(question)).await
+            ends(pool(port).request(request)).await
         }
     };
     let found = list(b"250-a\r\n type=cdir; .\r\n type=file; ../../etc\r\n type=file; ..\r\n type=file; a\x1b\r\n type=file; b\r\n250 e\r\n");
-    let Found::Listing {
+    let PathMetadata::Listing {
         children, complete, ..
     } = found.await.unwrap()
     else {
@@ -312,7 +339,7 @@ async fn replies() {
     assert!(!complete);
 }
 
-/// A listing that never ends costs what the question's patience allows, and then the connection.
+/// An endless listing takes the time limit of its request and then the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endless_listings() {
     let lines: Vec<u8> = (0..1000)
@@ -320,26 +347,28 @@ async fn endless_listings() {
         .collect();
     let script = move |command: &str| {
         if command.starts_with("MLST") {
-            return Some(Says::plain(b"250-a\r\n type=dir; /dir\r\n250 e\r\n"));
+            return Some(ServerReply::plain(b"250-a\r\n type=dir; /dir\r\n250 e\r\n"));
         }
         command.starts_with("MLSC").then(|| {
             let bytes = [b"250-a\r\n type=cdir; .\r\n", &lines[..]].concat();
-            Says::forever(&bytes)
+            ServerReply::forever(&bytes)
         })
     };
     let port = start(Arc::new(script)).await;
     let pool = hasty(port, 1);
-    let e = ends(pool.ask(Question::list(b"/dir"))).await.unwrap_err();
+    let e = ends(pool.request(MetadataRequest::list(b"/dir")))
+        .await
+        .unwrap_err();
     assert!(
-        matches!(e, Error::Late { .. } | Error::Nonsense { .. }),
+        matches!(e, Error::TimedOut { .. } | Error::Protocol { .. }),
         "{e}"
     );
-    // The connection that it was on is given up, and the next one answers.
-    let found = eventually_async(async || pool.ask(Question::stat(b"/dir")).await).await;
-    assert!(matches!(found, Found::Present(a) if a.kind == Kind::Directory));
+    // The connection was abandoned; the next one answers.
+    let found = eventually_async(async || pool.request(MetadataRequest::stat(b"/dir")).await).await;
+    assert!(matches!(found, PathMetadata::Present(a) if a.kind == Kind::Directory));
 }
 
-/// What FEAT promises and the server does not do is done in another way.
+/// A capability that FEAT announces but the server lacks is replaced by another command.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_lies_about_what_it_can_do() {
     let script = |command: &str| {
@@ -351,24 +380,27 @@ async fn a_server_that_lies_about_what_it_can_do() {
             ("SIZE" | "MDTM" | "CWD", _) => b"550 No such file or directory\r\n",
             _ => return None,
         };
-        Some(Says::plain(says))
+        Some(ServerReply::plain(says))
     };
     let port = start(Arc::new(script)).await;
     let pool = pool(port);
-    let Found::Present(found) = pool.ask(stat()).await.unwrap() else {
+    let PathMetadata::Present(found) = pool.request(stat()).await.unwrap() else {
         panic!()
     };
     assert_eq!((found.kind, found.size), (Kind::File, Some(12)));
     assert_eq!(found.modified, Some(1_577_934_245_000_000_000));
-    let found = pool.ask(Question::stat(b"/dir")).await.unwrap();
-    assert!(matches!(found, Found::Present(a) if a.kind == Kind::Directory));
-    let found = pool.ask(Question::stat(b"/nothing")).await.unwrap();
-    assert_eq!(found, Found::Absent);
+    let found = pool.request(MetadataRequest::stat(b"/dir")).await.unwrap();
+    assert!(matches!(found, PathMetadata::Present(a) if a.kind == Kind::Directory));
+    let found = pool
+        .request(MetadataRequest::stat(b"/nothing"))
+        .await
+        .unwrap();
+    assert_eq!(found, PathMetadata::Absent);
     let about = pool.report().about;
     assert!(about.contains("attributes by SIZE, MDTM, CWD"), "{about}");
 }
 
-/// A server that throws away what comes after a command before it has replied is asked one thing at a time.
+/// A server that discards commands sent before its reply gets one command at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_cannot_be_asked_ahead() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -382,9 +414,9 @@ async fn a_server_that_cannot_be_asked_ahead() {
                     let says = match command.split_once(' ') {
                         Some(("MLST", path)) => {
                             let text = format!("250-a\r\n type=file;size=3; {path}\r\n250 e\r\n");
-                            Says::plain(text.as_bytes())
+                            ServerReply::plain(text.as_bytes())
                         }
-                        _ => decent(&command),
+                        _ => well_behaved(&command),
                     };
                     if !says.send(&mut io).await {
                         return;
@@ -398,24 +430,27 @@ async fn a_server_that_cannot_be_asked_ahead() {
             });
         }
     });
-    let (place, _) = Place::parse(&format!("ftp://127.0.0.1:{port}/")).unwrap();
-    let settings = Settings {
+    let (origin_url, _) = OriginUrl::parse(&format!("ftp://127.0.0.1:{port}/")).unwrap();
+    let settings = FtpSettings {
         netrc: None,
-        ..Settings::default()
+        ..FtpSettings::default()
     };
-    let pool = Pool::new(Arc::new(Ftp::new(place, settings).unwrap()), patient());
+    let pool = Pool::new(Arc::new(Ftp::new(origin_url, settings).unwrap()), patient());
     let asked = (0..100).map(|n| {
         let pool = pool.clone();
-        async move { pool.ask(Question::stat(format!("/{n}").as_bytes())).await }
+        async move {
+            pool.request(MetadataRequest::stat(format!("/{n}").as_bytes()))
+                .await
+        }
     });
     for found in futures_util::future::join_all(asked).await {
-        assert!(matches!(found, Ok(Found::Present(_))), "{found:?}");
+        assert!(matches!(found, Ok(PathMetadata::Present(_))), "{found:?}");
     }
     let about = pool.report().about;
     assert!(about.contains("one command at a time"), "{about}");
 }
 
-/// Numbers that look like chance, the same each time.
+/// A deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -427,8 +462,8 @@ impl Dice {
     }
 }
 
-/// Anything, made of what servers say.
-fn babble(dice: &mut Dice) -> Says {
+/// Random bytes composed of parts of server replies.
+fn babble(dice: &mut Dice) -> ServerReply {
     const PARTS: [&[u8]; 20] = [
         b"250-a\r\n",
         b"250 b\r\n",
@@ -455,15 +490,15 @@ fn babble(dice: &mut Dice) -> Says {
     let bytes: Vec<u8> = (0..count)
         .flat_map(|_| PARTS[dice.roll(20)].to_vec())
         .collect();
-    Says {
+    ServerReply {
         closes: dice.roll(12) == 0,
         forever: dice.roll(30) == 0 && !bytes.is_empty(),
         piece: 1 + dice.roll(20),
-        ..Says::plain(&bytes)
+        ..ServerReply::plain(&bytes)
     }
 }
 
-/// Whatever a server says, each question ends, and what is answered is what was asked about.
+/// For random server replies, each request ends, and its response is about the requested path.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn babblers() {
     let one = async |seed: u64| {
@@ -479,12 +514,12 @@ async fn babblers() {
         let pool = hasty(port, 2);
         let asked = (0..20).map(|n| {
             let pool = pool.clone();
-            let question = match n % 3 {
-                0 => Question::list(b"/dir"),
+            let request = match n % 3 {
+                0 => MetadataRequest::list(b"/dir"),
                 1 => stat(),
-                _ => Question::stat(format!("/{n}").as_bytes()),
+                _ => MetadataRequest::stat(format!("/{n}").as_bytes()),
             };
-            async move { pool.ask(question).await }
+            async move { pool.request(request).await }
         });
         for found in ends(futures_util::future::join_all(asked)).await {
             if let Err(error) = found {
@@ -499,7 +534,7 @@ async fn babblers() {
     }
 }
 
-/// A server that makes nonsense of GSI's handshake, or answers in the open after it.
+/// A server that breaks the GSI handshake or answers in clear text after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn babblers_of_gsi() {
     let dir = tempfile::tempdir().unwrap();
@@ -516,24 +551,24 @@ async fn babblers_of_gsi() {
         let script = move |command: &str| {
             let word = command.split(' ').next().unwrap_or_default();
             match word {
-                "AUTH" => Some(Says::plain(b"334 go on\r\n")),
-                "ADAT" => Some(Says::plain(says)),
+                "AUTH" => Some(ServerReply::plain(b"334 go on\r\n")),
+                "ADAT" => Some(ServerReply::plain(says)),
                 _ => None,
             }
         };
         let port = start(Arc::new(script)).await;
-        let (place, _) = Place::parse(&format!("gridftp://localhost:{port}/")).unwrap();
-        let settings = Settings {
+        let (origin_url, _) = OriginUrl::parse(&format!("gridftp://localhost:{port}/")).unwrap();
+        let settings = FtpSettings {
             silence: HANG,
             netrc: None,
             proxy: Some(dir.path().join("proxy")),
             grid: Some(dir.path().join("certificates")),
-            ..Settings::default()
+            ..FtpSettings::default()
         };
-        let ftp = Ftp::new(place, settings).unwrap();
+        let ftp = Ftp::new(origin_url, settings).unwrap();
         let pool = Pool::new(Arc::new(ftp), patient());
-        let error = pool.ask(stat()).await.unwrap_err();
-        let known = matches!(error, Error::Nonsense { .. } | Error::Denied { .. });
-        assert!(known && !error.is_passing(), "{error}");
+        let error = pool.request(stat()).await.unwrap_err();
+        let known = matches!(error, Error::Protocol { .. } | Error::Denied { .. });
+        assert!(known && !error.is_transient(), "{error}");
     }
 }

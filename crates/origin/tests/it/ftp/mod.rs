@@ -1,10 +1,10 @@
-//! FTP and `GridFTP`: vsftpd, `ProFTPD` and globus-gridftp-server from Debian, and servers that no one should meet.
+//! FTP and `GridFTP`: vsftpd, `ProFTPD` and globus-gridftp-server from Debian, and hostile servers.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod battery;
-mod clear;
-mod death;
+mod clear_text;
+mod disconnect;
 mod hostile;
 mod relay;
 mod servers;

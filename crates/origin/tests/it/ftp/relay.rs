@@ -1,4 +1,4 @@
-//! Between client and server: counts what passes, holds replies back, delays, cuts.
+//! A relay between client and server: counts commands, delays replies, and cuts connections.
 
 use esker_testkit::wait::HANG;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,17 +11,17 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 #[derive(Default)]
 struct State {
-    /// Commands that went to the server since replies were last held.
+    /// Number of commands sent to the server since replies were last held back.
     commands: AtomicUsize,
-    /// Commands after which replies pass again.
+    /// Number of commands after which replies pass again.
     until: AtomicUsize,
     holds: AtomicBool,
-    /// Commands that had gone to the server when the first reply after that passed.
-    ahead: AtomicUsize,
-    /// Bytes of replies after which connections are cut.
+    /// Number of commands that had reached the server when the first reply passed.
+    commands_before_reply: AtomicUsize,
+    /// Number of reply bytes after which connections are cut.
     cut_after: AtomicUsize,
     cuts: AtomicUsize,
-    /// A connection on which this was asked passes no reply any more.
+    /// A command after which its connection passes no more replies.
     stalls_at: OnceLock<&'static [u8]>,
 }
 
@@ -57,24 +57,24 @@ impl Relay {
         Self { port, state, task }
     }
 
-    /// No reply passes before so many commands have gone to the server.
+    /// Holds replies back until `until` commands have gone to the server.
     pub(super) fn hold_replies(&self, until: usize) {
         self.state.commands.store(0, Ordering::SeqCst);
         self.state.until.store(until, Ordering::SeqCst);
         self.state.holds.store(true, Ordering::SeqCst);
     }
 
-    /// How many had.
-    pub(super) fn ahead(&self) -> usize {
-        self.state.ahead.load(Ordering::SeqCst)
+    /// Number of commands that the server had before the first reply.
+    pub(super) fn commands_before_reply(&self) -> usize {
+        self.state.commands_before_reply.load(Ordering::SeqCst)
     }
 
-    /// The next connection that has passed so many bytes of replies is cut.
+    /// Cuts the next connection that has passed this many bytes of replies.
     pub(super) fn cut_after(&self, bytes: usize) {
         self.state.cut_after.store(bytes, Ordering::SeqCst);
     }
 
-    /// No reply passes any more on a connection on which a command had this in it.
+    /// Stops all replies on a connection once it has passed a command that contains this text.
     pub(super) fn stall_at(&self, command: &'static [u8]) {
         self.state.stalls_at.set(command).unwrap();
     }
@@ -137,7 +137,9 @@ async fn pass(near: TcpStream, far: TcpStream, state: Arc<State>, delay: Duratio
                     sleep(Duration::from_millis(1)).await;
                 }
                 if state.holds.swap(false, Ordering::SeqCst) {
-                    state.ahead.store(commands(), Ordering::SeqCst);
+                    state
+                        .commands_before_reply
+                        .store(commands(), Ordering::SeqCst);
                 }
             }
             let left = state
@@ -156,7 +158,7 @@ async fn pass(near: TcpStream, far: TcpStream, state: Arc<State>, delay: Duratio
             }
         }
     };
-    // Whichever side has got all that it will get, the other one hears no more.
+    // When either direction ends, the other is closed too.
     tokio::select! {
         () = write_far => {}
         () = write_near => {}

@@ -1,9 +1,9 @@
-//! The servers, each with a configuration and a folder of its own, stopped by process id.
+//! The servers, each with its own configuration and folder, stopped by process id.
 
 use super::tree::Tree;
 use crate::servers::patient;
-use esker_origin::ftp::{Ftp, Settings};
-use esker_origin::{Place, Pool};
+use esker_origin::ftp::{Ftp, FtpSettings};
+use esker_origin::{OriginUrl, Pool};
 use esker_testkit::wait::{HANG, eventually};
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
@@ -12,35 +12,35 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
-/// What is started.
+/// The server and its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// No MLST: `SIZE` and `MDTM`, or `STAT`.
+    /// Without MLST: `SIZE` and `MDTM`, or `STAT`.
     Vsftpd,
-    /// The same, asked for all that it tells.
+    /// vsftpd, asked for all attributes.
     VsftpdExact,
-    /// The same, with TLS.
+    /// vsftpd with TLS.
     VsftpdTls,
-    /// Without `STAT`: listings over data channels, which have TLS as well.
+    /// vsftpd without `STAT`: listings over data channels, with TLS on both channels.
     VsftpdTlsData,
-    /// MLST, listings by `STAT`.
+    /// ProFTPD: MLST, listings by `STAT`.
     Proftpd,
-    /// The same without `STAT`: listings over data channels.
+    /// ProFTPD without `STAT`: listings over data channels.
     ProftpdData,
-    /// With accounts and passwords of its own, `ann` and `s3cret pass`.
+    /// ProFTPD with its own account, `ann` with password `s3cret pass`.
     ProftpdLogin,
-    /// The same with nothing but `SIZE`, `MDTM`, `CWD`, `PASV` and `LIST`.
+    /// ProFTPD with only `SIZE`, `MDTM`, `CWD`, `PASV` and `LIST`.
     ProftpdBare,
-    /// MLSC.
+    /// globus-gridftp-server with MLSC.
     Globus,
-    /// The same, to those with a certificate alone.
+    /// globus-gridftp-server that requires a certificate.
     GlobusGsi,
 }
 
 pub(super) struct Server {
     pub(super) kind: Kind,
     pub(super) tree: Tree,
-    /// Its own files.
+    /// The folder of the server's own files.
     pub(super) dir: tempfile::TempDir,
     pub(super) port: u16,
     process: Child,
@@ -63,7 +63,7 @@ fn folder() -> &'static PathBuf {
     })
 }
 
-/// These servers change who they are, which only root may.
+/// These servers change their user, which requires root.
 pub(super) fn is_root() -> bool {
     let root = fs::metadata("/proc/self").unwrap().uid() == 0;
     if !root {
@@ -82,7 +82,7 @@ fn free_port() -> u16 {
 
 impl Server {
     pub(super) fn start(kind: Kind) -> Self {
-        // A port that was free a moment ago may be taken by now.
+        // The free port may have been taken since.
         for _ in 0..3 {
             if let Some(server) = Self::try_start(kind) {
                 return server;
@@ -131,8 +131,8 @@ impl Server {
         })
     }
 
-    pub(super) fn settings(&self) -> Settings {
-        Settings {
+    pub(super) fn settings(&self) -> FtpSettings {
+        FtpSettings {
             netrc: None,
             proxy: (self.kind == Kind::GlobusGsi).then(|| self.dir.path().join("proxy")),
             grid: Some(self.dir.path().join("certificates")),
@@ -140,17 +140,17 @@ impl Server {
             silence: HANG,
             trusted: matches!(self.kind, Kind::VsftpdTls | Kind::VsftpdTlsData)
                 .then(|| self.dir.path().join("cert.pem")),
-            ..Settings::default()
+            ..FtpSettings::default()
         }
     }
 
-    pub(super) fn place(&self, port: u16) -> Place {
+    pub(super) fn origin_url(&self, port: u16) -> OriginUrl {
         let scheme = match self.kind {
             Kind::Globus | Kind::GlobusGsi => "gridftp",
             Kind::VsftpdTls | Kind::VsftpdTlsData => "ftps",
             _ => "ftp",
         };
-        Place::parse(&format!("{scheme}://localhost:{port}/"))
+        OriginUrl::parse(&format!("{scheme}://localhost:{port}/"))
             .unwrap()
             .0
     }
@@ -159,13 +159,13 @@ impl Server {
         self.pool_at(self.port, connections, in_flight)
     }
 
-    /// By way of a relay.
+    /// A pool that connects through a relay.
     pub(super) fn pool_at(&self, port: u16, connections: usize, in_flight: usize) -> Pool {
-        let settings = Settings {
+        let settings = FtpSettings {
             in_flight,
             ..self.settings()
         };
-        let ftp = Ftp::new(self.place(port), settings).unwrap();
+        let ftp = Ftp::new(self.origin_url(port), settings).unwrap();
         let settings = esker_origin::Settings {
             connections,
             in_flight,
@@ -174,7 +174,7 @@ impl Server {
         Pool::new(Arc::new(ftp), settings)
     }
 
-    /// A path below the tree as the server knows it.
+    /// A path below the tree, as the server names it.
     pub(super) fn path(&self, below: &[u8]) -> Vec<u8> {
         let mut path = Vec::new();
         if matches!(self.kind, Kind::Globus | Kind::GlobusGsi) {
@@ -190,7 +190,7 @@ impl Server {
         path
     }
 
-    /// The server and all that it started, at once.
+    /// Sends a signal to the server and all its descendants.
     pub(super) fn signal(&self, signal: &str) {
         let mut all = vec![self.process.id()];
         let mut at = 0;
@@ -214,7 +214,7 @@ impl Server {
     }
 }
 
-/// Processes that a process has started.
+/// Ids of the child processes of a process.
 fn children(parent: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -222,7 +222,7 @@ fn children(parent: u32) -> Vec<u32> {
             continue;
         };
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name in front may have spaces and brackets.
+        // The program name before it may contain spaces and parentheses.
         let rest = stat.rsplit(')').next().unwrap_or_default();
         let mut words = rest.split_whitespace().skip(1);
         if words.next().and_then(|p| p.parse().ok()) == Some(parent) {
@@ -238,7 +238,7 @@ impl Drop for Server {
     }
 }
 
-/// A program of a package, with the libraries that came with it.
+/// Path of a program from a package, and its library path.
 fn program(package: &str, name: &str) -> (PathBuf, String) {
     let tree = folder().join(package);
     let machine = format!("{}-linux-gnu", std::env::consts::ARCH);
@@ -356,7 +356,7 @@ fn globus(dir: &tempfile::TempDir, port: u16, gsi: bool) -> Command {
     command
         .args(["-p", &port.to_string(), "-control-interface", "127.0.0.1"])
         .args(["-log-level", "ALL", "-l", log.to_str().unwrap()])
-        // It starts itself again for each connection.
+        // The server executes itself again for each connection.
         .args(["-exec", program.to_str().unwrap()])
         .env("LD_LIBRARY_PATH", libraries);
     if gsi {
@@ -373,7 +373,7 @@ fn globus(dir: &tempfile::TempDir, port: u16, gsi: bool) -> Command {
     command
 }
 
-/// An authority, certificates that it signed for the server and for Ann, and a proxy certificate that Ann signed.
+/// Creates a certificate authority, certificates for the server and for Ann, and a proxy certificate signed by Ann.
 pub(super) fn authority(dir: &tempfile::TempDir) {
     const SCRIPT: &str = r#"
         set -eu

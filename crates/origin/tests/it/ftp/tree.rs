@@ -1,4 +1,4 @@
-//! A folder with a bit of everything, and what lstat(2) says of it.
+//! A folder with all kinds of files, and their attributes by lstat(2).
 
 use esker_site_cache::entry::{Attributes, Kind};
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Names that break what is not careful.
+/// Names that need escaping or exact byte handling.
 pub(super) const ODD: [&[u8]; 13] = [
     b"a b",
     b" leading",
@@ -33,7 +33,7 @@ pub(super) fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Long ago, so that those who print no seconds print no hours either, at midnight; or lately, at a full minute.
+/// Sets an old time at midnight, as formats without seconds print no hours for it either, or a recent one at a full minute.
 fn write(path: &Path, bytes: usize, seconds: u64) {
     let file = File::create(path).unwrap();
     file.set_len(bytes as u64).unwrap();
@@ -41,7 +41,7 @@ fn write(path: &Path, bytes: usize, seconds: u64) {
     file.set_modified(time).unwrap();
 }
 
-fn lately() -> u64 {
+fn recent_minute() -> u64 {
     let now = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap();
@@ -56,7 +56,7 @@ impl Tree {
         chmod(dir.path(), 0o755);
         let root = dir.path();
         write(&root.join("file"), 5, 11_574 * DAY);
-        write(&root.join("recent"), 7, lately());
+        write(&root.join("recent"), 7, recent_minute());
         write(&root.join("hollow"), 0, 18_518 * DAY);
         write(&root.join("large"), 5 << 30, 18_518 * DAY);
         for name in ["dir", "empty", "thousand", "odd", "secret", "broken"] {
@@ -104,15 +104,15 @@ pub(super) fn kind_of(meta: &Metadata) -> Kind {
     }
 }
 
-/// How exactly a way tells of things.
+/// Precision of the times of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Times {
     Seconds,
-    /// Lines of `ls -l`: minutes, or days long ago.
+    /// Times from `ls -l` lines: minutes, or days for old files.
     Lines,
 }
 
-/// What was said is what lstat(2) says.
+/// Asserts that the attributes equal those of lstat(2).
 pub(super) fn same(path: &Path, attributes: &Attributes, times: Times) {
     let meta = fs::symlink_metadata(path).unwrap();
     let kind = kind_of(&meta);
@@ -128,7 +128,7 @@ pub(super) fn same(path: &Path, attributes: &Attributes, times: Times) {
         (Kind::File, _) | (Kind::Directory, Times::Seconds) => {
             assert_eq!(modified, Some(meta.mtime()), "{}", path.display());
         }
-        // Made just now, at no full minute.
+        // Created just now, not at a full minute.
         (Kind::Directory, Times::Lines) => {
             if let Some(modified) = modified {
                 assert_eq!(modified, meta.mtime() / 60 * 60, "{}", path.display());
@@ -140,7 +140,7 @@ pub(super) fn same(path: &Path, attributes: &Attributes, times: Times) {
         let target = fs::read_link(path).unwrap();
         let more = attributes.more.iter().flat_map(|m| m.iter());
         for (_, said) in more.filter(|(key, _)| &**key == "target") {
-            // Some say where it leads, some what is written in it.
+            // Some servers report the resolved target, some the link's text.
             assert!(said.ends_with(target.to_str().unwrap()), "{said}");
         }
     }

@@ -1,21 +1,21 @@
-//! XML literals in their canonical form: Exclusive XML Canonicalization 1.0 with comments.
+//! Canonical form of XML literals: Exclusive XML Canonicalization 1.0 with comments.
 
-use super::names::{Names, XML};
+use super::names::{Namespaces, XML};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-/// Writes the content of a property whose value is XML.
+/// Writer of the content of a property with an XML literal.
 #[derive(Debug, Default)]
 pub(super) struct Canonical {
     text: String,
-    /// Namespaces that are declared in what was written.
-    written: Names,
+    /// Namespaces declared in the output.
+    written: Namespaces,
     open: usize,
 }
 
 impl Canonical {
-    /// Elements that are open.
+    /// Returns the number of open elements.
     pub(super) fn depth(&self) -> usize {
         self.open
     }
@@ -24,12 +24,12 @@ impl Canonical {
         self.text
     }
 
-    /// Begins an element. Attributes are names and values; declarations of namespaces are not among them.
+    /// Starts an element. `attributes` excludes namespace declarations.
     pub(super) fn start(
         &mut self,
         name: &str,
         attributes: &[(String, String)],
-        names: &Names,
+        names: &Namespaces,
     ) -> Result<(), String> {
         self.open += 1;
         let prefix = |name: &str| name.split_once(':').map_or("", |(p, _)| p).to_owned();

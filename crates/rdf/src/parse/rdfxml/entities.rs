@@ -1,42 +1,42 @@
-//! Entities that a document declares, within limits: what all references stand for together stays in proportion to
-//! what was read, so that a short document cannot fill the memory.
+//! Entities declared by a document, with limits: the total expansion stays proportional to the bytes read, so that a short document cannot
+//! fill the memory.
 
-use crate::xml::{attribute_with, known};
+use crate::xml::{attribute_with, character_reference};
 use std::collections::HashMap;
 
-/// Entities that a document may declare.
+/// Limit of declared entities.
 const DECLARED_MAX: usize = 10_000;
-/// Bytes that their values may have together.
+/// Limit of their values in total, in bytes.
 const VALUES_MAX: usize = 1 << 20;
-/// How deep references may stand in the values of entities.
+/// Limit of nested references in the values of entities.
 const DEPTH_MAX: usize = 16;
-/// Bytes that references may stand for, however short the document is.
+/// Bytes of expansion allowed for every document.
 const USED_FREE: u64 = 8 << 20;
-/// Bytes that references may stand for, for each byte that was read.
+/// Bytes of expansion allowed for each byte read.
 const USED_PER_BYTE: u64 = 10;
 
 #[derive(Debug)]
 enum Entity {
-    /// Its value, with references to other entities as they were written.
+    /// The value, with unexpanded references to other entities.
     Text(String),
-    /// Why it cannot be used.
+    /// Reason for which the entity cannot be used.
     Unusable(&'static str),
 }
 
-/// The entities of one document.
+/// Entities of one document.
 #[derive(Debug, Default)]
 pub(super) struct Entities {
     declared: HashMap<String, Entity>,
-    /// Bytes of the values.
+    /// Total length of the values in bytes.
     values: usize,
-    /// What references stood for: bytes, and one for each reference.
+    /// Expanded bytes, plus one for each reference.
     used: u64,
-    /// Bytes of the document that were read.
+    /// Bytes of the document read so far.
     pub(super) read: u64,
 }
 
 impl Entities {
-    /// Reads the declarations of a document type: what stands between `<!DOCTYPE` and its `>`.
+    /// Reads the declarations of a document type: the text between `<!DOCTYPE` and its `>`.
     pub(super) fn declare(&mut self, doctype: &str) -> Result<(), String> {
         let Some(mut rest) = internal_subset(doctype) else {
             return Ok(());
@@ -59,19 +59,19 @@ impl Entities {
                 rest = after_declaration(rest)?;
             } else {
                 return Err(
-                    "the document type has something else than declarations; parameter entities are not supported: \
-                     write what they stand for into the document"
+                    "the document type contains something other than declarations; parameter \
+                     entities are not supported: write what they stand for into the document"
                         .into(),
                 );
             }
         }
     }
 
-    /// Reads a declaration behind `<!ENTITY`, and gives what follows it.
+    /// Reads a declaration after `<!ENTITY` and returns the rest.
     fn entity<'d>(&mut self, text: &'d str) -> Result<&'d str, String> {
         let text = text.trim_start();
         if text.starts_with('%') {
-            // Nothing can refer to it.
+            // Parameter entities cannot be referenced here.
             return after_declaration(text);
         }
         let end = text
@@ -94,7 +94,7 @@ impl Entities {
                 (entity, rest)
             }
             _ => (
-                Entity::Unusable("lies outside of the document, and nothing is fetched"),
+                Entity::Unusable("is outside of the document, and nothing is fetched"),
                 value,
             ),
         };
@@ -103,32 +103,32 @@ impl Entities {
                 "the document declares too many entities: at most {DECLARED_MAX} of {VALUES_MAX} bytes together are read"
             ));
         }
-        // The first declaration counts.
+        // The first declaration of a name is binding.
         self.declared.entry(name.to_owned()).or_insert(entity);
         after_declaration(rest)
     }
 
-    /// Appends what a reference (without `&` and `;`) stands for.
+    /// Appends the expansion of a reference (without `&` and `;`).
     pub(super) fn resolve(&mut self, name: &str, to: &mut String) -> Result<(), String> {
         self.resolve_at(name, 0, to)
     }
 
     fn resolve_at(&mut self, name: &str, depth: usize, to: &mut String) -> Result<(), String> {
-        if let Some(c) = known(name)? {
+        if let Some(c) = character_reference(name)? {
             to.push(c);
             return Ok(());
         }
         let value = match self.declared.get(name) {
             Some(Entity::Text(_)) if depth >= DEPTH_MAX => {
                 return Err(format!(
-                    "the entity `{name}` stands in itself, or more than {DEPTH_MAX} deep in others"
+                    "the entity `{name}` contains itself, or is nested more than {DEPTH_MAX} deep in others"
                 ));
             }
             Some(Entity::Text(value)) => value.clone(),
             Some(Entity::Unusable(why)) => return Err(format!("the entity `{name}` {why}")),
             None => return Err(format!("the entity `{name}` is not declared")),
         };
-        // A reference that stands for nothing is work, too.
+        // A reference with an empty expansion also takes time.
         self.used += 1 + value.len() as u64;
         let most = USED_FREE + self.read.saturating_mul(USED_PER_BYTE);
         if self.used > most {
@@ -150,13 +150,13 @@ impl Entities {
         Ok(())
     }
 
-    /// An attribute's value as it is meant.
+    /// Returns an attribute's value with references expanded.
     pub(super) fn attribute(&mut self, raw: &str) -> Result<String, String> {
         attribute_with(raw, |name, to| self.resolve(name, to))
     }
 }
 
-/// A value with the characters that its numbers stand for.
+/// Expands the numeric character references of a value.
 fn characters(value: &str) -> Result<String, String> {
     let mut text = String::with_capacity(value.len());
     let mut rest = value;
@@ -165,14 +165,14 @@ fn characters(value: &str) -> Result<String, String> {
         let (number, behind) = number
             .split_once(';')
             .ok_or("a `&#` in an entity's value begins no character")?;
-        text.extend(known(&format!("#{number}"))?);
+        text.extend(character_reference(&format!("#{number}"))?);
         rest = behind;
     }
     text.push_str(rest);
     Ok(text)
 }
 
-/// What stands behind the `[` of a document type.
+/// Returns the text after the `[` of a document type.
 fn internal_subset(doctype: &str) -> Option<&str> {
     let mut quote = None;
     for (at, c) in doctype.char_indices() {
@@ -193,7 +193,7 @@ fn after<'d>(text: &'d str, end: &str) -> Result<&'d str, String> {
     }
 }
 
-/// What stands behind the `>` of a declaration.
+/// Returns the text after the `>` of a declaration.
 fn after_declaration(text: &str) -> Result<&str, String> {
     let mut quote = None;
     for (at, c) in text.char_indices() {

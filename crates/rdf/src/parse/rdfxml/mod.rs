@@ -1,8 +1,7 @@
-//! RDF/XML (W3C Recommendation of 2014-02-25), read piece by piece within limits.
+//! Streaming parser of RDF/XML (W3C Recommendation of 2014-02-25), with limits.
 //!
-//! Each open element of XML has a frame that says what may stand in it: node elements and property elements take turns.
-//! Triples are given as soon as they are known, so that memory holds the open elements, the names of `rdf:ID` and one
-//! tag or text.
+//! Each open XML element has a frame that determines what may follow in it: node elements and property elements alternate. Triples are
+//! emitted as soon as they are complete, so that memory holds only the open elements, the names of `rdf:ID` and one tag or text.
 
 mod canonical;
 mod entities;
@@ -11,7 +10,7 @@ pub(crate) mod names;
 use crate::xml::Counted;
 use canonical::Canonical;
 use entities::Entities;
-use names::{Names, XML, is_nc_name};
+use names::{Namespaces, XML, is_nc_name};
 use oxiri::Iri;
 use oxrdf::vocab::rdf;
 use oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term, Triple};
@@ -22,32 +21,32 @@ use std::io::BufRead;
 use std::rc::Rc;
 
 const RDF: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#";
-/// How deep elements may stand in each other.
+/// Limit of nested elements.
 const DEPTH_MAX: usize = 100_000;
-/// Bytes of the buffer that is kept between events.
+/// Capacity of the buffer that is kept between events, in bytes.
 const BUFFER_KEPT: usize = 1 << 20;
 
-/// What is wrong with a document.
+/// An error in a document.
 #[derive(Debug)]
-pub(crate) struct Wrong {
-    /// Line and column behind what is wrong, from 1.
+pub(crate) struct RdfXmlError {
+    /// Line and column just after the error, from 1.
     pub(crate) at: (u64, u64),
     pub(crate) message: String,
-    /// Whether the source failed or has more than is taken.
+    /// Whether the source failed or exceeds a limit.
     pub(crate) io: bool,
 }
 
-/// A document as its triples. After an error in a tag the iterator goes on behind that element.
+/// Iterator over the triples of a document. After an error in a tag, iteration continues after that element.
 #[derive(Debug)]
 pub(crate) struct RdfXml<R> {
     reader: Reader<Counted<R>>,
     buffer: Vec<u8>,
     frames: Vec<Frame>,
-    /// Elements of XML that are open, those of XML literals with them.
+    /// Number of open XML elements, including those of XML literals.
     depth: usize,
-    names: Names,
+    names: Namespaces,
     entities: Entities,
-    /// IRIs that `rdf:ID` gave.
+    /// IRIs defined by `rdf:ID`.
     ids: HashSet<String>,
     unnamed: u64,
     ready: VecDeque<Triple>,
@@ -57,21 +56,21 @@ pub(crate) struct RdfXml<R> {
 
 #[derive(Debug)]
 struct Frame {
-    kind: Kind,
+    kind: FrameKind,
     base: Option<Rc<Iri<String>>>,
     language: Option<Rc<str>>,
 }
 
 #[derive(Debug)]
-enum Kind {
-    /// Around the root.
+enum FrameKind {
+    /// Outside the root element.
     Document,
-    /// `rdf:RDF`: node elements.
+    /// Inside `rdf:RDF`: node elements.
     Rdf,
-    /// A node: property elements.
+    /// A node element: property elements.
     Node {
         subject: NamedOrBlankNode,
-        /// How many `rdf:li` there were.
+        /// Number of `rdf:li` so far.
         members: u64,
     },
     /// A property whose value is a text or a node element.
@@ -80,14 +79,14 @@ enum Kind {
         datatype: Option<NamedNode>,
         text: String,
     },
-    /// A property whose value is known: nothing else may stand in it.
-    Told,
+    /// A property whose value is complete: only white space may follow.
+    Complete,
     /// A property whose value is a list of node elements.
     Collection {
         statement: Statement,
         last: Option<BlankNode>,
     },
-    /// A property whose value is XML.
+    /// A property whose value is an XML literal.
     Xml {
         statement: Statement,
         content: Canonical,
@@ -101,11 +100,11 @@ enum Kind {
 struct Statement {
     subject: NamedOrBlankNode,
     predicate: NamedNode,
-    /// What the triple itself is called.
+    /// IRI of the reified statement.
     id: Option<NamedNode>,
 }
 
-/// The attributes of an element that RDF/XML gives a meaning, and properties.
+/// Attributes with a meaning in RDF/XML, and property attributes.
 #[derive(Debug, Default)]
 struct Attributes {
     id: Option<String>,
@@ -119,12 +118,12 @@ struct Attributes {
 }
 
 impl<R: BufRead> RdfXml<R> {
-    /// A document, and the IRI that relative ones belong to.
+    /// Starts reading a document; relative IRIs are resolved against `base`.
     pub(crate) fn new(from: R, base: Option<Iri<String>>) -> Self {
         let mut reader = Reader::from_reader(Counted::new(from));
         reader.config_mut().expand_empty_elements = true;
         let document = Frame {
-            kind: Kind::Document,
+            kind: FrameKind::Document,
             base: base.map(Rc::new),
             language: None,
         };
@@ -133,7 +132,7 @@ impl<R: BufRead> RdfXml<R> {
             buffer: Vec::new(),
             frames: vec![document],
             depth: 0,
-            names: Names::default(),
+            names: Namespaces::default(),
             entities: Entities::default(),
             ids: HashSet::new(),
             unnamed: 0,
@@ -143,9 +142,9 @@ impl<R: BufRead> RdfXml<R> {
         }
     }
 
-    fn wrong(&self, message: String) -> Wrong {
+    fn wrong(&self, message: String) -> RdfXmlError {
         let source = self.reader.get_ref();
-        Wrong {
+        RdfXmlError {
             at: (source.line, source.column()),
             message,
             io: false,
@@ -153,7 +152,7 @@ impl<R: BufRead> RdfXml<R> {
     }
 
     /// Reads one tag or text.
-    fn step(&mut self) -> Result<(), Wrong> {
+    fn step(&mut self) -> Result<(), RdfXmlError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         self.reader.get_mut().begin();
@@ -196,13 +195,13 @@ impl<R: BufRead> RdfXml<R> {
                 self.text(&text)
             }
             Event::Comment(comment) => {
-                if let Some(Kind::Xml { content, .. }) = self.top() {
+                if let Some(FrameKind::Xml { content, .. }) = self.top() {
                     content.comment(&comment.xml10_content());
                 }
                 Ok(())
             }
             Event::PI(instruction) => {
-                if let Some(Kind::Xml { content, .. }) = self.top() {
+                if let Some(FrameKind::Xml { content, .. }) = self.top() {
                     content.instruction(instruction);
                 }
                 Ok(())
@@ -218,7 +217,7 @@ impl<R: BufRead> RdfXml<R> {
             },
             Event::DocType(doctype) => {
                 let declared = if self.root_seen {
-                    Err("a document type stands behind the first element".into())
+                    Err("a document type follows the first element".into())
                 } else {
                     self.entities.declare(doctype)
                 };
@@ -239,7 +238,7 @@ impl<R: BufRead> RdfXml<R> {
         }
     }
 
-    fn top(&mut self) -> Option<&mut Kind> {
+    fn top(&mut self) -> Option<&mut FrameKind> {
         self.frames.last_mut().map(|frame| &mut frame.kind)
     }
 
@@ -247,12 +246,12 @@ impl<R: BufRead> RdfXml<R> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             self.ended = true;
-            return Err(format!("elements stand more than {DEPTH_MAX} deep"));
+            return Err(format!("elements are nested more than {DEPTH_MAX} deep"));
         }
         let attributes = match self.attributes(tag) {
             Ok(attributes) => attributes,
             Err(e) => {
-                // An attribute that cannot be read may declare a namespace.
+                // The unreadable attribute may have declared a namespace, so reading ends.
                 self.ended = true;
                 return Err(e);
             }
@@ -260,20 +259,20 @@ impl<R: BufRead> RdfXml<R> {
         let name = tag.name();
         let (base, language) = match self.frames.last_mut() {
             Some(Frame {
-                kind: Kind::Xml { content, .. },
+                kind: FrameKind::Xml { content, .. },
                 ..
             }) => return content.start(name.as_ref(), &attributes, &self.names),
             Some(frame) => (frame.base.clone(), frame.language.clone()),
             None => (None, None),
         };
         let mut frame = Frame {
-            kind: Kind::Skipped,
+            kind: FrameKind::Skipped,
             base,
             language,
         };
-        let skip = matches!(self.top(), Some(Kind::Skipped));
+        let skip = matches!(self.top(), Some(FrameKind::Skipped));
         let opened = if skip {
-            Ok(Kind::Skipped)
+            Ok(FrameKind::Skipped)
         } else {
             self.element(name.as_ref(), attributes, &mut frame)
         };
@@ -283,7 +282,7 @@ impl<R: BufRead> RdfXml<R> {
         done
     }
 
-    /// The attributes of a tag, resolved, after its declarations of namespaces took effect.
+    /// Returns the attributes of a tag with references expanded, after applying its namespace declarations.
     fn attributes(&mut self, tag: &BytesStart<'_>) -> Result<Vec<(String, String)>, String> {
         let mut attributes = Vec::new();
         for attribute in tag.attributes() {
@@ -301,25 +300,25 @@ impl<R: BufRead> RdfXml<R> {
         Ok(attributes)
     }
 
-    /// Begins an element of RDF; what it inherits is in `frame`.
+    /// Starts an RDF element; `frame` has the inherited base and language.
     fn element(
         &mut self,
         name: &str,
         attributes: Vec<(String, String)>,
         frame: &mut Frame,
-    ) -> Result<Kind, String> {
+    ) -> Result<FrameKind, String> {
         let (namespace, local) = self.names.split(name, true)?;
         let attributes = self.meanings(attributes, frame)?;
         let iri = format!("{}{local}", namespace.unwrap_or_default());
         let term = iri.strip_prefix(RDF);
         let root_seen = self.root_seen;
         let parent = match self.top() {
-            Some(Kind::Document) if root_seen => {
+            Some(FrameKind::Document) if root_seen => {
                 return Err(format!("`{name}` is a second root"));
             }
-            Some(Kind::Document) if term == Some("RDF") => return Ok(Kind::Rdf),
-            Some(Kind::Document | Kind::Rdf) | None => None,
-            Some(Kind::Node { subject, members }) => {
+            Some(FrameKind::Document) if term == Some("RDF") => return Ok(FrameKind::Rdf),
+            Some(FrameKind::Document | FrameKind::Rdf) | None => None,
+            Some(FrameKind::Node { subject, members }) => {
                 let subject = subject.clone();
                 let predicate = if term == Some("li") {
                     *members += 1;
@@ -329,26 +328,26 @@ impl<R: BufRead> RdfXml<R> {
                 };
                 return self.property(subject, predicate, attributes, frame);
             }
-            Some(Kind::Property {
+            Some(FrameKind::Property {
                 statement,
                 datatype: None,
                 text,
             }) if text.trim_matches(is_space).is_empty() => Some((statement.clone(), false)),
-            Some(Kind::Collection { statement, .. }) => Some((statement.clone(), true)),
-            Some(_) => return Err(format!("the element `{name}` stands where none may stand")),
+            Some(FrameKind::Collection { statement, .. }) => Some((statement.clone(), true)),
+            Some(_) => return Err(format!("the element `{name}` is where none is allowed")),
         };
         let class = named(iri, &[SYNTAX, &["li"], OLD])?;
         let node = self.node(class, attributes, frame)?;
         if let Some((statement, collection)) = parent {
             self.value(&statement, collection, &node);
         }
-        Ok(Kind::Node {
+        Ok(FrameKind::Node {
             subject: node,
             members: 0,
         })
     }
 
-    /// What attributes mean.
+    /// Interprets attributes.
     fn meanings(
         &mut self,
         attributes: Vec<(String, String)>,
@@ -375,7 +374,7 @@ impl<R: BufRead> RdfXml<R> {
                 }
                 continue;
             }
-            // Names that begin so are reserved.
+            // Names with this prefix are reserved.
             if name.starts_with("xml") {
                 continue;
             }
@@ -400,7 +399,7 @@ impl<R: BufRead> RdfXml<R> {
                 }
             };
             if slot.replace(value).is_some() {
-                return Err(format!("the attribute `{name}` is there twice"));
+                return Err(format!("the attribute `{name}` is given twice"));
             }
         }
         for (iri, value) in properties {
@@ -410,7 +409,7 @@ impl<R: BufRead> RdfXml<R> {
         Ok(all)
     }
 
-    /// The node that a node element is, after what its attributes say of it.
+    /// Returns the node of a node element, after emitting the triples of its attributes.
     fn node(
         &mut self,
         class: NamedNode,
@@ -436,14 +435,14 @@ impl<R: BufRead> RdfXml<R> {
             _ => return Err("a node has more than one of rdf:ID, rdf:nodeID and rdf:about".into()),
         };
         if class.as_str().strip_prefix(RDF) != Some("Description") {
-            self.give(node_type(&node, class));
+            self.emit(node_type(&node, class));
         }
-        self.said(&node, attributes.class, attributes.properties, frame)?;
+        self.emit_properties(&node, attributes.class, attributes.properties, frame)?;
         Ok(node)
     }
 
-    /// Gives the class and the properties that attributes say of a node.
-    fn said(
+    /// Emits the class and the properties given by attributes of a node.
+    fn emit_properties(
         &mut self,
         node: &NamedOrBlankNode,
         class: Option<String>,
@@ -452,11 +451,11 @@ impl<R: BufRead> RdfXml<R> {
     ) -> Result<(), String> {
         if let Some(class) = class {
             let class = NamedNode::from(resolve(frame.base.as_deref(), &class)?);
-            self.give(node_type(node, class));
+            self.emit(node_type(node, class));
         }
         for (property, value) in properties {
             let value = literal(value, None, frame.language.as_deref());
-            self.give(Triple::new(node.clone(), property, value));
+            self.emit(Triple::new(node.clone(), property, value));
         }
         Ok(())
     }
@@ -467,7 +466,7 @@ impl<R: BufRead> RdfXml<R> {
         predicate: NamedNode,
         attributes: Attributes,
         frame: &Frame,
-    ) -> Result<Kind, String> {
+    ) -> Result<FrameKind, String> {
         let Attributes {
             id,
             node_id,
@@ -498,17 +497,17 @@ impl<R: BufRead> RdfXml<R> {
             return Ok(match parse_type.as_str() {
                 "Resource" => {
                     let node = self.unnamed();
-                    self.tell(&statement, node.clone().into());
-                    Kind::Node {
+                    self.emit_statement(&statement, node.clone().into());
+                    FrameKind::Node {
                         subject: node.into(),
                         members: 0,
                     }
                 }
-                "Collection" => Kind::Collection {
+                "Collection" => FrameKind::Collection {
                     statement,
                     last: None,
                 },
-                _ => Kind::Xml {
+                _ => FrameKind::Xml {
                     statement,
                     content: Canonical::default(),
                 },
@@ -519,7 +518,7 @@ impl<R: BufRead> RdfXml<R> {
             None => None,
         };
         if !says {
-            return Ok(Kind::Property {
+            return Ok(FrameKind::Property {
                 statement,
                 datatype,
                 text: String::new(),
@@ -534,42 +533,42 @@ impl<R: BufRead> RdfXml<R> {
             (None, None) => self.unnamed().into(),
             _ => return Err("a property has both rdf:resource and rdf:nodeID".into()),
         };
-        self.tell(&statement, object.clone().into());
-        self.said(&object, class, properties, frame)?;
-        Ok(Kind::Told)
+        self.emit_statement(&statement, object.clone().into());
+        self.emit_properties(&object, class, properties, frame)?;
+        Ok(FrameKind::Complete)
     }
 
-    /// A node element is the value of the property around it, or the next item of its list.
+    /// Makes a node element the value of the enclosing property, or the next item of its list.
     fn value(&mut self, statement: &Statement, collection: bool, node: &NamedOrBlankNode) {
         if !collection {
-            self.tell(statement, node.clone().into());
+            self.emit_statement(statement, node.clone().into());
             if let Some(kind) = self.top() {
-                *kind = Kind::Told;
+                *kind = FrameKind::Complete;
             }
             return;
         }
         let cell = self.unnamed();
         let before = match self.top() {
-            Some(Kind::Collection { last, .. }) => last.replace(cell.clone()),
+            Some(FrameKind::Collection { last, .. }) => last.replace(cell.clone()),
             _ => None,
         };
         match before {
             Some(before) => {
-                self.give(Triple::new(
+                self.emit(Triple::new(
                     before,
                     rdf::REST.into_owned(),
                     Term::from(cell.clone()),
                 ));
             }
-            None => self.tell(statement, cell.clone().into()),
+            None => self.emit_statement(statement, cell.clone().into()),
         }
-        self.give(Triple::new(cell, rdf::FIRST.into_owned(), node.clone()));
+        self.emit(Triple::new(cell, rdf::FIRST.into_owned(), node.clone()));
     }
 
     fn end(&mut self, name: &str) {
         self.names.close(self.depth);
         self.depth = self.depth.saturating_sub(1);
-        if let Some(Kind::Xml { content, .. }) = self.top()
+        if let Some(FrameKind::Xml { content, .. }) = self.top()
             && content.depth() > 0
         {
             content.end(name);
@@ -579,51 +578,55 @@ impl<R: BufRead> RdfXml<R> {
             return;
         };
         match frame.kind {
-            Kind::Property {
+            FrameKind::Property {
                 statement,
                 datatype,
                 text,
             } => {
                 let value = literal(text, datatype, frame.language.as_deref());
-                self.tell(&statement, value.into());
+                self.emit_statement(&statement, value.into());
             }
-            Kind::Collection { statement, last } => match last {
-                Some(last) => self.give(Triple::new(
+            FrameKind::Collection { statement, last } => match last {
+                Some(last) => self.emit(Triple::new(
                     last,
                     rdf::REST.into_owned(),
                     rdf::NIL.into_owned(),
                 )),
-                None => self.tell(&statement, rdf::NIL.into_owned().into()),
+                None => self.emit_statement(&statement, rdf::NIL.into_owned().into()),
             },
-            Kind::Xml { statement, content } => {
+            FrameKind::Xml { statement, content } => {
                 let text = content.into_text();
                 let value = Literal::new_typed_literal(text, rdf::XML_LITERAL.into_owned());
-                self.tell(&statement, value.into());
+                self.emit_statement(&statement, value.into());
             }
-            Kind::Document | Kind::Rdf | Kind::Node { .. } | Kind::Told | Kind::Skipped => {}
+            FrameKind::Document
+            | FrameKind::Rdf
+            | FrameKind::Node { .. }
+            | FrameKind::Complete
+            | FrameKind::Skipped => {}
         }
     }
 
     fn text(&mut self, piece: &str) -> Result<(), String> {
         match self.top() {
-            Some(Kind::Property { text, .. }) => text.push_str(piece),
-            Some(Kind::Xml { content, .. }) => content.text(piece),
-            Some(Kind::Skipped) => {}
+            Some(FrameKind::Property { text, .. }) => text.push_str(piece),
+            Some(FrameKind::Xml { content, .. }) => content.text(piece),
+            Some(FrameKind::Skipped) => {}
             _ if piece.chars().all(is_space) => {}
             _ => {
                 let begin: String = piece.trim().chars().take(40).collect();
-                return Err(format!("the text `{begin}` stands where none may stand"));
+                return Err(format!("the text `{begin}` is where none is allowed"));
             }
         }
         Ok(())
     }
 
-    fn give(&mut self, triple: Triple) {
+    fn emit(&mut self, triple: Triple) {
         self.ready.push_back(triple);
     }
 
-    /// Gives a statement with its object, and what its name says of it.
-    fn tell(&mut self, statement: &Statement, object: Term) {
+    /// Emits a statement with its object, and its reification if it has an `rdf:ID`.
+    fn emit_statement(&mut self, statement: &Statement, object: Term) {
         let Statement {
             subject,
             predicate,
@@ -637,33 +640,33 @@ impl<R: BufRead> RdfXml<R> {
                 (rdf::OBJECT, object.clone()),
             ];
             for (property, value) in parts {
-                self.give(Triple::new(id.clone(), property.into_owned(), value));
+                self.emit(Triple::new(id.clone(), property.into_owned(), value));
             }
         }
-        self.give(Triple::new(subject.clone(), predicate.clone(), object));
+        self.emit(Triple::new(subject.clone(), predicate.clone(), object));
     }
 
-    /// A node without a name. No label in a document begins with a digit.
+    /// Returns an unlabelled blank node. No label in a document begins with a digit.
     fn unnamed(&mut self) -> BlankNode {
         self.unnamed += 1;
         BlankNode::new_unchecked(format!("{}u", self.unnamed))
     }
 
-    /// The IRI of `rdf:ID`, which may be given once.
+    /// Returns the IRI of an `rdf:ID`, which must be unique in the document.
     fn id(&mut self, id: &str, frame: &Frame) -> Result<NamedNode, String> {
         if !is_nc_name(id) {
-            return Err(format!("rdf:ID=\"{id}\" is no name"));
+            return Err(format!("rdf:ID=\"{id}\" is not a name"));
         }
         let iri = resolve(frame.base.as_deref(), &format!("#{id}"))?;
         if !self.ids.insert(iri.as_str().to_owned()) {
-            return Err(format!("rdf:ID=\"{id}\" is there twice"));
+            return Err(format!("rdf:ID=\"{id}\" is given twice"));
         }
         Ok(NamedNode::from(iri))
     }
 }
 
 impl<R: BufRead> Iterator for RdfXml<R> {
-    type Item = Result<Triple, Wrong>;
+    type Item = Result<Triple, RdfXmlError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -680,7 +683,7 @@ impl<R: BufRead> Iterator for RdfXml<R> {
     }
 }
 
-/// Names of RDF that are syntax, and no class or property.
+/// Names of the RDF namespace that are syntax, not classes or properties.
 const SYNTAX: &[&str] = &[
     "RDF",
     "ID",
@@ -690,19 +693,19 @@ const SYNTAX: &[&str] = &[
     "nodeID",
     "datatype",
 ];
-/// Names of RDF that were taken out of it.
+/// Names removed from RDF.
 const OLD: &[&str] = &["aboutEach", "aboutEachPrefix", "bagID"];
 
-/// An IRI that a class or property may have here.
+/// Checks the IRI of a class or property.
 fn named(iri: String, forbidden: &[&[&str]]) -> Result<NamedNode, String> {
     if let Some(term) = iri.strip_prefix(RDF)
         && forbidden.iter().any(|terms| terms.contains(&term))
     {
-        return Err(format!("rdf:{term} may not stand here"));
+        return Err(format!("rdf:{term} is not allowed here"));
     }
     match Iri::parse(iri.as_str()) {
         Ok(_) => Ok(NamedNode::new_unchecked(iri)),
-        Err(e) => Err(format!("the name <{iri}> is no IRI: {e}")),
+        Err(e) => Err(format!("the name <{iri}> is not an IRI: {e}")),
     }
 }
 
@@ -711,14 +714,14 @@ fn resolve(base: Option<&Iri<String>>, iri: &str) -> Result<Iri<String>, String>
         Some(base) => base.resolve(iri),
         None => Iri::parse(iri.to_owned()),
     };
-    resolved.map_err(|e| format!("<{iri}> is no IRI: {e}"))
+    resolved.map_err(|e| format!("<{iri}> is not an IRI: {e}"))
 }
 
 fn labelled(label: &str) -> Result<BlankNode, String> {
     if is_nc_name(label) {
         Ok(BlankNode::new_unchecked(label))
     } else {
-        Err(format!("rdf:nodeID=\"{label}\" is no name"))
+        Err(format!("rdf:nodeID=\"{label}\" is not a name"))
     }
 }
 

@@ -1,7 +1,7 @@
-//! What a cluster's file says where stores move between its servers.
+//! Settings for stores that move between servers.
 
 use super::ClusterConfig;
-use crate::member::take;
+use crate::member::takeover;
 use esker_cluster::ServerId;
 use esker_config::etcd::{EtcdTrust, URLS, is_url};
 use esker_config::{Key, text, texts, time};
@@ -9,32 +9,32 @@ use esker_model::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// In the storage of such a cluster: which one it is, as etcd knows it.
+/// File in the storage with the id by which etcd knows the cluster.
 pub(crate) const ID_FILE: &str = "ID";
-/// How long a member that says nothing counts as there; and what etcd can tell apart at the least.
+/// Default and shortest time after which a silent member counts as gone. etcd cannot distinguish shorter times.
 const LEASE_DEFAULT: Duration = Duration::from_secs(5);
 const LEASE_LEAST: Duration = Duration::from_secs(2);
-/// How many stores move between members.
+/// Default number of stores that move between members.
 const STORES_DEFAULT: u32 = 16;
 
-/// A cluster whose stores move between its members, as etcd says.
+/// Configuration of a cluster whose stores are assigned to members through etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdConfig {
-    /// `https://HOST:PORT` or `http://HOST:PORT` of each server of etcd; none if `cluster up` starts one.
+    /// `https://HOST:PORT` or `http://HOST:PORT` of each server of etcd; empty if `cluster up` starts one.
     pub endpoints: Vec<String>,
-    /// How it is known, and knows its clients.
+    /// Certificates and account for etcd.
     pub trust: EtcdTrust,
-    /// How long a member that says nothing counts as there.
+    /// Time after which a silent member counts as gone.
     pub lease: Duration,
-    /// How many stores there are, for ever.
+    /// Number of stores, which never changes.
     pub stores: u32,
-    /// Whether stores move for balance by themselves.
+    /// Whether stores move for balance automatically.
     pub even: bool,
 }
 
-/// What the file says under `[etcd]`.
+/// Contents of the section `[etcd]`.
 #[derive(Default)]
-pub(super) struct WrittenEtcd {
+pub(super) struct EtcdSection {
     pub(super) endpoints: Option<Vec<String>>,
     pub(super) trust: EtcdTrust,
     pub(super) lease: Option<Duration>,
@@ -42,7 +42,7 @@ pub(super) struct WrittenEtcd {
 }
 
 /// The keys of `[etcd]`.
-pub(super) const KEYS: [Key<WrittenEtcd>; 8] = [
+pub(super) const KEYS: [Key<EtcdSection>; 8] = [
     Key {
         path: "etcd.endpoints",
         expected: URLS,
@@ -101,15 +101,15 @@ pub(super) const KEYS: [Key<WrittenEtcd>; 8] = [
     },
 ];
 
-impl WrittenEtcd {
-    /// With its defaults, if the file says any of it; what does not go together is an error.
-    pub(super) fn whole(
+impl EtcdSection {
+    /// Fills in defaults; `None` if the file has none of these settings, an error if they contradict each other.
+    pub(super) fn complete(
         self,
         stores: Option<u32>,
         file: &Path,
     ) -> Result<Option<EtcdConfig>, String> {
         let folder = file.parent().unwrap_or_else(|| Path::new(""));
-        let trust = self.trust.below(folder);
+        let trust = self.trust.resolve_relative_to(folder);
         if let Some(why) = trust.mistake(self.endpoints.as_deref().unwrap_or_default()) {
             return Err(format!("[etcd]: {why}"));
         }
@@ -129,8 +129,8 @@ impl WrittenEtcd {
 }
 
 impl ClusterConfig {
-    /// What the file says of etcd; an error if it says nothing.
-    pub(crate) fn moving(&self) -> Result<&EtcdConfig> {
+    /// Settings of etcd; an error if the file has none.
+    pub(crate) fn etcd_config(&self) -> Result<&EtcdConfig> {
         self.etcd.as_ref().ok_or_else(|| {
             Error::Target(format!(
                 "the stores of cluster `{}` do not move: its file has neither `stores` nor `[etcd]`",
@@ -139,36 +139,36 @@ impl ClusterConfig {
         })
     }
 
-    /// The folder that a store is in now, while nobody serves it.
+    /// Present folder of a store, while no member serves it.
     pub fn present_folder(&self, store: ServerId) -> Result<PathBuf> {
         if self.etcd.is_none() {
             return Ok(self.folder(store));
         }
-        Ok(match take::newest(&self.storage, store.0)? {
+        Ok(match takeover::newest(&self.storage, store.0)? {
             0 => self.folder(store),
-            epoch => take::folder(&self.storage, store.0, epoch),
+            epoch => takeover::folder(&self.storage, store.0, epoch),
         })
     }
 
-    /// Refuses a storage whose stores move to servers that know nothing of that: they would find none of the data.
+    /// Refuses a storage whose stores move if the configuration has no etcd: its servers would not find the data.
     pub(super) fn check_coordinated(&self) -> Result<()> {
         if self.etcd.is_some() || !self.storage.join(ID_FILE).is_file() {
             return Ok(());
         }
         Err(Error::Target(format!(
-            "the stores in `{}` move between servers as etcd says, and the cluster file says nothing of that: put `stores` and \
-             `[etcd]` back, or give it another `storage`",
+            "the stores in `{}` move between servers as etcd says, but the cluster file does not \
+             say so: put `stores` and `[etcd]` back, or give it another `storage`",
             self.storage.display()
         )))
     }
 
-    /// How etcd is known, and knows its clients: as the file says, or by the certificates of one that `cluster up` has started.
+    /// Certificates and account for etcd: those in the file, or those of the etcd that `cluster up` has started.
     pub(crate) fn etcd_trust(&self) -> Result<EtcdTrust> {
-        let etcd = self.moving()?;
+        let etcd = self.etcd_config()?;
         if !etcd.endpoints.is_empty() {
             return Ok(etcd.trust.clone());
         }
-        // One that an older release has started, and that runs still.
+        // An etcd that an older release has started and that still runs.
         let plain = |url: &String| url.starts_with("http://");
         if self.etcd_endpoints()?.iter().all(plain) {
             return Ok(EtcdTrust::default());
@@ -182,14 +182,14 @@ impl ClusterConfig {
         })
     }
 
-    /// Where an etcd writes that `cluster up` starts: `url`, its certificates and its data. Its owner's alone.
+    /// Folder for the etcd that `cluster up` starts: `url`, its certificates and its data. Accessible to its owner only.
     pub fn etcd_folder(&self) -> PathBuf {
         self.storage.join("etcd")
     }
 
-    /// Where etcd is: as the file says, or where `cluster up` has started one.
+    /// URLs of etcd: those in the file, or that of the etcd that `cluster up` has started.
     pub fn etcd_endpoints(&self) -> Result<Vec<String>> {
-        let etcd = self.moving()?;
+        let etcd = self.etcd_config()?;
         if !etcd.endpoints.is_empty() {
             return Ok(etcd.endpoints.clone());
         }

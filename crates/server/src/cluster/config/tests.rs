@@ -1,4 +1,4 @@
-//! Tests of how a cluster is configured.
+//! Tests of a cluster's configuration.
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn stores_that_move_need_etcd_and_nothing_that_contradicts_it() {
         ),
         (
             "servers = 1\nstores = 2\ndurability = \"window\"\n[checkpoint]\nlive = \"/x\"\n",
-            "does not go with `stores`",
+            "cannot be combined with `stores`",
         ),
     ] {
         let why = message(text);
@@ -150,7 +150,7 @@ fn mistakes_are_named_with_their_place() {
         ("name = \"x\"\n", "`servers` is missing"),
         (
             "servers = [\"a:1\"]\nlisten = \"127.0.0.1:7400\"\n",
-            "`listen` goes with a number of `servers`",
+            "`listen` requires a number of `servers`",
         ),
         (
             "servers = 4\nvnodes = 2\n",
@@ -170,7 +170,7 @@ fn mistakes_are_named_with_their_place() {
         ),
         (
             "servers = 2\n[checkpoint]\nevery = \"1s\"\n",
-            "`checkpoint.every` goes with durability = \"window\"",
+            "`checkpoint.every` requires durability = \"window\"",
         ),
         (
             "servers = 2\n[checkpoint]\nto = []\n",
@@ -194,10 +194,10 @@ fn mistakes_are_named_with_their_place() {
 fn greetings_of_others_are_refused() {
     let (one, two) = (ServerId(0), ServerId(1));
     let config = read("servers = 2\n").unwrap();
-    assert_eq!(config.stranger(two, &config.greeting(one, two)), None);
+    assert_eq!(config.greeting_error(two, &config.greeting(one, two)), None);
     let other = |text: &str| {
         let greeting = read(text).unwrap().greeting(one, two);
-        config.stranger(two, &greeting).unwrap()
+        config.greeting_error(two, &greeting).unwrap()
     };
     assert_eq!(
         other("servers = 2\nthreshold = 256\n"),
@@ -207,12 +207,18 @@ fn greetings_of_others_are_refused() {
     assert!(other("servers = 3\n").contains("127.0.0.3:7400"));
     assert!(other("servers = 2\nplacement = \"edge-cut\"\n").contains("placement edge-cut"));
     assert!(other("servers = 2\nname = \"b\"\n").contains("belongs to cluster `b`"));
-    let meant = config.stranger(two, &config.greeting(one, one)).unwrap();
+    let meant = config
+        .greeting_error(two, &config.greeting(one, one))
+        .unwrap();
     assert!(meant.contains("meant server 0"), "{meant}");
-    assert!(config.stranger(two, &config.greeting(two, two)).is_some());
     assert!(
         config
-            .stranger(two, &config.greeting(ServerId(7), two))
+            .greeting_error(two, &config.greeting(two, two))
+            .is_some()
+    );
+    assert!(
+        config
+            .greeting_error(two, &config.greeting(ServerId(7), two))
             .is_some()
     );
 }

@@ -1,7 +1,7 @@
-//! Questions and answers between the servers of a cluster, into messages and back.
+//! Conversion of requests and responses between the servers of a cluster to messages and back.
 //!
-//! As in `esker_rpc::convert`: what is malformed is refused with the name of the field, and nothing panics. What another
-//! server says is checked for its form alone; a server that lies is not guarded against.
+//! As in `esker_rpc::convert`, a malformed message is refused with the name of the field, without a panic. Only the form of another
+//! server's message is checked; there is no defence against a server that sends wrong data.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -13,63 +13,63 @@ mod txn;
 
 use esker_cluster::ServerId;
 use esker_cluster::peer::{
-    Answer, Applying, Held, NamesCall, NamesReply, ObjectCall, ObjectReply, Question, Request,
-    Response,
+    ApplyOptions, CommitPosition, NamesCall, NamesReply, ObjectCall, ObjectReply, PeerRequest,
+    PeerResponse, Request, Response,
 };
 use esker_model::{Commit, Error, Schema, Version, VertexId};
 use esker_rpc::convert::{self, At as _, Decoded, Malformed, required};
 use esker_rpc::failure::{failure_in, failure_out};
 use esker_rpc::proto;
 use esker_rpc::proto::peer_answer::Outcome;
-use esker_rpc::proto::peer_question::Request as Asked;
+use esker_rpc::proto::peer_question::Request as PeerMessage;
 
-/// A question as a message.
-pub(crate) fn question_out(question: Question) -> proto::PeerQuestion {
+/// Encodes a request as a message.
+pub(crate) fn request_out(question: PeerRequest) -> proto::PeerQuestion {
     let request = match question.request {
-        Request::Hello { decided } => Asked::Hello(txn::decided_list_out(decided)),
+        Request::Hello { decided } => PeerMessage::Hello(txn::decided_list_out(decided)),
         Request::Prepare {
             tx,
             over,
             seen,
             part,
-        } => Asked::Prepare(proto::Prepare {
+        } => PeerMessage::Prepare(proto::Prepare {
             tx: Some(txn::id_out(tx)),
             over,
             part: Some(txn::part_out(&part)),
             seen: seen.0,
         }),
-        Request::Commit(decided) => Asked::Commit(txn::decided_out(decided)),
-        Request::Apply { batch, seen, how } => Asked::Apply(proto::PeerApply {
+        Request::Commit(decided) => PeerMessage::Commit(txn::decided_out(decided)),
+        Request::Apply { batch, seen, how } => PeerMessage::Apply(proto::PeerApply {
             batch: Some(proto::ApplyRequest {
-                hold: how.hold,
-                again_at: how.again_at.map(|v| v.0),
+                hold: how.retained,
+                again_at: how.acknowledged_at.map(|v| v.0),
                 ..convert::batch_out(&batch, false)
             }),
             seen: seen.0,
         }),
-        Request::Abort { tx } => Asked::Abort(txn::id_out(tx)),
-        Request::Define { changes } => Asked::Define(proto::DefineRequest {
+        Request::Abort { tx } => PeerMessage::Abort(txn::id_out(tx)),
+        Request::Define { changes } => PeerMessage::Define(proto::DefineRequest {
             changes: changes.iter().map(convert::change_out).collect(),
         }),
-        Request::Schema => Asked::Schema(proto::SchemaRequest {}),
-        Request::Splits { of } => Asked::Splits(id_list_out(&of)),
+        Request::Schema => PeerMessage::Schema(proto::SchemaRequest {}),
+        Request::Splits { of } => PeerMessage::Splits(id_list_out(&of)),
         Request::Read(read) => read::read_out(read),
-        Request::Travel(call) => Asked::Travel(travel::call_out(call)),
-        Request::Objects(call) => Asked::Objects(proto::PeerObjects {
+        Request::Travel(call) => PeerMessage::Travel(travel::call_out(call)),
+        Request::Objects(call) => PeerMessage::Objects(proto::PeerObjects {
             objects: call.encode(),
         }),
-        Request::Names(call) => Asked::Names(proto::PeerNames {
+        Request::Names(call) => PeerMessage::Names(proto::PeerNames {
             names: call.encode(),
         }),
-        Request::Ping => Asked::Ping(proto::Nothing {}),
-        Request::Persist => Asked::Persist(proto::Nothing {}),
-        Request::Hold { id } => Asked::Hold(id),
-        Request::Copy { id, version, to } => Asked::Copy(proto::PeerCopy {
+        Request::Ping => PeerMessage::Ping(proto::Nothing {}),
+        Request::Persist => PeerMessage::Persist(proto::Nothing {}),
+        Request::Pause { id } => PeerMessage::Hold(id),
+        Request::Copy { id, version, to } => PeerMessage::Copy(proto::PeerCopy {
             id,
             version: version.0,
             to,
         }),
-        Request::Release { id } => Asked::Release(id),
+        Request::Resume { id } => PeerMessage::Release(id),
     };
     proto::PeerQuestion {
         from: question.from.0,
@@ -80,18 +80,18 @@ pub(crate) fn question_out(question: Question) -> proto::PeerQuestion {
     }
 }
 
-/// A question out of a message.
-pub(crate) fn question_in(question: proto::PeerQuestion) -> Decoded<Question> {
+/// Decodes a request from a message.
+pub(crate) fn request_in(question: proto::PeerQuestion) -> Decoded<PeerRequest> {
     let request = match required(question.request, "request")? {
-        Asked::Hello(list) => Request::Hello {
+        PeerMessage::Hello(list) => Request::Hello {
             decided: txn::decided_list_in(list).at("hello")?,
         },
-        Asked::Prepare(m) => txn::prepare_in(m).at("prepare")?,
-        Asked::Commit(m) => Request::Commit(txn::decided_in(m).at("commit")?),
-        // Servers number types: there is no name to look up.
-        Asked::Apply(m) => {
+        PeerMessage::Prepare(m) => txn::prepare_in(m).at("prepare")?,
+        PeerMessage::Commit(m) => Request::Commit(txn::decided_in(m).at("commit")?),
+        // Servers send types as numbers, so that no names need a lookup.
+        PeerMessage::Apply(m) => {
             let batch = required(m.batch, "apply.batch")?;
-            let how = how_in(&batch);
+            let how = applying_in(&batch);
             Request::Apply {
                 how,
                 batch: convert::batch_in(batch, &Schema::empty())
@@ -100,33 +100,33 @@ pub(crate) fn question_in(question: proto::PeerQuestion) -> Decoded<Question> {
                 seen: Version(m.seen),
             }
         }
-        Asked::Abort(tx) => Request::Abort { tx: txn::id_in(tx) },
-        Asked::Define(m) => Request::Define {
+        PeerMessage::Abort(tx) => Request::Abort { tx: txn::id_in(tx) },
+        PeerMessage::Define(m) => Request::Define {
             changes: convert::list(m.changes, "define.changes", convert::change_in)?,
         },
-        Asked::Schema(_) => Request::Schema,
-        Asked::Splits(m) => Request::Splits {
+        PeerMessage::Schema(_) => Request::Schema,
+        PeerMessage::Splits(m) => Request::Splits {
             of: convert::ids_in(&m.ids, "splits.ids")?,
         },
-        Asked::Travel(m) => Request::Travel(travel::call_in(m).at("travel")?),
-        Asked::Objects(m) => Request::Objects(
+        PeerMessage::Travel(m) => Request::Travel(travel::call_in(m).at("travel")?),
+        PeerMessage::Objects(m) => Request::Objects(
             ObjectCall::decode(&m.objects).map_err(|e| Malformed::new("objects", e.expected))?,
         ),
-        Asked::Names(m) => Request::Names(
+        PeerMessage::Names(m) => Request::Names(
             NamesCall::decode(&m.names).map_err(|e| Malformed::new("names", e.expected))?,
         ),
-        Asked::Ping(_) => Request::Ping,
-        Asked::Persist(_) => Request::Persist,
-        Asked::Hold(id) => Request::Hold { id },
-        Asked::Copy(m) => Request::Copy {
+        PeerMessage::Ping(_) => Request::Ping,
+        PeerMessage::Persist(_) => Request::Persist,
+        PeerMessage::Hold(id) => Request::Pause { id },
+        PeerMessage::Copy(m) => Request::Copy {
             id: m.id,
             version: Version(m.version),
             to: m.to,
         },
-        Asked::Release(id) => Request::Release { id },
+        PeerMessage::Release(id) => Request::Resume { id },
         read => Request::Read(read::read_in(read)?),
     };
-    Ok(Question {
+    Ok(PeerRequest {
         from: ServerId(question.from),
         incarnation: question.incarnation,
         clock: Version(question.clock),
@@ -135,8 +135,8 @@ pub(crate) fn question_in(question: proto::PeerQuestion) -> Decoded<Question> {
     })
 }
 
-/// An answer as a message.
-pub(crate) fn answer_out(answer: Answer) -> proto::PeerAnswer {
+/// Encodes a response as a message.
+pub(crate) fn answer_out(answer: PeerResponse) -> proto::PeerAnswer {
     let outcome = match answer.outcome {
         Err(e) => Outcome::Failure(failure_out(&e)),
         Ok(response) => response_out(response),
@@ -193,8 +193,8 @@ fn response_out(response: Response) -> Outcome {
     }
 }
 
-/// An answer out of a message.
-pub(crate) fn answer_in(answer: proto::PeerAnswer) -> Decoded<Answer> {
+/// Decodes a response from a message.
+pub(crate) fn answer_in(answer: proto::PeerAnswer) -> Decoded<PeerResponse> {
     let outcome: Result<Response, Error> = match required(answer.outcome, "outcome")? {
         Outcome::Failure(failure) => Err(failure_in(failure)),
         Outcome::Undelivered(m) => Ok(Response::Undelivered {
@@ -233,7 +233,7 @@ pub(crate) fn answer_in(answer: proto::PeerAnswer) -> Decoded<Answer> {
         )),
         read => Ok(read::response_in(read)?),
     };
-    Ok(Answer {
+    Ok(PeerResponse {
         incarnation: answer.incarnation,
         clock: Version(answer.clock),
         newest: Version(answer.newest),
@@ -243,23 +243,23 @@ pub(crate) fn answer_in(answer: proto::PeerAnswer) -> Decoded<Answer> {
     })
 }
 
-/// What a client makes of its batch.
-pub(crate) fn how_in(request: &proto::ApplyRequest) -> Applying {
-    Applying {
-        hold: request.hold,
-        again_at: request.again_at.map(Version),
+/// The durability that a client accepts for its batch.
+pub(crate) fn applying_in(request: &proto::ApplyRequest) -> ApplyOptions {
+    ApplyOptions {
+        retained: request.hold,
+        acknowledged_at: request.again_at.map(Version),
     }
 }
 
-/// What became of a batch, and what its client has to keep it for.
-pub(crate) fn applied_out(commit: &Commit, held: Option<Held>) -> proto::ApplyReply {
+/// Encodes the outcome of a batch, with the commit position until which its client has to keep it.
+pub(crate) fn applied_out(commit: &Commit, held: Option<CommitPosition>) -> proto::ApplyReply {
     proto::ApplyReply {
         held: held.map(held_out),
         ..convert::commit_out(commit)
     }
 }
 
-pub(crate) fn held_out(held: Held) -> proto::Held {
+pub(crate) fn held_out(held: CommitPosition) -> proto::Held {
     proto::Held {
         server: held.server.0,
         incarnation: held.incarnation,
@@ -267,8 +267,8 @@ pub(crate) fn held_out(held: Held) -> proto::Held {
     }
 }
 
-fn held_in(held: proto::Held) -> Held {
-    Held {
+fn held_in(held: proto::Held) -> CommitPosition {
+    CommitPosition {
         server: ServerId(held.server),
         incarnation: held.incarnation,
         number: held.number,
@@ -297,7 +297,7 @@ fn splits_in(list: proto::SplitList) -> Decoded<Vec<(VertexId, Vec<u8>)>> {
     Ok(ids.into_iter().zip(list.rows).collect())
 }
 
-/// A message of a kind that does not belong where it stands.
-fn stray(field: &str) -> Malformed {
+/// Error for a message of a kind that does not belong here.
+fn unexpected_message(field: &str) -> Malformed {
     Malformed::new(field, "a message that this build knows")
 }

@@ -1,23 +1,23 @@
-//! Reads of what one server holds.
+//! Messages of reads from another server.
 
-use super::{splits_in, splits_out, stray};
+use super::{splits_in, splits_out, unexpected_message};
 use esker_cluster::peer::{Read, Response};
 use esker_model::{Edge, EdgeTypeId, Schema, Version, Vertex, VertexRef, VertexSelect};
 use esker_rpc::convert::{self, At as _, Decoded, Form, list, required};
 use esker_rpc::proto;
 use esker_rpc::proto::peer_answer::Outcome;
-use esker_rpc::proto::peer_question::Request as Asked;
+use esker_rpc::proto::peer_question::Request as PeerMessage;
 
 const FORM: Form = Form::Packed;
 
-pub(super) fn read_out(read: Read) -> Asked {
+pub(super) fn read_out(read: Read) -> PeerMessage {
     match read {
-        Read::Vertices { ids, as_of } => Asked::ReadVertices(proto::ReadVerticesRequest {
+        Read::Vertices { ids, as_of } => PeerMessage::ReadVertices(proto::ReadVerticesRequest {
             ids: convert::ids_out(&ids),
             names: Vec::new(),
             as_of: convert::as_of_out(as_of),
         }),
-        Read::Edges { keys, as_of } => Asked::ReadEdges(proto::ReadEdgesRequest {
+        Read::Edges { keys, as_of } => PeerMessage::ReadEdges(proto::ReadEdgesRequest {
             keys: keys.into_iter().map(convert::edge_key_out).collect(),
             as_of: convert::as_of_out(as_of),
         }),
@@ -27,7 +27,7 @@ pub(super) fn read_out(read: Read) -> Asked {
             after,
             limit,
             at,
-        } => Asked::Scan(proto::PeerScan {
+        } => PeerMessage::Scan(proto::PeerScan {
             select: Some(convert::select_out(&frontier, &select)),
             after: after.map(|(index, key)| proto::peer_scan::After {
                 index,
@@ -36,7 +36,7 @@ pub(super) fn read_out(read: Read) -> Asked {
             limit,
             at: at.0,
         }),
-        Read::Type { select, limit } => Asked::ScanType(proto::PeerScanType {
+        Read::Type { select, limit } => PeerMessage::ScanType(proto::PeerScanType {
             select: Some(proto::ScanVerticesRequest {
                 r#type: select.type_id.0.into(),
                 type_name: String::new(),
@@ -49,49 +49,55 @@ pub(super) fn read_out(read: Read) -> Asked {
             }),
             limit,
         }),
-        Read::VertexHistory { id, range } => Asked::VertexHistory(proto::VertexHistoryRequest {
-            vertex: Some(convert::vertex_ref_out(VertexRef {
-                id,
-                type_id: esker_model::VertexTypeId(0),
-            })),
-            range: Some(convert::range_out(range)),
-        }),
-        Read::EdgeHistory { key, range } => Asked::EdgeHistory(proto::EdgeHistoryRequest {
+        Read::VertexHistory { id, range } => {
+            PeerMessage::VertexHistory(proto::VertexHistoryRequest {
+                vertex: Some(convert::vertex_ref_out(VertexRef {
+                    id,
+                    type_id: esker_model::VertexTypeId(0),
+                })),
+                range: Some(convert::range_out(range)),
+            })
+        }
+        Read::EdgeHistory { key, range } => PeerMessage::EdgeHistory(proto::EdgeHistoryRequest {
             key: Some(convert::edge_key_out(key)),
             range: Some(convert::range_out(range)),
         }),
-        Read::Degrees { of } => Asked::Degrees(proto::DegreesRequest {
+        Read::Degrees { of } => PeerMessage::Degrees(proto::DegreesRequest {
             of: of
                 .into_iter()
                 .map(|(v, t)| convert::degree_of_out(v, t))
                 .collect(),
         }),
-        Read::TopDegrees { edge_type, limit } => Asked::TopDegrees(proto::TopDegreesRequest {
-            r#type: edge_type.map(|t| t.0.into()),
-            limit,
-        }),
-        Read::Counts => Asked::Counts(proto::CountsRequest {}),
-        Read::Diff { before, after } => Asked::Diff(proto::DiffRequest {
+        Read::TopDegrees { edge_type, limit } => {
+            PeerMessage::TopDegrees(proto::TopDegreesRequest {
+                r#type: edge_type.map(|t| t.0.into()),
+                limit,
+            })
+        }
+        Read::Counts => PeerMessage::Counts(proto::CountsRequest {}),
+        Read::Diff { before, after } => PeerMessage::Diff(proto::DiffRequest {
             before: before.0,
             after: after.0,
         }),
-        Read::Applied { once } => Asked::Applied(proto::AppliedRequest { once }),
+        Read::Applied { idempotency_key } => PeerMessage::Applied(proto::AppliedRequest {
+            once: idempotency_key,
+        }),
     }
 }
 
-pub(super) fn read_in(asked: Asked) -> Decoded<Read> {
-    // Servers number types: there is no name to look up.
+pub(super) fn read_in(asked: PeerMessage) -> Decoded<Read> {
+    // Servers send types as numbers, so that no names need a lookup.
     let schema = Schema::empty();
     Ok(match asked {
-        Asked::ReadVertices(m) => Read::Vertices {
+        PeerMessage::ReadVertices(m) => Read::Vertices {
             ids: convert::ids_in(&m.ids, "read_vertices.ids")?,
             as_of: convert::as_of_in(m.as_of),
         },
-        Asked::ReadEdges(m) => Read::Edges {
+        PeerMessage::ReadEdges(m) => Read::Edges {
             keys: list(m.keys, "read_edges.keys", convert::edge_key_in)?,
             as_of: convert::as_of_in(m.as_of),
         },
-        Asked::Scan(m) => {
+        PeerMessage::Scan(m) => {
             let select = required(m.select, "scan.select")?;
             let (frontier, select) = convert::select_in(&select, &schema).at("scan.select")?;
             let after = m.after.map(|after| {
@@ -106,11 +112,11 @@ pub(super) fn read_in(asked: Asked) -> Decoded<Read> {
                 at: Version(m.at),
             }
         }
-        Asked::ScanType(m) => Read::Type {
+        PeerMessage::ScanType(m) => Read::Type {
             select: select_in(&required(m.select, "scan_type.select")?).at("scan_type.select")?,
             limit: m.limit,
         },
-        Asked::VertexHistory(m) => {
+        PeerMessage::VertexHistory(m) => {
             let vertex = m.vertex.unwrap_or_default();
             let vertex = convert::vertex_ref_in(&vertex, &schema).at("vertex_history.vertex")?;
             Read::VertexHistory {
@@ -118,28 +124,30 @@ pub(super) fn read_in(asked: Asked) -> Decoded<Read> {
                 range: convert::range_in(m.range),
             }
         }
-        Asked::EdgeHistory(m) => Read::EdgeHistory {
+        PeerMessage::EdgeHistory(m) => Read::EdgeHistory {
             key: convert::edge_key_in(required(m.key, "edge_history.key")?)
                 .at("edge_history.key")?,
             range: convert::range_in(m.range),
         },
-        Asked::Degrees(m) => Read::Degrees {
+        PeerMessage::Degrees(m) => Read::Degrees {
             of: list(m.of, "degrees.of", convert::degree_of_in)?,
         },
-        Asked::TopDegrees(m) => Read::TopDegrees {
+        PeerMessage::TopDegrees(m) => Read::TopDegrees {
             edge_type: m
                 .r#type
                 .map(|t| convert::number_in(t, "top_degrees.type").map(EdgeTypeId))
                 .transpose()?,
             limit: m.limit,
         },
-        Asked::Counts(_) => Read::Counts,
-        Asked::Diff(m) => Read::Diff {
+        PeerMessage::Counts(_) => Read::Counts,
+        PeerMessage::Diff(m) => Read::Diff {
             before: Version(m.before),
             after: Version(m.after),
         },
-        Asked::Applied(m) => Read::Applied { once: m.once },
-        _ => return Err(stray("request")),
+        PeerMessage::Applied(m) => Read::Applied {
+            idempotency_key: m.once,
+        },
+        _ => return Err(unexpected_message("request")),
     })
 }
 
@@ -217,8 +225,10 @@ pub(super) fn response_out(response: Response) -> Outcome {
                 .collect(),
         }),
         Response::Applied(applied) => Outcome::Applied(proto::AppliedReply { applied }),
-        // `super` has the others.
-        _ => Outcome::Failure(esker_rpc::failure::failure_out(&stray("response").into())),
+        // `super` handles the other responses.
+        _ => Outcome::Failure(esker_rpc::failure::failure_out(
+            &unexpected_message("response").into(),
+        )),
     }
 }
 
@@ -272,6 +282,6 @@ pub(super) fn response_in(outcome: Outcome) -> Decoded<Response> {
             convert::difference_in,
         )?),
         Outcome::Applied(m) => Response::Applied(m.applied),
-        _ => return Err(stray("outcome")),
+        _ => return Err(unexpected_message("outcome")),
     })
 }

@@ -1,4 +1,4 @@
-//! What goes out comes back, and nothing that comes in panics.
+//! Round trips of all messages, and decoding of invalid bytes without panics.
 
 #![allow(
     clippy::indexing_slicing,
@@ -7,7 +7,7 @@
 
 use super::*;
 use esker_cluster::peer::*;
-use esker_model::object::{Asker, Identity, ObjectId};
+use esker_model::object::{Identity, ObjectId, Principal};
 use esker_model::record::UserAttribute;
 use esker_model::traversal::{Budget, StopReason, Strategy as Engine};
 use esker_model::{
@@ -182,11 +182,11 @@ fn change() -> impl Strategy<Value = Change> {
         (identity(), object()).prop_map(|(identity, object)| Change::Claim { identity, object }),
         (identity(), object()).prop_map(|(identity, object)| Change::Release { identity, object }),
         (key(), any::<bool>(), properties(), any::<bool>()).prop_map(
-            |(key, gone, properties, asked)| Change::Edge {
+            |(key, gone, properties, requested)| Change::Edge {
                 key,
                 gone,
                 properties,
-                asked
+                requested
             }
         ),
         adopt.prop_map(
@@ -299,12 +299,12 @@ fn read() -> impl Strategy<Value = Read> {
         }),
         Just(Read::Counts),
         (version(), version()).prop_map(|(before, after)| Read::Diff { before, after }),
-        vec(any::<u8>(), 0..5).prop_map(|once| Read::Applied { once }),
+        vec(any::<u8>(), 0..5).prop_map(|idempotency_key| Read::Applied { idempotency_key }),
     ]
 }
 
-fn travel_id() -> impl Strategy<Value = TravelId> {
-    tx().prop_map(|tx| TravelId {
+fn travel_id() -> impl Strategy<Value = TraversalId> {
+    tx().prop_map(|tx| TraversalId {
         server: tx.server,
         incarnation: tx.incarnation,
         number: tx.number,
@@ -316,14 +316,15 @@ fn hop() -> impl Strategy<Value = HopAt> {
         HopAt {
             travel,
             step,
-            from: TravelPlace(from),
-            to: TravelPlace(to),
+            from: ChainPosition(from),
+            to: ChainPosition(to),
         }
     })
 }
 
-fn left() -> impl Strategy<Value = Left> {
-    (any::<Option<u64>>(), any::<Option<u64>>()).prop_map(|(millis, edges)| Left { millis, edges })
+fn left() -> impl Strategy<Value = RemainingBudget> {
+    (any::<Option<u64>>(), any::<Option<u64>>())
+        .prop_map(|(millis, edges)| RemainingBudget { millis, edges })
 }
 
 fn reached() -> impl Strategy<Value = Vec<Reached>> {
@@ -339,7 +340,7 @@ fn stopped() -> impl Strategy<Value = Option<StopReason>> {
     ]
 }
 
-fn travel_call() -> impl Strategy<Value = TravelCall> {
+fn travel_call() -> impl Strategy<Value = TraversalCall> {
     let chain = r#"v("file:/C").e("wasWrittenBy").v().e("read").v().repeat(max=3).return_fp()"#;
     let begin = (
         travel_id(),
@@ -350,11 +351,11 @@ fn travel_call() -> impl Strategy<Value = TravelCall> {
         option::of((any::<i64>(), vec(any::<i64>(), 0..3))),
     );
     prop_oneof![
-        begin.prop_map(
-            move |(travel, now, edges, strategy, starts, asker)| TravelCall::Begin(TravelBegin {
+        begin.prop_map(move |(travel, now, edges, strategy, starts, principal)| {
+            TraversalCall::Begin(TraversalBegin {
                 travel,
                 starts,
-                asker: asker.map(|(uid, gids)| Asker { uid, gids }),
+                principal: principal.map(|(uid, gids)| Principal { uid, gids }),
                 traversal: Traversal::parse(chain).unwrap(),
                 now,
                 budget: Budget {
@@ -364,17 +365,17 @@ fn travel_call() -> impl Strategy<Value = TravelCall> {
                     ..Budget::default()
                 },
             })
-        ),
+        }),
         (hop(), any::<bool>(), any::<Option<u32>>(), left()).prop_map(
-            |(hop, whole, next, left)| TravelCall::Step {
+            |(hop, whole, next, left)| TraversalCall::Step {
                 hop,
                 whole,
-                next: next.map(TravelPlace),
+                next: next.map(ChainPosition),
                 left
             }
         ),
         (hop(), vec(id(), 0..4), left(), any::<(u64, u64)>()).prop_map(
-            |(hop, vertices, left, (credit, number))| TravelCall::Expand {
+            |(hop, vertices, left, (credit, number))| TraversalCall::Expand {
                 hop,
                 vertices,
                 left,
@@ -382,9 +383,9 @@ fn travel_call() -> impl Strategy<Value = TravelCall> {
                 number
             }
         ),
-        (hop(), reached()).prop_map(|(hop, reached)| TravelCall::Reach { hop, reached }),
+        (hop(), reached()).prop_map(|(hop, reached)| TraversalCall::Reach { hop, reached }),
         (hop(), any::<u64>(), reached(), any::<u64>()).prop_map(
-            |(hop, number, reached, credit)| TravelCall::Go {
+            |(hop, number, reached, credit)| TraversalCall::Continue {
                 hop,
                 number,
                 reached,
@@ -398,7 +399,7 @@ fn travel_call() -> impl Strategy<Value = TravelCall> {
             option::of(".{0,9}")
         )
             .prop_map(|(travel, (number, credit), stopped, failed)| {
-                TravelCall::Credit {
+                TraversalCall::Credit {
                     travel,
                     number,
                     credit,
@@ -407,10 +408,11 @@ fn travel_call() -> impl Strategy<Value = TravelCall> {
                 }
             }),
         (travel_id(), any::<u64>())
-            .prop_map(|(travel, number)| TravelCall::MoreCredit { travel, number }),
-        travel_id().prop_map(|travel| TravelCall::Alive { travel }),
-        (travel_id(), any::<u64>()).prop_map(|(travel, from)| TravelCall::Collect { travel, from }),
-        travel_id().prop_map(|travel| TravelCall::End { travel }),
+            .prop_map(|(travel, number)| TraversalCall::MoreCredit { travel, number }),
+        travel_id().prop_map(|travel| TraversalCall::Alive { travel }),
+        (travel_id(), any::<u64>())
+            .prop_map(|(travel, from)| TraversalCall::Collect { travel, from }),
+        travel_id().prop_map(|travel| TraversalCall::End { travel }),
     ]
 }
 
@@ -430,17 +432,22 @@ fn request() -> impl Strategy<Value = Request> {
             option::of(vec(any::<u8>(), 1..9)),
             (any::<bool>(), option::of(version()))
         )
-            .prop_map(|(mutations, once, (hold, again_at))| Request::Apply {
-                how: Applying { hold, again_at },
-                seen: Version(3),
-                batch: Batch {
-                    mutations: mutations
-                        .into_iter()
-                        .map(|(version, op)| Mutation { version, op })
-                        .collect(),
-                    once,
+            .prop_map(
+                |(mutations, idempotency_key, (hold, again_at))| Request::Apply {
+                    how: ApplyOptions {
+                        retained: hold,
+                        acknowledged_at: again_at
+                    },
+                    seen: Version(3),
+                    batch: Batch {
+                        mutations: mutations
+                            .into_iter()
+                            .map(|(version, op)| Mutation { version, op })
+                            .collect(),
+                        idempotency_key,
+                    }
                 }
-            }),
+            ),
         decided().prop_map(Request::Commit),
         tx().prop_map(|tx| Request::Abort { tx }),
         vec(schema_change(), 0..3).prop_map(|changes| Request::Define { changes }),
@@ -451,14 +458,14 @@ fn request() -> impl Strategy<Value = Request> {
         (object(), version()).prop_map(|(object, at)| {
             Request::Objects(ObjectCall::Read {
                 keys: vec![object.into()],
-                asker: None,
+                principal: None,
                 at,
             })
         }),
         Just(Request::Ping),
         Just(Request::Persist),
-        any::<u64>().prop_map(|id| Request::Hold { id }),
-        any::<u64>().prop_map(|id| Request::Release { id }),
+        any::<u64>().prop_map(|id| Request::Pause { id }),
+        any::<u64>().prop_map(|id| Request::Resume { id }),
         (any::<u64>(), any::<u64>(), "[a-z/]{0,20}").prop_map(|(id, version, to)| Request::Copy {
             id,
             version: Version(version),
@@ -490,13 +497,13 @@ fn step_done() -> impl Strategy<Value = StepDone> {
 fn visited() -> impl Strategy<Value = Visited> {
     let parents = vec((any::<u32>(), key(), version()), 0..3);
     (any::<(u32, u32)>(), id(), parents).prop_map(|((place, step), vertex, parents)| Visited {
-        place: TravelPlace(place),
+        position: ChainPosition(place),
         vertex,
         step,
         parents: parents
             .into_iter()
             .map(|(from, edge, version)| PathEntry {
-                from: TravelPlace(from),
+                from: ChainPosition(from),
                 edge,
                 version,
             })
@@ -504,23 +511,24 @@ fn visited() -> impl Strategy<Value = Visited> {
     })
 }
 
-fn travel_reply() -> impl Strategy<Value = TravelReply> {
+fn travel_reply() -> impl Strategy<Value = TraversalReply> {
     let steps = vec((any::<u32>(), step_done()), 0..3);
     prop_oneof![
-        any::<u64>().prop_map(TravelReply::Started),
-        step_done().prop_map(TravelReply::Stepped),
-        (step_done(), splits()).prop_map(|(done, splits)| TravelReply::Expanded { done, splits }),
-        any::<(u64, bool)>().prop_map(|(new, leads_on)| TravelReply::Reached { new, leads_on }),
-        any::<u64>().prop_map(TravelReply::Credit),
+        any::<u64>().prop_map(TraversalReply::Started),
+        step_done().prop_map(TraversalReply::Stepped),
+        (step_done(), splits())
+            .prop_map(|(done, splits)| TraversalReply::Expanded { done, splits }),
+        any::<(u64, bool)>().prop_map(|(new, leads_on)| TraversalReply::Reached { new, leads_on }),
+        any::<u64>().prop_map(TraversalReply::Credit),
         (vec(visited(), 0..3), any::<bool>(), steps).prop_map(|(visited, more, steps)| {
-            TravelReply::Collected {
+            TraversalReply::Collected {
                 visited,
                 more,
                 steps,
             }
         }),
-        Just(TravelReply::Unknown),
-        Just(TravelReply::Done),
+        Just(TraversalReply::Unknown),
+        Just(TraversalReply::Done),
     ]
 }
 
@@ -564,7 +572,7 @@ fn response() -> impl Strategy<Value = Response> {
                     edges_created: n[1].into(),
                     unchanged: n[2].into(),
                 };
-                let held = held.map(|(server, incarnation, number)| Held {
+                let held = held.map(|(server, incarnation, number)| CommitPosition {
                     server: ServerId(server),
                     incarnation,
                     number,
@@ -625,7 +633,7 @@ fn response() -> impl Strategy<Value = Response> {
     prop_oneof![transactions, reads]
 }
 
-/// Through bytes, as it travels.
+/// Encodes a message to bytes and decodes it.
 fn sent<M: prost::Message + Default>(message: &M) -> M {
     M::decode(&message.encode_to_vec()[..]).unwrap()
 }
@@ -635,14 +643,14 @@ proptest! {
     fn questions_come_back(
         from: u32, incarnation: u64, clock in version(), newest in version(), request in request(),
     ) {
-        let question = Question { from: ServerId(from), incarnation, clock, newest, request };
-        let message = sent(&question_out(question.clone()));
-        prop_assert_eq!(question_in(message).unwrap(), question);
+        let question = PeerRequest { from: ServerId(from), incarnation, clock, newest, request };
+        let message = sent(&request_out(question.clone()));
+        prop_assert_eq!(request_in(message).unwrap(), question);
     }
 
     #[test]
     fn answers_come_back(incarnation: u64, clock in version(), newest in version(), response in response()) {
-        let answer = Answer {
+        let answer = PeerResponse {
             incarnation, clock, newest, moves: 7, persisted: 8, outcome: Ok(response.clone()),
         };
         let back = answer_in(sent(&answer_out(answer))).unwrap();
@@ -651,21 +659,21 @@ proptest! {
         prop_assert_eq!(back.outcome.unwrap(), response);
     }
 
-    /// Whatever a broken or a newer server says is an error at most.
+    /// A message of a broken or newer server must cause at most an error.
     #[test]
     fn bytes_that_mean_nothing_are_refused(
         request in request(), response in response(), at: prop::sample::Index, byte: u8,
     ) {
-        let question = Question {
+        let question = PeerRequest {
             from: ServerId(1), incarnation: 1, clock: Version(1), newest: Version(1), request,
         };
-        let mut bytes = question_out(question).encode_to_vec();
+        let mut bytes = request_out(question).encode_to_vec();
         let place = at.index(bytes.len());
         bytes[place] = byte;
         if let Ok(message) = proto::PeerQuestion::decode(&bytes[..]) {
-            let _ = question_in(message);
+            let _ = request_in(message);
         }
-        let answer = Answer {
+        let answer = PeerResponse {
             incarnation: 1, clock: Version(1), newest: Version(1), moves: 0, persisted: 0, outcome: Ok(response),
         };
         let mut bytes = answer_out(answer).encode_to_vec();
@@ -679,7 +687,7 @@ proptest! {
 
 #[test]
 fn failures_come_back() {
-    let answer = Answer {
+    let answer = PeerResponse {
         incarnation: 1,
         clock: Version(2),
         newest: Version(3),
@@ -701,7 +709,7 @@ fn what_is_malformed_is_named() {
             request,
             ..Default::default()
         };
-        Error::from(question_in(question).unwrap_err()).to_string()
+        Error::from(request_in(question).unwrap_err()).to_string()
     };
     assert!(message(None).contains("`request`: expected"));
     let prepare = proto::Prepare {
@@ -712,10 +720,10 @@ fn what_is_malformed_is_named() {
             ops: vec![1, 0, 0, 0],
         }),
     };
-    let text = message(Some(Asked::Prepare(prepare)));
+    let text = message(Some(PeerMessage::Prepare(prepare)));
     assert!(text.contains("`prepare.part.ops`"), "{text}");
     let objects = proto::PeerObjects { objects: vec![9] };
-    let text = message(Some(Asked::Objects(objects)));
+    let text = message(Some(PeerMessage::Objects(objects)));
     assert!(
         text.contains("`objects`: expected a kind of question"),
         "{text}"
@@ -734,7 +742,7 @@ fn what_is_malformed_is_named() {
     let call = proto::TravelCall {
         call: Some(proto::travel_call::Call::Reach(reach)),
     };
-    let text = message(Some(Asked::Travel(call)));
+    let text = message(Some(PeerMessage::Travel(call)));
     assert!(
         text.contains("`travel.reach.reached.ends`: expected columns"),
         "{text}"

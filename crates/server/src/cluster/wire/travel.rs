@@ -1,10 +1,10 @@
-//! Steps of traversals. Edges go in columns: there are many of them.
+//! Messages of traversal steps. Edges are sent in columns, as there are many of them.
 
 use super::{splits_in, splits_out};
 use esker_cluster::ServerId;
 use esker_cluster::peer::{
-    HopAt, Left, PathEntry, Reached, StepDone, TravelBegin, TravelCall, TravelId, TravelPlace,
-    TravelReply, Visited,
+    ChainPosition, HopAt, PathEntry, Reached, RemainingBudget, StepDone, TraversalBegin,
+    TraversalCall, TraversalId, TraversalReply, Visited,
 };
 use esker_model::traversal::StopReason;
 use esker_model::{EdgeKey, EdgeTypeId, Version};
@@ -15,7 +15,7 @@ use esker_rpc::proto;
 use esker_rpc::proto::travel_answer::Reply;
 use esker_rpc::proto::travel_call::Call;
 
-fn id_out(travel: TravelId) -> proto::TravelId {
+fn id_out(travel: TraversalId) -> proto::TravelId {
     proto::TravelId {
         server: travel.server.0,
         incarnation: travel.incarnation,
@@ -23,15 +23,15 @@ fn id_out(travel: TravelId) -> proto::TravelId {
     }
 }
 
-fn id_in(travel: proto::TravelId) -> TravelId {
-    TravelId {
+fn id_in(travel: proto::TravelId) -> TraversalId {
+    TraversalId {
         server: ServerId(travel.server),
         incarnation: travel.incarnation,
         number: travel.number,
     }
 }
 
-fn id_of(travel: Option<proto::TravelId>) -> Decoded<TravelId> {
+fn id_of(travel: Option<proto::TravelId>) -> Decoded<TraversalId> {
     required(travel, "travel").map(id_in)
 }
 
@@ -49,8 +49,8 @@ fn hop_in(hop: Option<proto::HopAt>) -> Decoded<HopAt> {
     Ok(HopAt {
         travel: id_of(hop.travel).at("hop")?,
         step: hop.step,
-        from: TravelPlace(hop.from),
-        to: TravelPlace(hop.to),
+        from: ChainPosition(hop.from),
+        to: ChainPosition(hop.to),
     })
 }
 
@@ -67,7 +67,7 @@ impl Columns {
     }
 }
 
-/// Edges and their versions.
+/// Decodes edges with their versions.
 fn columns_in(columns: Option<proto::EdgeColumns>) -> Decoded<Vec<(EdgeKey, Version)>> {
     let columns = columns.unwrap_or_default();
     let (ends, rest) = columns.ends.as_chunks::<4>();
@@ -102,24 +102,24 @@ fn reached_in(columns: Option<proto::EdgeColumns>) -> Decoded<Vec<Reached>> {
     Ok(edges.into_iter().map(reached).collect())
 }
 
-fn begin_out(begin: &TravelBegin) -> proto::TravelBegin {
+fn begin_out(begin: &TraversalBegin) -> proto::TravelBegin {
     proto::TravelBegin {
         travel: Some(id_out(begin.travel)),
         request: Some(convert::budget_out(&begin.traversal, &begin.budget)),
         now: begin.now.0,
         starts: convert::ids_out(&begin.starts),
-        asker: convert::asker_out(begin.asker.as_ref()),
+        principal: convert::principal_out(begin.principal.as_ref()),
     }
 }
 
-fn begin_in(begin: proto::TravelBegin) -> Decoded<TravelBegin> {
+fn begin_in(begin: proto::TravelBegin) -> Decoded<TraversalBegin> {
     let request = required(begin.request, "request")?;
-    Ok(TravelBegin {
+    Ok(TraversalBegin {
         travel: id_of(begin.travel)?,
         traversal: convert::traversal_in(&request).at("request.chain")?,
         now: Version(begin.now),
         starts: ids_in(&begin.starts, "starts")?,
-        asker: convert::asker_in(begin.asker),
+        principal: convert::principal_in(begin.principal),
         budget: convert::budget_in(&request),
     })
 }
@@ -131,7 +131,7 @@ fn visited_out(visited: &Visited) -> proto::Visited {
         columns.push(parent.edge, parent.version);
     }
     proto::Visited {
-        place: visited.place.0,
+        place: visited.position.0,
         high,
         low,
         step: visited.step,
@@ -147,12 +147,12 @@ fn visited_in(visited: proto::Visited) -> Decoded<Visited> {
     }
     let parents = visited.from.into_iter().zip(edges);
     Ok(Visited {
-        place: TravelPlace(visited.place),
+        position: ChainPosition(visited.place),
         vertex: vertex_id(visited.high, visited.low),
         step: visited.step,
         parents: parents
             .map(|(from, (edge, version))| PathEntry {
-                from: TravelPlace(from),
+                from: ChainPosition(from),
                 edge,
                 version,
             })
@@ -171,10 +171,10 @@ fn stopped_in(stopped: i32) -> Decoded<Option<StopReason>> {
     }
 }
 
-pub(super) fn call_out(call: TravelCall) -> proto::TravelCall {
+pub(super) fn call_out(call: TraversalCall) -> proto::TravelCall {
     let call = match call {
-        TravelCall::Begin(begin) => Call::Begin(begin_out(&begin)),
-        TravelCall::Step {
+        TraversalCall::Begin(begin) => Call::Begin(begin_out(&begin)),
+        TraversalCall::Step {
             hop,
             whole,
             next,
@@ -186,7 +186,7 @@ pub(super) fn call_out(call: TravelCall) -> proto::TravelCall {
             millis: left.millis,
             edges: left.edges,
         }),
-        TravelCall::Expand {
+        TraversalCall::Expand {
             hop,
             vertices,
             left,
@@ -200,11 +200,11 @@ pub(super) fn call_out(call: TravelCall) -> proto::TravelCall {
             credit,
             number,
         }),
-        TravelCall::Reach { hop, reached } => Call::Reach(proto::TravelReach {
+        TraversalCall::Reach { hop, reached } => Call::Reach(proto::TravelReach {
             hop: Some(hop_out(hop)),
             reached: Some(reached_out(&reached)),
         }),
-        TravelCall::Go {
+        TraversalCall::Continue {
             hop,
             number,
             reached,
@@ -215,7 +215,7 @@ pub(super) fn call_out(call: TravelCall) -> proto::TravelCall {
             reached: Some(reached_out(&reached)),
             credit,
         }),
-        TravelCall::Credit {
+        TraversalCall::Credit {
             travel,
             number,
             credit,
@@ -228,71 +228,71 @@ pub(super) fn call_out(call: TravelCall) -> proto::TravelCall {
             stopped: stopped_out(stopped),
             failed,
         }),
-        TravelCall::MoreCredit { travel, number } => Call::MoreCredit(proto::TravelMoreCredit {
+        TraversalCall::MoreCredit { travel, number } => Call::MoreCredit(proto::TravelMoreCredit {
             travel: Some(id_out(travel)),
             number,
         }),
-        TravelCall::Alive { travel } => Call::Alive(id_out(travel)),
-        TravelCall::Collect { travel, from } => Call::Collect(proto::TravelCollect {
+        TraversalCall::Alive { travel } => Call::Alive(id_out(travel)),
+        TraversalCall::Collect { travel, from } => Call::Collect(proto::TravelCollect {
             travel: Some(id_out(travel)),
             from,
         }),
-        TravelCall::End { travel } => Call::Finish(id_out(travel)),
+        TraversalCall::End { travel } => Call::Finish(id_out(travel)),
     };
     proto::TravelCall { call: Some(call) }
 }
 
-pub(super) fn call_in(call: proto::TravelCall) -> Decoded<TravelCall> {
+pub(super) fn call_in(call: proto::TravelCall) -> Decoded<TraversalCall> {
     Ok(match required(call.call, "call")? {
-        Call::Begin(m) => TravelCall::Begin(begin_in(m).at("begin")?),
-        Call::Step(m) => TravelCall::Step {
+        Call::Begin(m) => TraversalCall::Begin(begin_in(m).at("begin")?),
+        Call::Step(m) => TraversalCall::Step {
             hop: hop_in(m.hop).at("step")?,
             whole: m.whole,
-            next: m.next.map(TravelPlace),
-            left: Left {
+            next: m.next.map(ChainPosition),
+            left: RemainingBudget {
                 millis: m.millis,
                 edges: m.edges,
             },
         },
-        Call::Expand(m) => TravelCall::Expand {
+        Call::Expand(m) => TraversalCall::Expand {
             hop: hop_in(m.hop).at("expand")?,
             vertices: ids_in(&m.vertices, "expand.vertices")?,
-            left: Left {
+            left: RemainingBudget {
                 millis: m.millis,
                 edges: m.edges,
             },
             credit: m.credit,
             number: m.number,
         },
-        Call::Reach(m) => TravelCall::Reach {
+        Call::Reach(m) => TraversalCall::Reach {
             hop: hop_in(m.hop).at("reach")?,
             reached: reached_in(m.reached).at("reach")?,
         },
-        Call::Go(m) => TravelCall::Go {
+        Call::Go(m) => TraversalCall::Continue {
             hop: hop_in(m.hop).at("go")?,
             number: m.number,
             reached: reached_in(m.reached).at("go")?,
             credit: m.credit,
         },
-        Call::Credit(m) => TravelCall::Credit {
+        Call::Credit(m) => TraversalCall::Credit {
             travel: id_of(m.travel).at("credit")?,
             number: m.number,
             credit: m.credit,
             stopped: stopped_in(m.stopped).at("credit")?,
             failed: m.failed,
         },
-        Call::MoreCredit(m) => TravelCall::MoreCredit {
+        Call::MoreCredit(m) => TraversalCall::MoreCredit {
             travel: id_of(m.travel).at("more_credit")?,
             number: m.number,
         },
-        Call::Alive(travel) => TravelCall::Alive {
+        Call::Alive(travel) => TraversalCall::Alive {
             travel: id_in(travel),
         },
-        Call::Collect(m) => TravelCall::Collect {
+        Call::Collect(m) => TraversalCall::Collect {
             travel: id_of(m.travel).at("collect")?,
             from: m.from,
         },
-        Call::Finish(travel) => TravelCall::End {
+        Call::Finish(travel) => TraversalCall::End {
             travel: id_in(travel),
         },
     })
@@ -332,19 +332,19 @@ fn done_in(done: &proto::StepDone) -> Decoded<(u32, StepDone)> {
     Ok((done.step, step))
 }
 
-pub(super) fn reply_out(reply: TravelReply) -> proto::TravelAnswer {
+pub(super) fn reply_out(reply: TraversalReply) -> proto::TravelAnswer {
     let reply = match reply {
-        TravelReply::Started(count) => Reply::Started(count),
-        TravelReply::Stepped(done) => Reply::Stepped(done_out(0, &done)),
-        TravelReply::Expanded { done, splits } => Reply::Expanded(proto::TravelExpanded {
+        TraversalReply::Started(count) => Reply::Started(count),
+        TraversalReply::Stepped(done) => Reply::Stepped(done_out(0, &done)),
+        TraversalReply::Expanded { done, splits } => Reply::Expanded(proto::TravelExpanded {
             done: Some(done_out(0, &done)),
             splits: Some(splits_out(splits)),
         }),
-        TravelReply::Reached { new, leads_on } => {
+        TraversalReply::Reached { new, leads_on } => {
             Reply::Reached(proto::TravelReached { new, leads_on })
         }
-        TravelReply::Credit(credit) => Reply::Credit(credit),
-        TravelReply::Collected {
+        TraversalReply::Credit(credit) => Reply::Credit(credit),
+        TraversalReply::Collected {
             visited,
             more,
             steps,
@@ -353,33 +353,33 @@ pub(super) fn reply_out(reply: TravelReply) -> proto::TravelAnswer {
             more,
             steps: steps.iter().map(|(n, done)| done_out(*n, done)).collect(),
         }),
-        TravelReply::Unknown => Reply::Unknown(proto::Nothing {}),
-        TravelReply::Done => Reply::Done(proto::Nothing {}),
+        TraversalReply::Unknown => Reply::Unknown(proto::Nothing {}),
+        TraversalReply::Done => Reply::Done(proto::Nothing {}),
     };
     proto::TravelAnswer { reply: Some(reply) }
 }
 
-pub(super) fn reply_in(answer: proto::TravelAnswer) -> Decoded<TravelReply> {
+pub(super) fn reply_in(answer: proto::TravelAnswer) -> Decoded<TraversalReply> {
     Ok(match required(answer.reply, "reply")? {
-        Reply::Started(count) => TravelReply::Started(count),
-        Reply::Stepped(m) => TravelReply::Stepped(done_in(&m).at("stepped")?.1),
-        Reply::Expanded(m) => TravelReply::Expanded {
+        Reply::Started(count) => TraversalReply::Started(count),
+        Reply::Stepped(m) => TraversalReply::Stepped(done_in(&m).at("stepped")?.1),
+        Reply::Expanded(m) => TraversalReply::Expanded {
             done: done_in(&required(m.done, "expanded.done")?)
                 .at("expanded.done")?
                 .1,
             splits: splits_in(m.splits.unwrap_or_default()).at("expanded.splits")?,
         },
-        Reply::Reached(m) => TravelReply::Reached {
+        Reply::Reached(m) => TraversalReply::Reached {
             new: m.new,
             leads_on: m.leads_on,
         },
-        Reply::Credit(credit) => TravelReply::Credit(credit),
-        Reply::Collected(m) => TravelReply::Collected {
+        Reply::Credit(credit) => TraversalReply::Credit(credit),
+        Reply::Collected(m) => TraversalReply::Collected {
             visited: list(m.visited, "collected.visited", visited_in)?,
             more: m.more,
             steps: list(m.steps, "collected.steps", |m| done_in(&m))?,
         },
-        Reply::Unknown(_) => TravelReply::Unknown,
-        Reply::Done(_) => TravelReply::Done,
+        Reply::Unknown(_) => TraversalReply::Unknown,
+        Reply::Done(_) => TraversalReply::Done,
     })
 }

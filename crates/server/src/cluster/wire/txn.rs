@@ -1,4 +1,4 @@
-//! Transactions.
+//! Messages of distributed transactions.
 
 use esker_cluster::ServerId;
 use esker_cluster::peer::{Decided, Part, Prepared, Request, TxId};

@@ -1,4 +1,4 @@
-//! The pages' files, compressed once for those who take that.
+//! The files of the pages, with compressed versions for clients that accept them.
 
 use axum::body::Body;
 use axum::extract::Path;
@@ -11,13 +11,13 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Files shorter than that are sent as they are.
+/// Smallest size in bytes for which compression is worthwhile.
 const WORTH_BYTES: usize = 1_024;
-/// What a page may do: nothing with other hosts. Styles in elements are what the drawing libraries put their places into.
+/// Content security policy: pages may not contact other hosts. Drawing libraries set inline styles.
 const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; object-src 'none'; \
                       base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// Files as gzip, by their tags.
+/// Compressed files by their tags.
 static PACKED: LazyLock<Mutex<HashMap<String, Bytes>>> = LazyLock::new(Mutex::default);
 
 fn packed(asset: &Asset) -> Option<Bytes> {
@@ -90,17 +90,17 @@ fn answer(path: &str, headers: &HeaderMap) -> Response<Body> {
     response
 }
 
-/// `GET /`: the page.
+/// Answers `GET /` with the page.
 pub(in super::super) async fn page(headers: HeaderMap) -> Response<Body> {
     answer("", &headers)
 }
 
-/// `GET /assets/…`: what it consists of.
+/// Answers `GET /assets/…` with a part of the page.
 pub(in super::super) async fn part(Path(path): Path<String>, headers: HeaderMap) -> Response<Body> {
     answer(&format!("assets/{path}"), &headers)
 }
 
-/// `GET /favicon.svg`: what a browser shows beside the page's name.
+/// Answers `GET /favicon.svg` with the page's icon.
 pub(in super::super) async fn icon(headers: HeaderMap) -> Response<Body> {
     answer("favicon.svg", &headers)
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_takes_gzip_gets_it() {
+    fn clients_that_accept_gzip_get_it() {
         let with = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(value));

@@ -1,12 +1,12 @@
-//! The servers: what each has and does.
+//! Status of the servers.
 
-use super::super::api::{Answer, Asked};
+use super::super::api::{Answer, ApiRequest};
 use esker_model::Version;
 use esker_rpc::{Client, proto};
 use serde_json::{Value as Json, json};
 use std::time::Duration;
 
-/// How long another server may take to answer.
+/// Time limit of another server's answer.
 const ANSWER_MAX: Duration = Duration::from_millis(1_500);
 
 fn per_second(count: u64, millis: u32) -> Option<f64> {
@@ -35,7 +35,7 @@ fn server_out(id: usize, address: &str, reply: &proto::ClusterReply) -> Json {
     })
 }
 
-/// A server's row for somebody from whom something is hidden: how much it has and does is more than what they see.
+/// Removes the numbers from a server's row for a limited principal: they include hidden data.
 fn without_numbers(mut row: Json) -> Json {
     for name in [
         "newest",
@@ -62,15 +62,15 @@ fn down(id: usize, address: &str, why: &str) -> Json {
     })
 }
 
-/// A server that stands alone.
-fn alone(asked: &Asked<'_>) -> Result<Json, super::super::Refused> {
-    let service = asked.service;
+/// Status of a single server.
+fn single_server(request: &ApiRequest<'_>) -> Result<Json, super::super::ApiError> {
+    let service = request.service;
     let stats = service.database.stats()?;
-    let lately = service.metrics.lately();
+    let recent = service.metrics.recent_activity();
     let address = service.console.address.get();
     let address = address.map_or_else(|| service.settings.listen.clone(), ToString::to_string);
     let total = |counts: &mut dyn Iterator<Item = u64>| counts.sum::<u64>();
-    let graph = asked.graph();
+    let graph = request.graph();
     let top = graph.top_degrees(None, 10)?;
     let schema = service.schema()?;
     let ids: Vec<_> = top.iter().map(|d| d.vertex).collect();
@@ -80,9 +80,9 @@ fn alone(asked: &Asked<'_>) -> Result<Json, super::super::Refused> {
         let edge_type = schema.edge_type(degree.edge_type).map(|t| t.name.as_str());
         json!({"id": name, "edge_type": edge_type, "edges": degree.degree})
     });
-    // How much there is, and happens, is more than what somebody sees from whom something is hidden.
+    // Totals are hidden from a limited principal, because they include hidden data.
     let all = |value: Json| {
-        if asked.is_limited() {
+        if request.is_limited() {
             Json::Null
         } else {
             value
@@ -94,7 +94,7 @@ fn alone(asked: &Asked<'_>) -> Result<Json, super::super::Refused> {
         "placement": null,
         "threshold": null,
         "vnodes": null,
-        "traversals": service.console.traversals.told(asked.asker()),
+        "traversals": service.console.traversals.to_json(request.principal()),
         "hubs": hubs.collect::<Json>(),
         "servers": [{
             "server": 0,
@@ -107,8 +107,8 @@ fn alone(asked: &Asked<'_>) -> Result<Json, super::super::Refused> {
             "bytes": all((total(&mut stats.store.table_bytes.iter().map(|(_, n)| *n)) + stats.objects_disk_bytes).into()),
             "vnodes": null,
             "split_vertices": null,
-            "calls_per_s": all(per_second(lately.calls, lately.millis).into()),
-            "writes_per_s": all(per_second(lately.writes, lately.millis).into()),
+            "calls_per_s": all(per_second(recent.calls, recent.millis).into()),
+            "writes_per_s": all(per_second(recent.writes, recent.millis).into()),
             "asked": null,
             "unanswered": null,
             "unsaved": null,
@@ -116,15 +116,15 @@ fn alone(asked: &Asked<'_>) -> Result<Json, super::super::Refused> {
     }))
 }
 
-/// `GET /api/v1/cluster`.
-pub(in super::super) fn cluster(asked: &Asked<'_>) -> Answer {
-    let service = asked.service;
+/// Answers the request `GET /api/v1/cluster`.
+pub(in super::super) fn cluster(request: &ApiRequest<'_>) -> Answer {
+    let service = request.service;
     let Some(cluster) = &service.cluster else {
-        return alone(asked).map(|json| json.to_string());
+        return single_server(request).map(|json| json.to_string());
     };
     let own = cluster.report(&service.database, &service.metrics)?;
-    let others: Vec<Option<esker_rpc::Address>> = cluster.others();
-    // All at once: one that hangs holds up no other.
+    let others: Vec<Option<esker_rpc::Address>> = cluster.other_addresses();
+    // Requests run in parallel, so that a hanging server delays no other.
     let answers: Vec<Option<Result<proto::ClusterReply, String>>> = std::thread::scope(|scope| {
         let asking: Vec<_> = others
             .iter()
@@ -148,15 +148,15 @@ pub(in super::super) fn cluster(asked: &Asked<'_>) -> Answer {
         each.collect()
     });
     let servers = own.servers.iter().enumerate().map(|(id, address)| {
-        let told = match answers.get(id).and_then(Option::as_ref) {
+        let row = match answers.get(id).and_then(Option::as_ref) {
             Some(Ok(reply)) => server_out(id, address, reply),
             Some(Err(why)) => down(id, address, why),
             None => server_out(id, address, &own),
         };
-        if asked.is_limited() {
-            without_numbers(told)
+        if request.is_limited() {
+            without_numbers(row)
         } else {
-            told
+            row
         }
     });
     Ok(json!({
@@ -165,7 +165,7 @@ pub(in super::super) fn cluster(asked: &Asked<'_>) -> Answer {
         "placement": own.placement,
         "threshold": own.threshold,
         "vnodes": own.vnodes,
-        "traversals": service.console.traversals.told(asked.asker()),
+        "traversals": service.console.traversals.to_json(request.principal()),
         "hubs": [],
         "servers": servers.collect::<Json>(),
     })

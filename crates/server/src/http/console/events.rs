@@ -1,16 +1,16 @@
-//! Changes as they happen: server-sent events of what commits touch.
+//! Server-sent events of changes, as commits are made.
 
 use super::super::query::Query;
-use super::super::{Refused, api::Asked, failed, failure};
+use super::super::{ApiError, api::ApiRequest, failed, failure};
 use super::home::{changes_out, distinct};
 use crate::access::table::READ;
-use crate::access::{Asking, BoundUser};
-use crate::call::Watch;
+use crate::access::{BoundUser, Requester};
+use crate::call::CallState;
 use crate::service::Service;
 use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use futures_util::stream;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use serde_json::json;
@@ -18,37 +18,37 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(500);
-/// Something is sent at least that often, so that who went away is noticed.
+/// Interval at which the change feed is polled.
+const POLL: Duration = Duration::from_millis(500);
+/// Longest time without a message, after which a comment is sent to detect clients that are gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Changes of one event; of more it is said how many there were.
+/// Largest number of changes in one event; if there are more, it has their number.
 const CHANGES_MAX: usize = 200;
 
-/// Where they are asked for.
+/// Path of the event stream, for access checks.
 const PATH: &str = "/api/v1/events";
 
-struct Stream {
+struct EventStream {
     service: Arc<Service>,
-    /// Who listens: whoever loses their rights is told nothing more.
-    asking: Asking,
-    /// As whom they may ask.
+    /// Sender of the request: the stream ends when its rights end.
+    requester: Requester,
+    /// User to whom the answers are limited.
     bound: BoundUser,
-    /// On whose behalf.
-    asker: Option<Asker>,
+    /// Principal of the request, if there is one.
+    principal: Option<Principal>,
     place: u64,
     sent: Instant,
     first: bool,
 }
 
-/// `GET /api/v1/events`.
+/// Answers the request `GET /api/v1/events`.
 pub(in super::super) async fn events(
     State(service): State<Arc<Service>>,
     request: Request<Body>,
 ) -> Response<Body> {
     service.metrics.http.add(1);
-    let Some(asking) = request.extensions().get::<Asking>().cloned() else {
-        return failure(StatusCode::UNAUTHORIZED, "it is not known who asks", None);
+    let Some(requester) = request.extensions().get::<Requester>().cloned() else {
+        return failure(StatusCode::UNAUTHORIZED, "the caller is not known", None);
     };
     let query = match Query::parse(request.uri().query(), &["uid", "gids"]) {
         Ok(query) => query,
@@ -58,24 +58,24 @@ pub(in super::super) async fn events(
         Ok(bound) => bound,
         Err(refused) => return refused,
     };
-    let asker = match super::super::asker_of(&bound, query.asker()) {
-        Ok(asker) => asker,
+    let principal = match super::super::principal_of(&bound, query.principal()) {
+        Ok(principal) => principal,
         Err(refused) => return refused.response(),
     };
     drop(request);
     if service.cluster.is_some() {
-        let message = "the servers of a cluster know their own changes only, and nobody tells them together: ask again for what is shown";
-        return Refused::Said(StatusCode::BAD_REQUEST, message.into()).response();
+        let message = "the servers of a cluster know their own changes only, and there is no combined feed: reload what is shown";
+        return ApiError::Status(StatusCode::BAD_REQUEST, message.into()).response();
     }
     let place = match service.database.engine() {
         Ok((engine, _)) => engine.follow(),
-        Err(e) => return Refused::Failed(e).response(),
+        Err(e) => return ApiError::Engine(e).response(),
     };
-    let begun = Stream {
+    let begun = EventStream {
         service,
-        asking,
+        requester,
         bound,
-        asker,
+        principal,
         place,
         sent: Instant::now(),
         first: true,
@@ -94,23 +94,25 @@ pub(in super::super) async fn events(
     response
 }
 
-/// What is sent next; nothing once the server stops, or whoever listens may not ask any more.
-async fn next(mut stream: Stream) -> Option<(String, Stream)> {
+/// Returns the next message; `None` once the server stops or the listener has lost its rights.
+async fn next(mut stream: EventStream) -> Option<(String, EventStream)> {
     if stream.first {
         stream.first = false;
         return Some(("retry: 2000\n: connected\n\n".into(), stream));
     }
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL).await;
         let access = &stream.service.access;
-        let admitted = access.admit(&stream.asking, READ, PATH);
+        let admitted = access.admit(&stream.requester, READ, PATH);
         if stream.service.closing() || !admitted.is_ok_and(|bound| bound == stream.bound) {
             return None;
         }
         let (from, service) = (stream.place, &stream.service);
-        let asker = stream.asker.clone();
-        let look = move |service: &Service, watch: &Watch| look(service, watch, asker, from);
-        match service.work(0, look).await {
+        let principal = stream.principal.clone();
+        let poll = move |service: &Service, call_state: &CallState| {
+            poll_changes(service, call_state, principal, from)
+        };
+        match service.work(0, poll).await {
             Ok(Ok((place, Some(text)))) => {
                 stream.place = place;
                 stream.sent = Instant::now();
@@ -121,7 +123,7 @@ async fn next(mut stream: Stream) -> Option<(String, Stream)> {
                 let _ = refused.response();
                 return None;
             }
-            // The server is busy: it is asked again.
+            // The server is busy: try again.
             Err(busy) => drop(failed(&busy)),
         }
         if stream.sent.elapsed() >= HEARTBEAT {
@@ -131,15 +133,16 @@ async fn next(mut stream: Stream) -> Option<(String, Stream)> {
     }
 }
 
-/// What was touched since a place, as an event, and the place after it. What whoever asks may not see is no event, and counts for none.
-fn look(
+/// Returns the changes since a position as an event, if there are any, and the next position. Changes that the principal may not see are
+/// left out and not counted.
+fn poll_changes(
     service: &Service,
-    watch: &Watch,
-    asker: Option<Asker>,
+    call_state: &CallState,
+    principal: Option<Principal>,
     place: u64,
-) -> Result<(u64, Option<String>), Refused> {
+) -> Result<(u64, Option<String>), ApiError> {
     let (engine, _) = service.database.engine()?;
-    let Some(news) = engine.news_since(place) else {
+    let Some(news) = engine.changes_since(place) else {
         let place = engine.follow();
         return Ok((place, Some("event: missed\ndata: {}\n\n".into())));
     };
@@ -148,25 +151,25 @@ fn look(
     if all.is_empty() {
         return Ok((news.until, None));
     }
-    let asked = Asked {
+    let request = ApiRequest {
         service,
-        watch,
+        call_state,
         query: Query::parse(None, &[])?,
         body: "",
-        asker,
+        principal,
     };
-    if asked.is_limited() {
-        let changes = changes_out(&asked, &schema, &all)?;
+    if request.is_limited() {
+        let changes = changes_out(&request, &schema, &all)?;
         if changes.is_empty() {
             return Ok((news.until, None));
         }
-        // The newest come first. Places of the feed count what is hidden, too.
+        // The newest come first. The position is omitted, because it counts hidden changes, too.
         let shown = &changes[..changes.len().min(CHANGES_MAX)];
         let data = json!({"changes": shown, "more": changes.len() - shown.len()});
         return Ok((news.until, Some(format!("event: change\ndata: {data}\n\n"))));
     }
     let latest = &all[all.len().saturating_sub(CHANGES_MAX)..];
-    let changes = changes_out(&asked, &schema, latest)?;
+    let changes = changes_out(&request, &schema, latest)?;
     let data = json!({"changes": changes, "more": all.len() - latest.len()});
     let text = format!("event: change\nid: {}\ndata: {data}\n\n", news.until);
     Ok((news.until, Some(text)))

@@ -1,34 +1,34 @@
-//! The first page: counts, what happens, how the server is.
+//! The first page: counts, activity and health.
 
-use super::super::api::{Answer, Asked, learn};
+use super::super::api::{Answer, ApiRequest, add_names};
 use super::super::json::version_out;
 use crate::metrics::Metrics;
 use crate::service::Service;
-use esker_console::runs::{self, Wanted};
+use esker_console::runs::{self, RunFilter};
 use esker_model::{EdgeKey, Schema, Version, VertexId};
 use serde_json::{Map, Value as Json, json};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Seconds that one point of the series stands for, and points that are kept: an hour.
+/// Seconds per point of the series, and number of points, which cover an hour.
 const STEP_S: u64 = 5;
 const POINTS: usize = 720;
-/// Runs and changes that are shown.
+/// Number of runs and changes that are shown.
 const SHOWN: usize = 12;
-/// Changes that are remembered.
+/// Number of changes that are kept.
 const CHANGES_MAX: usize = 200;
-/// Parts of a file system's room below which it is said that there is little.
-const LITTLE: f64 = 0.05;
-const VERY_LITTLE: f64 = 0.01;
+/// Free fractions of the file system below which the page warns.
+const FREE_WARN: f64 = 0.05;
+const FREE_BAD: f64 = 0.01;
 
-/// How much there was to do, over the last hour.
+/// Activity of the last hour.
 #[derive(Default)]
 pub(super) struct Rates(Mutex<Series>);
 
 #[derive(Default)]
 struct Series {
-    /// Operations and calls of each step.
+    /// Operations and calls per step.
     points: VecDeque<(u64, u64)>,
     last: Option<(Instant, u64, u64)>,
 }
@@ -37,7 +37,7 @@ impl Rates {
     pub(super) fn note(&self, metrics: &Metrics) {
         let (operations, calls) = (metrics.mutations(), metrics.calls().0);
         let mut series = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((at, before, asked)) = series.last else {
+        let Some((at, before, calls_before)) = series.last else {
             series.last = Some((Instant::now(), operations, calls));
             return;
         };
@@ -46,7 +46,7 @@ impl Rates {
         }
         series.points.push_back((
             operations.saturating_sub(before),
-            calls.saturating_sub(asked),
+            calls.saturating_sub(calls_before),
         ));
         if series.points.len() > POINTS {
             series.points.pop_front();
@@ -54,7 +54,7 @@ impl Rates {
         series.last = Some((Instant::now(), operations, calls));
     }
 
-    fn told(&self) -> Json {
+    fn to_json(&self) -> Json {
         let series = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let per_second = |n: u64| n as f64 / STEP_S as f64;
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -68,26 +68,26 @@ impl Rates {
     }
 }
 
-/// What has changed since somebody looked first.
+/// Changes since the first request for them.
 #[derive(Default)]
-pub(super) struct Changes(Mutex<Remembered>);
+pub(super) struct Changes(Mutex<ChangeLog>);
 
 #[derive(Default)]
-struct Remembered {
+struct ChangeLog {
     place: Option<u64>,
-    /// The newest last.
-    touched: VecDeque<Touched>,
+    /// Changed items, the newest last.
+    touched: VecDeque<ChangedItem>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Touched {
+pub(super) enum ChangedItem {
     Vertex(VertexId),
     Edge(EdgeKey),
 }
 
 impl Changes {
-    /// The newest first. Nothing of clusters: their servers know their own only.
-    fn latest(&self, service: &Service, schema: &Schema) -> Vec<Touched> {
+    /// Returns the latest changes, the newest first; none in a cluster, where each server has only its own.
+    fn latest(&self, service: &Service, schema: &Schema) -> Vec<ChangedItem> {
         let Ok((engine, _)) = service.database.engine() else {
             return Vec::new();
         };
@@ -95,7 +95,7 @@ impl Changes {
             return Vec::new();
         }
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let news = known.place.and_then(|place| engine.news_since(place));
+        let news = known.place.and_then(|place| engine.changes_since(place));
         let Some(news) = news else {
             known.place = Some(engine.follow());
             return known.touched.iter().rev().copied().collect();
@@ -112,27 +112,27 @@ impl Changes {
     }
 }
 
-/// Each thing once.
-pub(super) fn distinct(news: &esker::News, schema: &Schema) -> Vec<Touched> {
+/// Returns each changed item once.
+pub(super) fn distinct(news: &esker::FeedChanges, schema: &Schema) -> Vec<ChangedItem> {
     let (vertices, edges) = news.distinct(schema);
-    let vertices = vertices.into_iter().map(Touched::Vertex);
+    let vertices = vertices.into_iter().map(ChangedItem::Vertex);
     vertices
-        .chain(edges.into_iter().map(Touched::Edge))
+        .chain(edges.into_iter().map(ChangedItem::Edge))
         .collect()
 }
 
-/// Changes with their names and versions, as whoever asks may see them.
+/// Encodes changes with names and versions, as the principal may see them.
 pub(super) fn changes_out(
-    asked: &Asked<'_>,
+    request: &ApiRequest<'_>,
     schema: &Schema,
-    touched: &[Touched],
-) -> Result<Vec<Json>, super::super::Refused> {
-    let graph = asked.graph();
+    touched: &[ChangedItem],
+) -> Result<Vec<Json>, super::super::ApiError> {
+    let graph = request.graph();
     let (mut ids, mut keys) = (Vec::new(), Vec::new());
     for one in touched {
         match one {
-            Touched::Vertex(id) => ids.push(*id),
-            Touched::Edge(key) => keys.push(*key),
+            ChangedItem::Vertex(id) => ids.push(*id),
+            ChangedItem::Edge(key) => keys.push(*key),
         }
     }
     let vertices = graph.read_vertices(&ids, Version::MAX)?;
@@ -152,7 +152,7 @@ pub(super) fn changes_out(
     }
     let mut names = HashMap::new();
     let ends = keys.iter().flat_map(|k| [k.source, k.destination]);
-    learn(&graph, schema, &mut names, ends)?;
+    add_names(&graph, schema, &mut names, ends)?;
     let name = |id: &VertexId| names.get(id).map_or("", String::as_str);
     let edges = graph.read_edges(&keys, Version::MAX)?;
     for edge in edges.into_iter().flatten() {
@@ -178,7 +178,7 @@ fn line(name: &str, state: &str, text: &str, remedy: Option<&str>) -> Json {
     json!({"name": name, "state": state, "text": text, "remedy": remedy})
 }
 
-/// How the server is, in lines that say what to do.
+/// Health of the server in lines, with remedies.
 fn health(service: &Service) -> Vec<Json> {
     let mut lines = Vec::new();
     match &service.cluster {
@@ -187,7 +187,7 @@ fn health(service: &Service) -> Vec<Json> {
                 "cluster",
                 "warn",
                 &why,
-                Some("start the servers that are not there"),
+                Some("start the servers that are not running"),
             )),
             None => lines.push(line(
                 "cluster",
@@ -199,7 +199,7 @@ fn health(service: &Service) -> Vec<Json> {
         None => lines.push(line(
             "server",
             "ok",
-            "it stands alone, and takes calls",
+            "it is a single server, and takes calls",
             None,
         )),
     }
@@ -207,7 +207,7 @@ fn health(service: &Service) -> Vec<Json> {
         Ok(stats) if stats.store.failed => lines.push(line(
             "store",
             "bad",
-            "it takes no writes any more: most likely its disk was full",
+            "it no longer accepts writes: most likely its disk was full",
             Some("make room, then start the server again"),
         )),
         Ok(stats) => lines.push(line(
@@ -222,13 +222,10 @@ fn health(service: &Service) -> Vec<Json> {
     if let Ok(room) = rustix::fs::statvfs(folder) {
         let free = room.f_bavail as f64 / (room.f_blocks as f64).max(1.0);
         let bytes = esker_console::label::bytes(room.f_bavail.saturating_mul(room.f_frsize));
-        let text = format!(
-            "{bytes} free ({:.0} %) where the database lies",
-            free * 100.0
-        );
+        let text = format!("{bytes} free ({:.0} %) where the database is", free * 100.0);
         let state = match free {
-            free if free < VERY_LITTLE => "bad",
-            free if free < LITTLE => "warn",
+            free if free < FREE_BAD => "bad",
+            free if free < FREE_WARN => "warn",
             _ => "ok",
         };
         let remedy = (state != "ok").then_some("make room: a full disk stops writes");
@@ -239,7 +236,7 @@ fn health(service: &Service) -> Vec<Json> {
         let waiting = *spool.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let (aside, failures) = (spool.aside.get(), spool.failures.get());
         let state = if aside + failures > 0 { "warn" } else { "ok" };
-        let text = format!("{waiting} runs wait, {aside} files put aside, {failures} looks failed");
+        let text = format!("{waiting} runs wait, {aside} files put aside, {failures} scans failed");
         let remedy = (state != "ok").then_some("the server's log says which, and why");
         lines.push(line("spools", state, &text, remedy));
     }
@@ -255,35 +252,35 @@ fn health(service: &Service) -> Vec<Json> {
     lines
 }
 
-/// `GET /api/v1/home`.
-pub(in super::super) fn home(asked: &Asked<'_>) -> Answer {
-    let service = asked.service;
-    let graph = asked.graph();
+/// Answers the request `GET /api/v1/home`.
+pub(in super::super) fn home(request: &ApiRequest<'_>) -> Answer {
+    let service = request.service;
+    let graph = request.graph();
     let schema = graph.schema()?;
-    let stats = crate::answer::stats(service, &*graph, asked.asker())?;
-    // How much there is, and happens, is more than what somebody sees from whom something is hidden.
-    let limited = asked.is_limited();
+    let stats = crate::answer::stats(service, &*graph, request.principal())?;
+    // Totals are hidden from a limited principal, because they include hidden data.
+    let limited = request.is_limited();
     let vertices = stats.counts.vertices.iter().filter_map(|(t, n)| {
         let name = schema.vertex_type(*t)?.name.clone();
         Some((name, Json::from(*n)))
     });
     let bytes =
         stats.store.table_bytes.iter().map(|(_, n)| n).sum::<u64>() + stats.objects_disk_bytes;
-    // Each edge is there with its inverse; it is counted once.
+    // Each edge has an inverse; only one of them is counted.
     let edges = stats.counts.edges.iter().filter_map(|(t, n)| {
         let declared = schema.edge_type(*t).filter(|t| t.forward)?;
         Some((declared.name.clone(), Json::from(*n)))
     });
-    let wanted = Wanted {
+    let wanted = RunFilter {
         limit: SHOWN,
-        ..Wanted::default()
+        ..RunFilter::default()
     };
-    let runs = runs::list(&*graph, &wanted, asked.watch)?;
+    let runs = runs::list(&*graph, &wanted, request.call_state)?;
     let touched = service.console.changes.latest(service, &schema);
     let mut changes = Vec::new();
-    // What whoever asks may not see takes no place of what they may.
+    // Changes that the principal may not see must not displace others.
     for some in touched.chunks(4 * SHOWN) {
-        changes.extend(changes_out(asked, &schema, some)?);
+        changes.extend(changes_out(request, &schema, some)?);
         if changes.len() >= 2 * SHOWN || !limited {
             break;
         }
@@ -295,7 +292,7 @@ pub(in super::super) fn home(asked: &Asked<'_>) -> Answer {
         "newest": stats.newest.map(version_out),
         "retained_since": stats.retained_since.map(version_out),
         "bytes": bytes,
-        "rate": if limited { Rates::default().told() } else { service.console.rates.told() },
+        "rate": if limited { Rates::default().to_json() } else { service.console.rates.to_json() },
         "runs": runs.runs,
         "runs_stopped": runs.stopped,
         "changes": changes,

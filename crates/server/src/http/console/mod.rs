@@ -1,35 +1,35 @@
-//! What the console's pages ask: short answers, each made for one page. What is worked out lies in `esker_console`; here it is asked for
-//! and told.
+//! Answers for the console's pages, one endpoint per page. `esker_console` computes them; this module reads parameters and encodes
+//! results.
 //!
 //! ```text
 //!  assets.rs   the pages themselves
-//!  session.rs  who looks, and how a browser becomes somebody
+//!  session.rs  sessions of browsers
 //!  home.rs     counts, rates, the latest runs and changes, health
-//!  look.rs     type-ahead and search over all names
-//!  runs.rs     runs, one run, two runs beside each other
-//!  around.rs   the neighbourhood of a vertex
-//!  space.rs    what takes how much
-//!  tags.rs     how a tag's values spread; what may be typed next
+//!  search.rs   type-ahead and search over all names
+//!  runs.rs     runs, one run, two runs compared
+//!  neighbourhood.rs  the neighbourhood of a vertex
+//!  space.rs    space usage
+//!  tags.rs     distribution of a tag's values; completion
 //!  cluster.rs  the servers
-//!  lately.rs   the latest traversals, step by step
+//!  recent_traversals.rs  the latest traversals, step by step
 //!  sites.rs    the tiers of site caches
-//!  events.rs   changes as they happen
+//!  events.rs   a stream of changes
 //! ```
 
-pub(super) mod around;
 pub(super) mod assets;
 pub(super) mod cluster;
 pub(super) mod events;
 pub(super) mod home;
-pub(crate) mod lately;
-pub(super) mod look;
+pub(super) mod neighbourhood;
+pub(crate) mod recent_traversals;
 pub(super) mod runs;
+pub(super) mod search;
 pub(crate) mod session;
 pub(super) mod sites;
 pub(super) mod space;
 pub(super) mod tags;
 
-use super::Refused;
+use super::ApiError;
 use super::api::Answer;
 use crate::service::Service;
 use esker_model::Error;
@@ -38,21 +38,21 @@ use std::net::SocketAddr;
 use std::sync::{OnceLock, Weak};
 use std::time::Duration;
 
-/// Between two looks at what is counted.
+/// Interval at which counters are sampled.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// What is kept for the pages between two requests.
+/// State that the pages keep between requests.
 #[derive(Default)]
 pub(crate) struct Console {
-    names: look::Kept,
+    names: search::NameCache,
     rates: home::Rates,
     changes: home::Changes,
-    pub(crate) traversals: lately::Traversals,
-    /// Where this server listens.
+    pub(crate) traversals: recent_traversals::Traversals,
+    /// Address at which this server listens.
     pub(crate) address: OnceLock<SocketAddr>,
 }
 
-/// Notes every second what there was to do, for as long as the server is there.
+/// Samples the counters every second for as long as the service exists.
 pub(crate) async fn sample(service: Weak<Service>) {
     while let Some(service) = service.upgrade() {
         service.metrics.sample();
@@ -63,7 +63,7 @@ pub(crate) async fn sample(service: Weak<Service>) {
     }
 }
 
-/// An answer as text.
-fn told(answer: &impl Serialize) -> Answer {
-    serde_json::to_string(answer).map_err(|e| Refused::Failed(Error::Invalid(e.to_string())))
+/// Encodes an answer as JSON text.
+fn json_text(answer: &impl Serialize) -> Answer {
+    serde_json::to_string(answer).map_err(|e| ApiError::Engine(Error::Invalid(e.to_string())))
 }

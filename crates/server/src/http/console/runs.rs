@@ -1,111 +1,111 @@
-//! Runs, one run, two runs beside each other.
+//! Lists of runs, single runs, and comparisons of two runs.
 
-use super::super::Refused;
-use super::super::api::{Answer, Asked};
-use super::told;
-use esker_console::runs::{self, Wanted};
+use super::super::ApiError;
+use super::super::api::{Answer, ApiRequest};
+use super::json_text;
+use esker_console::runs::{self, RunFilter};
 use esker_model::{Error, Version, VertexId};
 use esker_record::{Change, diff_runs, find_run, is_run};
 use serde_json::{Value as Json, json};
 
-/// Runs of one answer, at most.
+/// Largest number of runs in one answer.
 const LIMIT_MAX: usize = 2_000;
 
-fn time(asked: &Asked<'_>, name: &str) -> Result<Option<i64>, Refused> {
-    let Some(text) = asked.query.get(name).filter(|t| !t.is_empty()) else {
+fn time(request: &ApiRequest<'_>, name: &str) -> Result<Option<i64>, ApiError> {
+    let Some(text) = request.query.get(name).filter(|t| !t.is_empty()) else {
         return Ok(None);
     };
     let millis = i64::try_from(Version::parse_since(text)?.millis());
     Ok(Some(millis.unwrap_or(i64::MAX).saturating_mul(1_000_000)))
 }
 
-fn after(asked: &Asked<'_>) -> Result<Option<(i64, String)>, Refused> {
-    let Some(text) = asked.query.get("after").filter(|t| !t.is_empty()) else {
+fn after(request: &ApiRequest<'_>) -> Result<Option<(i64, String)>, ApiError> {
+    let Some(text) = request.query.get("after").filter(|t| !t.is_empty()) else {
         return Ok(None);
     };
     let place = text
         .split_once(' ')
         .and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
     place.map(Some).ok_or_else(|| {
-        Refused::bad(format!(
-            "parameter `after`: expected what `next` of the answer before said; got `{text}`"
+        ApiError::bad(format!(
+            "parameter `after`: expected the `next` of the previous answer; got `{text}`"
         ))
     })
 }
 
-/// `GET /api/v1/runs`.
-pub(in super::super) fn list(asked: &Asked<'_>) -> Answer {
+/// Answers the request `GET /api/v1/runs`.
+pub(in super::super) fn list(request: &ApiRequest<'_>) -> Answer {
     let given = |name: &str| {
-        let text = asked.query.get(name).filter(|t| !t.is_empty());
+        let text = request.query.get(name).filter(|t| !t.is_empty());
         text.map(str::to_owned)
     };
     let state = given("state");
     if let Some(state) = &state
         && !["running", "ok", "failed", "unknown"].contains(&state.as_str())
     {
-        return Err(Refused::bad(format!(
+        return Err(ApiError::bad(format!(
             "parameter `state`: expected running, ok, failed or unknown; got `{state}`"
         )));
     }
-    let wanted = Wanted {
+    let wanted = RunFilter {
         user: given("user"),
         state,
         text: given("text"),
-        since: time(asked, "since")?,
-        until: time(asked, "until")?,
-        after: after(asked)?,
-        limit: match asked.query.number("limit")? {
+        since: time(request, "since")?,
+        until: time(request, "until")?,
+        after: after(request)?,
+        limit: match request.query.number("limit")? {
             None => 100,
             Some(limit) => (limit as usize).clamp(1, LIMIT_MAX),
         },
     };
-    let graph = asked.graph();
-    told(&runs::list(&*graph, &wanted, asked.watch)?)
+    let graph = request.graph();
+    json_text(&runs::list(&*graph, &wanted, request.call_state)?)
 }
 
-/// A run by its name, or as `esker diff` takes it.
-fn run(asked: &Asked<'_>, parameter: &str) -> Result<VertexId, Refused> {
-    let text = asked.query.required(parameter)?;
-    let graph = asked.graph();
-    // A name is looked up as such; numbers of jobs and `last` are found as `esker diff` finds them.
+/// Finds a run by its name, or by a reference as in `esker diff`.
+fn run(request: &ApiRequest<'_>, parameter: &str) -> Result<VertexId, ApiError> {
+    let text = request.query.required(parameter)?;
+    let graph = request.graph();
+    // A vertex name is looked up directly; job numbers and `last` are resolved as in `esker diff`.
     if !text.contains(':') && is_run(text) {
         return Ok(find_run(&*graph, text)?);
     }
-    let (_, vertex) = asked.vertex(parameter, &*graph.schema()?)?;
+    let (_, vertex) = request.vertex(parameter, &*graph.schema()?)?;
     Ok(vertex.id)
 }
 
-/// `GET /api/v1/runs/one`.
-pub(in super::super) fn one(asked: &Asked<'_>) -> Answer {
-    let id = run(asked, "id")?;
-    let graph = asked.graph();
-    match runs::one(&*graph, id)? {
-        Some(one) => told(&one),
-        None => Err(Refused::missing(format!(
+/// Answers the request `GET /api/v1/runs/one`.
+pub(in super::super) fn one(request: &ApiRequest<'_>) -> Answer {
+    let id = run(request, "id")?;
+    let graph = request.graph();
+    match runs::details(&*graph, id)? {
+        Some(one) => json_text(&one),
+        None => Err(ApiError::missing(format!(
             "no run `{}`",
-            asked.query.required("id")?
+            request.query.required("id")?
         ))),
     }
 }
 
-/// `GET /api/v1/runs/diff`.
-pub(in super::super) fn diff(asked: &Asked<'_>) -> Answer {
-    let (a, b) = (run(asked, "a")?, run(asked, "b")?);
-    let graph = asked.graph();
+/// Answers the request `GET /api/v1/runs/diff`.
+pub(in super::super) fn diff(request: &ApiRequest<'_>) -> Answer {
+    let (a, b) = (run(request, "a")?, run(request, "b")?);
+    let graph = request.graph();
     let schema = graph.schema()?;
     let found = graph.read_vertices(&[a, b], Version::MAX)?;
     for (vertex, name) in found.iter().zip(["a", "b"]) {
         if vertex.is_none() {
-            return Err(Refused::missing(format!(
+            return Err(ApiError::missing(format!(
                 "no run `{}`",
-                asked.query.required(name)?
+                request.query.required(name)?
             )));
         }
     }
     let vertices: Vec<_> = found.into_iter().flatten().collect();
     let described = runs::describe(&*graph, &schema, &vertices)?;
     let [before, after] = described.as_slice() else {
-        return Err(Refused::Failed(Error::Invalid(
+        return Err(ApiError::Engine(Error::Invalid(
             "two runs are to be compared".into(),
         )));
     };

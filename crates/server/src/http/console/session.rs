@@ -1,19 +1,19 @@
-//! Who looks, and how a browser becomes somebody.
+//! Sessions of browsers.
 //!
-//! A browser on this machine, of a user who owns the database, is that user: the kernel says so. Every other one has nothing to show: it gets a
-//! **ticket** from somebody who has proved who they are (by a key of SSH, a token, or a user of this machine), in a link that opens once, and
+//! A browser on this machine whose user owns the database is authenticated by the kernel. Any other browser has no credential: it gets a
+//! **ticket** from a client that is authenticated (by an SSH key, a token, or as a user of this machine), in a link that opens once, and
 //! keeps a cookie for it.
 //!
-//! A session holds how its ticket's maker was known, and is as good as that is at each use: what takes the key's rights, or the token's, takes
-//! the session's. It may do what its maker could when the ticket was made, and no more. It is bound to the user of this machine who began it,
-//! or to the address; it ends with the server, with what it was known by, or after some hours; and it gives no tickets.
+//! A session has the identity of its ticket's maker, which is checked at each use: revoking the key or token also revokes the session.
+//! Its role is at most the maker's when the ticket was made. It is bound to the user of this machine who began it, or to an address; it
+//! ends with the server, with the maker's rights, or after some hours; and it cannot make tickets.
 
 use super::super::{failure, json_response};
-use crate::access::{Allowed, Asking, KnownBy};
+use crate::access::{ClientIdentity, ClientRights, Requester};
 use crate::service::Service;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use esker_access::grants::Listed;
+use esker_access::grants::RightsEntry;
 use esker_access::{Role, rights, time_text};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use serde_json::{Value as Json, json};
@@ -23,38 +23,38 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a ticket waits to be used.
+/// Time until an unused ticket expires.
 const TICKET: Duration = Duration::from_mins(2);
-/// How long a session holds.
+/// Longest duration of a session.
 const SESSION: Duration = Duration::from_hours(12);
-/// Tickets that one user, key or token may have; the oldest goes for one more.
+/// Tickets per user, key or token; one more replaces the oldest.
 const TICKETS_EACH: usize = 16;
-/// Sessions that one user, key or token may have; the oldest ends for one more.
+/// Sessions per user, key or token; one more ends the oldest.
 const SESSIONS_EACH: usize = 64;
-/// Tickets, or sessions, that there may be at once. Where there are as many, the oldest goes of whoever has the most.
-const MOST: usize = 1_000;
-/// The cookie's name without TLS.
+/// Largest number of tickets, and of sessions. Above it, the oldest one of the holder with the most is dropped.
+const TOTAL_MAX: usize = 1_000;
+/// Name of the cookie without TLS.
 const COOKIE: &str = "esker_session";
-/// The cookie's name over TLS: browsers take it from this host only, over TLS.
+/// Name of the cookie over TLS: browsers accept it from this host only, over TLS.
 const COOKIE_OF_HOST: &str = "__Host-esker_session";
-/// What names of sessions begin with.
+/// Prefix of the names of sessions.
 pub(crate) const PREFIX: &str = "session:";
-/// What somebody calls this server, if they say.
+/// Header with the name by which a client knows this server.
 const TARGET: &str = "esker-target";
-/// Bytes of chance in a ticket.
-const CHANCE: usize = 32;
+/// Random bytes in a ticket.
+const RANDOM_BYTES: usize = 32;
 
-/// What a session is bound to.
+/// User or address to which a session is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bound {
     /// A user of this machine.
     User(u32),
-    /// An address; of version 6 the network, as a host changes the rest.
+    /// An address, or for IPv6 its network, because hosts change the rest.
     Address(IpAddr),
 }
 
 impl Bound {
-    /// That address, or its network.
+    /// Binds to an address, or for IPv6 to its network.
     pub(crate) fn of_address(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             IpAddr::V6(ip) if !ip.is_loopback() => {
@@ -76,45 +76,45 @@ impl fmt::Display for Bound {
     }
 }
 
-/// Somebody who was let in by a ticket.
+/// A session that a ticket began.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
-    /// How it is called: `session:` and some digits.
+    /// Name of the session: `session:` and some digits.
     pub(crate) id: String,
     pub(crate) who: String,
-    pub(crate) known_by: KnownBy,
-    /// The most that it may do.
+    pub(crate) identity: ClientIdentity,
+    /// Highest role of the session.
     pub(crate) role: Role,
     pub(crate) bound: Bound,
     began: Instant,
     until: Instant,
-    /// The same in seconds since 1970.
+    /// End of the session in seconds since 1970.
     ends: i64,
 }
 
-/// Somebody who may be let in.
+/// A ticket that has not been used.
 #[derive(Debug, Clone)]
 struct Ticket {
     who: String,
-    known_by: KnownBy,
+    identity: ClientIdentity,
     role: Role,
-    /// The user whose process asked for it, if that is known.
+    /// User of the process that requested the ticket, if that is known.
     maker: Option<u32>,
     began: Instant,
     until: Instant,
 }
 
-/// What is held of somebody for a time.
-trait Held {
-    /// Whose it is, to count by.
+/// A ticket or session with a holder and an end.
+trait Expiring {
+    /// Hash of the holder's identity, by which the number is limited.
     fn holder(&self) -> Hash;
     fn began(&self) -> Instant;
     fn until(&self) -> Instant;
 }
 
-impl Held for Ticket {
+impl Expiring for Ticket {
     fn holder(&self) -> Hash {
-        self.known_by.digest()
+        self.identity.digest()
     }
     fn began(&self) -> Instant {
         self.began
@@ -124,9 +124,9 @@ impl Held for Ticket {
     }
 }
 
-impl Held for Session {
+impl Expiring for Session {
     fn holder(&self) -> Hash {
-        self.known_by.digest()
+        self.identity.digest()
     }
     fn began(&self) -> Instant {
         self.began
@@ -138,81 +138,81 @@ impl Held for Session {
 
 type Hash = [u8; 32];
 
-/// Tickets or sessions, by hashes of what is shown for them, with whose they are.
-struct Kept<T>(HashMap<Hash, (Hash, T)>);
+/// Tickets or sessions with their holders, by hashes of their secrets.
+struct SecretMap<T>(HashMap<Hash, (Hash, T)>);
 
-impl<T> Default for Kept<T> {
+impl<T> Default for SecretMap<T> {
     fn default() -> Self {
         Self(HashMap::new())
     }
 }
 
-impl<T: Held> Kept<T> {
-    /// Drops what is over.
+impl<T: Expiring> SecretMap<T> {
+    /// Drops expired items.
     fn prune(&mut self, now: Instant) {
-        self.0.retain(|_, (_, held)| held.until() > now);
+        self.0.retain(|_, (_, item)| item.until() > now);
     }
 
     fn drop_oldest_of(&mut self, holder: Hash) {
         let own = self.0.iter().filter(|(_, (of, _))| *of == holder);
-        let oldest = own.min_by_key(|(_, (_, held))| held.began());
+        let oldest = own.min_by_key(|(_, (_, item))| item.began());
         if let Some(hash) = oldest.map(|(hash, _)| *hash) {
             self.0.remove(&hash);
         }
     }
 
-    /// Keeps one more. Whoever has many loses their own oldest: nobody can keep others out.
-    fn add(&mut self, hash: Hash, held: T, each: usize) {
-        let holder = held.holder();
+    /// Adds an item. A holder with too many loses its own oldest, so that it cannot displace those of others.
+    fn add(&mut self, hash: Hash, item: T, each: usize) {
+        let holder = item.holder();
         let mut counts: HashMap<Hash, usize> = HashMap::new();
         for (of, _) in self.0.values() {
             *counts.entry(*of).or_default() += 1;
         }
         if counts.get(&holder).is_some_and(|n| *n >= each) {
             self.drop_oldest_of(holder);
-        } else if self.0.len() >= MOST
+        } else if self.0.len() >= TOTAL_MAX
             && let Some((most, _)) = counts.into_iter().max_by_key(|(_, n)| *n)
         {
             self.drop_oldest_of(most);
         }
-        self.0.insert(hash, (holder, held));
+        self.0.insert(hash, (holder, item));
     }
 
     fn get(&self, hash: &Hash) -> Option<&T> {
-        self.0.get(hash).map(|(_, held)| held)
+        self.0.get(hash).map(|(_, item)| item)
     }
 
     fn remove(&mut self, hash: &Hash) -> Option<T> {
-        self.0.remove(hash).map(|(_, held)| held)
+        self.0.remove(hash).map(|(_, item)| item)
     }
 }
 
-/// Tickets and sessions.
+/// Tickets and sessions of the server.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    held: Mutex<Both>,
+    state: Mutex<SessionState>,
 }
 
 #[derive(Default)]
-struct Both {
-    tickets: Kept<Ticket>,
-    sessions: Kept<Session>,
+struct SessionState {
+    tickets: SecretMap<Ticket>,
+    sessions: SecretMap<Session>,
 }
 
-/// Why a ticket lets nobody in.
+/// Reasons for refusing a ticket.
 #[derive(Debug)]
-enum Closed {
-    /// There is no such ticket, or no longer.
+enum TicketError {
+    /// The ticket does not exist, or no longer.
     Unknown,
-    /// It is of another user of this machine.
+    /// The ticket belongs to another user of this machine.
     Foreign,
-    /// What its maker was known by opens nothing any more.
+    /// The maker of the ticket has lost the rights.
     Over(String),
-    /// The system failed.
+    /// The system failed to give random bytes.
     Failed(String),
 }
 
-/// What is compared: a guess says nothing by how long that takes.
+/// Hashes a secret. Comparing hashes reveals nothing about the secret by its duration.
 fn hash(secret: &str) -> Hash {
     *blake3::hash(secret.as_bytes()).as_bytes()
 }
@@ -226,8 +226,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn secret() -> Result<String, String> {
-    let mut bytes = [0; CHANCE];
-    let failed = |e| format!("the system gives no random bytes: {e}");
+    let mut bytes = [0; RANDOM_BYTES];
+    let failed = |e| format!("the system's random number generator failed: {e}");
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|r| !r.is_empty()) {
         filled +=
@@ -237,58 +237,58 @@ fn secret() -> Result<String, String> {
 }
 
 impl Sessions {
-    fn held(&self) -> MutexGuard<'_, Both> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+    fn state(&self) -> MutexGuard<'_, SessionState> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        held.tickets.prune(now);
-        held.sessions.prune(now);
-        held
+        state.tickets.prune(now);
+        state.sessions.prune(now);
+        state
     }
 
-    /// A ticket for somebody who is known in that way; `maker` is the user whose process asks for it, if that is known.
+    /// Makes a ticket for an authenticated client; `maker` is the user of the process that requests it, if that is known.
     pub(crate) fn ticket(
         &self,
         who: String,
         role: Role,
-        known_by: KnownBy,
+        identity: ClientIdentity,
         maker: Option<u32>,
     ) -> Result<String, String> {
         let secret = secret()?;
         let began = Instant::now();
         let ticket = Ticket {
             who,
-            known_by,
+            identity,
             role,
             maker,
             began,
             until: began + TICKET,
         };
-        let mut held = self.held();
-        held.tickets.add(hash(&secret), ticket, TICKETS_EACH);
+        let mut state = self.state();
+        state.tickets.add(hash(&secret), ticket, TICKETS_EACH);
         Ok(secret)
     }
 
-    /// Takes a ticket for somebody who comes from there: the cookie for it, and their session. `granted` says what the ticket's maker may
-    /// do now, and until when.
+    /// Exchanges a ticket for a session bound to `bound`; returns its cookie and the session. `granted` returns the maker's present role
+    /// and its end.
     fn enter(
         &self,
         ticket: &str,
         bound: Bound,
-        granted: impl Fn(&KnownBy) -> Result<(Role, Option<i64>), String>,
-    ) -> Result<(String, Session), Closed> {
-        let mut held = self.held();
+        granted: impl Fn(&ClientIdentity) -> Result<(Role, Option<i64>), String>,
+    ) -> Result<(String, Session), TicketError> {
+        let mut state = self.state();
         let hash_of_ticket = hash(ticket);
-        let found = held.tickets.get(&hash_of_ticket);
-        let found = found.cloned().ok_or(Closed::Unknown)?;
-        // A link that another user of this machine has seen is not theirs.
+        let found = state.tickets.get(&hash_of_ticket);
+        let found = found.cloned().ok_or(TicketError::Unknown)?;
+        // Another user of this machine may have seen the link.
         if let (Some(maker), Bound::User(user)) = (found.maker, bound)
             && maker != user
         {
-            return Err(Closed::Foreign);
+            return Err(TicketError::Foreign);
         }
-        held.tickets.remove(&hash_of_ticket);
-        let (role, end) = granted(&found.known_by).map_err(Closed::Over)?;
-        let cookie = secret().map_err(Closed::Failed)?;
+        state.tickets.remove(&hash_of_ticket);
+        let (role, end) = granted(&found.identity).map_err(TicketError::Over)?;
+        let cookie = secret().map_err(TicketError::Failed)?;
         let (began, now) = (Instant::now(), rights::now());
         let left = end.map(|end| u64::try_from(end.saturating_sub(now)).unwrap_or(0));
         let lasts = left.map_or(SESSION, |left| SESSION.min(Duration::from_secs(left)));
@@ -296,47 +296,50 @@ impl Sessions {
         let session = Session {
             id: format!("{PREFIX}{}", hex(hash.get(..6).unwrap_or_default())),
             who: found.who,
-            known_by: found.known_by,
-            // A role that has nothing in common with the ticket's opens nothing where the session is used.
+            identity: found.identity,
+            // If the roles have nothing in common, the check at each use refuses the session.
             role: found.role.lesser(role).unwrap_or(found.role),
             bound,
             began,
             until: began + lasts,
             ends: now.saturating_add(i64::try_from(lasts.as_secs()).unwrap_or(i64::MAX)),
         };
-        held.sessions.add(hash, session.clone(), SESSIONS_EACH);
+        state.sessions.add(hash, session.clone(), SESSIONS_EACH);
         Ok((cookie, session))
     }
 
-    /// Whose cookie it is.
+    /// Looks up the session of a cookie.
     pub(crate) fn of(&self, cookie: &str) -> Option<Session> {
-        self.held().sessions.get(&hash(cookie)).cloned()
+        self.state().sessions.get(&hash(cookie)).cloned()
     }
 
     fn end(&self, cookie: &str) {
-        self.held().sessions.remove(&hash(cookie));
+        self.state().sessions.remove(&hash(cookie));
     }
 
-    /// Ends the session of that name: whose it was.
+    /// Ends the session of a given name; returns its holder's description.
     pub(crate) fn end_named(&self, id: &str) -> Option<String> {
-        let mut held = self.held();
-        let found = held.sessions.0.iter().find(|(_, (_, s))| s.id == id);
+        let mut state = self.state();
+        let found = state.sessions.0.iter().find(|(_, (_, s))| s.id == id);
         let found = found.map(|(hash, _)| *hash)?;
-        held.sessions.remove(&found).map(|s| s.who)
+        state.sessions.remove(&found).map(|s| s.who)
     }
 
-    /// All of them, for a list of who may do what; `role` says what one may do now, if anything.
-    pub(crate) fn list(&self, allowed: impl Fn(&Session) -> Option<Allowed>) -> Vec<Listed> {
-        let held = self.held();
-        let mut all: Vec<Session> = held.sessions.0.values().map(|(_, s)| s.clone()).collect();
-        drop(held);
+    /// Lists all sessions; `allowed` returns the present rights of one, if it has any.
+    pub(crate) fn list(
+        &self,
+        allowed: impl Fn(&Session) -> Option<ClientRights>,
+    ) -> Vec<RightsEntry> {
+        let state = self.state();
+        let mut all: Vec<Session> = state.sessions.0.values().map(|(_, s)| s.clone()).collect();
+        drop(state);
         all.sort_by_key(|s| s.began);
         let listed = |s: Session| {
             let (role, user) = match allowed(&s) {
-                Some(Allowed { role, user }) => (role.name().to_owned(), user),
+                Some(ClientRights { role, user }) => (role.name().to_owned(), user),
                 None => (String::new(), None),
             };
-            Listed {
+            RightsEntry {
                 role,
                 user: user.map(|user| user.to_string()).unwrap_or_default(),
                 expires: time_text(s.ends).unwrap_or_default(),
@@ -354,7 +357,7 @@ fn cookie_name(encrypted: bool) -> &'static str {
     if encrypted { COOKIE_OF_HOST } else { COOKIE }
 }
 
-/// The cookie of a session, if a request over such a connection shows one.
+/// Returns the session cookie in a request on such a connection.
 pub(crate) fn cookie(headers: &HeaderMap, encrypted: bool) -> Option<&str> {
     let shown = headers.get_all(header::COOKIE).iter();
     let name = cookie_name(encrypted);
@@ -364,7 +367,7 @@ pub(crate) fn cookie(headers: &HeaderMap, encrypted: bool) -> Option<&str> {
         .find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
 }
 
-/// What makes a browser keep a cookie for so many seconds.
+/// Makes the header that sets a cookie for a number of seconds.
 fn set_cookie(value: &str, seconds: u64, encrypted: bool) -> Option<HeaderValue> {
     let name = cookie_name(encrypted);
     let secure = if encrypted { "; Secure" } else { "" };
@@ -377,7 +380,7 @@ fn role_name(role: Role) -> &'static str {
     role.name()
 }
 
-/// What a page says of who looks and of the server.
+/// Description of the user and the server for pages.
 fn about(service: &Service, who: &str, role: Role, how: &str) -> Json {
     let kind = if service.cluster.is_some() {
         "cluster"
@@ -397,18 +400,18 @@ fn about(service: &Service, who: &str, role: Role, how: &str) -> Json {
     })
 }
 
-/// `GET /api/v1/session`.
-pub(in super::super) async fn look(
+/// Answers the request `GET /api/v1/session`.
+pub(in super::super) async fn current(
     State(service): State<Arc<Service>>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let Some(asking) = request.extensions().get::<Asking>().cloned() else {
-        return failure(StatusCode::UNAUTHORIZED, "it is not known who asks", None);
+    let Some(requester) = request.extensions().get::<Requester>().cloned() else {
+        return failure(StatusCode::UNAUTHORIZED, "the caller is not known", None);
     };
-    match asking.known(&service.access) {
+    match requester.authentication(&service.access) {
         Ok((who, role, how)) => {
             let mut about = about(&service, &who, role, how);
-            // Whoever came through a tunnel knows the server by another name.
+            // A client that comes through a tunnel knows the server by another name.
             let called = request.headers().get(TARGET).and_then(|t| t.to_str().ok());
             if let Some(target) = called {
                 about["server"]["target"] = target.into();
@@ -419,21 +422,21 @@ pub(in super::super) async fn look(
     }
 }
 
-/// `POST /api/v1/session/ticket`: for whoever may ask anything here, and is known by more than a session.
+/// Answers `POST /api/v1/session/ticket`, for clients that are authenticated by more than a session.
 pub(in super::super) async fn ticket(
     State(service): State<Arc<Service>>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let Some(asking) = request.extensions().get::<Asking>().cloned() else {
-        return failure(StatusCode::UNAUTHORIZED, "it is not known who asks", None);
+    let Some(requester) = request.extensions().get::<Requester>().cloned() else {
+        return failure(StatusCode::UNAUTHORIZED, "the caller is not known", None);
     };
-    let (who, role, known_by) = match asking.identity(&service.access) {
+    let (who, role, identity) = match requester.identity(&service.access) {
         Ok(known) => known,
         Err(denied) => return denied.response(&request),
     };
-    let maker = asking.caller.user();
+    let maker = requester.caller.user();
     let sessions = service.access.sessions();
-    match sessions.ticket(who, role, known_by, maker) {
+    match sessions.ticket(who, role, identity, maker) {
         Ok(ticket) => {
             let seconds = TICKET.as_secs();
             json_response(
@@ -444,13 +447,13 @@ pub(in super::super) async fn ticket(
     }
 }
 
-/// `POST /api/v1/session`, with a ticket: it becomes a session.
+/// Answers `POST /api/v1/session` by exchanging a ticket for a session.
 pub(in super::super) async fn enter(
     State(service): State<Arc<Service>>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let Some(asking) = request.extensions().get::<Asking>().cloned() else {
-        return failure(StatusCode::UNAUTHORIZED, "it is not known who asks", None);
+    let Some(requester) = request.extensions().get::<Requester>().cloned() else {
+        return failure(StatusCode::UNAUTHORIZED, "the caller is not known", None);
     };
     let body = axum::body::to_bytes(request.into_body(), 1 << 12).await;
     let ticket = body
@@ -461,29 +464,29 @@ pub(in super::super) async fn enter(
         let message = "expected a JSON object with `ticket`";
         return failure(StatusCode::BAD_REQUEST, message, None);
     };
-    let (access, caller) = (&service.access, &asking.caller);
-    let granted = |known_by: &KnownBy| {
-        let granted = access.role_of(known_by, caller.address());
+    let (access, caller) = (&service.access, &requester.caller);
+    let granted = |identity: &ClientIdentity| {
+        let granted = access.role_of(identity, caller.address());
         granted
             .map(|g| (g.role, g.until))
-            .map_err(|refused| refused.told())
+            .map_err(|refused| refused.client_message())
     };
     match access.sessions().enter(&ticket, caller.bound(), granted) {
-        Err(Closed::Unknown) => failure(
+        Err(TicketError::Unknown) => failure(
             StatusCode::UNAUTHORIZED,
             "this link was used already, or is too old: links open once, within two minutes. Make another with `esker console`",
             None,
         ),
-        Err(Closed::Foreign) => {
+        Err(TicketError::Foreign) => {
             tracing::warn!(by = %caller.bound(), "refused: a ticket of the console that another user made");
             let message = "this link is another user's: make your own with `esker console`";
             failure(StatusCode::FORBIDDEN, message, None)
         }
-        Err(Closed::Over(why)) => {
-            let message = format!("whoever made this link may not ask here any more: {why}");
+        Err(TicketError::Over(why)) => {
+            let message = format!("the user who made this link no longer has access here: {why}");
             failure(StatusCode::FORBIDDEN, &message, None)
         }
-        Err(Closed::Failed(why)) => failure(StatusCode::SERVICE_UNAVAILABLE, &why, None),
+        Err(TicketError::Failed(why)) => failure(StatusCode::SERVICE_UNAVAILABLE, &why, None),
         Ok((cookie, session)) => {
             tracing::info!(who = %session.who, role = %session.role, bound = %session.bound, id = session.id, "a session of the console begins");
             let about = about(&service, &session.who, session.role, "session");
@@ -498,13 +501,13 @@ pub(in super::super) async fn enter(
     }
 }
 
-/// `DELETE /api/v1/session`.
+/// Answers the request `DELETE /api/v1/session`.
 pub(in super::super) async fn leave(
     State(service): State<Arc<Service>>,
     request: Request<Body>,
 ) -> Response<Body> {
-    let asking = request.extensions().get::<Asking>();
-    let encrypted = asking.is_some_and(|asking| asking.caller.encrypted());
+    let requester = request.extensions().get::<Requester>();
+    let encrypted = requester.is_some_and(|requester| requester.caller.encrypted());
     if let Some(cookie) = cookie(request.headers(), encrypted) {
         service.access.sessions().end(cookie);
     }
@@ -515,9 +518,9 @@ pub(in super::super) async fn leave(
     response
 }
 
-/// `GET /api/v1/sessions`: those that there are.
+/// Answers `GET /api/v1/sessions` with the open sessions.
 pub(in super::super) async fn list(State(service): State<Arc<Service>>) -> Response<Body> {
-    let one = |l: Listed| json!({"id": l.fingerprint, "who": l.comment, "role": l.role, "user": l.user, "until": l.expires, "bound": l.from});
+    let one = |l: RightsEntry| json!({"id": l.fingerprint, "who": l.comment, "role": l.role, "user": l.user, "until": l.expires, "bound": l.from});
     let all: Vec<Json> = service
         .access
         .list_sessions()
@@ -527,7 +530,7 @@ pub(in super::super) async fn list(State(service): State<Arc<Service>>) -> Respo
     json_response(json!({ "sessions": all }).to_string())
 }
 
-/// `DELETE /api/v1/sessions/{id}`: ends one.
+/// Answers `DELETE /api/v1/sessions/{id}` by ending that session.
 pub(in super::super) async fn end(
     State(service): State<Arc<Service>>,
     Path(id): Path<String>,
@@ -549,9 +552,9 @@ pub(in super::super) async fn end(
 mod tests {
     use super::*;
 
-    fn token(n: usize) -> KnownBy {
+    fn token(n: usize) -> ClientIdentity {
         let name = format!("token:{n}");
-        KnownBy::Token {
+        ClientIdentity::Token {
             hash: name.clone(),
             name,
         }
@@ -561,7 +564,7 @@ mod tests {
         clippy::unnecessary_wraps,
         reason = "it stands for one that may refuse"
     )]
-    fn read(_: &KnownBy) -> Result<(Role, Option<i64>), String> {
+    fn read(_: &ClientIdentity) -> Result<(Role, Option<i64>), String> {
         Ok((Role::Read, None))
     }
 
@@ -570,17 +573,17 @@ mod tests {
         let sessions = Sessions::default();
         let made = sessions.ticket("ada".into(), Role::Write, token(1), None);
         let ticket = made.unwrap();
-        assert_eq!(ticket.len(), 2 * CHANCE);
+        assert_eq!(ticket.len(), 2 * RANDOM_BYTES);
         let bound = Bound::User(7);
         let (cookie, session) = sessions.enter(&ticket, bound, read).unwrap();
-        // What they may do now is less than it was.
+        // The maker's present role is lower than at the time of the ticket.
         assert_eq!((session.who.as_str(), session.role), ("ada", Role::Read));
         for none in [ticket.as_str(), "x"] {
             let closed = sessions.enter(none, bound, read).unwrap_err();
-            assert!(matches!(closed, Closed::Unknown));
+            assert!(matches!(closed, TicketError::Unknown));
         }
         assert_eq!(sessions.of(&cookie).unwrap().who, "ada");
-        assert!(sessions.of(&ticket).is_none(), "a ticket is no cookie");
+        assert!(sessions.of(&ticket).is_none(), "a ticket is not a cookie");
         sessions.end(&cookie);
         assert!(sessions.of(&cookie).is_none());
     }
@@ -588,11 +591,11 @@ mod tests {
     #[test]
     fn a_ticket_that_another_user_has_seen_is_not_theirs() {
         let sessions = Sessions::default();
-        let made = sessions.ticket("ada".into(), Role::Admin, KnownBy::User(7), Some(7));
+        let made = sessions.ticket("ada".into(), Role::Admin, ClientIdentity::User(7), Some(7));
         let ticket = made.unwrap();
         let enter = |bound| sessions.enter(&ticket, bound, read);
-        assert!(matches!(enter(Bound::User(8)), Err(Closed::Foreign)));
-        // And stays its maker's.
+        assert!(matches!(enter(Bound::User(8)), Err(TicketError::Foreign)));
+        // The ticket remains valid for its maker.
         assert!(enter(Bound::User(7)).is_ok());
     }
 
@@ -601,7 +604,7 @@ mod tests {
         let sessions = Sessions::default();
         let enter = |end: Option<i64>| {
             let ticket = sessions.ticket("ada".into(), Role::Read, token(1), None);
-            let granted = |_: &KnownBy| Ok((Role::Read, end));
+            let granted = |_: &ClientIdentity| Ok((Role::Read, end));
             let entered = sessions.enter(&ticket.unwrap(), Bound::User(7), granted);
             entered.unwrap().1
         };
@@ -611,12 +614,12 @@ mod tests {
         assert!(soon <= Duration::from_mins(1), "{soon:?}");
         assert_eq!(lasts(&enter(Some(rights::now() + 999_999))), SESSION);
         let ticket = sessions.ticket("ada".into(), Role::Read, token(1), None);
-        let over = |_: &KnownBy| Err("it was revoked".to_owned());
+        let over = |_: &ClientIdentity| Err("it was revoked".to_owned());
         let closed = sessions.enter(&ticket.unwrap(), Bound::User(7), over);
-        assert!(matches!(closed, Err(Closed::Over(why)) if why == "it was revoked"));
+        assert!(matches!(closed, Err(TicketError::Over(why)) if why == "it was revoked"));
     }
 
-    /// One reader takes tickets and begins sessions without end.
+    /// One client with the role `read` makes tickets and begins sessions without end.
     #[test]
     fn nobody_keeps_others_out() {
         let sessions = Sessions::default();
@@ -627,27 +630,27 @@ mod tests {
         let enter = |ticket: &str| sessions.enter(ticket, Bound::User(7), read);
         let (own, _) = enter(&ticket(0)).unwrap();
         let waiting = ticket(0);
-        for _ in 0..2 * MOST {
+        for _ in 0..2 * TOTAL_MAX {
             ticket(1);
             enter(&ticket(1)).unwrap();
         }
         assert!(sessions.of(&own).is_some());
         assert!(enter(&waiting).is_ok());
-        let held = sessions.held();
+        let state = sessions.state();
         let all = (
-            held.sessions.0.values().map(|(of, _)| *of),
-            held.tickets.0.values().map(|(of, _)| *of),
+            state.sessions.0.values().map(|(of, _)| *of),
+            state.tickets.0.values().map(|(of, _)| *of),
         );
         let of_one = |of: &Hash| *of == token(1).digest();
         assert_eq!(all.0.filter(of_one).count(), SESSIONS_EACH);
         assert!(all.1.filter(of_one).count() <= TICKETS_EACH);
-        drop(held);
-        // Many who are in league have the place that there is, and whoever has little keeps it.
-        for n in 0..2 * MOST {
+        drop(state);
+        // Many cooperating holders fill all places, but a holder with few sessions keeps them.
+        for n in 0..2 * TOTAL_MAX {
             enter(&ticket(2 + n % 100)).unwrap();
         }
         assert!(sessions.of(&own).is_some());
-        assert_eq!(sessions.held().sessions.0.len(), MOST);
+        assert_eq!(sessions.state().sessions.0.len(), TOTAL_MAX);
     }
 
     #[test]
@@ -671,7 +674,7 @@ mod tests {
             ),
         );
         assert_eq!(cookie(&headers, false), Some("77"));
-        // Over TLS only one counts that no page of another port could have set.
+        // Over TLS only a cookie counts that no page of another port could have set.
         assert_eq!(cookie(&headers, true), Some("9"));
         let set = set_cookie("9", 7, true).unwrap();
         let set = set.to_str().unwrap();

@@ -1,11 +1,11 @@
-//! The tiers of site caches that the configuration names: what each says of itself.
+//! Status of the site cache tiers that the configuration names.
 
 use crate::service::Service;
 use axum::body::Body;
 use axum::extract::State;
 use esker_rpc::Address;
 use esker_rpc::address::Encrypt;
-use esker_rpc::http::{Place, Sent};
+use esker_rpc::http::{Endpoint, RequestBody};
 use http::{Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::rt::TokioIo;
@@ -13,12 +13,12 @@ use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a tier may take.
+/// Time limit of a tier's answer.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// Bytes of what it says.
+/// Largest answer in bytes.
 const BYTES_MAX: usize = 1 << 20;
 
-/// `GET /api/v1/site`.
+/// Answers the request `GET /api/v1/site`.
 pub(in super::super) async fn sites(State(service): State<Arc<Service>>) -> Response<Body> {
     service.metrics.http.add(1);
     let asking = service.settings.sites.iter().map(|url| async move {
@@ -35,17 +35,24 @@ pub(in super::super) async fn sites(State(service): State<Arc<Service>>) -> Resp
     super::super::json_response(json!({ "tiers": tiers }).to_string())
 }
 
-/// What a tier says of itself that is asked with a key of SSH: the user's who runs this server.
+/// Reads the status of a tier with the SSH key of the user who runs this server.
 async fn status_by_key(url: &str) -> Result<Json, String> {
     let mut address = Address::parse(url).map_err(|e| e.to_string())?;
     address.trust.encrypt = Encrypt::Always;
     address.patience = address.patience.min(ANSWER_MAX);
     let asked = tokio::task::spawn_blocking(move || {
-        let place = Place::from(&address);
+        let place = Endpoint::from(&address);
         let until = Some(Instant::now() + ANSWER_MAX);
         let never = || false;
         let mut answer = place
-            .ask("GET", "/v1/status", &[], Sent::Nothing, &never, until)
+            .request(
+                "GET",
+                "/v1/status",
+                &[],
+                RequestBody::Nothing,
+                &never,
+                until,
+            )
             .map_err(|e| e.to_string())?;
         let text = answer
             .text(BYTES_MAX)
@@ -60,19 +67,19 @@ async fn status_by_key(url: &str) -> Result<Json, String> {
     });
     asked
         .await
-        .map_err(|_| "the question could not be asked".to_owned())?
+        .map_err(|_| "the request could not be sent".to_owned())?
 }
 
-/// What a tier says of itself.
+/// Reads the status of a tier.
 async fn status(url: &str) -> Result<Json, String> {
     if Address::is_address(url) {
         return status_by_key(url).await;
     }
-    let uri: Uri = url.parse().map_err(|_| format!("`{url}` is no URL"))?;
+    let uri: Uri = url.parse().map_err(|_| format!("`{url}` is not a URL"))?;
     let host = uri.host().ok_or_else(|| format!("`{url}` names no host"))?;
     if uri.scheme_str() != Some("http") {
         return Err(format!(
-            "`{url}`: tiers are asked by http://127.0.0.1:PORT on this machine, by esker://HOST:PORT elsewhere"
+            "`{url}`: tiers are reached by http://127.0.0.1:PORT on this machine, by esker://HOST:PORT elsewhere"
         ));
     }
     let port = uri.port_u16().unwrap_or(80);

@@ -1,16 +1,16 @@
-//! What takes how much, from the sums that directories keep.
+//! Space usage, from the sums that directories keep.
 
-use super::super::Refused;
-use super::super::api::{Answer, Asked};
+use super::super::ApiError;
+use super::super::api::{Answer, ApiRequest};
 use super::super::files::{names, path_of};
 use esker_model::namespace::{NamePath, Space, SpaceBy, Usage};
 use serde_json::{Value as Json, json};
 use std::ops::ControlFlow;
 
-/// Levels below the directory that is looked at, and children of one that are shown; the others are one more.
+/// Largest number of levels below the requested directory, and of children shown per directory; the others are summed up as one.
 const DEPTH_MAX: u64 = 6;
 const CHILDREN_MAX: usize = 60;
-/// Rows by user, group, ending or age.
+/// Largest number of rows by user, group, ending or age.
 const ROWS_MAX: usize = 500;
 
 struct Directory {
@@ -29,8 +29,8 @@ fn sums(usage: &Usage) -> Json {
 }
 
 impl Directory {
-    /// As JSON, the largest children first.
-    fn told(mut self) -> Json {
+    /// Encodes the directory as JSON, the largest children first.
+    fn into_json(mut self) -> Json {
         let mut out = sums(&self.usage);
         out["name"] = name_of(&self.path).into();
         out["path"] = self.path.to_string().into();
@@ -41,7 +41,7 @@ impl Directory {
                 .then_with(|| a.path.cmp(&b.path))
         });
         let below: u64 = self.children.iter().map(|c| c.usage.bytes).sum();
-        // What lies in the directory itself.
+        // Bytes of the files directly in the directory.
         out["own_bytes"] = self.usage.bytes.saturating_sub(below).into();
         let rest = self
             .children
@@ -51,12 +51,12 @@ impl Directory {
             let files: u64 = rest.iter().map(|c| c.usage.files).sum();
             out["rest"] = json!({"count": rest.len(), "bytes": bytes, "files": files});
         }
-        out["children"] = self.children.into_iter().map(Self::told).collect();
+        out["children"] = self.children.into_iter().map(Self::into_json).collect();
         out
     }
 }
 
-/// A tree of paths that come in any order, parents among them.
+/// Builds a tree from paths in any order that include their parents.
 fn tree(mut all: Vec<(NamePath, Usage)>) -> Option<Directory> {
     all.sort_by(|a, b| a.0.cmp(&b.0));
     let mut open: Vec<Directory> = Vec::new();
@@ -89,20 +89,25 @@ fn tree(mut all: Vec<(NamePath, Usage)>) -> Option<Directory> {
     open.pop()
 }
 
-/// What the directories directly below one hold, as `esker top --by project` has it.
-fn projects(asked: &Asked<'_>) -> Answer {
-    let asker = asked.asker.clone();
-    let path = path_of(asked.query.get("path").unwrap_or("/"))?;
+/// Usage of the directories directly below a path, as in `esker top --by project`.
+fn projects(request: &ApiRequest<'_>) -> Answer {
+    let principal = request.principal.clone();
+    let path = path_of(request.query.get("path").unwrap_or("/"))?;
     let top = path.names().count();
     let (mut total, mut all) = (Usage::default(), Vec::new());
-    names(asked).usages(asker.as_ref(), &path, asked.watch, &mut |path, usage| {
-        match path.names().count() - top {
-            0 => total = *usage,
-            1 => all.push((path.to_string(), *usage)),
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    })?;
+    names(request).usages(
+        principal.as_ref(),
+        &path,
+        request.call_state,
+        &mut |path, usage| {
+            match path.names().count() - top {
+                0 => total = *usage,
+                1 => all.push((path.to_string(), *usage)),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        },
+    )?;
     all.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then_with(|| a.0.cmp(&b.0)));
     let cut = all.len() > ROWS_MAX;
     let rows = all.iter().take(ROWS_MAX).map(|(name, usage)| {
@@ -116,34 +121,34 @@ fn projects(asked: &Asked<'_>) -> Answer {
     .to_string())
 }
 
-/// `GET /api/v1/view/space`.
-pub(in super::super) fn space(asked: &Asked<'_>) -> Answer {
-    let asker = asked.asker.clone();
-    let by = match asked
+/// Answers the request `GET /api/v1/view/space`.
+pub(in super::super) fn space(request: &ApiRequest<'_>) -> Answer {
+    let principal = request.principal.clone();
+    let by = match request
         .query
         .get("space_by")
-        .or_else(|| asked.query.get("by"))
+        .or_else(|| request.query.get("by"))
     {
         None | Some("dir" | "") => None,
         Some("user") => Some(SpaceBy::User),
-        Some("project") => return projects(asked),
+        Some("project") => return projects(request),
         Some("group") => Some(SpaceBy::Group),
         Some("type") => Some(SpaceBy::Ending),
         Some("kind") => Some(SpaceBy::Kind),
         Some("age") => Some(SpaceBy::Day),
         Some(other) => {
-            return Err(Refused::bad(format!(
+            return Err(ApiError::bad(format!(
                 "parameter `by`: expected dir, user, project, group, type, kind or age; got `{other}`"
             )));
         }
     };
     if let Some(by) = by {
-        if asked.is_limited() {
-            return Err(Refused::bad(
-                "sums over the whole namespace are not on somebody's behalf: leave out `uid`, or ask by=dir".into(),
+        if request.is_limited() {
+            return Err(ApiError::bad(
+                "sums over the whole namespace are not made on a user's behalf: leave out `uid`, or ask by=dir".into(),
             ));
         }
-        let mut rows = names(asked).space(by)?;
+        let mut rows = names(request).space(by)?;
         match by {
             SpaceBy::Day => rows.sort_by(|a, b| a.key.cmp(&b.key)),
             _ => rows.sort_by(|a, b| {
@@ -163,27 +168,32 @@ pub(in super::super) fn space(asked: &Asked<'_>) -> Answer {
             row
         });
         return Ok(json!({
-            "by": asked.query.get("by"), "root": null, "rows": told.collect::<Json>(), "cut": cut,
+            "by": request.query.get("by"), "root": null, "rows": told.collect::<Json>(), "cut": cut,
             "files": total.0, "bytes": total.1,
         })
         .to_string());
     }
-    let path = path_of(asked.query.get("path").unwrap_or("/"))?;
-    let depth = asked.query.number("depth")?.unwrap_or(2).min(DEPTH_MAX);
+    let path = path_of(request.query.get("path").unwrap_or("/"))?;
+    let depth = request.query.number("depth")?.unwrap_or(2).min(DEPTH_MAX);
     let top = path.names().count() as u64;
     let mut all: Vec<(NamePath, Usage)> = Vec::new();
-    names(asked).usages(asker.as_ref(), &path, asked.watch, &mut |path, usage| {
-        if path.names().count() as u64 <= top + depth {
-            all.push((path.clone(), *usage));
-        }
-        ControlFlow::Continue(())
-    })?;
+    names(request).usages(
+        principal.as_ref(),
+        &path,
+        request.call_state,
+        &mut |path, usage| {
+            if path.names().count() as u64 <= top + depth {
+                all.push((path.clone(), *usage));
+            }
+            ControlFlow::Continue(())
+        },
+    )?;
     let root = tree(all);
     let (files, bytes) = root
         .as_ref()
         .map_or((0, 0), |r| (r.usage.files, r.usage.bytes));
     Ok(json!({
-        "by": "dir", "root": root.map(Directory::told), "rows": [], "cut": false, "files": files, "bytes": bytes,
+        "by": "dir", "root": root.map(Directory::into_json), "rows": [], "cut": false, "files": files, "bytes": bytes,
     })
     .to_string())
 }
@@ -206,7 +216,7 @@ mod tests {
             (path("/c"), usage(6)),
             (path("/a"), usage(4)),
         ];
-        let told = tree(all).unwrap().told();
+        let told = tree(all).unwrap().into_json();
         assert_eq!(told["children"][0]["name"], "c");
         assert_eq!(told["children"][1]["children"][0]["path"], "/a/b");
         assert_eq!(told["children"][1]["own_bytes"], 1);

@@ -1,88 +1,93 @@
-//! How the values of a tag spread, and what may be typed next.
+//! Distribution of a tag's values, and completion of text.
 
-use super::super::Refused;
-use super::super::api::{Answer, Asked};
+use super::super::ApiError;
+use super::super::api::{Answer, ApiRequest};
 use super::super::find::filter;
-use super::{look, told};
-use esker_console::complete::{Known, Language, complete};
-use esker_console::spread::Spread;
+use super::{json_text, search};
+use esker_console::complete::{KnownNames, Language, complete};
+use esker_console::distribution::DistributionBuilder;
 use esker_model::Cancel as _;
 use esker_model::object::Find;
 use serde_json::json;
 use std::ops::ControlFlow;
 
-/// Vertices that completion names.
+/// Largest number of vertices that completion suggests.
 const VERTICES: usize = 20;
-/// Most frequent values that are told.
+/// Largest number of most frequent values in an answer.
 const TOP_MAX: u64 = 1_000;
 
-/// `GET /api/v1/tags/values`.
-pub(in super::super) fn values(asked: &Asked<'_>) -> Answer {
-    let name = asked.query.required("name")?;
-    let limit = asked.query.number("limit")?.unwrap_or(30).clamp(1, TOP_MAX) as usize;
+/// Answers the request `GET /api/v1/tags/values`.
+pub(in super::super) fn values(request: &ApiRequest<'_>) -> Answer {
+    let name = request.query.required("name")?;
+    let limit = request
+        .query
+        .number("limit")?
+        .unwrap_or(30)
+        .clamp(1, TOP_MAX) as usize;
     let find = Find {
-        filter: filter(asked.query.get("filter").unwrap_or_default())?,
+        filter: filter(request.query.get("filter").unwrap_or_default())?,
         select: Some(vec![name.to_owned()]),
         limit: None,
         count: false,
         explain: false,
-        asker: asked.asker.clone(),
+        principal: request.principal.clone(),
         share: None,
         after: None,
     };
-    let (mut spread, mut looked_at, mut stopped) = (Spread::default(), 0_u64, false);
-    asked
+    let (mut distribution, mut looked_at, mut stopped) =
+        (DistributionBuilder::default(), 0_u64, false);
+    request
         .service
         .graph_now()
-        .find(&find, asked.watch, &mut |found| {
+        .find(&find, request.call_state, &mut |found| {
             looked_at += 1;
             if let Some(value) = found.attributes.get(name).or_else(|| found.tags.get(name)) {
-                spread.add(value);
+                distribution.add(value);
             }
-            stopped = asked.watch.cancelled();
+            stopped = request.call_state.cancelled();
             if stopped {
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
         })?;
-    told(&json!({
+    json_text(&json!({
         "name": name,
         "objects": looked_at,
-        "spread": spread.finish(limit),
+        "spread": distribution.finish(limit),
         "stopped": stopped.then(|| json!({"reason": "time", "looked_at": looked_at})),
     }))
 }
 
-/// `GET /api/v1/complete`.
-pub(in super::super) fn completion(asked: &Asked<'_>) -> Answer {
-    let language = match asked.query.required("what")? {
+/// Answers the request `GET /api/v1/complete`.
+pub(in super::super) fn completion(request: &ApiRequest<'_>) -> Answer {
+    let language = match request.query.required("what")? {
         "travel" => Language::Travel,
         "filter" => Language::Filter,
         "sparql" => Language::Sparql,
         other => {
-            return Err(Refused::bad(format!(
+            return Err(ApiError::bad(format!(
                 "parameter `what`: expected travel, filter or sparql; got `{other}`"
             )));
         }
     };
-    let text = asked.query.get("text").unwrap_or_default();
-    let at = asked
+    let text = request.query.get("text").unwrap_or_default();
+    let at = request
         .query
         .number("at")?
         .map_or(text.len(), |at| at as usize);
-    let schema = asked.service.schema()?;
-    let asker = asked.asker.clone();
-    let mut tags = asked.service.graph_now().tags(asker.as_ref())?;
+    let schema = request.service.schema()?;
+    let principal = request.principal.clone();
+    let mut tags = request.service.graph_now().tags(principal.as_ref())?;
     tags.sort_by_key(|tag| std::cmp::Reverse(tag.objects));
     let tags: Vec<(String, u64)> = tags
         .into_iter()
         .filter(|tag| !tag.predefined)
         .map(|tag| (tag.name, tag.objects))
         .collect();
-    let known = Known {
+    let known = KnownNames {
         schema: &schema,
         tags: &tags,
-        vertices: &|text| look::vertices(asked, text, VERTICES),
+        vertices: &|text| search::vertices(request, text, VERTICES),
     };
-    told(&complete(language, text, at, &known))
+    json_text(&complete(language, text, at, &known))
 }

@@ -1,4 +1,4 @@
-//! Answers to the console's pages.
+//! Schemas of the answers to the console's pages.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -54,8 +54,8 @@ fn maybe(schema: &Json) -> Json {
     json!({"anyOf": [schema, {"type": "null"}]})
 }
 
-/// An object that has all of these.
-fn whole<const N: usize>(properties: [(&str, Json); N]) -> Json {
+/// An object with all of these properties required.
+fn object_of<const N: usize>(properties: [(&str, Json); N]) -> Json {
     let required: Vec<&str> = properties.iter().map(|(name, _)| *name).collect();
     let required = json!(required);
     let properties: Map<String, Json> = properties
@@ -65,10 +65,10 @@ fn whole<const N: usize>(properties: [(&str, Json); N]) -> Json {
     json!({"type": "object", "required": required, "properties": properties})
 }
 
-/// Their schemas, by name.
+/// Schemas of these answers, by name.
 pub(super) fn schemas() -> Vec<(&'static str, Json)> {
     let stopped = maybe(&named("Stopped"));
-    let step = whole([
+    let step = object_of([
         ("step", integer()),
         ("text", text()),
         ("frontier", integer()),
@@ -78,7 +78,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ("cached", integer()),
         ("micros", integer()),
     ]);
-    let server_step = whole([
+    let server_step = object_of([
         ("server", integer()),
         ("step", integer()),
         ("frontier", integer()),
@@ -88,7 +88,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ("prefetch_micros", integer()),
         ("wait_micros", integer()),
     ]);
-    let traversal = whole([
+    let traversal = object_of([
         ("at", text()),
         ("chain", text()),
         ("micros", integer()),
@@ -97,7 +97,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ("servers", list(&server_step)),
     ]);
     let run_state = one_of(&["running", "ok", "failed", "unknown"]);
-    let facet = list(&whole([("value", text()), ("count", integer())]));
+    let facet = list(&object_of([("value", text()), ("count", integer())]));
     let facets = json!({"type": "object", "additionalProperties": facet});
     let runs = list(&named("Run"));
     let used = list(&named("Used"));
@@ -110,7 +110,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ]
     };
     let [files, directories, bytes, blocks] = sums();
-    let mut directory = whole([
+    let mut directory = object_of([
         ("name", text()),
         ("path", text()),
         files,
@@ -120,25 +120,25 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ("own_bytes", integer()),
         ("children", list(&named("SpaceDirectory"))),
     ]);
-    directory["properties"]["rest"] = whole([
+    directory["properties"]["rest"] = object_of([
         ("count", integer()),
         ("bytes", integer()),
         ("files", integer()),
     ]);
     let [files, directories, bytes, blocks] = sums();
-    let space_row = whole([("name", text()), files, directories, bytes, blocks]);
+    let space_row = object_of([("name", text()), files, directories, bytes, blocks]);
     vec![
         (
             "RoCrate",
-            whole([("@context", json!({})), ("@graph", list(&anything()))]),
+            object_of([("@context", json!({})), ("@graph", list(&anything()))]),
         ),
         (
             "Stopped",
-            whole([("reason", text()), ("looked_at", integer())]),
+            object_of([("reason", text()), ("looked_at", integer())]),
         ),
         (
             "Run",
-            whole([
+            object_of([
                 ("id", text()),
                 ("kind", text()),
                 ("name", maybe_text()),
@@ -157,7 +157,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "Change",
-            whole([
+            object_of([
                 ("version", text()),
                 ("id", text()),
                 ("type", maybe_text()),
@@ -167,13 +167,13 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
                 ),
                 (
                     "edge",
-                    maybe(&whole([("type", maybe_text()), ("to", text())])),
+                    maybe(&object_of([("type", maybe_text()), ("to", text())])),
                 ),
             ]),
         ),
         (
             "Health",
-            whole([
+            object_of([
                 ("name", text()),
                 ("state", one_of(&["ok", "warn", "bad"])),
                 ("text", text()),
@@ -182,7 +182,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "Home",
-            whole([
+            object_of([
                 ("vertices", counts()),
                 ("edges", counts()),
                 ("newest", maybe_text()),
@@ -190,7 +190,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
                 ("bytes", integer()),
                 (
                     "rate",
-                    whole([
+                    object_of([
                         ("step_s", integer()),
                         ("from", integer()),
                         ("operations", list(&number())),
@@ -206,10 +206,10 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "Suggestions",
-            whole([
+            object_of([
                 (
                     "items",
-                    list(&whole([
+                    list(&object_of([
                         (
                             "kind",
                             one_of(&["path", "vertex", "user", "tag", "run", "type"]),
@@ -225,11 +225,11 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "Search",
-            whole([
+            object_of([
                 ("how", one_of(&["words", "filter"])),
                 (
                     "items",
-                    list(&whole([
+                    list(&object_of([
                         ("id", text()),
                         ("kind", text()),
                         ("type", text()),
@@ -251,10 +251,10 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "Neighbourhood",
-            whole([
+            object_of([
                 (
                     "vertices",
-                    list(&whole([
+                    list(&object_of([
                         ("id", text()),
                         ("type", text()),
                         ("label", text()),
@@ -281,7 +281,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ("SpaceDirectory", directory),
         (
             "SpaceView",
-            whole([
+            object_of([
                 ("by", maybe_text()),
                 ("root", maybe(&named("SpaceDirectory"))),
                 ("rows", list(&space_row)),
@@ -292,7 +292,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "Runs",
-            whole([
+            object_of([
                 ("runs", runs.clone()),
                 ("next", maybe_text()),
                 ("stopped", stopped.clone()),
@@ -300,7 +300,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "Used",
-            whole([
+            object_of([
                 ("id", text()),
                 ("label", text()),
                 ("version", text()),
@@ -310,7 +310,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "RunPage",
-            whole([
+            object_of([
                 ("run", named("Run")),
                 ("attributes", anything()),
                 ("settings", list(&text())),
@@ -328,16 +328,16 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "RunsDiff",
-            whole([
+            object_of([
                 ("a", named("Run")),
                 ("b", named("Run")),
                 (
                     "sections",
-                    list(&whole([
+                    list(&object_of([
                         ("name", text()),
                         (
                             "rows",
-                            list(&whole([
+                            list(&object_of([
                                 ("name", text()),
                                 ("before", maybe_text()),
                                 ("after", maybe_text()),
@@ -355,23 +355,23 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "TagValues",
-            whole([
+            object_of([
                 ("name", text()),
                 ("objects", integer()),
                 (
                     "spread",
-                    whole([
+                    object_of([
                         ("count", integer()),
                         ("kinds", counts()),
                         ("distinct", integer()),
                         ("distinct_more", flag()),
                         (
                             "top",
-                            list(&whole([("value", json!({})), ("count", integer())])),
+                            list(&object_of([("value", json!({})), ("count", integer())])),
                         ),
                         (
                             "histogram",
-                            maybe(&whole([
+                            maybe(&object_of([
                                 ("from", number()),
                                 ("to", number()),
                                 ("bins", list(&integer())),
@@ -385,11 +385,11 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "Completion",
-            whole([
+            object_of([
                 ("from", integer()),
                 (
                     "items",
-                    list(&whole([
+                    list(&object_of([
                         ("label", text()),
                         ("kind", text()),
                         ("detail", text()),
@@ -400,7 +400,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "Cluster",
-            whole([
+            object_of([
                 ("kind", one_of(&["folder", "cluster"])),
                 ("name", maybe_text()),
                 ("placement", maybe_text()),
@@ -409,7 +409,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
                 ("traversals", list(&traversal)),
                 (
                     "hubs",
-                    list(&whole([
+                    list(&object_of([
                         ("id", text()),
                         ("edge_type", maybe_text()),
                         ("edges", integer()),
@@ -417,7 +417,7 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
                 ),
                 (
                     "servers",
-                    list(&whole([
+                    list(&object_of([
                         ("server", integer()),
                         ("address", text()),
                         ("state", one_of(&["serving", "joining", "down"])),
@@ -439,13 +439,13 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "Session",
-            whole([
+            object_of([
                 ("who", text()),
                 ("role", one_of(&["read", "write", "admin"])),
                 ("how", one_of(&["process", "key", "token", "session"])),
                 (
                     "server",
-                    whole([
+                    object_of([
                         ("version", text()),
                         ("target", text()),
                         ("kind", one_of(&["folder", "cluster"])),
@@ -456,9 +456,9 @@ pub(super) fn schemas() -> Vec<(&'static str, Json)> {
         ),
         (
             "Sites",
-            whole([(
+            object_of([(
                 "tiers",
-                list(&whole([
+                list(&object_of([
                     ("url", text()),
                     ("state", one_of(&["up", "down"])),
                     ("trouble", maybe_text()),

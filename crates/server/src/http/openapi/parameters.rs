@@ -1,8 +1,8 @@
-//! What each parameter means, by name.
+//! Descriptions of parameters, by name.
 
 use serde_json::{Value as Json, json};
 
-/// Whether a parameter is a part of the path.
+/// Whether a parameter is a segment of the path.
 pub(in super::super) fn in_path(name: &str) -> bool {
     matches!(
         name,
@@ -10,8 +10,8 @@ pub(in super::super) fn in_path(name: &str) -> bool {
     )
 }
 
-/// The name that callers know a parameter by: one name may mean several things.
-pub(in super::super) fn shown(name: &str) -> &str {
+/// Name of a parameter in URLs: several parameters of the table may share one.
+pub(in super::super) fn url_name(name: &str) -> &str {
     match name {
         "vertex_type" | "search_type" | "facets_of" => "type",
         "after_object" | "after_entry" | "after_run" => "after",
@@ -35,7 +35,7 @@ pub(in super::super) fn shown(name: &str) -> &str {
     }
 }
 
-/// What a parameter means, by name.
+/// Description and schema of a parameter.
 pub(super) fn parameter(name: &str) -> Json {
     let (description, schema, required) = match name {
         "object" => (
@@ -49,7 +49,7 @@ pub(super) fn parameter(name: &str) -> Json {
             false,
         ),
         "path" => (
-            "from the root; a byte that is no UTF-8 is `\\xHH`, a backslash is doubled, as in answers",
+            "from the root; a byte that is not UTF-8 is `\\xHH`, a backslash is doubled, as in answers",
             json!({"type": "string", "examples": ["/project/run7"]}),
             true,
         ),
@@ -64,7 +64,7 @@ pub(super) fn parameter(name: &str) -> Json {
             false,
         ),
         "after_entry" => (
-            "go on behind that entry: `next` of the answer before",
+            "continue after that entry: `next` of the previous answer",
             json!({"type": "string"}),
             false,
         ),
@@ -74,7 +74,7 @@ pub(super) fn parameter(name: &str) -> Json {
             false,
         ),
         "levels" => (
-            "directories below it, so many levels down, too",
+            "how many levels of directories below it to include",
             json!({"type": "integer", "minimum": 0, "default": 0}),
             false,
         ),
@@ -95,7 +95,7 @@ pub(super) fn parameter(name: &str) -> Json {
             false,
         ),
         "uid" => (
-            "on whose behalf, a user's number: only what they may read is seen",
+            "the user id on whose behalf: only what they may read is returned",
             json!({"type": "integer"}),
             false,
         ),
@@ -120,7 +120,7 @@ pub(super) fn parameter(name: &str) -> Json {
             false,
         ),
         "after_object" => (
-            "go on behind that object: `next` of the answer before",
+            "continue after that object: `next` of the previous answer",
             json!({"type": "string"}),
             false,
         ),
@@ -177,7 +177,7 @@ pub(super) fn parameter(name: &str) -> Json {
             false,
         ),
         "after" => (
-            "go on behind that vertex: `next` of the answer before",
+            "continue after that vertex: `next` of the previous answer",
             json!({"type": "string"}),
             false,
         ),
@@ -192,7 +192,7 @@ pub(super) fn parameter(name: &str) -> Json {
             false,
         ),
         "place" => (
-            "`place` of the answer before",
+            "`place` of the previous answer",
             json!({"type": "string"}),
             false,
         ),
@@ -223,7 +223,7 @@ pub(super) fn parameter(name: &str) -> Json {
             false,
         ),
         "q" => (
-            "what somebody types: a part of a name, a whole name (TYPE:KEY), a path",
+            "the text typed so far: a part of a name, a whole name (TYPE:KEY), a path",
             json!({"type": "string"}),
             true,
         ),
@@ -248,7 +248,7 @@ pub(super) fn parameter(name: &str) -> Json {
             false,
         ),
         "skip" => (
-            "leave out so many: `skip` of the answer before",
+            "skip this many: `skip` of the previous answer",
             json!({"type": "integer", "minimum": 0, "default": 0}),
             false,
         ),
@@ -308,7 +308,7 @@ pub(super) fn parameter(name: &str) -> Json {
             false,
         ),
         "after_run" => (
-            "go on behind that run: `next` of the answer before",
+            "continue after that run: `next` of the previous answer",
             json!({"type": "string"}),
             false,
         ),
@@ -333,14 +333,14 @@ pub(super) fn parameter(name: &str) -> Json {
             false,
         ),
         "at" => (
-            "the byte that the cursor stands before; the end, if it is not given",
+            "the byte before which the cursor is; the end, if it is not given",
             json!({"type": "integer", "minimum": 0}),
             false,
         ),
         "from" => ("from then on", json!({"type": "string"}), false),
         "until" => ("before then", json!({"type": "string"}), false),
         "once" => (
-            "a marker: a batch whose marker was applied before changes nothing, so that a call can be repeated",
+            "an idempotency key: a batch whose key was applied before changes nothing, so that a call can be repeated",
             json!({"type": "string", "maxLength": 256}),
             false,
         ),
@@ -352,5 +352,5 @@ pub(super) fn parameter(name: &str) -> Json {
         name => super::super::openlineage::parameter(name),
     };
     let place = if in_path(name) { "path" } else { "query" };
-    json!({"name": shown(name), "in": place, "required": required, "description": description, "schema": schema})
+    json!({"name": url_name(name), "in": place, "required": required, "description": description, "schema": schema})
 }

@@ -1,16 +1,15 @@
-//! What the API's description says of SPARQL, graphs and the care of RDF data. Their routes are not in the table of the others, for
-//! the standards say what they are.
+//! Description of SPARQL, graphs and RDF data management. Their routes are not in the table of the API, as they are defined by standards.
 
 use serde_json::{Map, Value as Json, json};
 
-/// Formats of solutions.
+/// Media types of solutions.
 const SOLUTIONS: [&str; 4] = [
     "application/sparql-results+json",
     "application/sparql-results+xml",
     "text/csv",
     "text/tab-separated-values",
 ];
-/// Formats of graphs.
+/// Media types of graphs.
 const GRAPHS: [&str; 4] = [
     "text/turtle",
     "application/n-triples",
@@ -18,7 +17,7 @@ const GRAPHS: [&str; 4] = [
     "application/ld+json",
 ];
 
-/// A parameter of the URL, or of a form.
+/// A parameter of the query string or of a form.
 fn parameter(name: &str) -> Json {
     let text = || json!({"type": "string"});
     let iris = || json!({"type": "array", "items": {"type": "string", "format": "iri"}});
@@ -48,7 +47,7 @@ fn parameter(name: &str) -> Json {
             flag(),
         ),
         "uid" => (
-            "on whose behalf, a user's number: only what they may read is seen, only graphs that they may write are changed",
+            "the user id on whose behalf: only what they may read is returned, only graphs that they may write are changed",
             json!({"type": "integer"}),
         ),
         "gids" => (
@@ -95,7 +94,7 @@ fn content(kinds: &[&str]) -> Json {
     json!(all)
 }
 
-/// An operation: what it is called, what it does, parameters, answers beside those that all have.
+/// An operation with its id, summary, parameters, and answers besides those common to all.
 fn operation(id: &str, summary: &str, names: &[&str], answers: &[(&str, &str, Json)]) -> Json {
     let text = || content(&["text/plain"]);
     let mut responses = Map::new();
@@ -206,7 +205,7 @@ fn sparql() -> Json {
     json!({"get": get, "post": post})
 }
 
-/// `which`: how a graph is named; `path` if by the URL.
+/// Operations on graphs; `which` names the parameters that select a graph, and `path` says whether the URL's path does.
 fn graphs(id: &str, which: &[&str], path: bool) -> Json {
     let names =
         |more: &[&'static str]| -> Vec<&str> { which.iter().chain(more).copied().collect() };
@@ -272,7 +271,7 @@ fn graphs(id: &str, which: &[&str], path: bool) -> Json {
     json!(item)
 }
 
-/// The paths, in the form in which the document has them.
+/// Returns the paths in the format of the document.
 pub(super) fn paths() -> Map<String, Json> {
     let json = || content(&["application/json"]);
     let mut all = Map::new();

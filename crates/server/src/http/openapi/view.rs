@@ -1,8 +1,8 @@
-//! Pictures, and what happens.
+//! Schemas of pictures and of the change feed.
 
 use serde_json::{Value as Json, json};
 
-/// Their schemas, by name.
+/// Schemas of these answers, by name.
 pub(super) fn schemas() -> [(&'static str, Json); 2] {
     let text = || json!({"type": "string"});
     let integer = || json!({"type": "integer"});
@@ -73,8 +73,8 @@ pub(super) fn schemas() -> [(&'static str, Json); 2] {
                 "properties": {
                     "focus": text(), "as_of": maybe(), "width": number(), "height": number(),
                     "boxes": array(shown), "lines": array(line),
-                    "stopped": said(array(stopped), "where walks stopped before everything asked for was found"),
-                    "left_out": said(integer(), "always 0: what whoever asks may not see is not there"),
+                    "stopped": said(array(stopped), "where the traversal stopped before everything was found"),
+                    "left_out": said(integer(), "always 0: what the caller may not see is not included"),
                     "versions": said(array(tick), "when something of it changed, oldest first"),
                     "versions_cut": flag(), "layout_micros": integer(), "micros": integer(),
                 },

@@ -1,28 +1,28 @@
-//! Namespaces and datasets.
+//! Answers about namespaces and datasets.
 
-use super::super::Refused;
-use super::super::api::{Answer, Asked};
-use super::known::{Known, Page, Thing, absent, time};
+use super::super::ApiError;
+use super::super::api::{Answer, ApiRequest};
+use super::graph_view::{GraphView, JobOrDataset, Page, absent, time};
 use esker_import::openlineage::data_name;
 use esker_model::{VertexId, VertexName, VertexSelect};
 use serde_json::{Map, Value as Json, json};
 use std::ops::ControlFlow;
 
-fn namespace_out(known: &Known<'_>, id: VertexId, name: &str) -> Result<Json, Refused> {
-    let (created, updated) = known.times(id)?;
+fn namespace_out(view: &GraphView<'_>, id: VertexId, name: &str) -> Result<Json, ApiError> {
+    let (created, updated) = view.times(id)?;
     Ok(
         json!({"name": name, "createdAt": created, "updatedAt": updated, "ownerName": null, "description": null,
               "isHidden": false}),
     )
 }
 
-/// `GET /api/v1/namespaces`.
-pub(super) fn namespaces(asked: &Asked<'_>) -> Answer {
-    let (known, page) = (Known::new(asked)?, Page::of(asked)?);
+/// Answers the request `GET /api/v1/namespaces`.
+pub(super) fn namespaces(request: &ApiRequest<'_>) -> Answer {
+    let (view, page) = (GraphView::new(request)?, Page::of(request)?);
     let mut all = Vec::new();
-    if let Some(types) = known.types {
+    if let Some(types) = view.types {
         let select = VertexSelect::of(types.namespace);
-        known.graph.scan_vertices(&select, &mut |vertex| {
+        view.graph.scan_vertices(&select, &mut |vertex| {
             all.push((vertex.key, vertex.id));
             ControlFlow::Continue(())
         })?;
@@ -31,48 +31,48 @@ pub(super) fn namespaces(asked: &Asked<'_>) -> Answer {
     let total = all.len();
     let out = page
         .cut(all)
-        .map(|(name, id)| namespace_out(&known, id, &name));
+        .map(|(name, id)| namespace_out(&view, id, &name));
     let out: Json = out.collect::<Result<_, _>>()?;
     Ok(json!({"namespaces": out, "totalCount": total}).to_string())
 }
 
-fn space(known: &Known<'_>, asked: &Asked<'_>) -> Result<(VertexId, String), Refused> {
-    let name = asked.query.required("namespace")?;
+fn space(view: &GraphView<'_>, request: &ApiRequest<'_>) -> Result<(VertexId, String), ApiError> {
+    let name = request.query.required("namespace")?;
     let vertex = VertexName {
         type_name: "Namespace".to_owned(),
         key: name.to_owned(),
     };
-    let found = known.vertex(asked, &vertex)?;
+    let found = view.vertex(request, &vertex)?;
     let found = found.ok_or_else(|| absent("namespace", name))?;
     Ok((found.id, name.to_owned()))
 }
 
-/// `GET /api/v1/namespaces/{namespace}`.
-pub(super) fn namespace(asked: &Asked<'_>) -> Answer {
-    let known = Known::new(asked)?;
-    let (id, name) = space(&known, asked)?;
-    Ok(namespace_out(&known, id, &name)?.to_string())
+/// Answers the request `GET /api/v1/namespaces/{namespace}`.
+pub(super) fn namespace(request: &ApiRequest<'_>) -> Answer {
+    let view = GraphView::new(request)?;
+    let (id, name) = space(&view, request)?;
+    Ok(namespace_out(&view, id, &name)?.to_string())
 }
 
-/// All jobs, or all datasets, of the namespace that is asked for, by name.
+/// Returns all jobs, or all datasets, of the requested namespace, by name.
 pub(super) fn in_namespace(
-    known: &Known<'_>,
-    asked: &Asked<'_>,
+    view: &GraphView<'_>,
+    request: &ApiRequest<'_>,
     jobs: bool,
-) -> Result<Vec<Thing>, Refused> {
-    let (id, _) = space(known, asked)?;
-    let Some(types) = known.types else {
+) -> Result<Vec<JobOrDataset>, ApiError> {
+    let (id, _) = space(view, request)?;
+    let Some(types) = view.types else {
         return Ok(Vec::new());
     };
-    let ends = known.ends(id, types.has)?;
+    let ends = view.destinations(id, types.has)?;
     let ids: Vec<VertexId> = ends.into_iter().map(|(id, _)| id).collect();
-    let mut found = known.things(&ids)?;
+    let mut found = view.jobs_or_datasets(&ids)?;
     found.retain(|thing| (thing.vertex.type_id == types.plan) == jobs);
     found.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
 }
 
-/// The columns that the facet `schema` names.
+/// The columns in the facet `schema`.
 fn fields(facets: &Map<String, Json>) -> Json {
     let fields = facets
         .get("schema")
@@ -81,15 +81,15 @@ fn fields(facets: &Map<String, Json>) -> Json {
     fields.map_or_else(|| json!([]), |fields| fields.iter().map(field).collect())
 }
 
-/// A dataset, as Marquez tells of it.
-pub(super) fn dataset_out(known: &Known<'_>, thing: &Thing) -> Result<Json, Refused> {
+/// Encodes a dataset as in Marquez.
+pub(super) fn dataset_out(view: &GraphView<'_>, thing: &JobOrDataset) -> Result<Json, ApiError> {
     let facets = thing.facets();
-    let (created, updated) = known.times(thing.vertex.id)?;
+    let (created, updated) = view.times(thing.vertex.id)?;
     let mut written = None;
-    if let Some(types) = known.types {
-        let made_by = known.inverse(types.produces);
-        if !known.ends(thing.vertex.id, made_by)?.is_empty() {
-            written = latest_write(known, thing)?;
+    if let Some(types) = view.types {
+        let made_by = view.inverse(types.produces);
+        if !view.destinations(thing.vertex.id, made_by)?.is_empty() {
+            written = latest_write(view, thing)?;
         }
     }
     let text = |facet: &str, key: &str| facets.get(facet).and_then(|f| f.get(key)).cloned();
@@ -115,54 +115,60 @@ pub(super) fn dataset_out(known: &Known<'_>, thing: &Thing) -> Result<Json, Refu
 }
 
 fn writes(
-    known: &Known<'_>,
-    thing: &Thing,
-) -> Result<Vec<(VertexId, esker_model::Version)>, Refused> {
-    let written = known.schema.edge_type_id("wasWrittenBy")?;
-    let mut writes = known.ends(thing.vertex.id, written)?;
+    view: &GraphView<'_>,
+    thing: &JobOrDataset,
+) -> Result<Vec<(VertexId, esker_model::Version)>, ApiError> {
+    let written = view.schema.edge_type_id("wasWrittenBy")?;
+    let mut writes = view.destinations(thing.vertex.id, written)?;
     writes.sort_unstable_by_key(|(_, version)| std::cmp::Reverse(*version));
     Ok(writes)
 }
 
-fn latest_write(known: &Known<'_>, thing: &Thing) -> Result<Option<esker_model::Version>, Refused> {
-    Ok(writes(known, thing)?.first().map(|(_, version)| *version))
+fn latest_write(
+    view: &GraphView<'_>,
+    thing: &JobOrDataset,
+) -> Result<Option<esker_model::Version>, ApiError> {
+    Ok(writes(view, thing)?.first().map(|(_, version)| *version))
 }
 
-/// `GET /api/v1/namespaces/{namespace}/datasets`.
-pub(super) fn datasets(asked: &Asked<'_>) -> Answer {
-    let (known, page) = (Known::new(asked)?, Page::of(asked)?);
-    let found = in_namespace(&known, asked, false)?;
+/// Answers the request `GET /api/v1/namespaces/{namespace}/datasets`.
+pub(super) fn datasets(request: &ApiRequest<'_>) -> Answer {
+    let (view, page) = (GraphView::new(request)?, Page::of(request)?);
+    let found = in_namespace(&view, request, false)?;
     let total = found.len();
-    let out = page.cut(found).map(|thing| dataset_out(&known, &thing));
+    let out = page.cut(found).map(|thing| dataset_out(&view, &thing));
     let out: Json = out.collect::<Result<_, _>>()?;
     Ok(json!({"datasets": out, "totalCount": total}).to_string())
 }
 
-fn the(known: &Known<'_>, asked: &Asked<'_>) -> Result<Thing, Refused> {
+fn requested_dataset(
+    view: &GraphView<'_>,
+    request: &ApiRequest<'_>,
+) -> Result<JobOrDataset, ApiError> {
     let (space, name) = (
-        asked.query.required("namespace")?,
-        asked.query.required("dataset")?,
+        request.query.required("namespace")?,
+        request.query.required("dataset")?,
     );
-    let found = known.thing(asked, &data_name(space, name))?;
+    let found = view.job_or_dataset(request, &data_name(space, name))?;
     found.ok_or_else(|| absent("dataset", &format!("{name}` in `{space}")))
 }
 
-/// `GET /api/v1/namespaces/{namespace}/datasets/{dataset}`.
-pub(super) fn dataset(asked: &Asked<'_>) -> Answer {
-    let known = Known::new(asked)?;
-    let thing = the(&known, asked)?;
-    Ok(dataset_out(&known, &thing)?.to_string())
+/// Answers the request `GET /api/v1/namespaces/{namespace}/datasets/{dataset}`.
+pub(super) fn dataset(request: &ApiRequest<'_>) -> Answer {
+    let view = GraphView::new(request)?;
+    let thing = requested_dataset(&view, request)?;
+    Ok(dataset_out(&view, &thing)?.to_string())
 }
 
-/// `GET /api/v1/namespaces/{namespace}/datasets/{dataset}/versions`.
-pub(super) fn versions(asked: &Asked<'_>) -> Answer {
-    let (known, page) = (Known::new(asked)?, Page::of(asked)?);
-    let thing = the(&known, asked)?;
-    let writes = writes(&known, &thing)?;
+/// Answers the request `GET /api/v1/namespaces/{namespace}/datasets/{dataset}/versions`.
+pub(super) fn versions(request: &ApiRequest<'_>) -> Answer {
+    let (view, page) = (GraphView::new(request)?, Page::of(request)?);
+    let thing = requested_dataset(&view, request)?;
+    let writes = writes(&view, &thing)?;
     let total = writes.len();
     let shown: Vec<_> = page.cut(writes).collect();
     let ids: Vec<VertexId> = shown.iter().map(|(id, _)| *id).collect();
-    let runs = known.graph.read_vertices(&ids, esker_model::Version::MAX)?;
+    let runs = view.graph.read_vertices(&ids, esker_model::Version::MAX)?;
     let one = |((_, version), run): (&(VertexId, esker_model::Version), Option<_>)| {
         let run: Option<esker_model::Vertex> = run;
         json!({"id": thing.id(), "version": version.to_string(), "createdAt": time(*version),

@@ -1,8 +1,8 @@
-//! What the paths take and give, for the `OpenAPI` document.
+//! Parameters and schemas for the `OpenAPI` document.
 
 use serde_json::{Value as Json, json};
 
-/// What a parameter means, by name.
+/// Description and schema of a parameter, and whether it is required.
 pub(in super::super) fn parameter(name: &str) -> (&'static str, Json, bool) {
     let text = || json!({"type": "string"});
     match name {
@@ -57,7 +57,7 @@ fn list(key: &str, of: &str) -> Json {
     })
 }
 
-/// The schemas of bodies and answers, by name.
+/// Schemas of bodies and answers, by name.
 pub(in super::super) fn schemas() -> [(&'static str, Json); 13] {
     let named = json!({
         "type": "object",

@@ -1,16 +1,16 @@
-//! `OpenLineage` at the port: events in, and what became of them in the shapes that Marquez's API has.
+//! `OpenLineage`: receives events and answers queries in the formats of Marquez's API.
 //!
-//! [`receive`] takes events (`OpenLineage` 2.0.2); the others answer from the graph. `docs/book/openlineage.md` has the paths.
+//! [`receive`] accepts events (`OpenLineage` 2.0.2); the other modules answer from the graph. `docs/book/openlineage.md` lists the paths.
 
 mod data;
 mod documents;
+mod graph_view;
 mod jobs;
-mod known;
+mod lineage;
 mod receive;
 mod table;
-mod walk;
 
 pub(super) use documents::{parameter, schemas};
+pub(super) use lineage::lineage;
 pub(super) use receive::receive;
 pub(super) use table::ENDPOINTS;
-pub(super) use walk::lineage;

@@ -1,8 +1,8 @@
-//! Events that are sent, one or many.
+//! Receiving one or many events.
 
 use super::super::write::commit;
-use super::super::{Refused, failed};
-use crate::call::Watch;
+use super::super::{ApiError, failed};
+use crate::call::CallState;
 use crate::service::Service;
 use axum::body::Body;
 use esker_import::openlineage::{self, Event, EventError, Types};
@@ -14,33 +14,33 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Events of one commit.
+/// Largest number of events in one commit.
 const EVENTS: usize = 256;
 
-/// What is read of a run before it is changed must not change meanwhile: events of a run are taken one after another.
-static TURNS: [Mutex<()>; 64] = [const { Mutex::const_new(()) }; 64];
+/// Locks by run: a run must not change between the read and the commit of its events, so they are applied one after another.
+static RUN_LOCKS: [Mutex<()>; 64] = [const { Mutex::const_new(()) }; 64];
 
-async fn turns(events: &[Event]) -> Vec<MutexGuard<'static, ()>> {
-    let place = |event: &Event| {
+async fn lock_runs(events: &[Event]) -> Vec<MutexGuard<'static, ()>> {
+    let slot = |event: &Event| {
         let mut hasher = DefaultHasher::new();
         match (&event.run, &event.job, &event.dataset) {
             (Some(run), ..) => run.id.hash(&mut hasher),
             (_, Some(named), _) | (_, _, Some(named)) => named.name.hash(&mut hasher),
             _ => {}
         }
-        hasher.finish() as usize % TURNS.len()
+        hasher.finish() as usize % RUN_LOCKS.len()
     };
-    let places: BTreeSet<usize> = events.iter().map(place).collect();
-    let mut out = Vec::with_capacity(places.len());
-    for place in places {
-        if let Some(turn) = TURNS.get(place) {
-            out.push(turn.lock().await);
+    let slots: BTreeSet<usize> = events.iter().map(slot).collect();
+    let mut out = Vec::with_capacity(slots.len());
+    for slot in slots {
+        if let Some(lock) = RUN_LOCKS.get(slot) {
+            out.push(lock.lock().await);
         }
     }
     out
 }
 
-/// The types that events need; a schema that lacks them learns them.
+/// Returns the types that events need; adds them to a schema that lacks them.
 fn types(service: &Service) -> Result<Types, Error> {
     if let Ok(types) = Types::resolve(&*service.schema()?) {
         return Ok(types);
@@ -55,14 +55,14 @@ async fn apply(
     sync: bool,
     bytes: usize,
 ) -> Result<Json, Response<Body>> {
-    let _turns = turns(&events).await;
-    let read = move |service: &Service, _: &Watch| -> Result<Batch, Error> {
+    let _locks = lock_runs(&events).await;
+    let read = move |service: &Service, _: &CallState| -> Result<Batch, Error> {
         let types = types(service)?;
         let (schema, names) = (service.schema()?, service.names_now());
         openlineage::batch(&events, &types, &schema, &*service.graph_now(), &*names)
     };
     let batch = service.work(0, read).await.map_err(|e| failed(&e))?;
-    let batch = batch.map_err(|e| Refused::from(e).response())?;
+    let batch = batch.map_err(|e| ApiError::from(e).response())?;
     if batch.is_empty() {
         return Ok(
             json!({"applied": true, "vertices_created": 0, "edges_created": 0, "unchanged": 0}),
@@ -77,14 +77,14 @@ async fn apply(
     }))
 }
 
-/// One event that was not taken.
-struct Failed {
+/// One event that was rejected.
+struct RejectedEvent {
     index: usize,
     reason: String,
     retriable: bool,
 }
 
-impl Failed {
+impl RejectedEvent {
     async fn of(index: usize, response: Response<Body>) -> Self {
         let retriable = matches!(
             response.status(),
@@ -101,7 +101,7 @@ impl Failed {
     }
 }
 
-/// Many events: those that can be taken are.
+/// Applies all valid events of a list.
 async fn many(
     service: &Arc<Service>,
     read: Vec<Result<Event, EventError>>,
@@ -116,7 +116,7 @@ async fn many(
             Ok(event) => good.push((index, event)),
             Err(e) => {
                 tracing::warn!(index, error = %e, "an event of OpenLineage was not taken");
-                bad.push(Failed {
+                bad.push(RejectedEvent {
                     index,
                     reason: e.to_string(),
                     retriable: false,
@@ -129,10 +129,10 @@ async fn many(
         if apply(service, events, sync, bytes).await.is_ok() {
             continue;
         }
-        // One may be to blame: each on its own.
+        // One event may be invalid: apply each on its own.
         for (index, event) in chunk {
             if let Err(response) = apply(service, vec![event.clone()], sync, bytes).await {
-                bad.push(Failed::of(*index, response).await);
+                bad.push(RejectedEvent::of(*index, response).await);
             }
         }
     }
@@ -160,19 +160,19 @@ async fn many(
     (status, answer)
 }
 
-/// `POST /api/v1/lineage` and `POST /api/v1/lineage/batch`.
+/// Answers `POST /api/v1/lineage` and `POST /api/v1/lineage/batch`.
 pub(in super::super) async fn receive(
     service: &Arc<Service>,
     sync: bool,
     body: String,
 ) -> Result<(StatusCode, String), Response<Body>> {
     let bytes = body.len();
-    let read = move |_: &Service, _: &Watch| openlineage::events(&body);
+    let read = move |_: &Service, _: &CallState| openlineage::events(&body);
     let read = service.work(0, read).await.map_err(|e| failed(&e))?;
     let refuse = |e: &EventError| {
         let text = format!("an event of OpenLineage: {e}");
         tracing::warn!(error = text, "it was not taken");
-        Refused::bad(text).response()
+        ApiError::bad(text).response()
     };
     let (is_list, read) = read.map_err(|e| refuse(&e))?;
     if is_list {

@@ -1,4 +1,4 @@
-//! The paths of `OpenLineage` and of Marquez's API, as a part of the one list.
+//! The endpoints of `OpenLineage` and of Marquez's API.
 
 use super::super::table::{Endpoint, Run, Verb, read};
 use super::{data, jobs};
@@ -24,7 +24,7 @@ const fn events(
     }
 }
 
-/// See [`super::super::table::all`].
+/// Endpoints that [`super::super::table::all`] includes.
 pub(in super::super) const ENDPOINTS: [Endpoint; 13] = [
     events(
         "/api/v1/lineage",

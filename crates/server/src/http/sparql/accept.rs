@@ -1,4 +1,4 @@
-//! Which format a client gets: what it accepts, with its weights, against what there is.
+//! Content negotiation: the client's accepted formats and weights against the available ones.
 
 use esker::rdf::engine::{Format, JsonLdProfileSet, RdfFormat};
 
@@ -28,7 +28,7 @@ pub(super) const JSON_LD: RdfFormat = RdfFormat::JsonLd {
     profile: JsonLdProfileSet::empty(),
 };
 
-/// Formats of a graph.
+/// Formats of graphs, in the same form.
 const GRAPHS: [(RdfFormat, &str, &[&str]); 4] = [
     (
         RdfFormat::Turtle,
@@ -65,19 +65,19 @@ const GRAPHS: [(RdfFormat, &str, &[&str]); 4] = [
 ];
 
 /// A format and its content type.
-pub(super) type Chosen<F> = (F, &'static str);
+pub(super) type ChosenFormat<F> = (F, &'static str);
 
-/// For solutions and truths.
-pub(super) fn solutions(accept: &[String]) -> Result<Chosen<Format>, String> {
+/// Chooses a format for solutions and Boolean results.
+pub(super) fn solutions(accept: &[String]) -> Result<ChosenFormat<Format>, String> {
     choose(accept, &SOLUTIONS)
 }
 
-/// For graphs.
-pub(super) fn graphs(accept: &[String]) -> Result<Chosen<RdfFormat>, String> {
+/// Chooses a format for graphs.
+pub(super) fn graphs(accept: &[String]) -> Result<ChosenFormat<RdfFormat>, String> {
     choose(accept, &GRAPHS)
 }
 
-/// The format of a graph that a client sends.
+/// Format of a graph by the content type that a client sends.
 pub(super) fn sent(content_type: &str) -> Option<RdfFormat> {
     let name = name_of(content_type);
     GRAPHS
@@ -87,7 +87,7 @@ pub(super) fn sent(content_type: &str) -> Option<RdfFormat> {
         .map(|g| g.0)
 }
 
-/// A media type without its parameters.
+/// Media type without its parameters.
 pub(super) fn name_of(content_type: &str) -> String {
     content_type
         .split(';')
@@ -97,7 +97,7 @@ pub(super) fn name_of(content_type: &str) -> String {
         .to_ascii_lowercase()
 }
 
-/// How much a range of media types says about one of these names: how exactly it means it (0: not at all).
+/// Precision with which a media range matches one of these names; 0 if it does not match.
 fn exactness(range: &str, names: &[&str]) -> u8 {
     if names.contains(&range) {
         return 3;
@@ -106,7 +106,7 @@ fn exactness(range: &str, names: &[&str]) -> u8 {
         Some("*") => 1,
         Some(family) => {
             let in_family = |n: &&str| n.split('/').next() == Some(family) && n.contains('/');
-            // Only the type's own name counts: not every XML is a result.
+            // Only the first name counts: not every XML type is a result format.
             if names.first().is_some_and(in_family) {
                 2
             } else {
@@ -120,8 +120,8 @@ fn exactness(range: &str, names: &[&str]) -> u8 {
 fn choose<F: Copy>(
     accept: &[String],
     formats: &[(F, &'static str, &'static [&'static str])],
-) -> Result<Chosen<F>, String> {
-    // A range and its weight, in thousandths.
+) -> Result<ChosenFormat<F>, String> {
+    // Ranges and their weights in thousandths.
     let ranges: Vec<(String, u32)> = accept
         .iter()
         .flat_map(|line| line.split(','))
@@ -138,7 +138,7 @@ fn choose<F: Copy>(
         .collect();
     let mut best: Option<(u32, usize)> = None;
     for (i, (_, _, names)) in formats.iter().enumerate() {
-        // The most exact range says the weight.
+        // The most precise range determines the weight.
         let weight = ranges
             .iter()
             .map(|(range, weight)| (exactness(range, names), *weight))

@@ -1,8 +1,8 @@
-//! A request's body as a thread reads it, while it arrives.
+//! A request's body that a thread reads while it arrives.
 
 use axum::body::Body;
 use bytes::Bytes;
-use esker::rdf::{Packing, unpacked};
+use esker::rdf::{Compression, unpacked};
 use esker_model::Result;
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -10,34 +10,34 @@ use std::rc::Rc;
 use tokio::sync::mpsc;
 use tonic::codegen::tokio_stream::StreamExt as _;
 
-/// Pieces that wait for the thread.
+/// Pieces that may wait for the thread.
 const PIECES: usize = 8;
-/// Bytes of a body that nobody wants any more and that are taken in nevertheless: a client that sends reads no answer.
-const DRAINED: usize = 64 << 20;
+/// Unneeded bytes of a body that are still received: a client reads no answer while it sends.
+const DRAINED_MAX: usize = 64 << 20;
 
-/// Bytes of unpacked data for each byte of packed data that are taken: RDF packs to a tenth, seldom to a fiftieth.
+/// Largest accepted ratio of decompressed to compressed size: RDF compresses to a tenth, rarely to a fiftieth.
 const RATIO: u64 = 250;
-/// Unpacked bytes that are taken whatever their ratio.
+/// Decompressed bytes that are accepted at any ratio.
 const RATIO_FREE: u64 = 16 << 20;
 
-/// Unpacks data as it is read, no more of it than `left` bytes, which are counted down, and no more than its packed size
-/// lets one expect. `most` is what `left` began with.
+/// Decompresses data as it is read, up to `left` bytes, which are counted down, and up to a plausible ratio to the compressed size.
+/// `most` is the initial value of `left`.
 ///
 /// # Errors
-/// If the data is not packed so.
+/// Returns an error if the data is not compressed in this format.
 pub(super) fn unpack<'a>(
     from: impl Read + 'a,
-    packing: Packing,
+    packing: Compression,
     left: &'a Cell<u64>,
     most: usize,
 ) -> Result<Box<dyn Read + 'a>> {
     let packed = Rc::new(Cell::new(0));
-    let counted = Counted {
+    let counted = CountingReader {
         from,
         bytes: Rc::clone(&packed),
     };
     let from = unpacked(Box::new(counted), packing)?;
-    Ok(Box::new(Bounded {
+    Ok(Box::new(BoundedReader {
         from,
         packed,
         unpacked: 0,
@@ -46,13 +46,13 @@ pub(super) fn unpack<'a>(
     }))
 }
 
-/// Counts what is read.
-struct Counted<R> {
+/// A reader that counts bytes.
+struct CountingReader<R> {
     from: R,
     bytes: Rc<Cell<u64>>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for CountingReader<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let n = self.from.read(to)?;
         self.bytes.set(self.bytes.get() + n as u64);
@@ -60,8 +60,8 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Unpacked data within its limits.
-struct Bounded<'a> {
+/// A reader of decompressed data that enforces limits.
+struct BoundedReader<'a> {
     from: Box<dyn Read + 'a>,
     packed: Rc<Cell<u64>>,
     unpacked: u64,
@@ -69,7 +69,7 @@ struct Bounded<'a> {
     most: usize,
 }
 
-impl Read for Bounded<'_> {
+impl Read for BoundedReader<'_> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let n = self.from.read(to)?;
         self.unpacked += n as u64;
@@ -90,13 +90,13 @@ impl Read for Bounded<'_> {
     }
 }
 
-/// What the thread reads.
-pub(super) struct Arriving {
+/// Reader of an arriving body.
+pub(super) struct BodyReader {
     pieces: mpsc::Receiver<io::Result<Bytes>>,
     piece: Bytes,
 }
 
-impl Read for Arriving {
+impl Read for BodyReader {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         while self.piece.is_empty() {
             match self.pieces.blocking_recv() {
@@ -111,27 +111,27 @@ impl Read for Arriving {
     }
 }
 
-/// Where the pieces go that the connection brings.
-pub(super) struct Source {
+/// Sender of a body's pieces from the connection to the reader.
+pub(super) struct BodySender {
     body: Body,
     pieces: mpsc::Sender<io::Result<Bytes>>,
     most: usize,
 }
 
-/// A body of at most so many bytes.
-pub(super) fn arriving(body: Body, most: usize) -> (Source, Arriving) {
+/// Splits a body of at most `most` bytes into its sender and its reader.
+pub(super) fn body_channel(body: Body, most: usize) -> (BodySender, BodyReader) {
     let (sender, pieces) = mpsc::channel(PIECES);
-    let source = Source {
+    let source = BodySender {
         body,
         pieces: sender,
         most,
     };
     let piece = Bytes::new();
-    (source, Arriving { pieces, piece })
+    (source, BodyReader { pieces, piece })
 }
 
-impl Source {
-    /// Hands over all that arrives, until its end.
+impl BodySender {
+    /// Sends all pieces to the reader until the end of the body.
     pub(super) async fn run(self) {
         let mut stream = self.body.into_data_stream();
         let (mut bytes, mut unread) = (0, 0);
@@ -149,14 +149,14 @@ impl Source {
                     }
                 }
                 Err(e) => Err(io::Error::other(format!(
-                    "the request's body did not arrive whole: {e}"
+                    "the request's body arrived incomplete: {e}"
                 ))),
             };
             let (last, size) = (piece.is_err(), piece.as_ref().map_or(0, Bytes::len));
             if self.pieces.send(piece).await.is_err() {
                 unread += size;
             }
-            if last || unread > DRAINED {
+            if last || unread > DRAINED_MAX {
                 return;
             }
         }

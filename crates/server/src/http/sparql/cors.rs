@@ -1,27 +1,27 @@
-//! Pages of other origins: which may read answers, and which may change anything.
+//! Pages of other origins: which may read answers, and which may change data.
 //!
-//! A browser sends a form to any server on behalf of any page, with or without these headers. So what changes data asks
-//! where the page came from, and refuses pages that are not allowed.
+//! A browser sends a form to any server on behalf of any page, with or without CORS headers. Requests that change data therefore check
+//! the page's origin and refuse pages that are not allowed.
 
-use crate::http::sparql::said;
+use crate::http::sparql::text_response;
 use crate::settings::Sparql;
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 
-/// Where a request comes from.
+/// Origin of a request.
 pub(super) enum Origin {
-    /// From no page, or from one of this server.
+    /// No page, or a page of this server.
     Own,
-    /// From a page that may read answers.
+    /// A page that may read answers.
     Reads(HeaderValue),
-    /// From a page that may read answers and change data.
+    /// A page that may read answers and change data.
     Writes(HeaderValue),
-    /// From another one.
+    /// Any other page.
     Foreign(HeaderValue),
 }
 
 impl Origin {
-    /// Where a request to that host comes from, as its headers say.
+    /// Determines the origin of a request to `host` from its headers.
     pub(super) fn of(headers: &HeaderMap, host: &str, settings: &Sparql) -> Self {
         let Some(origin) = headers.get(header::ORIGIN) else {
             return Self::Own;
@@ -40,12 +40,12 @@ impl Origin {
         Self::Foreign(origin.clone())
     }
 
-    /// Refuses what changes data to pages that may not.
+    /// Refuses changes by pages that may not make them.
     pub(super) fn may_write(&self) -> Result<(), Response<Body>> {
         let (Self::Foreign(origin) | Self::Reads(origin)) = self else {
             return Ok(());
         };
-        Err(said(
+        Err(text_response(
             StatusCode::FORBIDDEN,
             &format!(
                 "pages of {} may not change data here; the server's configuration names those that may (sparql.write_origins)",
@@ -54,8 +54,8 @@ impl Origin {
         ))
     }
 
-    /// Tells the browser whether the page may read the answer.
-    pub(super) fn sign(&self, headers: &mut HeaderMap) {
+    /// Adds the CORS headers that tell the browser whether the page may read the answer.
+    pub(super) fn add_cors_headers(&self, headers: &mut HeaderMap) {
         let vary = HeaderValue::from_static("origin, accept");
         headers.append(header::VARY, vary);
         if let Self::Reads(origin) | Self::Writes(origin) = self {
@@ -65,7 +65,7 @@ impl Origin {
         }
     }
 
-    /// What a browser asks before it sends a request.
+    /// Answers a preflight request.
     pub(super) fn preflight(&self, headers: &HeaderMap, methods: &[Method]) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;

@@ -1,8 +1,8 @@
-//! Forms with several files (`multipart/form-data`), as far as the Graph Store Protocol needs them.
+//! Multipart forms (`multipart/form-data`), as far as the Graph Store Protocol needs them.
 
 /// One file of a form.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Part<'a> {
+pub(crate) struct FormPart<'a> {
     pub(crate) name: String,
     pub(crate) content_type: String,
     pub(crate) content: &'a [u8],
@@ -21,12 +21,12 @@ fn parameter(header: &str, name: &str) -> Option<String> {
     })
 }
 
-/// Longest boundary, in bytes (RFC 2046, section 5.1.1). It is looked for at each byte of a body: a long one that almost occurs there
-/// would take time in proportion to both.
+/// Longest boundary in bytes (RFC 2046, section 5.1.1). It is searched at each byte of a body, so a long one that almost occurs would
+/// take time in proportion to the product of both lengths.
 const BOUNDARY_BYTES_MAX: usize = 70;
 
-/// Cuts a body into its parts.
-pub(crate) fn parts<'a>(content_type: &str, body: &'a [u8]) -> Result<Vec<Part<'a>>, String> {
+/// Splits a body into its parts.
+pub(crate) fn parts<'a>(content_type: &str, body: &'a [u8]) -> Result<Vec<FormPart<'a>>, String> {
     let boundary = parameter(content_type, "boundary")
         .filter(|b| !b.is_empty())
         .ok_or("the form's content type names no boundary")?;
@@ -60,7 +60,7 @@ pub(crate) fn parts<'a>(content_type: &str, body: &'a [u8]) -> Result<Vec<Part<'
         };
         let name = header("content-disposition")
             .and_then(|d| parameter(&d, "filename").or_else(|| parameter(&d, "name")));
-        parts.push(Part {
+        parts.push(FormPart {
             name: name.unwrap_or_else(|| format!("part {}", parts.len() + 1)),
             content_type: header("content-type").unwrap_or_default(),
             content,
@@ -92,8 +92,8 @@ mod tests {
         }
     }
 
-    /// A boundary of several KiB, as a header can hold it, and a body of almost that boundary again and again: the search took time in
-    /// proportion to the product of both.
+    /// A boundary of several KiB, as a header can have it, with a body that repeats almost that boundary, took time in proportion to the
+    /// product of both lengths.
     #[test]
     fn a_boundary_is_as_long_as_the_standard_says() {
         let form = |boundary: &str| {

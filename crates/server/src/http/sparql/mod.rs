@@ -1,59 +1,59 @@
-//! SPARQL over HTTP: the SPARQL 1.1 Protocol at `/sparql`, the Graph Store Protocol at `/rdf-graphs`, and what
-//! `esker rdf` does to a server at `/api/v1/rdf/…`.
+//! SPARQL over HTTP: the SPARQL 1.1 Protocol at `/sparql`, the Graph Store Protocol at `/rdf-graphs`, and the requests of `esker rdf` at
+//! `/api/v1/rdf/…`.
 //!
-//! Nothing here touches data on the threads that move bytes: queries and loads run on threads with large stacks
-//! (`Service::sparql`), updates on the one that [`esker::rdf::Live`] has for them.
+//! No data is accessed on network threads: queries and loads run on threads with large stacks (`Service::sparql`), updates on a thread of
+//! [`esker::rdf::Live`].
 
 #![allow(
     clippy::result_large_err,
     reason = "what ends a request early is its response, made once"
 )]
 
-mod about;
 mod accept;
-mod ask;
 mod body;
-mod change;
 mod cors;
 pub(crate) mod form;
 mod graphs;
-mod keep;
-mod out;
+mod manage;
 mod parameters;
+mod query;
+mod response_writer;
+mod service_description;
+mod update;
 
 use super::{failed, status_of};
 use crate::access::table::Needs;
-use crate::access::{Asking, BoundUser};
-use crate::call::Watch;
-use crate::service::{Service, Turn, UnderWay};
+use crate::access::{BoundUser, Requester};
+use crate::call::CallState;
+use crate::service::{ClientSlot, InFlight, Service};
 use axum::body::Body;
 use cors::Origin;
 use esker::rdf::engine;
 use esker_access::Role;
 use esker_model::namespace::Errno;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::traversal::StopReason;
 use esker_model::{Cancel as _, Error};
 use esker_rpc::failure::busy;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
-use out::Out;
 use parameters::Parameters;
+use response_writer::ResponseWriter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// What is behind a path.
+/// The service that a path belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Door {
+pub(super) enum RdfEndpoint {
     Sparql,
     Graphs,
-    Keep,
+    Manage,
 }
 
-impl Door {
+impl RdfEndpoint {
     fn methods(self) -> &'static [Method] {
         match self {
-            Self::Sparql | Self::Keep => {
+            Self::Sparql | Self::Manage => {
                 &[Method::GET, Method::HEAD, Method::POST, Method::OPTIONS]
             }
             Self::Graphs => &[
@@ -68,26 +68,26 @@ impl Door {
     }
 }
 
-/// A request, looked at as far as all doors do.
-struct Asked {
+/// A request with the parts that all services need.
+struct SparqlRequest {
     service: Arc<Service>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
-    /// Of the URL.
+    /// Parameters of the URL.
     parameters: Parameters,
     origin: Origin,
-    /// What clients call this server.
+    /// Host name by which the client addresses this server.
     host: String,
-    asking: Option<Asking>,
-    /// As whom whoever sends it may ask.
+    requester: Option<Requester>,
+    /// User to whom answers to the request's sender are limited.
     bound: BoundUser,
 }
 
-type Answered = Result<Response<Body>, Response<Body>>;
+type SparqlResult = Result<Response<Body>, Response<Body>>;
 
-/// A text for people.
-fn said(status: StatusCode, message: &str) -> Response<Body> {
+/// A response with text for people.
+fn text_response(status: StatusCode, message: &str) -> Response<Body> {
     let mut response = Response::new(Body::from(format!("{message}\n")));
     *response.status_mut() = status;
     response.headers_mut().insert(
@@ -98,22 +98,22 @@ fn said(status: StatusCode, message: &str) -> Response<Body> {
 }
 
 fn bad(message: impl AsRef<str>) -> Response<Body> {
-    said(StatusCode::BAD_REQUEST, message.as_ref())
+    text_response(StatusCode::BAD_REQUEST, message.as_ref())
 }
 
-fn refused(e: &Error) -> Response<Body> {
+fn error_response(e: &Error) -> Response<Body> {
     let status = match e {
         Error::File(f) if f.errno == Errno::Access => StatusCode::FORBIDDEN,
         e => status_of(e.kind()),
     };
-    said(status, &e.to_string())
+    text_response(status, &e.to_string())
 }
 
-/// Answers what is asked there.
+/// Answers a request to one of the services.
 pub(super) async fn enter(
     service: Arc<Service>,
     request: Request<Body>,
-    door: Door,
+    endpoint: RdfEndpoint,
 ) -> Response<Body> {
     service.metrics.http.add(1);
     let bound = match super::bound_of(&request) {
@@ -131,13 +131,13 @@ pub(super) async fn enter(
     };
     let origin = Origin::of(&head.headers, &host, &service.settings.sparql);
     if head.method == Method::OPTIONS {
-        let mut response = origin.preflight(&head.headers, door.methods());
-        origin.sign(response.headers_mut());
+        let mut response = origin.preflight(&head.headers, endpoint.methods());
+        origin.add_cors_headers(response.headers_mut());
         return response;
     }
-    let mut asked = Asked {
+    let mut request = SparqlRequest {
         method: head.method,
-        asking: head.extensions.get::<Asking>().cloned(),
+        requester: head.extensions.get::<Requester>().cloned(),
         bound,
         uri: head.uri,
         headers: head.headers,
@@ -146,28 +146,28 @@ pub(super) async fn enter(
         host,
         service,
     };
-    let answer = match asked.ready(door) {
-        Ok(()) => match door {
-            Door::Sparql => asked.sparql(body).await,
-            Door::Graphs => graphs::answer(&asked, body).await,
-            Door::Keep => keep::answer(&asked, body).await,
+    let answer = match request.check(endpoint) {
+        Ok(()) => match endpoint {
+            RdfEndpoint::Sparql => request.sparql(body).await,
+            RdfEndpoint::Graphs => graphs::answer(&request, body).await,
+            RdfEndpoint::Manage => manage::answer(&request, body).await,
         },
         Err(response) => Err(response),
     };
     let (Ok(mut response) | Err(mut response)) = answer;
-    asked.origin.sign(response.headers_mut());
+    request.origin.add_cors_headers(response.headers_mut());
     response
 }
 
-impl Asked {
-    fn ready(&mut self, door: Door) -> Result<(), Response<Body>> {
-        if !door.methods().contains(&self.method) {
-            let names: Vec<&str> = door.methods().iter().map(Method::as_str).collect();
+impl SparqlRequest {
+    fn check(&mut self, endpoint: RdfEndpoint) -> Result<(), Response<Body>> {
+        if !endpoint.methods().contains(&self.method) {
+            let names: Vec<&str> = endpoint.methods().iter().map(Method::as_str).collect();
             let names = names.join(", ");
-            let mut response = said(
+            let mut response = text_response(
                 StatusCode::METHOD_NOT_ALLOWED,
                 &format!(
-                    "`{}` is not asked with {}; expected {names}",
+                    "`{}` does not accept {}; expected {names}",
                     self.uri.path(),
                     self.method
                 ),
@@ -181,7 +181,7 @@ impl Asked {
             return Err(failed(&refusal));
         }
         if self.service.cluster.is_some() {
-            return Err(said(
+            return Err(text_response(
                 StatusCode::NOT_IMPLEMENTED,
                 "servers of a cluster have no RDF data: serve a folder of its own with `esker serve`",
             ));
@@ -190,16 +190,16 @@ impl Asked {
         self.parameters.read(query).map_err(bad)
     }
 
-    /// The protocol's one path: queries, updates, the description of the service.
-    async fn sparql(&self, body: Body) -> Answered {
+    /// Answers the path of the protocol: queries, updates, the description of the service.
+    async fn sparql(&self, body: Body) -> SparqlResult {
         let mut parameters = self.parameters.clone();
         if self.method != Method::POST {
             if parameters.has("update") {
                 return Err(bad("an update is sent by POST"));
             }
             return match parameters.one("query").map_err(bad)? {
-                Some(query) => ask::query(self, query.to_owned(), &parameters).await,
-                None => about::service(self),
+                Some(query) => query::query(self, query.to_owned(), &parameters).await,
+                None => service_description::service(self),
             };
         }
         let content_type = self.header(header::CONTENT_TYPE);
@@ -210,7 +210,7 @@ impl Asked {
                 | "application/sparql-query"
                 | "application/sparql-update"
         ) {
-            return Err(said(
+            return Err(text_response(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 &format!(
                     "a body of type `{content_type}` is neither a query nor an update; expected application/sparql-query, \
@@ -224,8 +224,8 @@ impl Asked {
             let query = parameters.one("query").map_err(bad)?.map(str::to_owned);
             let update = parameters.one("update").map_err(bad)?.map(str::to_owned);
             match (query, update) {
-                (Some(query), None) => ask::query(self, query, &parameters).await,
-                (None, Some(update)) => change::update(self, update, &parameters).await,
+                (Some(query), None) => query::query(self, query, &parameters).await,
+                (None, Some(update)) => update::update(self, update, &parameters).await,
                 (Some(_), Some(_)) => {
                     Err(bad("a request is a query or an update; this one has both"))
                 }
@@ -236,30 +236,33 @@ impl Asked {
                 "the query or update is the request's body; the URL has another one",
             ))
         } else if kind == "application/sparql-query" {
-            ask::query(self, text, &parameters).await
+            query::query(self, text, &parameters).await
         } else {
-            change::update(self, text, &parameters).await
+            update::update(self, text, &parameters).await
         }
     }
 
-    /// Refuses what changes data to those who may only read, and to pages that may not.
+    /// Refuses a change if the sender lacks the role `write`, or if a page of its origin may not change data.
     fn may_write(&self) -> Result<(), Response<Body>> {
         self.origin.may_write()?;
-        let Some(asking) = &self.asking else {
-            return Err(said(StatusCode::FORBIDDEN, "it is not known who asks"));
+        let Some(requester) = &self.requester else {
+            return Err(text_response(
+                StatusCode::FORBIDDEN,
+                "the caller is not known",
+            ));
         };
         let needs = Needs::Role(Role::Write);
-        let admitted = self.service.access.admit(asking, needs, self.uri.path());
+        let admitted = self.service.access.admit(requester, needs, self.uri.path());
         match admitted {
             Ok(_) => Ok(()),
-            Err(denied) => Err(said(StatusCode::FORBIDDEN, &denied.words)),
+            Err(denied) => Err(text_response(StatusCode::FORBIDDEN, &denied.message)),
         }
     }
 
-    /// On whose behalf it is answered, with these parameters.
-    fn asker(&self, parameters: &Parameters) -> Result<Option<Asker>, Response<Body>> {
-        let asker = self.bound.asker(parameters.asker().map_err(bad)?);
-        asker.map_err(|why| said(StatusCode::FORBIDDEN, &why))
+    /// Principal of the request with these parameters.
+    fn principal(&self, parameters: &Parameters) -> Result<Option<Principal>, Response<Body>> {
+        let principal = self.bound.principal(parameters.principal().map_err(bad)?);
+        principal.map_err(|why| text_response(StatusCode::FORBIDDEN, &why))
     }
 
     fn header(&self, name: header::HeaderName) -> String {
@@ -267,7 +270,7 @@ impl Asked {
         value.unwrap_or_default().to_owned()
     }
 
-    /// A body that is a text.
+    /// Reads a body as text.
     async fn text(&self, body: Body) -> Result<String, Response<Body>> {
         let content_type = self.header(header::CONTENT_TYPE);
         let charset = content_type
@@ -278,30 +281,30 @@ impl Asked {
         if let Some((_, charset)) = charset
             && !charset.trim_matches('"').eq_ignore_ascii_case("utf-8")
         {
-            return Err(said(
+            return Err(text_response(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 &format!("the charset is UTF-8, not `{charset}`"),
             ));
         }
         let limit = self.service.settings.limits.request_bytes;
         let bytes = axum::body::to_bytes(body, limit).await.map_err(|_| {
-            said(
+            text_response(
                 StatusCode::PAYLOAD_TOO_LARGE,
-                &format!("the request's body is larger than {limit} bytes, the most that this server takes, or did not arrive whole"),
+                &format!("the request's body is larger than {limit} bytes, the most that this server takes, or arrived incomplete"),
             )
         })?;
         self.service.metrics.received.add(bytes.len() as u64);
         String::from_utf8(bytes.into()).map_err(|_| bad("the request's body is not UTF-8"))
     }
 
-    /// What the client accepts.
+    /// Formats that the client accepts.
     fn accept(&self) -> Vec<String> {
         let all = self.headers.get_all(header::ACCEPT).iter();
         let accept: Vec<String> = all
             .filter_map(|v| v.to_str().ok())
             .map(str::to_owned)
             .collect();
-        // Some clients can set a parameter only.
+        // Some clients can only set a parameter.
         match self.parameters.one("format") {
             Ok(Some(format)) if accept.iter().all(|a| a.trim() == "*/*") => {
                 vec![format!("{format}, */*;q=0.1")]
@@ -310,27 +313,27 @@ impl Asked {
         }
     }
 
-    /// One more of this client's requests, unless it has as many as one may.
-    fn turn(&self) -> Result<Turn, Response<Body>> {
+    /// Counts one more request of this client; an error if it has too many in progress.
+    fn acquire_slot(&self) -> Result<ClientSlot, Response<Body>> {
         let most = self.service.settings.sparql.each;
-        let client = match &self.asking {
-            Some(asking) => asking.client(&self.service.access),
+        let client = match &self.requester {
+            Some(requester) => requester.client(&self.service.access),
             None => "nobody".into(),
         };
         self.service
             .sparql_clients
-            .turn(&client, most)
+            .acquire(&client, most)
             .ok_or_else(|| {
                 failed(&busy(
                     format!(
-                        "{most} requests of this client are under way, the most that may (sparql.each); try again in 100 ms"
+                        "{most} requests of this client are in progress, the maximum (sparql.each); try again in 100 ms"
                     ),
                     100,
                 ))
             })
     }
 
-    /// For how long, if the client says so.
+    /// Timeout in the client's parameters.
     fn timeout(parameters: &Parameters) -> Result<Option<Duration>, Response<Body>> {
         let Some(text) = parameters.one("timeout").map_err(bad)? else {
             return Ok(None);
@@ -347,40 +350,39 @@ impl Asked {
         }
     }
 
-    /// As [`Self::on_thread`], for what moves all data: it takes as long as it takes.
-    async fn move_on_thread(
+    /// Runs a job like [`Self::run_on_thread`], but without the server's time limit, because it moves all data.
+    async fn run_unlimited(
         &self,
         timeout: Option<Duration>,
-        work: impl FnOnce(&Arc<Service>, &Arc<Watch>, Out) + Send + 'static,
-    ) -> Answered {
+        work: impl FnOnce(&Arc<Service>, &Arc<CallState>, ResponseWriter) + Send + 'static,
+    ) -> SparqlResult {
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
-        self.until_on_thread(deadline, work).await
+        self.run_until(deadline, work).await
     }
 
-    /// Runs something on the threads for queries, which answers as it likes. Whoever goes away is noticed.
-    async fn on_thread(
+    /// Runs a job on the threads for queries; the job sends the response. If the client goes away, the job is cancelled.
+    async fn run_on_thread(
         &self,
         timeout: Option<Duration>,
-        work: impl FnOnce(&Arc<Service>, &Arc<Watch>, Out) + Send + 'static,
-    ) -> Answered {
-        self.until_on_thread(self.service.deadline(timeout), work)
-            .await
+        work: impl FnOnce(&Arc<Service>, &Arc<CallState>, ResponseWriter) + Send + 'static,
+    ) -> SparqlResult {
+        self.run_until(self.service.deadline(timeout), work).await
     }
 
-    async fn until_on_thread(
+    async fn run_until(
         &self,
         deadline: Option<Instant>,
-        work: impl FnOnce(&Arc<Service>, &Arc<Watch>, Out) + Send + 'static,
-    ) -> Answered {
-        let turn = self.turn()?;
+        work: impl FnOnce(&Arc<Service>, &Arc<CallState>, ResponseWriter) + Send + 'static,
+    ) -> SparqlResult {
+        let turn = self.acquire_slot()?;
         let service = Arc::clone(&self.service);
-        let watch = Watch::new(deadline, Arc::clone(&service.cut));
-        let mut guard = Abandon(Some(Arc::clone(&watch)));
+        let call_state = CallState::new(deadline, Arc::clone(&service.cut));
+        let mut guard = CancelOnDrop(Some(Arc::clone(&call_state)));
         let (tell, told) = oneshot::channel();
-        let under_way = UnderWay::new(&service.metrics);
-        let out = Out::new(tell, Arc::clone(&watch), turn);
+        let under_way = InFlight::new(&service.metrics);
+        let out = ResponseWriter::new(tell, Arc::clone(&call_state), turn);
         let job = Box::new(move || {
-            work(&service, &watch, out);
+            work(&service, &call_state, out);
             drop(service);
             drop(under_way);
         });
@@ -389,7 +391,7 @@ impl Asked {
             return Err(failed(&full.failure()));
         }
         let answer = told.await.map_err(|_| {
-            said(
+            text_response(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "the server could not finish this request; its log says more",
             )
@@ -399,53 +401,53 @@ impl Asked {
     }
 }
 
-/// Who waits for an answer. If it goes away, whoever works on it is told.
-struct Abandon(Option<Arc<Watch>>);
+/// Cancels a job when the task that waits for its answer is dropped.
+struct CancelOnDrop(Option<Arc<CallState>>);
 
-impl Drop for Abandon {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        if let Some(watch) = &self.0 {
-            watch.abandon();
+        if let Some(call_state) = &self.0 {
+            call_state.abandon();
         }
     }
 }
 
-/// Whether to stop, and why, as the engine asks.
-fn stop(watch: &Watch) -> Option<&'static str> {
-    watch.cancelled().then(|| match watch.reason() {
+/// Reason to stop, for the engine's checks.
+fn stop(call_state: &CallState) -> Option<&'static str> {
+    call_state.cancelled().then(|| match call_state.reason() {
         StopReason::TimeOut => "time-out",
         _ => "interrupted",
     })
 }
 
-/// Two kinds of time are over: the client's own, and the server's.
-fn stopped(watch: &Watch, own: bool) -> Response<Body> {
-    match (watch.reason(), own) {
-        (StopReason::TimeOut, true) => said(
+/// Response to a request that was stopped; a client's own timeout has another status than the server's limit.
+fn stopped(call_state: &CallState, own: bool) -> Response<Body> {
+    match (call_state.reason(), own) {
+        (StopReason::TimeOut, true) => text_response(
             StatusCode::REQUEST_TIMEOUT,
             "the request was stopped: it took longer than its `timeout`",
         ),
-        (StopReason::TimeOut, false) => said(
+        (StopReason::TimeOut, false) => text_response(
             StatusCode::SERVICE_UNAVAILABLE,
             "the request was stopped: it took longer than this server allows (limits.time)",
         ),
-        _ => said(StatusCode::SERVICE_UNAVAILABLE, "the request was stopped"),
+        _ => text_response(StatusCode::SERVICE_UNAVAILABLE, "the request was stopped"),
     }
 }
 
-/// What the engine says, as a response.
-fn mistaken(e: &engine::Error, watch: &Watch, own: bool) -> Response<Body> {
+/// Converts an error of the engine to a response.
+fn engine_error(e: &engine::Error, call_state: &CallState, own: bool) -> Response<Body> {
     match e {
-        engine::Error::Stopped(_) => stopped(watch, own),
+        engine::Error::Stopped(_) => stopped(call_state, own),
         engine::Error::MemoryOfAll => failed(&busy(format!("{e} (sparql.memory_all)"), 1_000)),
         engine::Error::Corrupt(_) | engine::Error::Full => {
-            said(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string())
+            text_response(StatusCode::INTERNAL_SERVER_ERROR, &e.to_string())
         }
         _ => bad(e.to_string()),
     }
 }
 
-/// Graphs that a request names beside its text.
+/// Graphs that a request names in parameters.
 fn graphs_of(
     parameters: &Parameters,
     default: &str,
@@ -456,7 +458,8 @@ fn graphs_of(
         named: parameters.all(named),
     };
     for iri in graphs.default.iter().chain(&graphs.named) {
-        engine::check_iri(iri).map_err(|e| bad(format!("`{iri}` is no IRI of a graph: {e}")))?;
+        engine::check_iri(iri)
+            .map_err(|e| bad(format!("`{iri}` is not an IRI of a graph: {e}")))?;
     }
     let any = !graphs.default.is_empty() || !graphs.named.is_empty();
     Ok(any.then_some(graphs))

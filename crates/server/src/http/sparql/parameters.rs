@@ -1,15 +1,14 @@
-//! Parameters of the SPARQL protocol: names may come several times, and names that are not known are passed over, since
-//! clients send some of their own.
+//! Parameters of the SPARQL protocol: names may be repeated, and unknown names are ignored, because clients add their own.
 
 use crate::http::query::decode;
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 
-/// Names and values, in their order.
+/// Names and values in their order.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// Reads what stands behind a question mark, or in a form.
+    /// Adds the parameters of a query string or form.
     pub(super) fn read(&mut self, text: &str) -> Result<(), String> {
         for part in text.split('&').filter(|p| !p.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
@@ -36,7 +35,7 @@ impl Parameters {
         self.0.iter().any(|(n, _)| n == name)
     }
 
-    /// The value of a name that may come once.
+    /// Returns the value of a name that may occur once.
     pub(super) fn one(&self, name: &str) -> Result<Option<&str>, String> {
         let mut all = self.0.iter().filter(|(n, _)| n == name);
         let first = all.next().map(|(_, v)| v.as_str());
@@ -46,8 +45,8 @@ impl Parameters {
         Ok(first)
     }
 
-    /// On whose behalf: `uid`, and `gids` with commas, as everywhere.
-    pub(super) fn asker(&self) -> Result<Option<Asker>, String> {
+    /// Reads the principal: `uid`, and `gids` separated by commas.
+    pub(super) fn principal(&self) -> Result<Option<Principal>, String> {
         let number = |name: &str, text: &str| {
             text.trim().parse::<i64>().map_err(|_| {
                 let shown: String = text.chars().take(100).collect();
@@ -57,7 +56,7 @@ impl Parameters {
         match (self.one("uid")?, self.one("gids")?) {
             (None, None) => Ok(None),
             (None, Some(_)) => Err("parameter `gids` needs `uid`".into()),
-            (Some(uid), gids) => Ok(Some(Asker {
+            (Some(uid), gids) => Ok(Some(Principal {
                 uid: number("uid", uid)?,
                 gids: gids
                     .into_iter()
@@ -68,7 +67,7 @@ impl Parameters {
         }
     }
 
-    /// Yes or no.
+    /// Reads a Boolean: false if it is absent, true if it has no value.
     pub(super) fn flag(&self, name: &str) -> Result<bool, String> {
         match self.one(name)? {
             None | Some("false") => Ok(false),

@@ -1,5 +1,4 @@
-//! What the person asks by the command line and by the Model Context Protocol. Without a built command
-//! nothing is asked so.
+//! Requests of the limited user by the command line and by the Model Context Protocol. Skipped if the command is not built.
 
 use super::history::History;
 use serde_json::{Value as Json, json};
@@ -20,7 +19,7 @@ fn program() -> Option<PathBuf> {
     program
 }
 
-/// The command lines, without the target and without who asks.
+/// The command lines, without the target and the principal.
 fn lines(history: &History) -> Vec<Vec<String>> {
     let mut all: Vec<Vec<&str>> = vec![
         vec!["ls", "/"],
@@ -36,7 +35,7 @@ fn lines(history: &History) -> Vec<Vec<String>> {
         ],
         vec!["rdf", "dump"],
     ];
-    // Others are asked for in other databases.
+    // These are run on other databases.
     let step = history.steps.len() % 5;
     for path in history.paths.iter().skip(step).step_by(5).take(2) {
         all.extend([vec!["stat", path], vec!["ls", path]]);
@@ -44,7 +43,7 @@ fn lines(history: &History) -> Vec<Vec<String>> {
     for vertex in history.vertices.iter().skip(step).step_by(5).take(3) {
         all.extend([
             vec!["get", vertex],
-            vec!["scan", vertex],
+            vec!["edges", vertex],
             vec!["history", vertex],
             vec!["lineage", vertex],
             vec!["impact", vertex],
@@ -60,13 +59,13 @@ fn command(program: &PathBuf) -> Command {
     command
 }
 
-/// The output, without the server's address.
+/// Removes the server's address from output.
 fn text(output: &Output, at: SocketAddr) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|b| String::from_utf8_lossy(b));
     format!("{:?}\n{out}{err}", output.status.code()).replace(&at.to_string(), "SERVER")
 }
 
-/// What the tools of `esker mcp` say, each with what was asked.
+/// Answers of the tools of `esker mcp`, with their requests.
 fn by_protocol(program: &PathBuf, at: SocketAddr, history: &History) -> Vec<(String, String)> {
     let call = |name: &str, arguments: Json| json!({"name": name, "arguments": arguments});
     let mut calls = vec![
@@ -112,7 +111,7 @@ fn by_protocol(program: &PathBuf, at: SocketAddr, history: &History) -> Vec<(Str
     assert_eq!(answers.len(), calls.len() + 1, "{text}");
     let answer = |n: usize| {
         let found = answers.iter().find(|a| a["id"] == n + 1).unwrap();
-        // The same as text is there for clients that know no better.
+        // The text content repeats the structured content, for clients that do not know that.
         match &found["result"]["structuredContent"] {
             structured @ Json::Object(_) => structured.to_string(),
             _ => found.to_string(),
@@ -122,7 +121,7 @@ fn by_protocol(program: &PathBuf, at: SocketAddr, history: &History) -> Vec<(Str
     calls.iter().enumerate().map(said).collect()
 }
 
-/// What the person is told by a server at that address, each with what was asked.
+/// Answers that the limited user gets from a server at that address, with their requests.
 pub(super) fn commands(at: SocketAddr, history: &History) -> Vec<(String, String)> {
     let Some(program) = program() else {
         return Vec::new();

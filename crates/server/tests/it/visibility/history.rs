@@ -1,25 +1,25 @@
-//! Random histories: what happens, and what of it a person may not see in the end.
+//! Random histories with the subset of steps that a limited user may see at the end.
 
 use esker_model::Properties;
-use esker_model::namespace::Make;
-use esker_model::object::{Asker, Identity};
+use esker_model::namespace::NewFile;
+use esker_model::object::{Identity, Principal};
 use esker_testkit::rng::Rng;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// When the histories begin, in milliseconds since 1970, and how much later each step is.
+/// Begin of the histories in milliseconds since 1970, and interval between steps.
 pub(super) const BEGIN: u64 = 1_750_000_000_000;
 pub(super) const STEP: u64 = 1_000;
 const RDFS: &str = "http://www.w3.org/2000/01/rdf-schema#";
 
-pub(super) fn person() -> Asker {
-    Asker {
+pub(super) fn person() -> Principal {
+    Principal {
         uid: 1001,
         gids: vec![1001, 100],
     }
 }
 
-/// The rule once more, written down by itself.
+/// Independent implementation of the visibility rule.
 pub(super) fn lets(owner: i64, group: Option<i64>, mode: u32, bits: u32) -> bool {
     let who = person();
     let class = if owner == who.uid {
@@ -32,11 +32,11 @@ pub(super) fn lets(owner: i64, group: Option<i64>, mode: u32, bits: u32) -> bool
     mode >> class & bits == bits
 }
 
-/// One thing that happens.
+/// One step of a history.
 pub(super) enum Step {
     Make {
         path: String,
-        make: Make,
+        make: NewFile,
     },
     Vertex {
         name: String,
@@ -61,12 +61,12 @@ pub(super) enum Step {
     Delete {
         identity: Identity,
     },
-    /// A file or directory gets another path.
+    /// Renames a file or directory.
     Rename {
         from: String,
         to: String,
     },
-    /// A file gets a further name.
+    /// Adds a name to a file.
     Link {
         from: String,
         to: String,
@@ -74,13 +74,13 @@ pub(super) enum Step {
     Unlink {
         path: String,
     },
-    /// A directory says when it was changed, whatever came into it.
+    /// Sets the times of a directory, which depend on all its entries.
     Date {
         path: String,
     },
 }
 
-/// A directory that only user 0 gets into, in both databases: there are the names that the person may not see of files which they see.
+/// A directory that only user 0 may enter, in both databases. It has the hidden names of files that the limited user sees by other names.
 const VAULT: &str = "/vault";
 
 struct Entry {
@@ -89,23 +89,24 @@ struct Entry {
     owner: u32,
     group: u32,
     mode: u32,
-    /// Bytes, of a file.
+    /// Size of a file in bytes.
     size: u64,
-    /// Where it is made: a directory of the list, or the root.
+    /// Directory of its creation: an index of the list, or `None` for the root.
     parent: Option<usize>,
-    /// It is made in the vault, and comes into sight later. Its number follows from where it is made, so it is made there in both
-    /// databases.
+    /// Whether it is created in the vault and becomes visible later. Its id depends on where it is created, so it is created there in
+    /// both databases.
     vault: bool,
     fate: Fate,
 }
 
-/// What happens to a file, once all are made; `false`: before anything is said of it as a vertex, `true`: afterwards.
+/// Later change of a file, after all files are created. The flag says whether it comes after (`true`) or before (`false`) the file's
+/// vertex is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Stays,
-    /// It goes to that directory.
+    /// Moves to that directory.
     Moves(Option<usize>, bool),
-    /// It is in that directory, too.
+    /// Gets another name in that directory.
     Linked(Option<usize>),
     Unlinked,
 }
@@ -131,7 +132,7 @@ impl Tree {
                 *rng.pick(&[0o600, 0o640, 0o604, 0o000])
             };
             let ending = *rng.pick(&["dat", "h5", "txt"]);
-            let mut fate = match rng.below(8) {
+            let mut fate = match rng.number_below(8) {
                 _ if directory => Fate::Stays,
                 0 | 1 => Fate::Moves(some(rng), rng.percent(50)),
                 2 => Fate::Linked(some(rng)),
@@ -141,7 +142,7 @@ impl Tree {
             let mut vault = false;
             if let Fate::Moves(to, _) | Fate::Linked(to) = fate {
                 vault = tree.enters(to) && !tree.enters(parent);
-                // What is said of a file is said of where it is made, before.
+                // The vertex is written under the name of the creation, before the move.
                 if let (Fate::Moves(to, _), true) = (fate, vault) {
                     fate = Fate::Moves(to, false);
                 }
@@ -156,7 +157,7 @@ impl Tree {
                 owner: *rng.pick(&[0, 1001, 1002, 1002]),
                 group: *rng.pick(&[0, 100, 200]),
                 mode,
-                size: 10 + rng.below(10_000) as u64,
+                size: 10 + rng.number_below(10_000) as u64,
                 parent,
                 vault,
                 fate,
@@ -169,7 +170,7 @@ impl Tree {
         which.map_or_else(String::new, |i| self.path(i))
     }
 
-    /// Where it is made.
+    /// Path of the creation.
     fn path(&self, which: usize) -> String {
         let entry = &self.0[which];
         let above = if entry.vault {
@@ -180,7 +181,7 @@ impl Tree {
         format!("{above}/{}", entry.name)
     }
 
-    /// Where it goes, or what it is called besides.
+    /// Later or additional path.
     fn other_path(&self, which: usize) -> Option<String> {
         match self.0[which].fate {
             Fate::Moves(to, _) | Fate::Linked(to) => {
@@ -190,7 +191,7 @@ impl Tree {
         }
     }
 
-    /// Whether the person gets into a directory.
+    /// Whether the limited user may enter a directory.
     fn enters(&self, mut directory: Option<usize>) -> bool {
         while let Some(i) = directory {
             let entry = &self.0[i];
@@ -202,13 +203,13 @@ impl Tree {
         true
     }
 
-    /// Whether the person gets at it where it is made.
+    /// Whether the path of the creation is accessible to the limited user.
     fn first_seen(&self, which: usize) -> bool {
         let entry = &self.0[which];
         !entry.vault && self.enters(entry.parent)
     }
 
-    /// Whether the person gets at it in the end.
+    /// Whether the entry is accessible to the limited user at the end.
     fn gets_at(&self, which: usize) -> bool {
         let entry = &self.0[which];
         match entry.fate {
@@ -218,7 +219,7 @@ impl Tree {
         }
     }
 
-    /// Whether the person may read it in the end.
+    /// Whether the limited user may read the entry at the end.
     fn reads(&self, which: usize) -> bool {
         let entry = &self.0[which];
         self.gets_at(which) && lets(entry.owner.into(), Some(entry.group.into()), entry.mode, 4)
@@ -229,18 +230,18 @@ impl Tree {
     }
 }
 
-/// A history, its steps with what is done instead of each where what the person may not see never was.
+/// Steps of a history, each with its replacement in the database without hidden data.
 #[derive(Default)]
 pub(super) struct History {
     #[expect(clippy::option_option, reason = "the same step, another one, or none")]
     pub(super) steps: Vec<(Step, Option<Option<Step>>)>,
-    /// Names of vertices, paths and identities that are asked for, seen or not.
+    /// Names of vertices, paths and identities for requests, visible or not.
     pub(super) vertices: Vec<String>,
     pub(super) paths: Vec<String>,
     pub(super) identities: Vec<Identity>,
-    /// Graphs of RDF: name (the default graph's is empty), the rights that are said of it, its triples, whether the person may read it.
+    /// RDF graphs: name (empty for the default graph), rights, triples, and whether the limited user may read it.
     pub(super) graphs: Vec<(String, String, String, bool)>,
-    /// By which rules triples are inferred from them.
+    /// Rules of inference for the RDF graphs.
     pub(super) inference: &'static str,
 }
 
@@ -267,7 +268,7 @@ impl History {
         history
     }
 
-    /// A graph of RDF; the first is the default one. All share terms: whichever is first gives them their numbers.
+    /// Adds an RDF graph; the first is the default one. All graphs share terms: the first graph with a term determines its number.
     fn rdf(&mut self, rng: &mut Rng, which: usize) {
         let owner = *rng.pick(&[0, 1001, 1002]);
         let mode = *rng.pick(&[0o644, 0o600, 0o640]);
@@ -288,16 +289,20 @@ impl History {
             "<{subject}#a> <http://x.example/p> 1 , 2 . <{subject}#b> <http://x.example/q> \"{subject}\" ."
         );
         for _ in 0..4 {
-            let (s, p, o) = (rng.below(6), rng.below(3), rng.below(6));
+            let (s, p, o) = (
+                rng.number_below(6),
+                rng.number_below(3),
+                rng.number_below(6),
+            );
             let _ = write!(
                 triples,
                 "<http://x.example/s{s}> <http://x.example/p{p}> <http://x.example/s{o}> , \"{o}.5\"^^<http://www.w3.org/2001/XMLSchema#double> ; a <http://x.example/c{p}> ."
             );
         }
-        // What follows from these in other graphs tells nothing of the graph that says it. The words of rights are words, too.
+        // Triples that these imply in other graphs must reveal nothing of this graph. The properties of rights occur in them, too.
         for _ in 0..3 {
-            let (a, b) = (rng.below(3), rng.below(3));
-            let _ = match rng.below(5) {
+            let (a, b) = (rng.number_below(3), rng.number_below(3));
+            let _ = match rng.number_below(5) {
                 0 => write!(
                     triples,
                     "<http://x.example/c{a}> <{RDFS}subClassOf> <http://x.example/c{b}> ."
@@ -323,24 +328,24 @@ impl History {
         self.graphs.push((name, rights, triples, seen));
     }
 
-    /// Makes the directories and files.
+    /// Creates the directories and files.
     fn make(&mut self, tree: &Tree) {
-        let step = |path: String, make: Make| Step::Make { path, make };
-        let vault = Make::new(0o4_0700, 0, 0);
+        let step = |path: String, make: NewFile| Step::Make { path, make };
+        let vault = NewFile::new(0o4_0700, 0, 0);
         self.push(step(VAULT.into(), vault), true);
         for (i, entry) in tree.0.iter().enumerate() {
             let kind = if entry.directory { 0o4_0000 } else { 0o10_0000 };
-            let mut make = Make::new(kind | entry.mode, entry.owner, entry.group);
+            let mut make = NewFile::new(kind | entry.mode, entry.owner, entry.group);
             if !entry.directory {
                 make.size = entry.size;
                 make.blocks = make.size.div_ceil(512);
             }
             let above = tree.directory(entry.parent);
-            // How many directories are in one, its number of links says (as `stat` does), whoever may go into it.
+            // The number of links of a directory (as in `stat`) counts its directories, hidden ones included.
             let counted = entry.directory && entry.parent.is_none_or(|p| tree.gets_at(p));
             let instead = (!tree.gets_at(i)).then(|| {
                 counted.then(|| {
-                    let other = Make::new(0o4_0000, 0, 0);
+                    let other = NewFile::new(0o4_0000, 0, 0);
                     step(format!("{above}/x{i}"), other)
                 })
             });
@@ -349,7 +354,7 @@ impl History {
         }
     }
 
-    /// Moves, links and removes files; of those that move, only those that do so then.
+    /// Moves, links and removes files, early or late according to their fate.
     fn change(&mut self, tree: &Tree, late: bool) {
         for (i, entry) in tree.0.iter().enumerate() {
             let (from, to) = (tree.path(i), tree.other_path(i).unwrap_or_default());
@@ -365,7 +370,7 @@ impl History {
                         from: from.clone(),
                         to: to.to_owned(),
                     };
-                    // How many names a file has, it says itself, whoever may see these.
+                    // The number of links of a file counts hidden names, too.
                     let to_less = if tree.enters(place) { &to } else { &hidden };
                     let instead = sees.then(|| link(to_less));
                     self.steps.push((link(&to), Some(instead)));
@@ -380,7 +385,7 @@ impl History {
         }
     }
 
-    /// Gives some directories other names where they are; then each says when something came into it, whatever that was.
+    /// Renames some directories in place; then sets the times of all, which depend on hidden entries.
     fn move_directories(&mut self, rng: &mut Rng, tree: &mut Tree) {
         for i in tree.directories().collect::<Vec<_>>() {
             let from = tree.path(i);
@@ -401,7 +406,7 @@ impl History {
         }
     }
 
-    /// Vertices of some of the files; the names of those that the person sees, and of the others.
+    /// Writes vertices of some of the files; returns their names, and whether the limited user sees them.
     fn files(&mut self, rng: &mut Rng, tree: &Tree) -> Vec<(String, bool)> {
         let mut known = Vec::new();
         for (i, entry) in tree.0.iter().enumerate() {
@@ -448,7 +453,7 @@ impl History {
         known
     }
 
-    /// Jobs that read and wrote files.
+    /// Adds jobs that read and wrote files.
     fn runs(&mut self, rng: &mut Rng, files: &[(String, bool)]) {
         for (user, name) in [("user:1001", "ada"), ("user:1002", "bob")] {
             self.vertices.push(user.into());
@@ -506,7 +511,7 @@ impl History {
                 name: format!("object{i}"),
                 app: (*rng.pick(&["vpic", "gtc"])).into(),
                 owner,
-                step: rng.below(4) as i64,
+                step: rng.number_below(4) as i64,
             };
             let step = Step::Object {
                 identity: identity.clone(),
@@ -525,7 +530,7 @@ impl History {
             self.push(Step::Tag { identity, tags }, seen);
         }
         for _ in 0..3 {
-            let at = rng.below(all.len());
+            let at = rng.number_below(all.len());
             let (identity, seen) = all.remove(at);
             self.push(Step::Delete { identity }, seen);
         }
@@ -534,11 +539,11 @@ impl History {
 
 pub(super) fn some_tags(rng: &mut Rng, of: &str) -> Properties {
     let mut tags = Properties::new();
-    for _ in 0..rng.below(4) {
+    for _ in 0..rng.number_below(4) {
         let name = *rng.pick(&["energy", "Name", "note", "tempo", "secret", "secrets"]);
-        match rng.below(2) {
-            0 => tags.set(name, rng.below(5) as i64),
-            _ => tags.set(name, format!("{of}{}", rng.below(3))),
+        match rng.number_below(2) {
+            0 => tags.set(name, rng.number_below(5) as i64),
+            _ => tags.set(name, format!("{of}{}", rng.number_below(3))),
         }
     }
     tags

@@ -1,31 +1,32 @@
-//! What somebody may not see is not there: a database answers them, whichever way they ask, as one answers that never had it.
+//! Hidden data must not affect answers: a limited user gets the same answers as from a database that never had the data, for all kinds of
+//! requests.
 //!
-//! A random history of files, vertices, edges, objects and graphs of RDF is played twice at the same moments: whole, and without what
-//! a person may not see in the end. Then the person asks both servers the same. `ESKER_VISIBILITY_SEEDS=1000` plays more of them,
-//! `ESKER_VISIBILITY_SEEDS=17..18` replays one.
+//! A random history of files, vertices, edges, objects and RDF graphs is applied twice at the same times: completely, and without the
+//! data that the limited user may not see at the end. Then both servers get the same requests. `ESKER_VISIBILITY_SEEDS=1000` runs more
+//! seeds, `ESKER_VISIBILITY_SEEDS=17..18` replays one.
 mod commands;
 mod history;
 mod questions;
-mod world;
+mod servers;
 
 use crate::common::{Served, http, http_by_token, settings};
 use commands::commands;
-use esker_model::namespace::{Change, Make, Namespace as _};
+use esker_model::namespace::{Change, Namespace as _, NewFile};
 use esker_model::{Batch, GraphRead as _, GraphWrite as _, Op, Version, VertexName};
 use esker_testkit::run::seeds;
 use history::{BEGIN, History};
 use questions::{questions, told};
 use serde_json::Value as Json;
+use servers::{HistoryServer, encoded, path_of};
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
-use world::{World, encoded, path_of};
 
-/// Differences that a failure tells.
+/// Largest number of differences in a failure message.
 const TOLD: usize = 30;
 
-/// What differs between any two servers, and says nothing of what is in them: times that answers took, their own addresses and
-/// processes, places of the change feed (opaque, and other ones each time).
+/// JSON fields that differ between any two servers and reveal nothing: durations, addresses and process ids, positions of the change feed
+/// (opaque, and different each time).
 const OWN: [&str; 8] = [
     "micros",
     "layout_micros",
@@ -53,7 +54,7 @@ fn normal(json: &mut Json) {
     }
 }
 
-/// A line without the seed that labels of new blank nodes begin with, which is each query's own.
+/// Removes the random prefix of new blank nodes' labels, which differs between queries.
 fn without_seeds(line: &str) -> String {
     let mut parts = line.split("_:q");
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -64,8 +65,7 @@ fn without_seeds(line: &str) -> String {
     out
 }
 
-/// A line of an answer to SPARQL without the names that DESCRIBE draws by lot for its variables, and, of a profile, without how long
-/// its step took.
+/// Removes the random names of variables in DESCRIBE, and from a profile the durations of steps.
 fn without_chance(line: &str, timed: bool) -> String {
     let drawn = |w: &str| w.len() > 24 && w.starts_with('?') && !w.contains('_');
     let mut words = Vec::new();
@@ -79,7 +79,7 @@ fn without_chance(line: &str, timed: bool) -> String {
     words.join(" ")
 }
 
-/// An answer without what differs between any two servers.
+/// Removes the parts of an answer that differ between any two servers.
 fn normalised(url: &str, body: &str) -> String {
     if let Ok(mut json) = serde_json::from_str::<Json>(body) {
         normal(&mut json);
@@ -98,7 +98,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(700).collect()
 }
 
-/// Where two texts begin to differ, with some of what stands around.
+/// The first difference of two texts, with context.
 fn difference(a: &str, b: &str) -> String {
     let same = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
     let around = |text: &str| {
@@ -108,7 +108,7 @@ fn difference(a: &str, b: &str) -> String {
     format!("  whole: …{}\n  less:  …{}", around(a), around(b))
 }
 
-/// A question without a word of who asks it.
+/// Removes the principal from a request.
 fn unsaid(url: &str, body: &str) -> (String, String) {
     const WHO: &str = "uid=1001&gids=1001,100";
     let url = url
@@ -119,16 +119,18 @@ fn unsaid(url: &str, body: &str) -> (String, String) {
     (url, body)
 }
 
-/// What a seed's two servers tell the person otherwise, and what the whole one tells whoever shows a token that is bound to the person, and says
-/// nothing of who asks.
+/// Differences between the answers of a seed's two servers, and between those for a principal and for a token that is bound to it.
 fn compare(seed: u64) -> Vec<String> {
     let history = History::random(seed);
-    let (whole, less) = (World::new(&history, true), World::new(&history, false));
+    let (whole, less) = (
+        HistoryServer::new(&history, true),
+        HistoryServer::new(&history, false),
+    );
     let token = whole.token_of_person();
     let (mut differences, mut asked) = (Vec::new(), Vec::new());
     for (verb, url, body) in questions(&history) {
-        let ask = |world: &World| {
-            let (status, _, answer) = http(world.at(), verb, &url, &body);
+        let ask = |server: &HistoryServer| {
+            let (status, _, answer) = http(server.at(), verb, &url, &body);
             format!("{status} {}", normalised(&url, &answer))
         };
         let (a, b) = (ask(&whole), ask(&less));
@@ -140,9 +142,9 @@ fn compare(seed: u64) -> Vec<String> {
         }
         asked.push((verb, url, body, a));
     }
-    // Afterwards, because the servers tell of the latest traversals.
+    // Sent afterwards, because the servers report the latest traversals.
     for (verb, url, body, a) in asked {
-        // What is bound to a user changes nothing; a schema is everybody's.
+        // A bound client may not change data; a schema is visible to everybody.
         if ["/api/v1/tag", "/api/v1/schema?", "/api/v1/cluster?"]
             .iter()
             .any(|other| url.starts_with(other))
@@ -189,14 +191,14 @@ fn compare(seed: u64) -> Vec<String> {
     differences
 }
 
-/// Every way of asking, on behalf of a person, over many random databases.
+/// All kinds of requests on behalf of a limited user, over many random databases.
 #[test]
 fn what_is_not_seen_is_not_there() {
     let mut differences = Vec::new();
     let mut kinds = BTreeSet::new();
     for seed in seeds("ESKER_VISIBILITY_SEEDS", 20) {
         for difference in compare(seed) {
-            // One of each kind tells what is wrong.
+            // One difference per kind of request suffices.
             let kind: String = difference
                 .split_once(": ")
                 .map_or("", |(_, rest)| rest)
@@ -217,7 +219,7 @@ fn what_is_not_seen_is_not_there() {
     );
 }
 
-/// Reads lines of an event stream until one has the text.
+/// Reads lines of an event stream until one contains the text.
 fn until(stream: &mut BufReader<TcpStream>, text: &str) -> String {
     let mut all = String::new();
     loop {
@@ -231,13 +233,13 @@ fn until(stream: &mut BufReader<TcpStream>, text: &str) -> String {
     }
 }
 
-/// The lines that are sent while something hidden changes, and then something that everybody sees.
+/// The lines of a stream during a hidden change and then a visible one.
 fn events(hidden: bool) -> String {
     let served = Served::start(settings());
     let database = served.open();
     let schema = database.schema().unwrap();
     let make = |at: &str, mode| {
-        let change = Change::Make(path_of(at), Make::new(mode, 0, 0));
+        let change = Change::Create(path_of(at), NewFile::new(mode, 0, 0));
         database.change(None, &[change]).unwrap().remove(0).unwrap();
     };
     make("/closed", 0o4_0700);
@@ -284,7 +286,7 @@ fn events(hidden: bool) -> String {
     format!("{}\n{news}", lines.join("\n"))
 }
 
-/// Streams of events, and what is asked of the change feed.
+/// Streams of events and requests to the change feed.
 #[test]
 fn what_is_not_seen_is_no_news() {
     assert_eq!(events(true), events(false));

@@ -1,7 +1,7 @@
-//! What the person asks.
+//! Requests of the limited user.
 
 use super::history::{BEGIN, History, STEP, person};
-use super::world::encoded;
+use super::servers::encoded;
 use esker::Database;
 use esker_engine::lineage::{LineageOptions, impact, lineage};
 use esker_model::filter::Expr;
@@ -14,7 +14,7 @@ use esker_model::{
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
-/// What is asked by HTTP.
+/// Requests over HTTP of one history.
 pub(super) fn questions(history: &History) -> Vec<(&'static str, String, String)> {
     let who = "uid=1001&gids=1001,100";
     let mut all = Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn questions(history: &History) -> Vec<(&'static str, String, String)
         all.push(("GET", url, String::new()));
     };
     let then = Version::new(BEGIN + STEP * (history.steps.len() as u64 / 2), 0).to_string();
-    // A part of the vertices for each seed, to be quick.
+    // Part of the vertices for each seed, to limit the duration.
     for name in history
         .vertices
         .iter()
@@ -211,7 +211,7 @@ pub(super) fn questions(history: &History) -> Vec<(&'static str, String, String)
             ));
         }
     }
-    // After the traversals, which it tells of.
+    // After the traversals, because it reports them.
     all.push(("GET", format!("/api/v1/cluster?{who}"), String::new()));
     for filter in ["owner = 1002", "energy > 1", ""] {
         let body = format!(
@@ -222,7 +222,7 @@ pub(super) fn questions(history: &History) -> Vec<(&'static str, String, String)
     all
 }
 
-/// What the two databases tell the person by this crate's client.
+/// Answers that the limited user gets from the two databases with this crate's client.
 pub(super) fn told(database: &Database, history: &History) -> Vec<(String, String)> {
     let who = person();
     let theirs = database.on_behalf_of(Some(&who));
@@ -317,7 +317,7 @@ pub(super) fn told(database: &Database, history: &History) -> Vec<(String, Strin
             Expr::parse(filter, None).unwrap()
         };
         let find = Find {
-            asker: Some(who.clone()),
+            principal: Some(who.clone()),
             ..Find::all(parsed)
         };
         let mut objects = Vec::new();

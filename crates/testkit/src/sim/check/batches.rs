@@ -1,21 +1,21 @@
-//! Which batches were applied, when, and whether their clients were told the truth.
+//! Checks which batches were applied, when, and whether their clients got correct responses.
 
 use super::Findings;
 use crate::model::GraphModel;
-use crate::sim::ask::{Ask, Told};
 use crate::sim::client::Record;
-use crate::sim::workload::{TAG, Taste, tag_of};
+use crate::sim::request::{ClientRequest, ClientResponse};
+use crate::sim::workload::{TAG, WorkloadParams, tag_of};
 use esker_model::{
     Batch, Edge, ErrorKind, Op, Schema, Value, Version, VertexChange, VertexEvent, VertexId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// By batch: the versions at which its tag was found.
+/// Versions at which the tag of each batch was found.
 #[derive(Debug, Clone, Default)]
 pub struct Tags(pub BTreeMap<u64, Vec<Version>>);
 
 impl Tags {
-    /// Of edges over all versions, as they leave the vertices that only tags lead from.
+    /// Adds tags from all versions of edges that leave the vertices reserved for tags.
     pub fn edges(&mut self, found: &[(usize, Edge)]) {
         for (_, edge) in found {
             if let Some(number) = tag_of(&edge.properties).filter(|_| !edge.deleted) {
@@ -24,7 +24,7 @@ impl Tags {
         }
     }
 
-    /// Of the history of a vertex whose attribute is a tag.
+    /// Adds tags from the history of a vertex whose attribute is a tag.
     pub fn vertex(&mut self, events: &[VertexEvent]) {
         for event in events {
             if let VertexChange::Set(name, Value::I64(number)) = &event.change
@@ -39,44 +39,45 @@ impl Tags {
 
 /// A batch that was applied.
 #[derive(Debug, Clone)]
-pub struct Placed {
-    /// When: its commit's own version.
+pub struct AppliedBatch {
+    /// Version of the commit.
     pub version: Version,
-    /// What.
+    /// Batch that was applied.
     pub batch: Batch,
-    /// What its client was told, if it was told more than that it had been applied, and nobody else was at the same.
-    pub told: Option<esker_model::Commit>,
+    /// Response to the client, if it says more than that the batch had been applied, and no concurrent client wrote
+    /// the same items.
+    pub response: Option<esker_model::Commit>,
 }
 
-/// Everything that was applied, in order.
+/// All applied batches, in order.
 #[derive(Debug)]
 pub struct Order {
-    /// By version.
-    pub placed: Vec<Placed>,
-    /// What comes of it.
+    /// Applied batches by version.
+    pub applied: Vec<AppliedBatch>,
+    /// State of the model after all batches.
     pub model: GraphModel,
 }
 
 fn number_of(batch: &Batch) -> Option<u64> {
-    let once = batch.once.as_deref()?;
-    Some(u64::from_be_bytes(once.try_into().ok()?))
+    let idempotency_key = batch.idempotency_key.as_deref()?;
+    Some(u64::from_be_bytes(idempotency_key.try_into().ok()?))
 }
 
-/// Puts all batches in order and notes what contradicts what clients were told. `calm`: nothing went wrong, so that what
-/// they were told is complete.
+/// Orders all batches and records contradictions to the clients' responses. `faultless`: there were no faults, so
+/// responses are complete.
 pub fn order(
     schema: &Schema,
     records: &[Record],
     tags: &Tags,
-    taste: &Taste,
-    calm: bool,
+    params: &WorkloadParams,
+    faultless: bool,
     findings: &mut Findings,
 ) -> Order {
-    let dated = taste.dated;
-    let mut placed = Vec::new();
+    let dated = params.dated;
+    let mut applied = Vec::new();
     let mut known = BTreeSet::new();
     for record in records {
-        let Ask::Apply(batch) = &record.ask else {
+        let ClientRequest::Apply(batch) = &record.request else {
             continue;
         };
         let Some(number) = number_of(batch) else {
@@ -91,33 +92,35 @@ pub fn order(
             ));
         }
         let at = versions.first().copied();
-        match (&record.told, at) {
-            (Ok(Told::Commit(commit)), Some(at)) => {
-                told_truly(number, record, commit, at, (dated, calm), findings);
-                placed.push(Placed {
+        match (&record.response, at) {
+            (Ok(ClientResponse::Commit(commit)), Some(at)) => {
+                check_commit(number, record, commit, at, (dated, faultless), findings);
+                applied.push(AppliedBatch {
                     version: at,
                     batch: batch.clone(),
-                    told: Some(*commit)
-                        .filter(|_| commit.applied && calm && undisturbed(record, records)),
+                    response: Some(*commit)
+                        .filter(|_| commit.applied && faultless && undisturbed(record, records)),
                 });
             }
-            (Ok(told), None) => findings.push(format!(
-                "batch {number} was acknowledged and is lost: {told:?}"
+            (Ok(response), None) => findings.push(format!(
+                "batch {number} was acknowledged and is lost: {response:?}"
             )),
             (Err(e), Some(at)) => findings.push(format!(
                 "batch {number} was refused ({}) and left something at {at:?}",
-                e.said
+                e.message
             )),
             (Err(e), None) if matches!(e.kind, ErrorKind::Missing | ErrorKind::Invalid) => {}
-            (Err(e), None) => findings.push(format!("batch {number} failed: {}", e.said)),
-            (Ok(told), Some(_)) => findings.push(format!("batch {number} was told {told:?}")),
+            (Err(e), None) => findings.push(format!("batch {number} failed: {}", e.message)),
+            (Ok(response), Some(_)) => {
+                findings.push(format!("batch {number} was told {response:?}"));
+            }
         }
     }
     for number in tags.0.keys().filter(|number| !known.contains(number)) {
         findings.push(format!("nobody knows of batch {number}"));
     }
-    placed.sort_by_key(|p| p.version);
-    for pair in placed.windows(2) {
+    applied.sort_by_key(|p| p.version);
+    for pair in applied.windows(2) {
         if let [a, b] = pair
             && a.version == b.version
             && let Some(what) = touched(&a.batch).intersection(&touched(&b.batch)).next()
@@ -130,26 +133,26 @@ pub fn order(
             ));
         }
     }
-    let model = if taste.polite {
-        play(schema, &placed, records, dated, findings)
+    let model = if params.conflict_free {
+        replay(schema, &applied, records, dated, findings)
     } else {
         GraphModel::new(schema.clone())
     };
-    Order { placed, model }
+    Order { applied, model }
 }
 
-fn told_truly(
+fn check_commit(
     number: u64,
     record: &Record,
     commit: &esker_model::Commit,
     at: Version,
-    (dated, calm): (bool, bool),
+    (dated, faultless): (bool, bool),
     findings: &mut Findings,
 ) {
     let wrong = if commit.applied && !dated {
         commit.version != at
     } else {
-        // Of one that had been applied before, its own version or any later one lets its client read what it wrote.
+        // For a batch that had been applied before, its own version or any later one lets the client read what it wrote.
         commit.version < at
     };
     if wrong {
@@ -163,18 +166,18 @@ fn told_truly(
             record.seen
         ));
     }
-    // Servers hand batches on, and repeat that where an answer is lost.
-    if !commit.applied && record.attempts == 1 && calm {
+    // Servers forward batches, and repeat that if a response is lost.
+    if !commit.applied && record.attempts == 1 && faultless {
         findings.push(format!(
             "batch {number} was sent once and is said to have been applied before"
         ));
     }
 }
 
-/// Whether nobody else wrote the same while this was under way: who of two is first to make an edge, is told, and versions
-/// may be the other way round.
+/// Whether no other client wrote the same items during the request. Otherwise the response says which client was
+/// first to make an edge, and versions may be in the other order.
 fn undisturbed(record: &Record, records: &[Record]) -> bool {
-    let Ask::Apply(batch) = &record.ask else {
+    let ClientRequest::Apply(batch) = &record.request else {
         return false;
     };
     let mine = touched(batch);
@@ -182,11 +185,11 @@ fn undisturbed(record: &Record, records: &[Record]) -> bool {
         let together = other.begin <= record.end && record.begin <= other.end;
         together
             && other.client != record.client
-            && matches!(&other.ask, Ask::Apply(batch) if !touched(batch).is_disjoint(&mine))
+            && matches!(&other.request, ClientRequest::Apply(batch) if !touched(batch).is_disjoint(&mine))
     })
 }
 
-/// What a batch changes, roughly: vertices by id, edges by both ends.
+/// The items that a batch changes, approximately: vertices by id, edges by both ends.
 fn touched(batch: &Batch) -> BTreeSet<(VertexId, Option<VertexId>)> {
     let of = |op: &Op| match op {
         Op::PutVertex { vertex, .. }
@@ -207,16 +210,16 @@ fn touched(batch: &Batch) -> BTreeSet<(VertexId, Option<VertexId>)> {
             source.id.min(destination.id),
             Some(source.id.max(destination.id)),
         ),
-        Op::CreateObject { identity, .. } => (identity.prefix().place(), None),
+        Op::CreateObject { identity, .. } => (identity.prefix().home_vertex(), None),
         Op::MoveObject { object, .. } => (object.vertex(), None),
     };
     batch.mutations.iter().map(|m| of(&m.op)).collect()
 }
 
-/// Plays batches into the model, and asks of each refusal whether there was a time for it.
-fn play(
+/// Replays batches in the model, and checks that each refusal was correct at some version.
+fn replay(
     schema: &Schema,
-    placed: &[Placed],
+    applied: &[AppliedBatch],
     records: &[Record],
     dated: bool,
     findings: &mut Findings,
@@ -224,17 +227,17 @@ fn play(
     let mut model = GraphModel::new(schema.clone());
     let mut refused: Vec<&Record> = records
         .iter()
-        .filter(|r| matches!(r.ask, Ask::Apply(_)) && r.told.is_err())
+        .filter(|r| matches!(r.request, ClientRequest::Apply(_)) && r.response.is_err())
         .collect();
     let mut now = Version::ZERO;
-    let mut states = placed.iter();
+    let mut states = applied.iter();
     loop {
         let next = states.next();
-        // The state from `now` on, until the next version.
+        // The state from `now` until the next version.
         let until = next.map_or(Version::MAX, |p| p.version);
         if until > now {
             refused.retain(|record| {
-                // Who has seen something dated in the future has not seen all that was written until then.
+                // A client that has seen a change dated in the future has not seen everything written until then.
                 let seen = if dated { Version::ZERO } else { record.seen };
                 !(until > seen && refuses(&model, record, now.max(seen)))
             });
@@ -242,18 +245,18 @@ fn play(
         let Some(p) = next else { break };
         now = p.version;
         let number = number_of(&p.batch);
-        match (model.apply(&p.batch, p.version), &p.told) {
+        match (model.apply(&p.batch, p.version), &p.response) {
             (Err(kind), _) => findings.push(format!(
                 "batch {number:?} was applied at {:?}, where it should have been refused ({kind:?}): {:?}",
                 p.version, p.batch
             )),
-            (Ok(done), Some(told)) => {
-                let wrong = told.vertices_created != done.vertices_created
-                    || told.edges_created != done.edges_created
-                    || dated && told.version != done.version;
+            (Ok(done), Some(response)) => {
+                let wrong = response.vertices_created != done.vertices_created
+                    || response.edges_created != done.edges_created
+                    || dated && response.version != done.version;
                 if wrong {
                     findings.push(format!(
-                        "batch {number:?} at {:?}: told {told:?}, should be {done:?}: {:?}",
+                        "batch {number:?} at {:?}: told {response:?}, should be {done:?}: {:?}",
                         p.version, p.batch
                     ));
                 }
@@ -270,8 +273,8 @@ fn play(
 }
 
 fn refuses(model: &GraphModel, record: &Record, tick: Version) -> bool {
-    match (&record.ask, &record.told) {
-        (Ask::Apply(batch), Err(e)) => {
+    match (&record.request, &record.response) {
+        (ClientRequest::Apply(batch), Err(e)) => {
             let tried = model.clone().apply(batch, tick.next());
             tried.is_err_and(|kind| kind == e.kind)
         }

@@ -1,12 +1,12 @@
-//! Whether what happened could have happened.
+//! Checks whether the observed history is possible.
 //!
-//! [`batches`] finds out which batches were applied and when, and plays them into the model in that order. [`questions`]
-//! asks of every answer whether it is the model's as of a time that its client could be shown. [`rows`] looks below the
-//! nodes: where each row lies, and whether both halves of each edge agree.
+//! [`batches`] determines which batches were applied and when, and replays them in the model in that order.
+//! [`responses`] checks that every response is the model's as of a version that its client could see. [`rows`] looks
+//! below the nodes: on which server each row is, and whether both directions of each edge agree.
 
 pub mod batches;
-pub mod questions;
+pub mod responses;
 pub mod rows;
 
-/// What is wrong, in words; nothing if nothing is.
+/// Descriptions of errors; empty without errors.
 pub type Findings = Vec<String>;

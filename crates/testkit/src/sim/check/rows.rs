@@ -1,9 +1,9 @@
-//! What lies in the stores of a cluster that has come to rest: each row where the placement says, once, and for each version
-//! of an edge the same version of its inverse.
+//! Checks the stores of an idle cluster: each row is on the server that the placement selects, once, and each version
+//! of an edge has the same version of its inverse.
 
 use super::Findings;
+use crate::sim::blocking_client::BlockingClient;
 use crate::sim::cluster::Cluster;
-use crate::sim::facade::Facade;
 use esker_cluster::placement::{End, Order, Placement, Splits};
 use esker_cluster::{ServerId, VnodeMap};
 use esker_model::key::{EdgeKey, HistoryKey, RowKey};
@@ -15,15 +15,20 @@ use std::collections::{BTreeMap, BTreeSet};
 /// All versions of all edges, in both directions.
 type Edges = BTreeMap<(EdgeKey, Version), (bool, Properties)>;
 
-/// Reads every store.
-pub fn check(cluster: &Cluster, facade: &Facade, schema: &Schema, findings: &mut Findings) {
-    let Some(mut where_) = Where::new(cluster) else {
+/// Checks the rows of every store.
+pub fn check(
+    cluster: &Cluster,
+    client_view: &BlockingClient,
+    schema: &Schema,
+    findings: &mut Findings,
+) {
+    let Some(mut owners) = RowOwners::new(cluster) else {
         findings.push("the cluster has no map".into());
         return;
     };
     let mut edges = Edges::new();
     for at in 0..cluster.len() {
-        let mut here = Here {
+        let mut here = ServerRows {
             server: ServerId(at as u32),
             degrees: BTreeMap::new(),
         };
@@ -40,47 +45,54 @@ pub fn check(cluster: &Cluster, facade: &Facade, schema: &Schema, findings: &mut
                 findings.push(format!("reading {table:?} of server {at}: {e}"));
             }
             for (key, value) in rows {
-                if let Err(why) = here.row(&mut where_, table, &key, &value, &mut edges) {
+                if let Err(why) = here.row(&mut owners, table, &key, &value, &mut edges) {
                     findings.push(format!("{why}, in {} of server {at}", table.name()));
                 }
             }
         }
         counters(cluster, at, &here.degrees, findings);
     }
-    halves(&edges, schema, findings);
-    for id in where_.splits.keys() {
-        // What the cluster says of itself is what the test believes; that it says the same everywhere is worth a look.
-        let said: BTreeSet<Option<Vec<u32>>> = (0..cluster.len())
-            .map(|at| splits_said(cluster, facade, at, *id))
+    check_inverses(&edges, schema, findings);
+    for id in owners.splits.keys() {
+        // The cluster's own answer is taken as the truth, but all servers must give the same one.
+        let answers: BTreeSet<Option<Vec<u32>>> = (0..cluster.len())
+            .map(|at| splits_said(cluster, client_view, at, *id))
             .collect();
-        if said.len() > 1 {
-            findings.push(format!("servers tell different splits of {id}: {said:?}"));
+        if answers.len() > 1 {
+            findings.push(format!(
+                "servers tell different splits of {id}: {answers:?}"
+            ));
         }
     }
 }
 
-fn splits_said(cluster: &Cluster, facade: &Facade, at: usize, id: VertexId) -> Option<Vec<u32>> {
+fn splits_said(
+    cluster: &Cluster,
+    client_view: &BlockingClient,
+    at: usize,
+    id: VertexId,
+) -> Option<Vec<u32>> {
     let splits = ask_splits(cluster, at, id)?;
-    facade.wait(0);
+    client_view.wait(0);
     Some(splits.iter().map(|p| p.0).collect())
 }
 
 fn ask_splits(cluster: &Cluster, at: usize, id: VertexId) -> Option<Splits> {
     let node = cluster.node(at)?;
-    let asked = cluster.exec.block_on(node.splits(id), 60_000_000);
-    let state = asked.ok()?.ok()?;
+    let answer = cluster.exec.block_on(node.splits(id), 60_000_000);
+    let state = answer.ok()?.ok()?;
     Some(state.map(|s| s.splits().clone()).unwrap_or_default())
 }
 
-/// Where things lie.
-struct Where<'c> {
+/// Expected owners of rows.
+struct RowOwners<'c> {
     cluster: &'c Cluster,
     map: VnodeMap,
     placement: Box<dyn Placement>,
     splits: BTreeMap<VertexId, Splits>,
 }
 
-impl<'c> Where<'c> {
+impl<'c> RowOwners<'c> {
     fn new(cluster: &'c Cluster) -> Option<Self> {
         let map = cluster.map()?;
         let shape = cluster.shape;
@@ -94,30 +106,30 @@ impl<'c> Where<'c> {
     }
 
     fn edge(&mut self, key: &EdgeKey) -> Option<ServerId> {
-        let places = self.map.vnodes().count();
+        let shards = self.map.vnodes().count();
         let cluster = self.cluster;
         let splits = self
             .splits
             .entry(key.source)
             .or_insert_with(|| ask_splits(cluster, 0, key.source).unwrap_or_default());
-        let source = End::of(key.source, places);
-        let destination = End::of(key.destination, places);
+        let source = End::of(key.source, shards);
+        let destination = End::of(key.destination, shards);
         let partition = self.placement.locate(splits, source, destination);
         self.map
-            .server(self.placement.place(source.home, partition))
+            .server(self.placement.shard_of(source.home, partition))
     }
 }
 
-/// One server's store.
-struct Here {
+/// The rows of one server's store.
+struct ServerRows {
     server: ServerId,
     degrees: BTreeMap<(VertexId, EdgeTypeId), u64>,
 }
 
-impl Here {
+impl ServerRows {
     fn row(
         &mut self,
-        where_: &mut Where<'_>,
+        owners: &mut RowOwners<'_>,
         table: Table,
         key: &[u8],
         value: &[u8],
@@ -127,19 +139,19 @@ impl Here {
         let (edge, version) = if history {
             match HistoryKey::decode(key).map_err(|e| e.to_string())? {
                 HistoryKey::Static(id, _) | HistoryKey::Attribute(id, ..) => {
-                    return self.at_home(where_, id);
+                    return self.at_home(owners, id);
                 }
                 HistoryKey::Edge(edge, version) => (edge, Some(version)),
             }
         } else {
             match RowKey::decode(key).map_err(|e| e.to_string())? {
-                RowKey::Vertex(id) => return self.at_home(where_, id),
+                RowKey::Vertex(id) => return self.at_home(owners, id),
                 RowKey::Edge(edge) => (edge, None),
             }
         };
         let record = EdgeRecord::decode(value).map_err(|e| e.to_string())?;
         let version = version.unwrap_or(record.version);
-        let should = where_.edge(&edge);
+        let should = owners.edge(&edge);
         if should != Some(self.server) {
             return Err(format!("{edge:?} should lie at {should:?}"));
         }
@@ -156,8 +168,8 @@ impl Here {
         Ok(())
     }
 
-    fn at_home(&self, where_: &Where<'_>, id: VertexId) -> Result<(), String> {
-        let home = where_.map.home(id);
+    fn at_home(&self, owners: &RowOwners<'_>, id: VertexId) -> Result<(), String> {
+        let home = owners.map.home(id);
         if home == Some(self.server) {
             return Ok(());
         }
@@ -165,7 +177,7 @@ impl Here {
     }
 }
 
-/// A server's own counters against its own rows.
+/// Compares a server's counters with its rows.
 fn counters(
     cluster: &Cluster,
     at: usize,
@@ -192,8 +204,8 @@ fn counters(
     }
 }
 
-/// Whether each version of an edge has the same version of its inverse beside it.
-pub fn halves(edges: &Edges, schema: &Schema, findings: &mut Findings) {
+/// Checks that each version of an edge has the same version of its inverse.
+pub fn check_inverses(edges: &Edges, schema: &Schema, findings: &mut Findings) {
     for ((edge, version), (gone, properties)) in edges {
         let inverse = edge.reversed(schema.inverse(edge.edge_type));
         match edges.get(&(inverse, *version)) {

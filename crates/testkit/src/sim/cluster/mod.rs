@@ -1,35 +1,35 @@
-//! The servers: each with a store that outlives it and a clock that is wrong, started, killed and started again; or moved between
-//! processes ([`seats`]).
+//! Simulated servers: each with a store that outlives it and an inaccurate clock; started, killed and restarted, or
+//! moved between processes ([`assignments`]).
 
-pub mod seats;
+pub mod assignments;
 
-use super::ask::{Ask, Service, Told};
 use super::exec::{Exec, Group, Shared, oneshot, within};
+use super::faulty_engine::{EngineFault, FaultyEngine};
 use super::files::{FileFaults, Share, SimFiles};
-use super::liar::{Liar, Lie};
 use super::moving::Moving;
 use super::net::{Faults, Net, Peer, Times};
+use super::request::{ClientRequest, ClientResponse, Service};
 use crate::archive::MemoryArchive;
 use crate::history::START_MILLIS;
 use crate::rng::Rng;
-use esker_cluster::node::{Node, Settings, Window, settle};
+use assignments::StoreGate;
+use esker_cluster::node::{Node, Settings, Window, deliver_decisions};
 use esker_cluster::{Kind, Loading, Plan, Resize, ServerId, VnodeMap, Vnodes};
 use esker_engine::{Clock, Engine};
 use esker_model::{Error, GraphRead as _, Result, Version};
 use esker_store::Store;
 use esker_store::fault::{FaultStore, Operation};
 use esker_store::memory::MemoryStore;
-use seats::SeatGate;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-/// A server's clock: off by so much, and going a little wrong.
+/// A server's clock, with an offset and a drift.
 pub struct ServerClock {
     shared: Arc<Shared>,
-    /// Milliseconds.
+    /// Offset in milliseconds.
     offset: i64,
-    /// Microseconds a second.
+    /// Drift in microseconds per second.
     drift: i64,
 }
 
@@ -45,48 +45,48 @@ impl Clock for ServerClock {
     }
 }
 
-/// Who answers clients.
+/// The implementation that answers clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
-    /// Nodes, each over an engine of its own.
+    /// Nodes, each over its own engine.
     Nodes,
-    /// One engine behind all servers: to try everything around the nodes.
+    /// One engine behind all servers, to test the simulation itself.
     OneEngine,
 }
 
-/// What a cluster is like.
+/// Parameters of a cluster.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// Who answers.
+    /// Implementation that answers clients.
     pub subject: Subject,
-    /// How it answers wrongly: to try the checks.
-    pub lie: Lie,
-    /// How many servers there are at first.
+    /// Fault of the engine, to test the checks.
+    pub fault: EngineFault,
+    /// Number of servers at first.
     pub servers: u32,
-    /// How many vnodes.
+    /// Number of virtual nodes.
     pub vnodes: u32,
-    /// Where edges lie.
+    /// Placement rule of edges.
     pub placement: Kind,
-    /// When partitions split.
+    /// Split threshold of partitions.
     pub threshold: u64,
-    /// Clocks are off by so many milliseconds at most.
+    /// Largest offset of clocks in milliseconds.
     pub skew: u64,
-    /// How long messages take and are waited for.
+    /// Delays and timeouts of messages.
     pub times: Times,
-    /// How long clients wait, in microseconds.
-    pub patience: u64,
-    /// Between calls clients rest for less than that, now and then, in microseconds.
-    pub leisure: usize,
-    /// Each engine's.
+    /// Timeout of clients in microseconds.
+    pub timeout: u64,
+    /// Upper bound of pauses between calls of a client, in microseconds.
+    pub pause_max: usize,
+    /// Settings of each engine.
     pub engine: esker_engine::Settings,
-    /// Whether a store dies with its server, but for what was persisted.
+    /// Whether stores are ephemeral: lost with their server except for what was persisted.
     pub windows: bool,
-    /// Storage that servers have in common, if they have any.
+    /// Storage that servers share, if there is any.
     pub share: Option<Share>,
-    /// Among so many processes servers move, as an etcd says; 0: each is a process and stays where it is.
+    /// Number of processes among which servers move, assigned by etcd; 0 if each server is a process and stays where it is.
     pub processes: usize,
-    /// Whether such processes look at neither leases nor epochs: to try the checks.
-    pub heedless: bool,
+    /// Whether such processes ignore leases and epochs, to test the checks.
+    pub unfenced: bool,
 }
 
 struct Server {
@@ -95,13 +95,13 @@ struct Server {
     archive: Arc<MemoryArchive>,
     clock: Arc<ServerClock>,
     running: Option<Running>,
-    /// Where it moves: those who had it and may not know yet that they have it no more.
+    /// Former instances of a moving server, which may not know yet that they have lost it.
     former: Vec<Running>,
-    /// The store as the server has it, where it dies with it.
-    live: Option<Arc<FaultStore<MemoryStore>>>,
+    /// The store as the server sees it, if it is ephemeral.
+    ephemeral_store: Option<Arc<FaultStore<MemoryStore>>>,
 }
 
-/// What such a server's death would take with it.
+/// The commits that an ephemeral store would lose with its server.
 struct SimWindow(Arc<FaultStore<MemoryStore>>);
 
 impl Window for SimWindow {
@@ -129,7 +129,7 @@ impl Window for SimWindow {
 impl Server {
     fn new(id: u32, skew: u64, rng: &mut Rng, shared: &Arc<Shared>) -> Self {
         let mut around = |most: u64| {
-            let drawn = rng.below(2 * most as usize + 1);
+            let drawn = rng.number_below(2 * most as usize + 1);
             drawn as i64 - most as i64
         };
         Self {
@@ -143,17 +143,17 @@ impl Server {
             }),
             running: None,
             former: Vec::new(),
-            live: None,
+            ephemeral_store: None,
         }
     }
 
-    /// The engine of a server that starts; with `window`, over a store that dies with it.
+    /// Opens the engine of a starting server; with `window`, over an ephemeral store.
     fn start(&mut self, settings: esker_engine::Settings, window: bool) -> Result<Arc<Engine>> {
         if !window {
             return self.open(settings);
         }
         let live = Arc::new(FaultStore::new(self.store.clone())?);
-        self.live = Some(Arc::clone(&live));
+        self.ephemeral_store = Some(Arc::clone(&live));
         self.open_over(live, settings)
     }
 
@@ -182,39 +182,39 @@ struct Running {
     service: Rc<dyn Service>,
     engine: Weak<Engine>,
     node: Option<Weak<Node>>,
-    /// Whether what it answers may leave, where servers move.
-    gate: Option<Arc<SeatGate>>,
+    /// Whether responses may leave, where servers move.
+    gate: Option<Arc<StoreGate>>,
 }
 
 impl Running {
-    /// Whether it serves, or says that it does.
+    /// Whether the server serves, or says that it does.
     fn answers(&self, exec: &Exec) -> bool {
         self.joined.get() && !exec.is_dead(self.group)
     }
 }
 
-/// The cluster.
+/// A simulated cluster of servers.
 pub struct Cluster {
-    /// What it runs on.
+    /// Executor of the simulation.
     pub exec: Rc<Exec>,
-    /// Between its servers.
+    /// Network between the servers.
     pub net: Net,
-    /// What it is like.
+    /// Parameters of the cluster.
     pub shape: Shape,
-    /// Storage that its servers have in common.
+    /// Storage that the servers share.
     pub files: Arc<SimFiles>,
-    /// Who has which server, where they move.
+    /// Assignment of servers to processes, where they move.
     pub moving: Option<Rc<Moving>>,
     servers: RefCell<Vec<Server>>,
     rng: RefCell<Rng>,
     faults: Cell<Faults>,
     resizes: Cell<u32>,
-    /// What was noticed and should not be.
+    /// Unexpected observations.
     complaints: RefCell<Vec<String>>,
 }
 
 impl Cluster {
-    /// A cluster none of whose servers has been started.
+    /// Creates a cluster whose servers are not started.
     pub fn new(seed: u64, shape: Shape, tracing: bool) -> Rc<Self> {
         let exec = Exec::new(seed, tracing);
         let net = Net::new(&exec, seed ^ 0x006e_6574, shape.times);
@@ -238,51 +238,51 @@ impl Cluster {
         })
     }
 
-    /// How many servers there are.
+    /// Returns the number of servers.
     pub fn len(&self) -> usize {
         self.servers.borrow().len()
     }
 
-    /// Never.
+    /// Always false: a cluster has servers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How often their number has changed.
+    /// Returns how often the number of servers has changed.
     pub fn resizes(&self) -> u32 {
         self.resizes.get()
     }
 
-    /// Time and the trace.
+    /// Returns the simulated time and the trace.
     pub fn shared(&self) -> &Arc<Shared> {
         self.exec.shared()
     }
 
-    /// What goes wrong from now on, between servers and between them and clients.
+    /// Sets the faults of messages between servers, and between servers and clients.
     pub fn set_faults(&self, faults: Faults) {
         self.faults.set(faults);
         self.net.set_faults(faults);
     }
 
-    /// Takes note of what should not be.
+    /// Records an unexpected observation.
     pub fn complain(&self, what: String) {
         self.shared().note(|| what.clone());
         self.complaints.borrow_mut().push(what);
     }
 
-    /// What should not be.
+    /// Returns the unexpected observations.
     pub fn complaints(&self) -> Vec<String> {
         self.complaints.borrow().clone()
     }
 
-    /// Gives servers that have not been started what they hold, in their order.
+    /// Sets the stores of servers that have not been started, in their order.
     pub fn fill(&self, stores: impl Iterator<Item = MemoryStore>) {
         for (server, store) in self.servers.borrow_mut().iter_mut().zip(stores) {
             server.store = store;
         }
     }
 
-    /// Starts a server on what its store holds. It joins by itself.
+    /// Starts a server on its store. It joins the others by itself.
     pub fn start(self: &Rc<Self>, at: usize) -> Result<()> {
         let group = self.exec.group();
         let joined = Rc::new(Cell::new(false));
@@ -300,7 +300,7 @@ impl Cluster {
 
     fn start_engine(&self, at: usize, group: Group, joined: &Rc<Cell<bool>>) -> Result<Running> {
         joined.set(true);
-        // All that ever start share the engine of the first.
+        // All servers share the engine of the first one.
         let known = self
             .servers
             .borrow()
@@ -308,7 +308,7 @@ impl Cluster {
             .find_map(|s| s.running.as_ref().map(|r| Rc::clone(&r.service)));
         let service: Rc<dyn Service> = match known {
             Some(service) => service,
-            None => Rc::new(Liar::new(self.engine(at)?, self.shape.lie)),
+            None => Rc::new(FaultyEngine::new(self.engine(at)?, self.shape.fault)),
         };
         Ok(Running {
             group,
@@ -338,19 +338,19 @@ impl Cluster {
             placement: self.shape.placement,
             threshold: self.shape.threshold,
             directory_threshold: self.shape.threshold,
-            table_least: self.shape.share.map_or(0, |share| share.least),
+            table_min_rows: self.shape.share.map_or(0, |share| share.least),
             replay_millis: 0,
             epoch,
         }
     }
 
-    /// Kills all servers and deals out what they have among another number of them, which are to be started.
+    /// Kills all servers and redistributes their data over another number of servers, which must then be started.
     pub fn resize(&self, servers: u32) -> Result<()> {
         (0..self.len()).for_each(|at| self.kill(at));
         self.net.forget_messages();
         let old = (0..self.len()).map(|at| self.engine(at));
         let old: Vec<_> = old.collect::<Result<_>>()?;
-        // Time goes on: somebody's clock is not behind those of before.
+        // Time must not go back: one new clock is not behind the old ones.
         let clock = {
             let servers = self.servers.borrow();
             let clocks = servers.iter().map(|server| &server.clock);
@@ -358,7 +358,7 @@ impl Cluster {
             Arc::clone(latest.ok_or_else(|| no_server(0))?)
         };
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
-        let delivered = settle(&old, &time, &self.settings(ServerId(0), 0))?;
+        let delivered = deliver_decisions(&old, &time, &self.settings(ServerId(0), 0))?;
         let plan = Plan {
             placement: self.shape.placement,
             vnodes: self.shape.vnodes,
@@ -419,7 +419,11 @@ impl Cluster {
             (server.id, Arc::clone(&server.clock))
         };
         let settings = self.settings(id, 0);
-        let window = self.servers.borrow().get(at).and_then(|s| s.live.clone());
+        let window = self
+            .servers
+            .borrow()
+            .get(at)
+            .and_then(|s| s.ephemeral_store.clone());
         let window = window.map(|live| Arc::new(SimWindow(live)) as Arc<dyn Window>);
         let files = self.shape.share.filter(|share| share.sees(at));
         let files = files.map(|_| Arc::clone(&self.files));
@@ -461,14 +465,14 @@ impl Cluster {
         );
     }
 
-    /// The group that a server runs in, if it does.
+    /// Returns the task group of a running server.
     pub fn group(&self, at: usize) -> Option<Group> {
         let servers = self.servers.borrow();
         let group = servers.get(at)?.running.as_ref()?.group;
         Some(group).filter(|group| !self.exec.is_dead(*group))
     }
 
-    /// Kills a server, if that has not happened by itself, and clears away what is left of it.
+    /// Kills a server, unless it has crashed already, and cleans up.
     pub fn kill(&self, at: usize) {
         let running = self
             .servers
@@ -482,7 +486,7 @@ impl Cluster {
         self.net.remove(id);
         self.lose_window(at);
         if self.shape.subject == Subject::OneEngine {
-            // Its engine must not be lost with it.
+            // The shared engine must not be lost with the server.
             if let Some(server) = self.servers.borrow_mut().get_mut(at) {
                 server.running = Some(running);
             }
@@ -493,7 +497,7 @@ impl Cluster {
         self.expect_gone(id, node.as_ref(), &engine);
     }
 
-    /// Nothing is to keep what is dead.
+    /// Checks that nothing keeps a dead node or engine alive.
     fn expect_gone(&self, id: ServerId, node: Option<&Weak<Node>>, engine: &Weak<Engine>) {
         let kept = (node.map_or(0, Weak::strong_count), engine.strong_count());
         if kept != (0, 0) {
@@ -503,26 +507,26 @@ impl Cluster {
         }
     }
 
-    /// What was not persisted is gone with its server, but for some of the first commits.
+    /// Drops a server's unpersisted commits, except for some of the first ones.
     fn lose_window(&self, at: usize) {
         let mut servers = self.servers.borrow_mut();
         let Some(server) = servers.get_mut(at) else {
             return;
         };
-        let Some(live) = server.live.take() else {
+        let Some(live) = server.ephemeral_store.take() else {
             return;
         };
-        let kept = self.rng.borrow_mut().below(live.unsynced() + 1);
+        let kept = self.rng.borrow_mut().number_below(live.unsynced() + 1);
         match live.crash_image(kept) {
             Ok(image) => server.store = image,
             Err(e) => self.complain(format!("a store cannot be copied: {e}")),
         }
     }
 
-    /// Starts whoever does not run.
+    /// Starts all servers that do not run.
     pub fn start_all(self: &Rc<Self>) -> Result<()> {
         if let Some(moving) = &self.moving {
-            moving.mend();
+            moving.repair();
             return Ok(());
         }
         for at in 0..self.len() {
@@ -544,7 +548,7 @@ impl Cluster {
         })
     }
 
-    /// Ends once all servers serve.
+    /// Completes once all servers serve.
     pub async fn joined(&self) {
         while !self.all_joined() {
             self.shared().sleep(1000).await;
@@ -558,37 +562,37 @@ impl Cluster {
             ..
         } = self.shape.times;
         let spread = (delay_max - delay_min) as usize;
-        delay_min + self.rng.borrow_mut().below(spread + 1) as u64
+        delay_min + self.rng.borrow_mut().number_below(spread + 1) as u64
     }
 
     fn permille(&self, permille: usize) -> bool {
-        permille > 0 && self.rng.borrow_mut().below(1000) < permille
+        permille > 0 && self.rng.borrow_mut().number_below(1000) < permille
     }
 
-    /// Asks a server, as a client does: over a network, with patience that ends.
-    pub async fn ask(
+    /// Sends a request to a server as a client does: over a network, with a timeout.
+    pub async fn call(
         self: &Rc<Self>,
         at: usize,
-        ask: Ask,
+        request: ClientRequest,
         seen: Version,
-        patience: u64,
-    ) -> Result<Told> {
+        timeout: u64,
+    ) -> Result<ClientResponse> {
         let unavailable = |why: &str| Err(Error::Unavailable(format!("server {at} {why}")));
         let faults = self.faults.get();
         self.shared().sleep(self.delay()).await;
-        let running = self.whom_to_ask(at);
+        let running = self.contacted_instance(at);
         let Some(running) = running.filter(|r| r.answers(&self.exec)) else {
             self.shared().sleep(self.delay()).await;
             return unavailable("is not there");
         };
-        if self.permille(faults.lost_questions) {
+        if self.permille(faults.lost_requests) {
             drop(running);
-            self.shared().sleep(patience).await;
+            self.shared().sleep(timeout).await;
             return unavailable("did not hear");
         }
-        let answering = running.service.ask(ask, seen);
+        let answering = running.service.call(request, seen);
         let (sender, receiver) = oneshot();
-        let (back, lost) = (self.delay(), self.permille(faults.lost_answers));
+        let (back, lost) = (self.delay(), self.permille(faults.lost_responses));
         let shared = Arc::clone(self.shared());
         let group = running.group;
         let gate = running.gate.clone();
@@ -596,24 +600,24 @@ impl Cluster {
         self.exec.spawn(
             group,
             Box::pin(async move {
-                let mut told = answering.await;
+                let mut response = answering.await;
                 if gate.is_some_and(|gate| !gate.open()) {
-                    let moved = "this store is being moved to another server: ask again";
-                    told = Err(Error::Unavailable(moved.into()));
+                    let moved = "this store is being moved to another server: try again";
+                    response = Err(Error::Unavailable(moved.into()));
                 }
-                let wait = if lost { 2 * patience } else { back };
+                let wait = if lost { 2 * timeout } else { back };
                 shared.sleep(wait).await;
-                sender.send(told);
+                sender.send(response);
             }),
         );
-        match within(self.shared(), patience, receiver).await {
-            Some(Some(told)) => told,
+        match within(self.shared(), timeout, receiver).await {
+            Some(Some(response)) => response,
             Some(None) => unavailable("hung up"),
             None => unavailable("does not answer"),
         }
     }
 
-    /// The newest version that a server knows of.
+    /// Returns the newest version that a server knows.
     pub fn newest(&self, at: usize) -> Option<Version> {
         let servers = self.servers.borrow();
         let node = servers
@@ -626,32 +630,32 @@ impl Cluster {
         Some(node.newest())
     }
 
-    /// A server's node, if it runs.
+    /// Returns a server's node, if it runs.
     pub fn node(&self, at: usize) -> Option<Arc<Node>> {
         let servers = self.servers.borrow();
         servers.get(at)?.running.as_ref()?.node.as_ref()?.upgrade()
     }
 
-    /// A server's engine, if it runs.
+    /// Returns a server's engine, if it runs.
     pub fn engine_of(&self, at: usize) -> Option<Arc<Engine>> {
         let servers = self.servers.borrow();
         servers.get(at)?.running.as_ref()?.engine.upgrade()
     }
 
-    /// A server's clock.
+    /// Returns the clock of a server.
     pub fn clock(&self, at: usize) -> Option<Arc<dyn Clock>> {
         let servers = self.servers.borrow();
         Some(Arc::clone(&servers.get(at)?.clock) as Arc<dyn Clock>)
     }
 
-    /// What a server's store holds.
+    /// Returns a server's store.
     pub fn store(&self, at: usize) -> Option<Arc<dyn Store>> {
         let servers = self.servers.borrow();
         let store = servers.get(at)?.store.clone();
         Some(Arc::new(store))
     }
 
-    /// Which server has what.
+    /// Returns the vnode map of the cluster.
     pub fn map(&self) -> Option<VnodeMap> {
         VnodeMap::first(Vnodes::new(self.shape.vnodes).ok()?, &self.ids()).ok()
     }
@@ -659,7 +663,7 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Nodes hold the network, which holds them.
+        // Nodes and the network refer to each other.
         self.net.clear();
         self.exec.clear();
     }

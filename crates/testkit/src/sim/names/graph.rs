@@ -1,13 +1,13 @@
-//! What the graph says of files, by their paths and as somebody sees it: a cluster as one engine does.
+//! Files as vertices of the graph, by their paths and as a principal sees them: a cluster is compared with one engine.
 
-use crate::names::some_path;
+use crate::names::random_path;
 use crate::rng::Rng;
-use crate::sim::ask::{Ask, Told};
-use crate::sim::facade::Facade;
-use crate::sim::names::NamesTold;
+use crate::sim::blocking_client::BlockingClient;
+use crate::sim::names::NamespaceResponse;
+use crate::sim::request::{ClientRequest, ClientResponse};
 use esker_engine::{Engine, View};
 use esker_model::namespace::{Call, Kind, NamePath, Namespace as _};
-use esker_model::object::Asker;
+use esker_model::object::Principal;
 use esker_model::traversal::Budget;
 use esker_model::{
     Batch, EdgeSelect, Error, Flow, GraphRead as _, GraphWrite as _, Mutation, NeverCancel, Op,
@@ -15,10 +15,10 @@ use esker_model::{
     VertexRef, VertexSelect,
 };
 
-/// A vertex, but for what depends on when things were done.
-type Shape = (String, bool, Vec<(String, Value)>);
+/// A vertex without what depends on the time of changes.
+type VertexShape = (String, bool, Vec<(String, Value)>);
 
-fn shape(vertex: &Vertex, schema: &Schema) -> Shape {
+fn shape(vertex: &Vertex, schema: &Schema) -> VertexShape {
     let user = vertex.user.iter();
     let user = user.map(|a| (a.name.clone(), a.value.clone())).collect();
     (vertex.name(schema), vertex.deleted, user)
@@ -32,35 +32,45 @@ fn text(e: Error) -> String {
     e.to_string()
 }
 
-/// The two that are compared.
-pub struct Both<'a> {
-    /// The cluster.
-    pub facade: &'a Facade,
-    /// The engine.
+/// A cluster and an engine to be compared.
+pub struct ClusterAndEngine<'a> {
+    /// Client of the cluster under test.
+    pub client_view: &'a BlockingClient,
+    /// Engine with the expected state.
     pub model: &'a Engine,
 }
 
-impl Both<'_> {
-    /// What is at a path now, by the cluster's account.
+impl ClusterAndEngine<'_> {
+    /// Returns the id and kind of the file at a path in the cluster.
     fn at(&self, path: &NamePath) -> Result<Option<(VertexId, Kind)>, String> {
         let call = Call::Ids {
-            asker: None,
+            principal: None,
             paths: vec![path.clone()],
         };
-        match self.facade.ask(&Ask::Names(Box::new(call))).map_err(text)? {
-            Told::Names(NamesTold::Ids(ids)) => Ok(ids.into_iter().next().flatten()),
+        match self
+            .client_view
+            .call(&ClientRequest::Names(Box::new(call)))
+            .map_err(text)?
+        {
+            ClientResponse::Names(NamespaceResponse::Ids(ids)) => {
+                Ok(ids.into_iter().next().flatten())
+            }
             other => Err(format!("an answer to something else: {other:?}")),
         }
     }
 
-    fn asked(&self, asker: &Asker, ask: Ask) -> Result<Told, String> {
-        let ask = Ask::As(asker.clone(), Box::new(ask));
-        self.facade.ask(&ask).map_err(text)
+    fn call_as(
+        &self,
+        principal: &Principal,
+        request: ClientRequest,
+    ) -> Result<ClientResponse, String> {
+        let request = ClientRequest::As(principal.clone(), Box::new(request));
+        self.client_view.call(&request).map_err(text)
     }
 
-    /// A file at a path gets a tag and a reader, if there is one.
+    /// Gives the file at a path a tag and an edge from a job, if the file exists.
     pub fn tag(&self, rng: &mut Rng, names: &[&str]) -> Result<(), String> {
-        let path = some_path(rng, names);
+        let path = random_path(rng, names);
         let schema = self.model.schema().map_err(text)?;
         let expected = self.model.ids(None, std::slice::from_ref(&path));
         let expected = expected.map_err(text)?.into_iter().next().flatten();
@@ -73,11 +83,14 @@ impl Both<'_> {
         };
         let kind = kind.type_name();
         let type_id = schema.vertex_type_id(kind).map_err(|e| e.to_string())?;
-        let job = VertexName::parse(&format!("job:{}", rng.below(2)));
+        let job = VertexName::parse(&format!("job:{}", rng.number_below(2)));
         let job = job.map_err(|e| e.to_string())?;
         let reader = job.resolve(&schema).map_err(|e| e.to_string())?;
         let edge_type = schema.edge_type_id("read").map_err(|e| e.to_string())?;
-        let (tag, reads) = (rng.below(1_000) as i64, rng.percent(50) && kind == "File");
+        let (tag, reads) = (
+            rng.number_below(1_000) as i64,
+            rng.percent(50) && kind == "File",
+        );
         let batch = |id: VertexId| {
             let vertex = VertexRef { id, type_id };
             let mut batch = Batch::new();
@@ -108,7 +121,7 @@ impl Both<'_> {
             batch
         };
         let expected = self.model.apply(batch(here));
-        let got = self.facade.ask(&Ask::Apply(batch(there)));
+        let got = self.client_view.call(&ClientRequest::Apply(batch(there)));
         if got.is_ok() != expected.is_ok() {
             return Err(format!(
                 "tagging {path}: told {got:?}, expected {expected:?}"
@@ -117,12 +130,17 @@ impl Both<'_> {
         Ok(())
     }
 
-    /// What somebody sees.
-    pub fn compare(&self, rng: &mut Rng, asker: &Asker, names: &[&str]) -> Result<(), String> {
+    /// Compares the vertices and edges that a principal sees.
+    pub fn compare(
+        &self,
+        rng: &mut Rng,
+        principal: &Principal,
+        names: &[&str],
+    ) -> Result<(), String> {
         let schema = self.model.schema().map_err(text)?;
-        let view = View::new(self.model, Some(asker));
+        let view = View::new(self.model, Some(principal));
         for _ in 0..4 {
-            let path = some_path(rng, names);
+            let path = random_path(rng, names);
             let expected = self.model.ids(None, std::slice::from_ref(&path));
             let Some((here, _)) = expected.map_err(text)?.into_iter().next().flatten() else {
                 continue;
@@ -131,11 +149,14 @@ impl Both<'_> {
                 return Err(format!("nothing is at {path}"));
             };
             let expected = view.read_vertices(&[here], Version::MAX).map_err(text)?;
-            let told = self.asked(asker, Ask::Vertices(vec![there], Version::MAX))?;
-            let Told::Vertices(got) = told else {
-                return Err(format!("an answer to something else: {told:?}"));
+            let response = self.call_as(
+                principal,
+                ClientRequest::Vertices(vec![there], Version::MAX),
+            )?;
+            let ClientResponse::Vertices(got) = response else {
+                return Err(format!("an answer to something else: {response:?}"));
             };
-            let shapes = |all: &[Option<Vertex>]| -> Vec<Option<Shape>> {
+            let shapes = |all: &[Option<Vertex>]| -> Vec<Option<VertexShape>> {
                 let all = all.iter();
                 all.map(|v| v.as_ref().map(|v| shape(v, &schema))).collect()
             };
@@ -143,7 +164,7 @@ impl Both<'_> {
             if got != expected {
                 return Err(format!(
                     "user {}: the vertex of {path} is {got:?}, expected {expected:?}",
-                    asker.uid
+                    principal.uid
                 ));
             }
         }
@@ -159,26 +180,26 @@ impl Both<'_> {
                 Flow::Continue(())
             })
             .map_err(text)?;
-            let told = self.asked(asker, Ask::Type(select, usize::MAX))?;
-            let Told::Type(got) = told else {
-                return Err(format!("an answer to something else: {told:?}"));
+            let response = self.call_as(principal, ClientRequest::Type(select, usize::MAX))?;
+            let ClientResponse::Type(got) = response else {
+                return Err(format!("an answer to something else: {response:?}"));
             };
-            let mut got: Vec<Shape> = got.iter().map(|v| shape(v, &schema)).collect();
-            let order = |a: &Shape, b: &Shape| format!("{a:?}").cmp(&format!("{b:?}"));
+            let mut got: Vec<VertexShape> = got.iter().map(|v| shape(v, &schema)).collect();
+            let order = |a: &VertexShape, b: &VertexShape| format!("{a:?}").cmp(&format!("{b:?}"));
             got.sort_by(order);
             expected.sort_by(order);
             if got != expected {
                 return Err(format!(
                     "user {}: {type_name}s are {got:#?}, expected {expected:#?}",
-                    asker.uid
+                    principal.uid
                 ));
             }
         }
-        self.compare_edges(asker, &schema)
+        self.compare_edges(principal, &schema)
     }
 
-    fn compare_edges(&self, asker: &Asker, schema: &Schema) -> Result<(), String> {
-        let view = View::new(self.model, Some(asker));
+    fn compare_edges(&self, principal: &Principal, schema: &Schema) -> Result<(), String> {
+        let view = View::new(self.model, Some(principal));
         let jobs = ["job:0", "job:1"].map(|name| {
             let name = VertexName::parse(name).map_err(|e| e.to_string())?;
             name.resolve(schema).map_err(|e| e.to_string())
@@ -196,9 +217,12 @@ impl Both<'_> {
                 Flow::Continue(())
             })
             .map_err(text)?;
-            let told = self.asked(asker, Ask::Scan(vec![job.id], select, usize::MAX))?;
-            let Told::Scanned(got) = told else {
-                return Err(format!("an answer to something else: {told:?}"));
+            let response = self.call_as(
+                principal,
+                ClientRequest::Scan(vec![job.id], select, usize::MAX),
+            )?;
+            let ClientResponse::Scanned(got) = response else {
+                return Err(format!("an answer to something else: {response:?}"));
             };
             let got: Vec<VertexId> = got.iter().map(|(_, e)| e.key.destination).collect();
             let here = self.names_here(&expected, schema)?;
@@ -206,7 +230,7 @@ impl Both<'_> {
             if there != here {
                 return Err(format!(
                     "user {}: edges lead to {there:?}, expected {here:?}",
-                    asker.uid
+                    principal.uid
                 ));
             }
         }
@@ -214,9 +238,9 @@ impl Both<'_> {
         let chain = Traversal::parse_at(chain, 0).map_err(|e| format!("{e:?}"))?;
         let expected = view.travel(&chain, &Budget::default(), &NeverCancel);
         let expected = expected.map_err(text)?;
-        let told = self.asked(asker, Ask::Travel(chain, Budget::default()))?;
-        let Told::Travel(got) = told else {
-            return Err(format!("an answer to something else: {told:?}"));
+        let response = self.call_as(principal, ClientRequest::Travel(chain, Budget::default()))?;
+        let ClientResponse::Travel(got) = response else {
+            return Err(format!("an answer to something else: {response:?}"));
         };
         let here = expected.sets.iter().flat_map(|s| s.vertices.clone());
         let there = got.sets.iter().flat_map(|s| s.vertices.clone());
@@ -225,7 +249,7 @@ impl Both<'_> {
         if there != here {
             return Err(format!(
                 "user {}: jobs read {there:?}, expected {here:?}",
-                asker.uid
+                principal.uid
             ));
         }
         Ok(())
@@ -237,8 +261,11 @@ impl Both<'_> {
     }
 
     fn names_there(&self, ids: &[VertexId], schema: &Schema) -> Result<Vec<String>, String> {
-        match self.facade.ask(&Ask::Vertices(ids.to_vec(), Version::MAX)) {
-            Ok(Told::Vertices(found)) => Ok(sorted(found, schema)),
+        match self
+            .client_view
+            .call(&ClientRequest::Vertices(ids.to_vec(), Version::MAX))
+        {
+            Ok(ClientResponse::Vertices(found)) => Ok(sorted(found, schema)),
             other => Err(format!("{other:?}")),
         }
     }

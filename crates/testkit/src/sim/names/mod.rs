@@ -1,33 +1,34 @@
-//! Files in a cluster: one client at a time is answered as by one engine ([`alone`]); several, with the cluster's troubles, are
-//! told nothing that is not so ([`together`]). Then all rows of all servers are put into one engine, which checks them
-//! ([`whole`]). [`graph`] asks the graph about files, by their paths and as somebody sees it.
+//! Simulations of files in a cluster: one client gets the same answers as from one engine ([`single_client`]);
+//! several clients under faults get only correct answers ([`concurrent_clients`]). Afterwards all rows of all servers
+//! are combined in one engine, which checks them ([`combined_check`]). [`graph`] reads files as vertices, by their
+//! paths and as a principal sees them.
 
-pub mod alone;
+pub mod combined_check;
+pub mod concurrent_clients;
 pub mod graph;
-mod opened;
-pub mod together;
-pub mod whole;
+mod open_files;
+pub mod single_client;
 
 use esker_model::namespace::{
-    Answer, Content, Cookie, Entry, Errno, Inode, Kind, Looked, Partition, Space, Usage,
+    Answer, Content, Cookie, Entry, Errno, Inode, Kind, OpenLookup, Partition, Space, Usage,
 };
 use esker_model::{Error, ErrorKind, Version, VertexId};
 
-/// What came of a change: refused as a file system does, or for another reason.
-pub type Outcome = Result<(), Refusal>;
+/// Result of a change, without its version and id.
+pub type Outcome = Result<(), ChangeError>;
 
-/// Why a change was refused.
+/// Reason why a change failed, without the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// As a file system does.
+pub enum ChangeError {
+    /// A file system error.
     File(Errno),
-    /// Perhaps it was done.
+    /// The change may have been done.
     Unavailable(String),
-    /// For another reason.
+    /// Another reason, as text.
     Other(String),
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for ChangeError {
     fn from(e: Error) -> Self {
         match e {
             Error::File(e) => Self::File(e.errno),
@@ -37,8 +38,8 @@ impl From<Error> for Refusal {
     }
 }
 
-/// The newest version that changes took: what whoever made them has seen; and what the last one was done to. Answers that differ in
-/// it are the same.
+/// Newest version that changes took, which the client has seen, and the id that the last one changed. Responses that
+/// differ only in these are equal.
 #[derive(Debug, Clone, Copy)]
 pub struct Newest(pub Version, pub Option<VertexId>);
 
@@ -48,28 +49,28 @@ impl PartialEq for Newest {
     }
 }
 
-/// What a node says about files.
+/// A node's response about files.
 #[derive(Debug, Clone, PartialEq)]
-pub enum NamesTold {
-    /// Of `Stat`.
+pub enum NamespaceResponse {
+    /// Response to `Stat`.
     Inode(Box<Inode>),
-    /// Of `List`.
+    /// Response to `List`.
     Page(Vec<(Cookie, Entry)>, bool),
-    /// Of `Change`.
+    /// Response to `Change`.
     Changed(Vec<Outcome>, Newest),
-    /// Of `Usage`.
+    /// Response to `Usage`.
     Usage(Usage),
-    /// Of `Space`.
+    /// Response to `Space`.
     Space(Vec<Space>),
-    /// Of `Partitions`.
+    /// Response to `Partitions`.
     Partitions(Vec<Partition>),
-    /// Of `Ids`.
+    /// Response to `Ids`.
     Ids(Vec<Option<(VertexId, Kind)>>),
-    /// Of `Look`.
-    Looked(Looked),
+    /// Response to `Look`.
+    OpenLookup(OpenLookup),
 }
 
-impl From<Answer> for NamesTold {
+impl From<Answer> for NamespaceResponse {
     fn from(answer: Answer) -> Self {
         match answer {
             Answer::Inode(inode) => Self::Inode(Box::new(inode)),
@@ -78,7 +79,7 @@ impl From<Answer> for NamesTold {
                 let newest = done.iter().flatten().map(|d| d.version).max();
                 let last = done.iter().flatten().map(|d| d.id).next_back();
                 let outcomes = done.into_iter();
-                let outcomes = outcomes.map(|d| d.map(|_| ()).map_err(Refusal::from));
+                let outcomes = outcomes.map(|d| d.map(|_| ()).map_err(ChangeError::from));
                 let newest = Newest(newest.unwrap_or(Version::ZERO), last);
                 Self::Changed(outcomes.collect(), newest)
             }
@@ -86,14 +87,14 @@ impl From<Answer> for NamesTold {
             Answer::Space(space) => Self::Space(space),
             Answer::Partitions(all) => Self::Partitions(all),
             Answer::Ids(ids) => Self::Ids(ids),
-            Answer::Looked(looked) => Self::Looked(looked),
+            Answer::OpenLookup(looked) => Self::OpenLookup(looked),
         }
     }
 }
 
-/// What somebody sees of a file, but for its times and its id.
+/// Attributes of a file that a client sees, without its times and its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct VisibleInode {
     mode: u32,
     uid: u32,
     gid: u32,
@@ -103,7 +104,7 @@ pub struct Seen {
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl From<&Inode> for Seen {
+impl From<&Inode> for VisibleInode {
     fn from(inode: &Inode) -> Self {
         Self {
             mode: inode.mode,

@@ -1,136 +1,141 @@
-//! Objects in a cluster with its troubles: each client creates, tags, moves and deletes objects of its own, under ID attributes
-//! that all want, and knows of each what it must find.
+//! Simulation of objects in a cluster under faults: each client creates, tags, moves and deletes objects of its own,
+//! under ID attributes that all clients want, and knows what each read must return.
 //!
-//! Nobody changes another's objects. So a client that has been answered knows its objects exactly, and whatever it then
-//! searches through whichever server must show them so. What clients fight for is names: while one of them holds ID
-//! attributes, none else may get them; and who is refused them must have met somebody that held them.
+//! No client changes another's objects, so a client that got a response knows its objects exactly, and every later
+//! search through any server must return them. Clients compete for names: while one of them has ID attributes, no
+//! other may get them; and a client to which they were refused must have met one that had them.
 
-mod life;
+mod object_client;
 
-use super::ask::{Ask, Told};
+use super::blocking_client::BlockingClient;
 use super::check::Findings;
 use super::client::Clients;
 use super::cluster::{Cluster, Subject};
-use super::exec::WORLD;
-use super::facade::Facade;
-use super::play::{Played, Scenario, Weather, started};
-use super::weather::through;
-use super::workload::Ground;
+use super::exec::OUTSIDE;
+use super::fault_schedule::run_clients;
+use super::request::{ClientRequest, ClientResponse};
+use super::scenario::{FaultLevel, RunReport, Scenario, started};
+use super::workload::WorkloadGraph;
 use crate::rng::Rng;
 use esker_model::filter::{Comparison, Expr, Term, Test};
 use esker_model::object::{Find, Found, Identity, ObjectId, ObjectKey};
 use esker_model::{Properties, Schema, Value, Version};
-use life::Life;
+use object_client::ObjectClient;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// The tag with the client's number.
+/// Name of the tag with the client's number.
 const CLIENT: &str = "client";
-/// The tag that several objects get at once.
+/// Name of the tag that several objects get at once.
 const PAIR: &str = "pair";
-/// Names that all want, and steps of each.
+/// Number of names that all clients want, and of time steps of each.
 const NAMES: usize = 2;
 const STEPS: usize = 4;
 
 /// An object as its client knows it.
 #[derive(Debug, Clone, PartialEq)]
-struct Mine {
+struct OwnObject {
     identity: Identity,
     tags: Properties,
 }
 
-/// When ID attributes were, or may have been, somebody's.
+/// A period in which ID attributes were, or may have been, a client's.
 #[derive(Debug, Clone)]
-struct Hold {
+struct NameOwnership {
     identity: Identity,
     client: usize,
-    /// When it began to try for them.
+    /// Time at which the client began to try for them.
     from: u64,
-    /// When it was answered that they are no longer its own.
+    /// Time of the response that they are no longer the client's.
     until: Option<u64>,
-    /// Whether it has them for certain: it was answered, and has not begun to give them up.
+    /// Whether the client certainly has them: it got a response, and has not begun to give them up.
     certain: bool,
 }
 
-/// What all clients know.
-struct Shared {
+/// State shared by all clients.
+struct ObjectsState {
     clients: Rc<Clients>,
     schema: std::sync::Arc<Schema>,
-    holds: RefCell<Vec<Hold>>,
-    mine: RefCell<Vec<BTreeMap<ObjectId, Mine>>>,
-    /// Who was refused which ID attributes, all or some of them, from when to when.
+    ownerships: RefCell<Vec<NameOwnership>>,
+    mine: RefCell<Vec<BTreeMap<ObjectId, OwnObject>>>,
+    /// ID attributes that were refused, all or some of them, with begin and end of the call.
     refusals: RefCell<Vec<(Vec<Identity>, u64, u64)>>,
     findings: RefCell<Findings>,
-    /// Whether nothing goes wrong.
-    calm: bool,
+    /// Whether no faults are injected.
+    faultless: bool,
     applied: Cell<usize>,
     records: Cell<usize>,
 }
 
-/// Plays a seed's objects and checks everything. `tracing`: whether the last events are kept.
-pub fn play(seed: u64, weather: Weather, tracing: bool) -> Played {
-    play_scenario(Scenario::of(seed, weather, Subject::Nodes), tracing)
+/// Runs the simulation of a seed with all checks. With `tracing` the last events are kept.
+pub fn run(seed: u64, level: FaultLevel, tracing: bool) -> RunReport {
+    run_scenario(Scenario::of(seed, level, Subject::Nodes), tracing)
 }
 
-/// The same, with stores that die with their servers.
-pub fn play_windows(seed: u64, weather: Weather, tracing: bool) -> Played {
-    let mut scenario = Scenario::of(seed, weather, Subject::Nodes);
+/// Runs the simulation with ephemeral stores.
+pub fn run_ephemeral(seed: u64, level: FaultLevel, tracing: bool) -> RunReport {
+    let mut scenario = Scenario::of(seed, level, Subject::Nodes);
     scenario.shape.windows = true;
-    play_scenario(scenario, tracing)
+    run_scenario(scenario, tracing)
 }
 
-fn play_scenario(mut scenario: Scenario, tracing: bool) -> Played {
+fn run_scenario(mut scenario: Scenario, tracing: bool) -> RunReport {
     let seed = scenario.seed;
     scenario.clients = 1 + (seed % 4) as usize;
     let cluster = Cluster::new(seed ^ 0x6f62_6a65, scenario.shape, tracing);
-    let mut played = Played::default();
-    if let Err(why) = play_on(&scenario, &cluster, &mut played) {
-        played.findings.push(why);
+    let mut report = RunReport::default();
+    if let Err(why) = run_on(&scenario, &cluster, &mut report) {
+        report.findings.push(why);
     }
-    played.sum_up(&cluster);
-    played
+    report.collect(&cluster);
+    report
 }
 
-fn play_on(scenario: &Scenario, cluster: &Rc<Cluster>, played: &mut Played) -> Result<(), String> {
-    let facade = started(cluster, scenario.seed)?;
+fn run_on(
+    scenario: &Scenario,
+    cluster: &Rc<Cluster>,
+    report: &mut RunReport,
+) -> Result<(), String> {
+    let client_view = started(cluster, scenario.seed)?;
     let node = cluster.node(0).ok_or("server 0 is not there")?;
     let schema = node.schema().map_err(|e| e.to_string())?;
     drop(node);
-    let all = Rc::new(Shared {
-        clients: Clients::new(cluster, Ground::new(1), scenario.taste),
+    let all = Rc::new(ObjectsState {
+        clients: Clients::new(cluster, WorkloadGraph::new(1), scenario.params),
         schema,
-        holds: RefCell::default(),
+        ownerships: RefCell::default(),
         mine: RefCell::new(vec![BTreeMap::new(); scenario.clients]),
         refusals: RefCell::default(),
         findings: RefCell::default(),
-        calm: scenario.weather == Weather::Calm,
+        faultless: scenario.level == FaultLevel::Faultless,
         applied: Cell::new(0),
         records: Cell::new(0),
     });
     let mut rng = Rng::new(scenario.seed ^ 0x6f62_6a73);
     let busy = &all.clients.busy;
     busy.set(scenario.clients);
-    through(
+    run_clients(
         scenario,
-        (cluster, &facade),
+        (cluster, &client_view),
         &mut rng,
         &|| busy.get(),
         &mut |rng| {
             for client in 0..scenario.clients {
-                let life = Rc::clone(&all).live(client, Rng::new(rng.next()), scenario.calls);
-                cluster.exec.spawn(WORLD, Box::pin(life));
+                let client_run =
+                    Rc::clone(&all).run_client(client, Rng::new(rng.next()), scenario.calls);
+                cluster.exec.spawn(OUTSIDE, Box::pin(client_run));
             }
         },
     )?;
-    played.records = all.records.get();
-    played.applied = all.applied.get();
-    all.refused_rightly();
-    played.findings.append(&mut all.findings.borrow_mut());
-    all.at_rest(cluster, &facade, played)
+    report.records = all.records.get();
+    report.applied = all.applied.get();
+    all.check_refusals();
+    report.findings.append(&mut all.findings.borrow_mut());
+    all.check_final_state(cluster, &client_view, report)
 }
 
-impl Shared {
+impl ObjectsState {
     fn finding(&self, what: String) {
         self.clients.cluster.shared().note(|| what.clone());
         self.findings.borrow_mut().push(what);
@@ -140,9 +145,9 @@ impl Shared {
         self.clients.cluster.shared().now()
     }
 
-    /// One client's life.
-    async fn live(self: Rc<Self>, client: usize, mut rng: Rng, calls: usize) {
-        let mut life = Life {
+    /// Runs one client.
+    async fn run_client(self: Rc<Self>, client: usize, mut rng: Rng, calls: usize) {
+        let mut client_run = ObjectClient {
             all: &self,
             client,
             seen: Version::ZERO,
@@ -150,28 +155,30 @@ impl Shared {
             number: 0,
         };
         for _ in 0..calls {
-            life.step(&mut rng).await;
+            client_run.step(&mut rng).await;
             if rng.percent(50) {
-                let pause = rng.below(self.clients.cluster.shape.leisure) as u64;
+                let pause = rng.number_below(self.clients.cluster.shape.pause_max) as u64;
                 self.clients.cluster.shared().sleep(pause).await;
             }
         }
         self.clients.busy.set(self.clients.busy.get() - 1);
     }
 
-    /// Somebody has been answered that it has ID attributes: nobody else may have them for certain.
-    fn got(&self, client: usize, identity: &Identity, from: u64) {
-        let mut holds = self.holds.borrow_mut();
-        let other = holds.iter().find(|h| h.certain && h.identity == *identity);
+    /// Records that a client has ID attributes: no other may certainly have them.
+    fn record_acquired(&self, client: usize, identity: &Identity, from: u64) {
+        let mut ownerships = self.ownerships.borrow_mut();
+        let other = ownerships
+            .iter()
+            .find(|h| h.certain && h.identity == *identity);
         let other = other.map(|h| h.client);
-        holds.push(Hold {
+        ownerships.push(NameOwnership {
             identity: identity.clone(),
             client,
             from,
             until: None,
             certain: true,
         });
-        drop(holds);
+        drop(ownerships);
         if let Some(other) = other {
             self.finding(format!(
                 "client {client} got {identity}, which client {other} has"
@@ -179,37 +186,37 @@ impl Shared {
         }
     }
 
-    /// Somebody begins to give ID attributes up, or has not got rid of them.
+    /// Records that a client begins to give ID attributes up, or has failed to.
     fn set_certain(&self, client: usize, identity: &Identity, certain: bool) {
-        let mut holds = self.holds.borrow_mut();
-        let mut own = holds.iter_mut().rev();
+        let mut ownerships = self.ownerships.borrow_mut();
+        let mut own = ownerships.iter_mut().rev();
         let own = own.find(|h| h.client == client && h.identity == *identity && h.until.is_none());
-        if let Some(hold) = own {
-            hold.certain = certain;
+        if let Some(ownership) = own {
+            ownership.certain = certain;
         }
     }
 
-    fn gave(&self, client: usize, identity: &Identity) {
+    fn record_released(&self, client: usize, identity: &Identity) {
         let now = self.now();
-        let mut holds = self.holds.borrow_mut();
-        let mut own = holds.iter_mut().rev();
+        let mut ownerships = self.ownerships.borrow_mut();
+        let mut own = ownerships.iter_mut().rev();
         let own = own.find(|h| h.client == client && h.identity == *identity && h.until.is_none());
-        if let Some(hold) = own {
-            hold.until = Some(now);
-            hold.certain = false;
+        if let Some(ownership) = own {
+            ownership.until = Some(now);
+            ownership.certain = false;
         }
     }
 
-    /// Whoever was refused ID attributes met somebody that had them meanwhile: checked at the end, when all is known.
-    fn refused_rightly(&self) {
+    /// Checks that each client to which ID attributes were refused met one that had them; done at the end, when all is known.
+    fn check_refusals(&self) {
         for (identities, begin, end) in &*self.refusals.borrow() {
-            let holds = self.holds.borrow();
-            let met = holds.iter().any(|h| {
+            let ownerships = self.ownerships.borrow();
+            let met = ownerships.iter().any(|h| {
                 identities.contains(&h.identity)
                     && h.from <= *end
                     && h.until.is_none_or(|until| until >= *begin)
             });
-            drop(holds);
+            drop(ownerships);
             if !met {
                 self.finding(format!(
                     "{identities:?} were refused from {begin} to {end} us, and nobody had any of them"
@@ -218,23 +225,25 @@ impl Shared {
         }
     }
 
-    /// What all servers and all engines say in the end.
-    fn at_rest(
+    /// Checks the final state of all servers and engines.
+    fn check_final_state(
         &self,
         cluster: &Rc<Cluster>,
-        facade: &Facade,
-        played: &mut Played,
+        client_view: &BlockingClient,
+        report: &mut RunReport,
     ) -> Result<(), String> {
         let newest = (0..cluster.len()).filter_map(|at| cluster.newest(at)).max();
-        facade.seen.set(newest.unwrap_or(Version::ZERO));
+        client_view.seen.set(newest.unwrap_or(Version::ZERO));
         let mut known = BTreeMap::new();
         for mine in self.mine.borrow().iter() {
             known.extend(mine.clone());
         }
-        let findings = &mut played.findings;
+        let findings = &mut report.findings;
         for at in 0..cluster.len() {
-            let told = facade.ask_at(at, &Ask::Find(Find::all(Expr::All)));
-            let Told::Found(found, report) = told.map_err(|e| format!("at rest: {e}"))? else {
+            let response = client_view.call_at(at, &ClientRequest::Find(Find::all(Expr::All)));
+            let ClientResponse::Found(found, report) =
+                response.map_err(|e| format!("at rest: {e}"))?
+            else {
                 return Err("an answer to something else".into());
             };
             if !report.complete || !report.missing.is_empty() {
@@ -242,8 +251,11 @@ impl Shared {
             }
             differences(&known, &found, &format!("server {at} at rest"), findings);
             for client in 0..self.mine.borrow().len() {
-                let told = facade.ask_at(at, &Ask::Find(Find::all(of_client(client))));
-                let Told::Found(found, _) = told.map_err(|e| format!("at rest: {e}"))? else {
+                let response =
+                    client_view.call_at(at, &ClientRequest::Find(Find::all(of_client(client))));
+                let ClientResponse::Found(found, _) =
+                    response.map_err(|e| format!("at rest: {e}"))?
+                else {
                     return Err("an answer to something else".into());
                 };
                 let mine = &self.mine.borrow()[client];
@@ -251,10 +263,10 @@ impl Shared {
             }
         }
         let keys: Vec<ObjectKey> = known.values().map(|m| m.identity.clone().into()).collect();
-        let told = facade
-            .ask(&Ask::Objects(keys))
+        let response = client_view
+            .call(&ClientRequest::Objects(keys))
             .map_err(|e| format!("at rest: {e}"))?;
-        let Told::Objects(found) = told else {
+        let ClientResponse::Objects(found) = response else {
             return Err("an answer to something else".into());
         };
         let ids: Vec<Option<ObjectId>> = found.iter().map(|f| f.as_ref().map(|f| f.id)).collect();
@@ -271,9 +283,10 @@ impl Shared {
             let Some(engine) = cluster.engine_of(at) else {
                 continue;
             };
-            let told = super::ask::ask_engine(&engine, Ask::Find(Find::all(Expr::All)));
-            let Ok(Told::Found(found, _)) = told else {
-                findings.push(format!("engine {at} at rest: {told:?}"));
+            let response =
+                super::request::call_engine(&engine, ClientRequest::Find(Find::all(Expr::All)));
+            let Ok(ClientResponse::Found(found, _)) = response else {
+                findings.push(format!("engine {at} at rest: {response:?}"));
                 continue;
             };
             for object in found {
@@ -289,7 +302,7 @@ impl Shared {
     }
 }
 
-/// All of a client's.
+/// Filter for all objects of a client.
 fn of_client(client: usize) -> Expr {
     Expr::Term(Term {
         name: CLIENT.into(),
@@ -297,9 +310,9 @@ fn of_client(client: usize) -> Expr {
     })
 }
 
-/// What is not as it should be.
+/// Records the differences between known and found objects.
 fn differences(
-    known: &BTreeMap<ObjectId, Mine>,
+    known: &BTreeMap<ObjectId, OwnObject>,
     found: &[Found],
     whose: &str,
     findings: &mut Findings,

@@ -1,9 +1,9 @@
-//! A server is added to others that are busy: what clients notice, and how even it is then.
+//! A server is added to a busy cluster: delays for clients, and balance afterwards.
 
-use super::super::Bench;
+use super::super::ClusterBench;
 use super::super::args::AddArgs;
 use super::super::report::{Bound, number, ratio};
-use super::load::{Sample, under};
+use super::load::{WriteLatency, run_under_load};
 use super::members::{Layout, Members};
 use super::{conclude, load, open, percentile};
 use crate::bench::report::median;
@@ -21,14 +21,14 @@ const COLUMNS: &[&str] = &[
     "max_ms",
     "p99_ratio",
 ];
-/// Calls that waited for a store which moved last end so long after it is served; they count as made meanwhile.
+/// Calls that waited for the last moved store end up to this long after the store is served; they count as made during the move.
 const AFTERWARDS: Duration = Duration::from_secs(2);
-/// How much longer writes may take meanwhile, all but one of a hundred.
+/// Maximum ratio of the 99th percentile of writes during the move to the one before.
 const SLOWER_MAX: f64 = 3.0;
-/// How far the fullest and the emptiest server may be from the mean.
+/// Maximum relative deviation of the fullest and emptiest server from the mean.
 const UNEVEN_MAX: f64 = 0.1;
 
-pub(in super::super) fn run(bench: &mut Bench<'_>, args: &AddArgs) -> anyhow::Result<bool> {
+pub(in super::super) fn run(bench: &mut ClusterBench<'_>, args: &AddArgs) -> anyhow::Result<bool> {
     let moving = &args.moving;
     bench.report.columns = COLUMNS;
     let layout = Layout {
@@ -46,8 +46,8 @@ pub(in super::super) fn run(bench: &mut Bench<'_>, args: &AddArgs) -> anyhow::Re
         anyhow::bail!("there is no client");
     };
     let load = load(first, moving, true)?;
-    let (from, to) = under(&load, &writers, &readers, || {
-        // What is written first fills empty caches and logs.
+    let (from, to) = run_under_load(&load, &writers, &readers, || {
+        // The first writes fill empty caches and logs.
         wait(bench, args.phase / 2)?;
         let warm = load.now();
         wait(bench, args.phase)?;
@@ -73,9 +73,9 @@ pub(in super::super) fn run(bench: &mut Bench<'_>, args: &AddArgs) -> anyhow::Re
         ("while", from, to),
         ("after", to, end),
     ];
-    let figures: Vec<Figures> = phases
+    let figures: Vec<LatencySummary> = phases
         .iter()
-        .map(|(_, from, to)| Figures::of(&samples, *from, *to))
+        .map(|(_, from, to)| LatencySummary::of(&samples, *from, *to))
         .collect();
     let base = figures.first().map_or(0.0, |f| f.p99);
     for ((when, from, to), f) in phases.iter().zip(&figures) {
@@ -127,16 +127,16 @@ pub(in super::super) fn run(bench: &mut Bench<'_>, args: &AddArgs) -> anyhow::Re
     conclude(bench.report, &load, first)
 }
 
-/// What writes took between two moments, in milliseconds.
-struct Figures {
+/// Latencies of writes between two times, in milliseconds.
+struct LatencySummary {
     count: u64,
     p50: f64,
     p99: f64,
     max: f64,
 }
 
-impl Figures {
-    fn of(samples: &[Sample], from: Duration, to: Duration) -> Self {
+impl LatencySummary {
+    fn of(samples: &[WriteLatency], from: Duration, to: Duration) -> Self {
         let within = samples.iter().filter(|s| s.at >= from && s.at < to);
         let took: Vec<f64> = within.map(|s| s.took.as_secs_f64() * 1e3).collect();
         Self {
@@ -154,10 +154,10 @@ fn uneven(parts: &[f64]) -> f64 {
     far.fold(0.0, f64::max)
 }
 
-fn wait(bench: &Bench<'_>, time: Duration) -> anyhow::Result<()> {
+fn wait(bench: &ClusterBench<'_>, time: Duration) -> anyhow::Result<()> {
     let until = std::time::Instant::now() + time;
     while std::time::Instant::now() < until {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())

@@ -1,9 +1,9 @@
-//! Servers that are killed under load: how long until others answer for what they had, and what clients notice.
+//! Servers that are killed under load: time until others serve their stores, and delays for clients.
 
-use super::super::Bench;
+use super::super::ClusterBench;
 use super::super::args::FailoverArgs;
 use super::super::report::Bound;
-use super::load::under;
+use super::load::run_under_load;
 use super::members::{Layout, Members};
 use super::{BEYOND_LEASE, TIMES, conclude, load, open, percentile, seconds, times};
 use crate::bench::random::Random;
@@ -11,24 +11,27 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// After a server has come back, so that all is as it was.
-const CALM: Duration = Duration::from_millis(500);
-/// Rounds of each client before the next kill: what one waits for is to be of one kill.
+/// Pause after a server has returned.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Rounds of each client before the next kill, so that a delay belongs to one kill.
 const ROUNDS: u64 = 10;
-/// How long they may take.
+/// Time limit of these rounds.
 const ROUNDS_MAX: Duration = Duration::from_mins(2);
 
-/// A kill, and what came of it.
+/// One kill and its effects.
 struct Kill {
     server: String,
     stores: usize,
-    /// Until each of its stores answered again.
-    again: Vec<Duration>,
-    /// The longest call of a client that ended until all was calm again.
+    /// Time until each of its stores was served.
+    takeover_times: Vec<Duration>,
+    /// The longest client call that ended before the cluster was stable again.
     waited: Duration,
 }
 
-pub(in super::super) fn run(bench: &mut Bench<'_>, args: &FailoverArgs) -> anyhow::Result<bool> {
+pub(in super::super) fn run(
+    bench: &mut ClusterBench<'_>,
+    args: &FailoverArgs,
+) -> anyhow::Result<bool> {
     let moving = &args.moving;
     bench.report.columns = TIMES;
     let layout = Layout {
@@ -47,12 +50,12 @@ pub(in super::super) fn run(bench: &mut Bench<'_>, args: &FailoverArgs) -> anyho
     };
     let load = load(first, moving, true)?;
     let mut kills = Vec::new();
-    let ran = under(&load, &writers, &readers, || {
+    let ran = run_under_load(&load, &writers, &readers, || {
         let mut random = Random::new(moving.seed);
         for round in 0..args.kills {
             load.wait_for_rounds(ROUNDS, ROUNDS_MAX)?;
             load.longest();
-            let victim = random.below(members.count() as u64) as usize;
+            let victim = random.next_below(members.count() as u64) as usize;
             let server = members.name(victim).to_owned();
             let (_, stores, _) = members.now()?;
             let lost: BTreeMap<u32, u64> = stores
@@ -61,21 +64,21 @@ pub(in super::super) fn run(bench: &mut Bench<'_>, args: &FailoverArgs) -> anyho
                 .map(|s| (s.store, s.epoch))
                 .collect();
             members.kill(victim);
-            let again = members.served_again(bench, &lost)?;
-            std::thread::sleep(CALM);
+            let takeover_times = members.wait_for_takeover(bench, &lost)?;
+            std::thread::sleep(PAUSE);
             let waited = load.longest();
             bench.say(&format!(
                 "kill {} of {}: {server} with {} stores; all answer again after {:.2} s, the longest call took {:.2} s",
                 round + 1,
                 args.kills,
                 lost.len(),
-                again.last().copied().unwrap_or_default().as_secs_f64(),
+                takeover_times.last().copied().unwrap_or_default().as_secs_f64(),
                 waited.as_secs_f64()
             ));
             kills.push(Kill {
                 server,
                 stores: lost.len(),
-                again,
+                takeover_times,
                 waited,
             });
             members.begin(victim)?;
@@ -85,9 +88,12 @@ pub(in super::super) fn run(bench: &mut Bench<'_>, args: &FailoverArgs) -> anyho
     });
     let last: Vec<f64> = kills
         .iter()
-        .filter_map(|k| Some(k.again.last()?.as_secs_f64()))
+        .filter_map(|k| Some(k.takeover_times.last()?.as_secs_f64()))
         .collect();
-    let every: Vec<f64> = kills.iter().flat_map(|k| seconds(&k.again)).collect();
+    let every: Vec<f64> = kills
+        .iter()
+        .flat_map(|k| seconds(&k.takeover_times))
+        .collect();
     let waits: Vec<f64> = kills.iter().map(|k| k.waited.as_secs_f64()).collect();
     bench.report.settings = json!({
         "servers": moving.servers,
@@ -99,7 +105,7 @@ pub(in super::super) fn run(bench: &mut Bench<'_>, args: &FailoverArgs) -> anyho
         "kills": kills.iter().map(|k| json!({
             "server": k.server,
             "stores": k.stores,
-            "again_s": seconds(&k.again),
+            "again_s": seconds(&k.takeover_times),
             "longest_call_s": k.waited.as_secs_f64(),
         })).collect::<Vec<_>>(),
     });

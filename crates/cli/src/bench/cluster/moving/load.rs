@@ -1,19 +1,21 @@
-//! Clients that write and read without rest while servers come and go, and check each answer.
+//! Clients that read and write continuously while servers join and fail, and check each answer.
 //!
-//! What a client writes says by itself what may be read: a **register** is a pair of vertices with an edge between, which one client
-//! alone writes, always together; its n-th write gives both the number n, but every fourth deletes them. So
+//! The written data says what may be read: a **register** is a pair of vertices with an edge between them, written by one client
+//! only, always together; its n-th write sets both to the number n, but every fourth write deletes them. So
 //!
-//! - who wrote n, and was told so, reads n until it writes n + 1: nothing acknowledged is lost, and no deletion is undone;
-//! - who reads what others write finds both vertices at the same number (a batch is whole, a read of one moment), never a number below
-//!   one that it has read before (sessions do not go back), and none that nobody has written;
-//! - as of the version of write n a register is at n, whenever that is asked;
-//! - in the end its history has each number once ([`super::verify`]).
+//! - a client whose write of n was acknowledged reads n until it writes n + 1: no acknowledged write is lost, and no
+//!   deletion undone;
+//! - a reader of another client's register finds both vertices at the same number (batches are atomic, a read has one
+//!   snapshot), never a
+//!   number below one that it has read before (sessions are monotonic), and none that was not written;
+//! - as of the version of write n, a register has the number n, at any later time;
+//! - at the end, the register's history has each number once ([`super::verify`]).
 //!
-//! Besides, each writer creates objects and deletes some, makes files and removes some, and looks for what it has just done.
+//! Each writer also creates objects and deletes some, creates files and removes some, and searches for both.
 
 use esker::Database;
 use esker_model::key::EdgeKey;
-use esker_model::namespace::{Change, Errno, Make, NamePath, Namespace as _};
+use esker_model::namespace::{Change, Errno, NamePath, Namespace as _, NewFile};
 use esker_model::object::{Identity, ObjectKey, ObjectRead as _, object_ref};
 use esker_model::schema::AttributeDefinition;
 use esker_model::{
@@ -28,81 +30,82 @@ const VERTEX_TYPE: &str = "Register";
 const EDGE_TYPE: &str = "pairs";
 const INVERSE: &str = "isPairedBy";
 const NUMBER: &str = "n";
-/// Every so manieth write of a register deletes it.
+/// Period of deletions: every write of a register whose number is a multiple of this deletes it.
 const DELETES: u64 = 4;
-/// Registers of each writer.
+/// Number of registers of each writer.
 const REGISTERS: usize = 8;
-/// Objects that are created together; the first of them is then deleted.
+/// Number of objects created together; the first of them is then deleted.
 pub(super) const OBJECTS: u64 = 4;
-/// Of so many writes of a register, one is read as of its version later.
+/// Period of the writes of a register that are later read as of their version.
 const REMEMBERED: u64 = 8;
-/// So many of these are kept of each writer.
+/// Maximum number of such writes that each writer remembers.
 const MEMORIES: usize = 256;
-/// A call that takes longer is worth a look.
+/// Latency above which a call is reported.
 const SLOW: Duration = Duration::from_secs(8);
-/// Texts of what went wrong that are kept.
+/// Maximum number of messages kept.
 const TEXTS: usize = 20;
 
-/// What register a number stands for: nothing, or that number.
-pub(super) fn shown(n: u64) -> Option<u64> {
+/// Returns the content of a register after write `n`: the number, or nothing after a deletion.
+pub(super) fn expected_number(n: u64) -> Option<u64> {
     (!n.is_multiple_of(DELETES)).then_some(n)
 }
 
-/// A pair of vertices.
+/// A pair of vertices that is written together.
 pub(super) struct Register {
     pub(super) keys: [String; 2],
     pub(super) vertices: [VertexRef; 2],
     pub(super) edge: EdgeKey,
-    /// The last number that was sent, and the last that was acknowledged.
+    /// The last number sent.
     issued: AtomicU64,
+    /// The last number acknowledged.
     pub(super) acknowledged: AtomicU64,
 }
 
-/// What a writer has done besides.
+/// Progress of a writer besides its registers.
 #[derive(Default)]
-pub(super) struct Done {
-    /// Rounds that were acknowledged as a whole: [`OBJECTS`] objects and a file each.
+pub(super) struct WriterProgress {
+    /// Number of completely acknowledged rounds, each with [`OBJECTS`] objects and a file.
     pub(super) rounds: AtomicU64,
-    /// A call failed: what it did nobody knows, and the writer writes no more.
+    /// Whether a call failed: its effect is unknown, and the writer has stopped.
     pub(super) failed: AtomicBool,
 }
 
-impl Done {
+impl WriterProgress {
     fn rounds(&self) -> u64 {
         self.rounds.load(Ordering::Acquire)
     }
 }
 
-/// A write's latency.
+/// The latency of a write.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sample {
-    /// When it was answered, since the load began.
+pub(super) struct WriteLatency {
+    /// Time of the acknowledgement since the load began.
     pub(super) at: Duration,
     pub(super) took: Duration,
 }
 
-/// All that clients share.
-pub(super) struct Load {
+/// State shared by all clients.
+pub(super) struct ClientLoad {
     pub(super) schema: std::sync::Arc<Schema>,
     pub(super) registers: Vec<Register>,
-    pub(super) writers: Vec<Done>,
-    /// Between rounds of a client.
+    pub(super) writers: Vec<WriterProgress>,
+    /// Pause of a client between rounds.
     rest: Duration,
-    /// Whether objects and files are written, too.
+    /// Whether objects and files are also written.
     broad: bool,
     stop: AtomicBool,
     began: Instant,
-    samples: Mutex<Vec<Sample>>,
-    /// The longest call since it was last asked for, in microseconds.
+    samples: Mutex<Vec<WriteLatency>>,
+    /// Longest call since the last query, in microseconds.
     longest: AtomicU64,
     reads: AtomicU64,
     errors: Mutex<Texts>,
-    /// Calls that took long, for whoever wants to know which.
+    /// Slow calls, for diagnosis.
     slow: Mutex<Texts>,
     violations: Mutex<Texts>,
 }
 
-/// How many, and the first of them.
+/// A count of messages and the first of them.
 #[derive(Default, Clone)]
 pub(super) struct Texts {
     pub(super) count: u64,
@@ -160,7 +163,7 @@ fn register(writer: usize, n: usize, node: VertexTypeId, edge_type: EdgeTypeId) 
     }
 }
 
-/// The ID attributes of a writer's object.
+/// Returns the ID attributes of a writer's object.
 pub(super) fn identity(writer: usize, n: u64) -> Identity {
     Identity {
         name: format!("run{writer}"),
@@ -170,7 +173,7 @@ pub(super) fn identity(writer: usize, n: u64) -> Identity {
     }
 }
 
-/// The folder of a writer.
+/// Returns the folder of a writer.
 pub(super) fn folder(writer: usize) -> Result<NamePath> {
     Ok(NamePath::parse(format!("/w{writer}").as_bytes())?)
 }
@@ -179,12 +182,12 @@ fn file(writer: usize, n: u64) -> Result<NamePath> {
     Ok(NamePath::parse(format!("/w{writer}/f{n}").as_bytes())?)
 }
 
-/// Whether a writer has removed its file of that round, once it is through with that many.
+/// Whether a writer has removed its file of round `n` after completing `rounds` rounds.
 pub(super) fn removed(n: u64, rounds: u64) -> bool {
     n % DELETES == 2 && n + 1 < rounds
 }
 
-/// What a pair of vertices reads as: a number, nothing, or what is wrong with it.
+/// Returns the number in a pair of vertices, `None` if deleted, or a description of the inconsistency.
 fn read_as(pair: &[Option<Vertex>]) -> std::result::Result<Option<u64>, String> {
     let number = |vertex: &Option<Vertex>| match vertex {
         Some(v) if !v.deleted => match v.attribute(NUMBER) {
@@ -206,8 +209,8 @@ fn read_as(pair: &[Option<Vertex>]) -> std::result::Result<Option<u64>, String> 
     }
 }
 
-impl Load {
-    /// Defines what it writes, and makes the writers' folders.
+impl ClientLoad {
+    /// Defines the schema and creates the writers' folders.
     pub(super) fn new(
         database: &Database,
         writers: usize,
@@ -218,7 +221,7 @@ impl Load {
         let node = schema.vertex_type_id(VERTEX_TYPE)?;
         let edge_type = schema.edge_type_id(EDGE_TYPE)?;
         for writer in 0..writers {
-            let made = Change::Make(folder(writer)?, Make::new(0o040_755, 0, 0));
+            let made = Change::Create(folder(writer)?, NewFile::new(0o040_755, 0, 0));
             for done in database.change(None, &[made])? {
                 done?;
             }
@@ -228,7 +231,7 @@ impl Load {
         Ok(Self {
             schema,
             registers: all.collect(),
-            writers: (0..writers).map(|_| Done::default()).collect(),
+            writers: (0..writers).map(|_| WriterProgress::default()).collect(),
             rest,
             broad,
             stop: AtomicBool::new(false),
@@ -246,8 +249,8 @@ impl Load {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Whether objects and files are written, too.
-    pub(super) fn is_broad(&self) -> bool {
+    /// Whether objects and files are also written.
+    pub(super) fn writes_objects(&self) -> bool {
         self.broad
     }
 
@@ -255,7 +258,7 @@ impl Load {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Since the load began.
+    /// Time since the load began.
     pub(super) fn now(&self) -> Duration {
         self.began.elapsed()
     }
@@ -264,10 +267,10 @@ impl Load {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// Waits until each writer is so many rounds further, unless its calls fail.
+    /// Waits until each writer has completed `rounds` more rounds; a failed writer is not waited for.
     pub(super) fn wait_for_rounds(&self, rounds: u64, most: Duration) -> anyhow::Result<()> {
         let until = Instant::now() + most;
-        let before: Vec<u64> = self.writers.iter().map(Done::rounds).collect();
+        let before: Vec<u64> = self.writers.iter().map(WriterProgress::rounds).collect();
         for (writer, before) in self.writers.iter().zip(before) {
             while writer.rounds() < before + rounds && !writer.failed.load(Ordering::Acquire) {
                 anyhow::ensure!(
@@ -280,17 +283,17 @@ impl Load {
         Ok(())
     }
 
-    /// Latencies of all writes that were answered.
-    pub(super) fn samples(&self) -> Vec<Sample> {
+    /// Returns the latencies of all acknowledged writes.
+    pub(super) fn samples(&self) -> Vec<WriteLatency> {
         locked(&self.samples).clone()
     }
 
-    /// How many writes were answered.
+    /// Number of acknowledged writes.
     pub(super) fn writes(&self) -> u64 {
         locked(&self.samples).len() as u64
     }
 
-    /// How long a call took at most that was answered since this was asked before.
+    /// Returns the longest call since the last query.
     pub(super) fn longest(&self) -> Duration {
         Duration::from_micros(self.longest.swap(0, Ordering::AcqRel))
     }
@@ -312,7 +315,7 @@ impl Load {
         locked(&self.violations).push(text);
     }
 
-    /// Makes a call; nothing if it failed, which is noted.
+    /// Makes a call; records a failure and returns `None`.
     fn call<T>(&self, write: bool, what: &str, call: impl FnOnce() -> Result<T>) -> Option<T> {
         let began = Instant::now();
         let answer = call();
@@ -328,7 +331,7 @@ impl Load {
             Ok(answer) => {
                 if write {
                     let at = self.now();
-                    locked(&self.samples).push(Sample { at, took });
+                    locked(&self.samples).push(WriteLatency { at, took });
                 } else {
                     self.reads.fetch_add(1, Ordering::Relaxed);
                 }
@@ -342,7 +345,7 @@ impl Load {
         }
     }
 
-    /// Writes and checks until it is told to stop, or a call fails.
+    /// Writes and checks until stopped or until a call fails.
     pub(super) fn write(&self, writer: usize, database: &Database) {
         let Some(done) = self.writers.get(writer) else {
             return;
@@ -362,7 +365,7 @@ impl Load {
             std::thread::sleep(self.rest);
         }
         for (n, number, version) in memories {
-            self.remember(n, number, version, database);
+            self.check_remembered(n, number, version, database);
         }
     }
 
@@ -376,7 +379,7 @@ impl Load {
         let number = register.issued.load(Ordering::Acquire) + 1;
         let mut batch = Batch::new();
         let [a, b] = register.vertices;
-        if shown(number).is_some() {
+        if expected_number(number).is_some() {
             for (vertex, key) in register.vertices.iter().zip(&register.keys) {
                 batch.push(Op::PutVertex {
                     vertex: *vertex,
@@ -408,26 +411,32 @@ impl Load {
                 "register {n}: write {number} was told as done before"
             ));
         }
-        self.own(n, number, Version::MAX, database)?;
+        self.check_own_register(n, number, Version::MAX, database)?;
         if number.is_multiple_of(REMEMBERED) {
             let version = commit.version;
-            self.own(n, number, version, database)?;
+            self.check_own_register(n, number, version, database)?;
             if memories.len() < MEMORIES {
                 memories.push((n, number, version));
             } else {
-                // Some from the beginning stay until the end.
+                // The first quarter of the remembered writes stays until the end.
                 let at = (number / REMEMBERED) as usize % MEMORIES;
                 if let Some(memory) = memories.get_mut(at).filter(|_| at >= MEMORIES / 4) {
                     let (n, number, version) = std::mem::replace(memory, (n, number, version));
-                    self.remember(n, number, version, database);
+                    self.check_remembered(n, number, version, database);
                 }
             }
         }
         Some(())
     }
 
-    /// Reads what nobody but the reader writes.
-    fn own(&self, n: usize, number: u64, as_of: Version, database: &Database) -> Option<()> {
+    /// Reads a register that only the reader writes.
+    fn check_own_register(
+        &self,
+        n: usize,
+        number: u64,
+        as_of: Version,
+        database: &Database,
+    ) -> Option<()> {
         let register = self.registers.get(n)?;
         let ids = register.vertices.map(|v| v.id);
         let pair = self.call(false, "reading a register", || {
@@ -439,7 +448,7 @@ impl Load {
         })?;
         let edge = edge.into_iter().next().flatten().filter(|e| !e.deleted);
         let edge = edge.map(|e| e.properties.get(NUMBER).cloned());
-        let expected = shown(number);
+        let expected = expected_number(number);
         match read_as(&pair) {
             Ok(read) if read == expected => {}
             Ok(read) => self.violation(format!(
@@ -456,10 +465,10 @@ impl Load {
         Some(())
     }
 
-    /// Reads an old version again.
-    fn remember(&self, n: usize, number: u64, version: Version, database: &Database) {
-        // A failure is noted.
-        let _ = self.own(n, number, version, database);
+    /// Checks a remembered write by a read as of its version.
+    fn check_remembered(&self, n: usize, number: u64, version: Version, database: &Database) {
+        // Failures are recorded by `call`.
+        let _ = self.check_own_register(n, number, version, database);
     }
 
     fn write_broad(&self, writer: usize, round: u64, database: &Database) -> Option<()> {
@@ -496,7 +505,7 @@ impl Load {
         }
         let path = file(writer, round).ok()?;
         self.change(
-            Change::Make(path.clone(), Make::new(0o100_644, 0, 0)),
+            Change::Create(path.clone(), NewFile::new(0o100_644, 0, 0)),
             Errno::Exists,
             database,
         )?;
@@ -519,7 +528,7 @@ impl Load {
         Some(())
     }
 
-    /// Changes a file. One whose answer was lost may be told what it has done itself (docs/book/cluster.md).
+    /// Changes a file. After a lost answer, a retry may report the effect of the first attempt (docs/book/cluster.md).
     fn change(&self, change: Change, own_doing: Errno, database: &Database) -> Option<()> {
         self.call(true, "changing a file", || {
             let done = database.change(None, &[change])?;
@@ -533,7 +542,7 @@ impl Load {
         })
     }
 
-    /// Reads what others write, one session, until it is told to stop.
+    /// Reads other clients' registers in one session until stopped.
     pub(super) fn read(&self, reader: usize, database: &Database) {
         let mut seen = vec![0_u64; self.registers.len()];
         let mut turn = reader;
@@ -547,14 +556,14 @@ impl Load {
             let Some(pair) = self.call(false, "reading a register", || {
                 database.read_vertices(&ids, Version::MAX)
             }) else {
-                // Readers have nothing that would be in doubt.
+                // Readers never have an unknown outcome.
                 continue;
             };
             let issued = register.issued.load(Ordering::Acquire);
             match read_as(&pair) {
                 Ok(Some(number)) if (*low..=issued).contains(&number) => *low = number,
                 Ok(None) => {
-                    // Nothing is there after a deletion, or before the first write.
+                    // The register is absent after a deletion or before the first write.
                     let deleted = low.next_multiple_of(DELETES);
                     if deleted <= issued {
                         *low = deleted;
@@ -574,9 +583,9 @@ impl Load {
     }
 }
 
-/// Lets clients work, the first at the first server and so on around, while something is done to the servers; how that ended.
-pub(super) fn under<T>(
-    load: &Load,
+/// Runs the clients, distributed over the servers in turn, while `doing` acts on the servers; returns its result.
+pub(super) fn run_under_load<T>(
+    load: &ClientLoad,
     writers: &[Database],
     readers: &[Database],
     doing: impl FnOnce() -> anyhow::Result<T>,
@@ -600,7 +609,7 @@ mod tests {
 
     #[test]
     fn every_fourth_write_deletes() {
-        let all: Vec<Option<u64>> = (0..6).map(shown).collect();
+        let all: Vec<Option<u64>> = (0..6).map(expected_number).collect();
         assert_eq!(all, [None, Some(1), Some(2), Some(3), None, Some(5)]);
         assert_eq!(7_u64.next_multiple_of(DELETES), 8);
         assert_eq!(8_u64.next_multiple_of(DELETES), 8);

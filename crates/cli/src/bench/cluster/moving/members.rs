@@ -1,16 +1,16 @@
-//! Servers whose stores move, started as `esker cluster up` starts them, with an etcd of their own; killed, paused and cut off as a
-//! workload likes.
+//! Servers whose stores move, started as by `esker cluster up`, with their own etcd; a workload can kill, pause and
+//! disconnect them.
 
-use super::super::Bench;
+use super::super::ClusterBench;
 use super::super::servers::last_lines;
 use super::relay::Relay;
-use crate::commands::cluster::moving::etcd::Own;
-use crate::commands::cluster::moving::process::Process;
-use crate::commands::cluster::status::ask;
+use crate::commands::cluster::membership::etcd::OwnedEtcd;
+use crate::commands::cluster::membership::process::Process;
+use crate::commands::cluster::status::query_server;
 use anyhow::Context as _;
 use esker::rpc::Address;
 use esker_server::ClusterConfig;
-use esker_server::member::{Look, MemberStatus, StoreStatus};
+use esker_server::member::{MemberStatus, MembershipClient, StoreStatus};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,23 +18,23 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long all may take to serve after whatever was done to them.
+/// Time limit for all servers to serve after any fault.
 pub(super) const SETTLE_MAX: Duration = Duration::from_mins(3);
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a cluster is like.
+/// The configuration of a cluster.
 pub(super) struct Layout {
     pub(super) servers: u32,
-    /// Addresses that are held for servers to be added.
+    /// Number of addresses reserved for servers to be added.
     pub(super) spare: u32,
     pub(super) stores: u32,
     pub(super) lease: Duration,
-    /// Whether servers can be cut off from etcd.
+    /// Whether servers can be disconnected from etcd.
     pub(super) relays: bool,
 }
 
-/// A server.
-struct One {
+/// One server of the cluster.
+struct Member {
     name: String,
     file: PathBuf,
     relay: Option<Relay>,
@@ -42,22 +42,22 @@ struct One {
     paused: bool,
 }
 
-/// All of them. Dropped, they are killed.
+/// All servers of the cluster, killed on drop.
 pub(super) struct Members {
     config: ClusterConfig,
     memory: u64,
-    all: Vec<One>,
+    all: Vec<Member>,
     spare: Vec<String>,
-    look: Look,
-    // Last: whoever lives still asks it.
-    etcd: Own,
+    client: MembershipClient,
+    // Dropped last: running servers still use it.
+    etcd: OwnedEtcd,
     etcd_paused: bool,
 }
 
 impl Members {
-    /// Makes a new cluster and waits until it serves.
-    pub(super) fn start(bench: &Bench<'_>, layout: &Layout) -> anyhow::Result<Self> {
-        let folder = bench.scratch.fresh("cluster")?;
+    /// Creates a new cluster and waits until it serves.
+    pub(super) fn start(bench: &ClusterBench<'_>, layout: &Layout) -> anyhow::Result<Self> {
+        let folder = bench.scratch.cleared_path("cluster")?;
         std::fs::create_dir(&folder)
             .with_context(|| format!("making the folder {}", folder.display()))?;
         let folder = std::path::absolute(folder).context("finding the scratch folder")?;
@@ -72,7 +72,7 @@ impl Members {
         let config = ClusterConfig::from_file(&file)?;
         std::fs::create_dir_all(&config.storage)
             .with_context(|| format!("making {}", config.storage.display()))?;
-        let etcd = Own::start(&config)?;
+        let etcd = OwnedEtcd::start(&config)?;
         let endpoint = config.etcd_endpoints()?.join(" ");
         let address = endpoint.trim_start_matches("https://").parse();
         let address = address.with_context(|| format!("reading etcd's address {endpoint}"))?;
@@ -82,7 +82,7 @@ impl Members {
             if layout.relays {
                 let way = Relay::to(address).context("listening for a server's way to etcd")?;
                 at = folder.join(format!("server-{n}.toml"));
-                // By the certificates of the etcd behind the relay.
+                // The etcd behind the relay is reached with its own certificates.
                 let own = config.etcd_folder();
                 let own = own.display();
                 let endpoints = format!(
@@ -92,7 +92,7 @@ impl Members {
                 write(&at, &endpoints)?;
                 relay = Some(way);
             }
-            all.push(One {
+            all.push(Member {
                 name: name.clone(),
                 file: at,
                 relay,
@@ -100,14 +100,14 @@ impl Members {
                 paused: false,
             });
         }
-        let look = Look::at(&config)?;
+        let client = MembershipClient::connect(&config)?;
         let memory = bench.shared.server_memory.unwrap_or(super::super::MEMORY);
         let mut members = Self {
             config,
             memory,
             all,
             spare,
-            look,
+            client,
             etcd,
             etcd_paused: false,
         };
@@ -126,7 +126,7 @@ impl Members {
         self.all.get(n).map_or("", |one| &one.name)
     }
 
-    /// How clients reach each, waiting for as long as any fault may take.
+    /// Returns the target of each server, with timeouts longer than any fault.
     pub(super) fn targets(&self) -> Vec<String> {
         let names = self.all.iter().map(|one| &one.name);
         names
@@ -134,12 +134,12 @@ impl Members {
             .collect()
     }
 
-    /// What etcd says now.
+    /// Returns the cluster's state from etcd.
     pub(super) fn now(&self) -> esker_model::Result<(Vec<MemberStatus>, Vec<StoreStatus>, usize)> {
-        self.look.now()
+        self.client.status()
     }
 
-    /// Starts one that does not run.
+    /// Starts a server that does not run.
     pub(super) fn begin(&mut self, n: usize) -> anyhow::Result<()> {
         let Some(one) = self.all.get_mut(n) else {
             return Ok(());
@@ -150,11 +150,11 @@ impl Members {
         Ok(())
     }
 
-    /// One more, at an address that was held for it; which it is.
+    /// Adds a server at a reserved address and returns its index.
     pub(super) fn add(&mut self) -> anyhow::Result<usize> {
         let name = self.spare.pop().context("no address is left")?;
         let file = self.all.first().context("there is no server")?.file.clone();
-        self.all.push(One {
+        self.all.push(Member {
             name,
             file,
             relay: None,
@@ -166,14 +166,14 @@ impl Members {
         Ok(n)
     }
 
-    /// `kill -9`.
+    /// Kills a server with SIGKILL.
     pub(super) fn kill(&mut self, n: usize) {
         if let Some(mut process) = self.all.get_mut(n).and_then(|one| one.process.take()) {
             process.kill();
         }
     }
 
-    /// Stops it where it stands, or lets it go on.
+    /// Pauses or resumes a server.
     pub(super) fn pause(&mut self, n: usize, paused: bool) -> anyhow::Result<()> {
         let Some(one) = self.all.get_mut(n) else {
             return Ok(());
@@ -185,34 +185,34 @@ impl Members {
         }
     }
 
-    /// Cuts it off from etcd, or no longer.
+    /// Disconnects a server from etcd, or reconnects it.
     pub(super) fn cut(&self, n: usize, cut: bool) {
         if let Some(relay) = self.all.get(n).and_then(|one| one.relay.as_ref()) {
             relay.cut(cut);
         }
     }
 
-    /// Stops etcd where it stands, or lets it go on.
+    /// Pauses or resumes etcd.
     pub(super) fn pause_etcd(&mut self, paused: bool) -> anyhow::Result<()> {
         self.etcd_paused = paused;
         signal(self.etcd.pid(), paused)
     }
 
-    /// Kills etcd and starts it again.
+    /// Kills and restarts etcd.
     pub(super) fn restart_etcd(&mut self) -> anyhow::Result<()> {
         let pid = i32::try_from(self.etcd.pid()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid {
             kill_process(pid, Signal::KILL).context("killing etcd")?;
         }
         let until = Instant::now() + SETTLE_MAX;
-        while !self.etcd.look_after()? {
+        while !self.etcd.restart_ended()? {
             anyhow::ensure!(Instant::now() < until, "etcd does not start again");
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    /// An error if one has ended that was not killed.
+    /// Returns an error if a server has ended without being killed.
     pub(super) fn all_alive(&mut self) -> anyhow::Result<()> {
         for one in &mut self.all {
             let Some(process) = &mut one.process else {
@@ -229,18 +229,17 @@ impl Members {
         Ok(())
     }
 
-    /// Waits until these stores are served by somebody else than the process that had them, each at a later epoch than it had. How long
-    /// that took for each.
-    pub(super) fn served_again(
+    /// Waits until the `lost` stores are served by another process, each at a later epoch. Returns the time for each.
+    pub(super) fn wait_for_takeover(
         &mut self,
-        bench: &Bench<'_>,
+        bench: &ClusterBench<'_>,
         lost: &BTreeMap<u32, u64>,
     ) -> anyhow::Result<Vec<Duration>> {
         let began = Instant::now();
         let mut waiting = lost.clone();
         let mut took = Vec::new();
         while !waiting.is_empty() {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             self.all_alive()?;
             anyhow::ensure!(
                 began.elapsed() < SETTLE_MAX,
@@ -248,28 +247,28 @@ impl Members {
                 waiting.keys(),
                 SETTLE_MAX.as_secs()
             );
-            let (_, stores, _) = self.look.now()?;
+            let (_, stores, _) = self.client.status()?;
             for store in stores {
                 let newer = waiting.get(&store.store).is_some_and(|e| store.epoch > *e);
                 let Some(member) = store.member.filter(|_| newer) else {
                     continue;
                 };
                 let like = Address::parse(&format!("esker://{member}"))?;
-                if ask(&member, store.store, &like).is_ok_and(|reply| reply.serving) {
+                if query_server(&member, store.store, &like).is_ok_and(|reply| reply.serving) {
                     waiting.remove(&store.store);
                     took.push(began.elapsed());
                 }
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(took)
     }
 
-    /// Waits until all that run serve, each store is with one of them and none is to move; how long that took.
-    pub(super) fn settle(&mut self, bench: &Bench<'_>) -> anyhow::Result<Duration> {
+    /// Waits until all running servers serve, each store is assigned to one of them and no move is pending; returns the time.
+    pub(super) fn settle(&mut self, bench: &ClusterBench<'_>) -> anyhow::Result<Duration> {
         let began = Instant::now();
         loop {
-            bench.go_on()?;
+            bench.check_interrupt()?;
             self.all_alive()?;
             let Some(why) = self.unsettled() else {
                 return Ok(began.elapsed());
@@ -279,12 +278,12 @@ impl Members {
                 "the cluster does not serve as a whole after {} s: {why}",
                 SETTLE_MAX.as_secs()
             );
-            std::thread::sleep(LOOK * 2);
+            std::thread::sleep(POLL_INTERVAL * 2);
         }
     }
 
     fn unsettled(&self) -> Option<String> {
-        let (members, stores, moving) = match self.look.now() {
+        let (members, stores, moving) = match self.client.status() {
             Ok(now) => now,
             Err(e) => return Some(e.to_string()),
         };
@@ -294,23 +293,25 @@ impl Members {
             }
         }
         if let Some(store) = stores.iter().find(|s| s.member.is_none()) {
-            return Some(format!("store {} is with nobody", store.store));
+            return Some(format!("no server has store {}", store.store));
         }
         if moving > 0 {
             return Some(format!("{moving} stores are to move"));
         }
         let processes = self.all.iter().filter_map(|one| one.process.as_ref());
-        processes.into_iter().find_map(Process::not_yet)
+        processes.into_iter().find_map(Process::not_ready_reason)
     }
 
-    /// Vertices that lie with each server.
+    /// Returns the number of vertices on each server.
     pub(super) fn vertices(&self) -> anyhow::Result<BTreeMap<String, u64>> {
-        let (_, stores, _) = self.look.now()?;
+        let (_, stores, _) = self.client.status()?;
         let mut sums = BTreeMap::new();
         for store in stores {
             let member = store.member.context("a store is with nobody")?;
             let like = Address::parse(&format!("esker://{member}"))?;
-            let counts = ask(&member, store.store, &like)?.counts.unwrap_or_default();
+            let counts = query_server(&member, store.store, &like)?
+                .counts
+                .unwrap_or_default();
             let here: u64 = counts.vertices.iter().map(|c| c.count).sum();
             *sums.entry(member).or_default() += here;
         }
@@ -326,7 +327,7 @@ impl Drop for Members {
             }
         }
         if self.etcd_paused {
-            // One that is paused cannot be told to end.
+            // A paused process cannot handle the request to stop.
             let _ = signal(self.etcd.pid(), false);
         }
     }
@@ -339,9 +340,9 @@ fn signal(pid: u32, paused: bool) -> anyhow::Result<()> {
     kill_process(raw, signal).with_context(|| format!("pausing process {pid}"))
 }
 
-/// Free ones, each server on an address of the loopback network of its own.
+/// Returns free addresses, one loopback address for each server.
 fn addresses(count: u32) -> anyhow::Result<Vec<String>> {
-    // All are held until the last one is found, so that none is found twice.
+    // All are bound until the last one is found, so that none is returned twice.
     let mut held = Vec::new();
     for n in 1..=count {
         let host = format!("127.0.0.{n}:0");
@@ -353,9 +354,9 @@ fn addresses(count: u32) -> anyhow::Result<Vec<String>> {
     names.collect()
 }
 
-/// The cluster's file.
+/// Returns the text of the cluster's configuration file.
 fn described(
-    bench: &Bench<'_>,
+    bench: &ClusterBench<'_>,
     layout: &Layout,
     names: &[String],
     endpoints: &str,

@@ -1,5 +1,6 @@
-//! Clusters whose stores move, while things are done to their servers: [`failover`] kills them, [`add`] adds one, [`soak`] does all that
-//! can be done for as long as one likes. [`members`] are the servers, [`load`] the clients, [`verify`] looks at what is left.
+//! Clusters whose stores move, under faults: [`failover`] kills servers, [`add`] adds one, [`soak`] injects random
+//! faults of all kinds.
+//! [`members`] are the servers, [`load`] the clients, [`verify`] checks the final state.
 
 pub(super) mod add;
 pub(super) mod failover;
@@ -9,22 +10,22 @@ mod relay;
 pub(super) mod soak;
 mod verify;
 
-use super::Bench;
+use super::ClusterBench;
 use super::args::MovingArgs;
-use super::report::{Bound, Report, number};
+use super::report::{Bound, ClusterReport, number};
 use crate::bench::report::median;
 use crate::output::Cell;
 use crate::units::counted;
 use esker::Database;
-use load::Load;
+use load::ClientLoad;
 use std::time::Duration;
 
-/// What a fault may take beyond the lease, in seconds (issue: lease + 2 s).
+/// Allowed recovery time beyond the lease, in seconds (issue: lease + 2 s).
 const BEYOND_LEASE: f64 = 2.0;
-/// Texts of what went wrong that are shown.
+/// Maximum number of error messages shown.
 const SHOWN: usize = 5;
 
-/// The figure that so many of all are below, or the largest.
+/// Returns the figure below which `part` of all figures are, or the largest.
 fn percentile(figures: &[f64], part: f64) -> f64 {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -33,7 +34,7 @@ fn percentile(figures: &[f64], part: f64) -> f64 {
     sorted.get(at.saturating_sub(1)).copied().unwrap_or(last)
 }
 
-/// A line with what a list of times is like, in seconds.
+/// Returns a row of statistics of times in seconds.
 fn times(what: &str, figures: &[f64]) -> Vec<Cell> {
     let of = |value: f64| {
         if figures.is_empty() {
@@ -58,8 +59,8 @@ fn seconds(times: &[Duration]) -> Vec<f64> {
     times.iter().map(Duration::as_secs_f64).collect()
 }
 
-/// Clients by target, around.
-fn open(bench: &Bench<'_>, targets: &[String], count: u32) -> anyhow::Result<Vec<Database>> {
+/// Opens clients, distributed over the targets in turn.
+fn open(bench: &ClusterBench<'_>, targets: &[String], count: u32) -> anyhow::Result<Vec<Database>> {
     let options = bench.context.open_options();
     let each = targets.iter().cycle().take(count as usize);
     Ok(each
@@ -67,13 +68,17 @@ fn open(bench: &Bench<'_>, targets: &[String], count: u32) -> anyhow::Result<Vec
         .collect::<Result<_, _>>()?)
 }
 
-/// The load of a workload's options.
-fn load(database: &Database, args: &MovingArgs, broad: bool) -> anyhow::Result<Load> {
-    Load::new(database, args.writers as usize, args.rest, broad)
+/// Creates the load from a workload's options.
+fn load(database: &Database, args: &MovingArgs, broad: bool) -> anyhow::Result<ClientLoad> {
+    ClientLoad::new(database, args.writers as usize, args.rest, broad)
 }
 
-/// Looks at all that is left, and says what came out: what was counted, and what should be none.
-fn conclude(report: &mut Report, load: &Load, database: &Database) -> anyhow::Result<bool> {
+/// Verifies the final state and reports the counts of checks, errors and violations.
+fn conclude(
+    report: &mut ClusterReport,
+    load: &ClientLoad,
+    database: &Database,
+) -> anyhow::Result<bool> {
     let looked = verify::verify(load, database)?;
     let (errors, violations) = (load.errors(), load.violations());
     report.notes.push(format!(

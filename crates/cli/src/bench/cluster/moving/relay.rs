@@ -1,5 +1,4 @@
-//! What stands between a server and etcd, so that the two can be cut off from each other: nothing is refused then, and nothing
-//! arrives.
+//! A relay between a server and etcd that can drop all traffic: connections are not refused, but nothing arrives.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often a connection without bytes looks whether it is still wanted.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which an idle connection checks whether the relay still runs.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
 struct State {
@@ -16,14 +15,14 @@ struct State {
     over: AtomicBool,
 }
 
-/// Passes bytes on to an address until it is dropped.
+/// Forwards bytes to an address until dropped.
 pub(super) struct Relay {
     port: u16,
     state: Arc<State>,
 }
 
 impl Relay {
-    /// Listens at a free port of the loopback network.
+    /// Listens on a free loopback port.
     pub(super) fn to(address: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
@@ -38,7 +37,7 @@ impl Relay {
         self.port
     }
 
-    /// From now on nothing arrives, or again.
+    /// Drops all traffic, or forwards it again.
     pub(super) fn cut(&self, cut: bool) {
         self.state.cut.store(cut, Ordering::Release);
     }
@@ -53,10 +52,10 @@ impl Drop for Relay {
 fn accept(listener: &TcpListener, to: SocketAddr, state: &Arc<State>) {
     while !state.over.load(Ordering::Acquire) {
         let Ok((from, _)) = listener.accept() else {
-            std::thread::sleep(LOOK / 5);
+            std::thread::sleep(POLL_INTERVAL / 5);
             continue;
         };
-        // Whoever etcd does not answer is refused, as without a relay.
+        // If etcd does not accept, the connection is closed, as without a relay.
         let Ok(to) = TcpStream::connect(to) else {
             continue;
         };
@@ -64,16 +63,16 @@ fn accept(listener: &TcpListener, to: SocketAddr, state: &Arc<State>) {
         for way in ways {
             if let (Ok(from), Ok(to)) = way {
                 let state = Arc::clone(state);
-                std::thread::spawn(move || carry(from, to, &state));
+                std::thread::spawn(move || forward(from, to, &state));
             }
         }
     }
 }
 
-fn carry(mut from: TcpStream, mut to: TcpStream, state: &State) {
-    // Without either, a connection would outlive the relay, which does no harm.
+fn forward(mut from: TcpStream, mut to: TcpStream, state: &State) {
+    // If setting the timeouts fails, the connection may outlive the relay, which is harmless.
     let _ = from.set_nonblocking(false);
-    let _ = from.set_read_timeout(Some(LOOK));
+    let _ = from.set_read_timeout(Some(POLL_INTERVAL));
     let mut piece = [0; 4096];
     while !state.over.load(Ordering::Acquire) {
         let n = match from.read(&mut piece) {
@@ -83,7 +82,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, state: &State) {
             Err(_) => break,
         };
         while state.cut.load(Ordering::Acquire) && !state.over.load(Ordering::Acquire) {
-            std::thread::sleep(LOOK / 5);
+            std::thread::sleep(POLL_INTERVAL / 5);
         }
         if to.write_all(piece.get(..n).unwrap_or_default()).is_err() {
             break;

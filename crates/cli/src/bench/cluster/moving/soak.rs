@@ -1,9 +1,9 @@
-//! Faults of all kinds, at random from a seed, for as long as one likes, while clients check every answer.
+//! Random faults of all kinds, reproducible from a seed, for a chosen time, while clients check every answer.
 
-use super::super::Bench;
+use super::super::ClusterBench;
 use super::super::args::{Fault, SoakArgs};
 use super::super::report::Bound;
-use super::load::{Load, under};
+use super::load::{ClientLoad, run_under_load};
 use super::members::{Layout, Members};
 use super::{TIMES, conclude, load, open, seconds, times};
 use crate::bench::random::Random;
@@ -11,21 +11,21 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Calm between faults, at least and at most.
-const CALM: (u64, u64) = (500, 4_000);
-/// Of so many faults, one comes while another lasts.
-const TOGETHER: u64 = 4;
+/// Shortest and longest pause between faults, in milliseconds.
+const PAUSE: (u64, u64) = (500, 4_000);
+/// One in this number of faults starts while another lasts.
+const OVERLAPPING: u64 = 4;
 
-/// What faults of a kind have done.
+/// Effects of the faults of one kind.
 #[derive(Default)]
-struct Seen {
-    /// From the end of a fault until the cluster is whole again.
-    whole: Vec<Duration>,
-    /// The longest call of a client that ended until then.
+struct FaultEffects {
+    /// Times from the end of a fault until the cluster is stable.
+    recovery_times: Vec<Duration>,
+    /// The longest client call that ended in that time, for each fault.
     waited: Vec<Duration>,
 }
 
-pub(in super::super) fn run(bench: &mut Bench<'_>, args: &SoakArgs) -> anyhow::Result<bool> {
+pub(in super::super) fn run(bench: &mut ClusterBench<'_>, args: &SoakArgs) -> anyhow::Result<bool> {
     let moving = &args.moving;
     bench.report.columns = TIMES;
     let layout = Layout {
@@ -43,11 +43,11 @@ pub(in super::super) fn run(bench: &mut Bench<'_>, args: &SoakArgs) -> anyhow::R
         anyhow::bail!("there is no client");
     };
     let load = load(first, moving, true)?;
-    let mut seen: BTreeMap<&'static str, Seen> = BTreeMap::new();
-    let ran = under(&load, &writers, &readers, || {
-        storm(bench, args, &mut members, &load, &mut seen)
+    let mut seen: BTreeMap<&'static str, FaultEffects> = BTreeMap::new();
+    let ran = run_under_load(&load, &writers, &readers, || {
+        inject_faults(bench, args, &mut members, &load, &mut seen)
     });
-    let faults: usize = seen.values().map(|s| s.whole.len()).sum();
+    let faults: usize = seen.values().map(|s| s.recovery_times.len()).sum();
     bench.report.settings = json!({
         "servers": moving.servers,
         "stores": moving.stores,
@@ -62,7 +62,7 @@ pub(in super::super) fn run(bench: &mut Bench<'_>, args: &SoakArgs) -> anyhow::R
         let rows = &mut bench.report.rows;
         rows.push(times(
             &format!("{kind}: until all serve again"),
-            &seconds(&seen.whole),
+            &seconds(&seen.recovery_times),
         ));
         rows.push(times(
             &format!("{kind}: a client's longest call"),
@@ -76,32 +76,32 @@ pub(in super::super) fn run(bench: &mut Bench<'_>, args: &SoakArgs) -> anyhow::R
     conclude(bench.report, &load, first)
 }
 
-fn storm(
-    bench: &Bench<'_>,
+fn inject_faults(
+    bench: &ClusterBench<'_>,
     args: &SoakArgs,
     members: &mut Members,
-    load: &Load,
-    seen: &mut BTreeMap<&'static str, Seen>,
+    load: &ClientLoad,
+    seen: &mut BTreeMap<&'static str, FaultEffects>,
 ) -> anyhow::Result<()> {
     let mut random = Random::new(args.moving.seed);
     let until = Instant::now() + Duration::from_secs(args.minutes * 60 + args.seconds);
     let mut n = 0;
     while Instant::now() < until {
-        bench.go_on()?;
+        bench.check_interrupt()?;
         std::thread::sleep(Duration::from_millis(
-            CALM.0 + random.below(CALM.1 - CALM.0),
+            PAUSE.0 + random.next_below(PAUSE.1 - PAUSE.0),
         ));
         load.longest();
         let mut kinds = vec![pick(args, &mut random)];
-        let victim = random.below(members.count() as u64) as usize;
+        let victim = random.next_below(members.count() as u64) as usize;
         let mut victims = vec![victim];
-        if random.below(TOGETHER) == 0 && members.count() > 2 {
+        if random.next_below(OVERLAPPING) == 0 && members.count() > 2 {
             kinds.push(pick(args, &mut random));
             victims.push((victim + 1) % members.count());
         }
-        // From a moment to well beyond the lease.
+        // From 200 ms to well beyond the lease.
         let lease = args.moving.lease.as_millis() as u64;
-        let lasts = Duration::from_millis(200 + random.below(lease * 2));
+        let lasts = Duration::from_millis(200 + random.next_below(lease * 2));
         let named: Vec<String> = kinds
             .iter()
             .zip(&victims)
@@ -117,8 +117,8 @@ fn storm(
         for (kind, victim) in kinds.iter().zip(&victims) {
             end(*kind, *victim, members)?;
         }
-        let whole = members.settle(bench)?;
-        std::thread::sleep(Duration::from_millis(CALM.0));
+        let recovery_times = members.settle(bench)?;
+        std::thread::sleep(Duration::from_millis(PAUSE.0));
         let waited = load.longest();
         n += 1;
         let (errors, violations) = (load.errors().count, load.violations().count);
@@ -128,7 +128,7 @@ fn storm(
             load.now().as_secs_f64(),
             named.join(" and "),
             lasts.as_secs_f64(),
-            whole.as_secs_f64(),
+            recovery_times.as_secs_f64(),
             waited.as_secs_f64(),
             load.writes(),
         ));
@@ -138,14 +138,14 @@ fn storm(
             kinds[0].name()
         };
         let seen = seen.entry(kind).or_default();
-        seen.whole.push(whole);
+        seen.recovery_times.push(recovery_times);
         seen.waited.push(waited);
     }
     Ok(())
 }
 
 fn pick(args: &SoakArgs, random: &mut Random) -> Fault {
-    let n = random.below(args.faults.len() as u64) as usize;
+    let n = random.next_below(args.faults.len() as u64) as usize;
     args.faults.get(n).copied().unwrap_or(Fault::Kill)
 }
 
@@ -154,7 +154,7 @@ fn begin(kind: Fault, victim: usize, members: &mut Members, lasts: Duration) -> 
         Fault::Kill => members.kill(victim),
         Fault::Pause => members.pause(victim, true)?,
         Fault::Cut => members.cut(victim, true),
-        // Half of the time it dies, else it stands still.
+        // Half of the time etcd is killed, else paused.
         Fault::Etcd if lasts.as_millis().is_multiple_of(2) => members.restart_etcd()?,
         Fault::Etcd => members.pause_etcd(true)?,
     }

@@ -1,6 +1,6 @@
-//! After all: whether everything that was acknowledged is there, once, and nothing else.
+//! The final check: all acknowledged writes are present once, and nothing else.
 
-use super::load::{Load, OBJECTS, folder, identity, removed, shown};
+use super::load::{ClientLoad, OBJECTS, expected_number, folder, identity, removed};
 use esker::Database;
 use esker_model::filter::Expr;
 use esker_model::namespace::{Entry, Namespace as _};
@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-/// How many things were looked at. What is wrong is noted with the load.
-pub(super) fn verify(load: &Load, database: &Database) -> anyhow::Result<u64> {
+/// Checks everything and returns the number of checks. Violations are recorded in the load.
+pub(super) fn verify(load: &ClientLoad, database: &Database) -> anyhow::Result<u64> {
     let mut looked = 0;
     for (n, register) in load.registers.iter().enumerate() {
         let acknowledged = register.acknowledged.load(Ordering::Acquire);
         let writer = n * load.writers.len() / load.registers.len().max(1);
-        // A write that failed may have been done.
+        // A write that failed may have been applied.
         let doubt = load
             .writers
             .get(writer)
@@ -35,7 +35,7 @@ pub(super) fn verify(load: &Load, database: &Database) -> anyhow::Result<u64> {
                 })
                 .collect();
             looked += history.len() as u64;
-            let expected: Vec<Option<u64>> = (1..=acknowledged).map(shown).collect();
+            let expected: Vec<Option<u64>> = (1..=acknowledged).map(expected_number).collect();
             let more = history.len() - history.len().min(expected.len());
             let same = history.starts_with(&expected) && (more == 0 || (doubt && more == 1));
             if !same {
@@ -58,7 +58,7 @@ pub(super) fn verify(load: &Load, database: &Database) -> anyhow::Result<u64> {
     Ok(looked)
 }
 
-fn objects(load: &Load, database: &Database) -> anyhow::Result<u64> {
+fn objects(load: &ClientLoad, database: &Database) -> anyhow::Result<u64> {
     let mut found: BTreeSet<Identity> = BTreeSet::new();
     let mut sink = |object: Found| {
         if let Some(identity) = object.identity()
@@ -76,7 +76,7 @@ fn objects(load: &Load, database: &Database) -> anyhow::Result<u64> {
     let looked = found.len() as u64;
     for (writer, done) in load.writers.iter().enumerate() {
         let rounds = done.rounds.load(Ordering::Acquire);
-        if rounds == 0 || !load.is_broad() {
+        if rounds == 0 || !load.writes_objects() {
             continue;
         }
         for n in 0..rounds * OBJECTS {
@@ -91,7 +91,7 @@ fn objects(load: &Load, database: &Database) -> anyhow::Result<u64> {
             }
         }
         if done.failed.load(Ordering::Acquire) {
-            // What the round that failed has done nobody was told.
+            // The effect of the failed round is unknown.
             for n in rounds * OBJECTS..(rounds + 1) * OBJECTS {
                 found.remove(&identity(writer, n));
             }
@@ -105,7 +105,7 @@ fn objects(load: &Load, database: &Database) -> anyhow::Result<u64> {
     Ok(looked)
 }
 
-fn files(load: &Load, database: &Database) -> anyhow::Result<u64> {
+fn files(load: &ClientLoad, database: &Database) -> anyhow::Result<u64> {
     let mut looked = 0;
     for (writer, done) in load.writers.iter().enumerate() {
         let rounds = done.rounds.load(Ordering::Acquire);
@@ -121,13 +121,13 @@ fn files(load: &Load, database: &Database) -> anyhow::Result<u64> {
         };
         database.list(None, &folder(writer)?, None, &mut sink)?;
         looked += names.len() as u64;
-        if !load.is_broad() {
+        if !load.writes_objects() {
             continue;
         }
         let failed = done.failed.load(Ordering::Acquire);
         for n in 0..rounds {
             let there = names.remove(&format!("f{n}"));
-            // The round that failed may have removed the one before it.
+            // The failed round may have removed the file of the one before.
             let doubtful = failed && n + 1 == rounds;
             if there == removed(n, rounds) && !doubtful {
                 load.violation(format!(

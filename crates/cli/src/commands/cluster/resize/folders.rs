@@ -1,6 +1,6 @@
-//! The databases of a cluster, old and new, opened one by one.
+//! The old and new databases of a cluster, opened one by one.
 
-use crate::commands::cluster::failed;
+use crate::commands::cluster::io_failure;
 use crate::context::Context;
 use crate::exit::usage;
 use crate::units::size;
@@ -10,18 +10,18 @@ use esker_server::ClusterConfig;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Each database has at least so much memory for caches.
+/// Minimum memory for the caches of each database, in bytes.
 const MEMORY_LEAST: u64 = 16 << 20;
 
-/// A database that this process alone has open.
-pub(super) struct Part {
+/// A database that only this process has open.
+pub(super) struct OpenDatabase {
     database: Database,
-    /// Where its rows lie while it is open.
+    /// The folder of the rows while the database is open.
     rows: PathBuf,
 }
 
-impl Part {
-    /// Opens a database that is, or is to be, a server's; `parts` are open at once.
+impl OpenDatabase {
+    /// Opens the database of a present or future server; `parts` databases are open at once.
     pub(super) fn open(
         folder: &Path,
         config: &ClusterConfig,
@@ -30,7 +30,7 @@ impl Part {
         context: &Context,
     ) -> anyhow::Result<Self> {
         let whole = format!(
-            "cluster `{}` is being resized by process {}, which has what is to be {id} open",
+            "cluster `{}` is being resized by process {}, which has the new database of {id} open",
             config.name,
             std::process::id()
         );
@@ -62,8 +62,9 @@ impl Part {
             );
         }
         if let Some(window) = database.window() {
-            // What clients send again is for its servers, if nothing comes of this.
-            window.stay_as_found();
+            // Closing must not mark the store as cleanly shut down: if the resize fails, its server still lets clients resend lost
+            // changes.
+            window.preserve_loss_mark();
         }
         Ok(Self {
             database,
@@ -71,8 +72,8 @@ impl Part {
         })
     }
 
-    /// Whether its server did not end in good order, so that clients may keep what no checkpoint holds.
-    pub(super) fn may_lack(&self) -> bool {
+    /// Whether its server did not shut down cleanly, so that clients may hold changes that are in no checkpoint.
+    pub(super) fn may_lack_changes(&self) -> bool {
         self.database.window().is_some_and(|w| w.may_have_lost())
     }
 
@@ -84,7 +85,7 @@ impl Part {
         self.database.engine().map(|(_, clock)| clock)
     }
 
-    /// Where its rows lie while it is open.
+    /// Returns the folder of the rows while the database is open.
     pub(super) fn rows(&self) -> &Path {
         &self.rows
     }
@@ -99,19 +100,19 @@ fn options(parts: usize, context: &Context) -> OpenOptions {
     context
         .open_options()
         .memory_bytes(share.max(MEMORY_LEAST))
-        // What is written is synced when it is closed; until then it is of no use anyhow.
+        // The database is synced when it is closed, and is not used before.
         .durability(Durability::Relaxed)
 }
 
-/// Opens the databases of all servers, or the one that a new cluster is made of.
+/// Opens the databases of all servers, or the one database from which a new cluster is created.
 pub(super) fn open_sources(
     config: &ClusterConfig,
     servers: u32,
     from: Option<&Path>,
     context: &Context,
-) -> anyhow::Result<Vec<Part>> {
+) -> anyhow::Result<Vec<OpenDatabase>> {
     if let Some(from) = from {
-        return Ok(vec![Part::with(from, &options(2, context))?]);
+        return Ok(vec![OpenDatabase::with(from, &options(2, context))?]);
     }
     let all = (0..servers).map(ServerId);
     all.map(|id| {
@@ -122,21 +123,21 @@ pub(super) fn open_sources(
                 folder.display()
             )));
         }
-        Part::open(&folder, config, id, 2 * servers as usize, context)
+        OpenDatabase::open(&folder, config, id, 2 * servers as usize, context)
     })
     .collect()
 }
 
-/// Makes the new database of a server, or opens it again.
+/// Creates the new database of a server, or opens it again.
 pub(super) fn open_new(
     config: &ClusterConfig,
     k: usize,
     parts: usize,
     context: &Context,
-) -> anyhow::Result<Part> {
+) -> anyhow::Result<OpenDatabase> {
     let id = ServerId(k as u32);
     let whole = format!(
-        "it is to be {id} of cluster `{}`, and process {} makes it",
+        "it is the new database of {id} of cluster `{}`, and process {} is making it",
         config.name,
         std::process::id()
     );
@@ -144,19 +145,19 @@ pub(super) fn open_new(
     if let Some(window) = config.new_window(id)? {
         options = options.window(window);
     }
-    Part::with(&config.new_folder(id), &options)
+    OpenDatabase::with(&config.new_folder(id), &options)
 }
 
-/// Bytes of the files in a folder.
+/// Returns the size of all files below a folder, in bytes.
 pub(super) fn size_of(folder: &Path) -> anyhow::Result<u64> {
-    let reading = |e| failed(format!("reading `{}`", folder.display()), e);
+    let reading = |e| io_failure(format!("reading `{}`", folder.display()), e);
     let mut bytes = 0;
     for entry in std::fs::read_dir(folder).map_err(reading)? {
         let entry = entry.map_err(reading)?;
         match entry.metadata() {
             Ok(m) if m.is_dir() => bytes += size_of(&entry.path())?,
             Ok(m) => bytes += m.len(),
-            // What a database has just removed.
+            // The database may just have removed the file.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(reading(e)),
         }
@@ -164,14 +165,18 @@ pub(super) fn size_of(folder: &Path) -> anyhow::Result<u64> {
     Ok(bytes)
 }
 
-/// Refuses to begin where the new databases would not have room beside the old ones.
-pub(super) fn check_room(old: &[&Path], storage: &Path) -> anyhow::Result<()> {
+/// Fails if the new databases do not fit beside the old ones.
+pub(super) fn check_free_space(old: &[&Path], storage: &Path) -> anyhow::Result<()> {
     let mut needed = 0;
     for folder in old {
         needed += size_of(folder)?;
     }
-    let found = rustix::fs::statvfs(storage)
-        .map_err(|e| failed(format!("looking for room at `{}`", storage.display()), e))?;
+    let found = rustix::fs::statvfs(storage).map_err(|e| {
+        io_failure(
+            format!("checking the free space at `{}`", storage.display()),
+            e,
+        )
+    })?;
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     if free < needed {
         anyhow::bail!(

@@ -1,11 +1,11 @@
-//! `esker cluster resize`: what a stopped cluster holds, dealt out among another number of servers.
+//! `esker cluster resize`: redistributes the data of a stopped cluster over another number of servers.
 //!
-//! The old databases are held open, so that no server can start, and only read; new ones are made beside them, read again and
-//! compared. Then they take the old ones' places ([`esker_server::Switch`]), and the old ones go.
+//! The old databases are only read, and stay open so that no server can start. New ones are created beside them, verified, and then
+//! replace them ([`esker_server::Switch`]); at last the old ones are removed.
 
 mod folders;
 
-use super::{failed, keeper};
+use super::{io_failure, up_process};
 use crate::args::ClusterResizeArgs;
 use crate::context::Context;
 use crate::exit::{Outcome, usage};
@@ -13,21 +13,21 @@ use crate::interrupt::Interrupt;
 use crate::output::{Cell, Rows};
 use crate::progress::Progress;
 use crate::units::counted;
-use esker_cluster::node::{SERVERS_MAX, Settings, settle};
-use esker_cluster::{Dealt, Loading, Plan, Resize, ServerId};
+use esker_cluster::node::{SERVERS_MAX, Settings, deliver_decisions};
+use esker_cluster::{Loading, Plan, Resize, ServerContents, ServerId};
 use esker_model::{Counts, GraphRead as _, Version};
 use esker_server::{ClusterConfig, Switch};
-use folders::{Part, check_room, open_new, open_sources, size_of};
+use folders::{OpenDatabase, check_free_space, open_new, open_sources, size_of};
 use std::cell::RefCell;
 use std::fs::File;
 use std::path::Path;
 
-/// What was done.
+/// Result of a resize.
 struct Done {
-    dealt: Vec<(Dealt, u64)>,
+    redistributed: Vec<(ServerContents, u64)>,
     split: usize,
     delivered: usize,
-    /// What counters said, and what they say now.
+    /// The counters before and after, if they were wrong.
     recounted: Option<(u64, u64)>,
 }
 
@@ -35,11 +35,11 @@ pub(super) fn run(args: &ClusterResizeArgs, context: &mut Context) -> anyhow::Re
     let config = ClusterConfig::from_file(&args.file)?;
     let switch = plan(args, &config)?;
     esker::modes::create_private_all(&config.storage)
-        .map_err(|e| failed(format!("making `{}`", config.storage.display()), e))?;
-    let _alone = alone(&config)?;
-    if let Some(pid) = keeper(&config) {
+        .map_err(|e| io_failure(format!("making `{}`", config.storage.display()), e))?;
+    let _alone = lock_storage(&config)?;
+    if let Some(pid) = up_process(&config) {
         anyhow::bail!(
-            "cluster `{}` is up: process {pid} keeps it; stop it first: esker cluster down {}",
+            "cluster `{}` is up: process {pid} runs it; stop it first: esker cluster down {}",
             config.name,
             args.file.display()
         );
@@ -48,27 +48,27 @@ pub(super) fn run(args: &ClusterResizeArgs, context: &mut Context) -> anyhow::Re
     if let Some(begun) = config.switching()? {
         if begun.to != switch.to {
             return Err(usage(format!(
-                "the cluster in `{}` is getting {} servers: bring that to its end first (--servers {})",
+                "the cluster in `{}` is being resized to {} servers: complete that first (--servers {})",
                 config.storage.display(),
                 begun.to,
                 begun.to
             )));
         }
-        context.note("the new databases are whole: putting them in their places");
-        // Whoever still has one of the old ones open is told of here.
+        context.note("the new databases are complete: moving them into place");
+        // Fails if another process still has an old database open.
         drop(open_present(&config, begun, context)?);
         config.switch(begun)?;
     } else if switch.from == switch.to {
-        // Another one may have ended before it had removed everything.
+        // An earlier run may have ended before it had removed all old databases.
         drop(open_sources(&config, switch.from, None, context)?);
     } else {
-        done = Some(deal_out(args, &config, switch, context)?);
+        done = Some(redistribute(args, &config, switch, context)?);
     }
     config.remove_leftovers()?;
-    tell(args, &config, switch, done.as_ref(), context)
+    print_summary(args, &config, switch, done.as_ref(), context)
 }
 
-/// What is to be done, as far as the file, the command line and the storage agree.
+/// Checks the file, the command line and the storage against each other, and returns the numbers of servers.
 fn plan(args: &ClusterResizeArgs, config: &ClusterConfig) -> anyhow::Result<Switch> {
     if config.etcd.is_some() {
         return Err(usage(format!(
@@ -106,22 +106,22 @@ fn plan(args: &ClusterResizeArgs, config: &ClusterConfig) -> anyhow::Result<Swit
     };
     if says != from && says != to {
         return Err(usage(format!(
-            "`{}` says {says} servers, the cluster has {from} and is to have {to}: expected one of these in the file",
+            "`{}` says {says} servers, but the cluster has {from} and the target is {to}: expected one of these in the file",
             args.file.display()
         )));
     }
     Ok(Switch { from, to })
 }
 
-/// Keeps others that would resize the same cluster out.
-fn alone(config: &ClusterConfig) -> anyhow::Result<File> {
+/// Takes the lock against another resize of the same cluster.
+fn lock_storage(config: &ClusterConfig) -> anyhow::Result<File> {
     let path = config.storage.join("resize.lock");
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
         .open(&path)
-        .map_err(|e| failed(format!("opening `{}`", path.display()), e))?;
+        .map_err(|e| io_failure(format!("opening `{}`", path.display()), e))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => anyhow::bail!(
@@ -129,26 +129,26 @@ fn alone(config: &ClusterConfig) -> anyhow::Result<File> {
             config.storage.display()
         ),
         Err(std::fs::TryLockError::Error(e)) => {
-            Err(failed(format!("locking `{}`", path.display()), e))
+            Err(io_failure(format!("locking `{}`", path.display()), e))
         }
     }
 }
 
-/// Opens what lies in the servers' places while databases are being switched: nobody else may have it open.
+/// Opens the databases in the servers' folders during a switch, so that no other process can.
 fn open_present(
     config: &ClusterConfig,
     switch: Switch,
     context: &Context,
-) -> anyhow::Result<Vec<Part>> {
+) -> anyhow::Result<Vec<OpenDatabase>> {
     let all = (0..switch.from.max(switch.to)).map(ServerId);
     let there = all.filter(|id| config.folder(*id).exists());
     there
-        .map(|id| Part::open(&config.folder(id), config, id, 1, context))
+        .map(|id| OpenDatabase::open(&config.folder(id), config, id, 1, context))
         .collect()
 }
 
-/// Makes the new databases and puts them in the places of the old ones.
-fn deal_out(
+/// Creates the new databases and lets them replace the old ones.
+fn redistribute(
     args: &ClusterResizeArgs,
     config: &ClusterConfig,
     switch: Switch,
@@ -156,24 +156,27 @@ fn deal_out(
 ) -> anyhow::Result<Done> {
     let sources = open_sources(config, switch.from, args.from.as_deref(), context)?;
     config.remove_leftovers()?;
-    for (id, _) in (0..).zip(&sources).filter(|(_, source)| source.may_lack()) {
+    for (id, _) in (0..)
+        .zip(&sources)
+        .filter(|(_, source)| source.may_lack_changes())
+    {
         context.warn(&format!(
-            "{} did not end in good order: what its clients keep because no checkpoint holds it will not be in the new databases",
+            "{} did not shut down cleanly: writes that only its clients hold, because no checkpoint has them, will be missing from the new databases",
             ServerId(id)
         ));
     }
-    let rows: Vec<&Path> = sources.iter().map(Part::rows).collect();
-    // Checkpoints look for room themselves.
+    let rows: Vec<&Path> = sources.iter().map(OpenDatabase::rows).collect();
+    // With checkpoints the databases are in another folder.
     let place = config.checkpoint.as_ref().map(|c| c.live.as_path());
     let place = place.unwrap_or(&config.storage);
     esker::modes::create_private_all(place)
-        .map_err(|e| failed(format!("making `{}`", place.display()), e))?;
-    check_room(&rows, place)?;
-    let made = make(config, switch, &sources, context);
+        .map_err(|e| io_failure(format!("making `{}`", place.display()), e))?;
+    check_free_space(&rows, place)?;
+    let made = create_databases(config, switch, &sources, context);
     let done = match made {
         Ok(done) => done,
         Err(e) => {
-            // What is left of them would only take room.
+            // Incomplete new databases would only take space.
             let _ = config.remove_leftovers();
             return Err(e.context("nothing was changed"));
         }
@@ -186,17 +189,17 @@ fn deal_out(
     Ok(done)
 }
 
-fn make(
+fn create_databases(
     config: &ClusterConfig,
     switch: Switch,
-    sources: &[Part],
+    sources: &[OpenDatabase],
     context: &Context,
 ) -> anyhow::Result<Done> {
     let engines: Vec<_> = sources
         .iter()
-        .map(Part::engine)
+        .map(OpenDatabase::engine)
         .collect::<esker_model::Result<_>>()?;
-    let time = sources.first().map(Part::clock).transpose()?;
+    let time = sources.first().map(OpenDatabase::clock).transpose()?;
     let time = time.ok_or_else(|| anyhow::anyhow!("there are no servers"))?;
     let plan = Plan {
         placement: config.placement,
@@ -214,12 +217,12 @@ fn make(
             placement: config.placement,
             threshold: config.threshold,
             directory_threshold: config.directory_threshold,
-            // Nothing splits while nobody runs.
-            table_least: config.shared_least,
+            // No partition splits while the servers are stopped.
+            table_min_rows: config.shared_least,
             replay_millis: 0,
             epoch: 0,
         };
-        settle(&engines, &time, &settings)?
+        deliver_decisions(&engines, &time, &settings)?
     };
     let all = (0..switch.to as usize).collect::<Vec<_>>();
     let parts = switch.to as usize + sources.len();
@@ -232,8 +235,8 @@ fn make(
         part.close()?;
     }
     {
-        let targets: Vec<Part> = all.iter().map(|k| open(*k)).collect::<Result<_, _>>()?;
-        let opened = targets.iter().map(Part::engine);
+        let targets: Vec<OpenDatabase> = all.iter().map(|k| open(*k)).collect::<Result<_, _>>()?;
+        let opened = targets.iter().map(OpenDatabase::engine);
         let opened: Vec<_> = opened.collect::<esker_model::Result<_>>()?;
         let loading = if config.checkpoint.is_some() {
             Loading::Commits
@@ -246,9 +249,9 @@ fn make(
             &mut Stage::new("copying rows", context).watch(),
         )?;
         drop(opened);
-        targets.into_iter().try_for_each(Part::close)?;
+        targets.into_iter().try_for_each(OpenDatabase::close)?;
     }
-    let (mut dealt, mut counts) = (Vec::new(), Vec::<Counts>::new());
+    let (mut redistributed, mut counts) = (Vec::new(), Vec::<Counts>::new());
     let (copying, checking) = (
         Stage::new("copying objects", context),
         Stage::new("checking", context),
@@ -258,24 +261,24 @@ fn make(
         resize.archive(k, &*part.engine()?, &mut copying.watch())?;
         resize.objects(k, &*part.engine()?, &mut copying.watch())?;
         part.close()?;
-        // Opened anew, it says what is on disk.
+        // Reopened, the database returns what is on disk.
         let part = open(k)?;
         let found = resize.check(k, &*part.engine()?, &mut checking.watch())?;
         counts.push(part.engine()?.counts()?);
         part.close()?;
         let bytes = size_of(&config.new_folder(ServerId(k as u32)))?;
-        dealt.push((found, bytes));
+        redistributed.push((found, bytes));
     }
     let recounted = resize.finish(&counts)?;
     Ok(Done {
-        dealt,
+        redistributed,
         split,
         delivered,
         recounted,
     })
 }
 
-/// One part of the work, as people see it.
+/// One stage of the work with its progress bar.
 struct Stage<'a> {
     progress: RefCell<Progress>,
     interrupt: &'a Interrupt,
@@ -300,8 +303,8 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Says what was done, and what is left to do by hand.
-fn tell(
+/// Prints what was done, and what the user has to change in the file.
+fn print_summary(
     args: &ClusterResizeArgs,
     config: &ClusterConfig,
     switch: Switch,
@@ -318,13 +321,13 @@ fn tell(
             "bytes",
         ];
         let mut rows = Rows::new(&mut context.out, args.format.format, context.style, columns);
-        for (id, (dealt, bytes)) in (0..).zip(&done.dealt) {
+        for (id, (redistributed, bytes)) in (0..).zip(&done.redistributed) {
             let counts = [
                 id,
-                dealt.vertices,
-                dealt.edges,
-                dealt.objects,
-                dealt.superseded,
+                redistributed.vertices,
+                redistributed.edges,
+                redistributed.objects,
+                redistributed.superseded,
                 *bytes,
             ];
             rows.row(counts.map(Cell::Count).to_vec())?;
@@ -334,16 +337,16 @@ fn tell(
         if done.delivered > 0 {
             let parts = counted(done.delivered as u64, "part", "parts");
             context.note(&format!(
-                "{parts} of batches that were decided and not delivered were done first"
+                "{parts} of batches that were decided but not delivered were applied first"
             ));
         }
         if done.split > 0 {
             let split = counted(done.split as u64, "vertex", "vertices");
-            context.note(&format!("{split} had split, and stay so"));
+            context.note(&format!("{split} had split, and stay split"));
         }
         if let Some((old, new)) = done.recounted {
             context.warn(&format!(
-                "the servers' counters added up to {old} vertices and edges; counted anew, there are {new}"
+                "the servers' counters added up to {old} vertices and edges; recounted, there are {new}"
             ));
         }
     }
@@ -358,14 +361,14 @@ fn tell(
         context.note(&format!(
             "before it starts, `{}` must say so: {}",
             args.file.display(),
-            what_to_write(&args.file, switch.to)
+            line_to_change(&args.file, switch.to)
         ));
     }
     Ok(Outcome::Done)
 }
 
-/// The line of the cluster's file that is to be another one.
-fn what_to_write(file: &Path, servers: u32) -> String {
+/// Returns the line of the cluster's file that must change.
+fn line_to_change(file: &Path, servers: u32) -> String {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().zip(1..).find(|(line, _)| {
         let rest = line.trim_start().strip_prefix("servers");

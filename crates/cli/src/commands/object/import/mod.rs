@@ -1,7 +1,7 @@
-//! `esker object import`: tables of objects, read and typed on one thread while others write batches.
+//! `esker object import`: imports tables of objects; one thread reads and types records while others write batches.
 //!
-//! A batch is applied whole, with a marker made from its records: what was imported by a run that was stopped is
-//! known, and left alone. What happens to a batch that is refused is told in [`write`].
+//! A batch is applied completely, with an idempotency key made from its records: batches of an earlier, interrupted run are recognised
+//! and skipped. [`write`] handles batches that the database refuses.
 
 mod write;
 
@@ -24,40 +24,40 @@ use std::sync::mpsc::{self, Sender, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use write::Writer;
+use write::BatchWriter;
 
-/// Bytes of a batch, beyond which it takes no further record.
+/// Size of a batch after which it is written, in bytes.
 const BATCH_BYTES: usize = 4 << 20;
-/// Bad records that are named one by one, in each file; all are counted.
+/// Maximum number of bad records that are printed per file; all are counted.
 const PROBLEMS_SHOWN: u64 = 100;
 
-/// A record and what it is known by.
+/// A record and the digest that identifies it.
 struct Row {
     record: ObjectRecord,
     digest: [u8; 16],
 }
 
-/// What the reader and the writers say.
-enum Event {
+/// Messages of the reader and the writers.
+enum ImportEvent {
     /// A record that cannot be imported.
     Bad(String),
-    /// What became of records.
-    Done(Sums),
+    /// Counts of processed records.
+    Done(ObjectTotals),
 }
 
-/// What became of records.
+/// Counts of records by result.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sums {
+struct ObjectTotals {
     created: u64,
     updated: u64,
     skipped: u64,
-    /// Bad records.
+    /// Records that cannot be imported.
     bad: u64,
-    /// In batches that an earlier run imported.
+    /// Records in batches that an earlier run imported.
     before: u64,
 }
 
-impl Sums {
+impl ObjectTotals {
     fn add(&mut self, other: Self) {
         self.created += other.created;
         self.updated += other.updated;
@@ -82,7 +82,7 @@ pub(super) fn run(args: &ObjectImportArgs, context: &mut Context) -> anyhow::Res
         location: args.location.clone(),
         tags,
     };
-    // All files are looked at before the first is imported: a typing mistake leaves nothing half done.
+    // All paths are checked before the first file is imported, so that a mistyped path changes nothing.
     let mut inputs = Vec::with_capacity(args.files.len());
     for path in &args.files {
         if path != Path::new("-") && !path.is_file() {
@@ -94,10 +94,10 @@ pub(super) fn run(args: &ObjectImportArgs, context: &mut Context) -> anyhow::Res
     let schema = database.schema()?;
     let began = Instant::now();
     let progress = Progress::rows(context.globals.quiet, "objects");
-    let mut sums = Sums::default();
+    let mut sums = ObjectTotals::default();
     for (path, format) in inputs {
         let reader = open(path, format, &table, &schema)?;
-        let import = Import {
+        let import = ObjectImport {
             args,
             database: &database,
             schema: &schema,
@@ -122,7 +122,7 @@ fn format_of(path: &Path, args: &ObjectImportArgs) -> anyhow::Result<Format> {
     };
     format.filter(|f| *f != Format::EdgeList).ok_or_else(|| {
         usage(format!(
-            "{}: this is no table of objects by its ending; say its format with --input csv, tsv, ndjson or parquet",
+            "{}: its file extension is not one of a table; give its format with --input csv, tsv, ndjson or parquet",
             path.display()
         ))
     })
@@ -157,7 +157,7 @@ fn open(
     reader.map_err(|e| usage(e.to_string()))
 }
 
-/// What makes the same records another import: what becomes of duplicates, and `--again`.
+/// Returns the part of the idempotency keys that depends on options: the treatment of duplicates, and `--again`.
 fn salt(args: &ObjectImportArgs, began: Instant) -> Vec<u8> {
     let mut salt = format!("{:?}", args.on_duplicate).into_bytes();
     if args.again {
@@ -170,8 +170,8 @@ fn salt(args: &ObjectImportArgs, began: Instant) -> Vec<u8> {
     salt
 }
 
-/// One file's import.
-struct Import<'a> {
+/// Import of one file.
+struct ObjectImport<'a> {
     args: &'a ObjectImportArgs,
     database: &'a Database,
     schema: &'a Arc<Schema>,
@@ -179,12 +179,12 @@ struct Import<'a> {
     salt: Vec<u8>,
 }
 
-impl Import<'_> {
+impl ObjectImport<'_> {
     fn jobs(&self) -> usize {
         let remote = self.args.target.target.starts_with("esker://");
         match self.args.jobs {
             Some(jobs) => jobs as usize,
-            // Round trips overlap; in this process the engine takes one batch at a time anyway.
+            // Remote batches overlap their round trips; in this process the engine applies one batch at a time.
             None if remote => 4,
             None => 1,
         }
@@ -196,7 +196,7 @@ impl Import<'_> {
         name: &str,
         progress: &Progress,
         context: &Context,
-    ) -> anyhow::Result<Sums> {
+    ) -> anyhow::Result<ObjectTotals> {
         let (events, heard) = mpsc::channel();
         let (batches, waiting) = mpsc::sync_channel::<Vec<Row>>(self.jobs() + 1);
         let waiting = Arc::new(Mutex::new(waiting));
@@ -205,7 +205,7 @@ impl Import<'_> {
             scope.spawn(move || self.read(reader, &batches, &told));
             let writers: Vec<_> = (0..self.jobs())
                 .map(|_| {
-                    let writer = Writer {
+                    let writer = BatchWriter {
                         database: self.database,
                         schema: self.schema,
                         on_duplicate: self.args.on_duplicate,
@@ -218,17 +218,17 @@ impl Import<'_> {
                     scope.spawn(move || writer.run(&waiting, interrupt))
                 })
                 .collect();
-            // Without these the reader would wait for writers that failed, and this thread for all of them.
+            // The channels must close when their last users end: else the reader would wait for failed writers, and this thread for all.
             drop((events, waiting));
-            let mut sums = Sums::default();
+            let mut sums = ObjectTotals::default();
             let mut shown = 0;
             for event in heard {
                 match event {
-                    Event::Done(more) => {
+                    ImportEvent::Done(more) => {
                         sums.add(more);
                         progress.advance(more.records());
                     }
-                    Event::Bad(text) => {
+                    ImportEvent::Bad(text) => {
                         sums.bad += 1;
                         if shown < PROBLEMS_SHOWN {
                             shown += 1;
@@ -252,8 +252,13 @@ impl Import<'_> {
         })
     }
 
-    /// Reads records into batches, whose bounds depend on nothing but the records.
-    fn read(&self, reader: ObjectReader, batches: &SyncSender<Vec<Row>>, told: &Sender<Event>) {
+    /// Reads records into batches, whose bounds depend only on the records.
+    fn read(
+        &self,
+        reader: ObjectReader,
+        batches: &SyncSender<Vec<Row>>,
+        told: &Sender<ImportEvent>,
+    ) {
         let full = self.args.batch as usize;
         let mut rows = Vec::new();
         let mut bytes = 0;
@@ -261,8 +266,8 @@ impl Import<'_> {
             let record = match record {
                 Ok(record) => record,
                 Err(error) => {
-                    // Nobody listens any more only where all has failed.
-                    let _ = told.send(Event::Bad(error.to_string()));
+                    // The receiver is gone only after a failure.
+                    let _ = told.send(ImportEvent::Bad(error.to_string()));
                     continue;
                 }
             };
@@ -284,7 +289,7 @@ impl Import<'_> {
 }
 
 fn print(
-    sums: &Sums,
+    sums: &ObjectTotals,
     format: RowFormat,
     context: &mut Context,
     began: Instant,

@@ -1,11 +1,11 @@
-//! Batches of records applied, and what becomes of one that is refused.
+//! Application of batches, and treatment of refused ones.
 //!
-//! A batch that creates only new objects is applied at once. If it is refused, or the one before held objects that exist, the objects that exist are asked for and
-//! treated as `--on-duplicate` says; if it is refused even so, it is halved, until the bad records stand alone. Each
-//! range of records has a marker of its own, and a range that was halved gets its marker behind its halves: a run that
-//! comes after one that was stopped, wherever, finds what is done.
+//! A batch that creates only new objects is applied at once. If it is refused, or the one before had existing objects, existing objects
+//! are looked up and treated as `--on-duplicate` says; if it is still refused, it is halved until the bad records are alone. Each range
+//! of records has its own idempotency key, and a halved range gets its key after its halves: a run that follows an interrupted one,
+//! wherever that stopped, recognises what is done.
 
-use super::{Event, Row, Sums};
+use super::{ImportEvent, ObjectTotals, Row};
 use crate::args::OnDuplicate;
 use crate::interrupt::Interrupt;
 use esker::Database;
@@ -20,26 +20,26 @@ use std::collections::hash_map::Entry;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
-/// Applies batches.
-pub(super) struct Writer<'a> {
+/// Writer of batches of records.
+pub(super) struct BatchWriter<'a> {
     pub(super) database: &'a Database,
     pub(super) schema: &'a Schema,
     pub(super) on_duplicate: OnDuplicate,
     pub(super) salt: &'a [u8],
     pub(super) file: &'a str,
-    pub(super) events: Sender<Event>,
-    /// Whether the batch before held objects that exist: the next one then does as well, most likely.
+    pub(super) events: Sender<ImportEvent>,
+    /// Whether the previous batch had existing objects, so that the next one probably has, too.
     pub(super) duplicates: Cell<bool>,
 }
 
-/// A batch that respects what exists, and what it will have done.
-struct Careful {
+/// A batch after the lookup of existing objects, with its counts if it is applied.
+struct CheckedBatch {
     batch: Batch,
-    sums: Sums,
+    sums: ObjectTotals,
     bad: Vec<String>,
 }
 
-impl Writer<'_> {
+impl BatchWriter<'_> {
     pub(super) fn run(
         &self,
         batches: &Mutex<Receiver<Vec<Row>>>,
@@ -53,16 +53,16 @@ impl Writer<'_> {
             let Ok(rows) = next else {
                 return Ok(());
             };
-            self.range(&rows)?;
+            self.import_range(&rows)?;
             if interrupt.cancelled() {
                 return Ok(());
             }
         }
     }
 
-    fn range(&self, rows: &[Row]) -> Result<()> {
+    fn import_range(&self, rows: &[Row]) -> Result<()> {
         if self.duplicates.get() {
-            return self.carefully(rows);
+            return self.apply_checked(rows);
         }
         let mut batch = Batch::new();
         for row in rows {
@@ -70,9 +70,9 @@ impl Writer<'_> {
         }
         match self.apply(batch, rows) {
             Ok(true) => {
-                self.done(Sums {
+                self.done(ObjectTotals {
                     created: rows.len() as u64,
-                    ..Sums::default()
+                    ..ObjectTotals::default()
                 });
                 Ok(())
             }
@@ -80,34 +80,34 @@ impl Writer<'_> {
                 self.before(rows);
                 Ok(())
             }
-            Err(error) if is_about_input(&error) => self.carefully(rows),
+            Err(error) if is_about_input(&error) => self.apply_checked(rows),
             Err(error) => Err(error),
         }
     }
 
-    fn carefully(&self, rows: &[Row]) -> Result<()> {
+    fn apply_checked(&self, rows: &[Row]) -> Result<()> {
         if self.was_halved(rows)? {
             return self.halve(rows);
         }
-        let careful = self.careful(rows)?;
+        let checked = self.check(rows)?;
         self.duplicates
-            .set(careful.sums.created < rows.len() as u64);
-        match self.apply(careful.batch, rows) {
+            .set(checked.sums.created < rows.len() as u64);
+        match self.apply(checked.batch, rows) {
             Ok(false) => {
                 self.before(rows);
                 Ok(())
             }
             Ok(true) => {
-                for text in careful.bad {
+                for text in checked.bad {
                     self.bad(text);
                 }
-                self.done(careful.sums);
+                self.done(checked.sums);
                 Ok(())
             }
             Err(error) if is_about_input(&error) => match rows {
                 [row] => {
                     self.apply(Batch::new(), rows)?;
-                    self.bad(self.place(&row.record, &error.to_string()));
+                    self.bad(self.at_record(&row.record, &error.to_string()));
                     Ok(())
                 }
                 _ => self.halve(rows),
@@ -116,12 +116,12 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether an earlier run halved that range: the left half of a half … of it is done then.
+    /// Whether an earlier run halved that range: then its leftmost part of some size was applied.
     fn was_halved(&self, rows: &[Row]) -> Result<bool> {
         let mut rows = rows;
         while rows.len() > 1 {
             rows = &rows[..rows.len() / 2];
-            if self.database.applied(&self.marker(rows))? {
+            if self.database.applied(&self.key_of(rows))? {
                 return Ok(true);
             }
         }
@@ -130,55 +130,55 @@ impl Writer<'_> {
 
     fn halve(&self, rows: &[Row]) -> Result<()> {
         let (left, right) = rows.split_at(rows.len() / 2);
-        self.range(left)?;
-        self.range(right)?;
+        self.import_range(left)?;
+        self.import_range(right)?;
         self.apply(Batch::new(), rows)?;
         Ok(())
     }
 
-    /// Creates what does not exist, and does with the rest as was asked.
-    fn careful(&self, rows: &[Row]) -> Result<Careful> {
+    /// Builds the batch that creates new objects and treats existing ones as `--on-duplicate` says.
+    fn check(&self, rows: &[Row]) -> Result<CheckedBatch> {
         let keys: Vec<ObjectKey> = rows
             .iter()
             .map(|row| ObjectKey::Identity(row.record.identity.clone()))
             .collect();
         let existing = self.database.read_objects(&keys, None)?;
-        let mut careful = Careful {
+        let mut checked = CheckedBatch {
             batch: Batch::new(),
-            sums: Sums::default(),
+            sums: ObjectTotals::default(),
             bad: Vec::new(),
         };
-        // Records of this range with ID attributes that no object has: the first of them creates it.
+        // Records with ID attributes that no object has; the first of several creates the object.
         let mut new: Vec<ObjectRecord> = Vec::new();
         let mut places: HashMap<&Identity, usize> = HashMap::new();
         for (row, found) in rows.iter().zip(&existing) {
             let record = &row.record;
-            let place = match found {
+            let index = match found {
                 Some(_) => None,
                 None => match places.entry(&record.identity) {
                     Entry::Vacant(entry) => {
                         entry.insert(new.len());
                         new.push(record.clone());
-                        careful.sums.created += 1;
+                        checked.sums.created += 1;
                         continue;
                     }
                     Entry::Occupied(entry) => Some(*entry.get()),
                 },
             };
             match self.on_duplicate {
-                OnDuplicate::Skip => careful.sums.skipped += 1,
+                OnDuplicate::Skip => checked.sums.skipped += 1,
                 OnDuplicate::Fail => {
                     let which = match found {
                         Some(found) => format!("object:{}", found.id),
                         None => "the same in a row before".to_owned(),
                     };
                     let message = format!("there is an object with {}: {which}", record.identity);
-                    careful.bad.push(self.place(record, &message));
+                    checked.bad.push(self.at_record(record, &message));
                 }
                 OnDuplicate::Update => {
-                    careful.sums.updated += 1;
-                    match (found, place.and_then(|p| new.get_mut(p))) {
-                        (Some(found), _) => self.update(&mut careful.batch, found, record)?,
+                    checked.sums.updated += 1;
+                    match (found, index.and_then(|p| new.get_mut(p))) {
+                        (Some(found), _) => self.update(&mut checked.batch, found, record)?,
                         (None, Some(first)) => merge(first, record),
                         (None, None) => {}
                     }
@@ -186,9 +186,9 @@ impl Writer<'_> {
             }
         }
         for record in new {
-            careful.batch.push(record.create());
+            checked.batch.push(record.create());
         }
-        Ok(careful)
+        Ok(checked)
     }
 
     fn update(&self, batch: &mut Batch, found: &Found, record: &ObjectRecord) -> Result<()> {
@@ -211,17 +211,17 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Whether it was applied now; false if it had been before.
+    /// Applies a batch; false if an earlier run had applied it.
     fn apply(&self, mut batch: Batch, rows: &[Row]) -> Result<bool> {
-        batch.once = Some(self.marker(rows));
+        batch.idempotency_key = Some(self.key_of(rows));
         Ok(self.database.apply(batch)?.applied)
     }
 
-    fn marker(&self, rows: &[Row]) -> Vec<u8> {
+    fn key_of(&self, rows: &[Row]) -> Vec<u8> {
         ObjectRecord::marker(self.salt, rows.iter().map(|row| row.digest))
     }
 
-    fn place(&self, record: &ObjectRecord, message: &str) -> String {
+    fn at_record(&self, record: &ObjectRecord, message: &str) -> String {
         match record.byte {
             Some(byte) => format!(
                 "{}, line {} (byte {byte}): {message}",
@@ -232,23 +232,23 @@ impl Writer<'_> {
     }
 
     fn bad(&self, text: String) {
-        // Who listens goes last.
-        let _ = self.events.send(Event::Bad(text));
+        // The receiver outlives the writers.
+        let _ = self.events.send(ImportEvent::Bad(text));
     }
 
     fn before(&self, rows: &[Row]) {
-        self.done(Sums {
+        self.done(ObjectTotals {
             before: rows.len() as u64,
-            ..Sums::default()
+            ..ObjectTotals::default()
         });
     }
 
-    fn done(&self, sums: Sums) {
-        let _ = self.events.send(Event::Done(sums));
+    fn done(&self, sums: ObjectTotals) {
+        let _ = self.events.send(ImportEvent::Done(sums));
     }
 }
 
-/// A later row of the same object over an earlier one.
+/// Merges a later row of an object into an earlier one.
 fn merge(first: &mut ObjectRecord, later: &ObjectRecord) {
     for (name, value) in later.attributes.iter() {
         first.attributes.set(name, value.clone());
@@ -258,7 +258,7 @@ fn merge(first: &mut ObjectRecord, later: &ObjectRecord) {
     }
 }
 
-/// Whether a record is to blame.
+/// Whether a record caused the error.
 fn is_about_input(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Missing)
 }

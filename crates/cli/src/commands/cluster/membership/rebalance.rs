@@ -1,0 +1,43 @@
+//! `esker cluster rebalance`: distributes the servers evenly over the members.
+
+use super::read;
+use crate::args::ClusterRebalanceArgs;
+use crate::context::Context;
+use crate::exit::Outcome;
+use crate::units::counted;
+use esker_server::member::MembershipClient;
+use std::time::{Duration, Instant};
+
+/// Timeout of the command.
+const DONE_MAX: Duration = Duration::from_mins(5);
+
+pub(in super::super) fn run(
+    args: &ClusterRebalanceArgs,
+    context: &mut Context,
+) -> anyhow::Result<Outcome> {
+    let config = read(&args.file)?;
+    let client = MembershipClient::connect(&config)?;
+    let (_, _, first) = client.status()?;
+    client.rebalance(true)?;
+    let until = Instant::now() + DONE_MAX;
+    let even = loop {
+        let (_, stores, moving) = client.status()?;
+        if moving == 0 && stores.iter().all(|s| s.member.is_some()) {
+            break true;
+        }
+        if Instant::now() >= until || context.interrupt.stopped().is_some() {
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    client.rebalance(false)?;
+    if even {
+        context.note(&format!(
+            "{} moved; the stores are shared out evenly",
+            counted(first as u64, "store", "stores")
+        ));
+    } else {
+        context.warn("the stores are not shared out evenly yet: see `esker cluster status` with the cluster's file");
+    }
+    Ok(Outcome::partly_if(!even))
+}

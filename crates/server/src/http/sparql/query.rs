@@ -1,0 +1,152 @@
+//! SPARQL queries.
+
+use super::parameters::Parameters;
+use super::response_writer::ResponseWriter;
+use super::{
+    SparqlRequest, SparqlResult, accept, bad, engine_error, error_response, graphs_of, stop,
+    text_response,
+};
+use crate::call::CallState;
+use crate::service::Service;
+use esker::rdf::engine::{self, Format, Graphs, Options, Query, RdfFormat, query_parsed, syntax};
+use esker::rdf::now_and_seed;
+use esker_model::object::Principal;
+use http::StatusCode;
+use std::io::Write as _;
+
+/// A query with its options.
+struct QueryOptions {
+    text: String,
+    graphs: Option<Graphs>,
+    accept: Vec<String>,
+    /// Whether to return only the plan.
+    explain: bool,
+    /// Whether to return a profile instead of the result.
+    profile: bool,
+    /// Principal on whose behalf the metadata graph is read.
+    principal: Option<Principal>,
+    /// Whether the client set a timeout.
+    timed: bool,
+}
+
+pub(super) async fn query(
+    request: &SparqlRequest,
+    text: String,
+    parameters: &Parameters,
+) -> SparqlResult {
+    let timeout = SparqlRequest::timeout(parameters)?;
+    let how = QueryOptions {
+        text,
+        graphs: graphs_of(parameters, "default-graph-uri", "named-graph-uri")?,
+        accept: request.accept(),
+        explain: parameters.flag("explain").map_err(bad)?,
+        profile: parameters.flag("profile").map_err(bad)?,
+        principal: request.principal(parameters)?,
+        timed: timeout.is_some(),
+    };
+    request
+        .run_on_thread(timeout, move |service, call_state, out| {
+            answer(service, call_state, &how, out);
+        })
+        .await
+}
+
+/// Kind of result and its format.
+enum Shape {
+    Rows(accept::ChosenFormat<Format>),
+    Graph(accept::ChosenFormat<RdfFormat>),
+}
+
+fn shape(query: &Query, accept: &[String]) -> Result<Shape, String> {
+    match query {
+        Query::Select { .. } | Query::Ask { .. } => accept::solutions(accept).map(Shape::Rows),
+        Query::Construct { .. } | Query::Describe { .. } => {
+            accept::graphs(accept).map(Shape::Graph)
+        }
+    }
+}
+
+fn answer(service: &Service, call_state: &CallState, how: &QueryOptions, mut out: ResponseWriter) {
+    let query = match syntax::query(&how.text, None) {
+        Ok(query) => query,
+        Err(e) => {
+            // An update sent as a query is a common mistake.
+            return out.replace_with(if syntax::update(&how.text, None).is_ok() {
+                bad("this is an update, not a query: send it as `update`, or as application/sparql-update")
+            } else {
+                engine_error(&e, call_state, how.timed)
+            });
+        }
+    };
+    let shape = match shape(&query, &how.accept) {
+        Ok(shape) => shape,
+        Err(message) => {
+            return out.replace_with(text_response(StatusCode::NOT_ACCEPTABLE, &message));
+        }
+    };
+    let graphs = how.graphs.as_ref();
+    let database = service.database.on_behalf_of(how.principal.as_ref());
+    let stop = || stop(call_state);
+    let data = match database.rdf_snapshot_for(&how.text, &query, graphs, &stop) {
+        Ok(data) => data,
+        Err(esker_model::Error::Interrupted) => {
+            let e = engine::Error::Stopped("time-out");
+            return out.replace_with(engine_error(&e, call_state, how.timed));
+        }
+        Err(e) => return out.replace_with(error_response(&e)),
+    };
+    let (now, moment) = now_and_seed();
+    let own = service.database.rdf_opened().map_or(0, |live| live.seed());
+    let mut options = Options::new(now, moment ^ own);
+    options.memory = service.settings.sparql.memory_bytes;
+    let part = service.sparql_memory.reserve();
+    let most = service.settings.sparql.memory_all_bytes;
+    let grows = |bytes: usize| part.grow(bytes, most);
+    options.on_growth = &grows;
+    options.stop = &stop;
+    options.explain_only = how.explain;
+    let services = &service.settings.sparql.services;
+    let remote =
+        |endpoint: &str, text: &str| services.query_endpoint(endpoint, text, &|| stop().is_some());
+    if !services.is_empty() {
+        options.remote = Some(&remote);
+    }
+    // Concurrent queries share the processors.
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    options.threads = (cores / service.sparql_clients.busy()).max(1);
+    let found = query_parsed(&data, &how.text, &query, graphs, how.profile, &options);
+    let found = match found {
+        Ok(found) => found,
+        Err(e) => return out.replace_with(engine_error(&e, call_state, how.timed)),
+    };
+    let written = if how.explain || how.profile {
+        let mut lines = found.notes().into_iter();
+        lines.try_for_each(|line| writeln!(out, "{line}"))
+    } else {
+        match shape {
+            Shape::Rows((format, content_type)) => {
+                out.content_type(content_type);
+                found.write(format, &mut out)
+            }
+            Shape::Graph((format, content_type)) => {
+                out.content_type(content_type);
+                found.write_graph(format, &mut out)
+            }
+        }
+    };
+    match written {
+        Ok(()) => out.finish(),
+        Err(e) if stop().is_some() => {
+            tracing::debug!(error = %e, "the client did not read the whole answer to a query");
+            out.replace_with(engine_error(
+                &engine::Error::Stopped("time-out"),
+                call_state,
+                how.timed,
+            ));
+        }
+        Err(e) => {
+            tracing::debug!(error = %e, "an answer to a query could not be written");
+            out.abort();
+        }
+    }
+}
