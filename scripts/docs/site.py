@@ -22,8 +22,8 @@ def help_of(esker: str, *words: str) -> str:
 
 
 def commands_in(text: str) -> list[str]:
-    """Names under the heading `Commands:` of a help."""
-    found = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.M)
+    """Names of the commands in a help: under the heading `Commands:`, or in the groups of the first help, between its usage and its options."""
+    found = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.M) or re.search(r"^Usage: esker \[OPTIONS\] <COMMAND>\n(.*?)^Options:$", text, re.M | re.S)
     names = re.findall(r"^  ([a-z][a-z-]*)", found.group(1), re.M) if found else []
     return [name for name in names if name != "help"]
 
@@ -91,6 +91,8 @@ def main(esker: str, folder: pathlib.Path) -> None:
         shutil.copy(ROOT / "docs/site" / name, folder / name)
     shutil.copy(ROOT / "docs/site/internals.md", folder / "internals/index.md")
     shutil.copy(ROOT / "ARCHITECTURE.md", folder / "ARCHITECTURE.md")
+    with (folder / "rfcs/README.md").open("a") as page:
+        page.write("\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n")
     (folder / "reference").mkdir()
     (folder / "reference/options.md").write_text(options(esker))
     (folder / "notebooks").mkdir()

@@ -231,7 +231,7 @@ def check_unharmed_by_bad_files():
     reader = wait_for(lambda: reading(process.pid, "endless.fits.gz"))
     os.kill(reader, signal.SIGSEGV)
     out, err = process.communicate(timeout=600)
-    assert process.returncode == 1 and "died of it (signal 11)" in err, (process.returncode, out, err)
+    assert process.returncode == 1 and "crashed on it (signal 11)" in err, (process.returncode, out, err)
     assert json.loads(out)["files"] == 1, out
     # Too little memory for what the header takes.
     _, said = harvest(FILES / "values.h5", "--again", "--file-memory", "64MiB", code=1)

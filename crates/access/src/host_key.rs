@@ -210,6 +210,6 @@ mod tests {
         let path = dir.path().join(NAME);
         file::replace(&path, 0o600, b"nonsense").unwrap();
         let refused = HostKey::open_or_create(&path).unwrap_err().to_string();
-        assert!(refused.contains("no private key"), "{refused}");
+        assert!(refused.contains("not a private key"), "{refused}");
     }
 }

@@ -327,8 +327,8 @@ mod tests {
     #[test]
     fn what_cannot_be_held_to_opens_nothing() {
         for (text, why) in [
-            ("command=\"date\"", "`command` is not known"),
-            ("cert-authority", "`cert-authority` is not known"),
+            ("command=\"date\"", "`command` is unknown"),
+            ("cert-authority", "`cert-authority` is unknown"),
             ("esker-role=\"root\"", "no role `root`"),
             ("esker-role=read", "in quotes"),
             ("expiry-time=\"20271341\"", "is not a time"),

@@ -442,11 +442,11 @@ mod tests {
             Some(slot)
         };
         let all = [take(1).unwrap(), take(2).unwrap()];
-        assert!(refusal_of(take(3)).contains("the server has 2 connections, the most"));
+        assert!(refusal_of(take(3)).contains("the server has 2 connections, the maximum"));
         let own: Vec<Slot> = (0..OWNER_CONNECTIONS)
             .map(|_| slots.take(Source::User(0), true).unwrap())
             .collect();
-        assert!(refusal_of(slots.take(Source::User(0), true)).contains("connections, the most"));
+        assert!(refusal_of(slots.take(Source::User(0), true)).contains("connections, the maximum"));
         drop((all, own));
         let state = slots.state();
         assert!(state.sources.is_empty() && state.keys.is_empty());
@@ -469,7 +469,7 @@ mod tests {
         // The limit of an address.
         let first = take(4).unwrap();
         let other = slots.take(from(4), false).unwrap();
-        assert!(refusal_of(slots.take(from(4), false)).contains("of 0.0.0.4, the most"));
+        assert!(refusal_of(slots.take(from(4), false)).contains("of 0.0.0.4, the maximum"));
         drop((first, other));
     }
 

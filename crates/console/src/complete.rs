@@ -64,7 +64,7 @@ const CALLS: [(&str, &str, &str); 14] = [
     (
         "repeat(max=N)",
         "repeat(max=",
-        "the same, so many times at most",
+        "repeat the hops at most this often",
     ),
     ("as_of", "as_of(\"", "see the graph as it was then"),
     (
@@ -75,7 +75,7 @@ const CALLS: [(&str, &str, &str); 14] = [
     (
         "limit",
         "limit(",
-        "stop once the last working set has so many",
+        "stop when the last working set has this many vertices",
     ),
     ("v(\"…\")", "v(\"", "start from vertices"),
     (

@@ -7,7 +7,7 @@ use std::hash::Hash;
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Clone)]
-struct Node<K, V> {
+struct RecentSlot<K, V> {
     key: K,
     value: V,
     newer: u32,
@@ -18,7 +18,7 @@ struct Node<K, V> {
 #[derive(Debug, Clone)]
 pub struct Recent<K, V> {
     map: HashMap<K, u32, FixedState>,
-    slots: Vec<Node<K, V>>,
+    slots: Vec<RecentSlot<K, V>>,
     newest: u32,
     oldest: u32,
     limit: usize,
@@ -111,7 +111,7 @@ impl<K: Copy + Eq + Hash, V> Recent<K, V> {
 
     fn add(&mut self, key: K, value: V) -> (u32, Option<(K, V)>) {
         let full = self.slots.len() >= self.limit;
-        let slot = Node {
+        let slot = RecentSlot {
             key,
             value,
             newer: NONE,

@@ -43,7 +43,7 @@ def _walker(name: str, what: str) -> _Parser:
     parser = _parser(name, what)
     parser.add_argument("name", help="TYPE:KEY, or the path of a file")
     parser.add_argument("--as-of", default=None, metavar="TIME", help="as it was then")
-    parser.add_argument("--depth", type=int, default=None, metavar="N", help="go through so many runs at most")
+    parser.add_argument("--depth", type=int, default=None, metavar="N", help="maximum number of runs along a path")
     parser.add_argument("-o", dest="variable", default=None, metavar="VARIABLE", help="also keep the answer in it")
     return parser
 

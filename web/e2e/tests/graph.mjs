@@ -117,7 +117,11 @@ export const tests = [
       // The README and the first page of the documentation show this picture.
       const shown = resolve(import.meta.dirname, "../../../docs/book/figures/lineage.svg");
       if (process.env.UPDATE_EXPECT) await writeFile(shown, svg);
-      assert.equal(svg.toString(), await readFile(shown, "utf8"), "`UPDATE_EXPECT=1 npm run e2e -- SVG` writes docs/book/figures/lineage.svg");
+      assert.equal(
+        svg.toString(),
+        await readFile(shown, "utf8"),
+        "`UPDATE_EXPECT=1 npm run e2e -- SVG` writes docs/book/figures/lineage.svg",
+      );
       const [pngName, png] = await saved(page, () => page.getByRole("button", { name: "PNG" }).click());
       assert.equal(pngName, "C.png");
       assert.deepEqual(

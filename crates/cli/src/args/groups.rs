@@ -1,4 +1,4 @@
-//! The list of commands in `esker --help`, in groups with a heading each, and commands for words that are none.
+//! The list of commands in `esker --help`, in groups with a heading each, and suggestions for words of other tools.
 
 use super::Cli;
 use clap::builder::styling::Styles;

@@ -181,10 +181,10 @@ pub(crate) struct DiffArgs {
 pub(crate) struct ChangesArgs {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The earlier time
+    /// The earlier of the two times
     #[arg(value_name = "FROM", value_parser = parse_as_of)]
     pub(crate) from: Version,
-    /// The later time
+    /// The later of the two times
     #[arg(value_name = "UNTIL", value_parser = parse_as_of, default_value = "now")]
     pub(crate) until: Version,
     #[command(flatten)]

@@ -92,7 +92,7 @@ fn write_file(
     export: &Export<'_>,
     file: &Path,
     format: Format,
-    types: &Types,
+    types: &ExportTypes,
 ) -> anyhow::Result<()> {
     let mut unfinished = file.as_os_str().to_owned();
     unfinished.push(".unfinished");
@@ -144,7 +144,7 @@ impl Write for SharedOut {
 }
 
 /// The types of vertices and edges to export.
-struct Types {
+struct ExportTypes {
     vertices: Vec<VertexTypeId>,
     edges: Vec<EdgeTypeId>,
 }
@@ -162,7 +162,7 @@ struct Export<'a> {
 type Out = Box<dyn Write + Send>;
 
 impl Export<'_> {
-    fn select(&self, names: &[String]) -> anyhow::Result<Types> {
+    fn select(&self, names: &[String]) -> anyhow::Result<ExportTypes> {
         let roots = || {
             let all = self.schema.vertex_types();
             all.filter(|(_, t)| t.parent.is_none())
@@ -187,7 +187,7 @@ impl Export<'_> {
                     }
                 }
                 let vertices = if names.is_empty() { roots() } else { vertices };
-                Ok(Types {
+                Ok(ExportTypes {
                     vertices,
                     edges: Vec::new(),
                 })
@@ -204,7 +204,7 @@ impl Export<'_> {
                 }
                 edges.sort_unstable();
                 edges.dedup();
-                Ok(Types {
+                Ok(ExportTypes {
                     vertices: roots(),
                     edges,
                 })
@@ -212,7 +212,7 @@ impl Export<'_> {
         }
     }
 
-    fn write(&self, out: Out, format: Format, types: &Types) -> anyhow::Result<Out> {
+    fn write(&self, out: Out, format: Format, types: &ExportTypes) -> anyhow::Result<Out> {
         let rows = match self.kind {
             TableKind::Vertices => table::Rows::Vertices,
             TableKind::Edges => table::Rows::Edges,

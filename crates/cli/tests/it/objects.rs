@@ -195,32 +195,3 @@ fn an_import_that_was_killed_goes_on() {
     assert_eq!(bad + known + created, ROWS);
     assert_eq!(count(), GOOD);
 }
-
-/// The README's example works when pasted.
-#[test]
-fn the_example_of_the_readme_works() {
-    let dir = tempfile::tempdir().unwrap();
-    let readme = std::path::absolute("../../README.md").unwrap();
-    let readme = std::fs::read_to_string(readme).unwrap();
-    let (_, section) = readme.split_once("## Objects and tags").unwrap();
-    let example = section.split("```").nth(1).unwrap();
-    let example = example.strip_prefix("sh").unwrap();
-    assert!(example.matches("\nesker ").count() >= 6, "{example}");
-    let bin = Path::new(env!("CARGO_BIN_EXE_esker")).parent().unwrap();
-    let output = Command::new("sh")
-        .args(["-e", "-c", example])
-        .current_dir(dir.path())
-        .env("HOME", dir.path())
-        .env(
-            "PATH",
-            format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()),
-        )
-        .output()
-        .unwrap();
-    let printed = text(&output.stdout);
-    assert!(output.status.success(), "{printed}{}", text(&output.stderr));
-    assert!(printed.contains("changed 1 of 1 object"), "{printed}");
-    assert!(printed.contains("Conf_0 peak=2.5"), "{printed}");
-    assert!(printed.contains(",energy,7,2.5\n"), "{printed}");
-    assert!(printed.contains(",energy,12,\n"), "{printed}");
-}

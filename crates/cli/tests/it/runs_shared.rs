@@ -369,7 +369,7 @@ fn a_spool_among_temporary_files_is_nobody_elses() {
     open_to(&temporary.join("other"), 0o700);
     symlink("other", &spool).unwrap();
     let said = record();
-    assert!(said.contains("takes nothing"), "{said}");
+    assert!(said.contains("cannot be written"), "{said}");
     assert_eq!(fs::read_dir(temporary.join("other")).unwrap().count(), 0);
     // The runs are recorded nevertheless.
     assert_eq!(lab.log(&["--limit", "9"]).len(), 3);

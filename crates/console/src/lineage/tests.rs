@@ -91,7 +91,7 @@ fn names(picture: &Picture) -> Vec<&str> {
     boxes.iter().map(|b| b.id.as_str()).collect()
 }
 
-fn shown<'a>(picture: &'a Picture, id: &str) -> &'a PictureBox {
+fn box_of<'a>(picture: &'a Picture, id: &str) -> &'a PictureBox {
     picture.boxes.iter().find(|b| b.id == id).unwrap()
 }
 
@@ -113,13 +113,13 @@ fn a_level_up_and_down_from_left_to_right() {
     assert_eq!(line("file:/c", "job:3"), Some(("read", 1, false)));
     assert_eq!(picture.lines.len(), 4);
     // Neighbours of b: the job that wrote it, and job 4.
-    let b = shown(&picture, "file:/b");
+    let b = box_of(&picture, "file:/b");
     assert_eq!((b.up, b.down), (1, 1));
-    assert!(shown(&picture, "file:/c").focus);
+    assert!(box_of(&picture, "file:/c").focus);
     assert_eq!(
         (
-            shown(&picture, "file:/c").up,
-            shown(&picture, "file:/c").down
+            box_of(&picture, "file:/c").up,
+            box_of(&picture, "file:/c").down
         ),
         (0, 0)
     );
@@ -160,7 +160,7 @@ fn what_is_opened_shows_one_level_more() {
         "{:?}",
         names(&picture)
     );
-    assert_eq!(shown(&picture, "file:/b").down, 0);
+    assert_eq!(box_of(&picture, "file:/b").down, 0);
     assert_eq!(picture.boxes.len(), 9);
 }
 
@@ -190,7 +190,7 @@ fn of_an_execution_its_inputs_and_outputs() {
     let lab = chain();
     let picture = lab.picture(&lab.request("job:2"));
     assert_eq!(names(&picture), ["file:/b", "job:2", "file:/c"]);
-    assert!(shown(&picture, "job:2").execution);
+    assert!(box_of(&picture, "job:2").execution);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn of_a_user_what_they_ran() {
     // The job shows the user in turn.
     let picture = lab.picture(&lab.request("file:/c"));
     assert!(
-        shown(&picture, "job:2").detail.starts_with("user 7"),
+        box_of(&picture, "job:2").detail.starts_with("user 7"),
         "{picture:?}"
     );
 }
@@ -260,7 +260,7 @@ fn many_alike_are_one_box_with_a_count() {
 
     request.split.insert(group.id.clone());
     let split = lab.picture(&request);
-    let rest = shown(&split, &group.id);
+    let rest = box_of(&split, &group.id);
     assert_eq!(rest.members, 262);
     assert_eq!(split.boxes.len(), 4 + 50);
     assert!(split.boxes.iter().any(|b| b.id == members[0]));
@@ -277,7 +277,7 @@ fn many_alike_are_one_box_with_a_count() {
     let opened = lab.picture(&request);
     assert!(opened.boxes.iter().any(|b| b.id == members[7]));
     assert_eq!(
-        shown(
+        box_of(
             &opened,
             &opened.boxes.iter().find(|b| b.kind == "group").unwrap().id
         )

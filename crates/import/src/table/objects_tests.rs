@@ -89,8 +89,8 @@ fn id_attributes_come_from_where_is_said() {
     for (bad, what) in [
         ("", "names no column"),
         ("app=x", "does not say which column has the name"),
-        ("a,b,c,d,e", "`e` stands for no ID attribute"),
-        ("name=a,nome=b", "`nome=b` stands for no ID attribute"),
+        ("a,b,c,d,e", "`e` does not name an ID attribute"),
+        ("name=a,nome=b", "`nome=b` does not name an ID attribute"),
         ("a,name=b", "says twice where the name comes from"),
     ] {
         let error = id(bad).unwrap_err();

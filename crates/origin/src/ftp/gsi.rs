@@ -181,7 +181,7 @@ impl Seal {
             _ => return Err(protocol_error("a reply that is not protected")),
         };
         let token = STANDARD.decode(token.trim_ascii());
-        let token = token.map_err(|_| protocol_error("no base64"))?;
+        let token = token.map_err(|_| protocol_error("not base64"))?;
         self.take(&token).map_err(|why| protocol_error(&why))?;
         Ok(true)
     }

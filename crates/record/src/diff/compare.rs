@@ -113,8 +113,8 @@ fn sequence(
         // Words between two common ones differ.
         let (own_b, own_a) = (end_b - at_b, end_a - at_a);
         for n in 0..own_b.max(own_a) {
-            let word = |words: &[String], at: usize, own: usize| {
-                (n < own).then(|| words.get(at + n).cloned()).flatten()
+            let word = |words_of: &[String], at: usize, own: usize| {
+                (n < own).then(|| words_of.get(at + n).cloned()).flatten()
             };
             let place = if n < own_a { at_a + n } else { at_b + n };
             let name = format!("{of}{}", place + 1);
@@ -232,13 +232,13 @@ fn same_path(part: Part, path: &str, before: &FileState, after: &FileState) -> R
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Vec<String> {
+    fn words_of(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
     fn differences(before: &str, after: &str) -> Vec<String> {
         let view = |text| View {
-            arguments: Some(words(text)),
+            arguments: Some(words_of(text)),
             ..View::default()
         };
         rows(&view(before), &view(after))

@@ -647,7 +647,7 @@ impl ClusterConfig {
         }
         (peer.from as usize >= self.parts()).then(|| {
             format!(
-                "{caller} is none of the {} servers of cluster `{}`",
+                "{caller} is not one of the {} servers of cluster `{}`",
                 self.parts(),
                 self.name
             )

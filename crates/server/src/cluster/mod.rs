@@ -196,7 +196,7 @@ impl Cluster {
                 .hub
                 .assignments()
                 .holder(server.0)
-                .map_or_else(|| "with nobody".into(), |(member, _)| member),
+                .map_or_else(|| "no member".into(), |(member, _)| member),
         }
     }
 

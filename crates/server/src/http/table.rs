@@ -511,7 +511,7 @@ const API: [Endpoint; 41] = [
         path: "/ingest/slurm/_doc",
         needs: INGEST,
         name: "ingestSlurmJob",
-        summary: "A job that ended, as Slurm's jobcomp/elasticsearch tells of it",
+        summary: "A job that ended, as Slurm's jobcomp/elasticsearch sends it",
         parameters: &["slurm_cluster"],
         body: Some(("application/json", "SlurmJob")),
         answer: "Commit",

@@ -291,7 +291,7 @@ fn mistakes_are_told() {
             "/api/v1/vertex?id=user:1",
             "",
             405,
-            "is not asked with POST",
+            "does not accept POST",
         ),
         ("POST", "/api/v1/travel", "{", 400, "the body is not JSON"),
         (

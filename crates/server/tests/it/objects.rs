@@ -403,13 +403,7 @@ fn mistakes_are_told() {
             400,
             "`on` is missing",
         ),
-        (
-            "PUT",
-            "/api/v1/objects/99",
-            "",
-            405,
-            "is not asked with PUT",
-        ),
+        ("PUT", "/api/v1/objects/99", "", 405, "does not accept PUT"),
     ] {
         let (got, json) = served.json(verb, path, body);
         assert_eq!(got, status, "{verb} {path} {body}: {json}");

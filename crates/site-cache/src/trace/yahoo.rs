@@ -107,7 +107,7 @@ impl Random {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    fn next_below(&mut self, bound: usize) -> usize {
         ((u128::from(self.next()) * bound.max(1) as u128) >> 64) as usize
     }
 }
@@ -118,7 +118,7 @@ fn name(parts: &[u64]) -> String {
     let mut random = Random::new(parts);
     let mut name = String::with_capacity(28);
     for _ in 0..28 {
-        name.push(char::from(LETTERS[random.below(64)]));
+        name.push(char::from(LETTERS[random.next_below(64)]));
     }
     name
 }
@@ -188,21 +188,21 @@ impl Maker<'_> {
         }
         // At the start of a day, jobs are at random positions, so that they do not all end together.
         for job in &mut jobs {
-            job.next = self.random.below(job.order.len());
+            job.next = self.random.next_below(job.order.len());
         }
         let mut recent: Vec<PathId> = Vec::with_capacity(RECENT);
         let mut reads = 0;
         let pace = DAY / settings.operations.max(1) as f64;
         while reads < settings.operations {
             self.t -= pace * (1.0 - self.random.unit()).ln();
-            let turn = self.random.below(jobs.len());
+            let turn = self.random.next_below(jobs.len());
             let client = jobs[turn].client;
             let draw = self.random.unit();
             let (op, path) = if draw < settings.repeated {
                 if recent.is_empty() {
                     continue;
                 }
-                (Op::List, recent[self.random.below(recent.len())])
+                (Op::List, recent[self.random.next_below(recent.len())])
             } else if draw < settings.repeated + settings.cold {
                 (Op::List, self.cold()?)
             } else if draw < settings.repeated + settings.cold + settings.opened {
@@ -264,7 +264,7 @@ impl Maker<'_> {
         let size = size.min(f64::from(most)) as u32;
         let mut order: Vec<u32> = (0..size).collect();
         for at in (1..order.len()).rev() {
-            order.swap(at, random.below(at + 1));
+            order.swap(at, random.next_below(at + 1));
         }
         let group = name(&[settings.seed, 5, identity % 97]);
         let root = self.traces.root;
@@ -296,7 +296,7 @@ impl Maker<'_> {
         let mut at = self.traces.root;
         for depth in 0..3 {
             let part = match depth {
-                0 => self.random.below(500) as u64,
+                0 => self.random.next_below(500) as u64,
                 _ => self.random.next(),
             };
             let name = name(&[self.settings.seed, 8 + depth, part]);

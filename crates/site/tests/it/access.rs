@@ -17,7 +17,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 /// Second user of this machine: one without an account, and not the overflow user.
-pub(crate) const OTHER: &str = "54321";
+pub(crate) const OTHER_USER: &str = "54321";
 
 pub(crate) fn is_root() -> bool {
     esker_access::peer::own_user() == 0
@@ -104,7 +104,7 @@ async fn another_user_of_this_machine_is_not_answered() {
                 let kind = format!("content-type: {kind}");
                 let args = ["-X", method, version, "-H", &kind, "-i", &url];
                 let args = args.map(str::to_owned).to_vec();
-                let (code, body) = asks(Some(OTHER), args).await;
+                let (code, body) = asks(Some(OTHER_USER), args).await;
                 let refused = code == 401 || code == 200 && body.contains("grpc-status: 16");
                 assert!(refused, "{method} {rest} {version}: {code} {body}");
                 assert!(body.contains("54321"), "{method} {rest}: {body}");
@@ -112,7 +112,7 @@ async fn another_user_of_this_machine_is_not_answered() {
             }
         }
     }
-    let (code, body) = asks(Some(OTHER), vec![format!("{}/health", tier.url)]).await;
+    let (code, body) = asks(Some(OTHER_USER), vec![format!("{}/health", tier.url)]).await;
     assert_eq!((code, body.trim()), (200, "ok"));
 }
 
@@ -178,11 +178,11 @@ async fn a_socket_is_its_owners_alone() {
     let (code, body) = asks(None, list.clone()).await;
     assert!(code == 200 && body.contains("s3cret-name"), "{code} {body}");
     if is_root() {
-        let (code, _) = asks(Some(OTHER), list.clone()).await;
+        let (code, _) = asks(Some(OTHER_USER), list.clone()).await;
         assert_eq!(code, 0, "another user reaches the socket");
         // Even if its mode admits other users.
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
-        let (code, body) = asks(Some(OTHER), list).await;
+        let (code, body) = asks(Some(OTHER_USER), list).await;
         assert_eq!(code, 401, "{body}");
         assert!(!body.contains("s3cret-name"), "{body}");
     }
@@ -226,9 +226,9 @@ async fn connections_of_another_user_leave_room_for_the_owner() {
     let mut hostile = Command::new("setpriv")
         .args([
             "--reuid",
-            OTHER,
+            OTHER_USER,
             "--regid",
-            OTHER,
+            OTHER_USER,
             "--clear-groups",
             "bash",
             "-c",

@@ -20,7 +20,7 @@ pub(crate) fn outside() -> Option<IpAddr> {
     Some(address)
 }
 
-/// Connects from 127.0.0.`last`.
+/// Connects from the loopback address 127.0.0.`last`.
 pub(crate) async fn connect(last: u8, to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into())?;

@@ -39,7 +39,7 @@ export function svg(picture: Picture): string {
     out.push(
       `<g><title>${xml(box.id)}</title><rect x="${box.x}" y="${box.y}" width="${box.w}" height="${box.h}" rx="8" fill="${box.focus ? "#dcedf5" : "#ffffff"}" stroke="${colour}" stroke-width="${box.kind === "group" ? 3 : 1.5}"/>`,
       `<text x="${box.x + 12}" y="${box.y + 21}" font-size="13" font-weight="600" fill="#17212b">${xml(label)}</text>`,
-      `<text x="${box.x + 12}" y="${box.y + 37}" font-size="11.5" fill="#4c5a67">${xml(middle(box.detail || box.type, 34))}</text></g>`,
+      `<text x="${box.x + 12}" y="${box.y + 37}" font-size="11.5" fill="#4c5a67">${xml(middle(box.detail || box.type, 28))}</text></g>`,
     );
   }
   const when = picture.as_of ? `as of ${picture.as_of}` : "as it is now";

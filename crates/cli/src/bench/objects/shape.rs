@@ -96,8 +96,8 @@ impl ObjectShape {
     }
 
     /// Returns the objects as rows: attributes by id, and ids by the hash of the identity.
-    pub(super) fn rows(self, type_id: VertexTypeId, numbers: Range<usize>) -> Rows {
-        let mut rows = Rows::default();
+    pub(super) fn rows(self, type_id: VertexTypeId, numbers: Range<usize>) -> ObjectRows {
+        let mut rows = ObjectRows::default();
         for number in numbers {
             rows.push(self, type_id, number as u32);
         }
@@ -111,11 +111,11 @@ fn location(number: u32) -> String {
 
 /// Rows for the key-value store: two for each object.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(super) struct ObjectRows {
     pairs: Vec<([u8; 17], Vec<u8>)>,
 }
 
-impl Rows {
+impl ObjectRows {
     pub(super) fn rows(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.pairs.iter().map(|(k, v)| (k.as_slice(), v.as_slice()))
     }

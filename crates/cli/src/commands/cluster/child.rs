@@ -22,13 +22,13 @@ const LOG_END_BYTES: u64 = 8 << 10;
 const LOG_LINES: usize = 6;
 
 /// A server that this process has started.
-pub(super) struct Child {
+pub(super) struct ServerProcess {
     pub(super) id: ServerId,
     address: String,
     log: PathBuf,
     process: std::process::Child,
     /// The command of the server, for restarts.
-    start: Start,
+    start: ServerStart,
 }
 
 /// Whether a server accepts requests of clients.
@@ -41,14 +41,14 @@ pub(super) enum Ready {
 
 /// The command that starts servers.
 #[derive(Clone)]
-pub(super) struct Start {
+pub(super) struct ServerStart {
     pub(super) file: PathBuf,
     pub(super) memory: u64,
     /// By server, the command prefix that runs a program on the server's node; none for this machine.
     pub(super) launchers: Vec<Vec<String>>,
 }
 
-impl Start {
+impl ServerStart {
     fn spawn(&self, config: &ClusterConfig, id: ServerId) -> anyhow::Result<std::process::Child> {
         let log = config.log(id);
         let out = File::options()
@@ -82,11 +82,11 @@ impl Start {
     }
 }
 
-impl Child {
+impl ServerProcess {
     pub(super) fn start(
         config: &ClusterConfig,
         id: ServerId,
-        start: &Start,
+        start: &ServerStart,
     ) -> anyhow::Result<Self> {
         Ok(Self {
             id,

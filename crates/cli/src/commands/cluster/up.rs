@@ -1,6 +1,6 @@
 //! `esker cluster up`: runs all servers of a cluster as child processes.
 
-use super::child::{Child, Ready, Start};
+use super::child::{Ready, ServerProcess, ServerStart};
 use super::{EXIT_RESTART, EXIT_STOP, io_failure, pid_file, slurm, up_process};
 use crate::args::ClusterUpArgs;
 use crate::context::Context;
@@ -54,12 +54,12 @@ pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
     if config.etcd.is_some() {
         return super::membership::up::run(&file, &config, &args.command, context);
     }
-    let start = Start {
+    let start = ServerStart {
         file,
         memory: config.memory_bytes.unwrap_or(context.globals.memory),
         launchers: job.as_ref().map_or_else(Vec::new, slurm::Job::launchers),
     };
-    let mut servers = Servers {
+    let mut servers = RunningServers {
         config: &config,
         children: Vec::new(),
         restarts: Vec::new(),
@@ -67,7 +67,9 @@ pub(super) fn run(args: &ClusterUpArgs, context: &mut Context) -> anyhow::Result
         in_job: job.is_some(),
     };
     for id in config.ids() {
-        servers.children.push(Child::start(&config, id, &start)?);
+        servers
+            .children
+            .push(ServerProcess::start(&config, id, &start)?);
     }
     let program = Program {
         words: &args.command,
@@ -144,18 +146,18 @@ pub(super) fn end(running: Option<&mut std::process::Child>) -> Option<u8> {
 }
 
 /// The servers of the cluster, running or ended.
-struct Servers<'a> {
+struct RunningServers<'a> {
     config: &'a ClusterConfig,
-    children: Vec<Child>,
+    children: Vec<ServerProcess>,
     /// Times of the latest restarts.
     restarts: Vec<Instant>,
-    /// Servers that another server has taken over.
+    /// RunningServers that another server has taken over.
     gone: BTreeSet<ServerId>,
     /// Whether the servers run in a Slurm job, which may stop them.
     in_job: bool,
 }
 
-impl Servers<'_> {
+impl RunningServers<'_> {
     /// Runs until interrupted, until the program ends (its exit code), or until a server cannot be kept running.
     fn serve(
         &mut self,

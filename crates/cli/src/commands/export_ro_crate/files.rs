@@ -30,7 +30,7 @@ pub(super) struct Rules {
 }
 
 /// An open file that may be copied into a crate.
-pub(super) struct Source {
+pub(super) struct FileSource {
     file: File,
     /// Size of the file in bytes.
     pub(super) size: u64,
@@ -51,7 +51,7 @@ impl Rules {
     ///
     /// # Errors
     /// Returns the reason why the file may not be copied.
-    pub(super) fn open(&self, path: &str, known: Option<i64>) -> Result<Source, String> {
+    pub(super) fn open(&self, path: &str, known: Option<i64>) -> Result<FileSource, String> {
         check_path_key(path)?;
         let real = real_path(Path::new(path))?;
         if !self.from_anywhere {
@@ -68,7 +68,7 @@ impl Rules {
                 "its size was never recorded, so it may not be the same file any more: --files-without-size includes it"
                     .into(),
             ),
-            _ => Ok(Source { file, size }),
+            _ => Ok(FileSource { file, size }),
         }
     }
 
@@ -184,7 +184,7 @@ impl Crate {
     ///
     /// # Errors
     /// Returns an error if the copy fails or the file has become smaller.
-    pub(super) fn copy(&self, path: &str, source: &Source) -> Result<String, String> {
+    pub(super) fn copy(&self, path: &str, source: &FileSource) -> Result<String, String> {
         let place = format!("{FILES}{path}");
         let told = |e: io::Error| format!("copying it to {place}: {e}");
         let mut target = self.file(&place).map_err(told)?;

@@ -74,7 +74,7 @@ pub(super) fn run(
     }
     let interrupt = context.interrupt.clone();
     let began = Instant::now();
-    let mut names = Names::new(&find.filter, &schema, type_id);
+    let mut names = VertexNames::new(&find.filter, &schema, type_id);
     let limit = find.limit.unwrap_or(u64::MAX);
     report.complete = true;
     let filter = find.filter.clone().with_vertex_types(&schema)?;
@@ -179,13 +179,13 @@ fn value(column: &str, vertex: &Vertex, schema: &Schema) -> Option<Value> {
 const SUGGESTIONS_MAX: usize = 4_096;
 
 /// Names in the filter that no vertex has had yet.
-struct Names {
+struct VertexNames {
     missing: BTreeSet<String>,
     /// User-defined attributes and the number of vertices that have each.
     known: BTreeMap<String, u64>,
 }
 
-impl Names {
+impl VertexNames {
     fn new(filter: &Expr, schema: &Schema, type_id: VertexTypeId) -> Self {
         let mut names = Self {
             missing: BTreeSet::new(),

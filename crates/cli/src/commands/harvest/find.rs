@@ -2,7 +2,7 @@
 //! they have changed.
 //!
 //! Files below a path may belong to other users and may be replaced at any time. So files are opened without following links, and owner,
-//! readers and content are those of the open file ([`Source`]).
+//! readers and content are those of the open file ([`HarvestSource`]).
 
 use super::readers::{Access, Groups, Rights};
 use crate::nofollow::{self, OpenedFile};
@@ -97,7 +97,7 @@ pub(super) enum Visited {
 }
 
 /// An open file or store with its attributes.
-pub(super) struct Source {
+pub(super) struct HarvestSource {
     pub(super) about: Attributes,
     pub(super) stamp: String,
     /// Path for the reader: the open file, even if its path was replaced; for a store, copies of its metadata files.
@@ -113,7 +113,7 @@ enum OpenContent {
     Store(tempfile::TempDir),
 }
 
-impl Source {
+impl HarvestSource {
     /// Opens the present content of a path.
     pub(super) fn open(path: &Path, kind: Kind, groups: &mut Groups) -> anyhow::Result<Self> {
         if kind == Kind::Zarr {

@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::units::{count, counted, elapsed};
 use esker::Database;
 use esker_model::{Cancel as _, Properties};
-use find::{Candidate, Source, Visited};
+use find::{Candidate, HarvestSource, Visited};
 use readers::Groups;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
-use worker::{Answer, ReaderLimits, Worker};
+use worker::{ReaderLimits, Worker, WorkerAnswer};
 use write::{HarvestWriter, HarvestedFile, Item};
 
 /// Files, and their tags, per batch.
@@ -36,7 +36,7 @@ const QUEUE: usize = 256;
 const PROBLEMS_PRINTED_MAX: u64 = 100;
 
 /// A file to read.
-struct Task {
+struct HarvestTask {
     candidate: Candidate,
     known: Option<HarvestedFile>,
 }
@@ -285,7 +285,7 @@ fn walk(
     args: &HarvestArgs,
     roots: &[PathBuf],
     mut known: HashMap<String, HarvestedFile>,
-    tasks: &SyncSender<Task>,
+    tasks: &SyncSender<HarvestTask>,
     told: &SyncSender<HarvestEvent>,
     stop: &dyn Fn() -> bool,
 ) {
@@ -305,7 +305,7 @@ fn walk(
         let sent = if !args.again && known.as_ref().is_some_and(same) {
             told.send(HarvestEvent::Unchanged).is_ok()
         } else {
-            let task = Task { candidate, known };
+            let task = HarvestTask { candidate, known };
             told.send(HarvestEvent::Expect).is_ok() && tasks.send(task).is_ok()
         };
         sent && !stop()
@@ -322,7 +322,7 @@ fn stamp(args: &HarvestArgs, of_file: &str) -> String {
 
 fn read(
     args: &HarvestArgs,
-    tasks: &Mutex<Receiver<Task>>,
+    tasks: &Mutex<Receiver<HarvestTask>>,
     told: &SyncSender<HarvestEvent>,
     stop: &dyn Fn() -> bool,
 ) {
@@ -352,22 +352,23 @@ fn read(
                 continue;
             }
         };
-        let Task {
+        let HarvestTask {
             mut candidate,
             known,
         } = task;
         // The reader gets the file that is open here, and owner and readers are taken from it, too, because another file may be at the
         // path by now.
-        let source = match Source::open(Path::new(&candidate.path), candidate.kind, &mut groups) {
-            Ok(source) => source,
-            Err(error) => {
-                let text = format!("{}: {error:#}", candidate.path);
-                if told.send(HarvestEvent::Problem(text)).is_err() {
-                    return;
+        let source =
+            match HarvestSource::open(Path::new(&candidate.path), candidate.kind, &mut groups) {
+                Ok(source) => source,
+                Err(error) => {
+                    let text = format!("{}: {error:#}", candidate.path);
+                    if told.send(HarvestEvent::Problem(text)).is_err() {
+                        return;
+                    }
+                    continue;
                 }
-                continue;
-            }
-        };
+            };
         candidate.about = source.about;
         let stamp = stamp(args, &source.stamp);
         let at = source.at.to_string_lossy().into_owned();
@@ -376,18 +377,20 @@ fn read(
             worker = None;
         }
         let event = match answer {
-            Answer::Read(header) => HarvestEvent::Read(Item {
+            WorkerAnswer::Read(header) => HarvestEvent::Read(Item {
                 candidate,
                 stamp,
                 known: known.map(|k| k.id),
                 header,
             }),
-            Answer::Failed(why) => {
+            WorkerAnswer::Failed(why) => {
                 let why = why.replace(&at, &candidate.path);
                 HarvestEvent::Problem(format!("{}: {why}", candidate.path))
             }
-            Answer::Missing(why) => HarvestEvent::LibraryMissing(candidate.kind.library(), why),
-            Answer::Stopped => continue,
+            WorkerAnswer::Missing(why) => {
+                HarvestEvent::LibraryMissing(candidate.kind.library(), why)
+            }
+            WorkerAnswer::Stopped => continue,
         };
         if told.send(event).is_err() {
             return;

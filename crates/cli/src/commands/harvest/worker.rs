@@ -29,7 +29,7 @@ pub(super) struct ReaderLimits<'a> {
 
 /// Result of reading a file.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum WorkerAnswer {
     /// The header was read.
     Read(Header),
     /// The file cannot be read, for this reason.
@@ -123,7 +123,7 @@ impl Worker {
         path: &str,
         limits: &ReaderLimits<'_>,
         stop: &dyn Fn() -> bool,
-    ) -> (Answer, bool) {
+    ) -> (WorkerAnswer, bool) {
         let mut asked = json!({ "path": path, "kind": kind.name() }).to_string();
         asked.push('\n');
         // If the process has died, reading the answer fails.
@@ -139,7 +139,7 @@ impl Worker {
             Ok(answer) => (parse_answer(&answer), answer["last"] != true),
             Err(NoLine::Stopped) => {
                 self.end();
-                (Answer::Stopped, false)
+                (WorkerAnswer::Stopped, false)
             }
             Err(NoLine::TimedOut) => {
                 self.end();
@@ -147,11 +147,11 @@ impl Worker {
                     "reading its header takes more than {}: skipped",
                     crate::units::elapsed(limits.time)
                 );
-                (Answer::Failed(text), false)
+                (WorkerAnswer::Failed(text), false)
             }
             Err(NoLine::Ended) => {
                 let text = format!("the library crashed on it ({})", ended(self.end()));
-                (Answer::Failed(text), false)
+                (WorkerAnswer::Failed(text), false)
             }
         }
     }
@@ -207,19 +207,19 @@ fn ended(status: Option<ExitStatus>) -> String {
     }
 }
 
-fn parse_answer(answer: &Json) -> Answer {
+fn parse_answer(answer: &Json) -> WorkerAnswer {
     if let Some(error) = answer["error"].as_str() {
-        return Answer::Failed(error.to_owned());
+        return WorkerAnswer::Failed(error.to_owned());
     }
     if let Some(library) = answer["missing"].as_str() {
         let why = match answer["why"].as_str() {
             Some(why) if !why.is_empty() => format!("Python's {library} does not start: {why}"),
             _ => format!("Python has no {library}"),
         };
-        return Answer::Missing(why);
+        return WorkerAnswer::Missing(why);
     }
     let Some(tags) = answer["tags"].as_array() else {
-        return Answer::Failed("its reader gave no usable answer".to_owned());
+        return WorkerAnswer::Failed("its reader gave no usable answer".to_owned());
     };
     let tags = tags.iter().filter_map(|pair| {
         let name = pair[0].as_str()?;
@@ -235,7 +235,7 @@ fn parse_answer(answer: &Json) -> Answer {
             tags.push((name.to_owned(), Value::String(text.to_owned())));
         }
     }
-    Answer::Read(Header {
+    WorkerAnswer::Read(Header {
         format: answer["format"].as_str().unwrap_or_default().to_owned(),
         tags,
     })

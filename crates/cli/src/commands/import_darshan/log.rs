@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// State that all workers share.
-pub(super) struct Work<'a> {
+pub(super) struct LogWork<'a> {
     pub(super) database: &'a Database,
     pub(super) schema: Arc<Schema>,
     pub(super) types: GraphTypes,
@@ -54,7 +54,7 @@ pub(super) struct Imported {
     pub(super) partial: bool,
 }
 
-pub(super) fn import_log(path: &Path, work: &Work<'_>, interrupt: &Interrupt) -> LogOutcome {
+pub(super) fn import_log(path: &Path, work: &LogWork<'_>, interrupt: &Interrupt) -> LogOutcome {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) => return LogOutcome::Unreadable(error),
@@ -113,7 +113,7 @@ fn log_key(identity: &LogIdentity, options: &GraphOptions) -> Vec<u8> {
 
 /// Applies batches one behind the reader, because only the last gets the log's key.
 struct Applier<'a> {
-    work: &'a Work<'a>,
+    work: &'a LogWork<'a>,
     interrupt: &'a Interrupt,
     waiting: Option<Batch>,
     /// Resolves the log's paths to files.

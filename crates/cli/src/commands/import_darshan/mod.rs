@@ -23,8 +23,8 @@ use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use esker_import::darshan::{GraphOptions, GraphTypes};
 use esker_model::{Cancel as _, Error, GraphRead as _};
-use log::{LogOutcome, Work, import_log};
-use report::Report;
+use log::{LogOutcome, LogWork, import_log};
+use report::ImportReport;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &ImportDarshanArgs, context: &mut Context) -> anyhow::Re
     let database = context.open_or_create(&args.target)?;
     let schema = database.schema()?;
     let types = GraphTypes::resolve(&schema).map_err(Error::from)?;
-    let work = Work {
+    let work = LogWork {
         database: &database,
         schema,
         types,
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &ImportDarshanArgs, context: &mut Context) -> anyhow::Re
     };
     let workers = worker_count(args.jobs, context.globals.durability);
     let began = Instant::now();
-    let mut report = Report::default();
+    let mut report = ImportReport::default();
     let fatal = import_all(args, &work, workers, context, &mut report)?;
     report.elapsed = began.elapsed();
     report.interrupted = context.interrupt.stopped();
@@ -91,10 +91,10 @@ fn worker_count(jobs: Option<usize>, durability: DurabilityArg) -> usize {
 /// Runs the traversal and the workers. Returns the error that stopped the import, if one did.
 fn import_all(
     args: &ImportDarshanArgs,
-    work: &Work<'_>,
+    work: &LogWork<'_>,
     workers: usize,
     context: &Context,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> anyhow::Result<Option<Error>> {
     let progress = Progress::files(context.globals.quiet, "logs");
     let interrupt = &context.interrupt;
@@ -169,7 +169,7 @@ fn collect(
     results: &Receiver<(u64, PathBuf, LogOutcome)>,
     progress: &Progress,
     context: &Context,
-    report: &mut Report,
+    report: &mut ImportReport,
 ) -> Option<Error> {
     let mut fatal = None;
     let mut early: BTreeMap<u64, (PathBuf, LogOutcome)> = BTreeMap::new();

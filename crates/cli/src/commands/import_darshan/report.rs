@@ -18,7 +18,7 @@ const PROBLEMS_MAX: usize = 10_000;
 
 /// Totals of all logs.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(super) struct ImportReport {
     imported: u64,
     known: u64,
     damaged: u64,
@@ -42,7 +42,7 @@ pub(super) struct Report {
     pub(super) interrupted: Option<Stopped>,
 }
 
-impl Report {
+impl ImportReport {
     /// Adds the result of one log, and prints its problems. Returns an error that ends the import.
     pub(super) fn take(
         &mut self,

@@ -29,7 +29,7 @@ pub(super) struct ToolContext {
 }
 
 type Arguments = Map<String, Json>;
-type Answer = Result<Json, String>;
+type ToolAnswer = Result<Json, String>;
 
 /// One tool of the server.
 pub(super) struct Tool {
@@ -38,7 +38,7 @@ pub(super) struct Tool {
     description: &'static str,
     /// Parameters: name, JSON type, description, whether it is required.
     parameters: &'static [(&'static str, &'static str, &'static str, bool)],
-    run: fn(&ToolContext, &CheckedArguments<'_>, &Stop) -> Answer,
+    run: fn(&ToolContext, &CheckedArguments<'_>, &Stop) -> ToolAnswer,
 }
 
 const AS_OF: (&str, &str, &str, bool) = (
@@ -47,8 +47,12 @@ const AS_OF: (&str, &str, &str, bool) = (
     "as it was then: 2026-03-01, 2026-03-01T12:00:00Z, or a version that an answer gave; now if it is left out",
     false,
 );
-const DEPTH: (&str, &str, &str, bool) =
-    ("depth", "integer", "go through so many runs at most", false);
+const DEPTH: (&str, &str, &str, bool) = (
+    "depth",
+    "integer",
+    "maximum number of runs along a path",
+    false,
+);
 
 /// All tools; none changes anything.
 pub(super) const TOOLS: [Tool; 6] = [
@@ -70,7 +74,7 @@ pub(super) const TOOLS: [Tool; 6] = [
                 "what must hold; everything if it is empty",
                 true,
             ),
-            ("limit", "integer", "so many at most", false),
+            ("limit", "integer", "maximum number of results", false),
         ],
         run: find,
     },
@@ -197,7 +201,7 @@ impl Tool {
         tool_context: &ToolContext,
         arguments: &Arguments,
         stop: &Stop,
-    ) -> Answer {
+    ) -> ToolAnswer {
         let known = |name: &str| self.parameters.iter().any(|(known, ..)| *known == name);
         if let Some(name) = arguments.keys().find(|name| !known(name)) {
             let names: Vec<&str> = self.parameters.iter().map(|(name, ..)| *name).collect();
@@ -223,7 +227,7 @@ fn as_of(arguments: &CheckedArguments<'_>) -> Result<Version, String> {
     }
 }
 
-fn schema(tool_context: &ToolContext, _: &CheckedArguments<'_>, stop: &Stop) -> Answer {
+fn schema(tool_context: &ToolContext, _: &CheckedArguments<'_>, stop: &Stop) -> ToolAnswer {
     let database = &tool_context.database;
     let schema = database.schema().map_err(error_text)?;
     let counts = database.counts().map_err(error_text)?;
@@ -273,7 +277,7 @@ fn schema(tool_context: &ToolContext, _: &CheckedArguments<'_>, stop: &Stop) -> 
     ))
 }
 
-fn find(tool_context: &ToolContext, arguments: &CheckedArguments<'_>, stop: &Stop) -> Answer {
+fn find(tool_context: &ToolContext, arguments: &CheckedArguments<'_>, stop: &Stop) -> ToolAnswer {
     let text = arguments.text("filter")?;
     let filter = search::parse(text).map_err(|e| e.to_string())?;
     let most = arguments.number("limit")?.unwrap_or(u64::MAX);
@@ -319,11 +323,15 @@ fn find(tool_context: &ToolContext, arguments: &CheckedArguments<'_>, stop: &Sto
     ))
 }
 
-fn lineage(tool_context: &ToolContext, arguments: &CheckedArguments<'_>, stop: &Stop) -> Answer {
+fn lineage(
+    tool_context: &ToolContext,
+    arguments: &CheckedArguments<'_>,
+    stop: &Stop,
+) -> ToolAnswer {
     walk(tool_context, arguments, Direction::Lineage, stop)
 }
 
-fn impact(tool_context: &ToolContext, arguments: &CheckedArguments<'_>, stop: &Stop) -> Answer {
+fn impact(tool_context: &ToolContext, arguments: &CheckedArguments<'_>, stop: &Stop) -> ToolAnswer {
     walk(tool_context, arguments, Direction::Impact, stop)
 }
 
@@ -332,7 +340,7 @@ fn walk(
     arguments: &CheckedArguments<'_>,
     direction: Direction,
     stop: &Stop,
-) -> Answer {
+) -> ToolAnswer {
     let database = &tool_context.database;
     let schema = database.schema().map_err(error_text)?;
     let named =
@@ -373,7 +381,7 @@ fn walk(
     ))
 }
 
-fn diff(tool_context: &ToolContext, arguments: &CheckedArguments<'_>, stop: &Stop) -> Answer {
+fn diff(tool_context: &ToolContext, arguments: &CheckedArguments<'_>, stop: &Stop) -> ToolAnswer {
     let database = &tool_context.database;
     let run = |name: &str| -> Result<_, String> {
         let text = arguments.text(name)?;

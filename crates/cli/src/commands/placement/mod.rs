@@ -31,8 +31,8 @@ pub(crate) fn explain(args: &ExplainArgs, context: &mut Context) -> anyhow::Resu
         return Err(named.missing("").into());
     }
     let cluster = match real(&args.target, named.vertex)? {
-        Some(placed) => Cluster::real(placed)?,
-        None => Cluster::new(args)?,
+        Some(placed) => AssumedCluster::real(placed)?,
+        None => AssumedCluster::new(args)?,
     };
     let stop = || context.interrupt.cancelled();
     let edges = cluster.read_edges(&database, named.vertex.id, &stop)?;
@@ -55,7 +55,7 @@ fn real(target: &Target, vertex: VertexRef) -> anyhow::Result<Option<PlacementRe
 }
 
 /// Servers of a real or an assumed cluster.
-struct Cluster {
+struct AssumedCluster {
     placement: Box<dyn Placement>,
     /// The server of each shard.
     server_of: Vec<u32>,
@@ -72,7 +72,7 @@ struct Edge {
     destination_home: Shard,
 }
 
-impl Cluster {
+impl AssumedCluster {
     fn new(args: &ExplainArgs) -> anyhow::Result<Self> {
         let (server_of, order) = match args.vnodes {
             None => ((0..args.servers).collect(), Order::Nodes),

@@ -192,14 +192,14 @@ impl View {
         }
         writeln!(out)?;
         let edges = self.parts.iter().map(|p| (p.partition, p.edges)).collect();
-        self.print_node(&Node { tree, edges }, Partition(0), 0, "", "", out)?;
+        self.print_node(&TreeNode { tree, edges }, Partition(0), 0, "", "", out)?;
         Ok(())
     }
 
     /// Prints a node and its subtree, left before right.
     fn print_node(
         &self,
-        node: &Node,
+        node: &TreeNode,
         partition: Partition,
         level: u32,
         first: &str,
@@ -264,12 +264,12 @@ impl View {
 }
 
 /// State for printing the tree.
-struct Node {
+struct TreeNode {
     tree: Tree,
     edges: BTreeMap<Partition, u64>,
 }
 
-impl Node {
+impl TreeNode {
     /// Returns the right child of a node, if it has split.
     fn child(&self, splits: &Splits, partition: Partition, level: u32) -> Option<Partition> {
         let child = self.tree.child(partition, level)?;

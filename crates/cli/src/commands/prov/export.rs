@@ -48,7 +48,7 @@ pub(crate) fn run(args: &ExportProvArgs, context: &mut Context) -> anyhow::Resul
         Some(time) => time,
         None => database.stats()?.newest.unwrap_or(Version::MAX),
     };
-    let mut source = Source {
+    let mut source = ProvSource {
         database: &database,
         schema: &schema,
         as_of,
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &ExportProvArgs, context: &mut Context) -> anyhow::Resul
     Ok(Outcome::Done)
 }
 
-struct Source<'a> {
+struct ProvSource<'a> {
     database: &'a Database,
     schema: &'a Schema,
     as_of: Version,
@@ -104,7 +104,7 @@ struct Source<'a> {
     executions: Vec<VertexId>,
 }
 
-impl Source<'_> {
+impl ProvSource<'_> {
     fn check(&self) -> anyhow::Result<()> {
         if self.context.interrupt.cancelled() {
             return Err(Error::Interrupted.into());

@@ -116,7 +116,7 @@ pub(super) fn stats(args: &RdfStatsArgs, context: &mut Context) -> anyhow::Resul
     };
     let rdf = database.rdf()?;
     let data = rdf.data();
-    let stats = Stats {
+    let stats = RdfStats {
         quads: data.len() as u64,
         inferred: data.inferred_len() as u64,
         rules: data.inference().map(|kind| kind.name().to_owned()),
@@ -131,7 +131,7 @@ pub(super) fn stats(args: &RdfStatsArgs, context: &mut Context) -> anyhow::Resul
 }
 
 /// Counts and sizes of local or remote data.
-pub(super) struct Stats {
+pub(super) struct RdfStats {
     pub(super) quads: u64,
     pub(super) inferred: u64,
     pub(super) rules: Option<String>,
@@ -145,7 +145,7 @@ pub(super) struct Stats {
 }
 
 pub(super) fn print_stats(
-    stats: &Stats,
+    stats: &RdfStats,
     format: RowFormat,
     context: &mut Context,
 ) -> anyhow::Result<Outcome> {

@@ -1,7 +1,7 @@
 //! RDF data of a server, over HTTP at its address or over its socket in the folder.
 
 use super::load::{Loaded, print_loaded};
-use super::maintenance::{Stats, print_stats};
+use super::maintenance::{RdfStats, print_stats};
 use crate::args::{
     AnswerFormat, DumpFormat, InferRules, RdfDumpArgs, RdfLoadArgs, RdfPlainArgs, RdfStatsArgs,
     RowFormat, SparqlArgs, Target,
@@ -370,7 +370,7 @@ fn term(json: &Json) -> Option<esker_rdf::Term> {
 }
 
 /// The body of a load: files one after another, each after the header line that the server expects.
-struct Files {
+struct UploadFiles {
     left: VecDeque<(PathBuf, RdfFormat)>,
     current: Box<dyn Read + Send>,
     /// Bytes of the current file that have not been sent.
@@ -379,7 +379,7 @@ struct Files {
     sent: Arc<AtomicU64>,
 }
 
-impl Files {
+impl UploadFiles {
     fn next(&mut self) -> io::Result<bool> {
         let Some((path, format)) = self.left.pop_front() else {
             return Ok(false);
@@ -414,7 +414,7 @@ fn base_of(path: &Path) -> Option<String> {
     Some(format!("file://{}", esker::rdf::encoded(&path)))
 }
 
-impl Read for Files {
+impl Read for UploadFiles {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         loop {
             let n = self.current.read(to)?;
@@ -457,7 +457,7 @@ pub(super) fn load(
     let path = path("/api/v1/rdf/load", &parameters);
     let count = files.len() as u64;
     let sent = Arc::new(AtomicU64::new(0));
-    let body = Files {
+    let body = UploadFiles {
         left: files.into(),
         current: Box::new(io::empty()),
         expected: 0,
@@ -499,7 +499,7 @@ pub(super) fn load(
 
 /// A request body that advances a progress bar.
 struct ProgressBody {
-    body: Files,
+    body: UploadFiles,
     bar: Progress,
 }
 
@@ -559,7 +559,7 @@ pub(super) fn stats(
         RequestBody::Nothing,
         |a, _| json_of(a),
     )?;
-    let stats = Stats {
+    let stats = RdfStats {
         quads: number(&got, "quads"),
         inferred: number(&got, "inferred"),
         rules: got

@@ -141,7 +141,7 @@ fn sparql() -> Json {
     };
     let not_acceptable = (
         "406",
-        "none of the formats that it accepts is to be had",
+        "the server has none of the formats that the client accepts",
         content(&["text/plain"]),
     );
     let about_query = [

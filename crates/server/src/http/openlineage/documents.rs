@@ -15,12 +15,12 @@ pub(in super::super) fn parameter(name: &str) -> (&'static str, Json, bool) {
             true,
         ),
         "page_limit" => (
-            "so many at most",
+            "maximum number of entries",
             json!({"type": "integer", "minimum": 1, "maximum": 1_000, "default": 100}),
             false,
         ),
         "page_offset" => (
-            "without the first so many",
+            "number of entries to skip",
             json!({"type": "integer", "minimum": 0, "default": 0}),
             false,
         ),

@@ -10,7 +10,7 @@ use std::time::Duration;
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[derive(Default)]
-struct State {
+struct RelayState {
     cut: AtomicBool,
     over: AtomicBool,
 }
@@ -18,7 +18,7 @@ struct State {
 /// Forwards bytes to an address until dropped.
 pub(super) struct Relay {
     port: u16,
-    state: Arc<State>,
+    state: Arc<RelayState>,
 }
 
 impl Relay {
@@ -27,7 +27,7 @@ impl Relay {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();
         listener.set_nonblocking(true)?;
-        let state = Arc::<State>::default();
+        let state = Arc::<RelayState>::default();
         let shared = Arc::clone(&state);
         std::thread::spawn(move || accept(&listener, address, &shared));
         Ok(Self { port, state })
@@ -49,7 +49,7 @@ impl Drop for Relay {
     }
 }
 
-fn accept(listener: &TcpListener, to: SocketAddr, state: &Arc<State>) {
+fn accept(listener: &TcpListener, to: SocketAddr, state: &Arc<RelayState>) {
     while !state.over.load(Ordering::Acquire) {
         let Ok((from, _)) = listener.accept() else {
             std::thread::sleep(POLL_INTERVAL / 5);
@@ -69,7 +69,7 @@ fn accept(listener: &TcpListener, to: SocketAddr, state: &Arc<State>) {
     }
 }
 
-fn forward(mut from: TcpStream, mut to: TcpStream, state: &State) {
+fn forward(mut from: TcpStream, mut to: TcpStream, state: &RelayState) {
     // If setting the timeouts fails, the connection may outlive the relay, which is harmless.
     let _ = from.set_nonblocking(false);
     let _ = from.set_read_timeout(Some(POLL_INTERVAL));

@@ -41,7 +41,7 @@ fn program() -> anyhow::Result<PathBuf> {
     let mut all = std::env::split_paths(&path).map(|folder| folder.join("etcd"));
     all.find(|program| program.is_file()).ok_or_else(|| {
         anyhow::anyhow!(
-            "the cluster's file names no etcd, and there is none on the path to start: install it (Debian: etcd-server), say where \
+            "the cluster's file names no etcd, and PATH has no etcd to start: install it (Debian: etcd-server), say where \
              it is with {PROGRAM}, or say where one runs with [etcd] endpoints = [\"http://HOST:2379\"]"
         )
     })

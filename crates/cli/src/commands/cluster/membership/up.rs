@@ -22,7 +22,7 @@ const RESTART_INTERVAL: Duration = Duration::from_secs(5);
 /// Time for a stop beyond the members' drain time.
 const STOP_MAX: Duration = Duration::from_secs(25);
 
-struct Servers<'a> {
+struct MemberServers<'a> {
     file: &'a Path,
     config: &'a ClusterConfig,
     memory: u64,
@@ -47,7 +47,7 @@ pub(in super::super) fn run(
         .etcd
         .as_ref()
         .is_some_and(|e| !e.endpoints.is_empty());
-    let mut servers = Servers {
+    let mut servers = MemberServers {
         file: &file,
         config,
         memory: config.memory_bytes.unwrap_or(context.globals.memory),
@@ -80,7 +80,7 @@ pub(in super::super) fn run(
     })
 }
 
-impl Servers<'_> {
+impl MemberServers<'_> {
     /// Runs until interrupted, until all members were asked to stop, or until the program ends (its exit code).
     fn serve(&mut self, command: &[String], context: &mut Context) -> anyhow::Result<Option<u8>> {
         if !self.wait_until_ready(context)? {

@@ -41,7 +41,7 @@ impl Ancestors {
 }
 
 /// A directory to read.
-struct Task {
+struct ScanTask {
     real: PathBuf,
     path: NamePath,
     ancestors: Arc<Ancestors>,
@@ -49,8 +49,8 @@ struct Task {
     is_new: bool,
 }
 
-struct Work {
-    tasks: Vec<Task>,
+struct ScanWork {
+    tasks: Vec<ScanTask>,
     /// Number of threads that may still find more directories.
     busy: usize,
 }
@@ -59,7 +59,7 @@ struct Work {
 pub(super) struct TreeReader<'d> {
     database: &'d Database,
     limits: ScanLimits,
-    work: Mutex<Work>,
+    work: Mutex<ScanWork>,
     more: Condvar,
     /// The first names of files with several names, by device and inode number.
     multiply_named: Mutex<HashMap<(u64, u64), NamePath>>,
@@ -82,7 +82,7 @@ impl<'d> TreeReader<'d> {
         at: NamePath,
     ) -> Self {
         let identity = compare::stat_path(&root).map_or((0, 0), |found| found.identity);
-        let first = Task {
+        let first = ScanTask {
             real: root,
             path: at,
             ancestors: Arc::new(Ancestors {
@@ -94,7 +94,7 @@ impl<'d> TreeReader<'d> {
         Self {
             database,
             limits,
-            work: Mutex::new(Work {
+            work: Mutex::new(ScanWork {
                 tasks: vec![first],
                 busy: 0,
             }),
@@ -118,7 +118,7 @@ impl<'d> TreeReader<'d> {
         }
     }
 
-    fn take(&self) -> Option<Task> {
+    fn take(&self) -> Option<ScanTask> {
         let mut work = lock(&self.work);
         loop {
             // Depth first, so that few directories wait.
@@ -154,7 +154,7 @@ impl<'d> TreeReader<'d> {
     }
 
     /// Returns the entries of a directory in the database.
-    fn stored_entries(&self, task: &Task) -> esker_model::Result<HashMap<Name, Inode>> {
+    fn stored_entries(&self, task: &ScanTask) -> esker_model::Result<HashMap<Name, Inode>> {
         let mut stored_entries = HashMap::new();
         if !task.is_new {
             self.database
@@ -166,7 +166,7 @@ impl<'d> TreeReader<'d> {
         Ok(stored_entries)
     }
 
-    fn directory(&self, task: &Task, send: &SyncSender<Message>) -> Result<(), ReceiverGone> {
+    fn directory(&self, task: &ScanTask, send: &SyncSender<Message>) -> Result<(), ReceiverGone> {
         let tell = |message| send.send(message).map_err(|_| ReceiverGone);
         let trouble = |what: &dyn std::fmt::Display| {
             tell(Message::Problem(format!("{}: {what}", task.real.display())))
@@ -235,7 +235,7 @@ impl<'d> TreeReader<'d> {
             let is_new = self.entry(task, (&found, &at), before, &mut changes, send)?;
             if found.is_directory() {
                 match self.check_enterable(task, &found) {
-                    Ok(()) => below.push(Task {
+                    Ok(()) => below.push(ScanTask {
                         real: task.real.join(OsStr::from_bytes(bytes)),
                         path: at,
                         ancestors: Arc::new(Ancestors {
@@ -284,7 +284,7 @@ impl<'d> TreeReader<'d> {
     /// Appends the changes of one entry; returns whether the entry is new.
     fn entry(
         &self,
-        task: &Task,
+        task: &ScanTask,
         (found, at): (&FileMetadata, &NamePath),
         before: Option<Inode>,
         changes: &mut Vec<Change>,
@@ -330,7 +330,7 @@ impl<'d> TreeReader<'d> {
     }
 
     /// Checks whether to enter a directory; an error has the reason if it is to be printed.
-    fn check_enterable(&self, task: &Task, found: &FileMetadata) -> Result<(), Option<String>> {
+    fn check_enterable(&self, task: &ScanTask, found: &FileMetadata) -> Result<(), Option<String>> {
         if task.ancestors.has(found.identity) {
             return Err(Some(
                 "it leads back to a directory above it: not followed".into(),
