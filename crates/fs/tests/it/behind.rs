@@ -113,7 +113,7 @@ fn what_cannot_be_made_is_told_by_the_next_flush_and_only_by_it() {
     let failure = fs.flush().unwrap_err();
     assert_eq!(failure.errno, EXIST);
     assert!(
-        failure.text.contains("2 changes") && failure.text.contains("/a"),
+        failure.text.contains("2 buffered changes") && failure.text.contains("/a"),
         "{failure}"
     );
     fs.flush().unwrap();

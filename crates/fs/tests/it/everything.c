@@ -210,7 +210,7 @@ int main(int argc, char **argv)
         CHECK(esker_fs_unlink(fs, "/lab/none") == 0);
         CHECK(esker_fs_symlink(fs, "x", "/lab/behind/a") == 0);
         FAILS(esker_fs_flush(fs), ENOENT);
-        CHECK(strstr(esker_fs_last_error(), "2 changes") != NULL);
+        CHECK(strstr(esker_fs_last_error(), "2 buffered changes") != NULL);
         CHECK(esker_fs_flush(fs) == 0);
         CHECK(esker_fs_close(fs) == 0);
         fs = plain;
