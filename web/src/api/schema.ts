@@ -613,7 +613,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** A job that ended, as Slurm's jobcomp/elasticsearch tells of it */
+        /** A job that ended, as Slurm's jobcomp/elasticsearch sends it */
         post: operations["ingestSlurmJob"];
         delete?: never;
         options?: never;
@@ -5047,9 +5047,9 @@ export interface operations {
     namespaces: {
         parameters: {
             query?: {
-                /** @description so many at most */
+                /** @description maximum number of entries */
                 limit?: number;
-                /** @description without the first so many */
+                /** @description number of entries to skip */
                 offset?: number;
                 /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
@@ -5194,9 +5194,9 @@ export interface operations {
     datasets: {
         parameters: {
             query?: {
-                /** @description so many at most */
+                /** @description maximum number of entries */
                 limit?: number;
-                /** @description without the first so many */
+                /** @description number of entries to skip */
                 offset?: number;
                 /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
@@ -5346,9 +5346,9 @@ export interface operations {
     datasetVersions: {
         parameters: {
             query?: {
-                /** @description so many at most */
+                /** @description maximum number of entries */
                 limit?: number;
-                /** @description without the first so many */
+                /** @description number of entries to skip */
                 offset?: number;
                 /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
@@ -5425,9 +5425,9 @@ export interface operations {
     allJobs: {
         parameters: {
             query?: {
-                /** @description so many at most */
+                /** @description maximum number of entries */
                 limit?: number;
-                /** @description without the first so many */
+                /** @description number of entries to skip */
                 offset?: number;
                 /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
@@ -5499,9 +5499,9 @@ export interface operations {
     jobs: {
         parameters: {
             query?: {
-                /** @description so many at most */
+                /** @description maximum number of entries */
                 limit?: number;
-                /** @description without the first so many */
+                /** @description number of entries to skip */
                 offset?: number;
                 /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
@@ -5651,9 +5651,9 @@ export interface operations {
     jobRuns: {
         parameters: {
             query?: {
-                /** @description so many at most */
+                /** @description maximum number of entries */
                 limit?: number;
-                /** @description without the first so many */
+                /** @description number of entries to skip */
                 offset?: number;
                 /** @description the user id on whose behalf: only what they may read is returned */
                 uid?: number;
@@ -5928,7 +5928,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description none of the formats that it accepts is to be had */
+            /** @description the server has none of the formats that the client accepts */
             406: {
                 headers: {
                     [name: string]: unknown;
@@ -6042,7 +6042,7 @@ export interface operations {
                     "text/plain": string;
                 };
             };
-            /** @description none of the formats that it accepts is to be had */
+            /** @description the server has none of the formats that the client accepts */
             406: {
                 headers: {
                     [name: string]: unknown;
