@@ -374,7 +374,7 @@ fn plain_clients_are_told_what_is_wrong() {
                     ..request(vec![change("/y")])
                 },
                 Code::InvalidArgument,
-                "marker",
+                "idempotency key",
             ),
         ] {
             let status = client.change_files(wrong).await.unwrap_err();
