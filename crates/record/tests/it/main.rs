@@ -113,7 +113,7 @@ fn torn_files_are_named_and_the_beginning_counts() {
     fs::write(&path, &other).unwrap();
     let found = spool.read().unwrap();
     assert!(
-        matches!(&found[..], [SpoolFile::Broken(_, why)] if why.contains("torn")),
+        matches!(&found[..], [SpoolFile::Broken(_, why)] if why.contains("hash does not match")),
         "{found:?}"
     );
 }
