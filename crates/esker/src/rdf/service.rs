@@ -164,7 +164,7 @@ mod tests {
             assert_eq!(services.allows(endpoint), allowed, "{endpoint}");
         }
         let e = services.query_endpoint("http://no.example/", "ASK {}", &|| false);
-        assert!(e.unwrap_err().contains("may be asked: http://lab.example"));
+        assert!(e.unwrap_err().contains("those allowed: http://lab.example"));
         assert!(Services::new(vec!["https://lab".into()]).is_ok());
         assert!(Services::new(vec!["https://".into()]).is_err());
         assert!(Services::new(vec!["ftp://lab".into()]).is_err());

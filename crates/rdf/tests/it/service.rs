@@ -220,7 +220,7 @@ fn answers_are_bounded_and_checked() {
     assert!(
         read(json, "{\"head\":{},\"boolean\":true}")
             .unwrap_err()
-            .contains("truth")
+            .contains("not with solutions")
     );
     assert!(
         read("text/html", "<html>")

@@ -48,7 +48,7 @@ fn broken_lines_are_named_or_passed_over() {
         (r#"{"t":1,"op":"fly","path":"/x"}"#, "fly"),
         (r#"{"t":1,"op":"list"}"#, "\"path\""),
         (r#"{"t":1,"op":"list","path":"x"}"#, "begin with /"),
-        (r#"{"t":1,"op":"list","path":7}"#, "no text"),
+        (r#"{"t":1,"op":"list","path":7}"#, "is not text"),
         (r#"{"t":1,"op":"rename","path":"/x"}"#, "\"to\""),
         (r#"{"t":1e300,"op":"list","path":"/x"}"#, "\"t\""),
         (r"[1]", "object"),

@@ -115,7 +115,7 @@ fn several_callers_are_one_commit_and_answered_each() {
     assert!(
         done[3]
             .as_ref()
-            .is_err_and(|e| e.to_string().contains("marker"))
+            .is_err_and(|e| e.to_string().contains("idempotency key"))
     );
     assert_eq!(errno(stat(&small.engine, "/c")), Errno::NotFound);
     super::sound(&small.engine);
