@@ -70,7 +70,7 @@ fn a_foreign_or_cut_checkpoint_is_refused() {
     let file = root.path().join("memory.store");
     std::fs::write(&file, b"not one at all").unwrap();
     let error = MemoryStore::open(root.path()).unwrap_err().to_string();
-    assert!(error.contains("no checkpoint"), "{error}");
+    assert!(error.contains("not a checkpoint"), "{error}");
 
     let store = MemoryStore::new();
     let mut batch = WriteBatch::default();
