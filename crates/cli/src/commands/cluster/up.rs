@@ -151,7 +151,7 @@ struct RunningServers<'a> {
     children: Vec<ServerProcess>,
     /// Times of the latest restarts.
     restarts: Vec<Instant>,
-    /// RunningServers that another server has taken over.
+    /// Servers that another server has taken over.
     gone: BTreeSet<ServerId>,
     /// Whether the servers run in a Slurm job, which may stop them.
     in_job: bool,
