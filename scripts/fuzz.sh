@@ -21,7 +21,7 @@ names=$(sed -n 's/^    ("\([a-z_]*\)", .*/\1/p' fuzz/src/lib.rs)
 targets=${ESKER_FUZZ_TARGETS:-$names}
 for target in $targets; do
     grep -qx "$target" <<<"$names" || {
-        echo "fuzz: there is no target \`$target\`; expected one of" $names >&2
+        echo "fuzz: there is not a target \`$target\`; expected one of" $names >&2
         exit 2
     }
 done

@@ -164,7 +164,7 @@ def prose(path, text):
 
 def find(below):
     types = defaultdict(lambda: defaultdict(list))
-    for path in sorted((ROOT / "crates").rglob("*.rs")):
+    for path in sorted([*(ROOT / "crates").rglob("*.rs"), *(ROOT / "fuzz" / "src").rglob("*.rs")]):
         if "generated" in path.parts or path.name == "worker.py":
             continue
         text = path.read_text()

@@ -1,4 +1,4 @@
-//! What decides who may do what: files that users edit, and proofs of clients whom nobody knows yet.
+//! Inputs of access control: files that users edit (authorized keys, known hosts, tokens) and proofs of unauthenticated clients.
 
 use esker_access::authorized::{self, AuthorizedKeys, Terms};
 use esker_access::known_hosts::{HostKeyStatus, lookup_in_text};
@@ -6,13 +6,14 @@ use esker_access::{HostKey, KeyData, Role, proof, token};
 use esker_model::object::Principal;
 use std::net::{IpAddr, Ipv4Addr};
 
-const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7));
-/// Seconds since 1970: November 2026.
+const CLIENT_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7));
+/// Time of the check in seconds since 1970: November 2026.
 const NOW: i64 = 1_795_000_000;
-/// What the two ends of one connection know.
+/// Exporter secret, which only the two ends of one connection know.
 const EXPORTER: [u8; 32] = [7; 32];
 
-/// Keys give the rights that their lines say and no others; a line that is written says the same, and one that is taken out is gone.
+/// Checks an authorized-keys file: a key has exactly the rights of its line; a written line is parsed back with the same terms; a removed
+/// line is absent.
 pub(crate) fn authorized_keys(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let file = AuthorizedKeys::parse(&text);
@@ -29,10 +30,10 @@ pub(crate) fn authorized_keys(bytes: &[u8]) {
     );
     assert!(file.mistakes.iter().all(|mistake| !mistake.why.is_empty()));
     for line in &file.lines {
-        if let Ok(role) = line.role_at(HERE, NOW) {
+        if let Ok(role) = line.role_at(CLIENT_ADDRESS, NOW) {
             assert_eq!(line.role(), Some(role));
             assert!(line.expires().is_none_or(|end| NOW < end));
-            // Who reads as a user reads, and nothing more; nobody reads so as user 0.
+            // A line bound to a user grants only the role `read`, and never as user 0.
             let bound = |user: &Principal| role == Role::Read && user.uid > 0;
             assert!(line.user().is_none_or(bound));
         }
@@ -42,7 +43,7 @@ pub(crate) fn authorized_keys(bytes: &[u8]) {
             from: line.from().map(str::to_owned),
             user: line.user().cloned(),
         };
-        // A pattern or a comment with a quote cannot be written.
+        // Patterns and comments with a quote cannot be written.
         let Ok(written) = authorized::line(&line.key, &terms) else {
             continue;
         };
@@ -53,12 +54,15 @@ pub(crate) fn authorized_keys(bytes: &[u8]) {
         let [again] = again[..] else {
             panic!("one line names the key");
         };
-        assert_eq!(again.role_at(HERE, NOW), line.role_at(HERE, NOW));
+        assert_eq!(
+            again.role_at(CLIENT_ADDRESS, NOW),
+            line.role_at(CLIENT_ADDRESS, NOW)
+        );
         assert_eq!((again.role(), again.expires()), (terms.role, terms.expires));
         assert_eq!(again.user(), terms.user.as_ref());
         let without = AuthorizedKeys::parse(&authorized::with(&text, key, None));
         assert!(without.lines_of(key).next().is_none());
-        // Nobody else's line is touched.
+        // Lines of other keys are unchanged.
         let others = |file: &AuthorizedKeys| {
             let others = file.lines.iter().filter(|l| l.key.key_data() != key);
             others.count()
@@ -72,12 +76,13 @@ fn key(seed: u8) -> HostKey {
     HostKey::from_seed(&[seed; 32])
 }
 
-/// A server is listed only if its key stands in the file; a key that is revoked anywhere is; comments say nothing.
+/// Checks a known-hosts file: a server is listed only if the file contains its key; a `@revoked` line that matches the host refuses the key
+/// wherever it is in the file; comments have no effect.
 pub(crate) fn known_hosts(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (own, host, port) = (key(1), "lab.example.org", 7400);
     let public = own.public().to_openssh().expect("a key is written");
-    // Of the key's 32 bytes the last 30: OpenSSH's form has lengths before them, at which `ssh-key` does not look closely.
+    // The last 30 of the key's 32 bytes: OpenSSH's format has length fields before the key, which `ssh-key` does not check strictly.
     let words = public.split(' ').nth(1).and_then(|blob| blob.get(28..));
     let words = words.expect("a key has words");
     let look = |text: &str, of: &KeyData| lookup_in_text(text, host, port, of);
@@ -98,7 +103,7 @@ pub(crate) fn known_hosts(bytes: &[u8]) {
     assert!(matches!(revoked, HostKeyStatus::Revoked { .. }));
 }
 
-/// Tokens are read as they were written, and none is shown by the file that keeps them.
+/// Checks a token file: tokens are written and parsed back; the hash that the file stores is not accepted as a token.
 pub(crate) fn access_tokens(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let tokens = token::parse(&text);
@@ -114,13 +119,14 @@ pub(crate) fn access_tokens(bytes: &[u8]) {
             token::find(&tokens, &shown).is_none_or(|found| found.hash() == token::hash_of(&shown))
         );
     }
-    // A line's end is no part of a comment.
+    // A final carriage return in a comment is parsed back as part of the line's end.
     if tokens.iter().all(|one| !one.comment.ends_with('\r')) {
         assert_eq!(token::parse(&token::text_of(&tokens)), tokens);
     }
 }
 
-/// A proof is refused unless a key signed for this very connection; the only one that did is that of seed 3.
+/// Checks a client's proof: it is refused unless a key signed for this connection. The only such signature (in the seeds of this target) is
+/// by the key made from seed byte 3.
 pub(crate) fn key_proof(bytes: &[u8]) {
     match proof::check(bytes, &EXPORTER) {
         Ok(proved) => assert_eq!(&proved, key(3).public().key_data()),

@@ -1,5 +1,5 @@
-//! What one server is to do of a batch, as another sends it and as its coordinator keeps it: read or refused; what is read
-//! comes back.
+//! A participant's part of a batch, as servers send it and as the coordinator stores it: it is decoded or refused; a decoded part is
+//! encoded and decoded back.
 
 use esker_cluster::peer::Part;
 

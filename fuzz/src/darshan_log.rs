@@ -1,4 +1,5 @@
-//! A log of any format is read or refused; what is read sums up. Bounds keep a compression bomb from taking all the time.
+//! Darshan logs of any format: a log is parsed or refused; parsed records are summed per file. Limits on region size and records keep a
+//! compression bomb from taking all the time.
 
 use esker_import::darshan::{ParseOptions, file_accesses, parse};
 

@@ -1,14 +1,14 @@
-//! A list of edges is read or refused, as text and in binary; what is read comes back from its bytes.
+//! Lists of edges, as text and in binary: a list is parsed or refused; a parsed list is written and parsed back.
 
-// The command has no library; this file of it stands on its own.
+// The command has no library target, so this file, which depends on no other file of the command, is included by its path.
 #[path = "../../crates/cli/src/bench/placement/edge_list.rs"]
-mod read;
+mod reader;
 
-use read::{EdgeListError, binary, read_binary, read_text};
+use reader::{EdgeListError, binary, read_binary, read_text};
 
 pub(crate) fn check(bytes: &[u8]) {
     match read_binary(bytes) {
-        Ok(edges) => assert_eq!(written(&edges), bytes),
+        Ok(edges) => assert_eq!(encode(&edges), bytes),
         Err(EdgeListError::Byte(at, _)) => assert!(at < bytes.len() as u64),
         Err(error) => assert!(bytes.is_empty(), "{error}"),
     }
@@ -22,6 +22,6 @@ pub(crate) fn check(bytes: &[u8]) {
     }
 }
 
-fn written(edges: &[(u32, u32)]) -> Vec<u8> {
+fn encode(edges: &[(u32, u32)]) -> Vec<u8> {
     edges.iter().flat_map(|edge| binary(*edge)).collect()
 }

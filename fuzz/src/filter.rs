@@ -1,5 +1,5 @@
-//! A filter is read or refused at a place inside the text; what is read is written and read back, and what it holds of does
-//! not depend on how it is asked.
+//! Filters: a text is parsed, or refused at a position inside the text; a parsed filter is written and parsed back, and matches the same
+//! properties by every kind of evaluation.
 
 use esker_model::filter::{Expr, Prepared};
 use esker_model::{Properties, Value};
@@ -15,7 +15,7 @@ pub(crate) fn check(bytes: &[u8]) {
                 Ok(again) => again,
                 Err(error) => panic!("{}", error.render(&written)),
             };
-            // NaN equals nothing, itself included: so the texts are compared.
+            // NaN is not equal to itself, so this compares the texts.
             assert_eq!(again.to_string(), written);
             let mut fields = Properties::new();
             let values = [
@@ -28,10 +28,10 @@ pub(crate) fn check(bytes: &[u8]) {
             for (name, value) in expr.names().into_iter().zip(values.into_iter().cycle()) {
                 fields.set(name, value);
             }
-            let holds = expr.matches(&fields);
-            assert_eq!(Prepared::new(&expr).matches(&fields), holds, "{written}");
-            assert_eq!(again.matches(&fields), holds, "{written}");
-            assert_eq!(expr.negated().matches(&fields), !holds, "{written}");
+            let matched = expr.matches(&fields);
+            assert_eq!(Prepared::new(&expr).matches(&fields), matched, "{written}");
+            assert_eq!(again.matches(&fields), matched, "{written}");
+            assert_eq!(expr.negated().matches(&fields), !matched, "{written}");
         }
         Err(error) => {
             assert!(text.is_char_boundary(error.at) && error.at + error.len <= text.len());

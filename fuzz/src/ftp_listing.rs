@@ -1,4 +1,4 @@
-//! Lines of an FTP server's listings: read or not; a name is always part of its line.
+//! Lines of an FTP server's listings: a line is parsed or skipped; a parsed name consists of the line's own bytes.
 
 use esker_origin::ftp::{facts, unix};
 

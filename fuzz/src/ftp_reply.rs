@@ -1,10 +1,10 @@
-//! Replies of an FTP server: lines or refused, alike in whatever pieces they come.
+//! Replies of an FTP server: they are lines or refused, independently of their division into pieces.
 
 use bytes::BytesMut;
 use esker_origin::ftp::reply::{Line, Lines};
 use esker_origin::stream::{Codec as _, Fault};
 
-fn all(pieces: &[&[u8]]) -> Result<Vec<Line>, Fault> {
+fn decode_all(pieces: &[&[u8]]) -> Result<Vec<Line>, Fault> {
     let mut lines = Lines::default();
     let mut bytes = BytesMut::new();
     let mut all = Vec::new();
@@ -18,10 +18,10 @@ fn all(pieces: &[&[u8]]) -> Result<Vec<Line>, Fault> {
 }
 
 pub(crate) fn check(bytes: &[u8]) {
-    let whole = all(&[bytes]);
+    let whole = decode_all(&[bytes]);
     let at = bytes
         .first()
         .map_or(0, |first| usize::from(*first) % bytes.len());
     let (left, right) = bytes.split_at(at);
-    assert_eq!(whole, all(&[left, right]));
+    assert_eq!(whole, decode_all(&[left, right]));
 }

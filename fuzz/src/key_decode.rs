@@ -1,4 +1,4 @@
-//! A key decodes to what encodes to the same bytes, or is refused.
+//! Storage keys: a key decodes to a value that encodes to the same bytes, or is refused.
 
 use esker_model::EdgeKey;
 use esker_model::key::{

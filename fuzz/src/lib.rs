@@ -1,6 +1,7 @@
-//! Fuzz targets: functions that take any bytes and hold a parser to what it promises. `README.md` says what each asks.
+//! Fuzz targets: functions that take arbitrary bytes and panic if a parser breaks one of its properties. `README.md` lists the property of
+//! each target.
 //!
-//! They are one library, so that libFuzzer drives all of them in one program, and a plain test asks each of its seeds.
+//! All targets are in one library, so that libFuzzer drives them from one program and a plain test runs each target on its seeds.
 
 mod access;
 mod checkpoint_file;
@@ -28,12 +29,12 @@ mod traversal_parse;
 mod worker_frame;
 
 #[path = "../../crates/rdf/tests/it/any.rs"]
-mod any;
+mod rdf_invariants;
 
-/// What takes any bytes and panics if what must hold does not.
+/// Function of a fuzz target: takes arbitrary bytes and panics if the target's property does not hold.
 pub type Check = fn(&[u8]);
 
-/// All targets by name.
+/// All targets as pairs of name and function, in the order of their names.
 pub const TARGETS: [(&str, Check); 33] = [
     ("access_tokens", access::access_tokens),
     ("authorized_keys", access::authorized_keys),
@@ -70,7 +71,7 @@ pub const TARGETS: [(&str, Check); 33] = [
     ("worker_frame", worker_frame::check),
 ];
 
-/// The target of that name.
+/// Returns the function of the target called `name`, or `None` if there is no such target.
 pub fn find(name: &str) -> Option<Check> {
     let found = TARGETS.iter().find(|(own, _)| *own == name);
     found.map(|(_, check)| *check)
@@ -87,7 +88,7 @@ mod tests {
         std::path::absolute(".").unwrap().join(name)
     }
 
-    fn names(path: &Path) -> BTreeSet<String> {
+    fn file_names(path: &Path) -> BTreeSet<String> {
         let entries = fs::read_dir(path).expect("a folder");
         let name = |e: std::io::Result<fs::DirEntry>| e.expect("an entry").file_name();
         let text = |name: std::ffi::OsString| name.into_string().expect("a name");
@@ -95,33 +96,33 @@ mod tests {
     }
 
     #[test]
-    fn what_must_hold_holds_of_all_seeds() {
+    fn every_seed_satisfies_its_target() {
         let seeds = folder("seeds");
         for (target, check) in TARGETS {
-            for seed in names(&seeds.join(target)) {
+            for seed in file_names(&seeds.join(target)) {
                 let bytes = fs::read(seeds.join(target).join(&seed)).expect("a seed");
-                // What panics is told with its thread's name.
+                // A panic message contains the name of its thread.
                 let thread = std::thread::Builder::new().name(format!("{target} {seed}"));
-                let asked = thread.spawn(move || check(&bytes)).expect("a thread");
-                asked.join().expect("what must hold holds");
+                let running = thread.spawn(move || check(&bytes)).expect("a thread");
+                running.join().expect("what must hold holds");
             }
             check(b"");
         }
     }
 
     #[test]
-    fn each_target_has_seeds_and_a_line_of_what_must_hold() {
+    fn each_target_has_seeds_and_a_row_in_the_readme() {
         let all: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
-        assert_eq!(names(&folder("seeds")), all);
+        assert_eq!(file_names(&folder("seeds")), all);
         let readme = fs::read_to_string(folder("README.md")).expect("README.md");
         let rows = readme.lines().filter(|line| line.starts_with("| `"));
-        let told: BTreeSet<String> = rows
+        let documented: BTreeSet<String> = rows
             .filter_map(|row| row.split('|').nth(1))
             .flat_map(|cell| cell.split('`').skip(1).step_by(2))
             .map(str::to_owned)
             .collect();
-        assert_eq!(told, all);
-        for dictionary in names(&folder("dictionaries")) {
+        assert_eq!(documented, all);
+        for dictionary in file_names(&folder("dictionaries")) {
             let target = dictionary.strip_suffix(".dict").unwrap_or_default();
             assert!(all.contains(target), "{dictionary}");
         }

@@ -1,5 +1,5 @@
-//! The program of all fuzz targets. With libFuzzer (`make fuzz`), `$ESKER_FUZZ_TARGET` says which of them it drives; without it, the
-//! program replays files:
+//! The program of all fuzz targets. With the feature `libfuzzer` (`make fuzz`), libFuzzer drives the target that `$ESKER_FUZZ_TARGET`
+//! names; without the feature, the program replays files:
 //!
 //! ```text
 //!  cargo run -p esker-fuzz -- TARGET FILE…
@@ -14,7 +14,7 @@ static TARGET: std::sync::OnceLock<esker_fuzz::Check> = std::sync::OnceLock::new
 libfuzzer_sys::fuzz_target!(
     init: {
         let name = std::env::var("ESKER_FUZZ_TARGET").unwrap_or_default();
-        let check = esker_fuzz::find(&name).expect("$ESKER_FUZZ_TARGET is no target");
+        let check = esker_fuzz::find(&name).expect("$ESKER_FUZZ_TARGET is not a target");
         TARGET.get_or_init(|| check);
     },
     |bytes: &[u8]| {
@@ -31,7 +31,7 @@ fn main() -> Result<(), String> {
     let Some(check) = esker_fuzz::find(&name) else {
         let names = esker_fuzz::TARGETS.map(|(name, _)| name).join(", ");
         return Err(format!(
-            "`{name}` is no target; expected TARGET FILE…, where TARGET is one of {names}"
+            "`{name}` is not a target; expected TARGET FILE…, where TARGET is one of {names}"
         ));
     };
     for file in arguments {

@@ -1,4 +1,4 @@
-//! A form with several files: its first line is the content type, the rest is the body.
+//! Multipart forms: the first line of the input is the content type, the rest is the body.
 
 use esker_server::hostile::form;
 
@@ -11,7 +11,7 @@ pub(crate) fn check(bytes: &[u8]) {
         Ok(parts) => parts,
         Err(why) => return assert!(!why.is_empty()),
     };
-    // Contents are pieces of the body, one behind the other.
+    // Contents are consecutive slices of the body without overlaps.
     let mut end = body.as_ptr() as usize;
     let last = end + body.len();
     for (name, _, content) in &parts {
@@ -20,18 +20,18 @@ pub(crate) fn check(bytes: &[u8]) {
         assert!(end <= begin && begin + content.len() <= last);
         end = begin + content.len();
     }
-    // A form of the same parts under a boundary that occurs nowhere is read as they are.
+    // A form of the same parts, with a boundary that does not occur in them, is parsed to the same parts.
     let boundary = "a-boundary-that-occurs-nowhere-else";
-    let nowhere = |text: &[u8]| {
+    let without_boundary = |text: &[u8]| {
         !text
             .windows(boundary.len())
             .any(|w| w == boundary.as_bytes())
     };
     let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric());
-    let sayable = |(name, kind, content): &(String, String, &[u8])| {
-        plain(name) && plain(kind) && nowhere(content)
+    let representable = |(name, kind, content): &(String, String, &[u8])| {
+        plain(name) && plain(kind) && without_boundary(content)
     };
-    if !parts.iter().all(sayable) {
+    if !parts.iter().all(representable) {
         return;
     }
     let mut again = Vec::new();

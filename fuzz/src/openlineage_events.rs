@@ -1,4 +1,4 @@
-//! Events of `OpenLineage`: read, or refused with where and what; what is read has all that the graph needs.
+//! `OpenLineage` events: they are parsed, or refused with a position and a reason; a parsed event has all data that the graph needs.
 
 use esker_import::openlineage::{data_name, events, job_name};
 

@@ -1,4 +1,4 @@
-//! What another process sends on the owner's socket.
+//! Requests of other processes on the owner's socket.
 
 pub(crate) fn check(bytes: &[u8]) {
     esker::check_socket_input(bytes);

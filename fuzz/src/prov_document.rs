@@ -1,8 +1,8 @@
-//! Documents of PROV in any encoding: read, or refused with what is wrong; what is read is written and read back.
+//! PROV documents in any encoding: a text is parsed, or refused with a reason; a parsed document is written as PROV-JSON and parsed back.
 
 use esker_import::prov::{Document, Encoding, read, write};
 
-fn bare(mut document: Document) -> Document {
+fn without_prefixes(mut document: Document) -> Document {
     document.prefixes.clear();
     document.left_out = 0;
     document
@@ -26,9 +26,9 @@ pub(crate) fn check(bytes: &[u8]) {
     match read(text, encoding) {
         Err(e) => assert!(!e.what.is_empty()),
         Ok(document) => {
-            let document = bare(document);
+            let document = without_prefixes(document);
             let json = write(&document, Encoding::Json).expect("PROV-JSON can say everything");
-            let back = read(&json, Encoding::Json).map(bare);
+            let back = read(&json, Encoding::Json).map(without_prefixes);
             assert_eq!(back.as_ref(), Ok(&document), "{json}");
         }
     }

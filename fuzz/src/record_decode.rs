@@ -1,11 +1,11 @@
-//! Rows and values decode or are refused; what decodes comes back; skipping goes as far as decoding.
+//! Rows and values: bytes are decoded or refused; decoded rows are encoded back; skipping a value ends where decoding ends.
 
 use esker_model::codec::Reader;
 use esker_model::record::{AttributeRecord, EdgeRecord, StaticRecord, VertexRecord};
 use esker_model::{Properties, Value};
 
-/// Encodes, decodes, encodes: the two encodings are equal (values are not, where there is a NaN).
-macro_rules! comes_back {
+/// Decodes a record, encodes, decodes and encodes it again, and compares the two encodings (values with a NaN are not equal).
+macro_rules! check_round_trip {
     ($record:ty, $bytes:expr) => {
         if let Ok(record) = <$record>::decode($bytes) {
             let (mut once, mut twice) = (Vec::new(), Vec::new());
@@ -18,10 +18,10 @@ macro_rules! comes_back {
 }
 
 pub(crate) fn check(bytes: &[u8]) {
-    comes_back!(EdgeRecord, bytes);
-    comes_back!(VertexRecord, bytes);
-    comes_back!(StaticRecord, bytes);
-    comes_back!(AttributeRecord, bytes);
+    check_round_trip!(EdgeRecord, bytes);
+    check_round_trip!(VertexRecord, bytes);
+    check_round_trip!(StaticRecord, bytes);
+    check_round_trip!(AttributeRecord, bytes);
     let _ = EdgeRecord::decode_head(bytes);
     let _ = Properties::decode(&mut Reader::new(bytes));
 

@@ -1,4 +1,5 @@
-//! What a client takes off the wire: any bytes are decoded or refused, and what is decoded is converted or refused.
+//! Messages that a client receives: bytes are decoded or refused, and a decoded message is converted or refused.
+
 use esker_model::VertexId;
 use esker_rpc::convert::{self, Assembly};
 use esker_rpc::failure::failure_in;
@@ -7,7 +8,7 @@ use esker_rpc::proto;
 use esker_rpc::proto::reply::Reply;
 use prost::Message as _;
 
-fn take_in(reply: Reply) {
+fn convert_reply(reply: Reply) {
     match reply {
         Reply::Schema(m) => drop(convert::schema_in(m)),
         Reply::ReadVertices(m) => m
@@ -62,13 +63,13 @@ fn take_in(reply: Reply) {
 
 pub(crate) fn check(data: &[u8]) {
     if let Ok(proto::Reply { reply: Some(reply) }) = proto::Reply::decode(data) {
-        take_in(reply);
+        convert_reply(reply);
     }
     if let Ok(message) = RawToClient::decode(data) {
         for answer in message.answers {
             let reply = answer.reply.unwrap_or_default();
             if let Ok(proto::Reply { reply: Some(reply) }) = proto::Reply::decode(reply) {
-                take_in(reply);
+                convert_reply(reply);
             }
         }
     }

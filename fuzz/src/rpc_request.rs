@@ -1,4 +1,5 @@
-//! What a server takes off the wire: any bytes are decoded or refused, and what is decoded is converted or refused.
+//! Messages that a server receives: bytes are decoded or refused, and a decoded message is converted or refused.
+
 use esker_model::Schema;
 use esker_rpc::convert;
 use esker_rpc::frame::{RawToServer, call_number};
@@ -6,8 +7,8 @@ use esker_rpc::proto;
 use esker_rpc::proto::request::Call;
 use prost::Message as _;
 
-/// All that a server does with a request before the database sees it.
-fn take_in(request: Call, schema: &Schema) {
+/// Converts a request as a server does before the database gets it.
+fn convert_request(request: Call, schema: &Schema) {
     match request {
         Call::Apply(m) => {
             if let Ok((batch, sync)) = convert::batch_in(m, schema) {
@@ -52,14 +53,14 @@ pub(crate) fn check(data: &[u8]) {
     let schema = Schema::default();
     let _ = call_number(data);
     if let Ok(proto::Request { call: Some(call) }) = proto::Request::decode(data) {
-        take_in(call, &schema);
+        convert_request(call, &schema);
     }
     if let Ok(message) = RawToServer::decode(data) {
         for call in message.calls {
             let request = call.request.unwrap_or_default();
             let _ = call_number(&request);
             if let Ok(proto::Request { call: Some(call) }) = proto::Request::decode(request) {
-                take_in(call, &schema);
+                convert_request(call, &schema);
             }
         }
     }

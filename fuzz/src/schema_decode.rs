@@ -1,4 +1,4 @@
-//! A schema decodes or is refused; one that decodes answers every question.
+//! Schemas: bytes are decoded or refused; a decoded schema answers every query, and is encoded and decoded back.
 
 use esker_model::Schema;
 use esker_model::codec::Reader;

@@ -1,4 +1,4 @@
-//! How a vertex has split is read or refused; what is read is the one encoding of a state that could be, and finds every edge.
+//! The split state of a vertex: bytes are decoded or refused; a decoded state has one encoding, and locates every target partition.
 
 use esker_cluster::placement::{Partition, SplitState};
 

@@ -1,4 +1,4 @@
-//! A file of a spool that several users write to, as a server reads it and brings it to its database.
+//! Files of a spool that several users write to, as a server reads them and applies them to its database.
 
 use esker_engine::{Clock, Engine, NoArchive, Settings};
 use esker_model::namespace::{Change, NamePath, Namespace as _, NewFile};
@@ -8,16 +8,16 @@ use esker_record::{Ended, Run, RunOwner, Types, Use, batch, hostile, new_id};
 use esker_store::memory::MemoryStore;
 use std::sync::{Arc, OnceLock};
 
-/// A file that nobody but its owner may read.
-const SECRET: &str = "/secret";
-/// A file that only another user's run has written.
-const THEIRS: &str = "/theirs";
-/// Whose both are.
+/// Path of a file that only its owner may read.
+const SECRET_FILE: &str = "/secret";
+/// Path of a file that only another user's run has written.
+const RECORDED_FILE: &str = "/theirs";
+/// Uid of the owner of both files.
 const OWNER: u32 = 1;
 
-struct Still;
+struct FixedClock;
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now_millis(&self) -> u64 {
         1_795_000_000_000
     }
@@ -32,10 +32,10 @@ struct Database {
     schema: Arc<Schema>,
     types: Types,
     /// The id of the other user's run.
-    theirs: String,
+    owner_run_id: String,
 }
 
-fn ended(mut run: Run) -> Run {
+fn finish(mut run: Run) -> Run {
     run.id = new_id(run.start, &run.host, run.pid, run.uid);
     run.ended = Some(Ended::default());
     run
@@ -45,33 +45,33 @@ impl Database {
     fn new() -> Self {
         let engine = Engine::open(
             Arc::new(MemoryStore::new()),
-            Arc::new(Still),
+            Arc::new(FixedClock),
             Arc::new(NoArchive),
             Settings::default(),
         );
         let engine = engine.expect("a database in memory");
         let schema = engine.schema().expect("it has a schema");
         let types = Types::resolve(&schema).expect("with the types of runs");
-        let path = NamePath::parse(SECRET.as_bytes()).expect("a path");
+        let path = NamePath::parse(SECRET_FILE.as_bytes()).expect("a path");
         let make = Change::Create(path, NewFile::new(0o100_600, OWNER, OWNER));
         let made = engine.change(None, &[make]).expect("a change is made");
         assert!(made.iter().all(Result::is_ok), "{made:?}");
-        let theirs = ended(Run {
+        let owner_run = finish(Run {
             uid: OWNER,
             start: 1_790_000_000_000_000_000,
             outputs: vec![Use {
-                path: THEIRS.into(),
+                path: RECORDED_FILE.into(),
                 ..Use::default()
             }],
             ..Run::default()
         });
-        let written = batch(&theirs, &types).expect("a run of theirs");
+        let written = batch(&owner_run, &types).expect("a run of theirs");
         engine.apply(written).expect("is written");
         Self {
             engine,
             schema,
             types,
-            theirs: theirs.id,
+            owner_run_id: owner_run.id,
         }
     }
 }
@@ -81,11 +81,11 @@ fn database() -> &'static Database {
     DATABASE.get_or_init(Database::new)
 }
 
-/// A file is a run, goes on, or is refused; a run is written and read back, makes the same batch each time, and says nothing of what its
-/// user may not see or write.
+/// Checks a spool file: it is a run, an unfinished run, or refused. A run is written and read back, makes the same batch each time, and
+/// contains nothing that its user may not see or write.
 pub(crate) fn check(bytes: &[u8]) {
     read(bytes);
-    // Past the hashes, too: each line gets the one that it should have.
+    // Give each line its correct hash, so that the check reaches the code behind the hash check.
     let lines = bytes.split(|b| *b == b'\n');
     let sealed: Vec<u8> = lines.flat_map(hostile::line).collect();
     read(&sealed);
@@ -108,17 +108,17 @@ fn read(bytes: &[u8]) {
         }
         Err(e) => assert!(!e.to_string().is_empty()),
     }
-    // The number of the root of all rights, and of whoever has the files, may say more.
+    // Root (uid 0) and the owner of the files may record more.
     if run.uid > OWNER {
-        on_behalf(&ended(run));
+        check_allowed(&finish(run));
     }
 }
 
-fn on_behalf(run: &Run) {
+fn check_allowed(run: &Run) {
     let Database {
         engine,
         schema,
-        theirs,
+        owner_run_id,
         ..
     } = database();
     let user = i64::from(run.uid);
@@ -136,9 +136,9 @@ fn on_behalf(run: &Run) {
     };
     assert_eq!((&allowed.id, allowed.uid), (&run.id, run.uid));
     assert_eq!(allowed.user, None);
-    assert_ne!(allowed.parent.as_ref(), Some(theirs));
+    assert_ne!(allowed.parent.as_ref(), Some(owner_run_id));
     for used in allowed.inputs.iter().chain(&allowed.outputs) {
-        assert_ne!(used.path, SECRET);
-        assert!(used.path != THEIRS || used.tags.is_empty());
+        assert_ne!(used.path, SECRET_FILE);
+        assert!(used.path != RECORDED_FILE || used.tags.is_empty());
     }
 }

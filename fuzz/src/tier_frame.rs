@@ -1,4 +1,4 @@
-//! What a tier of the site cache is sent from below and from above, and what it finds on its disk.
+//! Messages that a tier of the site cache receives from downstream and from upstream, and records on its disk.
 
 use esker_site::hostile::{down, stored, up};
 

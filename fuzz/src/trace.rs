@@ -1,4 +1,5 @@
-//! A line of a trace: read, or refused with what was expected; whole traces, too; what is read is written and read back.
+//! Traces: a line is parsed, or refused with a message; a lenient reader skips malformed lines of a trace; parsed events are written and
+//! parsed back.
 
 use esker_site_cache::trace::{Format, Traces, check_line};
 
@@ -24,7 +25,7 @@ fn check(format: Format, bytes: &[u8]) {
         panic!("a lenient reader skips malformed lines");
     };
     assert!(trace.events.is_sorted_by_key(|event| event.t));
-    // What was read is written, and read again as it was.
+    // Write the events as NDJSON and parse them again.
     let mut text = String::new();
     for event in &trace.events {
         traces.write(event, &mut text);
@@ -33,6 +34,6 @@ fn check(format: Format, bytes: &[u8]) {
     let Ok(Ok(again)) = again else {
         panic!("what is written is a trace");
     };
-    // Bytes that are no text grow when they are written, and a name may be too long then.
+    // Bytes that are not UTF-8 take more space when written, so a name may exceed its maximum length.
     assert!(again.events.len() == trace.events.len() || text.len() > 4096);
 }

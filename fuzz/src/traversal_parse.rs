@@ -1,4 +1,4 @@
-//! A chain is read or refused at a place inside the text; what is read is written and read back.
+//! Traversals: a chain is parsed, or refused at a position inside the text; a parsed chain is written and parsed back.
 
 use esker_model::Traversal;
 

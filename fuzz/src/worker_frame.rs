@@ -1,4 +1,4 @@
-//! What RDF workers and their coordinators send each other.
+//! Messages between RDF workers and their coordinators: plans, stars and a worker's description of itself.
 
 use esker_rdf_workers::hostile::{WorkerUnderTest, about};
 use std::cell::RefCell;

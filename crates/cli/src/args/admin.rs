@@ -60,7 +60,9 @@ pub(crate) struct UpgradeArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  esker stats lab.esker --format json")]
+#[command(after_help = "Examples:\n  \
+        esker stats lab.esker\n  \
+        esker stats esker://lab-server:7400 --format json")]
 pub(crate) struct StatsArgs {
     #[command(flatten)]
     pub(crate) target: Target,
@@ -120,7 +122,9 @@ pub(crate) struct BackupArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  esker restore /backup/lab-2026-03-01 lab.esker")]
+#[command(after_help = "Examples:\n  \
+        esker restore /backup/lab-2026-03-01 lab.esker\n  \
+        esker restore /backup/lab-2026-03-01 /scratch/copy.esker --format json")]
 pub(crate) struct RestoreArgs {
     /// The directory that `esker backup` wrote
     #[arg(value_name = "DIRECTORY")]

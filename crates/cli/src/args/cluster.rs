@@ -55,6 +55,7 @@ pub(crate) enum ClusterCommand {
                   redistributed first.\n\n\
                   Examples:\n  \
                   esker cluster up lab.toml\n  \
+                  esker cluster up lab.toml -- ./workflow.sh\n  \
                   sbatch -N4 --wrap 'esker cluster up --slurm --storage $SCRATCH/esker -- ./workflow.sh'\n  \
                   sbatch -N5 --wrap 'esker cluster up --slurm --dedicated 1 --storage $SCRATCH/esker -- \\\n      \
                       sh -c \"srun -w \\$ESKER_APP_NODES ./app \\$ESKER_TARGET\"'"
@@ -93,6 +94,9 @@ pub(crate) struct ClusterDownArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        esker cluster server lab.toml --id 2\n  \
+        esker cluster server lab.toml --listen 10.0.0.3:7400 --log-format json")]
 pub(crate) struct ClusterServerArgs {
     /// The cluster's file, in TOML
     #[arg(value_name = "FILE")]
@@ -156,7 +160,9 @@ pub(crate) struct ClusterStatusArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: esker cluster add lab.toml --listen 127.0.0.9:7400")]
+#[command(after_help = "Examples:\n  \
+        esker cluster add lab.toml\n  \
+        esker cluster add lab.toml --listen 127.0.0.9:7400")]
 pub(crate) struct ClusterAddArgs {
     /// The cluster's file, in TOML
     #[arg(value_name = "FILE")]
@@ -167,7 +173,9 @@ pub(crate) struct ClusterAddArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: esker cluster drain lab.toml 127.0.0.2:7400")]
+#[command(after_help = "Examples:\n  \
+        esker cluster drain lab.toml 127.0.0.2:7400\n  \
+        esker cluster drain lab.toml 127.0.0.2:7400 --undo")]
 pub(crate) struct ClusterDrainArgs {
     /// The cluster's file, in TOML
     #[arg(value_name = "FILE")]
@@ -184,7 +192,8 @@ pub(crate) struct ClusterDrainArgs {
 #[command(
     after_help = "Only for clusters with `stores`. Each member hands its servers to the others and ends; its supervisor (`esker cluster up`, a \
                   service manager) starts it again, from the program that is installed by then; the next one follows when all servers answer. \
-                  This needs the role `admin`.\n\nExample: esker cluster restart lab.toml"
+                  This needs the role `admin`.\n\nExamples:\n  \
+                  esker cluster restart lab.toml\n  esker cluster restart lab.toml --wait 10m"
 )]
 pub(crate) struct ClusterRestartArgs {
     /// The cluster's file, in TOML
@@ -212,6 +221,9 @@ pub(crate) struct ClusterCheckArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        esker cluster rebalance lab.toml\n  \
+        esker cluster drain lab.toml 127.0.0.2:7400 --undo && esker cluster rebalance lab.toml")]
 pub(crate) struct ClusterRebalanceArgs {
     /// The cluster's file, in TOML
     #[arg(value_name = "FILE")]

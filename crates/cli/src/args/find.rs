@@ -38,7 +38,7 @@ pub(crate) enum FindFormat {
         mpirun -n 4 esker find lab.esker \"app = 'vpic'\" --collective -o part-%r.csv\n  \
         esker find lab.esker \"size > 1MiB\" --type File\n  \
         esker find lab.esker /project \"size > 1GiB AND modified > 30d ago\"       files below a directory\n  \
-        esker find sftp://data.example.org/run7 \"size > 1GiB\" --via http://edge:7500       remote files\n  \
+        esker find sftp://data.example.org/run7 \"size > 1GiB\" --via esker://edge:7500       remote files\n  \
         esker find lab.esker \"Conf = 1\" --as-of 2026-03-01 --count")
 )]
 #[expect(clippy::struct_excessive_bools, reason = "flags, as they can be typed")]
@@ -113,17 +113,19 @@ pub(crate) enum TagCommand {
     )]
     Add(TagChangeArgs),
     /// Set tags of objects, whether they have them or not
-    #[command(
-        after_help = "Example:\n  esker tag set lab.esker --where \"Conf = 1\" energy=2.5 --dry-run"
-    )]
+    #[command(after_help = "Examples:\n  \
+            esker tag set lab.esker --where \"Conf = 1\" energy=2.5 --dry-run\n  \
+            esker tag set lab.esker --object 1649186741772673025 run:string=42 checked")]
     Set(TagChangeArgs),
     /// Remove tags from objects
-    #[command(
-        after_help = "Example:\n  esker tag remove lab.esker --where \"EXISTS Conf_0\" Conf_0"
-    )]
+    #[command(after_help = "Examples:\n  \
+            esker tag remove lab.esker --where \"EXISTS Conf_0\" Conf_0\n  \
+            esker tag remove lab.esker --object 1649186741772673025 Conf_0 checked --as 1001:100")]
     Remove(TagRemoveArgs),
     /// List all names under which objects have values
-    #[command(after_help = "Example:\n  esker tag list lab.esker --as 1001:100,200")]
+    #[command(after_help = "Examples:\n  \
+            esker tag list lab.esker\n  \
+            esker tag list esker://lab-server:7400 --as 1001:100,200 --format json")]
     List(TagListArgs),
 }
 
@@ -197,17 +199,21 @@ pub(crate) struct IndexArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
     /// List the attributes and tags of objects that have an index
-    #[command(after_help = "Example:\n  esker index list lab.esker")]
+    #[command(after_help = "Examples:\n  \
+            esker index list lab.esker\n  \
+            esker index list esker://lab-server:7400 --format csv")]
     List(IndexListArgs),
     /// Allow searches to use an index on a tag or an attribute
     #[command(
-        after_help = "The index is built by the first search that can use it, and kept from then on.\n\nExample:\n  esker index add lab.esker energy"
+        after_help = "The index is built by the first search that can use it, and kept from then on.\n\nExamples:\n  \
+        esker index add lab.esker energy\n  \
+        esker index add esker://lab-server:7400 size --format json"
     )]
     Add(IndexChangeArgs),
     /// Forbid searches to use an index on a tag or an attribute
-    #[command(
-        after_help = "Searches then read all values.\n\nExample:\n  esker index drop lab.esker energy"
-    )]
+    #[command(after_help = "Searches then read all values.\n\nExamples:\n  \
+        esker index drop lab.esker energy\n  \
+        esker index drop esker://lab-server:7400 size --format json")]
     Drop(IndexChangeArgs),
 }
 

@@ -92,15 +92,32 @@ const SYNONYMS: [(&str, &[&str]); 21] = [
     ("where", &["find", "lineage"]),
 ];
 
-/// The definition of the command line, with its commands in groups.
+/// Below the help of each command; `run` ends with the code of the program.
+const EXIT_CODES: &str =
+    "Exit codes: 0 done; 1 a problem was found, or the work is incomplete; 2 bad usage or input.";
+
+/// The definition of the command line, with its commands in groups and the exit codes below the help of each.
 pub(crate) fn command() -> Command {
-    let mut command = Cli::command();
-    command.build();
-    let groups = list(&command);
-    Cli::command().help_template(format!(
+    let groups = list(&Cli::command());
+    with_exit_codes(Cli::command(), 0).help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{}\n{{options}}{{after-help}}",
         heading("Options")
     ))
+}
+
+/// Adds the exit codes to the help of all commands without commands of their own.
+fn with_exit_codes(command: Command, depth: usize) -> Command {
+    if command.has_subcommands() {
+        return command.mut_subcommands(|c| with_exit_codes(c, depth + 1));
+    }
+    if depth == 1 && command.get_name() == "run" {
+        return command;
+    }
+    let help = match command.get_after_help() {
+        Some(help) => format!("{help}\n\n{EXIT_CODES}"),
+        None => EXIT_CODES.to_owned(),
+    };
+    command.after_help(help)
 }
 
 /// Reads a command line.
@@ -235,6 +252,39 @@ mod tests {
                 "`{name}`: {} characters: {about}",
                 about.len()
             );
+        }
+    }
+
+    /// Commands without commands of their own, with their full names.
+    fn leaves<'c>(
+        command: &'c clap::Command,
+        name: &str,
+        found: &mut Vec<(String, &'c clap::Command)>,
+    ) {
+        for each in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+            let name = format!("{name} {}", each.get_name());
+            if each.has_subcommands() {
+                leaves(each, &name, found);
+            } else {
+                found.push((name, each));
+            }
+        }
+    }
+
+    #[test]
+    fn each_command_has_two_examples_and_its_exit_codes() {
+        let all = command();
+        let mut found = Vec::new();
+        leaves(&all, "esker", &mut found);
+        assert!(found.len() > 100, "{}", found.len());
+        for (name, leaf) in found {
+            let help = leaf.get_after_help().map(ToString::to_string);
+            let help = help.unwrap_or_default();
+            let examples = help
+                .lines()
+                .filter(|l| l.starts_with("  ") && l.contains("esker"));
+            assert!(examples.count() >= 2, "`{name}`: {help}");
+            assert!(help.contains("xit code"), "`{name}`: {help}");
         }
     }
 

@@ -58,7 +58,8 @@ pub(crate) struct ImportTreeArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Importing it twice changes nothing. Data that other programs write in this layout is refused: it lacks names and versions.\n\n\
-                  Example:\n  esker import graphar copy.esker lab-graphar"
+                  Examples:\n  esker import graphar copy.esker lab-graphar\n  \
+                  esker import graphar esker://lab-server:7400 /scratch/lab-graphar --format json"
 )]
 pub(crate) struct ImportGrapharArgs {
     #[command(flatten)]
@@ -264,7 +265,8 @@ pub(crate) enum ExportCommand {
     /// Export the graph in the layout of Apache GraphAr, for Spark and other engines
     #[command(
         after_help = "Parquet in chunks, with a file of YAML for each type, of one snapshot; `esker import graphar` reads it back, versions and \
-                      tags included. Spark reads the folders of Parquet as they are.\n\nExample:\n  esker export graphar lab.esker lab-graphar"
+                      tags included. Spark reads the folders of Parquet as they are.\n\nExamples:\n  esker export graphar lab.esker lab-graphar\n  \
+                      esker export graphar esker://lab-server:7400 lab-march --as-of 2026-03-01 --chunk-size 65536"
     )]
     Graphar(ExportGrapharArgs),
     /// Export the lineage of a vertex as an RO-Crate, to publish or archive it

@@ -31,7 +31,7 @@ pub(crate) struct LsArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  esker stat lab.esker /project/run7/out.h5 --format json\n  esker stat sftp://data.example.org/run7/out.h5 --via http://edge:7500"
+    after_help = "Examples:\n  esker stat lab.esker /project/run7/out.h5 --format json\n  esker stat sftp://data.example.org/run7/out.h5 --via esker://edge:7500"
 )]
 pub(crate) struct StatArgs {
     #[command(flatten)]
@@ -51,7 +51,9 @@ pub(crate) struct StatArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  esker mkdir lab.esker -p /project/run7 --mode 2775")]
+#[command(after_help = "Examples:\n  \
+        esker mkdir lab.esker -p /project/run7 --mode 2775\n  \
+        esker mkdir lab.esker /scratch/run7 /scratch/run8 --as 1001:100")]
 pub(crate) struct MkdirArgs {
     #[command(flatten)]
     pub(crate) target: Target,
@@ -69,7 +71,9 @@ pub(crate) struct MkdirArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  esker touch lab.esker /project/run7/done")]
+#[command(after_help = "Examples:\n  \
+        esker touch lab.esker /project/run7/done\n  \
+        esker touch lab.esker /project/run7/a.h5 /project/run7/b.h5 --mode 640 --as 1001:100")]
 pub(crate) struct TouchArgs {
     #[command(flatten)]
     pub(crate) target: Target,
@@ -207,7 +211,8 @@ pub(crate) struct DuArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Sums are updated with each change, so nothing is searched.\n\nExample:\n  esker df lab.esker"
+    after_help = "Sums are updated with each change, so nothing is searched.\n\nExamples:\n  \
+        esker df lab.esker\n  esker df esker://lab-server:7400 --format json"
 )]
 pub(crate) struct DfArgs {
     #[command(flatten)]
@@ -226,7 +231,9 @@ pub(crate) struct NamespaceArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum NamespaceCommand {
     /// Show how a directory is stored: its id, sums and partitions
-    #[command(after_help = "Example:\n  esker namespace explain lab.esker /project/run7")]
+    #[command(after_help = "Examples:\n  \
+            esker namespace explain lab.esker /project/run7\n  \
+            esker namespace explain esker://lab-server:7400 /project/run7 --all --format json")]
     Explain(NamespaceExplainArgs),
 }
 

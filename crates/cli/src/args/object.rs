@@ -65,6 +65,7 @@ const TAGS: &str = "The kind of a tag's value follows from its form (42, 0.5, tr
     after_help = format!("Name, application, owner and time step identify an object: if one with the same four exists, \
         nothing is created. Defaults: no application, your own user id, step 0.\n{TAGS}\n\nExamples:\n  \
         esker object create lab.esker --name energy --app vpic --owner 1001 --step 7 --location /scratch/vpic/7.h5 --tag Conf=0\n  \
+        esker object create lab.esker --name plate --size 2GiB --tag survey=boss --tag checked --format json\n  \
         id=$(esker object create lab.esker --name energy --step 8 --mode 0640 --gid 200)")
 )]
 pub(crate) struct ObjectCreateArgs {
@@ -169,8 +170,9 @@ pub(crate) struct ObjectDeleteArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Refused if there is an object with the new ID attributes.\n\nExample:\n  \
-        esker object move lab.esker 1649186741772673025 --name energy_total --step 8"
+    after_help = "Refused if there is an object with the new ID attributes.\n\nExamples:\n  \
+        esker object move lab.esker 1649186741772673025 --name energy_total --step 8\n  \
+        esker object move lab.esker 1649186741772673025 --app vpic --owner 1002 --format json"
 )]
 pub(crate) struct ObjectMoveArgs {
     #[command(flatten)]

@@ -90,6 +90,9 @@ pub(crate) enum RdfCommand {
     /// Load RDF files, all or none
     Load(RdfLoadArgs),
     /// Write all RDF data as one image, which opens without reading the log
+    #[command(after_help = "Examples:\n  \
+            esker rdf checkpoint lab.esker\n  \
+            esker rdf checkpoint esker://lab-server:7400 --format json")]
     Checkpoint(RdfPlainArgs),
     /// Write RDF data to standard output
     Dump(RdfDumpArgs),
@@ -100,6 +103,9 @@ pub(crate) enum RdfCommand {
     /// Answer queries for one part of RDF data that several processes hold together
     Worker(RdfWorkerArgs),
     /// Remove all RDF data
+    #[command(after_help = "Examples:\n  \
+            esker rdf drop lab.esker\n  \
+            esker rdf dump lab.esker > before.nq && esker rdf drop lab.esker")]
     Drop(RdfPlainArgs),
 }
 
@@ -198,9 +204,9 @@ pub(crate) enum DumpFormat {
 }
 
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Example:\n  esker rdf dump lab.esker --graph http://example.org/people --format ttl > people.ttl"
-)]
+#[command(after_help = "Examples:\n  \
+        esker rdf dump lab.esker --inferred > all.nq\n  \
+        esker rdf dump lab.esker --graph http://example.org/people --format ttl > people.ttl")]
 pub(crate) struct RdfDumpArgs {
     #[command(flatten)]
     pub(crate) target: Target,
@@ -218,6 +224,9 @@ pub(crate) struct RdfDumpArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        esker rdf stats lab.esker\n  \
+        esker rdf stats esker://lab-server:7400 --format json")]
 pub(crate) struct RdfStatsArgs {
     #[command(flatten)]
     pub(crate) target: Target,

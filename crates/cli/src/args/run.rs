@@ -150,6 +150,9 @@ pub(crate) enum SpoolCommand {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+        esker spool list\n  \
+        esker spool list --spool /scratch/spool --format json")]
 pub(crate) struct SpoolListArgs {
     #[command(flatten)]
     pub(crate) spool: SpoolArg,

@@ -31,8 +31,14 @@ pub(crate) enum SiteCommand {
     /// Fetch a directory and everything below it into a tier, ahead of requests
     Warm(SiteWarmArgs),
     /// Drop a path from a tier and from the tiers around it
+    #[command(after_help = "Examples:\n  \
+            esker site invalidate sftp://data.example.org/campaign7/run7\n  \
+            esker site invalidate sftp://data.example.org/campaign7 --via esker://edge:7500 --format json")]
     Invalidate(SitePathArgs),
     /// Show what a tier caches of a path, and why
+    #[command(after_help = "Examples:\n  \
+            esker site explain sftp://data.example.org/campaign7/run7\n  \
+            esker site explain sftp://data.example.org/campaign7 --via esker://edge:7500 --format json")]
     Explain(SitePathArgs),
 }
 
@@ -104,7 +110,8 @@ pub(crate) struct SiteReplayArgs {
 #[command(
     after_help = "The program runs under strace, which must be installed (Debian: apt install strace); that makes it several times \
     slower.\n\n\
-    Example:\n  \
+    Examples:\n  \
+    esker site record -- ls -lR /project\n  \
     esker site record --out build.ndjson -- make -j2"
 )]
 pub(crate) struct SiteRecordArgs {
@@ -120,7 +127,8 @@ pub(crate) struct SiteRecordArgs {
 #[command(
     after_help = "The trace has the properties that the paper reports of the Yahoo! logs: most directories listed once or rarely, siblings under hot parents in random \
     order, noisy neighbours between; most jobs come back the next day. The seed determines the trace.\n\n\
-    Example:\n  \
+    Examples:\n  \
+    esker site trace --operations 10000 --seed 7 > small.ndjson\n  \
     esker site trace --day 0 --out sunday.ndjson; esker site trace --day 1 --out monday.ndjson"
 )]
 pub(crate) struct SiteTraceArgs {
@@ -192,7 +200,9 @@ pub(crate) struct ViaArg {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  esker site status --via esker://edge:7500")]
+#[command(after_help = "Examples:\n  \
+        esker site status\n  \
+        esker site status --via esker://edge:7500 --format json")]
 pub(crate) struct SiteStatusArgs {
     #[command(flatten)]
     pub(crate) via: ViaArg,
@@ -201,7 +211,9 @@ pub(crate) struct SiteStatusArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  esker site warm sftp://data.example.org/campaign7 --depth 3")]
+#[command(after_help = "Examples:\n  \
+        esker site warm sftp://data.example.org/campaign7 --depth 3\n  \
+        esker site warm sftp://data.example.org/campaign7 --via esker://edge:7500")]
 pub(crate) struct SiteWarmArgs {
     /// The directory to fetch
     #[arg(value_name = "URL")]

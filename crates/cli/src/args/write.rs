@@ -134,11 +134,14 @@ pub(crate) struct SchemaArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchemaCommand {
     /// Show all types (the default)
+    #[command(after_help = "Examples:\n  \
+            esker schema lab.esker show\n  \
+            esker schema esker://lab-server:7400 show --format json")]
     Show,
     /// Add a vertex type
-    #[command(
-        after_help = "Example:\n  esker schema lab.esker add-vertex-type Dataset --parent DataObject doi:string"
-    )]
+    #[command(after_help = "Examples:\n  \
+        esker schema lab.esker add-vertex-type Dataset --parent DataObject doi:string\n  \
+        esker schema lab.esker add-vertex-type Instrument serial:string installed:timestamp")]
     AddVertexType {
         /// Name of the type: a letter, then letters, digits, `_` or `-`
         name: String,
@@ -150,9 +153,9 @@ pub(crate) enum SchemaCommand {
         attributes: Vec<AttributeDefinition>,
     },
     /// Add a pair of edge types, one the inverse of the other
-    #[command(
-        after_help = "Example:\n  esker schema lab.esker add-edge-type cites --inverse citedBy --from Dataset --to Dataset"
-    )]
+    #[command(after_help = "Examples:\n  \
+        esker schema lab.esker add-edge-type cites --inverse citedBy --from Dataset --to Dataset\n  \
+        esker schema lab.esker add-edge-type sameAs --inverse sameAs --from Dataset --to Dataset")]
     AddEdgeType {
         /// Name of the type: a letter, then letters, digits, `_` or `-`
         name: String,
@@ -167,7 +170,9 @@ pub(crate) enum SchemaCommand {
         to: String,
     },
     /// Add a predefined attribute to a vertex type
-    #[command(after_help = "Example:\n  esker schema lab.esker add-attribute Job queue:string")]
+    #[command(after_help = "Examples:\n  \
+            esker schema lab.esker add-attribute Job queue:string\n  \
+            esker schema esker://lab-server:7400 add-attribute Dataset published:timestamp")]
     AddAttribute {
         /// The vertex type
         #[arg(value_name = "TYPE")]

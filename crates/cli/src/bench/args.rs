@@ -68,18 +68,37 @@ pub(crate) enum Timed {
     /// Insert single edges at one vertex from several threads
     HotVertex(HotVertexArgs),
     /// Read vertices with their attributes
+    #[command(after_help = "Examples:\n  \
+                      esker bench read\n  \
+                      esker bench read /scratch --graph rmat:20:4000000 --memory 2GiB")]
     Read(Common),
     /// Read the edges of vertices
+    #[command(after_help = "Examples:\n  \
+                      esker bench scan\n  \
+                      esker bench scan --graph copurchase --property-bytes 0 --format json")]
     Scan(Common),
     /// Traverse edges, step by step
+    #[command(after_help = "Examples:\n  \
+                      esker bench travel --graph rmat:16:1000000\n  \
+                      esker bench travel /scratch --graph rmat:20:4000000 --memory 2GiB --format json")]
     Travel(Common),
     /// Open a database
+    #[command(after_help = "Examples:\n  \
+                      esker bench open --graph rmat:22:10000000\n  \
+                      esker bench open /scratch --rounds 10 --json open.json")]
     Open(Common),
     /// Call a server, and insert through connections to it
+    #[command(after_help = "Examples:\n  \
+                      esker bench serve --connections 8\n  \
+                      esker bench serve --access\n  \
+                      esker bench serve --hostile 1000 --seconds 30")]
     Serve(ServeBenchArgs),
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                  esker bench ingest --bulk\n  \
+                  esker bench ingest --graph rmat:20:4000000 --threads 4 --json ingest.json")]
 pub(crate) struct IngestArgs {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -89,6 +108,9 @@ pub(crate) struct IngestArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                  esker bench hot-vertex --degree 10000000\n  \
+                  esker bench hot-vertex --edges 2000 --durability sync")]
 pub(crate) struct HotVertexArgs {
     #[command(flatten)]
     pub(crate) common: Common,

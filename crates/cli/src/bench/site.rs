@@ -21,7 +21,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  esker bench site --operations 1000000")]
+#[command(after_help = "Examples:\n  \
+                  esker bench site --operations 1000000\n  \
+                  esker bench site --operations 100000 --rounds 1 --json site.json")]
 pub(crate) struct SiteBenchArgs {
     /// Reads of the Yahoo!-like trace, and number of hits
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]

@@ -135,6 +135,9 @@ pub(crate) struct SplitAt {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                  esker bench cluster insert --servers 1,2,4,8,16 --clients 32 --singles\n  \
+                  esker bench cluster insert --placement dido,giga+,edge-cut,vertex-cut --graph rmat:16:100000 --plots figures/")]
 pub(crate) struct InsertArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
@@ -163,6 +166,9 @@ pub(crate) struct InsertArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                  esker bench cluster hot-vertex --servers 8 --inserts 1024\n  \
+                  esker bench cluster hot-vertex --servers 1,2,4,8 --placement dido,edge-cut --inserts 256")]
 pub(crate) struct HotArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
@@ -184,6 +190,9 @@ pub(crate) struct HotArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                  esker bench cluster threshold --sweep 128,256,512,1024,2048,4096\n  \
+                  esker bench cluster threshold --placement giga+ --edges 65536 --batch 1000 --rounds 1")]
 pub(crate) struct ThresholdArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
@@ -206,6 +215,9 @@ pub(crate) struct ThresholdArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                  esker bench cluster travel --steps 2,4,8 --placement dido,edge-cut\n  \
+                  esker bench cluster travel --graph rmat:16:200000 --engine sync,async --both-ways")]
 pub(crate) struct ClusterTravelArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
@@ -241,6 +253,9 @@ pub(crate) struct ClusterTravelArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                  esker bench cluster scan --graph rmat:12:60000\n  \
+                  esker bench cluster scan --placement dido,edge-cut --samples 16 --plots figures/")]
 pub(crate) struct ClusterScanArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
@@ -262,6 +277,9 @@ pub(crate) struct ClusterScanArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                  esker bench cluster mdtest --servers 1,2,4,8 --files 250\n  \
+                  esker bench cluster mdtest --paths --servers 1,2,4,8 --clients-per-server 2 --files 40000 --batch 1000")]
 pub(crate) struct MdtestArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
@@ -296,6 +314,9 @@ pub(crate) struct MdtestArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                  esker bench cluster splits --directory-threshold 8192,65536\n  \
+                  esker bench cluster splits /scratch --servers 8 --files 500000 --json splits.json")]
 pub(crate) struct SplitsArgs {
     #[command(flatten)]
     pub(crate) shared: Shared,
@@ -340,6 +361,9 @@ pub(crate) struct MovingArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                  esker bench cluster failover --kills 50 --lease 5s /dev/shm\n  \
+                  esker bench cluster failover --servers 8 --stores 40 --writers 16 --kills 10")]
 pub(crate) struct FailoverArgs {
     #[command(flatten)]
     pub(crate) moving: MovingArgs,
@@ -349,6 +373,9 @@ pub(crate) struct FailoverArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                  esker bench cluster add --stores 40 --rest 0ms\n  \
+                  esker bench cluster add --servers 8 --stores 64 --phase 60s --json add.json")]
 pub(crate) struct AddArgs {
     #[command(flatten)]
     pub(crate) moving: MovingArgs,
@@ -358,6 +385,9 @@ pub(crate) struct AddArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+                  esker bench cluster soak --minutes 30 --faults kill,pause,cut,etcd --seed 1\n  \
+                  esker bench cluster soak /dev/shm --minutes 0 --seconds 90 --faults kill")]
 pub(crate) struct SoakArgs {
     #[command(flatten)]
     pub(crate) moving: MovingArgs,
