@@ -49,13 +49,25 @@ pub(crate) fn found(database: &Database) -> BTreeSet<Identity> {
 }
 
 pub(crate) fn kill(database: &Database) -> u32 {
+    kill_losing(database, || {})
+}
+
+/// Kills a server together with what `lose` removes. The server stands still meanwhile: it neither writes there, nor is it restarted before
+/// `lose` is done.
+pub(crate) fn kill_losing(database: &Database, lose: impl FnOnce()) -> u32 {
     let Role::Client { pid } = database.role() else {
         panic!("it is a server")
     };
-    let done = Command::new("kill")
-        .args(["-KILL", &pid.to_string()])
-        .status();
-    assert!(done.unwrap().success());
+    let number = pid.to_string();
+    let send = |signal: &str| {
+        let done = Command::new("kill")
+            .args([signal, number.as_str()])
+            .status();
+        assert!(done.unwrap().success(), "{signal}");
+    };
+    send("-STOP");
+    lose();
+    send("-KILL");
     pid
 }
 
@@ -71,12 +83,12 @@ fn wait_for(clients: &[AtomicU64], more: u64, batch_size: i64) {
 /// Clients create objects through all servers in batches of this size; server 2 is killed, then server 1, which has
 /// taken over its
 /// vnodes. `at` is the minimum number of objects per client before each death and at the end. `more` is added to the cluster's
-/// file; `died` is called for each server whose process is gone.
+/// file; `lose` is called for each server whose process dies.
 pub(crate) fn create_through_deaths(
     more: &str,
     batch_size: i64,
     at: [u64; 3],
-    died: &dyn Fn(&Path, usize),
+    lose: &dyn Fn(&Path, usize),
 ) {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path();
@@ -108,13 +120,13 @@ pub(crate) fn create_through_deaths(
         };
         let writers: Vec<_> = (0..SERVERS).map(|c| scope.spawn(write(c))).collect();
         wait_for(&clients, at[0], batch_size);
-        let first = kill(&databases[2]);
-        died(folder, 2);
+        let first = kill_losing(&databases[2], || lose(folder, 2));
         wait_for(&clients, at[1], batch_size);
         // Server 1 has taken over for server 2; now both are down.
-        let second = kill(&databases[1]);
-        died(folder, 1);
-        died(folder, 2);
+        let second = kill_losing(&databases[1], || {
+            lose(folder, 1);
+            lose(folder, 2);
+        });
         assert_ne!(first, second);
         wait_for(&clients, at[2], batch_size);
         stop.store(true, Ordering::Relaxed);

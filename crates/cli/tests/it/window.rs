@@ -1,7 +1,7 @@
 //! Ephemeral stores: acknowledged writes are in checkpoints, or with the client that wrote them (SoMeta, section II-H).
 
 use crate::cluster::{Cluster, describe_servers};
-use crate::failover::{batch, create_through_deaths, kill};
+use crate::failover::{batch, create_through_deaths, kill_losing};
 use crate::serve::{run, text};
 use esker::OpenOptions;
 use esker_model::GraphWrite as _;
@@ -78,8 +78,8 @@ fn a_command_ends_when_its_writes_are_persisted() {
     let status = run(folder, &["cluster", "status", cluster.target(0)]);
     let status = text(&status.stdout);
     assert!(status.contains("pfs/lab/server-0"), "{status}");
-    kill(&OpenOptions::new().open(cluster.target(1)).unwrap());
-    lose(folder, 1);
+    let second = OpenOptions::new().open(cluster.target(1)).unwrap();
+    kill_losing(&second, || lose(folder, 1));
     let through = eventually(|| {
         let found = run(
             folder,
