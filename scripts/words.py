@@ -74,7 +74,7 @@ def rust(path, text, types):
     stem = path.parent.name if path.stem == "mod" else path.stem
     if bad_name(stem):
         yield Finding("name", where, 1, f"module `{stem}`")
-    block, block_at, previous = [], 0, ""
+    block, block_at = [], 0
     for n, line in enumerate(text.splitlines(), 1):
         comment = re.match(r"^\s*(///|//!|//)(?!/)\s?(.*)$", line)
         if comment:
@@ -162,6 +162,15 @@ def prose(path, text):
     yield from flush()
 
 
+def repeated_types(types):
+    """Types of one name in the sources of one crate, all but the first."""
+    for names in types.values():
+        for name, places in names.items():
+            first, *others = [p for p in places if p[0].parts[2] == "src"] or [None]
+            for where, line in others:
+                yield Finding("twice", where, line, f"`{name}` is also {first[0]}:{first[1]}")
+
+
 def find(below):
     types = defaultdict(lambda: defaultdict(list))
     for path in sorted([*(ROOT / "crates").rglob("*.rs"), *(ROOT / "fuzz" / "src").rglob("*.rs")]):
@@ -173,13 +182,9 @@ def find(below):
             found += messages(path, text)
         if not below or any(path.is_relative_to(b) for b in below):
             yield from found
-    for crate, names in types.items():
-        for name, places in names.items():
-            src = [p for p in places if p[0].parts[2] == "src"]
-            if len(src) > 1:
-                for where, line in src[1:]:
-                    if not below or any((ROOT / where).is_relative_to(b) for b in below):
-                        yield Finding("twice", where, line, f"`{name}` is also {src[0][0]}:{src[0][1]}")
+    for finding in repeated_types(types):
+        if not below or any((ROOT / finding.path).is_relative_to(b) for b in below):
+            yield finding
     documents = [p for p in ROOT.glob("*.md")] + sorted((ROOT / "docs").rglob("*.md"))
     for path in documents:
         if path.name == "CHANGELOG.md":
@@ -192,8 +197,9 @@ def check_rules():
     """Each rule finds its example, and a plain file has no finding."""
     path = ROOT / "crates" / "x" / "src" / "again.rs"
     bad = 'pub struct Held;\n/// Which.\npub fn one() {}\n/// Whoever asks.\nfn f() {}\n/// What is told of so many.\nfn g() { fail("`{}` is no number at all") }\n'
-    rules = {f.rule for f in [*rust(path, bad, defaultdict(lambda: defaultdict(list))), *messages(path, bad)]}
-    assert rules == {"name", "short", "opening", "phrase", "message"}, rules
+    types = defaultdict(lambda: defaultdict(list))
+    rules = {f.rule for f in [*rust(path, bad, types), *messages(path, bad), *rust(path.with_name("b.rs"), bad, types), *repeated_types(types)]}
+    assert rules == {"name", "short", "opening", "phrase", "message", "twice"}, rules
     page = "# Who sees what\n\n" + "word " * 41 + "end.\n\nIt holds of whoever asks.\n"
     assert {f.rule for f in prose(ROOT / "README.md", page)} == {"heading", "long", "phrase"}
     good = '/// Returns the number of rows in the table.\npub fn count() { fail("`{}` is not a number") }\n'
