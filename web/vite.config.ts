@@ -1,4 +1,4 @@
-// How the pages are built: into the crate that the program is compiled from, the same bytes each time.
+// Builds the pages into the folder of the crate that embeds them; the same sources give the same bytes.
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
 

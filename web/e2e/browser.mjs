@@ -1,4 +1,4 @@
-// A real browser: Debian's Chromium, watched for requests to other hosts, for mistakes in its console, and for what axe finds.
+// Chromium for the tests. It records requests to other hosts and errors in the browser's console, and runs the checks of axe.
 import { strict as assert } from "node:assert";
 import { accessSync, constants, existsSync, mkdirSync, statSync } from "node:fs";
 import { delimiter, join, normalize, resolve } from "node:path";
@@ -6,9 +6,10 @@ import { AxeBuilder } from "@axe-core/playwright";
 import { chromium } from "playwright-core";
 
 const SHOTS = resolve(process.env.ESKER_SHOTS ?? join(import.meta.dirname, "../../target/console-shots"));
-export const WAIT = 600_000;
-/** A name of this machine that servers do not take for it, as a page elsewhere might give it. */
-export const STRANGE = "elsewhere.example";
+/** Time limit of one step of a test, in milliseconds. */
+export const TIMEOUT_MS = 600_000;
+/** Host name that resolves to this machine, but that the origin check of servers refuses. */
+export const OTHER_HOST = "other-host.example";
 
 function program() {
   if (process.env.ESKER_CHROMIUM) return process.env.ESKER_CHROMIUM;
@@ -18,16 +19,17 @@ function program() {
         accessSync(join(folder, name), constants.X_OK);
         return join(folder, name);
       } catch {
-        // Not in this folder.
+        // This folder has no such program.
       }
     }
   }
-  throw new Error("there is no chromium on the PATH: scripts/setup.sh installs it; or set ESKER_CHROMIUM");
+  throw new Error("no chromium on the PATH: run scripts/setup.sh to install it, or set ESKER_CHROMIUM");
 }
 
+/** Starts the browser without a window. */
 export async function launch() {
   mkdirSync(SHOTS, { recursive: true });
-  // Without a sandbox, because tests may run as root; without the services that ask Google on their own.
+  // The sandbox is off because tests may run as root. Background networking is off because it sends requests to Google.
   return chromium.launch({
     executablePath: program(),
     args: [
@@ -35,12 +37,12 @@ export async function launch() {
       "--disable-dev-shm-usage",
       "--disable-background-networking",
       "--force-color-profile=srgb",
-      `--host-resolver-rules=MAP ${STRANGE} 127.0.0.1`,
+      `--host-resolver-rules=MAP ${OTHER_HOST} 127.0.0.1`,
     ],
   });
 }
 
-/** Pages from a folder, in place of those that were compiled into the program: while pages are written, without compiling. */
+/** Serves pages from a folder in place of those compiled into the program, so that a change needs no compilation. */
 async function substitute(context, server, folder) {
   await context.route(`${server.url}/**`, async (route) => {
     const { pathname } = new URL(route.request().url());
@@ -51,31 +53,32 @@ async function substitute(context, server, folder) {
   });
 }
 
-// What the server sends with its page.
+// The policy that the server sends with its page.
 const CSP =
   "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/** A window on a server. `close` fails if anything was asked of another host, or a script failed. */
+/** A browser window that shows a server's console. `close` fails if requests went to another host or the browser's console has errors. */
 export class Window {
   constructor(page, server) {
     this.page = page;
     this.server = server;
     this.origin = server.url;
-    this.foreign = [];
-    this.mistakes = [];
-    this.expected = [];
-    page.setDefaultTimeout(WAIT);
+    this.otherRequests = [];
+    this.errors = [];
+    this.expectedErrors = [];
+    page.setDefaultTimeout(TIMEOUT_MS);
     page.on("request", (request) => {
       const url = new URL(request.url());
-      if (!["data:", "blob:"].includes(url.protocol) && url.origin !== this.origin) this.foreign.push(request.url());
+      if (!["data:", "blob:"].includes(url.protocol) && url.origin !== this.origin) this.otherRequests.push(request.url());
     });
-    page.on("websocket", (socket) => this.foreign.push(socket.url()));
-    page.on("pageerror", (error) => this.mistakes.push(`${error.name}: ${error.message}`));
+    page.on("websocket", (socket) => this.otherRequests.push(socket.url()));
+    page.on("pageerror", (error) => this.errors.push(`${error.name}: ${error.message}`));
     page.on("console", (message) => {
-      if (message.type() === "error") this.mistakes.push(`${message.text()} (${message.location().url ?? ""})`);
+      if (message.type() === "error") this.errors.push(`${message.text()} (${message.location().url ?? ""})`);
     });
   }
 
+  /** Opens a window with its own cookies and storage; `options` are those of Playwright's context. */
   static async open(browser, server, options = {}) {
     const context = await browser.newContext({
       viewport: { width: 1280, height: 720 },
@@ -90,69 +93,73 @@ export class Window {
     return new Window(await context.newPage(), server);
   }
 
-  /** Goes to a page by its address behind the `#`, and waits until it has its answers. */
+  /** Opens a page by the part of its address after `#/`, and waits for its data. */
   async go(hash) {
-    const to = `${this.origin}/${hash ? `#/${hash}` : ""}`;
-    if (this.page.url() === to) await this.page.reload();
-    else await this.page.goto(to);
+    const url = `${this.origin}/${hash ? `#/${hash}` : ""}`;
+    if (this.page.url() === url) await this.page.reload();
+    else await this.page.goto(url);
     await this.settled();
   }
 
+  /** Waits until the page has a heading or a message, and no request is in flight. */
   async settled() {
     await this.page.locator("main h1, main h2, main .empty, main .note, main [role=alert]").first().waitFor();
     await this.page.waitForFunction(() => !document.querySelector('main [role="status"][aria-label="Loading"]'));
   }
 
-  /** `text` comes to be shown in the page. */
-  async shows(text, where = "main") {
-    const found = this.page.locator(where).getByText(text).filter({ visible: true }).first();
+  /** Waits until the element `selector` shows a text. */
+  async shows(text, selector = "main") {
+    const match = this.page.locator(selector).getByText(text).filter({ visible: true }).first();
     try {
-      await found.waitFor();
+      await match.waitFor();
     } catch {
-      throw new Error(`${this.page.url()} does not show ${text}; it shows:\n${await this.text(where)}`);
+      throw new Error(`${this.page.url()} does not show ${text}; it shows:\n${await this.text(selector)}`);
     }
   }
 
-  async text(where = "main") {
-    return (await this.page.locator(where).allInnerTexts()).join("\n");
+  /** Returns the visible text of the element `selector`. */
+  async text(selector = "main") {
+    return (await this.page.locator(selector).allInnerTexts()).join("\n");
   }
 
+  /** Saves a screenshot. */
   async shot(name) {
-    // One frame later, so that what was just drawn is on it.
+    // The second frame has everything that was drawn before the call.
     await this.page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
     await this.page.screenshot({ path: join(SHOTS, `${name}.png`) });
   }
 
-  /** No violation of WCAG 2.2 A and AA, nor of axe's good practice; or of these rules only. */
-  async accessible(what, rules = null) {
+  /** Fails if the page violates WCAG 2.2 A and AA or axe's best practices, or one of `rules`. `name` is for the message. */
+  async accessible(name, rules = null) {
     const axe = new AxeBuilder({ page: this.page });
-    const found = await (rules ? axe.withRules(rules) : axe).analyze();
-    const lines = found.violations.map(
+    const report = await (rules ? axe.withRules(rules) : axe).analyze();
+    const violations = report.violations.map(
       (v) => `${v.id} (${v.impact}): ${v.help}\n${v.nodes.map((n) => `    ${n.html}\n      ${n.failureSummary}`).join("\n")}`,
     );
-    assert.equal(lines.length, 0, `axe on ${what}:\n${lines.join("\n")}`);
+    assert.equal(violations.length, 0, `axe on ${name}:\n${violations.join("\n")}`);
   }
 
-  /** A picture and axe's word on it, in light and in dark. */
-  async seen(name) {
+  /** Saves screenshots in light and dark colours, and checks the accessibility of both. */
+  async inspect(name) {
     for (const colours of ["light", "dark"]) {
       await this.page.emulateMedia({ colorScheme: colours });
       await this.shot(`${name}-${colours}`);
-      // What is not about colours is as it was in the light.
+      // Rules that do not concern colours have the same result in dark.
       await this.accessible(`${name}, ${colours}`, colours === "dark" ? ["color-contrast", "link-in-text-block"] : null);
     }
     await this.page.emulateMedia({ colorScheme: "light" });
   }
 
-  /** From now on messages that this fits are no mistakes: the test causes them. */
+  /** Accepts errors that match the pattern, because the test causes them. */
   expect(pattern) {
-    this.expected.push(pattern);
+    this.expectedErrors.push(pattern);
   }
 
+  /** Closes the window; fails if it made requests to other hosts or has unexpected errors. */
   async close() {
-    const mistakes = this.mistakes.filter((m) => !this.expected.some((pattern) => pattern.test(m)));
+    const errors = this.errors.filter((e) => !this.expectedErrors.some((pattern) => pattern.test(e)));
     await this.page.context().close();
-    assert.deepEqual(this.foreign, [], "requests went to other hosts");
-    assert.deepEqual(mistakes, [], "the browser's console has mistakes");
+    assert.deepEqual(this.otherRequests, [], "requests went to other hosts");
+    assert.deepEqual(errors, [], "the browser's console has errors");
   }
 }

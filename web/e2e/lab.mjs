@@ -1,19 +1,21 @@
-// What is in the databases that the tests look at: real logs of Darshan, and a laboratory made up here, the same each time, brought in by
-// the commands that anybody uses.
+// Data of the test databases: real Darshan logs, and a fictitious laboratory that is equal in each run. Esker's own commands import both.
 import { mkdir, truncate, utimes, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { binary, command, esker } from "./server.mjs";
 
 const LOGS = resolve(process.env.ESKER_DARSHAN_DIR ?? join(import.meta.dirname, "../../target/darshan"), "logs/darshan");
 
-/** Where the developers of Darshan had the files of their example. */
+/** Folder of the example's files in Darshan's logs. */
 export const DARSHAN = "/home/pq/p/software/darshan-pydarshan/darshan-util/pydarshan/examples/darshan-graph";
+/** Number of tasks in the Slurm array. */
 export const TASKS = 312;
+/** Number of objects with tags. */
 export const OBJECTS = 240;
+/** Number of solutions of the large query. */
 export const BIG = 1_000_000;
 
-/** Numbers that look like chance, the same each time (Marsaglia's xorshift). */
-function chance(seed) {
+/** Returns a generator of pseudo-random numbers from 0 to 1, equal in each run (Marsaglia's xorshift). */
+function pseudoRandom(seed) {
   let state = seed;
   return () => {
     state ^= state << 13;
@@ -24,16 +26,17 @@ function chance(seed) {
   };
 }
 
-/** All logs of the darshan package. */
+/** Imports all logs of the darshan package. */
 export async function darshan(database) {
   await esker("import", "darshan", database, LOGS);
 }
 
-function second(n) {
+/** Returns the time `n` seconds after the start of the laboratory's day. */
+function timeAt(n) {
   return new Date(Date.UTC(2026, 2, 1, 8) + n * 1000).toISOString().slice(0, 19);
 }
 
-/** Jobs as Slurm's accounting tells of them: a mesher, an array that simulates, what gathers it, plots, and one that failed. */
+/** Returns Slurm accounting records: a mesh job, an array of simulations, jobs that gather and plot them, and a failed job. */
 function accounting() {
   const head = "JobID|JobIDRaw|JobName|User|UID|Account|State|ExitCode|Submit|Start|End|NodeList|AllocTRES|WorkDir|SubmitLine";
   const job = (id, raw, name, user, uid, state, code, from, to, node, cpus) =>
@@ -46,9 +49,9 @@ function accounting() {
       "climate",
       state,
       code,
-      second(from - 60),
-      second(from),
-      to === null ? "Unknown" : second(to),
+      timeAt(from - 60),
+      timeAt(from),
+      to === null ? "Unknown" : timeAt(to),
       node,
       `cpu=${cpus},mem=16G,node=1`,
       "/scratch/spring",
@@ -82,11 +85,17 @@ function accounting() {
 
 const task = (n) => `/scratch/spring/parts/part-${String(n).padStart(4, "0")}.h5`;
 
-/** What the jobs read and wrote, each when it did: the second gathering gives the same file another version. */
-function used() {
+/** Returns edges from jobs to the files they read and wrote. Two jobs write `merged.h5`, so that it has two versions. */
+function jobFiles() {
   const rows = [];
-  const edge = (job, type, path, at, bytes) =>
-    rows.push({ source: `job:${job}`, type, destination: `file:${path}`, version: `${second(at)}Z`, properties: { bytes } });
+  const edge = (job, type, path, second, bytes) =>
+    rows.push({
+      source: `job:${job}`,
+      type,
+      destination: `file:${path}`,
+      version: `${timeAt(second)}Z`,
+      properties: { bytes },
+    });
   edge(4000, "read", "/projects/spring/coast.geojson", 10, 8_400_000);
   edge(4000, "write", "/scratch/spring/mesh.nc", 500, 2_100_000_000);
   for (let n = 0; n < TASKS; n++) {
@@ -105,6 +114,7 @@ function used() {
   return rows.map((row) => `${JSON.stringify(row)}\n`).join("");
 }
 
+/** Returns attributes and tags of files and users. */
 function files() {
   const rows = [
     { id: "file:/projects/spring/coast.geojson", size: 8_400_000, uid: 1001, user: { licence: "CC-BY-4.0" } },
@@ -117,13 +127,13 @@ function files() {
     { id: "user:1003", name: "carol" },
   ];
   return rows
-    .map(({ id, user, ...attributes }) => `${JSON.stringify({ id, version: `${second(-100)}Z`, attributes, user })}\n`)
+    .map(({ id, user, ...attributes }) => `${JSON.stringify({ id, version: `${timeAt(-100)}Z`, attributes, user })}\n`)
     .join("");
 }
 
-/** Objects with tags of every kind: whole numbers, others, texts, times, truth values. */
+/** Returns objects with tags of several types: integers, decimal numbers, texts and truth values. */
 function objects() {
-  const random = chance(11);
+  const random = pseudoRandom(11);
   const rows = ["name,app,owner,step,location,campaign,energy,quality,reviewed"];
   for (let n = 0; n < OBJECTS; n++) {
     const app = n % 3 === 0 ? "vpic" : "flexpart";
@@ -145,11 +155,11 @@ function objects() {
   return `${rows.join("\n")}\n`;
 }
 
-/** A tree of real files, most of them with holes for contents. */
+/** Writes a tree of sparse files. */
 export async function tree(root) {
-  const random = chance(23);
-  const when = Date.UTC(2026, 0, 1) / 1000;
-  for (const [folder, number, ending, most] of [
+  const random = pseudoRandom(23);
+  const now = Date.UTC(2026, 0, 1) / 1000;
+  for (const [folder, number, extension, size] of [
     ["ocean/raw", 60, "nc", 900_000_000],
     ["ocean/derived", 40, "h5", 200_000_000],
     ["ocean/figures", 25, "png", 2_000_000],
@@ -160,10 +170,10 @@ export async function tree(root) {
   ]) {
     await mkdir(join(root, folder), { recursive: true });
     for (let n = 0; n < number; n++) {
-      const path = join(root, folder, `${folder.split("/").at(-1)}-${String(n).padStart(3, "0")}.${ending}`);
+      const path = join(root, folder, `${folder.split("/").at(-1)}-${String(n).padStart(3, "0")}.${extension}`);
       await writeFile(path, "");
-      await truncate(path, Math.floor(most * (0.2 + 0.8 * random())));
-      await utimes(path, when, when - Math.floor(random() * 400) * 86_400);
+      await truncate(path, Math.floor(size * (0.2 + 0.8 * random())));
+      await utimes(path, now, now - Math.floor(random() * 400) * 86_400);
     }
   }
 }
@@ -178,12 +188,12 @@ ex:raw-2026 a prov:Entity ; prov:wasAttributedTo ex:ada .
 ex:ada a prov:Agent ; rdfs:label "Ada" .
 `;
 
-/** The laboratory, into a database that may hold something already. */
+/** Imports the laboratory into a database, which may have other data. */
 export async function lab(database, scratch) {
   const file = (name) => join(scratch, `lab-${name}`);
   await writeFile(file("sacct.txt"), accounting());
   await writeFile(file("files.ndjson"), files());
-  await writeFile(file("used.ndjson"), used());
+  await writeFile(file("used.ndjson"), jobFiles());
   await writeFile(file("objects.csv"), objects());
   await writeFile(file("instruments.ttl"), TURTLE);
   await esker("import", "sacct", database, file("sacct.txt"), "--zone", "UTC");
@@ -221,7 +231,7 @@ async function runs(database, scratch) {
   });
 }
 
-/** A thousand triples whose pairs are a million answers. */
+/** Loads a thousand triples, whose pairs are a million solutions. */
 export async function big(database, scratch) {
   const lines = Array.from(
     { length: Math.sqrt(BIG) },

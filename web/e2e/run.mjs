@@ -1,4 +1,4 @@
-// Drives the console in a real browser against real servers. `node e2e/run.mjs [WORD…]` runs the tests whose names hold a word.
+// Tests the console in a browser with real servers. `node e2e/run.mjs [WORD…]` runs the tests whose names contain one of the words.
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,69 +8,69 @@ import { big, darshan, lab, tree } from "./lab.mjs";
 import { esker, Server, stop, Tier } from "./server.mjs";
 import { tests } from "./tests.mjs";
 
-const words = process.argv.slice(2);
-const chosen = tests.filter(({ name }) => words.length === 0 || words.some((word) => name.includes(word)));
+const filters = process.argv.slice(2);
+const chosen = tests.filter(({ name }) => filters.length === 0 || filters.some((text) => name.includes(text)));
 const folder = await mkdtemp(join(tmpdir(), "esker-console-"));
 const browser = await launch();
 const failed = [];
 
-/** What a database is made of, by its name; each is made when a test first asks for it. */
-const MADE = {
-  lab: async (at) => {
-    await darshan(at);
-    await lab(at, folder);
+/** Functions that create the databases by name, and may return options of `esker serve`. The first test of a database creates it. */
+const DATABASES = {
+  lab: async (path) => {
+    await darshan(path);
+    await lab(path, folder);
   },
-  empty: (at) => esker("init", at),
-  big: (at) => big(at, folder),
-  // The test of it ends this server.
-  mortal: async (at) => {
-    await esker("init", at);
-    await esker("put", at, "file:/first.txt", "size=5");
+  empty: (path) => esker("init", path),
+  big: (path) => big(path, folder),
+  // The test ends this server and starts it again.
+  restarted: async (path) => {
+    await esker("init", path);
+    await esker("put", path, "file:/first.txt", "size=5");
   },
-  // Opens the pages itself, by a page that leads to a link with a ticket, because the browser's user does not count.
-  opened: async (at) => {
-    await MADE.mortal(at);
-    await writeFile(`${at}.toml`, '[access]\nloopback = "off"\n');
-    return ["--open", "--config", `${at}.toml`];
+  // The server writes a page with a link that has a ticket, because the configuration does not accept the browser's user.
+  link: async (path) => {
+    await DATABASES.restarted(path);
+    await writeFile(`${path}.toml`, '[access]\nloopback = "off"\n');
+    return ["--open", "--config", `${path}.toml`];
   },
-  sites: async (at) => {
-    await esker("init", at);
+  sites: async (path) => {
+    await esker("init", path);
     const tier = await new Tier(join(folder, "tier")).start();
-    const far = pathToFileURL(join(folder, "project")).href;
+    const origin = pathToFileURL(join(folder, "project")).href;
     await tree(join(folder, "project"));
-    // Asked twice: once the tier fetches, once it knows.
-    for (const below of ["/ocean", "/ocean/raw", "/ocean/raw", "/atmosphere"])
-      await esker("ls", "-l", far + below, "--via", tier.url);
-    await writeFile(`${at}.toml`, `sites = ["${tier.url}", "http://127.0.0.1:9"]\n`);
-    return ["--config", `${at}.toml`];
+    // The second listing of /ocean/raw is a hit.
+    for (const directory of ["/ocean", "/ocean/raw", "/ocean/raw", "/atmosphere"])
+      await esker("ls", "-l", origin + directory, "--via", tier.url);
+    await writeFile(`${path}.toml`, `sites = ["${tier.url}", "http://127.0.0.1:9"]\n`);
+    return ["--config", `${path}.toml`];
   },
 };
 const servers = new Map();
 
 async function serverOf(name) {
   if (!servers.has(name)) {
-    const at = join(folder, `${name}.esker`);
-    const begun = Date.now();
-    const options = await MADE[name](at);
-    servers.set(name, await new Server(at, Array.isArray(options) ? options : []).start());
-    console.log(`  ${name}: made in ${((Date.now() - begun) / 1000).toFixed(1)} s, served at ${servers.get(name).url}`);
+    const path = join(folder, `${name}.esker`);
+    const start = Date.now();
+    const options = await DATABASES[name](path);
+    servers.set(name, await new Server(path, Array.isArray(options) ? options : []).start());
+    console.log(`  ${name}: created in ${((Date.now() - start) / 1000).toFixed(1)} s, served at ${servers.get(name).url}`);
   }
   return servers.get(name);
 }
 
 try {
-  for (const { name, on, test, options } of chosen) {
-    const server = await serverOf(on);
-    const begun = Date.now();
+  for (const { name, database, test, options } of chosen) {
+    const server = await serverOf(database);
+    const start = Date.now();
     const window = await Window.open(browser, server, options);
     try {
       await test(window);
       await window.close();
-      console.log(`ok   ${name} (${((Date.now() - begun) / 1000).toFixed(1)} s)`);
+      console.log(`ok   ${name} (${((Date.now() - start) / 1000).toFixed(1)} s)`);
     } catch (e) {
       failed.push(name);
       console.log(`FAIL ${name}\n${(e.stack ?? String(e)).replace(/^/gm, "     ")}`);
-      for (const mistake of window.mistakes) console.log(`     console: ${mistake}`);
+      for (const error of window.errors) console.log(`     console: ${error}`);
       await window.shot(`failed-${name.replace(/\W+/g, "-")}`).catch(() => {});
       await window.page
         .context()

@@ -1,4 +1,4 @@
-// Where the pages begin.
+// Entry point: mounts the console in the element `root` of index.html.
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { App } from "./app/App";

@@ -1,52 +1,52 @@
-// When something is wrong: no server, no data, too much of it.
+// Empty databases, large results, and a server that stops.
 import { strict as assert } from "node:assert";
 import { BIG } from "../lab.mjs";
 import { esker } from "../server.mjs";
 
-const PAGES = ["", "search", "lineage", "around", "runs", "space", "tags", "travel", "sparql", "cluster", "sites"];
+const PAGES = ["", "search", "lineage", "neighbourhood", "runs", "space", "tags", "travel", "sparql", "cluster", "sites"];
 
 export const tests = [
   {
-    name: "an empty database: every page says what to do next",
-    on: "empty",
+    name: "an empty database: every page has instructions",
+    database: "empty",
     async test(window) {
       for (const hash of PAGES) {
         await window.go(hash);
         assert.equal(await window.page.getByText("This page failed").count(), 0, `#/${hash} fails`);
-        assert.ok((await window.text()).trim().length > 20, `#/${hash} says nothing`);
-        await window.seen(`empty-${hash || "home"}`);
+        assert.ok((await window.text()).trim().length > 20, `#/${hash} has no text`);
+        await window.inspect(`empty-${hash || "home"}`);
       }
     },
   },
   {
-    name: "what an empty database proposes to type is there to be typed",
-    on: "empty",
+    name: "an empty database: the proposed commands and options exist",
+    database: "empty",
     async test(window) {
-      const wrong = [];
+      const failures = [];
       for (const hash of PAGES) {
         await window.go(hash);
         for (const text of await window.page.locator("main .empty pre").allInnerTexts()) {
           for (const line of text.split("\n").filter((l) => /^esker /.test(l))) {
-            // Its help is there, and shows every option that is proposed.
-            const words = line.replace(/#.*/, "").trim().split(/\s+/).slice(1);
-            const names = words.slice(
+            // The command's help has every proposed option.
+            const args = line.replace(/#.*/, "").trim().split(/\s+/).slice(1);
+            const names = args.slice(
               0,
-              words.findIndex((w) => !/^[a-z]+$/.test(w)),
+              args.findIndex((w) => !/^[a-z]+$/.test(w)),
             );
             const help = await esker(...names, "--help").catch((e) => e.message);
-            const own = words.slice(0, words.includes("--") ? words.indexOf("--") : words.length);
+            const own = args.slice(0, args.includes("--") ? args.indexOf("--") : args.length);
             for (const option of own.filter((w) => /^--./.test(w)))
-              if (!help.includes(option)) wrong.push(`#/${hash}: ${line}: no ${option}`);
-            if (!/^Usage: /m.test(help) || /^error/m.test(help)) wrong.push(`#/${hash}: ${line}: ${help.slice(0, 200)}`);
+              if (!help.includes(option)) failures.push(`#/${hash}: ${line}: no ${option}`);
+            if (!/^Usage: /m.test(help) || /^error/m.test(help)) failures.push(`#/${hash}: ${line}: ${help.slice(0, 200)}`);
           }
         }
       }
-      assert.deepEqual(wrong, []);
+      assert.deepEqual(failures, []);
     },
   },
   {
-    name: "a database that was empty shows what comes",
-    on: "empty",
+    name: "home of an empty database shows the first change",
+    database: "empty",
     async test(window) {
       await window.go("");
       await window.shows("This database is empty");
@@ -55,8 +55,8 @@ export const tests = [
     },
   },
   {
-    name: "a million answers scroll",
-    on: "big",
+    name: "a million solutions scroll",
+    database: "big",
     async test(window) {
       const { page } = window;
       const query = "SELECT ?a ?b WHERE { ?a <http://lab.example/depth> ?x . ?b <http://lab.example/depth> ?y } ORDER BY ?x ?y";
@@ -70,19 +70,19 @@ export const tests = [
       await page.keyboard.press("End");
       await last.waitFor();
       assert.match((await last.allInnerTexts()).join(), /sample\/999[\s\S]*sample\/999/);
-      assert.ok((await table.getByRole("row").count()) < 200, "only rows that are seen are in the page");
-      await window.seen("million");
+      assert.ok((await table.getByRole("row").count()) < 200, "the page contains only visible rows");
+      await window.inspect("million");
       await page.keyboard.press("Home");
       await table.locator('[aria-rowindex="2"]').waitFor();
-      // Somewhere between, by the wheel.
+      // The wheel scrolls to a row in between.
       await rows.hover();
       await page.mouse.wheel(0, 30_000);
       await table.locator('[aria-rowindex="1000"]').waitFor();
     },
   },
   {
-    name: "the server is gone, and comes back",
-    on: "mortal",
+    name: "the server stops and starts again",
+    database: "restarted",
     async test(window) {
       const { page, server } = window;
       window.expect(
@@ -93,19 +93,19 @@ export const tests = [
       await server.kill();
       const banner = page.getByRole("alert").filter({ hasText: "The server does not answer" }).first();
       await banner.waitFor();
-      // What was there stays; a page that was not there yet says why.
+      // The data of the page stays.
       await page.getByRole("region", { name: "Counts" }).waitFor();
-      await window.seen("gone");
+      await window.inspect("server-stopped");
       await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Cluster" }).click();
-      // Either the page has come already, or it cannot now; both say so.
-      await window.shows(/It is looked for|once the server is back/);
-      await window.seen("gone-other-page");
+      // The message depends on whether the script of the page was loaded before the server stopped.
+      await window.shows(/until the server responds|once the server responds/);
+      await window.inspect("server-stopped-other-page");
       await server.start();
       await banner.waitFor({ state: "hidden" });
-      await window.shows("one server that stands alone");
+      await window.shows("a single server");
       await page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name: "Home" }).click();
       await page.getByRole("region", { name: "Counts" }).waitFor();
-      await window.shot("gone-and-back");
+      await window.shot("server-restarted");
     },
   },
 ];

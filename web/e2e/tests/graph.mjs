@@ -1,4 +1,4 @@
-// Lineage and neighbourhoods.
+// The pages Lineage and Neighbourhood.
 import { strict as assert } from "node:assert";
 import { readFile, writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
@@ -6,45 +6,46 @@ import { DARSHAN, TASKS } from "../lab.mjs";
 
 const lineage = (id, more = "") => `lineage?id=${encodeURIComponent(id)}${more}`;
 
-async function saved(page, press) {
-  const [download] = await Promise.all([page.waitForEvent("download"), press()]);
+/** Returns name and contents of the file that an action downloads. */
+async function saved(page, action) {
+  const [download] = await Promise.all([page.waitForEvent("download"), action()]);
   return [download.suggestedFilename(), await readFile(await download.path())];
 }
 
-/** The box of a vertex in the picture. */
+/** Locates the box of a vertex in the picture. */
 const box = (page, id) => page.locator(`.react-flow__node[data-id="${id}"]`);
 
 export const tests = [
   {
     name: "lineage of a file in Darshan's logs",
-    on: "lab",
+    database: "lab",
     async test(window) {
       const { page } = window;
       const c = `file:${DARSHAN}/C`;
       await window.go(lineage(c, "&up=3"));
-      // C was written by a job that read A and B, and each of those has jobs that wrote it.
+      // A job read A and B and wrote C; other jobs wrote A and B.
       for (const name of ["A", "B", "C"]) await box(page, `file:${DARSHAN}/${name}`).waitFor();
       const x = async (id) => (await box(page, id).boundingBox())?.x ?? Number.NaN;
       assert.ok((await x(`file:${DARSHAN}/A`)) < (await x(c)), "inputs are left of outputs");
       await page.locator(".react-flow__edge").nth(3).waitFor({ state: "attached" });
-      const chosen = page.getByRole("complementary", { name: "Chosen" });
-      await chosen.getByText(`${DARSHAN}/C`).first().waitFor();
-      await window.seen("lineage");
-      // One selection: another box, and what lights up with it.
+      const selection = page.getByRole("complementary", { name: "Selection" });
+      await selection.getByText(`${DARSHAN}/C`).first().waitFor();
+      await window.inspect("lineage");
+      // A click selects another box.
       await box(page, `file:${DARSHAN}/A`).click();
       await page.waitForURL(/sel=/);
-      await chosen.getByText(`${DARSHAN}/A`).first().waitFor();
-      await chosen.getByRole("button", { name: "Show its history" }).click();
-      await chosen.getByRole("button", { name: "Hide its history" }).waitFor();
-      await window.shot("lineage-chosen");
-      await chosen.getByRole("tab", { name: "Impact" }).click();
-      await chosen.getByText(/made from it/).waitFor();
-      await window.seen("lineage-impact");
+      await selection.getByText(`${DARSHAN}/A`).first().waitFor();
+      await selection.getByRole("button", { name: "Show history" }).click();
+      await selection.getByRole("button", { name: "Hide history" }).waitFor();
+      await window.shot("lineage-selected");
+      await selection.getByRole("tab", { name: "Impact" }).click();
+      await selection.getByText(/derived from this one/).waitFor();
+      await window.inspect("lineage-impact");
     },
   },
   {
-    name: "lineage: hundreds alike are one group, and are shown one by one",
-    on: "lab",
+    name: "lineage: hundreds of similar vertices are one group, and can be shown one by one",
+    database: "lab",
     async test(window) {
       const { page } = window;
       await window.go(lineage("file:/scratch/spring/merged.h5", "&up=3"));
@@ -52,7 +53,7 @@ export const tests = [
       await group.first().waitFor();
       const grouped = (await group.allInnerTexts()).map((text) => Number(text.match(/(\d[\d,]*) ×/)?.[1]?.replaceAll(",", "")));
       assert.ok(grouped.reduce((a, b) => a + b, 0) >= TASKS, `${TASKS} parts are in groups: ${grouped.join(", ")}`);
-      await window.seen("lineage-groups");
+      await window.inspect("lineage-groups");
       const boxes = await page.locator(".react-flow__node").count();
       await group
         .first()
@@ -60,14 +61,14 @@ export const tests = [
         .click();
       await page.waitForURL(/split=/);
       await page.waitForFunction((n) => document.querySelectorAll(".react-flow__node").length > n, boxes);
-      await window.seen("lineage-split");
-      await page.getByRole("button", { name: "Fold all" }).click();
+      await window.inspect("lineage-split");
+      await page.getByRole("button", { name: "Collapse all" }).click();
       await page.waitForFunction((n) => document.querySelectorAll(".react-flow__node").length === n, boxes);
     },
   },
   {
-    name: "lineage: expanded at a vertex, and folded",
-    on: "lab",
+    name: "lineage: a vertex expands and collapses",
+    database: "lab",
     async test(window) {
       const { page } = window;
       await window.go(lineage("file:/scratch/spring/figure-1.png"));
@@ -84,12 +85,12 @@ export const tests = [
     },
   },
   {
-    name: "lineage as of another time",
-    on: "lab",
+    name: "lineage as of an earlier version",
+    database: "lab",
     async test(window) {
       const { page } = window;
       await window.go(lineage("file:/scratch/spring/merged.h5"));
-      // Gathered twice: by job 4500, and again by 4503.
+      // Jobs 4500 and 4503 wrote the file.
       await box(page, "job:4503").waitFor();
       const slider = page.getByRole("slider", { name: "As of" });
       await slider.focus();
@@ -99,14 +100,14 @@ export const tests = [
       await page.waitForURL(/as_of=/);
       await window.settled();
       await box(page, "job:4503").waitFor({ state: "detached" });
-      await window.seen("lineage-as-of");
+      await window.inspect("lineage-as-of");
       await page.getByRole("button", { name: "Now", exact: true }).click();
       await box(page, "job:4503").waitFor();
     },
   },
   {
     name: "lineage saved as SVG, PNG and RO-Crate",
-    on: "lab",
+    database: "lab",
     async test(window) {
       const { page } = window;
       await window.go(lineage(`file:${DARSHAN}/C`, "&up=3"));
@@ -115,11 +116,11 @@ export const tests = [
       assert.equal(svgName, "C.svg");
       assert.match(svg.toString(), /^(<\?xml[^>]*>\s*)?<svg[\s\S]*<\/svg>\s*$/);
       // The README and the first page of the documentation show this picture.
-      const shown = resolve(import.meta.dirname, "../../../docs/book/figures/lineage.svg");
-      if (process.env.UPDATE_EXPECT) await writeFile(shown, svg);
+      const figure = resolve(import.meta.dirname, "../../../docs/book/figures/lineage.svg");
+      if (process.env.UPDATE_EXPECT) await writeFile(figure, svg);
       assert.equal(
         svg.toString(),
-        await readFile(shown, "utf8"),
+        await readFile(figure, "utf8"),
         "`UPDATE_EXPECT=1 npm run e2e -- SVG` writes docs/book/figures/lineage.svg",
       );
       const [pngName, png] = await saved(page, () => page.getByRole("button", { name: "PNG" }).click());
@@ -138,12 +139,12 @@ export const tests = [
     },
   },
   {
-    name: "lineage of nothing in particular, and of nothing that is there",
-    on: "lab",
+    name: "lineage without a vertex, and of a vertex that does not exist",
+    database: "lab",
     async test(window) {
       const { page } = window;
       await window.go("lineage");
-      await window.seen("lineage-nothing");
+      await window.inspect("lineage-nothing");
       await page.locator("main").getByRole("combobox").fill("mesh.nc");
       await page
         .locator("main")
@@ -153,16 +154,16 @@ export const tests = [
       await box(page, "file:/scratch/spring/mesh.nc").waitFor();
       window.expect(/404/);
       await window.go(lineage("file:/no/such/file"));
-      await window.shows(/Not there|no such|not/i);
+      await window.shows(/Not found|no such|not/i);
       await window.shot("lineage-unknown");
     },
   },
   {
-    name: "the neighbourhood of a vertex, drawn and as a list",
-    on: "lab",
+    name: "the neighbourhood of a vertex, as a picture and as a table",
+    database: "lab",
     async test(window) {
       const { page } = window;
-      await window.go("around?id=user:1001&depth=3");
+      await window.go("neighbourhood?id=user:1001&depth=3");
       await page
         .getByRole("status")
         .filter({ hasText: /vertices, .* edges/ })
@@ -171,14 +172,14 @@ export const tests = [
       await table.getByRole("button", { name: "Edges" }).click();
       await table.getByText("mesh.nc").first().waitFor();
       await page.locator("main canvas").first().waitFor();
-      await window.seen("around");
+      await window.inspect("neighbourhood");
       await table.locator('[aria-rowindex="3"]').click();
       await page.waitForURL(/sel=/);
-      await window.shot("around-chosen");
-      // Less than there is: it says how much is held back.
-      await window.go("around?id=user:1001&depth=4&limit=500");
-      await window.shows(/held back/);
-      await window.shot("around-held-back");
+      await window.shot("neighbourhood-selected");
+      // With a smaller limit, the page counts the vertices that it does not show.
+      await window.go("neighbourhood?id=user:1001&depth=4&limit=500");
+      await window.shows(/not shown/);
+      await window.shot("neighbourhood-limit");
     },
   },
 ];

@@ -1,4 +1,4 @@
-// Travel and SPARQL: typed, run by keys, shown four ways, refused with a place.
+// The pages Travel and SPARQL: completion, results in all views, marked errors, updates.
 import { strict as assert } from "node:assert";
 import { esker } from "../server.mjs";
 
@@ -6,18 +6,18 @@ const editor = (page, name) => page.getByRole("textbox", { name });
 
 export const tests = [
   {
-    name: "travel: typed, completed, run, shown as table, graph, text and profile",
-    on: "lab",
+    name: "travel: completion, and the result as table, graph, text and profile",
+    database: "lab",
     async test(window) {
       const { page, server } = window;
       await window.go("travel");
-      await window.seen("travel-nothing");
+      await window.inspect("travel-nothing");
       const code = editor(page, "Traversal");
       await code.click();
       await page.keyboard.type('v("user:1002").e("ru');
       const completions = page.getByRole("listbox");
       await completions.getByText("run", { exact: true }).first().waitFor();
-      await window.seen("travel-completion");
+      await window.inspect("travel-completion");
       await page.keyboard.press("Escape");
       await page.keyboard.press("Control+a");
       const chain = 'v("user:1002").e("run").v().e("write").v()';
@@ -25,22 +25,22 @@ export const tests = [
       await page.keyboard.press("Control+Enter");
       await page.waitForURL(/#\/travel\?q=/);
       await page.getByRole("table", { name: "Vertices of set 1" }).getByText("figure-1.png").waitFor();
-      const said = JSON.parse(await esker("travel", server.folder, chain, "--format", "json"));
-      const reached = (said.vertices ?? said.sets.at(-1).vertices).length;
+      const result = JSON.parse(await esker("travel", server.folder, chain, "--format", "json"));
+      const reached = (result.vertices ?? result.sets.at(-1).vertices).length;
       await window.shows(new RegExp(`^${reached} rows?`));
-      await window.seen("travel-table");
+      await window.inspect("travel-table");
       for (const view of ["graph", "text", "profile"]) {
         await page.getByRole("tab", { name: view }).click();
         await page.waitForURL(new RegExp(`view=${view}`));
         if (view === "text") await window.shows("file:/scratch/spring/figure-1.png");
         if (view === "profile") await window.shows(/Edges read/);
-        await window.seen(`travel-${view}`);
+        await window.inspect(`travel-${view}`);
       }
     },
   },
   {
-    name: "travel: refused at its place, and what was run before comes back",
-    on: "lab",
+    name: "travel: the position of an error, and earlier texts",
+    database: "lab",
     async test(window) {
       const { page } = window;
       window.expect(/400/);
@@ -48,8 +48,8 @@ export const tests = [
       await window.go(`travel?q=${encodeURIComponent('v("user:1001").edges("run")')}`);
       await page.getByRole("alert").filter({ hasText: "Refused" }).waitFor();
       await page.locator(".cm-lintRange-error").waitFor();
-      await window.seen("travel-refused");
-      // History: run two, and go back to the first.
+      await window.inspect("travel-refused");
+      // Ctrl+Up returns to the first of two traversals.
       const code = editor(page, "Traversal");
       for (const chain of ['v("user:1001")', 'v("user:1002")']) {
         await code.click();
@@ -57,9 +57,9 @@ export const tests = [
         await page.keyboard.insertText(chain);
         await page.keyboard.press("Control+Enter");
         await page.waitForURL((url) => new URLSearchParams(url.hash.slice(url.hash.indexOf("?"))).get("q") === chain);
-        // The answer to this one, not the one before it.
-        const answer = page.getByRole("table", { name: "Vertices of set 1" });
-        await answer.filter({ hasText: chain.slice(3, -2) }).waitFor();
+        // The table of the previous traversal may still be visible.
+        const table = page.getByRole("table", { name: "Vertices of set 1" });
+        await table.filter({ hasText: chain.slice(3, -2) }).waitFor();
       }
       await page.keyboard.press("Control+ArrowUp");
       await page.keyboard.press("Control+ArrowUp");
@@ -67,24 +67,24 @@ export const tests = [
     },
   },
   {
-    name: "travel with whole paths, as a graph",
-    on: "lab",
+    name: "travel: paths as a graph",
+    database: "lab",
     async test(window) {
       await window.go(
         `travel?view=graph&q=${encodeURIComponent('v("file:/scratch/spring/figure-1.png").e("wasWrittenBy").v().e("read").v().return_fp()')}`,
       );
       await window.page.locator("main canvas").first().waitFor();
-      assert.equal(await window.page.getByText("gives no edges").count(), 0);
-      await window.seen("travel-paths");
+      assert.equal(await window.page.getByText("returns no edges").count(), 0);
+      await window.inspect("travel-paths");
     },
   },
   {
-    name: "SPARQL: a query, its answers as a table and a graph",
-    on: "lab",
+    name: "SPARQL: the result of a query as table and graph",
+    database: "lab",
     async test(window) {
       const { page } = window;
       await window.go("sparql");
-      await window.seen("sparql-nothing");
+      await window.inspect("sparql-nothing");
       const code = editor(page, "Query");
       await code.click();
       await page.keyboard.press("Control+a");
@@ -95,28 +95,28 @@ export const tests = [
       const table = page.getByRole("table", { name: "Solutions" });
       await table.getByText("Buoy 7").waitFor();
       await window.shows(/2 solutions/);
-      await window.seen("sparql-table");
+      await window.inspect("sparql-table");
       await window.go(`sparql?view=graph&q=${encodeURIComponent("CONSTRUCT { ?s ?p ?o } WHERE { ?s ?p ?o }")}`);
       await page.locator("main canvas").first().waitFor();
-      await window.seen("sparql-graph");
+      await window.inspect("sparql-graph");
       await window.go(`sparql?q=${encodeURIComponent("ASK { <http://lab.example/ada> ?p ?o }")}`);
-      await window.shows(/Yes: it holds/);
+      await window.shows(/Yes: the pattern has a solution/);
     },
   },
   {
-    name: "SPARQL: refused at its place",
-    on: "lab",
+    name: "SPARQL: the position of an error",
+    database: "lab",
     async test(window) {
       window.expect(/400/);
       await window.go(`sparql?q=${encodeURIComponent("SELECT ?s WHERE {\n  ?s ?p\n}")}`);
       await window.page.getByRole("alert").filter({ hasText: "Refused" }).waitFor();
       await window.page.locator(".cm-lintRange-error, .cm-lintPoint-error").first().waitFor();
-      await window.seen("sparql-refused");
+      await window.inspect("sparql-refused");
     },
   },
   {
-    name: "SPARQL: an update asks first",
-    on: "lab",
+    name: "SPARQL: an update needs a confirmation",
+    database: "lab",
     async test(window) {
       const { page, server } = window;
       await window.go("sparql");
@@ -125,7 +125,7 @@ export const tests = [
       await page.keyboard.insertText("INSERT DATA { <http://lab.example/buoy-11> <http://lab.example/depth> 7 }");
       await page.keyboard.press("Control+Enter");
       await page.getByRole("alertdialog").waitFor();
-      await window.seen("sparql-update");
+      await window.inspect("sparql-update");
       const depth = () =>
         esker(
           "sparql",
@@ -134,8 +134,8 @@ export const tests = [
           "--format",
           "csv",
         );
-      assert.doesNotMatch(await depth(), /7/, "nothing is done until it is confirmed");
-      await page.getByRole("button", { name: "Change it" }).click();
+      assert.doesNotMatch(await depth(), /7/, "no update before the confirmation");
+      await page.getByRole("button", { name: "Run the update" }).click();
       await window.shows(/1 triple .*added/);
       assert.match(await depth(), /7/);
     },

@@ -1,34 +1,36 @@
-// Questions to the server that these pages came from, and what is done when it is not there.
+// Requests to the server that sent these pages, and recovery while it is unreachable.
 import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
 import type { components } from "./schema";
 
+/** Types of the HTTP API, generated from web/openapi.json. */
 export type Schemas = components["schemas"];
 
-/** Where in a text something is wrong. */
-export interface Place {
+/** Position of an error in a text: offset and length in bytes of UTF-8; line and column from 1. */
+export interface TextRange {
   byte: number;
   length: number;
   line: number;
   column: number;
 }
 
-/** What the server said instead of an answer. */
-export class Refused extends Error {
+/** An error response of the server: HTTP status, message and, for a syntax error, its position. */
+export class HttpError extends Error {
   constructor(
     readonly status: number,
     message: string,
-    readonly at: Place | null = null,
+    readonly at: TextRange | null = null,
   ) {
     super(message);
   }
 }
 
-/** There is no server. */
-export class Gone extends Error {}
+/** The server did not respond at all. */
+export class UnreachableError extends Error {}
 
-type Given = Record<string, string | number | boolean | null | undefined>;
+type Params = Record<string, string | number | boolean | null | undefined>;
 
-export function path(url: string, params: Given = {}): string {
+/** Returns a URL with its query string; parameters without a value are omitted. */
+export function path(url: string, params: Params = {}): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {
     if (value !== null && value !== undefined && value !== "") query.set(name, String(value));
@@ -37,9 +39,10 @@ export function path(url: string, params: Given = {}): string {
   return text ? `${url}?${text}` : url;
 }
 
-// Whether the server is there. While it is not, it is looked for; once it is back all that is shown is asked again.
+// Reachability of the server. While it is unreachable, /healthz is requested at increasing intervals. Once the server responds, `generation`
+// grows, and all visible data is requested again.
 const listeners = new Set<() => void>();
-let state = { gone: false, epoch: 0, unauthorised: "" };
+let state = { unreachable: false, generation: 0, unauthorised: "" };
 let wait = 0;
 
 function set(patch: Partial<typeof state>) {
@@ -52,26 +55,29 @@ function subscribe(listener: () => void) {
   return () => listeners.delete(listener);
 }
 
+/** Returns the reachability of the server, and renders again when it changes. */
 export const useServer = () => useSyncExternalStore(subscribe, () => state);
 
-/** Asks everything again. */
+/** Repeats the requests of all visible data. */
 export function refresh() {
-  set({ epoch: state.epoch + 1, unauthorised: "" });
+  set({ generation: state.generation + 1, unauthorised: "" });
 }
 
-function lost() {
-  if (state.gone) return;
-  set({ gone: true });
+function waitForServer() {
+  if (state.unreachable) return;
+  set({ unreachable: true });
   wait = 250;
-  const look = () => {
+  const probe = () => {
     fetch("/healthz", { cache: "no-store" })
-      .then((r) => (r.ok ? set({ gone: false, epoch: state.epoch + 1 }) : Promise.reject(new Error(r.statusText))))
+      .then((r) =>
+        r.ok ? set({ unreachable: false, generation: state.generation + 1 }) : Promise.reject(new Error(r.statusText)),
+      )
       .catch(() => {
         wait = Math.min(wait * 2, 8000);
-        window.setTimeout(look, wait);
+        window.setTimeout(probe, wait);
       });
   };
-  window.setTimeout(look, wait);
+  window.setTimeout(probe, wait);
 }
 
 const PAUSE_MAX = 5000;
@@ -81,7 +87,7 @@ async function pause(ms: number, signal?: AbortSignal) {
   signal?.throwIfAborted();
 }
 
-/** Sends a request; a server that is busy is asked again when it says. */
+/** Sends a request. If the server is busy, the request is repeated up to three times, after the time that the response states. */
 export async function send(url: string, init: RequestInit = {}): Promise<Response> {
   for (let attempt = 0; ; attempt++) {
     let response: Response;
@@ -89,33 +95,35 @@ export async function send(url: string, init: RequestInit = {}): Promise<Respons
       response = await fetch(url, { credentials: "same-origin", ...init });
     } catch (e) {
       if (init.signal?.aborted) throw e;
-      lost();
-      throw new Gone("the server does not answer");
+      waitForServer();
+      throw new UnreachableError("the server does not answer");
     }
     if (response.ok) return response;
     const text = await response.text();
-    let said: { error?: string; retry_after_ms?: number | null; at?: Place } = {};
+    let body: { error?: string; retry_after_ms?: number | null; at?: TextRange } = {};
     try {
-      said = JSON.parse(text);
+      body = JSON.parse(text);
     } catch {
-      said = { error: text.trim() };
+      body = { error: text.trim() };
     }
-    const busy = response.status === 429 || (response.status === 503 && said.retry_after_ms);
+    const busy = response.status === 429 || (response.status === 503 && body.retry_after_ms);
     if (busy && attempt < 3) {
-      await pause(Math.min(said.retry_after_ms ?? 500, PAUSE_MAX), init.signal ?? undefined);
+      await pause(Math.min(body.retry_after_ms ?? 500, PAUSE_MAX), init.signal ?? undefined);
       continue;
     }
-    const message = said.error || `${response.status} ${response.statusText}`;
+    const message = body.error || `${response.status} ${response.statusText}`;
     if (response.status === 401) set({ unauthorised: message });
-    throw new Refused(response.status, message, said.at ?? null);
+    throw new HttpError(response.status, message, body.at ?? null);
   }
 }
 
-export async function get<T>(url: string, params: Given = {}, signal?: AbortSignal): Promise<T> {
+/** Sends a GET request and decodes the JSON of its response. */
+export async function get<T>(url: string, params: Params = {}, signal?: AbortSignal): Promise<T> {
   const response = await send(path(url, params), { signal: signal ?? null });
   return (await response.json()) as T;
 }
 
+/** Sends a POST request with a JSON body and decodes the JSON of its response. */
 export async function post<T>(url: string, body: unknown, signal?: AbortSignal): Promise<T> {
   const response = await send(url, {
     method: "POST",
@@ -126,56 +134,56 @@ export async function post<T>(url: string, body: unknown, signal?: AbortSignal):
   return (await response.json()) as T;
 }
 
-export interface Asked<T> {
+/** State of a repeated request: latest data or error, whether it is in flight, and a function that sends it again. */
+export interface RequestState<T> {
   data: T | null;
   error: Error | null;
   busy: boolean;
-  again: () => void;
+  reload: () => void;
 }
 
-/** The answer to a question, asked anew when the question changes, every so many milliseconds, and when the server comes back. What was
- * answered before stays until the next answer is there. */
-export function useGet<T>(url: string | null, params: Given = {}, every = 0): Asked<T> {
-  const { epoch } = useServer();
-  const question = url === null ? null : path(url, params);
-  const [turn, setTurn] = useState(0);
-  const [answer, setAnswer] = useState<{ question: string | null; data: T | null; error: Error | null; busy: boolean }>({
-    question: null,
+/** Sends a GET request, and repeats it when its URL changes, every `intervalMs` milliseconds, and when the server responds after an outage.
+ * The previous data stays until the next response. No request is sent while `url` is null. */
+export function useGet<T>(url: string | null, params: Params = {}, intervalMs = 0): RequestState<T> {
+  const { generation } = useServer();
+  const request = url === null ? null : path(url, params);
+  const [reloads, setReloads] = useState(0);
+  const [result, setResult] = useState<{ data: T | null; error: Error | null; busy: boolean }>({
     data: null,
     error: null,
     busy: true,
   });
   const latest = useRef(0);
-  const under = useRef(false);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: a turn and an epoch ask the same question again
+  const pending = useRef(false);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: reloads and generations repeat the same request
   useEffect(() => {
-    if (question === null) return;
+    if (request === null) return;
     const number = ++latest.current;
     const stop = new AbortController();
-    under.current = true;
-    setAnswer((a) => ({ ...a, busy: true }));
-    get<T>(question, {}, stop.signal)
+    pending.current = true;
+    setResult((r) => ({ ...r, busy: true }));
+    get<T>(request, {}, stop.signal)
       .then((data) => {
         if (number !== latest.current) return;
-        under.current = false;
-        setAnswer({ question, data, error: null, busy: false });
+        pending.current = false;
+        setResult({ data, error: null, busy: false });
       })
       .catch((error: Error) => {
         if (stop.signal.aborted || number !== latest.current) return;
-        under.current = false;
-        // While the server is away, what was last seen stays under the banner.
-        setAnswer((a) => ({ question, data: error instanceof Gone ? a.data : null, error, busy: false }));
+        pending.current = false;
+        // While the server is unreachable, the previous data stays visible.
+        setResult((r) => ({ data: error instanceof UnreachableError ? r.data : null, error, busy: false }));
       });
     return () => stop.abort();
-  }, [question, epoch, turn]);
-  const again = useCallback(() => setTurn((t) => t + 1), []);
+  }, [request, generation, reloads]);
+  const reload = useCallback(() => setReloads((n) => n + 1), []);
   useEffect(() => {
-    if (!every || question === null) return;
+    if (!intervalMs || request === null) return;
     const timer = window.setInterval(() => {
-      // An answer that takes longer than that is waited for.
-      if (document.visibilityState === "visible" && !state.gone && !under.current) again();
-    }, every);
+      // A response that takes longer than the interval is not requested twice.
+      if (document.visibilityState === "visible" && !state.unreachable && !pending.current) reload();
+    }, intervalMs);
     return () => window.clearInterval(timer);
-  }, [every, question, again]);
-  return { data: answer.data, error: answer.error, busy: answer.busy, again };
+  }, [intervalMs, request, reload]);
+  return { ...result, reload };
 }

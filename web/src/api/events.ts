@@ -1,29 +1,30 @@
-// Changes as they happen, where the server can tell them; else pages ask again now and then.
+// The change feed, as server-sent events. In a cluster there is no feed, and pages repeat their requests instead.
 import { useEffect, useState } from "react";
 import type { Schemas } from "./client";
 import { useServer } from "./client";
 
+/** A committed change of a vertex or an edge. */
 export type Change = Schemas["Change"];
-const KEPT = 60;
+const CHANGES_MAX = 60;
 
-/** The latest changes since the page was opened, the newest first; `live` is false where nobody tells them. */
+/** Returns the latest changes since the page was opened, newest first. `live` tells whether the feed is open, `missed` whether it has gaps. */
 export function useChanges(enabled = true): { changes: Change[]; live: boolean; missed: boolean } {
-  const { epoch } = useServer();
+  const { generation } = useServer();
   const [changes, setChanges] = useState<Change[]>([]);
   const [live, setLive] = useState(false);
   const [missed, setMissed] = useState(false);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: a server that is back is listened to anew
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a new generation opens the feed again
   useEffect(() => {
     if (!enabled || typeof EventSource === "undefined") return;
     const source = new EventSource("/api/v1/events");
     source.onopen = () => setLive(true);
     source.onerror = () => setLive(false);
-    source.addEventListener("change", (event) => {
-      const told = JSON.parse((event as MessageEvent<string>).data) as { changes: Change[] };
-      setChanges((before) => [...told.changes, ...before].slice(0, KEPT));
+    source.addEventListener("change", (message) => {
+      const event = JSON.parse((message as MessageEvent<string>).data) as { changes: Change[] };
+      setChanges((before) => [...event.changes, ...before].slice(0, CHANGES_MAX));
     });
     source.addEventListener("missed", () => setMissed(true));
     return () => source.close();
-  }, [enabled, epoch]);
+  }, [enabled, generation]);
   return { changes, live, missed };
 }

@@ -1,43 +1,50 @@
-// The house around the pages: what is on top, beside, and over them.
+// The frame of every page: banner, search box, navigation, dialogs and the page of the current route.
 import { useEffect, useState } from "react";
 import { type Schemas, useGet, useServer } from "../api/client";
+import { ErrorNote } from "../common/Feedback";
 import { Icon } from "../common/icons";
 import { SearchBox } from "../common/SearchBox";
-import { ErrorNote } from "../common/State";
-import { target } from "../common/Vertex";
-import { Boundary } from "./Boundary";
+import { vertexHref } from "../common/Vertex";
+import { ErrorBoundary } from "./ErrorBoundary";
 import { Keys } from "./Keys";
+import { LazyPage, type LoadPage, loadAll } from "./LazyPage";
 import { Palette } from "./Palette";
-import { Later, type Load, loadAll } from "./pages";
 import { go, href, useRoute } from "./router";
-import { know } from "./session";
+import { setSession } from "./session";
 import { choose, useChoice } from "./theme";
 
-export interface PageOf {
+/** An entry of the navigation: the name of its page in addresses, its title, icon and description. */
+export interface PageEntry {
   page: string;
   title: string;
   icon: string;
-  says: string;
+  description: string;
 }
 
-export const PAGES: PageOf[] = [
-  { page: "home", title: "Home", icon: "home", says: "What there is, and what happens" },
-  { page: "search", title: "Search", icon: "search", says: "Find anything that has a name" },
-  { page: "lineage", title: "Lineage", icon: "lineage", says: "Where data came from, and what became of it" },
-  { page: "runs", title: "Runs", icon: "runs", says: "What ran, and how two runs differ" },
-  { page: "space", title: "Space", icon: "space", says: "What takes how much" },
-  { page: "tags", title: "Tags", icon: "tags", says: "How values spread; filters by clicking" },
-  { page: "travel", title: "Travel", icon: "travel", says: "Traversals of the graph" },
-  { page: "sparql", title: "SPARQL", icon: "sparql", says: "Queries and updates of RDF" },
-  { page: "cluster", title: "Cluster", icon: "cluster", says: "The servers, and what they do" },
-  { page: "sites", title: "Site caches", icon: "sites", says: "Tiers, hits, latency" },
+/** Pages in the order of the navigation. */
+export const PAGES: PageEntry[] = [
+  { page: "home", title: "Home", icon: "home", description: "Contents, changes and health of the database" },
+  { page: "search", title: "Search", icon: "search", description: "Vertices by name, objects by filter" },
+  {
+    page: "lineage",
+    title: "Lineage",
+    icon: "lineage",
+    description: "Inputs and runs behind a vertex, and data derived from it",
+  },
+  { page: "runs", title: "Runs", icon: "runs", description: "Recorded runs, and the differences of two runs" },
+  { page: "space", title: "Space", icon: "space", description: "Bytes and files by directory, user, project and age" },
+  { page: "tags", title: "Tags", icon: "tags", description: "Distribution of values; filters by clicking" },
+  { page: "travel", title: "Travel", icon: "travel", description: "Traversals of the graph" },
+  { page: "sparql", title: "SPARQL", icon: "sparql", description: "Queries and updates of RDF data" },
+  { page: "cluster", title: "Cluster", icon: "cluster", description: "State and load of the servers" },
+  { page: "sites", title: "Site caches", icon: "sites", description: "Hits, prefetches and queues of the tiers" },
 ];
 
-const pages: Record<string, Load> = {
+const pages: Record<string, LoadPage> = {
   home: () => import("../pages/home"),
   search: () => import("../pages/search"),
   lineage: () => import("../pages/lineage"),
-  around: () => import("../pages/around"),
+  neighbourhood: () => import("../pages/neighbourhood"),
   runs: () => import("../pages/runs"),
   run: () => import("../pages/runs/Run"),
   diff: () => import("../pages/runs/Diff"),
@@ -50,9 +57,10 @@ const pages: Record<string, Load> = {
   enter: () => import("../pages/enter"),
 };
 
-/** The page that an entry of the navigation stands for. */
-const HOME_OF: Record<string, string> = { run: "runs", diff: "runs", around: "lineage" };
+/** Pages without an entry of their own, and the entry of the navigation that is marked for them. */
+const ENTRY_OF: Record<string, string> = { run: "runs", diff: "runs", neighbourhood: "lineage" };
 
+/** The complete console: frame, current page and dialogs. */
 export function App() {
   const { page } = useRoute();
   const server = useServer();
@@ -60,35 +68,35 @@ export function App() {
   const [palette, setPalette] = useState(false);
   const [keys, setKeys] = useState(false);
   const load = pages[page];
-  const shown = HOME_OF[page] ?? page;
-  const title = PAGES.find((p) => p.page === shown)?.title;
+  const entry = ENTRY_OF[page] ?? page;
+  const title = PAGES.find((p) => p.page === entry)?.title;
   useEffect(() => loadAll(Object.values(pages)), []);
-  useEffect(() => know(session.data), [session.data]);
+  useEffect(() => setSession(session.data), [session.data]);
   useEffect(() => {
     document.title = title ? `${title} · Esker` : "Esker";
   }, [title]);
   useEffect(() => {
-    const press = (e: KeyboardEvent) => {
-      const writing =
+    const onKeyDown = (e: KeyboardEvent) => {
+      const typing =
         e.target instanceof HTMLElement && (e.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName));
       if ((e.ctrlKey || e.metaKey) && e.key.toLowerCase() === "k") {
         e.preventDefault();
         setPalette(true);
-      } else if (e.key === "?" && !writing && !e.ctrlKey) {
+      } else if (e.key === "?" && !typing && !e.ctrlKey) {
         setKeys(true);
       }
     };
-    document.addEventListener("keydown", press);
-    return () => document.removeEventListener("keydown", press);
+    document.addEventListener("keydown", onKeyDown);
+    return () => document.removeEventListener("keydown", onKeyDown);
   }, []);
   return (
     <div className="shell">
       <button type="button" className="skip" onClick={() => document.getElementById("main")?.focus()}>
         To the page
       </button>
-      {server.gone && (
+      {server.unreachable && (
         <div className="banner" role="alert">
-          The server does not answer. Looking for it…
+          The server does not answer. Trying again…
         </div>
       )}
       <header className="top">
@@ -103,21 +111,21 @@ export function App() {
           onPick={(item) => {
             if (item.kind === "tag") go("tags", { name: item.name });
             else if (item.kind === "type") go("search", { type: item.name });
-            else window.location.hash = target(item.name);
+            else window.location.hash = vertexHref(item.name);
           }}
         />
         <div className="grow" />
         <button type="button" className="plain" onClick={() => setPalette(true)} title="All pages and commands">
           <kbd>Ctrl K</kbd>
         </button>
-        <Theme />
+        <ThemeSwitch />
         <button type="button" className="plain" onClick={() => setKeys(true)} aria-label="Keys" title="Keys">
           <kbd>?</kbd>
         </button>
       </header>
       <nav className="nav" aria-label="Pages">
         {PAGES.map((p) => (
-          <a key={p.page} href={href(p.page)} aria-current={p.page === shown ? "page" : undefined} title={p.says}>
+          <a key={p.page} href={href(p.page)} aria-current={p.page === entry ? "page" : undefined} title={p.description}>
             <Icon name={p.icon} /> {p.title}
           </a>
         ))}
@@ -125,23 +133,23 @@ export function App() {
           {session.data && (
             <>
               <div>
-                {session.data.who}, may {session.data.role === "admin" ? "do all" : session.data.role}
+                {session.data.who}, role {session.data.role}
               </div>
               <div title={session.data.server.target}>Esker {session.data.server.version}</div>
             </>
           )}
         </div>
       </nav>
-      <main id="main" tabIndex={-1} className={`main${["lineage", "around"].includes(page) ? " full" : ""}`}>
-        <Boundary key={page}>
+      <main id="main" tabIndex={-1} className={`main${["lineage", "neighbourhood"].includes(page) ? " full" : ""}`}>
+        <ErrorBoundary key={page}>
           {server.unauthorised && page !== "enter" ? (
-            <Stranger why={server.unauthorised} />
+            <NoCredential message={server.unauthorised} />
           ) : load ? (
-            <Later load={load} />
+            <LazyPage load={load} />
           ) : (
-            <ErrorNote error={new Error(`there is no page “${page}”; the list on the left has those that there are`)} />
+            <ErrorNote error={new Error(`there is no page “${page}”; the navigation on the left lists all pages`)} />
           )}
-        </Boundary>
+        </ErrorBoundary>
       </main>
       {palette && <Palette onClose={() => setPalette(false)} />}
       {keys && <Keys onClose={() => setKeys(false)} />}
@@ -149,7 +157,7 @@ export function App() {
   );
 }
 
-function Theme() {
+function ThemeSwitch() {
   const choice = useChoice();
   const next = { system: "light", light: "dark", dark: "system" } as const;
   return (
@@ -165,20 +173,20 @@ function Theme() {
   );
 }
 
-/** Somebody whom the server does not know. */
-function Stranger({ why }: { why: string }) {
+/** Instructions for a browser that has no valid credential. `message` is the server's error message. */
+function NoCredential({ message }: { message: string }) {
   return (
     <div className="card" style={{ maxWidth: 720 }}>
-      <h1>Who are you?</h1>
-      <p style={{ marginTop: 8 }}>{why}</p>
+      <h1>No valid credential</h1>
+      <p style={{ marginTop: 8 }}>{message}</p>
       <p>
-        Where you have a key of SSH that this server knows, run the following. It proves who you are and opens this page for
-        you:
+        If the server has granted a role to your SSH key, run this command. It proves the key and opens the console in your
+        browser:
       </p>
       <pre className="note">esker console esker://{window.location.host || "HOST:PORT"}</pre>
       <p className="muted">
-        On the server's own machine its owner needs nothing: open it as http://127.0.0.1:PORT. The owner lets others in with
-        esker grant.
+        On the server's own machine, the owner of the database needs no credential: open http://127.0.0.1:PORT. The owner gives
+        roles to other users with esker grant.
       </p>
     </div>
   );

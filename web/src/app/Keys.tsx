@@ -1,27 +1,28 @@
-// Which keys do what.
+// The dialog that lists the keyboard shortcuts.
 import { Dialog } from "./Dialog";
 
 const KEYS: [string, string][] = [
-  ["/", "Search"],
-  ["Ctrl K", "All pages, and anything by its name"],
-  ["?", "This list"],
-  ["Ctrl Enter", "Run what is in the editor"],
-  ["Ctrl ↑, Ctrl ↓", "What was run before"],
-  ["↑ ↓ Page Home End", "Go through a table; Enter chooses"],
-  ["Escape", "Close what is open"],
+  ["/", "Go to the search box"],
+  ["Ctrl K", "Find any page, and anything by its name"],
+  ["?", "Show this list"],
+  ["Ctrl Enter", "Run the text in the editor"],
+  ["Ctrl ↑, Ctrl ↓", "Texts that were run earlier"],
+  ["↑ ↓ Page Home End", "Move through a table; Enter selects"],
+  ["Escape", "Close the open panel"],
 ];
 
+/** Dialog with all keyboard shortcuts and their effects. */
 export function Keys({ onClose }: { onClose: () => void }) {
   return (
     <Dialog label="Keys" onClose={onClose}>
       <h2>Keys</h2>
       <dl className="pairs">
-        {KEYS.map(([key, says]) => (
+        {KEYS.map(([key, effect]) => (
           <div key={key} style={{ display: "contents" }}>
             <dt>
               <kbd>{key}</kbd>
             </dt>
-            <dd>{says}</dd>
+            <dd>{effect}</dd>
           </div>
         ))}
       </dl>

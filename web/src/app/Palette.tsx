@@ -1,8 +1,8 @@
-// Everything by typing: pages, and vertices by their names.
+// Command palette: pages by title, and vertices by name.
 import { useEffect, useState } from "react";
 import { get, type Schemas } from "../api/client";
 import { Icon, TypeIcon } from "../common/icons";
-import { target } from "../common/Vertex";
+import { vertexHref } from "../common/Vertex";
 import { PAGES } from "./App";
 import { Dialog } from "./Dialog";
 import { href } from "./router";
@@ -15,12 +15,13 @@ interface Entry {
   detail: string;
 }
 
+/** Dialog that opens a page or a vertex by a part of its name. */
 export function Palette({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState("");
   const [found, setFound] = useState<Entry[]>([]);
-  const [at, setAt] = useState(0);
+  const [active, setActive] = useState(0);
   useEffect(() => {
-    setAt(0);
+    setActive(0);
     if (text.trim() === "") {
       setFound([]);
       return;
@@ -37,7 +38,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
                   ? href("tags", { name: item.name })
                   : item.kind === "type"
                     ? href("search", { type: item.name })
-                    : target(item.name),
+                    : vertexHref(item.name),
               icon: item.kind === "tag" ? <Icon name="tags" /> : <TypeIcon type={item.type} />,
               label: item.label,
               detail: item.detail,
@@ -52,14 +53,14 @@ export function Palette({ onClose }: { onClose: () => void }) {
     };
   }, [text]);
   const lower = text.trim().toLowerCase();
-  const pages: Entry[] = PAGES.filter((p) => `${p.title} ${p.says}`.toLowerCase().includes(lower)).map((p) => ({
+  const pages: Entry[] = PAGES.filter((p) => `${p.title} ${p.description}`.toLowerCase().includes(lower)).map((p) => ({
     key: p.page,
     to: href(p.page),
     icon: <Icon name={p.icon} />,
     label: p.title,
-    detail: p.says,
+    detail: p.description,
   }));
-  const all = [...pages, ...found];
+  const entries = [...pages, ...found];
   const open = (entry: Entry | undefined) => {
     if (!entry) return;
     onClose();
@@ -73,7 +74,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
         aria-label="Go to"
         aria-expanded="true"
         aria-controls="palette-list"
-        aria-activedescendant={all[at] ? `palette-${at}` : undefined}
+        aria-activedescendant={entries[active] ? `palette-${active}` : undefined}
         placeholder="A page, a path, a run, a user…"
         style={{ width: "100%", marginBottom: 8 }}
         value={text}
@@ -82,28 +83,28 @@ export function Palette({ onClose }: { onClose: () => void }) {
         onKeyDown={(e) => {
           if (e.key === "ArrowDown" || e.key === "ArrowUp") {
             e.preventDefault();
-            setAt((n) => Math.max(0, Math.min(all.length - 1, n + (e.key === "ArrowDown" ? 1 : -1))));
+            setActive((n) => Math.max(0, Math.min(entries.length - 1, n + (e.key === "ArrowDown" ? 1 : -1))));
           } else if (e.key === "Enter") {
             e.preventDefault();
-            open(all[at]);
+            open(entries[active]);
           }
         }}
       />
       <div
         id="palette-list"
         role="listbox"
-        aria-label="Places"
+        aria-label="Pages and vertices"
         className="pop"
         style={{ position: "static", boxShadow: "none", border: 0, maxHeight: 360 }}
       >
-        {all.map((entry, n) => (
+        {entries.map((entry, n) => (
           <div
             key={entry.key}
             id={`palette-${n}`}
             role="option"
             tabIndex={-1}
-            aria-selected={n === at}
-            onPointerEnter={() => setAt(n)}
+            aria-selected={n === active}
+            onPointerEnter={() => setActive(n)}
             onPointerDown={(e) => {
               e.preventDefault();
               open(entry);

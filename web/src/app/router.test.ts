@@ -1,8 +1,8 @@
-// An address holds all that was chosen.
+// Addresses of pages and their parameters.
 import { expect, test } from "vitest";
 import { href, parse } from "./router";
 
-test("what is put into an address comes out of it", () => {
+test("parameters survive the conversion to an address and back", () => {
   const id = "file:/a b/ü%?&=#.nc";
   const open = "<file:/x\n>job:1";
   const { page, params } = parse(href("lineage", { id, open, up: 3, as_of: null, sel: "" }));
@@ -14,7 +14,7 @@ test("what is put into an address comes out of it", () => {
   expect(params.has("sel")).toBe(false);
 });
 
-test("nothing is the first page", () => {
+test("an empty address is the page home", () => {
   for (const hash of ["", "#", "#/"]) expect(parse(hash).page).toBe("home");
   expect(href("home")).toBe("#/");
 });

@@ -1,11 +1,13 @@
-// One URL is one state: the page and all that was chosen on it stand behind the `#`.
+// Routing: the fragment of the URL has the page and its parameters, so that an address is one state of a page.
 import { useSyncExternalStore } from "react";
 
+/** A page and the parameters of its state. */
 export interface Route {
   page: string;
   params: URLSearchParams;
 }
 
+/** Parses a fragment such as `#/runs?user=ada`; an empty one is the page `home`. */
 export function parse(hash: string): Route {
   const text = hash.replace(/^#\/?/, "");
   const cut = text.indexOf("?");
@@ -13,7 +15,7 @@ export function parse(hash: string): Route {
   return { page: page || "home", params: new URLSearchParams(cut < 0 ? "" : text.slice(cut + 1)) };
 }
 
-/** The address of a page; what is empty is left out. */
+/** Returns the address of a page; parameters without a value are omitted. */
 export function href(page: string, params: Record<string, string | number | null | undefined> = {}): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {
@@ -26,41 +28,43 @@ export function href(page: string, params: Record<string, string | number | null
 const listeners = new Set<() => void>();
 let current = { hash: "", route: parse("") };
 
-function now(): Route {
+function currentRoute(): Route {
   const { hash } = window.location;
   if (hash !== current.hash) current = { hash, route: parse(hash) };
   return current.route;
 }
 
-function tell() {
+function notify() {
   for (const listener of listeners) listener();
 }
 
 function subscribe(listener: () => void) {
-  if (listeners.size === 0) window.addEventListener("hashchange", tell);
+  if (listeners.size === 0) window.addEventListener("hashchange", notify);
   listeners.add(listener);
   return () => {
     listeners.delete(listener);
-    if (listeners.size === 0) window.removeEventListener("hashchange", tell);
+    if (listeners.size === 0) window.removeEventListener("hashchange", notify);
   };
 }
 
+/** Returns the current route, and renders again when it changes. */
 export function useRoute(): Route {
-  return useSyncExternalStore(subscribe, now);
+  return useSyncExternalStore(subscribe, currentRoute);
 }
 
+/** Opens a page as a new entry of the browser's history. */
 export function go(page: string, params: Record<string, string | number | null | undefined> = {}) {
   window.location.hash = href(page, params);
 }
 
-/** Changes some of what was chosen. Small steps (a slider, typing) take the place of the state before. */
+/** Changes parameters of the current page. With `replace`, the browser's history gets no new entry, as for typing or a slider. */
 export function change(patch: Record<string, string | number | null | undefined>, replace = false) {
-  const { page, params } = now();
+  const { page, params } = currentRoute();
   const all: Record<string, string | number | null | undefined> = Object.fromEntries(params);
   const next = href(page, { ...all, ...patch });
   if (replace) {
     window.history.replaceState(null, "", next);
-    tell();
+    notify();
   } else if (window.location.hash !== next) {
     window.location.hash = next;
   }

@@ -1,28 +1,30 @@
-// Who looks at which database: asked once, for the texts that others are to run.
+// The session of this browser, from which copied commands and programs get the target of the database.
 import { useSyncExternalStore } from "react";
 import type { Schemas } from "../api/client";
 import { python, shell } from "../common/quote";
 
+/** Principal, role and server of this browser's session. */
 export type Session = Schemas["Session"];
-let session: Session | null = null;
+let current: Session | null = null;
 const listeners = new Set<() => void>();
 
-export function know(next: Session | null) {
-  session = next;
+/** Stores the session that the server returned. */
+export function setSession(next: Session | null) {
+  current = next;
   for (const listener of listeners) listener();
 }
 
-/** What commands and programs name this database by. */
-export function targetOf(of: Session | null, host: string): string {
-  if (of && (of.how === "process" || of.server.target.startsWith("esker"))) return of.server.target;
+/** Returns the target by which commands and programs open this database: a folder, or `esker://HOST:PORT`. */
+export function targetOf(session: Session | null, host: string): string {
+  if (session && (session.how === "process" || session.server.target.startsWith("esker"))) return session.server.target;
   return `esker://${host}`;
 }
 
-/** A command or a program with the database's name in it: `T` stands for that until here. */
-export function named(way: string, text: string, target: string): string {
-  if (way === "CLI")
+/** Puts the target into a copied text: it replaces `T` in commands, and opens the database in Python. */
+export function withTarget(format: string, text: string, target: string): string {
+  if (format === "CLI")
     return text.replace(/(esker [a-z]+(?: [a-z]+)?) T(?= |$)/g, (_, command: string) => `${command} ${shell(target)}`);
-  if (way === "Python") return `import esker\ndb = esker.open(${python(target)})\n${text}`;
+  if (format === "Python") return `import esker\ndb = esker.open(${python(target)})\n${text}`;
   return text;
 }
 
@@ -31,4 +33,5 @@ function subscribe(listener: () => void) {
   return () => listeners.delete(listener);
 }
 
-export const useTarget = () => useSyncExternalStore(subscribe, () => targetOf(session, window.location.host));
+/** Returns the target of this database, and renders again when the session changes. */
+export const useTarget = () => useSyncExternalStore(subscribe, () => targetOf(current, window.location.host));

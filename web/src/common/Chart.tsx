@@ -1,23 +1,25 @@
-// A series over time (uPlot), in the colours of the page.
+// Charts of values over time (uPlot), in the colours of the page.
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { useDark } from "../app/theme";
 import { short } from "./format";
 
+/** One line of a chart, with a value or null for each time. */
 export interface Series {
   name: string;
-  /** The name of a colour of styles.css. */
+  /** Name of a colour variable in styles.css, without `--`. */
   colour: string;
   values: (number | null)[];
 }
 
-/** Times of day; with seconds where there are only some minutes. */
-function clock(all: number[]): string[] {
-  const fine = all.length > 1 && (all[1] ?? 0) - (all[0] ?? 0) < 60;
-  return all.map((t) => new Date(t * 1000).toTimeString().slice(0, fine ? 8 : 5));
+/** Formats the ticks of the time axis; ticks less than a minute apart have seconds. */
+function clock(ticks: number[]): string[] {
+  const withSeconds = ticks.length > 1 && (ticks[1] ?? 0) - (ticks[0] ?? 0) < 60;
+  return ticks.map((t) => new Date(t * 1000).toTimeString().slice(0, withSeconds ? 8 : 5));
 }
 
+/** Line chart: `times` in seconds since 1970, `height` in pixels. */
 export function Chart({
   times,
   series,
@@ -31,7 +33,7 @@ export function Chart({
 }) {
   const box = useRef<HTMLDivElement>(null);
   const dark = useDark();
-  // biome-ignore lint/correctness/useExhaustiveDependencies: colours are read anew when light and dark change
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a change between light and dark changes the colours
   useEffect(() => {
     const element = box.current;
     if (!element) return;
@@ -49,8 +51,8 @@ export function Chart({
         legend: { show: series.length > 1, live: false },
         cursor: { y: false },
         axes: [
-          { ...axis, values: (_, all) => clock(all) },
-          { ...axis, size: 52, values: (_, all) => all.map((v) => short(v)) },
+          { ...axis, values: (_, ticks) => clock(ticks) },
+          { ...axis, size: 52, values: (_, ticks) => ticks.map((v) => short(v)) },
         ],
         scales: { y: { range: (_, __, max) => [0, Math.max(1, (max ?? 0) * 1.1)] } },
         series: [
@@ -67,10 +69,10 @@ export function Chart({
       [times, ...series.map((s) => s.values)] as uPlot.AlignedData,
       element,
     );
-    const watch = new ResizeObserver(() => plot.setSize({ width: Math.max(200, element.clientWidth), height }));
-    watch.observe(element);
+    const observer = new ResizeObserver(() => plot.setSize({ width: Math.max(200, element.clientWidth), height }));
+    observer.observe(element);
     return () => {
-      watch.disconnect();
+      observer.disconnect();
       plot.destroy();
     };
   }, [times, series, height, dark]);

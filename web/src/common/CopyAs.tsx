@@ -1,30 +1,33 @@
-// The same question for a terminal, a program, a traversal: what a page shows can be had without it.
+// The menu “Copy as”: the content of a page as a command, a Python program, a traversal, a query, a request or an address.
 import { useEffect, useRef, useState } from "react";
-import { named, useTarget } from "../app/session";
+import { useTarget, withTarget } from "../app/session";
 import { Icon } from "./icons";
 
-export type Ways = Partial<Record<"CLI" | "Python" | "Travel" | "SPARQL" | "HTTP" | "Link", string>>;
+/** Texts to copy, by format. `T` stands for the target in commands. */
+export type CopyFormats = Partial<Record<"CLI" | "Python" | "Travel" | "SPARQL" | "HTTP" | "Link", string>>;
 
+/** Copies a text to the clipboard, and returns whether that succeeded. */
 export async function copy(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Pages that came over plain HTTP from elsewhere have no clipboard of their own.
+    // Browsers give pages from other hosts over plain HTTP no clipboard API.
     const area = document.createElement("textarea");
     area.value = text;
     area.style.position = "fixed";
     document.body.append(area);
     area.select();
-    const done = document.execCommand("copy");
+    const copied = document.execCommand("copy");
     area.remove();
-    return done;
+    return copied;
   }
 }
 
-export function CopyAs({ ways }: { ways: Ways }) {
+/** Button with a menu that copies one of the formats, or the address of the page. */
+export function CopyAs({ formats }: { formats: CopyFormats }) {
   const [open, setOpen] = useState(false);
-  const [done, setDone] = useState("");
+  const [copied, setCopied] = useState("");
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (!open) return;
@@ -39,26 +42,26 @@ export function CopyAs({ ways }: { ways: Ways }) {
     };
   }, [open]);
   const target = useTarget();
-  const all: [string, string][] = [
-    ...Object.entries(ways).map(([way, text]): [string, string] => [way, named(way, text, target)]),
+  const entries: [string, string][] = [
+    ...Object.entries(formats).map(([format, text]): [string, string] => [format, withTarget(format, text, target)]),
     ["Link", window.location.href],
   ];
   return (
     <div ref={box} style={{ position: "relative" }}>
       <button type="button" aria-haspopup="menu" aria-expanded={open} onClick={() => setOpen(!open)}>
-        <Icon name={done ? "ok" : "copy"} /> {done ? `${done} copied` : "Copy as"}
+        <Icon name={copied ? "ok" : "copy"} /> {copied ? `${copied} copied` : "Copy as"}
       </button>
       {open && (
         <div className="pop" role="menu" aria-label="Copy as" style={{ right: 0, top: 34, width: 460, maxWidth: "80vw" }}>
-          {all.map(([name, text]) => (
+          {entries.map(([name, text]) => (
             <button
               key={name}
               type="button"
               role="menuitem"
               onClick={async () => {
                 if (await copy(text)) {
-                  setDone(name);
-                  window.setTimeout(() => setDone(""), 1500);
+                  setCopied(name);
+                  window.setTimeout(() => setCopied(""), 1500);
                 }
                 setOpen(false);
               }}

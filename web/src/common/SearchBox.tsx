@@ -1,27 +1,29 @@
-// One box for everything that has a name: suggestions while somebody types, taken by keyboard or pointer.
+// Search box with suggestions of vertices, tags and types.
 import { useEffect, useId, useRef, useState } from "react";
 import { get, type Schemas } from "../api/client";
 import { Icon, TypeIcon } from "./icons";
 
 type Item = Schemas["Suggestions"]["items"][number];
-const WAIT = 90;
+/** Pause in typing after which suggestions are requested, in milliseconds. */
+const DELAY_MS = 90;
 
 interface Props {
   label: string;
   placeholder: string;
-  /** What was typed is to be searched for. */
+  /** Called with the typed text when no suggestion is selected. */
   onSearch: (text: string) => void;
-  /** One of the suggestions was chosen. */
+  /** Called with the suggestion that the user picked. */
   onPick: (item: Item) => void;
   initial?: string;
   hotkey?: boolean;
   autoFocus?: boolean;
 }
 
+/** Text field with a list of suggestions. With `hotkey`, the key `/` moves the focus to it. */
 export function SearchBox({ label, placeholder, onSearch, onPick, initial = "", hotkey, autoFocus }: Props) {
   const [text, setText] = useState(initial);
   const [items, setItems] = useState<Item[]>([]);
-  const [at, setAt] = useState(-1);
+  const [active, setActive] = useState(-1);
   const [open, setOpen] = useState(false);
   const input = useRef<HTMLInputElement>(null);
   const id = useId();
@@ -34,12 +36,12 @@ export function SearchBox({ label, placeholder, onSearch, onPick, initial = "", 
     const stop = new AbortController();
     const timer = window.setTimeout(() => {
       get<Schemas["Suggestions"]>("/api/v1/suggest", { q: text, limit: 12 }, stop.signal)
-        .then((found) => {
-          setItems(found.items);
-          setAt(-1);
+        .then((suggestions) => {
+          setItems(suggestions.items);
+          setActive(-1);
         })
         .catch(() => setItems([]));
-    }, WAIT);
+    }, DELAY_MS);
     return () => {
       window.clearTimeout(timer);
       stop.abort();
@@ -47,17 +49,17 @@ export function SearchBox({ label, placeholder, onSearch, onPick, initial = "", 
   }, [text, open]);
   useEffect(() => {
     if (!hotkey) return;
-    const press = (e: KeyboardEvent) => {
-      const writing =
+    const onKeyDown = (e: KeyboardEvent) => {
+      const typing =
         e.target instanceof HTMLElement && (e.target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(e.target.tagName));
-      if (e.key === "/" && !writing && !e.ctrlKey && !e.metaKey) {
+      if (e.key === "/" && !typing && !e.ctrlKey && !e.metaKey) {
         e.preventDefault();
         input.current?.focus();
         input.current?.select();
       }
     };
-    document.addEventListener("keydown", press);
-    return () => document.removeEventListener("keydown", press);
+    document.addEventListener("keydown", onKeyDown);
+    return () => document.removeEventListener("keydown", onKeyDown);
   }, [hotkey]);
   useEffect(() => {
     if (autoFocus) input.current?.focus();
@@ -68,7 +70,7 @@ export function SearchBox({ label, placeholder, onSearch, onPick, initial = "", 
     input.current?.blur();
     onPick(item);
   };
-  const shown = open && items.length > 0;
+  const expanded = open && items.length > 0;
   return (
     <search className="search">
       <Icon name="search" />
@@ -77,10 +79,10 @@ export function SearchBox({ label, placeholder, onSearch, onPick, initial = "", 
         type="text"
         role="combobox"
         aria-label={label}
-        aria-expanded={shown}
+        aria-expanded={expanded}
         aria-controls={`${id}-list`}
         aria-autocomplete="list"
-        aria-activedescendant={at >= 0 ? `${id}-${at}` : undefined}
+        aria-activedescendant={active >= 0 ? `${id}-${active}` : undefined}
         autoComplete="off"
         spellCheck={false}
         placeholder={placeholder}
@@ -95,9 +97,9 @@ export function SearchBox({ label, placeholder, onSearch, onPick, initial = "", 
           if (e.key === "ArrowDown" || e.key === "ArrowUp") {
             e.preventDefault();
             const step = e.key === "ArrowDown" ? 1 : -1;
-            setAt((n) => Math.max(-1, Math.min(items.length - 1, n + step)));
+            setActive((n) => Math.max(-1, Math.min(items.length - 1, n + step)));
           } else if (e.key === "Enter") {
-            const item = shown ? items[at] : undefined;
+            const item = expanded ? items[active] : undefined;
             if (item) pick(item);
             else {
               setOpen(false);
@@ -110,19 +112,19 @@ export function SearchBox({ label, placeholder, onSearch, onPick, initial = "", 
         }}
       />
       {hotkey && text === "" && <kbd>/</kbd>}
-      <div className="pop" role="listbox" id={`${id}-list`} aria-label="Suggestions" hidden={!shown}>
+      <div className="pop" role="listbox" id={`${id}-list`} aria-label="Suggestions" hidden={!expanded}>
         {items.map((item, n) => (
           <div
             key={`${item.kind} ${item.name}`}
             id={`${id}-${n}`}
             role="option"
             tabIndex={-1}
-            aria-selected={n === at}
+            aria-selected={n === active}
             onPointerDown={(e) => {
               e.preventDefault();
               pick(item);
             }}
-            onPointerEnter={() => setAt(n)}
+            onPointerEnter={() => setActive(n)}
           >
             {item.kind === "tag" ? <Icon name="tags" /> : <TypeIcon type={item.type} />}
             <span className="clip" style={{ maxWidth: 240, flex: "none" }}>

@@ -1,13 +1,14 @@
-// A table of any length: only the rows that are seen are there. Sorted by a click on a column, walked by the arrow keys.
+// Table of any length: the page contains only the visible rows. A click on a column sorts it; the arrow keys move through it.
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type KeyboardEvent, type ReactNode, useMemo, useRef, useState } from "react";
 import { copy } from "./CopyAs";
 import { count } from "./format";
 import { csv } from "./quote";
 
+/** A column of a table of rows `R`; `width` is a CSS grid track. */
 export interface Column<R> {
   name: string;
-  /** What it is sorted and copied by. */
+  /** Value for sorting and copying, and for display where `show` is absent. */
   value: (row: R) => unknown;
   show?: (row: R) => ReactNode;
   width?: string;
@@ -22,12 +23,14 @@ interface Props<R> {
   id?: (row: R) => string;
   selected?: string | null;
   onSelect?: (row: R) => void;
-  /** What stands beside the number of rows. */
-  more?: ReactNode;
+  /** Content after the number of rows. */
+  footer?: ReactNode;
 }
 
+/** Height of a row in pixels. */
 const ROW = 30;
 
+/** Orders numbers by value, other values as text, and missing values last. */
 export function compare(a: unknown, b: unknown): number {
   if (a === b) return 0;
   if (a === null || a === undefined) return 1;
@@ -37,25 +40,27 @@ export function compare(a: unknown, b: unknown): number {
   return x < y ? -1 : x > y ? 1 : 0;
 }
 
+/** Returns the rows as CSV, with a header line. */
 export function toCsv<R>(columns: Column<R>[], rows: readonly R[]): string {
   const lines = [columns.map((c) => csv(c.name)).join(",")];
   for (const row of rows) lines.push(columns.map((c) => csv(c.value(row))).join(","));
   return `${lines.join("\n")}\n`;
 }
 
-export function Table<R>({ label, columns, rows, height = 480, id, selected, onSelect, more }: Props<R>) {
-  const [by, setBy] = useState<{ column: number; up: boolean } | null>(null);
-  const [at, setAt] = useState(0);
+/** Sortable table; `height` is the maximum in pixels, `selected` the id of the marked row. */
+export function Table<R>({ label, columns, rows, height = 480, id, selected, onSelect, footer }: Props<R>) {
+  const [order, setOrder] = useState<{ column: number; up: boolean } | null>(null);
+  const [active, setActive] = useState(0);
   const [copied, setCopied] = useState(false);
   const body = useRef<HTMLDivElement>(null);
   const sorted = useMemo(() => {
-    const column = by && columns[by.column];
+    const column = order && columns[order.column];
     if (!column) return rows;
     const keyed = rows.map((row) => [column.value(row), row] as const);
     const missing = (v: unknown) => v === null || v === undefined;
-    keyed.sort((a, b) => (by.up || missing(a[0]) || missing(b[0]) ? compare(a[0], b[0]) : compare(b[0], a[0])));
+    keyed.sort((a, b) => (order.up || missing(a[0]) || missing(b[0]) ? compare(a[0], b[0]) : compare(b[0], a[0])));
     return keyed.map(([, row]) => row);
-  }, [rows, by, columns]);
+  }, [rows, order, columns]);
   const virtual = useVirtualizer({
     count: sorted.length,
     getScrollElement: () => body.current,
@@ -63,7 +68,7 @@ export function Table<R>({ label, columns, rows, height = 480, id, selected, onS
     overscan: 12,
   });
   const template = columns.map((c) => c.width ?? "minmax(80px, 1fr)").join(" ");
-  const press = (e: KeyboardEvent) => {
+  const onKeyDown = (e: KeyboardEvent) => {
     const steps: Record<string, number> = {
       ArrowDown: 1,
       ArrowUp: -1,
@@ -73,19 +78,19 @@ export function Table<R>({ label, columns, rows, height = 480, id, selected, onS
       End: sorted.length,
     };
     const step = steps[e.key];
-    const row = sorted[at];
+    const row = sorted[active];
     if (step !== undefined) {
       e.preventDefault();
-      const next = Math.max(0, Math.min(sorted.length - 1, at + step));
-      setAt(next);
+      const next = Math.max(0, Math.min(sorted.length - 1, active + step));
+      setActive(next);
       virtual.scrollToIndex(next);
-      const to = sorted[next];
-      if (to !== undefined && onSelect && e.shiftKey) onSelect(to);
+      const target = sorted[next];
+      if (target !== undefined && onSelect && e.shiftKey) onSelect(target);
     } else if (e.key === "Enter" && row !== undefined && onSelect) {
       onSelect(row);
     }
   };
-  const most = Math.min(height, sorted.length * ROW + 2);
+  const bodyHeight = Math.min(height, sorted.length * ROW + 2);
   return (
     <div>
       <div className="vtable" role="table" aria-label={label} aria-rowcount={sorted.length + 1}>
@@ -94,14 +99,20 @@ export function Table<R>({ label, columns, rows, height = 480, id, selected, onS
             <div role="rowgroup">
               <div className="vhead" role="row" tabIndex={-1} style={{ gridTemplateColumns: template }}>
                 {columns.map((column, n) => {
-                  const sort = by?.column === n ? (by.up ? "ascending" : "descending") : "none";
+                  const sort = order?.column === n ? (order.up ? "ascending" : "descending") : "none";
                   return (
                     <div key={column.name} role="columnheader" tabIndex={-1} aria-sort={sort}>
                       <button
                         type="button"
                         style={{ textAlign: column.number ? "right" : "left" }}
                         onClick={() =>
-                          setBy(by?.column === n ? (by.up ? null : { column: n, up: true }) : { column: n, up: !column.number })
+                          setOrder(
+                            order?.column === n
+                              ? order.up
+                                ? null
+                                : { column: n, up: true }
+                              : { column: n, up: !column.number },
+                          )
                         }
                       >
                         {column.name}
@@ -116,35 +127,35 @@ export function Table<R>({ label, columns, rows, height = 480, id, selected, onS
               className="vbody"
               ref={body}
               role="rowgroup"
-              // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is to be reached by the keyboard
+              // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must reach a scrolling area
               tabIndex={0}
               aria-label={`Rows of ${label}`}
-              style={{ height: most }}
-              onKeyDown={press}
+              style={{ height: bodyHeight }}
+              onKeyDown={onKeyDown}
             >
               <div role="presentation" style={{ height: virtual.getTotalSize(), position: "relative" }}>
                 {virtual.getVirtualItems().map((item) => {
                   const row = sorted[item.index];
                   if (row === undefined) return null;
                   const name = id?.(row);
-                  const chosen = name !== undefined && name === selected;
+                  const marked = name !== undefined && name === selected;
                   return (
-                    // biome-ignore lint/a11y/useKeyWithClickEvents: the group that it lies in takes the keys
+                    // biome-ignore lint/a11y/useKeyWithClickEvents: the row group handles the keys
                     <div
                       key={item.key}
                       role="row"
                       tabIndex={-1}
                       aria-rowindex={item.index + 2}
-                      className={`vrow${chosen ? " selected" : ""}`}
+                      className={`vrow${marked ? " selected" : ""}`}
                       style={{
                         gridTemplateColumns: template,
                         height: ROW,
                         transform: `translateY(${item.start}px)`,
-                        outline: item.index === at && onSelect ? "1px dotted var(--line)" : undefined,
+                        outline: item.index === active && onSelect ? "1px dotted var(--line)" : undefined,
                         cursor: onSelect ? "pointer" : undefined,
                       }}
                       onClick={() => {
-                        setAt(item.index);
+                        setActive(item.index);
                         onSelect?.(row);
                       }}
                     >
@@ -177,7 +188,7 @@ export function Table<R>({ label, columns, rows, height = 480, id, selected, onS
       </div>
       <div className="row between small muted" style={{ padding: "6px 2px" }}>
         <span>
-          {count(sorted.length)} {sorted.length === 1 ? "row" : "rows"} {more}
+          {count(sorted.length)} {sorted.length === 1 ? "row" : "rows"} {footer}
         </span>
         <button
           type="button"

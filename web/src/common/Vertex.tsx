@@ -1,30 +1,31 @@
-// A vertex by its name, with what one may do with it.
+// Links to vertices, with the icon of their type.
 import { href } from "../app/router";
 import { lastPart } from "./format";
 import { familyOf, Icon } from "./icons";
 
+/** Link to the page of a vertex; its text is the label, the last part of the key or, with `fullName`, the id. */
 export function VertexLink({
   id,
   label,
   type,
-  whole,
+  fullName,
 }: {
   id: string;
   label?: string | null;
   type?: string | null;
-  whole?: boolean;
+  fullName?: boolean;
 }) {
-  const of = familyOf(id);
+  const family = familyOf(id);
   const key = id.slice(id.indexOf(":") + 1);
-  const shown = whole ? id : label || (key.includes("/") ? lastPart(key) : key);
+  const text = fullName ? id : label || (key.includes("/") ? lastPart(key) : key);
   return (
-    <a href={target(id)} title={`${id}${type ? ` (${type})` : ""}`}>
-      <Icon name={of} className={`t-${of}`} /> {shown}
+    <a href={vertexHref(id)} title={`${id}${type ? ` (${type})` : ""}`}>
+      <Icon name={family} className={`t-${family}`} /> {text}
     </a>
   );
 }
 
-/** The page of a vertex: of a run its own, else its lineage. */
-export function target(id: string): string {
+/** Returns the address of a vertex: the page of a run, or the lineage of any other vertex. */
+export function vertexHref(id: string): string {
   return familyOf(id) === "run" ? href("run", { id }) : href("lineage", { id });
 }

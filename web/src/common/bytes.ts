@@ -1,11 +1,13 @@
-// The server counts in bytes of UTF-8, editors in units of UTF-16.
+// Conversion of positions in a text: the server counts bytes of UTF-8, the editor code units of UTF-16.
 
 const encoder = new TextEncoder();
 
+/** Converts a position in UTF-16 code units to bytes of UTF-8. */
 export function unitToByte(text: string, unit: number): number {
   return encoder.encode(text.slice(0, unit)).length;
 }
 
+/** Converts a position in bytes of UTF-8 to UTF-16 code units. */
 export function byteToUnit(text: string, byte: number): number {
   let bytes = 0;
   for (let unit = 0; unit < text.length; ) {

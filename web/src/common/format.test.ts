@@ -1,4 +1,4 @@
-// Numbers, times and names as people read them.
+// Formats of numbers, times and names.
 import { expect, test } from "vitest";
 import { byteToUnit, unitToByte } from "./bytes";
 import { ago, bytes, lastPart, middle, millis, seconds, short } from "./format";

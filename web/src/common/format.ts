@@ -1,7 +1,8 @@
-// Numbers and times as people read them.
+// Formats of numbers, times, names and attribute values for display.
 
 const UNITS = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
+/** Formats a number of bytes with a binary unit: `1.5 MiB`. */
 export function bytes(n: number): string {
   if (n < 1024) return `${n} B`;
   let value = n / 1024;
@@ -13,11 +14,12 @@ export function bytes(n: number): string {
   return `${value.toFixed(1)} ${UNITS[unit]}`;
 }
 
+/** Formats a whole number with separators: `12,345`. */
 export function count(n: number): string {
   return n.toLocaleString("en-GB");
 }
 
-/** `12.3k`, for narrow places. */
+/** Formats a number with at most five characters: `12.3k`. */
 export function short(n: number): string {
   if (Math.abs(n) < 1000) return Number.isInteger(n) ? String(n) : n.toFixed(1);
   for (const [size, unit] of [
@@ -31,6 +33,7 @@ export function short(n: number): string {
   return String(n);
 }
 
+/** Formats a duration in seconds: `250 ms`, `3 min 20 s`. */
 export function seconds(s: number): string {
   if (s < 1) return `${Math.round(s * 1000)} ms`;
   if (s < 60) return `${s.toFixed(s < 10 ? 1 : 0)} s`;
@@ -39,12 +42,12 @@ export function seconds(s: number): string {
   return `${Math.floor(s / 86400)} d ${Math.floor((s / 3600) % 24)} h`;
 }
 
-/** A version or a time of an answer, as milliseconds since 1970. */
+/** Converts a version or a time to milliseconds since 1970. */
 export function millis(text: string): number {
   return Date.parse(text.replace(/~\d+$/, ""));
 }
 
-/** `2026-03-01 12:30:05`, in UTC. */
+/** Formats a version or a time in UTC: `2026-03-01 12:30:05`. */
 export function time(text: string | null | undefined): string {
   if (!text) return "";
   const at = millis(text);
@@ -52,7 +55,7 @@ export function time(text: string | null | undefined): string {
   return new Date(at).toISOString().replace("T", " ").slice(0, 19);
 }
 
-/** `5 min ago`. */
+/** Formats the age of a version or a time: `5 min ago`; 60 days and older as a date. */
 export function ago(text: string | null | undefined, now = Date.now()): string {
   if (!text) return "";
   const at = millis(text);
@@ -67,19 +70,20 @@ export function ago(text: string | null | undefined, now = Date.now()): string {
   return time(text).slice(0, 10);
 }
 
-/** The middle of a long name is what matters least. */
-export function middle(text: string, most: number): string {
-  if (text.length <= most) return text;
-  const tail = Math.ceil((most - 1) * 0.6);
-  return `${text.slice(0, most - 1 - tail)}…${text.slice(-tail)}`;
+/** Shortens a text to `max` characters by an ellipsis in its middle, because both ends of a name distinguish it. */
+export function middle(text: string, max: number): string {
+  if (text.length <= max) return text;
+  const tail = Math.ceil((max - 1) * 0.6);
+  return `${text.slice(0, max - 1 - tail)}…${text.slice(-tail)}`;
 }
 
+/** Returns the last component of a path. */
 export function lastPart(path: string): string {
   const trimmed = path.replace(/\/+$/, "");
   return trimmed.slice(trimmed.lastIndexOf("/") + 1) || path;
 }
 
-/** A value of an attribute, as text. */
+/** Formats the value of an attribute; a missing one is `–`. */
 export function value(v: unknown): string {
   if (v === null || v === undefined) return "–";
   if (typeof v === "string") return v;

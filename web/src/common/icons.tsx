@@ -1,7 +1,7 @@
-// Icons: drawn here, a shape for each type beside its colour.
+// Icons: each type has a shape and a colour, so that both distinguish it.
 import type { JSX } from "react";
 
-const paths: Record<string, JSX.Element> = {
+const shapes: Record<string, JSX.Element> = {
   data: <path d="M3.5 1.5h6l3 3v10h-9zM9.5 1.5v3h3M5.5 8h5M5.5 11h5" />,
   run: <path d="M8 1.8 13.4 5v6L8 14.2 2.6 11V5zM6.4 5.6v4.8L10.4 8z" />,
   user: <path d="M8 8a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM2.5 14.5c0-3 2.5-5 5.5-5s5.5 2 5.5 5" />,
@@ -30,6 +30,7 @@ const paths: Record<string, JSX.Element> = {
   plus: <path d="M8 3v10M3 8h10" />,
 };
 
+/** Icon of 16 by 16 units by its name; an unknown name is a circle. */
 export function Icon({ name, className = "" }: { name: string; className?: string }) {
   return (
     <svg
@@ -43,12 +44,12 @@ export function Icon({ name, className = "" }: { name: string; className?: strin
       aria-hidden="true"
       focusable="false"
     >
-      {paths[name] ?? paths.other}
+      {shapes[name] ?? shapes.other}
     </svg>
   );
 }
 
-/** The family of a type: its shape and its colour. Types that are not Esker's own are told from how they are used. */
+/** Returns the family of a vertex type, which selects icon and colour. An execution of a type from a user's schema is a run. */
 export function family(type: string | null | undefined, execution = false): string {
   switch (type) {
     case "Job":
@@ -72,13 +73,14 @@ export function family(type: string | null | undefined, execution = false): stri
   }
 }
 
-/** The family of a vertex by the beginning of its name. */
+/** Returns the family of a vertex by the type in its id. */
 export function familyOf(id: string): string {
   const prefix = id.slice(0, id.indexOf(":"));
   return family(prefix.charAt(0).toUpperCase() + prefix.slice(1));
 }
 
+/** Icon of a vertex type, in the colour of its family. */
 export function TypeIcon({ type, execution }: { type: string | null | undefined; execution?: boolean }) {
-  const of = family(type, execution);
-  return <Icon name={of} className={`t-${of}`} />;
+  const name = family(type, execution);
+  return <Icon name={name} className={`t-${name}`} />;
 }

@@ -1,10 +1,10 @@
-// Words of the languages, as far as colours need them.
+// Languages of the editor. Their parsers only recognize what syntax colours need.
 
 import type { StreamParser } from "@codemirror/language";
 import { sparql as sparqlMode } from "@codemirror/legacy-modes/mode/sparql";
-import type { Language } from "./Code";
+import type { Language } from "./CodeEditor";
 
-const chain: StreamParser<unknown> = {
+const travelParser: StreamParser<unknown> = {
   name: "travel",
   token(stream) {
     if (stream.eatSpace()) return null;
@@ -19,5 +19,7 @@ const chain: StreamParser<unknown> = {
   },
 };
 
-export const TRAVEL: Language = { name: "travel", parser: chain };
+/** Language of traversals: `v().e().v()`. */
+export const TRAVEL: Language = { name: "travel", parser: travelParser };
+/** Language of SPARQL queries and updates. */
 export const SPARQL: Language = { name: "sparql", parser: sparqlMode as StreamParser<unknown> };

@@ -1,4 +1,4 @@
-// What is copied works where it is put.
+// Quoting of texts for shells, filters, traversals and CSV.
 import { expect, test } from "vitest";
 import { csv, filterName, filterValue, shell, travel } from "./quote";
 import { compare, toCsv } from "./Table";
@@ -24,13 +24,13 @@ test("strings of traversals", () => {
   expect(travel('a"b\\c')).toBe('"a\\"b\\\\c"');
 });
 
-test("tables with commas", () => {
+test("CSV", () => {
   expect(csv('a "b", c')).toBe('"a ""b"", c"');
   const columns = [{ name: "x,y", value: (row: number) => row }];
   expect(toCsv(columns, [1, 2])).toBe('"x,y"\n1\n2\n');
 });
 
-test("numbers are ordered as numbers, what is not there comes last", () => {
+test("numbers sort by value, missing values last", () => {
   expect([10, null, 9, "a"].sort(compare)).toEqual([9, 10, "a", null].sort(compare));
   expect([10, 9, 100].sort(compare)).toEqual([9, 10, 100]);
   expect(compare(null, 1)).toBe(1);

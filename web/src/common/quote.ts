@@ -1,22 +1,22 @@
-// Texts as other languages have them: what is copied from a page works where it is put.
+// Quoting of texts for other languages, so that copied commands and programs run as they are.
 
-/** A word of a shell. */
+/** Returns a text as one word of a shell. */
 export function shell(text: string): string {
   if (/^[A-Za-z0-9_./:=@%+,-]+$/.test(text)) return text;
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** A string of Python. */
+/** Returns a text as a string literal of Python. */
 export function python(text: string): string {
   return JSON.stringify(text);
 }
 
-/** A string of a traversal. */
+/** Returns a text as a string literal of a traversal. */
 export function travel(text: string): string {
   return `"${text.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
 }
 
-/** A name of a filter. */
+/** Returns a name for a filter, quoted if it needs quotes. */
 export function filterName(name: string): string {
   return /^[\p{L}_][\p{L}\p{N}_]*([-.:/][\p{L}\p{N}_]+)*$/u.test(name) && !KEYWORDS.has(name.toUpperCase())
     ? name
@@ -27,7 +27,7 @@ const KEYWORDS = new Set(
   "AND OR NOT EXISTS BETWEEN IN LIKE ILIKE GLOB STARTS ENDS WITH MATCHES CONTAINS TRUE FALSE NULL AGO".split(" "),
 );
 
-/** A value of a filter. */
+/** Returns a value as a literal of a filter. */
 export function filterValue(v: unknown): string {
   if (v === null) return "null";
   if (typeof v === "number" || typeof v === "boolean") return String(v);
@@ -35,7 +35,7 @@ export function filterValue(v: unknown): string {
   return `'${String(v).replaceAll("'", "''")}'`;
 }
 
-/** A cell of a table with commas. */
+/** Returns a value as a field of CSV. */
 export function csv(cell: unknown): string {
   const text = cell === null || cell === undefined ? "" : typeof cell === "object" ? JSON.stringify(cell) : String(cell);
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;

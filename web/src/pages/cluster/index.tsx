@@ -1,20 +1,22 @@
-// The servers: what each has and does, now and over the last minutes.
+// The page Cluster: state, sizes and rates of each server, its hubs, and the latest traversals.
 import { useEffect, useMemo, useRef, useState } from "react";
 import { type Schemas, useGet } from "../../api/client";
 import { href } from "../../app/router";
 import { Chart } from "../../common/Chart";
 import { CopyAs } from "../../common/CopyAs";
+import { Await } from "../../common/Feedback";
 import { ago, bytes, count, time } from "../../common/format";
-import { Answer } from "../../common/State";
 import { VertexLink } from "../../common/Vertex";
 import { Profile } from "../travel/Profile";
 
 type Cluster = Schemas["Cluster"];
-const EVERY = 2000;
-const POINTS = 300;
+/** Interval of requests in milliseconds. */
+const INTERVAL_MS = 2000;
+const POINTS_MAX = 300;
 
+/** Page Cluster; it has no parameters. */
 export default function ClusterPage() {
-  const cluster = useGet<Cluster>("/api/v1/cluster", {}, EVERY);
+  const cluster = useGet<Cluster>("/api/v1/cluster", {}, INTERVAL_MS);
   return (
     <>
       <div className="head">
@@ -23,23 +25,23 @@ export default function ClusterPage() {
           <span className="muted">
             {cluster.data.kind === "cluster"
               ? `${cluster.data.name}: ${cluster.data.placement} with threshold ${count(cluster.data.threshold ?? 0)}, ${count(cluster.data.vnodes ?? 0)} virtual nodes`
-              : "one server that stands alone"}
+              : "a single server"}
           </span>
         )}
         <div className="grow" />
         <CopyAs
-          ways={{
+          formats={{
             CLI: cluster.data?.kind === "cluster" ? `esker cluster status esker://${window.location.host}` : "esker stats T",
             HTTP: "GET /api/v1/cluster",
           }}
         />
       </div>
-      <Answer of={cluster}>{(data) => <Shown cluster={data} />}</Answer>
+      <Await request={cluster}>{(data) => <ClusterView cluster={data} />}</Await>
     </>
   );
 }
 
-function Shown({ cluster }: { cluster: Cluster }) {
+function ClusterView({ cluster }: { cluster: Cluster }) {
   const several = cluster.kind === "cluster";
   const down = cluster.servers.filter((s) => s.state !== "serving" || s.trouble);
   return (
@@ -49,8 +51,8 @@ function Shown({ cluster }: { cluster: Cluster }) {
           <strong>
             Server {s.server} ({s.address})
           </strong>{" "}
-          {s.state === "joining" ? "waits for the others." : (s.trouble ?? "does not answer.")} Its part of the data cannot be
-          asked for until it is back.
+          {s.state === "joining" ? "waits for the other servers." : (s.trouble ?? "does not answer.")} Its part of the data is
+          unavailable until it responds.
         </div>
       ))}
       <div className="grid">
@@ -69,7 +71,7 @@ function Shown({ cluster }: { cluster: Cluster }) {
                   {several && <th className="num">Split vertices</th>}
                   <th className="num">Calls/s</th>
                   <th className="num">Writes/s</th>
-                  {several && <th className="num">Asked others</th>}
+                  {several && <th className="num">Calls sent</th>}
                   {several && <th className="num">Unanswered</th>}
                   <th>Newest</th>
                 </tr>
@@ -104,15 +106,15 @@ function Shown({ cluster }: { cluster: Cluster }) {
         </section>
         <section className="card s6" aria-label="Calls a second">
           <h2>Calls a second</h2>
-          <Live cluster={cluster} what="calls_per_s" />
+          <RateChart cluster={cluster} rate="calls_per_s" />
         </section>
         <section className="card s6" aria-label="Writes a second">
           <h2>Writes a second</h2>
-          <Live cluster={cluster} what="writes_per_s" />
+          <RateChart cluster={cluster} rate="writes_per_s" />
         </section>
         {several && (
           <section className="card s6" aria-label="Balance">
-            <h2>How data is spread</h2>
+            <h2>Distribution of edges</h2>
             <Balance cluster={cluster} />
           </section>
         )}
@@ -149,43 +151,43 @@ function number(n: number | null): string {
 
 const COLOURS = ["t-data", "t-run", "t-user", "t-exe", "t-dir", "t-object"];
 
-/** A line for each server, since this page was opened. */
-function Live({ cluster, what }: { cluster: Cluster; what: "calls_per_s" | "writes_per_s" }) {
-  const kept = useRef<{ times: number[]; values: Map<number, (number | null)[]> }>({ times: [], values: new Map() });
-  const [turn, setTurn] = useState(0);
+/** Chart of a rate with a line for each server, since this page was opened. */
+function RateChart({ cluster, rate }: { cluster: Cluster; rate: "calls_per_s" | "writes_per_s" }) {
+  const points = useRef<{ times: number[]; values: Map<number, (number | null)[]> }>({ times: [], values: new Map() });
+  const [updates, setUpdates] = useState(0);
   useEffect(() => {
-    const { times, values } = kept.current;
+    const { times, values } = points.current;
     times.push(Date.now() / 1000);
     for (const s of cluster.servers) {
       const all = values.get(s.server) ?? new Array<null>(times.length - 1).fill(null);
-      all.push(s[what]);
+      all.push(s[rate]);
       values.set(s.server, all);
     }
-    if (times.length > POINTS) {
+    if (times.length > POINTS_MAX) {
       times.shift();
       for (const all of values.values()) all.shift();
     }
-    setTurn((t) => t + 1);
-  }, [cluster, what]);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: a turn says that the kept points grew
-  const shown = useMemo(
+    setUpdates((n) => n + 1);
+  }, [cluster, rate]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the number of updates tells that there are new points
+  const chart = useMemo(
     () => ({
-      times: [...kept.current.times],
-      series: [...kept.current.values].map(([server, values], n) => ({
+      times: [...points.current.times],
+      series: [...points.current.values].map(([server, values], n) => ({
         name: `server ${server}`,
         colour: COLOURS[n % COLOURS.length] ?? "t-data",
         values: [...values],
       })),
     }),
-    [turn],
+    [updates],
   );
-  if (shown.times.length < 2) return <p className="muted">The first points come in some seconds.</p>;
+  if (chart.times.length < 2) return <p className="muted">The first points appear after a few seconds.</p>;
   return (
     <Chart
-      times={shown.times}
-      series={shown.series}
+      times={chart.times}
+      series={chart.series}
       height={150}
-      label={what === "calls_per_s" ? "Calls a second" : "Writes a second"}
+      label={rate === "calls_per_s" ? "Calls a second" : "Writes a second"}
     />
   );
 }
@@ -207,15 +209,15 @@ function Balance({ cluster }: { cluster: Cluster }) {
   );
 }
 
-/** What each step of the latest traversals did, on which server: this server's own, whoever asked. */
+/** Profiles of the latest traversals that this server coordinated. */
 function Traversals({ all, several }: { all: Cluster["traversals"]; several: boolean }) {
   const [chosen, setChosen] = useState<string | null>(null);
-  const one = all.find((t) => t.at === chosen) ?? all[0];
-  if (!one) {
+  const traversal = all.find((t) => t.at === chosen) ?? all[0];
+  if (!traversal) {
     return (
       <p className="muted">
-        None since this server was started. They come from <a href={href("travel")}>Travel</a>, esker travel, and programs
-        {several && "; each server tells those that it was asked for"}.
+        No traversals since this server was started. <a href={href("travel")}>Travel</a>, esker travel and programs run
+        traversals{several && "; each server lists those that it coordinated"}.
       </p>
     );
   }
@@ -224,7 +226,7 @@ function Traversals({ all, several }: { all: Cluster["traversals"]; several: boo
       <div className="row" style={{ marginBottom: 8 }}>
         <label>
           Traversal
-          <select value={one.at} onChange={(e) => setChosen(e.target.value)} style={{ maxWidth: 640 }}>
+          <select value={traversal.at} onChange={(e) => setChosen(e.target.value)} style={{ maxWidth: 640 }}>
             {all.map((t) => (
               <option key={t.at} value={t.at}>
                 {time(t.at)} · {(t.micros / 1000).toFixed(1)} ms · {t.chain.slice(0, 120)}
@@ -232,10 +234,10 @@ function Traversals({ all, several }: { all: Cluster["traversals"]; several: boo
             ))}
           </select>
         </label>
-        <a href={href("travel", { q: one.chain, view: "profile" })}>Open it in Travel</a>
-        {!one.complete && <span className="pill warn">not complete</span>}
+        <a href={href("travel", { q: traversal.chain, view: "profile" })}>Open it in Travel</a>
+        {!traversal.complete && <span className="pill warn">not complete</span>}
       </div>
-      <Profile steps={one.profile} servers={one.servers} />
+      <Profile steps={traversal.profile} servers={traversal.servers} />
     </>
   );
 }

@@ -1,16 +1,17 @@
-// A link that opens once: its ticket becomes a session, and the address forgets it.
+// The page of a link with a ticket: it exchanges the ticket for a session, and removes it from the address.
 import { useEffect, useState } from "react";
 import { post, refresh } from "../../api/client";
 import { useRoute } from "../../app/router";
-import { ErrorNote, Skeleton } from "../../common/State";
+import { ErrorNote, Skeleton } from "../../common/Feedback";
 
-export default function Enter() {
+/** Page that begins a session; parameters `ticket` and `to`, the address to open next. */
+export default function EnterPage() {
   const { params } = useRoute();
   const [error, setError] = useState<Error | null>(null);
   const ticket = params.get("ticket") ?? "";
   useEffect(() => {
     const to = params.get("to") ?? "#/";
-    // The ticket is good once: React asks twice while it is developed.
+    // A ticket is valid once, and React's development mode runs effects twice.
     const timer = window.setTimeout(() => {
       post("/api/v1/session", { ticket })
         .then(() => {
@@ -25,7 +26,7 @@ export default function Enter() {
   return (
     <>
       <h1 className={error ? undefined : "visually-hidden"} style={{ marginBottom: 12 }}>
-        {error ? "This link does not open anything" : "Coming in"}
+        {error ? "This link does not open the console" : "Opening the console"}
       </h1>
       {error ? <ErrorNote error={error} /> : <Skeleton rows={3} />}
     </>

@@ -1,45 +1,46 @@
-// The first page: what there is, what happens, how the server is.
+// The page Home: counts, rates, recent runs, changes and the health of the database.
 import { useEffect, useMemo, useRef } from "react";
 import { type Schemas, useGet } from "../../api/client";
 import { useChanges } from "../../api/events";
 import { href } from "../../app/router";
 import { Chart } from "../../common/Chart";
 import { CopyAs } from "../../common/CopyAs";
+import { Await, Empty } from "../../common/Feedback";
 import { ago, bytes, count, time } from "../../common/format";
 import { TypeIcon } from "../../common/icons";
-import { Answer, Empty } from "../../common/State";
 import { VertexLink } from "../../common/Vertex";
 import { RunsTable } from "../runs/RunsTable";
 
 type Home = Schemas["Home"];
 
+/** Page Home; it has no parameters. */
 export default function HomePage() {
   const home = useGet<Home>("/api/v1/home", {}, 5000);
   const { changes, live } = useChanges(home.data?.changes_known === true);
-  const seen = useRef(0);
-  // What happens is shown at once, counts and runs with it.
+  const reloaded = useRef(0);
+  // A change reloads counts and runs, at most once a second.
   useEffect(() => {
-    if (changes.length > 0 && Date.now() - seen.current > 1000) {
-      seen.current = Date.now();
-      home.again();
+    if (changes.length > 0 && Date.now() - reloaded.current > 1000) {
+      reloaded.current = Date.now();
+      home.reload();
     }
-  }, [changes, home.again]);
+  }, [changes, home.reload]);
   return (
     <>
       <div className="head">
         <h1>Home</h1>
-        <span className="muted small">{live ? "live" : "every 5 s"}</span>
+        <span className="muted small">{live ? "live" : "updated every 5 s"}</span>
         <div className="grow" />
-        <CopyAs ways={{ CLI: "esker stats T && esker log T", Python: "db.counts()", HTTP: "GET /api/v1/home" }} />
+        <CopyAs formats={{ CLI: "esker stats T && esker log T", Python: "db.counts()", HTTP: "GET /api/v1/home" }} />
       </div>
-      <Answer of={home} rows={10}>
-        {(data) => <Shown data={data} changes={changes.length > 0 ? changes : data.changes} />}
-      </Answer>
+      <Await request={home} rows={10}>
+        {(data) => <HomeView data={data} changes={changes.length > 0 ? changes : data.changes} />}
+      </Await>
     </>
   );
 }
 
-function Shown({ data, changes }: { data: Home; changes: Home["changes"] }) {
+function HomeView({ data, changes }: { data: Home; changes: Home["changes"] }) {
   const total = Object.values(data.vertices).reduce((a, b) => a + b, 0);
   const edges = Object.values(data.edges).reduce((a, b) => a + b, 0);
   const types = Object.entries(data.vertices)
@@ -47,7 +48,6 @@ function Shown({ data, changes }: { data: Home; changes: Home["changes"] }) {
     .sort((a, b) => b[1] - a[1]);
   const most = types[0]?.[1] ?? 1;
   const times = useMemo(() => data.rate.operations.map((_, n) => data.rate.from + n * data.rate.step_s), [data.rate]);
-  const bad = data.health.filter((h) => h.state !== "ok");
   if (total === 0) {
     return (
       <div className="card">
@@ -57,7 +57,8 @@ function Shown({ data, changes }: { data: Home; changes: Home["changes"] }) {
           }
         >
           <h2>This database is empty</h2>
-          Record what runs, import what others recorded, or put something in yourself. This page shows it as it comes.
+          Record runs, import records of other programs, or insert vertices yourself. This page shows them as they are
+          committed.
         </Empty>
         <Health lines={data.health} />
       </div>
@@ -66,7 +67,7 @@ function Shown({ data, changes }: { data: Home; changes: Home["changes"] }) {
   return (
     <div className="grid">
       <section className="card s4" aria-label="Counts">
-        <h2>What there is</h2>
+        <h2>Contents</h2>
         <div className="row" style={{ gap: 14, marginBottom: 8, flexWrap: "nowrap" }}>
           <div>
             <div className="big">{count(total)}</div>
@@ -99,8 +100,8 @@ function Shown({ data, changes }: { data: Home; changes: Home["changes"] }) {
           </tbody>
         </table>
         <p className="muted small" style={{ marginTop: 8 }}>
-          Newest {time(data.newest)} UTC
-          {data.retained_since && <>; versions since {time(data.retained_since)}</>}
+          Newest version {time(data.newest)} UTC
+          {data.retained_since && <>; history since {time(data.retained_since)}</>}
         </p>
       </section>
       <section className="card s8" aria-label="Rates">
@@ -115,9 +116,9 @@ function Shown({ data, changes }: { data: Home; changes: Home["changes"] }) {
             ]}
           />
         ) : (
-          <p className="muted">The server has only just started: the first points come in some seconds.</p>
+          <p className="muted">The server started a few seconds ago; the first points appear soon.</p>
         )}
-        <Health lines={bad.length > 0 ? data.health : data.health} />
+        <Health lines={data.health} />
       </section>
       <section className="card s8" aria-label="Recent runs">
         <div className="row between">
@@ -127,11 +128,11 @@ function Shown({ data, changes }: { data: Home; changes: Home["changes"] }) {
         {data.runs.length > 0 ? (
           <RunsTable runs={data.runs} short />
         ) : (
-          <p className="muted">Nothing has run yet: esker run -- COMMAND records it.</p>
+          <p className="muted">No runs are recorded yet: esker run -- COMMAND records one.</p>
         )}
       </section>
       <section className="card s4" aria-label="Changes">
-        <h2>What changed</h2>
+        <h2>Changes</h2>
         {changes.length > 0 ? (
           <table>
             <tbody>
@@ -152,8 +153,8 @@ function Shown({ data, changes }: { data: Home; changes: Home["changes"] }) {
         ) : (
           <p className="muted">
             {data.changes_known
-              ? "Nothing since this server was first asked. It is shown here as it happens."
-              : "In a cluster each server knows its own changes only; runs and counts are asked for every 5 s."}
+              ? "No changes since this page was first opened on this server. New changes appear here."
+              : "In a cluster, each server has only its own changes. Runs and counts are updated every 5 s."}
           </p>
         )}
       </section>

@@ -1,29 +1,30 @@
-// How it was at another time: a slider over the versions at which something of the picture changed.
+// The slider of the page Lineage: it selects one of the versions at which the picture changed.
 import { useEffect, useState } from "react";
 import { change } from "../../app/router";
 import { time } from "../../common/format";
 import type { Picture } from "./index";
 
+/** Slider over versions; `asOf` is the selected version, or empty for the current state. */
 export function AsOf({ picture, asOf }: { picture: Picture; asOf: string }) {
-  // Ticks of the widest picture that was seen stay: as of a time the later ones are not known any more.
+  // Versions of earlier responses stay on the slider, because a picture as of a version does not list later versions.
   const [ticks, setTicks] = useState(picture.versions);
   useEffect(() => {
     setTicks((before) => {
-      const all = new Map(before.map((t) => [t.version, t]));
-      for (const tick of picture.versions) all.set(tick.version, tick);
-      return [...all.values()].sort((a, b) => order(a.version, b.version));
+      const merged = new Map(before.map((t) => [t.version, t]));
+      for (const tick of picture.versions) merged.set(tick.version, tick);
+      return [...merged.values()].sort((a, b) => compareVersions(a.version, b.version));
     });
   }, [picture.versions]);
-  const now = ticks.length;
-  const found = asOf ? ticks.findIndex((t) => t.version === asOf) : now;
-  const at = found < 0 ? ticks.filter((t) => order(t.version, asOf) <= 0).length - 1 : found;
-  const [moving, setMoving] = useState<number | null>(null);
-  const place = moving ?? Math.max(0, at);
-  const tick = ticks[place];
-  const settle = () => {
-    if (moving === null) return;
-    change({ as_of: ticks[moving]?.version ?? null });
-    setMoving(null);
+  const last = ticks.length;
+  const index = asOf ? ticks.findIndex((t) => t.version === asOf) : last;
+  const selected = index < 0 ? ticks.filter((t) => compareVersions(t.version, asOf) <= 0).length - 1 : index;
+  const [dragged, setDragged] = useState<number | null>(null);
+  const position = dragged ?? Math.max(0, selected);
+  const tick = ticks[position];
+  const apply = () => {
+    if (dragged === null) return;
+    change({ as_of: ticks[dragged]?.version ?? null });
+    setDragged(null);
   };
   if (ticks.length === 0) return null;
   return (
@@ -43,16 +44,16 @@ export function AsOf({ picture, asOf }: { picture: Picture; asOf: string }) {
           aria-label="As of"
           aria-valuetext={tick ? `${time(tick.version)}, ${tick.what}` : "now"}
           min={0}
-          max={now}
-          value={place}
-          onChange={(e) => setMoving(Number(e.target.value))}
-          onPointerUp={settle}
-          onKeyUp={settle}
-          onBlur={settle}
+          max={last}
+          value={position}
+          onChange={(e) => setDragged(Number(e.target.value))}
+          onPointerUp={apply}
+          onKeyUp={apply}
+          onBlur={apply}
         />
         <div className="ticks" aria-hidden="true">
           {(ticks.length > 80 ? [] : ticks).map((t, n) => (
-            <i key={t.version} style={{ left: `${(100 * n) / Math.max(1, now)}%` }} />
+            <i key={t.version} style={{ left: `${(100 * n) / Math.max(1, last)}%` }} />
           ))}
         </div>
       </div>
@@ -66,8 +67,8 @@ export function AsOf({ picture, asOf }: { picture: Picture; asOf: string }) {
   );
 }
 
-/** Versions in their order: `TIME~COUNT`, where the count orders those of one millisecond. */
-export function order(a: string, b: string): number {
+/** Orders versions `TIME~COUNT`; the count orders versions of one millisecond. */
+export function compareVersions(a: string, b: string): number {
   const [x = "", m = "0"] = a.split("~");
   const [y = "", n = "0"] = b.split("~");
   const [p, q] = [Date.parse(x), Date.parse(y)];

@@ -1,16 +1,17 @@
-// What was chosen in the picture: all that is known of it, and what one may do with it.
+// Details of the selected box: attributes, tags, history and links.
 import { useState } from "react";
 import { type Schemas, useGet } from "../../api/client";
 import { href } from "../../app/router";
+import { Await } from "../../common/Feedback";
 import { count, time, value } from "../../common/format";
 import { familyOf, Icon } from "../../common/icons";
-import { Answer } from "../../common/State";
 import { Facts } from "../runs/Run";
 import type { Box } from "./index";
 
 type History = { events: { version: string; change: string; attribute: string | null; value: unknown; archived: boolean }[] };
 
 interface Props {
+  /** Id of the selected vertex or group; `focus` is the subject of the page, `box` null outside of pictures. */
   id: string;
   asOf: string;
   focus: string;
@@ -18,6 +19,7 @@ interface Props {
   onSplit: (group: string) => void;
 }
 
+/** Details of a vertex or of a group of vertices. */
 export function Detail({ id, asOf, focus, box, onSplit }: Props) {
   if (box?.kind === "group") {
     return (
@@ -26,32 +28,32 @@ export function Detail({ id, asOf, focus, box, onSplit }: Props) {
         <p>
           {box.label} <span className="muted">{box.detail}</span>
         </p>
-        <p className="muted">They hang together with just the same others, and are shown as one.</p>
+        <p className="muted">These vertices have the same neighbours in the picture, and are one box.</p>
         <button type="button" onClick={() => onSplit(id)}>
           Show them one by one
         </button>
       </>
     );
   }
-  return <One key={id} id={id} asOf={asOf} focus={focus} box={box} />;
+  return <VertexDetail key={id} id={id} asOf={asOf} focus={focus} box={box} />;
 }
 
-function One({ id, asOf, focus, box }: { id: string; asOf: string; focus: string; box: Box | null }) {
+function VertexDetail({ id, asOf, focus, box }: { id: string; asOf: string; focus: string; box: Box | null }) {
   const vertex = useGet<Schemas["Vertex"]>("/api/v1/vertex", { id, as_of: asOf });
-  const [more, setMore] = useState(false);
-  const of = familyOf(id);
+  const [open, setOpen] = useState(false);
+  const family = familyOf(id);
   return (
     <>
       <h2 style={{ overflowWrap: "anywhere" }}>
-        <Icon name={of} className={`t-${of}`} /> {id.slice(id.indexOf(":") + 1)}
+        <Icon name={family} className={`t-${family}`} /> {id.slice(id.indexOf(":") + 1)}
       </h2>
       <div className="row small" style={{ marginBottom: 8 }}>
-        {id !== focus && <a href={href("lineage", { id })}>Its lineage</a>}
-        {of === "run" && <a href={href("run", { id })}>Its page</a>}
-        <a href={href("around", { id })}>Neighbourhood</a>
-        {of === "user" && <a href={href("runs", { user: id.slice(id.indexOf(":") + 1) })}>Runs</a>}
+        {id !== focus && <a href={href("lineage", { id })}>Lineage</a>}
+        {family === "run" && <a href={href("run", { id })}>Run</a>}
+        <a href={href("neighbourhood", { id })}>Neighbourhood</a>
+        {family === "user" && <a href={href("runs", { user: id.slice(id.indexOf(":") + 1) })}>Runs</a>}
       </div>
-      <Answer of={vertex}>
+      <Await request={vertex}>
         {(data) => (
           <>
             <dl className="pairs small">
@@ -71,21 +73,21 @@ function One({ id, asOf, focus, box }: { id: string; asOf: string; focus: string
             <Facts title="Attributes and tags" facts={data.attributes as Record<string, unknown>} />
           </>
         )}
-      </Answer>
+      </Await>
       <h3>
-        <button type="button" className="link" aria-expanded={more} onClick={() => setMore(!more)}>
-          {more ? "Hide its history" : "Show its history"}
+        <button type="button" className="link" aria-expanded={open} onClick={() => setOpen(!open)}>
+          {open ? "Hide history" : "Show history"}
         </button>
       </h3>
-      {more && <Past id={id} />}
+      {open && <HistoryTable id={id} />}
     </>
   );
 }
 
-function Past({ id }: { id: string }) {
+function HistoryTable({ id }: { id: string }) {
   const history = useGet<History>("/api/v1/history", { id });
   return (
-    <Answer of={history}>
+    <Await request={history}>
       {(data) => (
         <table className="small">
           <tbody>
@@ -101,6 +103,6 @@ function Past({ id }: { id: string }) {
           </tbody>
         </table>
       )}
-    </Answer>
+    </Await>
   );
 }

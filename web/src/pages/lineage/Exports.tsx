@@ -1,4 +1,4 @@
-// The picture as a file: SVG, PNG, and a crate that says it all.
+// Downloads of the page Lineage: the picture as SVG or PNG, and the complete lineage as an RO-Crate.
 import { useState } from "react";
 import { lastPart } from "../../common/format";
 import { Icon } from "../../common/icons";
@@ -13,7 +13,7 @@ function save(blob: Blob, name: string) {
   window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-/** Twice as fine as the screen, but no larger than browsers can draw. */
+/** Renders the picture at twice its size in pixels, up to 8,000 pixels a side, which browsers can draw. */
 async function png(picture: Picture): Promise<Blob> {
   const text = svg(picture);
   const url = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
@@ -26,7 +26,7 @@ async function png(picture: Picture): Promise<Blob> {
     canvas.width = Math.round(image.width * scale);
     canvas.height = Math.round(image.height * scale);
     const context = canvas.getContext("2d");
-    if (!context) throw new Error("the browser draws no pictures");
+    if (!context) throw new Error("this browser cannot draw the picture as PNG: save it as SVG");
     context.drawImage(image, 0, 0, canvas.width, canvas.height);
     const blob = await new Promise<Blob | null>((done) => canvas.toBlob(done, "image/png"));
     if (!blob) throw new Error("the picture is too large for PNG: save it as SVG");
@@ -36,6 +36,7 @@ async function png(picture: Picture): Promise<Blob> {
   }
 }
 
+/** Buttons that download the picture or the lineage. */
 export function Exports({ picture, id, asOf }: { picture: Picture; id: string; asOf: string }) {
   const [error, setError] = useState("");
   const name = lastPart(id).replace(/[^\w.-]+/g, "_") || "lineage";

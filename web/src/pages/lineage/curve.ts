@@ -1,5 +1,6 @@
-// A line through its bends: level where it leaves and arrives.
+// Curves of the lines between boxes.
 
+/** Returns an SVG path through points; it is horizontal at both ends. */
 export function curve(points: readonly (readonly number[])[]): string {
   const [first, ...rest] = points;
   if (!first) return "";

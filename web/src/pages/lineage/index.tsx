@@ -1,39 +1,43 @@
-// Where data came from and what became of it: the picture, what was chosen in it, and how it was at other times.
+// The page Lineage: the picture, details of the selected box, the list of impact, and the slider of versions.
 import { useCallback, useEffect, useMemo, useState } from "react";
 import { type Schemas, useGet } from "../../api/client";
 import { change, go, href, useRoute } from "../../app/router";
 import { CopyAs } from "../../common/CopyAs";
+import { Await, Empty } from "../../common/Feedback";
 import { count, lastPart } from "../../common/format";
 import { python, shell, travel } from "../../common/quote";
 import { SearchBox } from "../../common/SearchBox";
-import { Answer, Empty } from "../../common/State";
 import { AsOf } from "./AsOf";
 import { Detail } from "./Detail";
-import { Draw } from "./Draw";
 import { Exports } from "./Exports";
-import { opened, toggled } from "./open";
-import { path } from "./path";
+import { parseExpansions, toggleExpansion } from "./expansion";
+import { highlightPaths } from "./highlight";
+import { PictureView } from "./PictureView";
 
+/** Boxes and lines of a lineage, with their coordinates. */
 export type Picture = Schemas["Picture"];
+/** One box of a picture: a vertex or a group of vertices. */
 export type Box = Picture["boxes"][number];
 
+/** Page Lineage; parameters `id`, `up` and `down` (levels), `as_of`, `open`, `split`, and `sel`, the selected box. */
 export default function LineagePage() {
   const { params } = useRoute();
   const id = params.get("id") ?? "";
-  if (!id) return <Choose />;
+  if (!id) return <Start />;
   return <Lineage key={id} id={id} params={params} />;
 }
 
-function Choose() {
+/** The page before a vertex is selected. */
+function Start() {
   return (
     <div style={{ padding: 24 }}>
       <div className="head">
         <h1>Lineage</h1>
       </div>
       <p className="muted">
-        Of a file, a run, an executable or a user: which inputs and runs are behind it, and what was made from it. Type a part
-        of its name. Where nothing is known yet, esker run records commands and what they use, and esker import reads what
-        others recorded.
+        The lineage of a file, run, executable or user has the inputs and runs that it was derived from, and the data derived
+        from it. Type a part of its name. In an empty database, esker run records commands and the files they use, and esker
+        import reads the records of other programs.
       </p>
       <SearchBox
         label="Lineage of"
@@ -57,9 +61,9 @@ function Lineage({ id, params }: { id: string; params: URLSearchParams }) {
   const picture = useGet<Picture>("/api/v1/view/lineage", { id, as_of: asOf, up, down, open, split });
   const chosen = params.get("sel") ?? id;
   const choose = useCallback((sel: string) => change({ sel: sel === id ? null : sel }, true), [id]);
-  const lit = useMemo(() => (picture.data ? path(picture.data, chosen) : null), [picture.data, chosen]);
-  const expand = useCallback((box: Box, side: "<" | ">") => change({ open: toggled(open, box.id, side) }), [open]);
-  const splitGroup = useCallback((group: string) => change({ split: toggled(split, group, "") }), [split]);
+  const highlight = useMemo(() => (picture.data ? highlightPaths(picture.data, chosen) : null), [picture.data, chosen]);
+  const expand = useCallback((box: Box, side: "<" | ">") => change({ open: toggleExpansion(open, box.id, side) }), [open]);
+  const splitGroup = useCallback((group: string) => change({ split: toggleExpansion(split, group, "") }), [split]);
   const [panel, setPanel] = useState<"detail" | "list">("detail");
   const name = id.slice(id.indexOf(":") + 1);
   const chain = `v(${travel(id)}).e("wasWrittenBy").v().e("read").v().repeat().return_fp()`;
@@ -79,14 +83,14 @@ function Lineage({ id, params }: { id: string; params: URLSearchParams }) {
         </span>
         {(open || split) && (
           <button type="button" onClick={() => change({ open: null, split: null })}>
-            Fold all
+            Collapse all
           </button>
         )}
         <div className="grow" />
-        <a href={href("around", { id })}>Neighbourhood</a>
+        <a href={href("neighbourhood", { id })}>Neighbourhood</a>
         {picture.data && <Exports picture={picture.data} id={id} asOf={asOf} />}
         <CopyAs
-          ways={{
+          formats={{
             CLI: `esker lineage T ${shell(id)}${asOf ? ` --as-of ${shell(asOf)}` : ""}`,
             Python: `db.lineage(${python(id)}${asOf ? `, as_of=${python(asOf)}` : ""})`,
             Travel: chain,
@@ -96,28 +100,28 @@ function Lineage({ id, params }: { id: string; params: URLSearchParams }) {
       </div>
       <div className="split">
         <div className="canvas">
-          <Answer of={picture}>
+          <Await request={picture}>
             {(data) => (
               <>
-                <Draw
+                <PictureView
                   picture={data}
                   chosen={chosen}
-                  lit={lit}
-                  open={opened(open)}
+                  highlight={highlight}
+                  open={parseExpansions(open)}
                   onChoose={choose}
                   onExpand={expand}
                   onSplit={splitGroup}
                 />
-                <Marks picture={data} />
+                <Limits picture={data} />
                 <AsOf picture={data} asOf={asOf} />
               </>
             )}
-          </Answer>
+          </Await>
         </div>
-        <aside className="side" aria-label="Chosen">
-          <div className="tabs" role="tablist" aria-label="Beside the picture" style={{ marginBottom: 10 }}>
+        <aside className="side" aria-label="Selection">
+          <div className="tabs" role="tablist" aria-label="Side panel" style={{ marginBottom: 10 }}>
             <button type="button" role="tab" aria-selected={panel === "detail"} onClick={() => setPanel("detail")}>
-              Chosen
+              Selection
             </button>
             <button type="button" role="tab" aria-selected={panel === "list"} onClick={() => setPanel("list")}>
               Impact
@@ -152,8 +156,8 @@ function Levels({ value, onChange, label }: { value: number; onChange: (n: numbe
   );
 }
 
-/** Where walks stopped, and what may not be seen. */
-function Marks({ picture }: { picture: Picture }) {
+/** Notes on where the traversal stopped, and on vertices that are not visible to the principal. */
+function Limits({ picture }: { picture: Picture }) {
   if (picture.stopped.length === 0 && picture.left_out === 0) return null;
   return (
     <div style={{ position: "absolute", left: 12, top: 12, maxWidth: 420, zIndex: 5 }}>
@@ -164,7 +168,7 @@ function Marks({ picture }: { picture: Picture }) {
         </div>
       ))}
       {picture.left_out > 0 && (
-        <div className="note warn small">{count(picture.left_out)} vertices beside these are not for you to see.</div>
+        <div className="note warn small">{count(picture.left_out)} more vertices are not visible to you.</div>
       )}
     </div>
   );
@@ -172,31 +176,31 @@ function Marks({ picture }: { picture: Picture }) {
 
 type Graph = { vertices: { id: string; type: string | null; version: string | null }[]; complete: boolean };
 
-/** What was derived from it, as a list with the same selection as the picture. */
+/** List of the vertices derived from one, with the same selection as the picture. */
 function Impact({ id, asOf, chosen, onChoose }: { id: string; asOf: string; chosen: string; onChoose: (id: string) => void }) {
   const impact = useGet<Graph>("/api/v1/impact", { id, as_of: asOf });
   return (
-    <Answer of={impact}>
+    <Await request={impact}>
       {(data) => {
         const rows = data.vertices.filter((v) => v.id !== id);
-        if (rows.length === 0) return <Empty>Nothing was made from it.</Empty>;
+        if (rows.length === 0) return <Empty>No vertex was derived from this one.</Empty>;
         return (
           <>
             <p className="muted small">
-              {count(rows.length)} vertices were made from it{data.complete ? "" : ", and there are more"}.
+              {count(rows.length)} vertices were derived from this one{data.complete ? "" : ", and there are more"}.
             </p>
             <ImpactRows rows={rows} chosen={chosen} onChoose={onChoose} />
           </>
         );
       }}
-    </Answer>
+    </Await>
   );
 }
 
 function ImpactRows({ rows, chosen, onChoose }: { rows: Graph["vertices"]; chosen: string; onChoose: (id: string) => void }) {
-  const [most, setMost] = useState(200);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: other rows begin at the top
-  useEffect(() => setMost(200), [rows]);
+  const [limit, setLimit] = useState(200);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: new rows begin with the first 200
+  useEffect(() => setLimit(200), [rows]);
   return (
     <>
       <table>
@@ -207,7 +211,7 @@ function ImpactRows({ rows, chosen, onChoose }: { rows: Graph["vertices"]; chose
           </tr>
         </thead>
         <tbody>
-          {rows.slice(0, most).map((v) => (
+          {rows.slice(0, limit).map((v) => (
             <tr key={v.id} className={v.id === chosen ? "selected" : undefined}>
               <td>
                 <button type="button" className="link" title={v.id} onClick={() => onChoose(v.id)}>
@@ -219,9 +223,9 @@ function ImpactRows({ rows, chosen, onChoose }: { rows: Graph["vertices"]; chose
           ))}
         </tbody>
       </table>
-      {rows.length > most && (
-        <button type="button" onClick={() => setMost(most * 4)}>
-          {count(rows.length - most)} more
+      {rows.length > limit && (
+        <button type="button" onClick={() => setLimit(limit * 4)}>
+          {count(rows.length - limit)} more
         </button>
       )}
     </>

@@ -1,9 +1,9 @@
-// What is opened, what hangs together, and the picture as a file.
+// Expanded boxes, highlighted paths, the order of versions, and the SVG document.
 import { expect, test } from "vitest";
-import { order } from "./AsOf";
+import { compareVersions } from "./AsOf";
+import { parseExpansions, toggleExpansion } from "./expansion";
+import { highlightPaths } from "./highlight";
 import type { Box, Picture } from "./index";
-import { opened, toggled } from "./open";
-import { path } from "./path";
 import { svg } from "./svg";
 
 const box = (id: string, x: number): Box => ({
@@ -54,34 +54,34 @@ const picture: Picture = {
   micros: 0,
 };
 
-test("sides are opened and closed apart", () => {
-  const once = toggled("", "file:/a b", "<");
-  expect(once).toBe("<file:/a b");
-  const both = toggled(once ?? "", "file:/a b", ">");
-  expect(opened(both ?? "").get("file:/a b")).toEqual({ up: true, down: true });
-  expect(toggled("<x", "x", "<")).toBe(null);
-  expect(opened("x").get("x")).toEqual({ up: true, down: true });
+test("the two sides of a box expand and collapse independently", () => {
+  const up = toggleExpansion("", "file:/a b", "<");
+  expect(up).toBe("<file:/a b");
+  const both = toggleExpansion(up ?? "", "file:/a b", ">");
+  expect(parseExpansions(both ?? "").get("file:/a b")).toEqual({ up: true, down: true });
+  expect(toggleExpansion("<x", "x", "<")).toBe(null);
+  expect(parseExpansions("x").get("x")).toEqual({ up: true, down: true });
 });
 
-test("the path goes back and on, and no further than it leads", () => {
-  const lit = path(picture, "b");
-  expect([...(lit?.boxes ?? [])].sort()).toEqual(["a", "b", "c", "d", "x"]);
-  const end = path(picture, "x");
+test("highlighted paths lead to all boxes before and after, and to no other", () => {
+  const inner = highlightPaths(picture, "b");
+  expect([...(inner?.boxes ?? [])].sort()).toEqual(["a", "b", "c", "d", "x"]);
+  const end = highlightPaths(picture, "x");
   expect([...(end?.boxes ?? [])].sort()).toEqual(["a", "b", "x"]);
   expect([...(end?.lines ?? [])].sort()).toEqual([0, 3]);
-  expect(path(picture, "nowhere")).toBe(null);
+  expect(highlightPaths(picture, "nowhere")).toBe(null);
 });
 
-test("versions of one millisecond have their order", () => {
+test("the count orders versions of one millisecond", () => {
   const all = ["2026-01-01T00:00:00.001Z~5", "2026-01-01T00:00:00.001Z", "2025-12-31T23:59:59Z~99"];
-  expect([...all].sort(order)).toEqual([all[2], all[1], all[0]]);
+  expect([...all].sort(compareVersions)).toEqual([all[2], all[1], all[0]]);
 });
 
-test("a picture is a document with every box, and names cannot break it", () => {
+test("the SVG document has every box, and escapes names", () => {
   const odd = { ...picture, boxes: [...picture.boxes, box('<&">', 600)] };
   const text = svg(odd);
-  const read = new DOMParser().parseFromString(text, "image/svg+xml");
-  expect(read.querySelector("parsererror")).toBe(null);
+  const parsed = new DOMParser().parseFromString(text, "image/svg+xml");
+  expect(parsed.querySelector("parsererror")).toBe(null);
   expect(text.match(/<rect /g)).toHaveLength(odd.boxes.length + 1);
   expect(text).toContain("&lt;&amp;&quot;&gt;");
 });

@@ -1,4 +1,4 @@
-// The picture as a file of its own: SVG that needs nothing else, in light colours for paper.
+// The picture as a standalone SVG document, in light colours for print.
 import { count, middle } from "../../common/format";
 import { family } from "../../common/icons";
 import { curve } from "./curve";
@@ -13,19 +13,22 @@ const COLOURS: Record<string, string> = {
   dir: "#8a6100",
   other: "#5f6b76",
 };
-const EDGE = 24;
+/** Margin around the picture in pixels. */
+const MARGIN = 24;
 
+/** Escapes a text for XML content and attributes. */
 export function xml(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
 }
 
+/** Returns the picture as an SVG document. */
 export function svg(picture: Picture): string {
-  const width = Math.ceil(picture.width + 2 * EDGE);
-  const height = Math.ceil(picture.height + 2 * EDGE + 24);
+  const width = Math.ceil(picture.width + 2 * MARGIN);
+  const height = Math.ceil(picture.height + 2 * MARGIN + 24);
   const out = [
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="${-EDGE} ${-EDGE} ${width} ${height}" font-family="system-ui, sans-serif">`,
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="${-MARGIN} ${-MARGIN} ${width} ${height}" font-family="system-ui, sans-serif">`,
     `<title>Lineage of ${xml(picture.focus)}</title>`,
-    `<rect x="${-EDGE}" y="${-EDGE}" width="${width}" height="${height}" fill="#ffffff"/>`,
+    `<rect x="${-MARGIN}" y="${-MARGIN}" width="${width}" height="${height}" fill="#ffffff"/>`,
   ];
   for (const line of picture.lines) {
     const dash = line.concurrent ? ' stroke-dasharray="5 4"' : "";
@@ -42,9 +45,9 @@ export function svg(picture: Picture): string {
       `<text x="${box.x + 12}" y="${box.y + 37}" font-size="11.5" fill="#4c5a67">${xml(middle(box.detail || box.type, 28))}</text></g>`,
     );
   }
-  const when = picture.as_of ? `as of ${picture.as_of}` : "as it is now";
+  const state = picture.as_of ? `as of ${picture.as_of}` : "as it is now";
   out.push(
-    `<text x="0" y="${picture.height + 20}" font-size="11" fill="#4c5a67">Lineage of ${xml(picture.focus)}, ${xml(when)} · Esker</text>`,
+    `<text x="0" y="${picture.height + 20}" font-size="11" fill="#4c5a67">Lineage of ${xml(picture.focus)}, ${xml(state)} · Esker</text>`,
     "</svg>",
   );
   return out.join("\n");

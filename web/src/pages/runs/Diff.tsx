@@ -1,14 +1,15 @@
-// Two runs beside each other: first what differs and need not.
+// The page that compares two runs; by default it shows only unexpected differences.
 import { type Schemas, useGet } from "../../api/client";
 import { change, href, useRoute } from "../../app/router";
 import { CopyAs } from "../../common/CopyAs";
+import { Await } from "../../common/Feedback";
 import { count, seconds, time } from "../../common/format";
 import { python, shell } from "../../common/quote";
-import { Answer } from "../../common/State";
 import { type Run, State } from "./RunsTable";
 
 type Diff = Schemas["RunsDiff"];
 
+/** Page that compares two runs; parameters `a`, `b`, and `all` for equal and expected values as well. */
 export default function DiffPage() {
   const { params } = useRoute();
   const a = params.get("a") ?? "";
@@ -26,14 +27,14 @@ export default function DiffPage() {
             checked={all}
             onChange={() => change({ all: all ? null : "1" }, true)}
           />{" "}
-          Also what is the same, and what differs between any two runs
+          Include equal values, and values that differ between any two runs
         </label>
         <div className="grow" />
         <button type="button" onClick={() => change({ a: b, b: a })}>
           Swap
         </button>
         <CopyAs
-          ways={{
+          formats={{
             CLI: `esker diff T ${shell(a)} ${shell(b)}${all ? " --all" : ""}`,
             Python: `db.diff(${python(a)}, ${python(b)})`,
             HTTP: `GET /api/v1/runs/diff?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`,
@@ -41,7 +42,7 @@ export default function DiffPage() {
         />
       </div>
       {a && b ? (
-        <Answer of={diff}>{(data) => <Shown diff={data} all={all} />}</Answer>
+        <Await request={diff}>{(data) => <Differences diff={data} all={all} />}</Await>
       ) : (
         <p>
           Choose two runs in <a href={href("runs")}>the list</a>.
@@ -62,7 +63,7 @@ function Head({ run, name }: { run: Run; name: string }) {
   );
 }
 
-function Shown({ diff, all }: { diff: Diff; all: boolean }) {
+function Differences({ diff, all }: { diff: Diff; all: boolean }) {
   const sections = diff.sections
     .map((s) => ({ ...s, rows: s.rows.filter((r) => all || (!r.same && !r.expected)) }))
     .filter((s) => s.rows.length > 0);
@@ -77,9 +78,9 @@ function Shown({ diff, all }: { diff: Diff; all: boolean }) {
         </div>
       </div>
       <p className="muted">
-        {count(diff.differing)} differ, {count(diff.same)} are the same, {count(diff.expected)} differ between any two runs.
+        {count(diff.differing)} values differ, {count(diff.same)} are equal, {count(diff.expected)} differ between any two runs.
       </p>
-      {sections.length === 0 && <div className="note">Nothing differs but what differs between any two runs.</div>}
+      {sections.length === 0 && <div className="note">The runs differ only in values that differ between any two runs.</div>}
       {sections.map((section) => (
         <section key={section.name} className="card" style={{ marginBottom: 12 }} aria-label={section.name}>
           <h2>{section.name}</h2>

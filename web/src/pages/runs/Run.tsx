@@ -1,12 +1,12 @@
-// One run: how it went, what it used and made, where and with what.
+// The page of one run: command, settings, inputs, outputs, environment, and its parts.
 import { useState } from "react";
 import { type Schemas, useGet } from "../../api/client";
 import { href, useRoute } from "../../app/router";
 import { CopyAs } from "../../common/CopyAs";
+import { Await } from "../../common/Feedback";
 import { bytes, count, seconds, time, value } from "../../common/format";
 import { Icon } from "../../common/icons";
 import { python, shell, travel } from "../../common/quote";
-import { Answer } from "../../common/State";
 import { type Column, Table } from "../../common/Table";
 import { VertexLink } from "../../common/Vertex";
 import { RunsTable, State } from "./RunsTable";
@@ -22,9 +22,9 @@ const COLUMNS: Column<Used>[] = [
     width: "minmax(260px, 3fr)",
   },
   { name: "Size", value: (u) => u.size, show: (u) => (u.size === null ? "" : bytes(u.size)), number: true, width: "110px" },
-  { name: "When", value: (u) => u.version, show: (u) => time(u.version), width: "170px" },
+  { name: "Time", value: (u) => u.version, show: (u) => time(u.version), width: "170px" },
   {
-    name: "More",
+    name: "Properties",
     value: (u) => u.properties,
     show: (u) =>
       Object.entries(u.properties)
@@ -34,6 +34,7 @@ const COLUMNS: Column<Used>[] = [
   },
 ];
 
+/** Page of one run, by the parameter `id`. */
 export default function RunPage() {
   const { params } = useRoute();
   const id = params.get("id") ?? "";
@@ -47,12 +48,12 @@ export default function RunPage() {
   return (
     <>
       {!page.data && <h1 className="visually-hidden">{id}</h1>}
-      <Answer of={page}>{(data) => <Shown page={data} />}</Answer>
+      <Await request={page}>{(data) => <RunView page={data} />}</Await>
     </>
   );
 }
 
-function Shown({ page }: { page: Page }) {
+function RunView({ page }: { page: Page }) {
   const { run } = page;
   const [tab, setTab] = useState<"writes" | "reads">(page.writes.length > 0 ? "writes" : "reads");
   return (
@@ -64,9 +65,9 @@ function Shown({ page }: { page: Page }) {
         <State run={run} />
         <div className="grow" />
         <a href={href("lineage", { id: run.id })}>Lineage</a>
-        <a href={href("around", { id: run.id })}>Neighbourhood</a>
+        <a href={href("neighbourhood", { id: run.id })}>Neighbourhood</a>
         <CopyAs
-          ways={{
+          formats={{
             CLI: `esker get T ${shell(run.id)}`,
             Python: `db.get(${python(run.id)})`,
             Travel: `v(${travel(run.id)}).e("read", "write").v()`,
@@ -75,7 +76,7 @@ function Shown({ page }: { page: Page }) {
         />
       </div>
       <div className="grid">
-        <section className="card s7" aria-label="In short">
+        <section className="card s7" aria-label="Summary">
           {run.command && <pre className="note">{run.command}</pre>}
           <dl className="pairs">
             <dt>Run</dt>
@@ -104,7 +105,7 @@ function Shown({ page }: { page: Page }) {
         </section>
         <section className="card s5" aria-label="Settings">
           <h2>Settings</h2>
-          <Lines lines={page.settings} none="None were recorded: esker run --param NAME=VALUE does." />
+          <Lines lines={page.settings} empty="No settings were recorded; esker run --param NAME=VALUE records them." />
           <Facts title="Source" facts={page.git} />
           <Facts title="Slurm" facts={page.slurm} />
         </section>
@@ -134,7 +135,7 @@ function Shown({ page }: { page: Page }) {
         </section>
         {page.children.length > 0 && (
           <section className="card s12" aria-label="Parts">
-            <h2>Its parts</h2>
+            <h2>Parts</h2>
             <RunsTable runs={page.children} />
           </section>
         )}
@@ -149,10 +150,10 @@ function Shown({ page }: { page: Page }) {
               ))}
             </p>
           )}
-          <Lines lines={page.environment} none="No variables were recorded." />
+          <Lines lines={page.environment} empty="No environment variables were recorded." />
         </section>
-        <section className="card s6" aria-label="Everything else">
-          <Facts title="Everything else" facts={page.attributes} always />
+        <section className="card s6" aria-label="Other attributes">
+          <Facts title="Other attributes" facts={page.attributes} always />
         </section>
       </div>
     </>
@@ -168,12 +169,13 @@ function Pair({ name, children }: { name: string; children: React.ReactNode }) {
   );
 }
 
-/** A number may be a name, and is then not to be divided; a size is told in both ways. */
+/** Formats an attribute. Numbers have no separators, because they may be identifiers; a size has its value with a unit as well. */
 function fact(name: string, v: unknown): string {
   if (typeof v !== "number") return value(v);
   return /(^|_)(size|bytes)($|_)/.test(name) && v >= 1024 ? `${v} (${bytes(v)})` : String(v);
 }
 
+/** Titled list of names and values; an empty one is omitted unless `always` is set. */
 export function Facts({ title, facts, always }: { title: string; facts: Record<string, unknown>; always?: boolean }) {
   const all = Object.entries(facts);
   if (all.length === 0 && !always) return null;
@@ -191,8 +193,8 @@ export function Facts({ title, facts, always }: { title: string; facts: Record<s
   );
 }
 
-function Lines({ lines, none }: { lines: string[]; none: string }) {
-  if (lines.length === 0) return <p className="muted">{none}</p>;
+function Lines({ lines, empty }: { lines: string[]; empty: string }) {
+  if (lines.length === 0) return <p className="muted">{empty}</p>;
   return (
     <dl className="pairs small mono" style={{ maxHeight: 260, overflow: "auto" }}>
       {lines.map((line) => {

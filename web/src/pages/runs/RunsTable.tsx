@@ -1,14 +1,21 @@
-// Runs as rows.
+// Table of runs, with their states.
 import type { Schemas } from "../../api/client";
 import { href } from "../../app/router";
 import { ago, count, seconds, time } from "../../common/format";
 import { Icon } from "../../common/icons";
 
+/** A recorded run, with its state and counts. */
 export type Run = Schemas["Run"];
 
+/** Label with the state of a run. */
 export function State({ run }: { run: Run }) {
-  const words = { ok: "done", failed: run.ended ?? "failed", running: run.ended ?? "runs", unknown: run.ended ?? "unknown" };
-  return <span className={`pill ${run.state}`}>{words[run.state]}</span>;
+  const labels = {
+    ok: "done",
+    failed: run.ended ?? "failed",
+    running: run.ended ?? "running",
+    unknown: run.ended ?? "unknown",
+  };
+  return <span className={`pill ${run.state}`}>{labels[run.state]}</span>;
 }
 
 interface Props {
@@ -18,6 +25,7 @@ interface Props {
   onChoose?: (id: string) => void;
 }
 
+/** Table of runs; `short` omits some columns, `onChoose` adds a column that selects runs for a comparison. */
 export function RunsTable({ runs, short, chosen, onChoose }: Props) {
   return (
     <div className="tablewrap">
@@ -33,7 +41,7 @@ export function RunsTable({ runs, short, chosen, onChoose }: Props) {
             <th>State</th>
             <th>User</th>
             <th>Began</th>
-            <th className="num">Took</th>
+            <th className="num">Duration</th>
             {!short && <th>Host</th>}
             <th className="num">In</th>
             <th className="num">Out</th>

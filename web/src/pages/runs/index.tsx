@@ -1,62 +1,63 @@
-// What ran: the latest first, by who, when and how it ended.
+// The page Runs: recorded runs, newest first, by text, user, state and time.
 import { useEffect, useState } from "react";
 import { get, type Schemas, useGet } from "../../api/client";
 import { change, href, useRoute } from "../../app/router";
 import { CopyAs } from "../../common/CopyAs";
+import { Await, Empty, StoppedNote } from "../../common/Feedback";
 import { shell } from "../../common/quote";
-import { Answer, Empty, StoppedNote } from "../../common/State";
 import { type Run, RunsTable } from "./RunsTable";
 
+/** Page Runs; parameters `user`, `state`, `text` and `since`. */
 export default function RunsPage() {
   const { params } = useRoute();
-  const asked = {
+  const query = {
     user: params.get("user"),
     state: params.get("state"),
     text: params.get("text"),
     since: params.get("since"),
   };
-  const runs = useGet<Schemas["Runs"]>("/api/v1/runs", { ...asked, limit: 100 }, 10_000);
+  const runs = useGet<Schemas["Runs"]>("/api/v1/runs", { ...query, limit: 100 }, 10_000);
   const [chosen, setChosen] = useState<string[]>([]);
   const [more, setMore] = useState<{ runs: Run[]; next: string | null } | null>(null);
-  const key = JSON.stringify(asked);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: other filters, other runs
+  const key = JSON.stringify(query);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another query begins with its first page
   useEffect(() => setMore(null), [key]);
   const choose = (id: string) =>
-    setChosen((all) => (all.includes(id) ? all.filter((one) => one !== id) : [...all, id].slice(-2)));
+    setChosen((ids) => (ids.includes(id) ? ids.filter((other) => other !== id) : [...ids, id].slice(-2)));
   const [a, b] = chosen;
   const flags = [
-    asked.user && `--user ${shell(asked.user)}`,
-    asked.state === "failed" && "--failed",
-    asked.since && `--since ${shell(asked.since)}`,
+    query.user && `--user ${shell(query.user)}`,
+    query.state === "failed" && "--failed",
+    query.since && `--since ${shell(query.since)}`,
   ].filter(Boolean);
   return (
     <>
       <div className="head">
         <h1>Runs</h1>
-        <Field name="text" label="Contains" value={asked.text} />
-        <Field name="user" label="User" value={asked.user} />
+        <Field name="text" label="Contains" value={query.text} />
+        <Field name="user" label="User" value={query.user} />
         <label>
           State
-          <select value={asked.state ?? ""} onChange={(e) => change({ state: e.target.value })}>
+          <select value={query.state ?? ""} onChange={(e) => change({ state: e.target.value })}>
             <option value="">any</option>
             {["running", "ok", "failed", "unknown"].map((s) => (
               <option key={s}>{s}</option>
             ))}
           </select>
         </label>
-        <Field name="since" label="Since" value={asked.since} placeholder="2026-03-01" />
+        <Field name="since" label="Since" value={query.since} placeholder="2026-03-01" />
         <div className="grow" />
         {a && b ? (
           <a href={href("diff", { a, b })}>
             <button type="button" className="primary" tabIndex={-1}>
-              Compare the two
+              Compare the two runs
             </button>
           </a>
         ) : (
-          <span className="muted small">Choose two to compare</span>
+          <span className="muted small">Select two runs to compare</span>
         )}
         <CopyAs
-          ways={{
+          formats={{
             CLI: `esker log T ${flags.join(" ")}`.trim(),
             Python: 'db.vertices("Execution")',
             Travel: 'v(type="Execution")',
@@ -64,39 +65,39 @@ export default function RunsPage() {
           }}
         />
       </div>
-      <Answer of={runs} rows={12}>
+      <Await request={runs} rows={12}>
         {(data) => {
           const all = more ? [...data.runs, ...more.runs] : data.runs;
           const next = more ? more.next : data.next;
           if (all.length === 0) {
             return (
               <Empty command="esker run --target T -- ./program">
-                {Object.values(asked).some(Boolean)
-                  ? "No run fits."
-                  : "Nothing has run yet. This records a command and what it used:"}
+                {Object.values(query).some(Boolean)
+                  ? "No run matches."
+                  : "No runs are recorded yet. This command records a program and the files it uses:"}
               </Empty>
             );
           }
           return (
             <>
-              <StoppedNote stopped={data.stopped} what="runs" />
+              <StoppedNote stopped={data.stopped} unit="runs" />
               <RunsTable runs={all} chosen={chosen} onChoose={choose} />
               {next && (
                 <button
                   type="button"
                   style={{ marginTop: 8 }}
                   onClick={async () => {
-                    const page = await get<Schemas["Runs"]>("/api/v1/runs", { ...asked, after: next, limit: 200 });
+                    const page = await get<Schemas["Runs"]>("/api/v1/runs", { ...query, after: next, limit: 200 });
                     setMore((m) => ({ runs: [...(m?.runs ?? []), ...page.runs], next: page.next }));
                   }}
                 >
-                  Earlier ones
+                  Earlier runs
                 </button>
               )}
             </>
           );
         }}
-      </Answer>
+      </Await>
     </>
   );
 }

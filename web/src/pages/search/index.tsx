@@ -1,31 +1,31 @@
-// Everything that has a name, by its words, or objects by a filter; facets narrow it.
+// The page Search: vertices by words of their names, or objects by a filter; facets narrow the result.
 import { useEffect, useState } from "react";
 import { get, type Schemas, useGet } from "../../api/client";
 import { change, href, useRoute } from "../../app/router";
-import { CopyAs, type Ways } from "../../common/CopyAs";
+import { CopyAs, type CopyFormats } from "../../common/CopyAs";
+import { Await, Empty, StoppedNote } from "../../common/Feedback";
 import { bytes, count, time, value } from "../../common/format";
 import { TypeIcon } from "../../common/icons";
 import { shell, travel } from "../../common/quote";
-import { Answer, Empty, StoppedNote } from "../../common/State";
 import { type Column, Table } from "../../common/Table";
-import { target } from "../../common/Vertex";
+import { vertexHref } from "../../common/Vertex";
 
-type Found = Schemas["Search"];
-type Item = Found["items"][number];
+type Results = Schemas["Search"];
+type Item = Results["items"][number];
 
 const COLUMNS: Column<Item>[] = [
   {
     name: "Name",
     value: (i) => i.id,
     show: (i) => (
-      <a href={target(i.id)}>
+      <a href={vertexHref(i.id)}>
         <TypeIcon type={i.type} /> {i.label ?? i.id}
       </a>
     ),
     width: "minmax(140px, 2fr)",
   },
   { name: "Type", value: (i) => i.type, width: "92px" },
-  { name: "Where", value: (i) => i.id.slice(i.id.indexOf(":") + 1), width: "minmax(150px, 3fr)" },
+  { name: "Key", value: (i) => i.id.slice(i.id.indexOf(":") + 1), width: "minmax(150px, 3fr)" },
   { name: "User", value: (i) => i.user, width: "66px" },
   { name: "Time", value: (i) => i.begin, show: (i) => time(i.begin), width: "158px" },
   { name: "Size", value: (i) => i.size, show: (i) => (i.size === null ? "" : bytes(i.size)), number: true, width: "90px" },
@@ -40,15 +40,17 @@ const COLUMNS: Column<Item>[] = [
   },
 ];
 
-const PAGE = 500;
+/** Number of results in one page. */
+const PAGE_SIZE = 500;
 
+/** Page Search; parameters `q`, `type`, `ending` and `user`. */
 export default function SearchPage() {
   const { params } = useRoute();
-  const asked = { q: params.get("q") ?? "", type: params.get("type"), ending: params.get("ending"), user: params.get("user") };
-  const nothing = !asked.q && !asked.type;
-  const found = useGet<Found>(nothing ? null : "/api/v1/search", { ...asked, limit: PAGE });
-  const [text, setText] = useState(asked.q);
-  useEffect(() => setText(asked.q), [asked.q]);
+  const query = { q: params.get("q") ?? "", type: params.get("type"), ending: params.get("ending"), user: params.get("user") };
+  const empty = !query.q && !query.type;
+  const results = useGet<Results>(empty ? null : "/api/v1/search", { ...query, limit: PAGE_SIZE });
+  const [text, setText] = useState(query.q);
+  useEffect(() => setText(query.q), [query.q]);
   return (
     <>
       <div className="head">
@@ -70,22 +72,22 @@ export default function SearchPage() {
           />
         </form>
         <div className="grow" />
-        {!nothing && <CopyAs ways={ways(asked.q, asked.type, found.data?.how)} />}
+        {!empty && <CopyAs formats={formats(query.q, query.type, results.data?.how)} />}
       </div>
-      {nothing ? (
+      {empty ? (
         <Empty command={"vpic spring\nfile:/scratch/run7\ncampaign = 'spring' AND step BETWEEN 10 AND 20"}>
           Words find vertices whose names contain all of them. A filter finds objects by their attributes and tags. For example:
         </Empty>
       ) : (
-        <Answer of={found} rows={12}>
-          {(data) => <Shown found={data} asked={asked} />}
-        </Answer>
+        <Await request={results} rows={12}>
+          {(data) => <ResultList results={data} query={query} />}
+        </Await>
       )}
     </>
   );
 }
 
-function ways(q: string, type: string | null, how: string | undefined): Ways {
+function formats(q: string, type: string | null, how: string | undefined): CopyFormats {
   const http = `GET ${`/api/v1/search?q=${encodeURIComponent(q)}`}`;
   if (how === "filter") {
     return {
@@ -98,35 +100,35 @@ function ways(q: string, type: string | null, how: string | undefined): Ways {
   return { CLI: `esker travel T ${shell(chain)}`, Python: `db.travel(${JSON.stringify(chain)})`, Travel: chain, HTTP: http };
 }
 
-function Shown({
-  found,
-  asked,
+function ResultList({
+  results,
+  query,
 }: {
-  found: Found;
-  asked: { q: string; type: string | null; ending: string | null; user: string | null };
+  results: Results;
+  query: { q: string; type: string | null; ending: string | null; user: string | null };
 }) {
   const [more, setMore] = useState<{ items: Item[]; skip: number | null } | null>(null);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: another answer begins anew
-  useEffect(() => setMore(null), [found]);
-  const items = more ? [...found.items, ...more.items] : found.items;
-  const skip = more ? more.skip : found.skip;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: new results begin with their first page
+  useEffect(() => setMore(null), [results]);
+  const items = more ? [...results.items, ...more.items] : results.items;
+  const skip = more ? more.skip : results.skip;
   if (items.length === 0) {
     return (
       <Empty>
-        Nothing is called so{asked.type ? ` among ${asked.type}` : ""}. Words are looked for in whole names, in any case; a
-        filter needs an operator, as in step &gt; 10.
+        No results{query.type ? ` of type ${query.type}` : ""}. Words match any part of a name, in upper or lower case; a filter
+        needs an operator, as in step &gt; 10.
       </Empty>
     );
   }
-  const names: Record<string, string> = { type: "Type", ending: "Ending", user: "User", app: "Application" };
+  const names: Record<string, string> = { type: "Type", ending: "Extension", user: "User", app: "Application" };
   return (
     <div style={{ display: "grid", gridTemplateColumns: "190px 1fr", gap: 20 }}>
-      <aside className="facets" aria-label="Narrow it">
-        {Object.entries(found.facets)
+      <aside className="facets" aria-label="Facets">
+        {Object.entries(results.facets)
           .filter(([, values]) => values.length > 0)
           .map(([name, values]) => {
-            const chosen = name in asked ? asked[name as keyof typeof asked] : null;
-            const usable = found.how === "words";
+            const selected = name in query ? query[name as keyof typeof query] : null;
+            const usable = results.how === "words";
             return (
               <div key={name}>
                 <h2 className="small">{names[name] ?? name}</h2>
@@ -136,8 +138,8 @@ function Shown({
                       key={v.value}
                       type="button"
                       className="chip"
-                      aria-pressed={chosen === v.value}
-                      onClick={() => change({ [name]: chosen === v.value ? null : v.value })}
+                      aria-pressed={selected === v.value}
+                      onClick={() => change({ [name]: selected === v.value ? null : v.value })}
                     >
                       <span className="clip">{v.value}</span> <span className="muted">{count(v.count)}</span>
                     </button>
@@ -147,7 +149,7 @@ function Shown({
                       type="button"
                       className="chip"
                       onClick={() =>
-                        change({ q: `(${asked.q}) AND ${name === "user" ? `owner = ${v.value}` : `app = '${v.value}'`}` })
+                        change({ q: `(${query.q}) AND ${name === "user" ? `owner = ${v.value}` : `app = '${v.value}'`}` })
                       }
                     >
                       <span className="clip">{v.value}</span> <span className="muted">{count(v.count)}</span>
@@ -159,32 +161,32 @@ function Shown({
           })}
       </aside>
       <div style={{ minWidth: 0 }}>
-        <StoppedNote stopped={found.stopped} what="names" />
+        <StoppedNote stopped={results.stopped} unit="names" />
         <Table
-          label="Found"
+          label="Search results"
           columns={COLUMNS}
           rows={items}
           height={560}
           id={(i) => i.id}
-          more={
+          footer={
             <>
-              of {count(found.matches)} · {(found.micros / 1000).toFixed(0)} ms{" "}
+              of {count(results.matches)} · {(results.micros / 1000).toFixed(0)} ms{" "}
               {skip !== null && (
                 <button
                   type="button"
                   className="link small"
                   onClick={async () => {
-                    const page = await get<Found>("/api/v1/search", { ...asked, skip, limit: PAGE });
+                    const page = await get<Results>("/api/v1/search", { ...query, skip, limit: PAGE_SIZE });
                     setMore((m) => ({ items: [...(m?.items ?? []), ...page.items], skip: page.skip }));
                   }}
                 >
                   More
                 </button>
               )}
-              {found.how === "filter" && (
+              {results.how === "filter" && (
                 <>
                   {" "}
-                  · <a href={href("tags", { filter: asked.q })}>tag these</a>
+                  · <a href={href("tags", { filter: query.q })}>tag these</a>
                 </>
               )}
             </>

@@ -1,27 +1,29 @@
-// Site caches: what each tier keeps, how often it is right, and how long those above it take.
+// The page Site caches: hits, prefetches, sizes and queues of each tier.
 import { useEffect, useMemo, useRef, useState } from "react";
 import { type Schemas, useGet } from "../../api/client";
 import { Chart } from "../../common/Chart";
 import { CopyAs } from "../../common/CopyAs";
+import { Await, Empty } from "../../common/Feedback";
 import { bytes, count, seconds, value } from "../../common/format";
-import { Answer, Empty } from "../../common/State";
 import { Facts } from "../runs/Run";
 import { ratios, type Status } from "./ratios";
 
 type Tier = Schemas["Sites"]["tiers"][number];
-const EVERY = 2000;
-const POINTS = 300;
+/** Interval of requests in milliseconds. */
+const INTERVAL_MS = 2000;
+const POINTS_MAX = 300;
 
+/** Page Site caches; it has no parameters. */
 export default function SitesPage() {
-  const sites = useGet<Schemas["Sites"]>("/api/v1/site", {}, EVERY);
+  const sites = useGet<Schemas["Sites"]>("/api/v1/site", {}, INTERVAL_MS);
   return (
     <>
       <div className="head">
         <h1>Site caches</h1>
         <div className="grow" />
-        <CopyAs ways={{ CLI: "esker site status http://TIER:PORT", HTTP: "GET /api/v1/site" }} />
+        <CopyAs formats={{ CLI: "esker site status http://TIER:PORT", HTTP: "GET /api/v1/site" }} />
       </div>
-      <Answer of={sites}>
+      <Await request={sites}>
         {(data) =>
           data.tiers.length === 0 ? (
             <Empty
@@ -29,25 +31,25 @@ export default function SitesPage() {
                 'esker site serve tier.toml\n\n# in the configuration of this server (esker serve T --config FILE):\nsites = ["http://tier:7420"]'
               }
             >
-              This server's configuration names no tier. A tier keeps the metadata of remote file systems near, and fetches what
-              will be asked for next:
+              This server's configuration names no tier. A tier caches the metadata of remote file systems, and prefetches what
+              clients will probably request next:
             </Empty>
           ) : (
             <div className="grid">
               {data.tiers.map((tier) => (
                 <section className="card s12" key={tier.url} aria-label={tier.url}>
-                  <One tier={tier} />
+                  <TierView tier={tier} />
                 </section>
               ))}
             </div>
           )
         }
-      </Answer>
+      </Await>
     </>
   );
 }
 
-function One({ tier }: { tier: Tier }) {
+function TierView({ tier }: { tier: Tier }) {
   const status = tier.status as Status | null;
   return (
     <>
@@ -67,10 +69,10 @@ function One({ tier }: { tier: Tier }) {
 }
 
 function Figures({ status }: { status: Status }) {
-  const all = ratios(status);
-  const series = useSeries(status);
+  const shares = ratios(status);
+  const series = useRates(status);
   const { cache, disk } = status;
-  const known = new Set([
+  const displayed = new Set([
     "name",
     "url",
     "up_seconds",
@@ -83,20 +85,20 @@ function Figures({ status }: { status: Status }) {
     "running",
     "links",
   ]);
-  const more = Object.fromEntries(Object.entries(status).filter(([k, v]) => !known.has(k) && typeof v !== "object"));
+  const more = Object.fromEntries(Object.entries(status).filter(([k, v]) => !displayed.has(k) && typeof v !== "object"));
   return (
     <div className="grid">
       <div className="s4">
-        {all.map((r) => (
+        {shares.map((r) => (
           <div key={r.name} style={{ marginBottom: 8 }}>
             <div className="row between">
-              <span title={r.says}>{r.name}</span>
+              <span title={r.description}>{r.name}</span>
               <strong>{r.part === null ? "–" : `${(100 * r.part).toFixed(1)} %`}</strong>
             </div>
             <div className="bar" aria-hidden="true">
               <span style={{ width: `${100 * (r.part ?? 0)}%` }} />
             </div>
-            <div className="muted small">{r.says}</div>
+            <div className="muted small">{r.description}</div>
           </div>
         ))}
       </div>
@@ -104,7 +106,7 @@ function Figures({ status }: { status: Status }) {
         <dl className="pairs">
           <dt>Predictor</dt>
           <dd>{status.predictor}</dd>
-          <dt>Up for</dt>
+          <dt>Uptime</dt>
           <dd>{seconds(status.up_seconds)}</dd>
           <dt>In memory</dt>
           <dd>
@@ -120,14 +122,14 @@ function Figures({ status }: { status: Status }) {
           )}
           <dt>Queue</dt>
           <dd>
-            {count(status.waiting)} wait, {count(status.running)} on their way
+            {count(status.waiting)} waiting, {count(status.running)} in flight
           </dd>
           <dt>Links</dt>
           <dd>{count(status.links)}</dd>
         </dl>
         <Facts title="More" facts={more} />
         {Object.entries(status)
-          .filter(([k, v]) => !known.has(k) && typeof v === "object" && v !== null)
+          .filter(([k, v]) => !displayed.has(k) && typeof v === "object" && v !== null)
           .map(([k, v]) => (
             <details key={k} className="small">
               <summary>{k}</summary>
@@ -143,55 +145,56 @@ function Figures({ status }: { status: Status }) {
             height={150}
             times={series.times}
             series={[
-              { name: "asked", colour: "t-data", values: series.asked },
+              { name: "requests", colour: "t-data", values: series.requests },
               { name: "hits", colour: "t-user", values: series.hits },
               { name: "prefetched", colour: "t-run", values: series.prefetched },
             ]}
           />
         ) : (
-          <p className="muted">The first points come in some seconds.</p>
+          <p className="muted">The first points appear after a few seconds.</p>
         )}
       </div>
     </div>
   );
 }
 
-interface Kept {
+/** Rates a second at each time. */
+interface Rates {
   times: number[];
-  asked: number[];
+  requests: number[];
   hits: number[];
   prefetched: number[];
 }
 
-/** What was asked, answered and fetched ahead, a second, since this page was opened. */
-function useSeries(status: Status): Kept {
-  const kept = useRef<{ last: { at: number; status: Status } | null } & Kept>({
+/** Returns requests, hits and prefetches a second since this page was opened. */
+function useRates(status: Status): Rates {
+  const points = useRef<{ last: { at: number; status: Status } | null } & Rates>({
     last: null,
     times: [],
-    asked: [],
+    requests: [],
     hits: [],
     prefetched: [],
   });
-  const [turn, setTurn] = useState(0);
+  const [updates, setUpdates] = useState(0);
   useEffect(() => {
-    const all = kept.current;
+    const all = points.current;
     const at = Date.now() / 1000;
     if (all.last) {
-      const past = Math.max(0.5, at - all.last.at);
+      const elapsed = Math.max(0.5, at - all.last.at);
       const before = all.last.status;
-      const rate = (now: number, then: number) => Math.max(0, now - then) / past;
+      const rate = (now: number, then: number) => Math.max(0, now - then) / elapsed;
       all.times.push(at);
-      all.asked.push(rate(status.asked, before.asked));
+      all.requests.push(rate(status.asked, before.asked));
       all.hits.push(rate(status.hits, before.hits));
       all.prefetched.push(rate(status.prefetched, before.prefetched));
-      if (all.times.length > POINTS) for (const list of [all.times, all.asked, all.hits, all.prefetched]) list.shift();
+      if (all.times.length > POINTS_MAX) for (const list of [all.times, all.requests, all.hits, all.prefetched]) list.shift();
     }
     all.last = { at, status };
-    setTurn((t) => t + 1);
+    setUpdates((n) => n + 1);
   }, [status]);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: a turn says that the kept points grew
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the number of updates tells that there are new points
   return useMemo(() => {
-    const { times, asked, hits, prefetched } = kept.current;
-    return { times: [...times], asked: [...asked], hits: [...hits], prefetched: [...prefetched] };
-  }, [turn]);
+    const { times, requests, hits, prefetched } = points.current;
+    return { times: [...times], requests: [...requests], hits: [...hits], prefetched: [...prefetched] };
+  }, [updates]);
 }

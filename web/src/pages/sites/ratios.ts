@@ -1,5 +1,6 @@
-// What a tier says of itself, and the parts of it that tell how good it is.
+// Counters of a tier of the site cache, and ratios of them.
 
+/** The part of a tier's status that the page uses. */
 export interface Status {
   name: string;
   url: string;
@@ -24,34 +25,40 @@ export interface Status {
   [name: string]: unknown;
 }
 
+/** A ratio between 0 and 1, or null if it has no denominator. */
 export interface Ratio {
   name: string;
   part: number | null;
-  says: string;
+  description: string;
 }
 
-function part(of: number, all: number): number | null {
-  return all > 0 ? of / all : null;
+function part(count: number, total: number): number | null {
+  return total > 0 ? count / total : null;
 }
 
+/** Returns the ratios that tell how useful a tier is. */
 export function ratios(status: Status): Ratio[] {
   return [
-    { name: "Hits", part: part(status.hits, status.asked), says: "of what somebody waited for, was here already" },
+    { name: "Hits", part: part(status.hits, status.asked), description: "of all requests were answered by the cache" },
     {
       name: "By listings",
       part: part(status.hits_by_listing, status.hits),
-      says: "of these, known from a directory's listing",
+      description: "of the hits were answered by a directory's listing",
     },
-    { name: "Joined a prefetch", part: part(status.joined_prefetch, status.asked), says: "was on its way already" },
     {
-      name: `Prefetches right (${status.predictor})`,
+      name: "Joined a prefetch",
+      part: part(status.joined_prefetch, status.asked),
+      description: "of all requests waited for a prefetch in flight",
+    },
+    {
+      name: `Useful prefetches (${status.predictor})`,
       part: part(status.prefetched_used, status.prefetched),
-      says: "of what was fetched ahead, somebody used",
+      description: "of the prefetches were used by a client",
     },
     {
-      name: "Prefetches wasted",
+      name: "Wasted prefetches",
       part: part(status.prefetched_wasted, status.prefetched),
-      says: "of what was fetched ahead, went unused",
+      description: "of the prefetches left the cache unused",
     },
   ];
 }

@@ -1,12 +1,12 @@
-// What takes how much: a treemap and a tree of directories; or by user, project, ending and age, from the sums that are kept.
+// The page Space: bytes and files by directory, as a treemap and a table, or by user, project, extension, kind and age.
 import { useEffect, useMemo, useRef, useState } from "react";
 import { type Schemas, useGet } from "../../api/client";
 import { change, useRoute } from "../../app/router";
 import { CopyAs } from "../../common/CopyAs";
+import { Await, Empty } from "../../common/Feedback";
 import { bytes, count } from "../../common/format";
 import { Icon } from "../../common/icons";
 import { shell } from "../../common/quote";
-import { Answer, Empty } from "../../common/State";
 import { type Column, Table } from "../../common/Table";
 import { squarify } from "./squarify";
 
@@ -18,11 +18,12 @@ const BY: [string, string][] = [
   ["dir", "Directory"],
   ["user", "User"],
   ["project", "Project"],
-  ["type", "Ending"],
+  ["type", "Extension"],
   ["kind", "Kind"],
   ["age", "Age"],
 ];
 
+/** Page Space; parameters `by` and, for directories, `path`. */
 export default function SpacePage() {
   const { params } = useRoute();
   const by = params.get("by") ?? "dir";
@@ -48,7 +49,7 @@ export default function SpacePage() {
         </div>
         <div className="grow" />
         <CopyAs
-          ways={{
+          formats={{
             CLI: by === "dir" ? `esker du T ${shell(path)} --depth 2` : `esker top T --by ${flag}`,
             HTTP:
               by === "dir"
@@ -57,29 +58,29 @@ export default function SpacePage() {
           }}
         />
       </div>
-      <Answer of={space} rows={10}>
+      <Await request={space} rows={10}>
         {(data) =>
           data.files === 0 && data.bytes === 0 ? (
-            <Empty command="esker import tree T /project        # the metadata of a tree that is there&#10;esker mount T /mnt/lab       # or work in a tree of its own">
-              There are no files in the namespace{path === "/" || by !== "dir" ? "" : ` below ${path}`}. Files that runs used
-              are vertices of the graph; sums are kept of those that lie in directories here:
+            <Empty command="esker import tree T /project        # imports the metadata of a directory tree&#10;esker mount T /mnt/lab       # mounts the namespace, to create files in it">
+              There are no files in the namespace{path === "/" || by !== "dir" ? "" : ` below ${path}`}. This page counts only
+              files in directories of the namespace; files that runs used are vertices of the graph:
             </Empty>
           ) : data.root ? (
-            <Tree root={first(data.root)} path={path} />
+            <Tree root={firstBranching(data.root)} path={path} />
           ) : (
-            <Sums space={data} by={by} />
+            <Totals space={data} by={by} />
           )
         }
-      </Answer>
+      </Await>
     </>
   );
 }
 
-/** The directories above, each a step back. */
-function Crumbs({ path }: { path: string }) {
+/** Links to the directories on the path. */
+function Breadcrumbs({ path }: { path: string }) {
   const parts = path.split("/").filter(Boolean);
   return (
-    <nav aria-label="Where" className="row" style={{ gap: 4, marginBottom: 8 }}>
+    <nav aria-label="Path" className="row" style={{ gap: 4, marginBottom: 8 }}>
       <button type="button" className="link" onClick={() => change({ path: null })}>
         /
       </button>
@@ -98,16 +99,17 @@ function Crumbs({ path }: { path: string }) {
   );
 }
 
-/** Down to the first directory that has more than one in it: those on the way say nothing. */
-export function first(root: Directory): Directory {
-  let at = root;
+/** Skips directories whose only content is one directory, because their treemap has one rectangle. */
+export function firstBranching(root: Directory): Directory {
+  let directory = root;
   for (;;) {
-    const [only, ...others] = at.children;
-    if (!only || others.length > 0 || at.own_bytes > 0 || only.children.length === 0) return at;
-    at = only;
+    const [only, ...others] = directory.children;
+    if (!only || others.length > 0 || directory.own_bytes > 0 || only.children.length === 0) return directory;
+    directory = only;
   }
 }
 
+/** A rectangle of the treemap; `path` is null if it is not a directory. */
 interface Item {
   name: string;
   path: string | null;
@@ -116,31 +118,33 @@ interface Item {
   children: Item[];
 }
 
-export function items(directory: Directory): Item[] {
-  const all: Item[] = directory.children.map((d) => ({
+/** Returns the rectangles of a directory, largest first: its directories, its own files, and the directories that the server summed up. */
+export function treemapItems(directory: Directory): Item[] {
+  const items: Item[] = directory.children.map((d) => ({
     name: d.name,
     path: d.path,
     bytes: d.bytes,
     files: d.files,
-    children: items(d),
+    children: treemapItems(d),
   }));
-  if (directory.own_bytes > 0) all.push({ name: "files here", path: null, bytes: directory.own_bytes, files: 0, children: [] });
+  if (directory.own_bytes > 0)
+    items.push({ name: "own files", path: null, bytes: directory.own_bytes, files: 0, children: [] });
   const { rest } = directory;
-  if (rest) all.push({ name: `${count(rest.count)} more`, path: null, bytes: rest.bytes, files: rest.files, children: [] });
-  return all.filter((i) => i.bytes > 0).sort((a, b) => b.bytes - a.bytes);
+  if (rest) items.push({ name: `${count(rest.count)} more`, path: null, bytes: rest.bytes, files: rest.files, children: [] });
+  return items.filter((i) => i.bytes > 0).sort((a, b) => b.bytes - a.bytes);
 }
 
 function Tree({ root, path }: { root: Directory; path: string }) {
   const rows = root.children;
   return (
     <>
-      <Crumbs path={root.path === "/" ? path : root.path} />
+      <Breadcrumbs path={root.path === "/" ? path : root.path} />
       <p className="muted">
         {bytes(root.bytes)} ({count(root.bytes)} bytes) in {count(root.files)} files and {count(root.directories)} directories
       </p>
       <div className="grid">
         <section className="card s7" aria-label="Treemap" style={{ padding: 8 }}>
-          <Treemap items={items(root)} />
+          <Treemap items={treemapItems(root)} />
         </section>
         <section className="s5" aria-label="Directories" style={{ minWidth: 0 }}>
           <Table
@@ -175,31 +179,31 @@ const DIRECTORIES: Column<Directory>[] = [
 
 const COLOURS = ["t-data", "t-run", "t-user", "t-exe", "t-dir", "t-object"];
 
-function Treemap({ items: all }: { items: Item[] }) {
+function Treemap({ items }: { items: Item[] }) {
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(640);
   useEffect(() => {
     const element = box.current;
     if (!element) return;
-    const watch = new ResizeObserver(() => setWidth(element.clientWidth));
-    watch.observe(element);
+    const observer = new ResizeObserver(() => setWidth(element.clientWidth));
+    observer.observe(element);
     setWidth(element.clientWidth);
-    return () => watch.disconnect();
+    return () => observer.disconnect();
   }, []);
   const height = 440;
-  const places = squarify(
-    all.map((i) => i.bytes),
+  const rects = squarify(
+    items.map((i) => i.bytes),
     { x: 0, y: 0, w: width, h: height },
   );
   return (
     <div ref={box} style={{ position: "relative", height }}>
-      {all.map((item, n) => {
-        const at = places[n];
-        if (!at || at.w < 2 || at.h < 2) return null;
+      {items.map((item, n) => {
+        const rect = rects[n];
+        if (!rect || rect.w < 2 || rect.h < 2) return null;
         const colour = COLOURS[n % COLOURS.length];
         const inner = squarify(
           item.children.map((c) => c.bytes),
-          { x: 4, y: 22, w: at.w - 8, h: at.h - 26 },
+          { x: 4, y: 22, w: rect.w - 8, h: rect.h - 26 },
         );
         const label = `${item.name}, ${bytes(item.bytes)}`;
         return (
@@ -212,10 +216,10 @@ function Treemap({ items: all }: { items: Item[] }) {
             onClick={() => item.path !== null && change({ path: item.path })}
             style={{
               position: "absolute",
-              left: at.x,
-              top: at.y,
-              width: at.w - 2,
-              height: at.h - 2,
+              left: rect.x,
+              top: rect.y,
+              width: rect.w - 2,
+              height: rect.h - 2,
               padding: 0,
               minHeight: 0,
               borderRadius: 4,
@@ -225,16 +229,16 @@ function Treemap({ items: all }: { items: Item[] }) {
               opacity: 1,
             }}
           >
-            {at.w > 50 && at.h > 20 && (
+            {rect.w > 50 && rect.h > 20 && (
               <span
                 className="clip small"
                 style={{ position: "absolute", left: 6, top: 2, right: 4, textAlign: "left", color: "var(--fg)" }}
               >
-                <strong>{item.name}</strong> {at.w > 120 && bytes(item.bytes)}
+                <strong>{item.name}</strong> {rect.w > 120 && bytes(item.bytes)}
               </span>
             )}
-            {at.w > 60 &&
-              at.h > 60 &&
+            {rect.w > 60 &&
+              rect.h > 60 &&
               item.children.map((child, i) => {
                 const r = inner[i];
                 if (!r || r.w < 4 || r.h < 4) return null;
@@ -266,20 +270,20 @@ function Treemap({ items: all }: { items: Item[] }) {
   );
 }
 
-const sums = (by: string): Column<Row>[] => [
+const totalColumns = (by: string): Column<Row>[] => [
   { name: by === "age" ? "Last change" : "Name", value: (r) => day(r.name, by), width: "minmax(140px, 2fr)" },
   { name: "Bytes", value: (r) => r.bytes, show: (r) => bytes(r.bytes), number: true, width: "110px" },
   { name: "Files", value: (r) => r.files, show: (r) => count(r.files), number: true, width: "110px" },
 ];
 
-/** Days since 1970 as dates. */
+/** Formats days since 1970 as a date; other names stay as they are. */
 export function day(name: string, by: string): string {
   const days = Number(name);
   return by === "age" && name !== "" && Number.isInteger(days) ? new Date(days * 86_400_000).toISOString().slice(0, 10) : name;
 }
 
-function Sums({ space, by }: { space: Space; by: string }) {
-  const columns = useMemo(() => sums(by), [by]);
+function Totals({ space, by }: { space: Space; by: string }) {
+  const columns = useMemo(() => totalColumns(by), [by]);
   const most = Math.max(1, ...space.rows.map((r) => r.bytes));
   return (
     <>
@@ -304,8 +308,8 @@ function Sums({ space, by }: { space: Space; by: string }) {
               </div>
             ))}
         </section>
-        <section className="s5" aria-label="Sums" style={{ minWidth: 0 }}>
-          <Table label="Sums" columns={columns} rows={space.rows} height={420} id={(r) => r.name} />
+        <section className="s5" aria-label="Totals" style={{ minWidth: 0 }}>
+          <Table label="Totals" columns={columns} rows={space.rows} height={420} id={(r) => r.name} />
         </section>
       </div>
     </>

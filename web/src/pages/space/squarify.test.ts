@@ -1,4 +1,4 @@
-// Areas are as the weights, within the rectangle, beside each other.
+// Squarified treemaps: areas, bounds and overlaps.
 import { expect, test } from "vitest";
 import { squarify } from "./squarify";
 
@@ -19,7 +19,7 @@ test("areas are in proportion and do not overlap", () => {
   });
 });
 
-test("nothing and no room are no mistake", () => {
+test("empty weights and empty rectangles are valid", () => {
   expect(squarify([], { x: 0, y: 0, w: 1, h: 1 })).toEqual([]);
   for (const r of squarify([0, 0], { x: 0, y: 0, w: 9, h: 9 })) expect(r.w * r.h).toBe(0);
   for (const r of squarify([1, 2], { x: 0, y: 0, w: -4, h: 9 })) expect(r.w * r.h).toBe(0);

@@ -1,5 +1,6 @@
-// Rectangles as close to squares as can be (Bruls, Huizing and van Wijk, "Squarified Treemaps", 2000).
+// Squarified treemaps: rectangles close to squares (Bruls, Huizing and van Wijk, "Squarified Treemaps", 2000).
 
+/** Rectangle by its upper left corner, width and height, in pixels. */
 export interface Rect {
   x: number;
   y: number;
@@ -7,7 +8,7 @@ export interface Rect {
   h: number;
 }
 
-/** A rectangle for each weight, in their order, which is to be falling; what weighs nothing has no area. */
+/** Divides a rectangle in proportion to weights in descending order; weights of zero or less get no area. */
 export function squarify(weights: readonly number[], within: Rect): Rect[] {
   const total = weights.reduce((a, b) => a + Math.max(0, b), 0);
   if (total <= 0 || within.w <= 0 || within.h <= 0) return weights.map(() => ({ x: within.x, y: within.y, w: 0, h: 0 }));
@@ -47,7 +48,7 @@ export function squarify(weights: readonly number[], within: Rect): Rect[] {
   return out;
 }
 
-/** The worst ratio of sides in a row. */
+/** Returns the worst aspect ratio in a row. */
 function worst(row: readonly number[], sum: number, side: number): number {
   if (sum <= 0 || side <= 0) return Number.POSITIVE_INFINITY;
   let most = 0;

@@ -1,20 +1,20 @@
-// What a query is, and where it is wrong.
+// Query forms, positions of errors, and triples as a graph.
 import { expect, test } from "vitest";
-import { graphOf, isUpdate, kindOf, placeOf, triples } from "./query";
+import { errorRange, isUpdate, queryForm, toGraph, triples } from "./query";
 
-test("a query is told from an update by its first word", () => {
-  expect(kindOf("PREFIX a: <http://x/#insert>\nSELECT * { ?s ?p 'delete' }")).toBe("select");
-  expect(kindOf("# insert\nBASE <http://x/>\nconstruct where { ?s ?p ?o }")).toBe("construct");
+test("the first keyword distinguishes queries from updates", () => {
+  expect(queryForm("PREFIX a: <http://x/#insert>\nSELECT * { ?s ?p 'delete' }")).toBe("select");
+  expect(queryForm("# insert\nBASE <http://x/>\nconstruct where { ?s ?p ?o }")).toBe("construct");
   expect(isUpdate("PREFIX insert: <http://x/>\nASK { ?s insert:x 1 }")).toBe(false);
   expect(isUpdate("  insert data { <a> <b> <c> }")).toBe(true);
   expect(isUpdate("WITH <g> DELETE { ?s ?p ?o } WHERE { ?s ?p ?o }")).toBe(true);
 });
 
-test("a message says where", () => {
-  const place = placeOf("syntax error at 2:8: expected }", "SELECT ?ü\nWHERE { ?s");
-  expect(place).toEqual({ byte: 18, length: 1, line: 2, column: 8 });
-  expect(placeOf("no place", "x")).toBe(null);
-  expect(placeOf("at 9:1", "x")).toBe(null);
+test("the position of an error is read from its message", () => {
+  const range = errorRange("syntax error at 2:8: expected }", "SELECT ?ü\nWHERE { ?s");
+  expect(range).toEqual({ byte: 18, length: 1, line: 2, column: 8 });
+  expect(errorRange("no position", "x")).toBe(null);
+  expect(errorRange("at 9:1", "x")).toBe(null);
 });
 
 test("triples become a graph", () => {
@@ -23,8 +23,8 @@ test("triples become a graph", () => {
     ["http://x/a", "http://x/p", '"a. b"'],
     ["http://x/a", "http://x/q", "_:b1"],
   ]);
-  const graph = graphOf(null, [], text);
+  const graph = toGraph(null, [], text);
   expect(graph?.vertices).toHaveLength(3);
   expect(graph?.edges.map((e) => graph.types[e[2]])).toEqual(["http://x/p", "http://x/q"]);
-  expect(graphOf([], ["s", "p"], "")).toBe(null);
+  expect(toGraph([], ["s", "p"], "")).toBe(null);
 });

@@ -1,8 +1,8 @@
-// Clicks become a filter that means what was clicked.
+// Filters made of clicked conditions, and typed tags.
 import { expect, test } from "vitest";
 import { and, between, equals, tagsOf } from "./filter";
 
-test("conditions are joined, each once", () => {
+test("conditions are joined by AND, each once", () => {
   let filter = and("", equals("Conf", 1));
   filter = and(filter, equals("my note", "it's"));
   expect(filter).toBe("Conf = 1 AND \"my note\" = 'it''s'");
@@ -10,7 +10,7 @@ test("conditions are joined, each once", () => {
   expect(and("a = 1 OR b = 2", between("step", 1, 5))).toBe("(a = 1 OR b = 2) AND step BETWEEN 1 AND 5");
 });
 
-test("tags are read as what they say", () => {
+test("typed tags become numbers, truth values, lists and texts", () => {
   expect(tagsOf("a=1, b=spring, c, d=true, e=[1], f=007, g={}")).toEqual({
     a: 1,
     b: "spring",

@@ -1,24 +1,26 @@
-// A filter, made of conditions that were clicked.
+// Filters made of clicked conditions, and tags typed as text.
 import { filterName, filterValue } from "../../common/quote";
 
-/** With one more condition. */
+/** Adds a condition to a filter, unless the filter has it. */
 export function and(filter: string, condition: string): string {
-  const old = filter.trim();
-  if (!old) return condition;
-  if (old.split(/\s+AND\s+/).includes(condition)) return old;
-  const needs = /\bOR\b/i.test(old) && !/^\(.*\)$/s.test(old);
-  return `${needs ? `(${old})` : old} AND ${condition}`;
+  const previous = filter.trim();
+  if (!previous) return condition;
+  if (previous.split(/\s+AND\s+/).includes(condition)) return previous;
+  const needsBrackets = /\bOR\b/i.test(previous) && !/^\(.*\)$/s.test(previous);
+  return `${needsBrackets ? `(${previous})` : previous} AND ${condition}`;
 }
 
+/** Returns the condition that a tag has a value. */
 export function equals(name: string, value: unknown): string {
   return `${filterName(name)} = ${filterValue(value)}`;
 }
 
+/** Returns the condition that a tag is between two numbers, inclusive. */
 export function between(name: string, low: number, high: number): string {
   return `${filterName(name)} BETWEEN ${low} AND ${high}`;
 }
 
-/** `a=1, b=text, c` as tags: numbers and words of JSON are what they say, everything else is text. */
+/** Parses tags such as `a=1, b=text, c`: values are JSON if they parse as JSON, except objects, and texts otherwise. */
 export function tagsOf(text: string): Record<string, unknown> {
   const out: Record<string, unknown> = {};
   for (const part of text.split(",")) {
@@ -31,8 +33,8 @@ export function tagsOf(text: string): Record<string, unknown> {
     }
     const value = pair.slice(cut + 1).trim();
     try {
-      const read: unknown = JSON.parse(value);
-      out[pair.slice(0, cut).trim()] = typeof read === "object" && read !== null && !Array.isArray(read) ? value : read;
+      const parsed: unknown = JSON.parse(value);
+      out[pair.slice(0, cut).trim()] = typeof parsed === "object" && parsed !== null && !Array.isArray(parsed) ? value : parsed;
     } catch {
       out[pair.slice(0, cut).trim()] = value;
     }

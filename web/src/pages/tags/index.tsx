@@ -1,14 +1,15 @@
-// Tags of objects: which there are, how their values spread, a filter by clicking, and tagging what it holds of.
+// The page Tags: tags of objects, the distribution of their values, a filter by clicks, and tagging of all matching objects.
 import { useEffect, useState } from "react";
 import { post, refresh, type Schemas, useGet } from "../../api/client";
 import { Dialog } from "../../app/Dialog";
 import { change, href, useRoute } from "../../app/router";
 import { CopyAs } from "../../common/CopyAs";
+import { Await, Empty, ErrorNote, StoppedNote } from "../../common/Feedback";
 import { bytes, count, short, value } from "../../common/format";
 import { python, shell } from "../../common/quote";
-import { Answer, Empty, ErrorNote, StoppedNote } from "../../common/State";
 import { and, between, equals, tagsOf } from "./filter";
 
+/** A tag or predefined attribute of objects, with its counts. */
 type Tag = {
   name: string;
   predefined: boolean;
@@ -20,6 +21,7 @@ type Tag = {
 };
 type Values = Schemas["TagValues"];
 
+/** Page Tags; parameters `filter`, and `name`, the selected tag. */
 export default function TagsPage() {
   const { params } = useRoute();
   const filter = params.get("filter") ?? "";
@@ -56,7 +58,7 @@ export default function TagsPage() {
         )}
         <div className="grow" />
         <CopyAs
-          ways={{
+          formats={{
             CLI: `esker find T ${shell(filter)}`,
             Python: `db.find(${python(filter)})`,
             Travel: `v(type="Object").va(${JSON.stringify(filter || "true")})`,
@@ -64,7 +66,7 @@ export default function TagsPage() {
           }}
         />
       </div>
-      <Answer of={tags} rows={10}>
+      <Await request={tags} rows={10}>
         {(data) =>
           data.tags.every((t) => t.objects === 0) ? (
             <Empty
@@ -72,7 +74,7 @@ export default function TagsPage() {
                 "esker object create T --name energy --owner 1001 --app vpic --step 7 --tag Conf=1\nesker object import T objects.csv --id name,app,owner,step"
               }
             >
-              There are no objects yet. An object has four attributes that name it, and any tags:
+              The database has no objects yet. An object has four ID attributes and any number of tags:
             </Empty>
           ) : (
             <div className="grid">
@@ -102,7 +104,7 @@ export default function TagsPage() {
                               </span>
                             </td>
                             <td className="num">{count(t.objects)}</td>
-                            {data.tags.some((one) => one.distinct !== null) && (
+                            {data.tags.some((other) => other.distinct !== null) && (
                               <td className="num">{t.distinct === null ? "" : count(t.distinct)}</td>
                             )}
                           </tr>
@@ -113,44 +115,44 @@ export default function TagsPage() {
               </section>
               <section className="card s8" aria-label="Values">
                 {name ? (
-                  <Spread name={name} filter={filter} onAdd={add} />
+                  <Distribution name={name} filter={filter} onAdd={add} />
                 ) : (
-                  <Empty>Choose a tag to see how its values spread.</Empty>
+                  <Empty>Select a tag to see the distribution of its values.</Empty>
                 )}
               </section>
-              <section className="card s12" aria-label="What holds">
-                <Holds filter={filter} />
+              <section className="card s12" aria-label="Matches">
+                <Matches filter={filter} />
               </section>
             </div>
           )
         }
-      </Answer>
+      </Await>
     </>
   );
 }
 
-function Spread({ name, filter, onAdd }: { name: string; filter: string; onAdd: (condition: string) => void }) {
+function Distribution({ name, filter, onAdd }: { name: string; filter: string; onAdd: (condition: string) => void }) {
   const values = useGet<Values>("/api/v1/tags/values", { name, filter, limit: 40 });
   return (
     <>
       <h2>
         {name} {filter && <span className="muted small">where {filter}</span>}
       </h2>
-      <Answer of={values}>
+      <Await request={values}>
         {({ spread, stopped, objects }) => {
           const most = Math.max(1, ...spread.top.map((t) => t.count));
           return (
             <>
-              <StoppedNote stopped={stopped} what="objects" />
+              <StoppedNote stopped={stopped} unit="objects" />
               <p className="muted">
-                {count(spread.count)} of {count(objects)} objects have it, with {spread.distinct_more && "at least "}
-                {count(spread.distinct)} different values (
+                {count(spread.count)} of {count(objects)} objects have this tag, with {spread.distinct_more && "at least "}
+                {count(spread.distinct)} distinct values (
                 {Object.entries(spread.kinds)
                   .map(([kind, n]) => `${count(n)} ${kind}`)
                   .join(", ")}
                 ).
               </p>
-              {spread.histogram && <Bins name={name} histogram={spread.histogram} onAdd={onAdd} />}
+              {spread.histogram && <Histogram name={name} histogram={spread.histogram} onAdd={onAdd} />}
               <div style={{ maxHeight: 320, overflow: "auto" }}>
                 {spread.top.map((t) => (
                   <button
@@ -174,12 +176,12 @@ function Spread({ name, filter, onAdd }: { name: string; filter: string; onAdd: 
             </>
           );
         }}
-      </Answer>
+      </Await>
     </>
   );
 }
 
-function Bins({
+function Histogram({
   name,
   histogram,
   onAdd,
@@ -190,21 +192,21 @@ function Bins({
 }) {
   const { from, to, bins } = histogram;
   const most = Math.max(1, ...bins);
-  const edge = (n: number) => from + ((to - from) * n) / bins.length;
+  const boundary = (n: number) => from + ((to - from) * n) / bins.length;
   return (
     <div style={{ marginBottom: 12 }}>
       <div className="row" style={{ alignItems: "flex-end", gap: 1, height: 84, flexWrap: "nowrap" }}>
         {bins.map((n, i) => {
-          const label = `${short(edge(i))} to ${short(edge(i + 1))}: ${histogram.exact ? "" : "about "}${count(n)}`;
+          const label = `${short(boundary(i))} to ${short(boundary(i + 1))}: ${histogram.exact ? "" : "about "}${count(n)}`;
           return (
             <button
               type="button"
-              // biome-ignore lint/suspicious/noArrayIndexKey: a bin is its place
+              // biome-ignore lint/suspicious/noArrayIndexKey: bins have no other identity
               key={i}
               aria-label={label}
               title={label}
               disabled={n === 0}
-              onClick={() => onAdd(between(name, edge(i), edge(i + 1)))}
+              onClick={() => onAdd(between(name, boundary(i), boundary(i + 1)))}
               style={{
                 flex: 1,
                 padding: 0,
@@ -226,20 +228,18 @@ function Bins({
   );
 }
 
-type Counted = { matches: number };
-
-function Holds({ filter }: { filter: string }) {
-  const counted = useGet<Counted>("/api/v1/find", { filter, count: true });
+function Matches({ filter }: { filter: string }) {
+  const result = useGet<{ matches: number }>("/api/v1/find", { filter, count: true });
   const [open, setOpen] = useState(false);
-  const matches = counted.data?.matches;
+  const matches = result.data?.matches;
   return (
-    <Answer of={counted} rows={2}>
+    <Await request={result} rows={2}>
       {() => (
         <div className="row between">
           <span>
             {filter ? (
               <>
-                <code>{filter}</code> holds of <strong>{count(matches ?? 0)}</strong> objects.
+                <strong>{count(matches ?? 0)}</strong> objects match <code>{filter}</code>.
               </>
             ) : (
               <>
@@ -250,22 +250,23 @@ function Holds({ filter }: { filter: string }) {
           <span className="row">
             {filter && <a href={href("search", { q: filter })}>Show them</a>}
             <button type="button" disabled={!filter || !matches} onClick={() => setOpen(true)}>
-              Tag them…
+              Tag these objects…
             </button>
           </span>
-          {open && <TagThem filter={filter} matches={matches ?? 0} onClose={() => setOpen(false)} />}
+          {open && <TagDialog filter={filter} matches={matches ?? 0} onClose={() => setOpen(false)} />}
         </div>
       )}
-    </Answer>
+    </Await>
   );
 }
 
-type Tagged = { matches: number; changed: number; refused: number; version: string };
+/** Response to the tagging of all objects that match a filter. */
+type TagResult = { matches: number; changed: number; refused: number; version: string };
 
-function TagThem({ filter, matches, onClose }: { filter: string; matches: number; onClose: () => void }) {
+function TagDialog({ filter, matches, onClose }: { filter: string; matches: number; onClose: () => void }) {
   const [set, setSet] = useState("");
   const [remove, setRemove] = useState("");
-  const [done, setDone] = useState<Tagged | null>(null);
+  const [result, setResult] = useState<TagResult | null>(null);
   const [error, setError] = useState<Error | null>(null);
   const names = remove
     .split(",")
@@ -274,14 +275,14 @@ function TagThem({ filter, matches, onClose }: { filter: string; matches: number
   const values = tagsOf(set);
   const empty = Object.keys(values).length === 0 && names.length === 0;
   return (
-    <Dialog label="Tag what the filter holds of" onClose={onClose}>
+    <Dialog label="Tag the matching objects" onClose={onClose}>
       <h2>Tag {count(matches)} objects</h2>
       <p className="mono">{filter}</p>
-      {done ? (
+      {result ? (
         <>
           <p>
-            {count(done.changed)} of {count(done.matches)} were changed
-            {done.refused > 0 && `; ${count(done.refused)} may not be changed by you`}.
+            {count(result.changed)} of {count(result.matches)} objects were changed
+            {result.refused > 0 && `; you have no permission to change ${count(result.refused)}`}.
           </p>
           <button type="button" className="primary" onClick={onClose}>
             Close
@@ -292,9 +293,9 @@ function TagThem({ filter, matches, onClose }: { filter: string; matches: number
           onSubmit={(e) => {
             e.preventDefault();
             setError(null);
-            post<Tagged>("/api/v1/tag", { filter, set: values, remove: names })
+            post<TagResult>("/api/v1/tag", { filter, set: values, remove: names })
               .then((t) => {
-                setDone(t);
+                setResult(t);
                 refresh();
               })
               .catch(setError);
@@ -335,7 +336,7 @@ function TagThem({ filter, matches, onClose }: { filter: string; matches: number
           {error && <ErrorNote error={error} />}
           <div className="row" style={{ justifyContent: "flex-end" }}>
             <button type="button" onClick={onClose}>
-              Leave it
+              Cancel
             </button>
             <button type="submit" className="primary" disabled={empty}>
               Change {count(matches)} objects

@@ -1,10 +1,12 @@
-// What each step of a traversal did: one bar a step, and in a cluster one a server beneath it (GraphTrek, Fig. 9).
-import { count } from "../../common/format";
-import { Empty } from "../../common/State";
-import type { ServerStep, Step } from "./answer";
+// Profile of a traversal: a bar for each step and, in a cluster, one for each server of the step (GraphTrek, Fig. 9).
 
+import { Empty } from "../../common/Feedback";
+import { count } from "../../common/format";
+import type { ServerStep, Step } from "./result";
+
+/** Table with the counts and the time of each step. */
 export function Profile({ steps, servers }: { steps: Step[]; servers: ServerStep[] }) {
-  if (steps.length === 0) return <Empty>There is no step to tell of.</Empty>;
+  if (steps.length === 0) return <Empty>The traversal has no steps.</Empty>;
   const most = Math.max(1, ...steps.map((s) => s.micros));
   const edges = Math.max(1, ...servers.map((s) => s.edges));
   return (
@@ -13,12 +15,12 @@ export function Profile({ steps, servers }: { steps: Step[]; servers: ServerStep
         <thead>
           <tr>
             <th className="num">Step</th>
-            <th>What</th>
-            <th className="num">From</th>
+            <th>Expression</th>
+            <th className="num">Frontier</th>
             <th className="num">Edges read</th>
-            <th className="num">Kept</th>
+            <th className="num">Selected</th>
             <th className="num">Reached</th>
-            <th className="num">From cache</th>
+            <th className="num">Cached</th>
             <th className="num">Time</th>
             <th style={{ width: "24%" }}>
               <span className="visually-hidden">Share of the time</span>
