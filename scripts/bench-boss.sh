@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# SoMeta's BOSS case (docs/papers/someta.md): Esker, SQLite, DuckDB and PostgreSQL with the same objects, one after the other.
-# Usage: bench-boss.sh [SCRATCH]; SCRATCH is a directory on the file system that is to be measured.
+# Measures SoMeta's BOSS case (docs/papers/someta.md) with the same objects in Esker, SQLite, DuckDB and PostgreSQL, one after the other.
+# Usage: bench-boss.sh [SCRATCH]; SCRATCH is a directory on the file system to measure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,11 +8,11 @@ target=${CARGO_TARGET_DIR:-target}
 esker=$target/release/esker
 scratch=$(mktemp -d -p "${1:-${TMPDIR:-/tmp}}")
 trap 'rm -rf "$scratch"' EXIT
-# PostgreSQL runs as another user where this runs as root, and has to get to its folder in here.
+# If this script runs as root, PostgreSQL runs as another user, who must be able to enter this folder.
 chmod 711 "$scratch"
 
 if ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
-    echo "installing PostgreSQL (no server of it is set up or started)" >&2
+    echo "installing PostgreSQL (without creating or starting a server)" >&2
     run=()
     [ "$(id -u)" = 0 ] || run=(sudo)
     "${run[@]}" apt-get update -qq
@@ -23,12 +23,12 @@ if ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
 fi
 venv=$target/boss-peers
 requirements=scripts/requirements/bench-boss.txt
-wanted=$(sha256sum <"$requirements")
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
+checksum=$(sha256sum <"$requirements")
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$checksum" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
-    echo "$wanted" >"$venv/complete"
+    echo "$checksum" >"$venv/complete"
 fi
 
 "$esker" bench boss --write-data "$scratch/boss.csv"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The figures of docs/book/bench.md, each beside the raw engine's in the same run.
+# Prints the figures of docs/book/bench.md, each with the raw key-value store's figure from the same run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

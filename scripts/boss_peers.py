@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""What other databases take for SoMeta's BOSS case, beside `esker bench boss`.
+"""Measures SoMeta's BOSS case with other databases, for a comparison with `esker bench boss`.
 
     esker bench boss --write-data boss.csv
     boss_peers.py boss.csv > peers.json
     esker bench boss --peers peers.json
 
-SQLite (Python's), DuckDB (PyPI) and PostgreSQL (Debian; started here on a scratch folder and a Unix socket, stopped
-again) get the same objects and answer the same questions. Each is set up for what Esker calls relaxed durability where
-it can be: a commit survives the death of the process, and the disk has it a moment later.
+SQLite (of Python), DuckDB (PyPI) and PostgreSQL (Debian) get the same objects and run the same queries. The script starts
+PostgreSQL with a scratch folder and a Unix socket, and stops it at the end. Each database is configured for Esker's relaxed
+durability if it can be: a commit survives the end of the process, and reaches the disk a moment later.
 
-  SQLite      write-ahead log, synchronous = normal: no wait for the disk at a commit
-  DuckDB      as it comes: it has no such setting, and waits for the disk at each commit
-  PostgreSQL  synchronous_commit = off; shared_buffers = 256 MB; else as it comes
+  SQLite      write-ahead log, synchronous = normal: a commit does not wait for the disk
+  DuckDB      default settings: a commit waits for the disk, and no setting changes that
+  PostgreSQL  synchronous_commit = off; shared_buffers = 256 MB; otherwise default settings
 
-An answer is fetched into the caller's own values by the quickest way that a client has (`fetchall`; DuckDB: the quicker
-of that and `fetchnumpy`). Rows named `... inside` read the same columns and only give a sum, so that no time goes into
-Python's objects.
+The script fetches results as Python values with the client's fastest method (`fetchall`; for DuckDB the faster one of
+`fetchall` and `fetchnumpy`). Rows named `... inside` read the same columns and return only a sum, so that they take no time
+for Python objects.
 """
 
 import argparse
@@ -38,7 +38,7 @@ SLOW_LOOKUPS = 2_000
 
 
 def read(path):
-    """Objects as (plate, mjd, fiber, name), from the file that `esker bench boss --write-data` writes."""
+    """Yields objects as (plate, mjd, fiber, name) from a file of `esker bench boss --write-data`."""
     with open(path, encoding="utf-8") as file:
         next(file)
         for line in file:
@@ -47,24 +47,24 @@ def read(path):
 
 
 def bounds(rows):
-    """For each part of a hundred the plate up to which at least that many objects lie; as in `esker bench boss`."""
+    """Returns for each percentage the smallest plate that bounds at least this part of the objects, as in `esker bench boss`."""
     plates = sorted(row[0] for row in rows)
     return {part: plates[(len(plates) * part + 99) // 100 - 1] for part in PARTS}
 
 
 class Clock:
-    """Collects what was measured."""
+    """Measures calls, and collects the results."""
 
     def __init__(self, rounds):
         self.rounds = rounds
         self.rows = {}
 
-    def once(self, name, work):
+    def measure_once(self, name, work):
         began = time.perf_counter()
         work()
         self.rows[name] = {"ms": (time.perf_counter() - began) * 1e3}
 
-    def middle(self, name, work, counted=None):
+    def measure_median(self, name, work, counted=None):
         times = []
         for turn in range(self.rounds):
             began = time.perf_counter()
@@ -74,7 +74,7 @@ class Clock:
                 sys.exit(f"{name}: {got} objects, expected {counted}")
         self.rows[name] = {"ms": statistics.median(times)}
 
-    def rate(self, name, items, work):
+    def measure_rate(self, name, items, work):
         began = time.perf_counter()
         for item in items:
             work(item)
@@ -82,30 +82,30 @@ class Clock:
 
 
 def measure(clock, db, rows):
-    """What is asked of each of them, in the same order."""
+    """Runs all measurements with one database."""
     limits = bounds(rows)
     expected = {part: sum(row[0] <= plate for row in rows) for part, plate in limits.items()}
     triples = [row[:3] for row in Random(1).sample(rows, LOOKUPS)]
-    some = triples if db.quick else triples[:SLOW_LOOKUPS]
-    clock.once("load", lambda: db.load(rows))
-    clock.once("index", db.index)
+    lookups = triples if db.fast_lookups else triples[:SLOW_LOOKUPS]
+    clock.measure_once("load", lambda: db.load(rows))
+    clock.measure_once("index", db.index)
 
     def lookup(triple):
         if db.lookup(triple) != 1:
-            sys.exit(f"{triple} is not there once")
+            sys.exit(f"{triple} was not found exactly once")
 
-    clock.rate("esearch", some, lookup)
-    clock.rate("tag one", some, db.tag_one)
+    clock.measure_rate("esearch", lookups, lookup)
+    clock.measure_rate("tag one", lookups, db.tag_one)
     for part, plate in limits.items():
-        clock.middle(f"group {part}", lambda turn: db.group(f"group{part}_{turn}", plate), expected[part])
+        clock.measure_median(f"group {part}", lambda turn: db.group(f"group{part}_{turn}", plate), expected[part])
     db.settle()
     for part, plate in limits.items():
-        clock.middle(f"retrieve {part}", lambda _: db.retrieve(f"group{part}_0"), expected[part])
-        clock.middle(f"retrieve {part} inside", lambda _: db.retrieve_inside(f"group{part}_0"), expected[part])
-        clock.middle(f"ids {part}", lambda _: db.ids(f"group{part}_0"), expected[part])
+        clock.measure_median(f"retrieve {part}", lambda _: db.retrieve(f"group{part}_0"), expected[part])
+        clock.measure_median(f"retrieve {part} inside", lambda _: db.retrieve_inside(f"group{part}_0"), expected[part])
+        clock.measure_median(f"ids {part}", lambda _: db.ids(f"group{part}_0"), expected[part])
     for part, plate in limits.items():
-        clock.middle(f"range {part}", lambda _: db.range(plate), expected[part])
-        clock.middle(f"range {part} inside", lambda _: db.range_inside(plate), expected[part])
+        clock.measure_median(f"range {part}", lambda _: db.range(plate), expected[part])
+        clock.measure_median(f"range {part} inside", lambda _: db.range_inside(plate), expected[part])
 
 
 COLUMNS = "plate, mjd, fiber, name"
@@ -113,13 +113,13 @@ SUMS = "count(*), sum(plate), sum(mjd), sum(fiber), sum(length(name))"
 OF_TAG = "FROM tags t JOIN objects o ON o.id = t.object WHERE t.name = "
 
 
-# Both tables have a column of that name.
+# Both tables have a column `name`, so the queries must qualify it.
 def of_tag(columns):
     return columns.replace("name", "o.name")
 
 
 class SQLite:
-    quick = True
+    fast_lookups = True
     embedded = True
     variant = "one row a tag"
 
@@ -178,7 +178,7 @@ class SQLite:
 
 
 class DuckDB:
-    quick = False
+    fast_lookups = False
     embedded = True
     variant = "one row a tag"
 
@@ -215,22 +215,22 @@ class DuckDB:
     def settle(self):
         pass
 
-    def fetch(self, sql, of):
-        """By the quicker way, which the first two calls of each question find."""
+    def fetch(self, sql, parameters):
+        """Fetches a result by the faster method; the first call of each query measures both."""
         times = self.__dict__.setdefault("times", {}).setdefault(sql, {})
 
         def numpy():
-            columns = self.db.execute(sql, of).fetchnumpy()
+            columns = self.db.execute(sql, parameters).fetchnumpy()
             return len(next(iter(columns.values())))
 
         def values():
-            return len(self.db.execute(sql, of).fetchall())
+            return len(self.db.execute(sql, parameters).fetchall())
 
-        for way in (numpy, values):
-            if way.__name__ not in times:
+        for method in (numpy, values):
+            if method.__name__ not in times:
                 began = time.perf_counter()
-                way()
-                times[way.__name__] = time.perf_counter() - began
+                method()
+                times[method.__name__] = time.perf_counter() - began
         return (numpy if times["numpy"] <= times["values"] else values)()
 
     def retrieve(self, tag):
@@ -253,9 +253,9 @@ class DuckDB:
 
 
 class Postgres:
-    """One row a tag."""
+    """Stores each tag as a row."""
 
-    quick = True
+    fast_lookups = True
     embedded = False
     variant = "one row a tag"
 
@@ -268,9 +268,9 @@ class Postgres:
         self.title = f"PostgreSQL {version // 10000}.{version % 10000}"
         self.db.execute("DROP TABLE IF EXISTS tags; DROP TABLE IF EXISTS objects")
 
-    def run(self, sql, of=()):
-        # Binary values are made faster than text is read; a plan is kept after some calls.
-        return self.db.execute(sql, of, binary=True)
+    def run(self, sql, parameters=()):
+        # The client converts binary values faster than text; the server keeps the plan of a repeated query.
+        return self.db.execute(sql, parameters, binary=True)
 
     def copy(self):
         with self.db.cursor() as cursor, open(self.data, "rb") as file:
@@ -330,7 +330,7 @@ class Postgres:
 
 
 class PostgresJson(Postgres):
-    """Tags in a column of jsonb with a GIN index."""
+    """Stores tags in a jsonb column with a GIN index."""
 
     variant = "jsonb, GIN"
 
@@ -368,20 +368,20 @@ class PostgresJson(Postgres):
 
 
 class Server:
-    """PostgreSQL on a scratch folder and a Unix socket."""
+    """A PostgreSQL server with a scratch folder and a Unix socket."""
 
     def __init__(self, folder):
         programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
         if not programs:
-            sys.exit("boss_peers: no PostgreSQL under /usr/lib/postgresql: install it (make bench-boss does), or --skip postgres")
+            sys.exit("boss_peers: /usr/lib/postgresql has no PostgreSQL: install it (as `make bench-boss` does), or use --skip postgres")
         self.folder, self.data = folder, folder / "data"
-        # It does not run as root.
+        # PostgreSQL refuses to run as root.
         self.user = "postgres" if os.geteuid() == 0 else None
         folder.mkdir()
         if self.user:
             owner = pwd.getpwnam(self.user)
             os.chown(folder, owner.pw_uid, owner.pw_gid)
-            # The scratch folder around it is ours, and nobody else's so far.
+            # The user of PostgreSQL must be able to enter the scratch folder.
             folder.parent.chmod(0o711)
         name = self.user or pwd.getpwuid(os.geteuid()).pw_name
         quiet = {"stdout": subprocess.DEVNULL, "cwd": folder, "user": self.user}
@@ -412,7 +412,7 @@ class Server:
                 if self.process.poll() is not None:
                     break
                 time.sleep(0.1)
-        sys.exit("boss_peers: PostgreSQL does not start:\n" + (self.folder / "log").read_text(errors="replace")[-2000:])
+        sys.exit("boss_peers: PostgreSQL did not start:\n" + (self.folder / "log").read_text(errors="replace")[-2000:])
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)
@@ -421,9 +421,9 @@ class Server:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="the file that `esker bench boss --write-data` wrote")
+    parser.add_argument("data", type=Path, help="a file of `esker bench boss --write-data`")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scratch", type=Path, help="where to make a scratch folder: the file system to measure")
+    parser.add_argument("--scratch", type=Path, help="a folder for a scratch folder, on the file system to measure")
     parser.add_argument("--skip", action="append", default=[], choices=["sqlite", "duckdb", "postgres"])
     args = parser.parse_args()
     data = args.data.resolve()
@@ -432,8 +432,8 @@ def main():
     server = None
     peers = []
 
-    def run(kind, place):
-        db = kind(place, data)
+    def run(kind, location):
+        db = kind(location, data)
         print(f"{db.title}, {db.variant}", file=sys.stderr)
         clock = Clock(args.rounds)
         measure(clock, db, rows)

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# A collective search as Python programs make it: ranks of mpi4py, each with its share, together everything.
+# Runs a collective search from the ranks of a Python program (mpi4py): the shares of all ranks must make up the complete result.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 requirements=scripts/requirements/check-collective.txt
-wanted=$(sha256sum <"$requirements")
+checksum=$(sha256sum <"$requirements")
 esker=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 venv=${ESKER_MPI4PY_DIR:-target/mpi4py}
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$checksum" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r "$requirements"
-    echo "$wanted" >"$venv/complete"
+    echo "$checksum" >"$venv/complete"
 fi
 python=$(realpath "$venv")/bin/python
 scratch=$(mktemp -d)
@@ -45,6 +45,6 @@ for name, options in share.items():
         assert all(len(s) > 500 for s in shares), f"{name}: {[len(s) for s in shares]}"
         print(f"collective search, {name}: {' + '.join(str(len(s)) for s in shares)} = {len(got)} objects, none twice")
 EOF
-# Test machines have few cores and run as whoever they like. A rank that fails ends all (`-m mpi4py`).
+# Test machines may have fewer cores than ranks, and may run tests as root. With `-m mpi4py`, a failing rank ends all ranks.
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
     mpirun -n 4 --oversubscribe "$python" -m mpi4py ranks.py "$esker"

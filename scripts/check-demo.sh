@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The provenance of C in the six example logs, from the command a user types, against what the logs hold (PyDarshan's figures).
+# Compares the lineage of file C in the six example logs, as `esker lineage` prints it, with PyDarshan's figures of the logs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ trap 'rm -rf "$scratch"' EXIT
 "$esker" import darshan "$scratch/lab.esker" "$wheel/examples/darshan-graph" >"$scratch/second"
 data=/home/pq/p/software/darshan-pydarshan/darshan-util/pydarshan/examples/darshan-graph
 "$esker" lineage "$scratch/lab.esker" "file:$data/C" --format json >"$scratch/lineage.json"
-# All 18 logs of the package: two are copies of others.
+# The package has 18 logs, two of them copies of others.
 "$esker" import darshan "$scratch/all.esker" "$wheel" >"$scratch/all"
 "$esker" check "$scratch/all.esker" >"$scratch/check"
 

@@ -1,38 +1,38 @@
 #!/usr/bin/env bash
-# The documentation site, built into target/docs: every link leads somewhere, nothing is loaded from another host, and what pages
-# show runs and prints what they say (scripts/docs/run.py tells how). With `build` it is only built.
+# Builds the documentation site into target/docs. Every link must have a target, no page may load anything from another host, and the commands on
+# the pages must print the output shown there (scripts/docs/run.py). With the argument `build`, the script does not run the commands.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 requirements=scripts/requirements/check-docs.txt
-wanted=$(sha256sum <"$requirements")
+checksum=$(sha256sum <"$requirements")
 esker=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 venv=$(realpath -m "${ESKER_DOCS_DIR:-target/docs-venv}")
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$checksum" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
-    echo "$wanted" >"$venv/complete"
+    echo "$checksum" >"$venv/complete"
 fi
 if [ "${1:-}" != build ]; then
-    # What pages read, beside what they make: real logs, headers' libraries, etcd. `make test` has brought them.
+    # Pages use real Darshan logs, the libraries of `esker harvest` and etcd, which `make test` installs.
     ESKER_LOGS=$(realpath "${ESKER_DARSHAN_DIR:-target/darshan}")/logs/darshan
     ESKER_HARVEST=$(realpath "${ESKER_HARVEST_DIR:-target/harvest}")/bin/python
     ESKER_ETCD=${ESKER_ETCD:-$(realpath "${ESKER_FTP_SERVERS_DIR:-target/ftp-servers}")/etcd-server/usr/bin/etcd}
     export ESKER_LOGS ESKER_HARVEST ESKER_ETCD
-    [ -d "$ESKER_LOGS" ] || { echo "docs: no logs of Darshan at $ESKER_LOGS: make darshan-logs" >&2; exit 1; }
-    [ -x "$ESKER_HARVEST" ] || { echo "docs: no $ESKER_HARVEST: scripts/check-harvest.sh makes it" >&2; exit 1; }
-    [ -x "$ESKER_ETCD" ] || { echo "docs: no etcd at $ESKER_ETCD: make origin-servers" >&2; exit 1; }
+    [ -d "$ESKER_LOGS" ] || { echo "docs: $ESKER_LOGS does not exist: run \`make darshan-logs\`" >&2; exit 1; }
+    [ -x "$ESKER_HARVEST" ] || { echo "docs: $ESKER_HARVEST does not exist: run scripts/check-harvest.sh" >&2; exit 1; }
+    [ -x "$ESKER_ETCD" ] || { echo "docs: $ESKER_ETCD does not exist: run \`make origin-servers\`" >&2; exit 1; }
     python3 scripts/docs/run.py "$(dirname "$esker")" README.md docs/book/*.md docs/papers/graphmeta.md
 fi
 python3 scripts/docs/site.py "$esker" target/docs-src
 rm -rf target/docs
 "$venv/bin/sphinx-build" -q -W --keep-going -b html target/docs-src target/docs
-# A link may lead elsewhere; whatever a page loads may not.
+# A page may link to other hosts, but must not load anything from them.
 loaded=$(grep -rnoE '<(script|img|iframe|source)[^>]* src="(https?:)?//[^"]*"|<link[^>]* rel="(stylesheet|preload|icon|preconnect)"[^>]* href="(https?:)?//[^"]*"' target/docs --include='*.html' || true)
 loaded+=$(grep -rnoE "url\\([\"']?(https?:)?//[^)]*\\)|@import +[\"'(]" target/docs --include='*.css' || true)
-[ -z "$loaded" ] || { echo "loaded from elsewhere:" >&2; echo "$loaded" >&2; exit 1; }
+[ -z "$loaded" ] || { echo "docs: pages load these from other hosts:" >&2; echo "$loaded" >&2; exit 1; }
 for file in index.html searchindex.js llms.txt llms-full.txt reference/options.html reference/http.html reference/python.html; do
     [ -s "target/docs/$file" ] || { echo "target/docs/$file is missing" >&2; exit 1; }
 done
-echo "docs: $(find target/docs -name '*.html' | wc -l) pages in target/docs; nothing in them is loaded from elsewhere"
+echo "docs: $(find target/docs -name '*.html' | wc -l) pages in target/docs; they load nothing from other hosts"

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Python's fsspec over a site cache: the package's tests, with a real tier over this machine's files and a real sshd.
+# Runs the tests of the package esker-fsspec, with a real tier of a site cache over this machine's files and a real sshd.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 requirements=scripts/requirements/check-fsspec.txt
-wanted=$(sha256sum <"$requirements")
+checksum=$(sha256sum <"$requirements")
 ESKER_BIN=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 export ESKER_BIN
 venv=${ESKER_FSSPEC_DIR:-target/fsspec}
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$checksum" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
-    echo "$wanted" >"$venv/complete"
+    echo "$checksum" >"$venv/complete"
 fi
-# Built and installed as its users do, so that fsspec finds it by its entry point. What we build ourselves has no hash to compare with.
+# fsspec finds the package by its entry point, so it must be installed. A package built here has no published hash, hence no --require-hashes.
 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall python/esker-fsspec
 "$venv/bin/mypy" --strict --cache-dir "$venv/mypy" python/esker-fsspec/src
 "$venv/bin/python" -m pytest -q -p no:cacheprovider python/esker-fsspec/tests

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# OpenLineage from those who send it: openlineage-python and dbt-ol, unmodified, against a real server. With `spark`: Apache Spark's listener, too
-# (some 400 MB from PyPI and a jar by Maven; needs Java 8 to 17).
+# Sends OpenLineage events from unmodified openlineage-python and dbt-ol to a server. With the argument `spark`, the sender is the listener of Apache
+# Spark (some 400 MB from PyPI, and a jar by Maven; needs Java 8 to 17).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 requirements=scripts/requirements/check-openlineage${1:+-$1}.txt
 build=scripts/requirements/build.txt
 listener=1.53.0
-wanted=$listener:$(sha256sum "$requirements" "$build")
+checksum=$listener:$(sha256sum "$requirements" "$build")
 esker=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 venv=$(realpath -m "${ESKER_OPENLINEAGE_DIR:-target/openlineage}")${1:+-$1}
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$checksum" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    # PyPI has pyspark as a source archive alone: what builds it is pinned, too.
+    # PyPI has pyspark only as a source archive, so the packages that build it are pinned, too.
     isolation=()
     if [ "${1:-}" = spark ]; then
         "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$build"
@@ -32,7 +32,7 @@ if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
 XML
         mvn -q -B --strict-checksums -f "$venv/pom.xml" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$venv/jars"
     fi
-    echo "$wanted" >"$venv/complete"
+    echo "$checksum" >"$venv/complete"
 fi
 scratch=$(mktemp -d)
 trap 'kill "${server:-0}" 2>/dev/null || true; rm -rf "$scratch"' EXIT
@@ -47,7 +47,7 @@ if [ "${1:-}" = spark ]; then
         { tail -40 "$scratch/spark"; exit 1; }
     "$esker" lineage "$scratch/lab.esker" "file:$scratch/out.parquet" | tee "$scratch/lineage"
     grep -q "read file:$scratch/in.csv" "$scratch/lineage"
-    echo "openlineage-spark: the lineage of what Spark wrote goes back to what it read"
+    echo "openlineage-spark: the lineage of Spark's output contains its input"
     exit
 fi
 "$venv/bin/python" scripts/openlineage/emit.py "$url"

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# SPARQL as programs speak it: SPARQLWrapper and rdflib's stores against a server.
+# Runs SPARQL queries and updates of SPARQLWrapper and of rdflib's stores against a server.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 requirements=scripts/requirements/check-sparql-clients.txt
-wanted=$(sha256sum <"$requirements")
+checksum=$(sha256sum <"$requirements")
 esker=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
 venv=${ESKER_SPARQL_CLIENTS_DIR:-target/sparql-clients}
-if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
+if [ "$(cat "$venv/complete" 2>/dev/null)" != "$checksum" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
-    echo "$wanted" >"$venv/complete"
+    echo "$checksum" >"$venv/complete"
 fi
 python=$(realpath "$venv")/bin/python
 script=$(realpath scripts/sparql_clients.py)

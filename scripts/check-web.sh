@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The console's pages: checked, tested, built to the very files that are committed, and driven in a browser against real servers.
+# Lints, type-checks and tests the console's pages, compares a build with the committed files, and runs the browser tests against real servers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 esker=${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}
@@ -8,27 +8,27 @@ ESKER_DARSHAN_DIR=$(realpath -m "${ESKER_DARSHAN_DIR:-target/darshan}")
 export ESKER_BIN ESKER_DARSHAN_DIR
 cd web
 
-# Debian's own may be too old for what builds the pages: then Node as a wheel, of this folder alone.
-enough='const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)'
-if ! node -e "$enough" 2>/dev/null; then
+# If the installed Node.js is too old for the build tools, a wheel from PyPI provides a newer one for this folder only.
+new_enough='const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)'
+if ! node -e "$new_enough" 2>/dev/null; then
     venv=$PWD/../target/node-venv
     requirements=../scripts/requirements/check-web.txt
-    wanted=$(sha256sum <"$requirements")
-    if [ "$(cat "$venv/complete" 2>/dev/null)" != "$wanted" ]; then
+    checksum=$(sha256sum <"$requirements")
+    if [ "$(cat "$venv/complete" 2>/dev/null)" != "$checksum" ]; then
         rm -rf "$venv"
         python3 -m venv "$venv"
         "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"
-        echo "$wanted" >"$venv/complete"
+        echo "$checksum" >"$venv/complete"
     fi
     export PATH="$venv/bin:$PATH"
-    node -e "$enough"
+    node -e "$new_enough"
 fi
-# With the package that check-python.sh has installed, what pages copy for Python is run, too.
+# If check-python.sh has installed the Python package, the tests also run the Python code that pages offer for copying.
 python=$(realpath -m "${ESKER_PYTHON_DIR:-../target/python}")/bin/python
 if "$python" -c 'import esker' 2>/dev/null; then export ESKER_PYTHON=$python; fi
 
-# What package-lock.json names, to the byte, those of other platforms among them: `npm ci` takes nothing else, and stops where package.json wants
-# more. It empties the folder first, which takes its time: only when the lock has changed.
+# `npm ci` installs exactly the packages of package-lock.json, and fails if package.json requires others. It deletes node_modules first, so it runs
+# only if the lock file has changed.
 locked=$(sha256sum <package-lock.json)
 if [ "$(cat node_modules/complete 2>/dev/null)" != "$locked" ]; then
     npm ci --no-audit --no-fund --loglevel=error
@@ -43,10 +43,10 @@ built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT
 npx --no-install vite build --outDir "$built" --logLevel warn
 if ! diff -rq "$built" ../crates/console/dist; then
-    echo "crates/console/dist is not what web/ builds: run \`npm run build\` in web/, and commit it" >&2
+    echo "crates/console/dist differs from the build of web/: run \`npm run build\` in web/, and commit the result" >&2
     exit 1
 fi
-# First load and all there is, as browsers get them.
+# The size limit is for all files of the console, compressed as browsers receive them.
 total=$(find "$built" -type f -exec gzip -9c {} + | wc -c)
 echo "web: $total bytes gzipped"
 if [ "$total" -gt 600000 ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks the messages of a branch's own commits: a short subject, and a body that says why, with the figure or the test that shows it.
+"""Checks the messages of a branch's own commits: a short subject, and a body that gives the reason and names a figure or a test.
 
-The branch's own commits are those behind `$ESKER_LINT_BASE` (default: the upstream of the branch). Without an upstream there is nothing to check.
+The branch's own commits are those after `$ESKER_LINT_BASE` (default: the upstream of the branch). Without an upstream, the script checks nothing.
 """
 
 import os
@@ -23,9 +23,9 @@ def mistakes(subject: str, body: str) -> list[str]:
     if len(subject) > SUBJECT_MAX:
         found.append(f"the subject has {len(subject)} characters: expected at most {SUBJECT_MAX}")
     if len(body) < BODY_MIN:
-        found.append("the body is missing: expected why the change is made")
+        found.append("the body is missing: expected the reason for the change")
     elif not re.search(r"\d|\btests?\b|measure", body, re.I):
-        found.append("the body has neither a figure nor a test: expected what shows that the change does what it says")
+        found.append("the body has neither a figure nor a test: expected evidence that the change works")
     return found
 
 
@@ -33,12 +33,12 @@ def main() -> int:
     assert mistakes("A subject", "") and mistakes("x" * 80, "why " * 20 + "test") and not mistakes("A subject", "Because it failed in 3 of 5 runs beside load.")
     base = git("rev-parse", "--verify", "--quiet", os.environ.get("ESKER_LINT_BASE", "@{upstream}")).stdout.strip()
     if not base:
-        print("commits: no upstream and no $ESKER_LINT_BASE: messages are not checked", file=sys.stderr)
+        print("commits: the branch has no upstream and $ESKER_LINT_BASE is not set: messages were not checked", file=sys.stderr)
         return 0
-    # Commits before the rule are not checked.
-    rule = git("log", "--diff-filter=A", "--format=^%H", "-1", "--", "scripts/check_commits.py").stdout.strip()
+    # Commits before the first version of this script are not checked.
+    start = git("log", "--diff-filter=A", "--format=^%H", "-1", "--", "scripts/check_commits.py").stdout.strip()
     failed = False
-    for commit in git("rev-list", "--no-merges", f"{base}..HEAD", *([rule] if rule else [])).stdout.split():
+    for commit in git("rev-list", "--no-merges", f"{base}..HEAD", *([start] if start else [])).stdout.split():
         subject, _, body = git("log", "-1", "--format=%s%n%b", commit).stdout.partition("\n")
         for mistake in mistakes(subject, body):
             print(f"{commit[:8]} {subject[:60]}: {mistake}")

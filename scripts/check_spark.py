@@ -1,4 +1,7 @@
-"""Counts vertices, edges and who wrote most with Spark, beside what Esker says: check_spark.py GRAPHAR STATS."""
+"""Compares Spark's counts of vertices and edges in an exported graph with those of `esker stats`, and joins two tables.
+
+Usage: check_spark.py GRAPHAR STATS
+"""
 
 import json
 import sys
@@ -22,11 +25,11 @@ for kind in sorted((folder / "edge").iterdir()):
     assert edges.count() == stats["edges"][name], kind.name
 writes = read(str(folder / "edge/Job_write_File/ordered_by_source/adj_list"))
 jobs = read(str(folder / "vertex/Job/all"))
-most = (
+writers = (
     writes.groupBy("_graphArSrcIndex").count()
     .join(jobs, jobs["_graphArVertexIndex"] == writes["_graphArSrcIndex"])
     .select("id", "count", "start").orderBy("count", ascending=False)
 )  # fmt: skip
-most.show(3, truncate=60)
-assert most.first()["count"] > 0 and most.first()["start"] is not None
-print("Spark counts what Esker counts")
+writers.show(3, truncate=60)
+assert writers.first()["count"] > 0 and writers.first()["start"] is not None
+print("Spark's counts equal Esker's counts")

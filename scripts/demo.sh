@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Imports the six logs of the `darshan` package's provenance example, and shows how file C came to be.
+# Imports the six logs of the `darshan` package's provenance example, and shows the lineage of file C.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,16 +15,16 @@ data=/home/pq/p/software/darshan-pydarshan/darshan-util/pydarshan/examples/darsh
 
 echo "Six Darshan logs of a small workflow, recorded by the Darshan developers in July 2020:"
 run import darshan "$db" "$logs"
-echo; echo "How did C come to be?"
+echo; echo "What is the lineage of C?"
 run lineage "$db" "file:$data/C"
-echo; echo "What was made from A, and by whom?"
+echo; echo "What was derived from A, and by which users?"
 run impact "$db" "file:$data/A"
-echo; echo "The same question as a traversal, whole paths:"
+echo; echo "The lineage of C as a traversal, with complete paths:"
 run travel "$db" "v(\"file:$data/C\").e(\"wasWrittenBy\").v().e(\"read\").repeat().return_fp()"
-echo; echo "What the job that wrote C is known to have done:"
+echo; echo "The record of the job that wrote C:"
 job=$("$esker" scan "$db" "file:$data/C" wasWrittenBy --format ndjson | python3 -c 'import json,sys; print(json.loads(sys.stdin.readline())["dst"])')
 run get "$db" "$job"
-echo; echo "The energies inside C as an object with tags, which that job wrote:"
+echo; echo "An object with tags for the energies inside C, written by that job:"
 run object create "$db" --name energy --app darshan-graph --owner 1001 --step 7 --location "$data/C" --tag Conf=0 | tee "$folder/object"
 object=$(tail -1 "$folder/object")
 run tag add "$db" --where "Name = 'energy' AND step BETWEEN 5 AND 10" Conf_0 peak=2.5

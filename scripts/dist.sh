@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The source archive: what the last commit holds, with all crates that it needs, so that it builds without a network:
+# Writes the source archive of the last commit, with all crates that it needs, so that it builds without a network:
 #     tar -xzf esker-VERSION.tar.gz && cd esker-VERSION && cargo build --release --offline --locked --bin esker
-# Beside it: what the program is made of (CycloneDX: esker-VERSION.cdx.json), and the sums of both (SHA256SUMS).
-# With `--no-vendor` the archive is without crates: scripts/check-packaging.sh has no time for them.
+# Next to the archive are a list of the program's components (CycloneDX: esker-VERSION.cdx.json) and the checksums of both files (SHA256SUMS).
+# With `--no-vendor` the archive has no crates, which saves time in scripts/check-packaging.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,7 @@ if [ "${1:-}" != --no-vendor ]; then
     cargo vendor --quiet --locked --versioned-dirs vendor >/dev/null
     mkdir -p .cargo
     cat >.cargo/config.toml <<'END'
-# All crates are in vendor/: nothing is fetched.
+# All crates are in vendor/, so that cargo fetches none.
 [source.crates-io]
 replace-with = "vendored-sources"
 
@@ -30,14 +30,14 @@ directory = "vendor"
 [net]
 offline = true
 END
-    # It resolves from what is in it, and nothing else.
+    # Cargo must resolve all dependencies from the archive alone.
     cargo metadata --offline --locked --format-version 1 >/dev/null
 fi
-# The same commit gives the same archive and the same list of crates.
-when=$(git -C "$root" show -s --format=%ct HEAD)
-scripts/sbom.py "$(git -C "$root" rev-parse HEAD)" "$when" >"$stage/$name.cdx.json"
+# The time of the commit makes the archive and the list of crates reproducible.
+commit_time=$(git -C "$root" show -s --format=%ct HEAD)
+scripts/sbom.py "$(git -C "$root" rev-parse HEAD)" "$commit_time" >"$stage/$name.cdx.json"
 cd "$stage"
-tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$when" -c "$name" | gzip -n >"$out/$name.tar.gz"
+tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$commit_time" -c "$name" | gzip -n >"$out/$name.tar.gz"
 mv "$name.cdx.json" "$out/"
 cd "$out"
 sha256sum "$name.tar.gz" "$name.cdx.json" | tee SHA256SUMS

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Unpacks packages from Debian into a tree, with the libraries that this machine lacks. Nothing is installed, and nothing is started.
-# Safe to run twice, and by several at once; does nothing when everything is there.
+# Unpacks packages from Debian into a tree, with the libraries that this machine lacks. The script installs nothing and starts nothing.
+# It does nothing if the tree is complete, and several processes may run it at once.
 #
 # usage: scripts/fetch-debian.sh FOLDER TREE PACKAGE…
-#   FOLDER/TREE/       with usr/sbin/… of all of the packages; a file `complete` in it says that it is whole
+#   FOLDER/TREE/       the files of all packages (usr/sbin/…); the file `complete` marks a complete tree
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,7 +13,7 @@ folder=$(cd "$1" && pwd)
 tree=$2
 [ -e "$folder/$tree/complete" ] && exit 0
 
-# One at a time: tests start this, too.
+# Several tests may run this script at the same time, so it takes a lock.
 if command -v flock >/dev/null 2>&1 && [ "${FETCHING:-}" != yes ]; then
   FETCHING=yes exec flock "$folder" "$here/$(basename "$0")" "$@"
 fi
@@ -29,7 +29,7 @@ fetch() {
   rm -rf "$debs"
   mkdir -p "$debs/partial"
   cd "$debs"
-  # The libraries that are missing, and the packages themselves, which may be installed already.
+  # `install` downloads the missing libraries; `download` gets the packages even if they are installed already.
   apt-get install -y -qq --no-install-recommends --download-only -o Debug::NoLocking=1 \
     -o Dir::Cache::archives="$debs" -o APT::Sandbox::User=root "$@" >log 2>&1 &&
     apt-get download -qq -o APT::Sandbox::User=root "$@" >>log 2>&1
@@ -37,7 +37,7 @@ fetch() {
 
 command -v apt-get >/dev/null 2>&1 || fail "needs apt-get, or $* unpacked in $folder/$tree by hand"
 if ! fetch "$@"; then
-  # A fresh machine has no lists of packages.
+  # A new machine has no package lists yet.
   run=""
   [ "$(id -u)" = 0 ] || run=sudo
   $run apt-get update -qq || fail "apt-get update failed"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Cargo's RUSTC_WRAPPER for `make fuzz`: tells libFuzzer which branches are taken, in this workspace and in what parses for it.
-# Elsewhere that would only cost time: libFuzzer looks at every branch of the program after each run.
+# Cargo's RUSTC_WRAPPER for `make fuzz`: counts branches for libFuzzer in this workspace and in the parsers that it uses.
+# Counters in other crates would only cost time, because libFuzzer reads all counters after each run.
 set -euo pipefail
 
 rustc=$1
@@ -13,7 +13,7 @@ for i in "${!args[@]}"; do
     --target) target=${args[i + 1]:-} ;;
     esac
 done
-# What runs while building has no target of its own.
+# Build scripts and procedural macros are compiled without `--target`.
 if [ -n "$target" ]; then
     case $name in
     esker* | sparesults | base64ct | json_event_parser | oxiri | oxjsonld | oxrdf | oxsdatatypes | oxttl | pem_rfc7468 | prost | quick_xml | \

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Fuzzing: builds all targets of fuzz/ with AddressSanitizer and libFuzzer, and runs each for a time with its corpus kept.
+# Builds all targets of fuzz/ with AddressSanitizer and libFuzzer, and runs each for some time. The corpus of each target is kept for the next run.
 #
-#   ESKER_FUZZ_SECONDS   how long each target runs (600)
-#   ESKER_FUZZ_JOBS      how many run side by side (as many as there are CPUs)
-#   ESKER_FUZZ_TARGETS   which ones, by name with spaces between them (all)
-#   ESKER_FUZZ_CORPUS    where inputs are kept that reach something new (target/fuzz-corpus)
+#   ESKER_FUZZ_SECONDS   run time of each target in seconds (600)
+#   ESKER_FUZZ_JOBS      number of targets that run at the same time (the number of CPUs)
+#   ESKER_FUZZ_TARGETS   names of the targets to run, separated by spaces (all)
+#   ESKER_FUZZ_CORPUS    folder for inputs with new coverage (target/fuzz-corpus)
 #
-# An input that crashes a target stays in the folder `crashes` beside the corpora, and is named with the command that replays it. At the
-# end a table tells of each target; the exit status is 1 if one crashed. Who interrupts it gets the table of what there is so far; the
-# next run goes on with the corpus.
+# An input that crashes a target is kept in the subfolder `crashes` of the corpus folder, and the script prints the command that replays the input.
+# At the end, also after an interrupt, the script prints a table of the targets. The exit status is 1 if a target crashed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,12 +20,13 @@ names=$(sed -n 's/^    ("\([a-z_]*\)", .*/\1/p' fuzz/src/lib.rs)
 targets=${ESKER_FUZZ_TARGETS:-$names}
 for target in $targets; do
     grep -qx "$target" <<<"$names" || {
-        echo "fuzz: there is not a target \`$target\`; expected one of" $names >&2
+        echo "fuzz: there is no target \`$target\`; expected one of" $names >&2
         exit 2
     }
 done
 
-# Folders of its own: these flags would have everything else built anew. The flags are unstable, and the stable compiler has them.
+# A separate target folder, because these flags would force a new build of everything else. RUSTC_BOOTSTRAP makes the stable compiler accept the
+# unstable flags.
 export RUSTC_BOOTSTRAP=1 RUSTC_WRAPPER="$PWD/scripts/fuzz-rustc.sh" RUSTFLAGS='-Zsanitizer=address' CARGO_INCREMENTAL=0
 cargo build --locked --profile fuzz --target "$triple" --target-dir "$base/fuzz" -p esker-fuzz --features libfuzzer
 program=$(realpath "$base/fuzz/$triple/fuzz/esker-fuzz")
@@ -36,15 +36,15 @@ corpus=$(realpath "$corpus")
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
-# One target, until its time is over.
-one() {
+# Runs one target for $seconds seconds.
+run_target() {
     local target=$1 options=()
     mkdir -p "$corpus/$target"
     [ ! -e "fuzz/dictionaries/$target.dict" ] || options+=("-dict=fuzz/dictionaries/$target.dict")
-    # Parsers of what nests call themselves: optimised less, as here, they need more of the stack than in a release.
+    # Recursive parsers need more stack in this build than in a release build, which is optimized more.
     ulimit -s 65536 2>/dev/null || true
     date +%s >"$logs/$target.begin"
-    # An interrupt is for this script: libFuzzer tells what it has when it is terminated.
+    # This subshell ignores interrupts, so that it can record how libFuzzer, which handles them itself, ends.
     trap '' INT
     ESKER_FUZZ_TARGET=$target ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-} nice -n 19 "$program" "$corpus/$target" "fuzz/seeds/$target" \
         -max_total_time="$seconds" -rss_limit_mb=2048 -timeout=20 -print_final_stats=1 -artifact_prefix="$corpus/crashes/$target-" \
@@ -73,14 +73,14 @@ for target in $targets; do
         running=$((running - 1))
     fi
     [ -z "$interrupted" ] || break
-    one "$target" &
+    run_target "$target" &
     running=$((running + 1))
 done
-# A trap ends a `wait` early.
+# A signal with a trap ends a `wait` early.
 while [ -n "$(jobs -rp)" ]; do wait || true; done
 
-# What libFuzzer says of the last state: `#123 DONE cov: 456 ft: 789 corp: …`.
-field() { grep -oE "$2: [0-9]+" "$logs/$1.log" | tail -1 | grep -oE '[0-9]+' || echo -; }
+# Prints the last value of field $2 in the log of target $1, such as 456 for `cov` in `#123 DONE cov: 456 ft: 789 corp: …`.
+last_value() { grep -oE "$2: [0-9]+" "$logs/$1.log" | tail -1 | grep -oE '[0-9]+' || echo -; }
 failed=0
 printf '%-20s %12s %8s %8s %8s %8s  %s\n' target runs seconds cov ft corpus crashes
 for target in $targets; do
@@ -91,12 +91,12 @@ for target in $targets; do
     crash=$(grep -oE 'Test unit written to .*' "$logs/$target.log" | sed 's/^Test unit written to //' || true)
     status=$(cat "$logs/$target.status")
     count=0
-    # 72: it was interrupted.
+    # libFuzzer ends with status 72 after an interrupt.
     if [ -n "$crash" ] || { [ "$status" != 0 ] && [ "$status" != 72 ]; }; then
         count=1
         failed=1
     fi
-    printf '%-20s %12s %8s %8s %8s %8s  %s\n' "$target" "${runs:--}" "$took" "$(field "$target" cov)" "$(field "$target" ft)" "$files" "$count"
+    printf '%-20s %12s %8s %8s %8s %8s  %s\n' "$target" "${runs:--}" "$took" "$(last_value "$target" cov)" "$(last_value "$target" ft)" "$files" "$count"
 done
 for target in $targets; do
     [ -e "$logs/$target.log" ] || continue

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# Builds libesker_fs and libesker_preload, and puts them below a prefix with the header and the pkg-config file: install-fs.sh PREFIX
-# DESTDIR goes in front of it, as packagers have it. PROFILE=debug takes what a debug build made.
+# Builds libesker_fs and libesker_preload, and installs them with the header and the pkg-config file below a prefix.
+#
+#   scripts/install-fs.sh PREFIX
+#   DESTDIR   a folder that stands in for the root directory, as in other packages' `make install`
+#   PROFILE   `debug` installs the libraries of a debug build without building them (release)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-prefix=${1:?"expected a prefix, as /usr/local"}
+prefix=${1:?"expected a prefix, such as /usr/local"}
 profile=${PROFILE:-release}
 to=${DESTDIR:-}$prefix
 built=${CARGO_TARGET_DIR:-target}/$profile

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A small database of today's format, for the builds to come: crates/cli/testdata/formats/N.tar.gz, with a bit of everything in it. Written once for each format,
-# by the last build that writes it, and never again.
+# Writes a small database of the current format to crates/cli/testdata/formats/N.tar.gz, where tests of later builds open it. It has vertices, edges,
+# an object, files and RDF. Run this script once per format, with the last build that writes it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 ESKER_BIN=$(realpath "${ESKER_BIN:-${CARGO_TARGET_DIR:-target}/debug/esker}")
@@ -25,7 +25,7 @@ printf '<http://example.org/s> <http://example.org/p> "o" .\n' >data.nt
 esker rdf load old.esker data.nt
 esker check old.esker
 format=$("$ESKER_BIN" upgrade old.esker --check --format ndjson | sed 's/.*"format":\([0-9]*\).*/\1/')
-[ ! -e "$out/$format.tar.gz" ] || { echo "there is $out/$format.tar.gz already, and that stays" >&2; exit 1; }
+[ ! -e "$out/$format.tar.gz" ] || { echo "$out/$format.tar.gz exists already and is not overwritten" >&2; exit 1; }
 mkdir -p "$out"
 tar --sort=name --owner=0 --group=0 --numeric-owner -c old.esker | gzip -n -9 >"$out/$format.tar.gz"
 ls -l "$out/$format.tar.gz"

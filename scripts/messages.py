@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Lists the messages of the Rust crates, by file, to be read in one sitting.
+"""Lists the messages of the Rust crates by file, for a reviewer to read.
 
     scripts/messages.py                      # messages of errors, warnings and refusals
-    scripts/messages.py crates/cli           # those below a path
-    scripts/messages.py --all --tests PATH   # every string of three words or more, also those of tests
-    scripts/messages.py --grep 'is no \\w+'   # those that a regular expression finds
-    scripts/messages.py --lines              # one a line, as FILE:LINE: MESSAGE
+    scripts/messages.py crates/cli           # messages in the files below a path
+    scripts/messages.py --all --tests PATH   # all strings of three words or more, including those of tests
+    scripts/messages.py --grep 'is no \\w+'   # messages that match a regular expression
+    scripts/messages.py --lines              # one message per line, as FILE:LINE: MESSAGE
 
-A message says what happened, where, and what to do (docs/glossary.md has the terms). A message is a string literal of at least three words with
-a name such as `Error`, `warn` or `expected` shortly before it; texts of help and generated code are left out. Lines that a `\\` joins are
-joined, and a message that a file has twice is listed once.
+A message says what happened, where, and what to do; its terms are those of docs/glossary.md. The script takes as a message a string literal of at
+least three words with a name such as `Error`, `warn` or `expected` shortly before it. Help texts and generated code are omitted. Lines that end in
+`\\` are joined, and repeated messages of a file are listed once.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# What stands before a message within `REACH` characters.
+# One of these words occurs within `REACH` characters before a message.
 CONTEXT = re.compile(
     r"Error|usage|bail|anyhow|context|warn|note|fail|invalid|refus|Status|Err\(|error|damag|corrupt|expect|unavail|busy|\.text|why|reason|wrong|problem|said"
 )
@@ -27,7 +27,7 @@ REACH = 160
 NOT_MESSAGES = re.compile(r"after_help|long_about|println|writeln")
 WORDS_MIN = 3
 
-# Comments, characters and lifetimes are matched so that the quotes in them open no string.
+# The pattern also matches comments, characters and lifetimes, so that quotes in them do not start a string.
 TOKEN = re.compile(
     r"""(?P<comment>//[^\n]*|/\*.*?\*/)
       | (?<!\w)(?:b|c)?r(?P<hashes>\#*)"(?P<raw>.*?)"(?P=hashes)
@@ -49,7 +49,7 @@ def literals(text):
 
 
 def without_comments(text):
-    """The text with its comments blanked, so that positions stay."""
+    """Returns the text with its comments replaced by blanks, so that positions stay the same."""
     return TOKEN.sub(lambda token: re.sub(r"[^\n]", " ", token[0]) if token["comment"] else token[0], text)
 
 
@@ -71,11 +71,11 @@ def is_test(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="files or folders; without any, crates")
-    parser.add_argument("--all", action="store_true", help="every string of three words or more")
-    parser.add_argument("--tests", action="store_true", help="tests, benchmarks and examples as well")
-    parser.add_argument("--grep", metavar="REGEX", type=re.compile, help="messages that this finds")
-    parser.add_argument("--lines", action="store_true", help="FILE:LINE: MESSAGE, repetitions included")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files or folders (default: crates)")
+    parser.add_argument("--all", action="store_true", help="list all strings of three words or more")
+    parser.add_argument("--tests", action="store_true", help="include tests, benchmarks and examples")
+    parser.add_argument("--grep", metavar="REGEX", type=re.compile, help="list only messages that match REGEX")
+    parser.add_argument("--lines", action="store_true", help="print FILE:LINE: MESSAGE, including repeated messages")
     args = parser.parse_args()
 
     count = 0

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What the program `esker` is made of, as a CycloneDX 1.5 document on standard output.
+"""Prints the components of the program `esker` as a CycloneDX 1.5 document.
 
-    scripts/sbom.py COMMIT SECONDS      # in a checkout or in what `make dist` unpacks; SECONDS: when the commit was made
+    scripts/sbom.py COMMIT SECONDS      # in a checkout or an unpacked source archive; SECONDS is the time of the commit
 
-Crates that the program links have the scope "required"; those that only build it (build scripts, procedural macros and what
-these need) have "excluded". Tests' crates are left out. The same commit gives the same bytes.
+Crates that the program links have the scope "required". Crates that are used only during the build (build scripts, procedural macros
+and their dependencies) have the scope "excluded". Crates of tests are omitted. The output depends only on the commit.
 """
 
 import json
@@ -19,7 +19,7 @@ TARGET = "x86_64-unknown-linux-gnu"
 
 
 def purl(package: dict) -> str:
-    # "+" of build metadata is a space in some readers of URLs.
+    # Some URL parsers read a "+" of build metadata as a space.
     return f"pkg:cargo/{package['name']}@{package['version'].replace('+', '%2B')}"
 
 
@@ -28,23 +28,23 @@ def key(package: dict) -> tuple[str, str]:
 
 
 def tree(name: str, edges: str) -> set[tuple[str, str]]:
-    """Names and versions of a crate and of what it needs by these kinds of edges."""
+    """Returns names and versions of a crate and of its dependencies of these kinds."""
     call = ["cargo", "tree", "--locked", "--offline", "--package", name, "--edges", edges, "--target", TARGET, "--prefix", "none"]
     lines = subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     return {(line.split()[0], line.split()[1].removeprefix("v")) for line in lines}
 
 
 def component(package: dict, kind: str, sums: dict) -> dict:
-    told = {"type": kind, "bom-ref": purl(package), "name": package["name"], "version": package["version"], "purl": purl(package)}
+    result = {"type": kind, "bom-ref": purl(package), "name": package["name"], "version": package["version"], "purl": purl(package)}
     checksum = sums.get(key(package)) if package["source"] else None
     if checksum:
-        told["hashes"] = [{"alg": "SHA-256", "content": checksum}]
+        result["hashes"] = [{"alg": "SHA-256", "content": checksum}]
     if package["license"]:
-        # Old manifests write "MIT/Apache-2.0".
-        told["licenses"] = [{"expression": re.sub(r"\s*/\s*", " OR ", package["license"])}]
+        # Old manifests have "MIT/Apache-2.0", which is not an SPDX expression.
+        result["licenses"] = [{"expression": re.sub(r"\s*/\s*", " OR ", package["license"])}]
     elif package["license_file"]:
-        told["licenses"] = [{"license": {"name": f"in its file {package['license_file'].rsplit('/', 1)[-1]}"}}]
-    return told
+        result["licenses"] = [{"license": {"name": f"in its file {package['license_file'].rsplit('/', 1)[-1]}"}}]
+    return result
 
 
 def main(commit: str, seconds: str) -> None:
@@ -56,8 +56,8 @@ def main(commit: str, seconds: str) -> None:
     nodes = {n["id"]: n for n in metadata["resolve"]["nodes"]}
     [root] = [p["id"] for p in packages.values() for t in p["targets"] if t["name"] == "esker" and "bin" in t["kind"]]
 
-    # `cargo metadata` has the features of the whole workspace and of optional dependencies that stay off: rsa, say, which nothing
-    # compiles. `cargo tree` has those of the program alone.
+    # `cargo metadata` includes the features of the whole workspace and unused optional dependencies, such as rsa. `cargo tree` has
+    # only those of the program.
     name = packages[root]["name"]
     built = tree(name, "normal,build")
     linked = tree(name, "normal,no-proc-macro")
@@ -78,9 +78,9 @@ def main(commit: str, seconds: str) -> None:
     others = sorted((packages[i] for i in used if i != root), key=lambda p: (p["name"], p["version"]))
     components = []
     for package in others:
-        told = component(package, "library", sums)
-        told["scope"] = "required" if key(package) in linked else "excluded"
-        components.append(told)
+        library = component(package, "library", sums)
+        library["scope"] = "required" if key(package) in linked else "excluded"
+        components.append(library)
     program = component(packages[root], "application", sums) | {"name": "esker"}
     document = {
         "$schema": "http://cyclonedx.org/schema/bom-1.5.schema.json",

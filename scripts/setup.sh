@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Installs what building and testing need and this machine lacks. Safe to run again; says only what it does.
+# Installs the programs and libraries that building and testing need, if this machine lacks them. A second run changes nothing.
 #
-#   scripts/setup.sh           what `make test` needs
-#   scripts/setup.sh build     what building needs, and the demo: a C compiler, make, Python
-#   scripts/setup.sh fuzz      what `make fuzz` needs as well
-#   scripts/setup.sh rocksdb   what `make test-rocksdb` needs as well
+#   scripts/setup.sh           for `make test`
+#   scripts/setup.sh build     for `make build` and `make demo`: a C compiler, make, Python
+#   scripts/setup.sh fuzz      for `make test` and `make fuzz`
+#   scripts/setup.sh rocksdb   for `make test` and `make test-rocksdb`
 set -euo pipefail
 
 need_command() { command -v "$1" >/dev/null 2>&1; }
@@ -14,36 +14,36 @@ need_command make || missing+=(make)
 need_command python3 || missing+=(python3)
 python3 -c 'import venv, ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 if [ "${1:-}" != build ]; then
-    # Tests of access show tokens over HTTP.
+    # Tests of access control send tokens over HTTP.
     need_command curl || missing+=(curl)
-    # Programs that the tests of the mount run in it.
+    # Tests of the mount run these programs in it.
     need_command git || missing+=(git)
     need_command unzip || missing+=(unzip)
     # Tests of collective searches run real MPI ranks.
     need_command mpirun || missing+=(openmpi-bin)
-    # Tests of the preload library compile a program of theirs.
+    # Tests of the preload library compile an MPI program.
     need_command mpicc || missing+=(libopenmpi-dev)
     # Tests of origins run OpenSSH's server and client.
     need_command ssh || missing+=(openssh-client)
     [ -x /usr/sbin/sshd ] || missing+=(openssh-server)
-    # Tests of FTP make authorities and certificates.
+    # Tests of FTP create certificate authorities and certificates.
     need_command openssl || missing+=(openssl)
-    # Tests of far servers make network namespaces.
+    # Tests of remote servers create network namespaces.
     need_command ip || missing+=(iproute2)
-    # Commands that the book shows.
+    # Commands in docs/book use these programs.
     need_command strace || missing+=(strace)
     need_command zstd || missing+=(zstd)
     need_command setfattr || missing+=(attr)
-    # The console's pages are tried in a browser.
+    # Tests of the console use a browser.
     [ -n "${ESKER_CHROMIUM:-}" ] || need_command chromium || need_command chromium-browser || need_command google-chrome || missing+=(chromium)
 fi
 if [ "${1:-}" = fuzz ]; then
-    # libFuzzer is C++.
+    # libFuzzer is written in C++.
     need_command c++ || missing+=(g++)
 fi
 if [ "${1:-}" = rocksdb ]; then
     need_command c++ || missing+=(g++)
-    # RocksDB's bindings are generated when they are built.
+    # The build of RocksDB's bindings generates them with libclang.
     compgen -G '/usr/lib/llvm-*/lib/libclang.so*' >/dev/null || compgen -G '/usr/lib/*/libclang-[0-9]*.so*' >/dev/null ||
         missing+=(libclang-dev)
 fi
@@ -61,6 +61,6 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 if ! need_command cargo; then
-    echo "setup: no Rust toolchain: install rustc and cargo 1.95 or newer (https://rustup.rs)" >&2
+    echo "setup: cargo is missing: install rustc and cargo 1.95 or newer (https://rustup.rs)" >&2
     exit 1
 fi

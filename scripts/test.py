@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Runs every test that fits into minutes, two programs side by side, and says what took how long.
+"""Runs all tests except the long ones, two programs at a time, and prints the duration of each program.
 
-Builds all tests and the command in one call of cargo, so that each dependency is compiled once. Then it runs the test programs, the examples in
-doc comments and the scripts `scripts/check-*.sh`. What a program that fails has printed is shown whole, of the others only what they skipped.
-All output is kept in `target/test/NAME.log`. The exit code is 1 if anything failed.
+One call of cargo builds all tests and the command, so that each dependency is compiled once. Then the script runs the test programs, the examples in
+doc comments and the scripts `scripts/check-*.sh`. It prints the complete output of each program that fails, and the skipped tests of the others.
+The file `target/test/NAME.log` has the output of program NAME. The exit code is 1 if a test failed.
 
-With `--changed`, what passed before with the same inputs is not run again: the same bytes of the test program, of the command and of the libraries, the same files of this
-checkout other than Rust's sources, and the same variables `ESKER_*` and `PROPTEST_*`. What was passed stands in `test-passed` of Cargo's target folder.
+With `--changed`, the script skips programs that passed before with the same inputs. The inputs are the test program, the command, the libraries, the
+files of this checkout other than Rust sources, and the variables `ESKER_*` and `PROPTEST_*`. The folder `test-passed` in cargo's target folder
+records the programs that passed.
 
     scripts/test.py [--jobs N] [--only TEXT]... [--no-scripts] [--changed]
 """
@@ -28,7 +29,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "target" / "test"
-# In this order, one after the other: some use what one before has installed.
+# The scripts run in this order, one after the other, because some use packages that earlier ones install.
 SCRIPTS = [
     "python",
     "notebooks",
@@ -45,7 +46,7 @@ SCRIPTS = [
     "mcp",
     "docs",
 ]
-# What reads Rust's sources when it runs, or builds from them.
+# These programs read Rust sources when they run, or build from them.
 READ_SOURCES = {"testkit/tidy", "doc-tests", "check-python", "check-notebooks", "check-fsspec", "check-packaging"}
 PASSED = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "test-passed"
 LIBTEST = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
@@ -56,7 +57,7 @@ FAILED = re.compile(r"^test (.+?)(?: - should panic)? \.\.\. FAILED|^FAILED (\S+
 
 @dataclass
 class Job:
-    """A program to run, and what came of it."""
+    """A program to run, and its result."""
 
     name: str
     command: list[str]
@@ -67,19 +68,19 @@ class Job:
     passed: int = 0
     failed: int = 0
     skipped: list[str] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    """Of tests that failed, where the program tells them."""
-    before: bool = False
-    """Whether it passed before, with the same inputs, and was not run again."""
+    failed_tests: list[str] = field(default_factory=list)
+    """Names of failed tests, if the program prints them."""
+    passed_before: bool = False
+    """Whether the program was skipped because it passed before with the same inputs."""
 
     def run(self, inputs: Inputs | None, changed: bool) -> None:
         LOGS.mkdir(parents=True, exist_ok=True)
         record = PASSED / f"{self.name.replace('/', '-')}.json"
         key = inputs.key(self) if inputs else None
         if key and changed and record.exists():
-            known = json.loads(record.read_text())
-            if known["key"] == key:
-                self.status, self.passed, self.skipped, self.before = 0, known["passed"], known["skipped"], True
+            earlier = json.loads(record.read_text())
+            if earlier["key"] == key:
+                self.status, self.passed, self.skipped, self.passed_before = 0, earlier["passed"], earlier["skipped"], True
                 return
         self.execute()
         if key and self.status == 0:
@@ -92,7 +93,7 @@ class Job:
         began = time.monotonic()
         path = LOGS / f"{self.name.replace('/', '-')}.log"
         with path.open("wb") as log:
-            # A process group of its own: an interrupt of the terminal is this script's to hand on.
+            # In a process group of its own, the program gets the terminal's interrupts only from this script.
             child = subprocess.Popen(
                 self.command,
                 cwd=self.folder,
@@ -106,12 +107,12 @@ class Job:
             self.status = child.wait()
             running.pop(self.name, None)
         self.seconds = time.monotonic() - began
-        self.read(path.read_text(errors="replace"))
+        self.count_results(path.read_text(errors="replace"))
 
-    def read(self, text: str) -> None:
-        """Counts what the program says that it did."""
+    def count_results(self, text: str) -> None:
+        """Counts passed, failed and skipped tests in the output of the program."""
         self.skipped = SKIPPED.findall(text)
-        self.names = [one or other for one, other in FAILED.findall(text)] if self.status else []
+        self.failed_tests = [rust or python for rust, python in FAILED.findall(text)] if self.status else []
         for passed, failed, ignored in LIBTEST.findall(text):
             self.passed += int(passed)
             self.failed += int(failed)
@@ -125,12 +126,12 @@ class Job:
         if self.status and not self.failed:
             self.failed = 1
         elif not self.status and not self.passed and self.name.startswith("check-"):
-            # A script without a count of its own is one check.
+            # A script that prints no counts is one check.
             self.passed = 1
 
 
 class Inputs:
-    """What a test's outcome follows from."""
+    """Digests of the files and variables that determine the outcome of tests."""
 
     def __init__(self, command: Path, libraries: list[Path]) -> None:
         self.command = digest(command)
@@ -144,21 +145,20 @@ class Inputs:
             if path.is_file():
                 kind = sources if path.suffix == ".rs" else others
                 kind.update(name + b"\0" + digest(path).encode())
-        # Which command it is, its bytes say.
-        known = {name: value for name, value in os.environ.items() if name.startswith(("ESKER_", "PROPTEST_")) and name != "ESKER_BIN"}
-        named = sorted(f"{name}={value}" for name, value in known.items())
-        others.update("\0".join(named).encode())
+        # The digest of the command replaces ESKER_BIN, which only has its path.
+        settings = {name: value for name, value in os.environ.items() if name.startswith(("ESKER_", "PROPTEST_")) and name != "ESKER_BIN"}
+        others.update("\0".join(sorted(f"{name}={value}" for name, value in settings.items())).encode())
         self.sources, self.others = sources.hexdigest(), others.hexdigest()
 
     def key(self, job: Job) -> str:
-        """Equal for equal inputs."""
+        """Returns a digest of all inputs of a program."""
         parts = [self.others, *job.command[1:]]
         program = Path(job.command[0])
         content = program.read_bytes() if program.is_absolute() else b""
         parts.append(hashlib.sha256(content).hexdigest())
         if job.name in READ_SOURCES:
             parts.append(self.sources)
-        # A program that names the variable runs the command, one that names the libraries loads them.
+        # A program whose bytes include these names runs the command or loads the libraries.
         if job.name.startswith("check-") or b"ESKER_BIN" in content:
             parts.append(self.command)
         if b"libesker_" in content:
@@ -175,7 +175,7 @@ running: dict[str, subprocess.Popen[bytes]] = {}
 
 
 def build() -> tuple[list[Job], Path, list[Path]]:
-    """Compiles everything; the test programs, the command, and the libraries for programs in C."""
+    """Compiles everything; returns the test programs, the command, and the libraries for programs in C."""
     call = ["cargo", "test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
     built = subprocess.run(call, cwd=ROOT, stdout=subprocess.PIPE, check=False)
     if built.returncode:
@@ -201,8 +201,8 @@ def build() -> tuple[list[Job], Path, list[Path]]:
     return jobs, command, libraries
 
 
-def work(queues: list[list[Job]], done: list[Job], total: int, lock: threading.Lock, inputs: Inputs | None, changed: bool) -> None:
-    """Runs jobs of the first queue, then of the others."""
+def run_queues(queues: list[list[Job]], done: list[Job], total: int, lock: threading.Lock, inputs: Inputs | None, changed: bool) -> None:
+    """Runs the jobs of the first queue, then those of the next ones."""
     for queue in queues:
         while True:
             with lock:
@@ -216,7 +216,7 @@ def work(queues: list[list[Job]], done: list[Job], total: int, lock: threading.L
 
 
 def report(job: Job, number: int, total: int) -> None:
-    word = "as before" if job.before else "ok" if job.status == 0 else f"FAILED ({job.status})"
+    word = "skipped, passed before" if job.passed_before else "ok" if job.status == 0 else f"FAILED ({job.status})"
     print(f"[{number}/{total}] {job.name}: {job.passed} passed, {job.seconds:.0f} s: {word}", flush=True)
     if job.status:
         log = LOGS / f"{job.name.replace('/', '-')}.log"
@@ -224,7 +224,7 @@ def report(job: Job, number: int, total: int) -> None:
 
 
 def without_successes(text: str) -> str:
-    """What a test program prints, less what tests have printed that passed."""
+    """Returns the output of a test program without the output of tests that passed."""
     out, inside = [], False
     for line in text.splitlines():
         if line == "successes:":
@@ -237,12 +237,12 @@ def without_successes(text: str) -> str:
 
 
 def summary(done: list[Job]) -> int:
-    print(f"\n{'seconds':>8}  what")
+    print(f"\n{'seconds':>8}  program")
     for job in sorted(done, key=lambda job: -job.seconds):
         if job.seconds >= 2 or job.status:
             print(f"{job.seconds:8.0f}  {job.name}{'' if job.status == 0 else ': FAILED'}")
     for job in done:
-        for name in job.names or ([""] if job.status else []):
+        for name in job.failed_tests or ([""] if job.status else []):
             print(f"failed: {job.name} {name}".rstrip())
     reasons: dict[str, int] = {}
     for reason in (reason for job in done for reason in job.skipped):
@@ -250,16 +250,16 @@ def summary(done: list[Job]) -> int:
     for reason, count in sorted(reasons.items()):
         print(f"{count} × {reason}")
     passed, failed = sum(job.passed for job in done), sum(job.failed for job in done)
-    before = sum(job.passed for job in done if job.before)
-    same = f" ({before} of them before, with the same inputs)" if before else ""
-    print(f"{passed} passed{same}, {failed} failed, {sum(reasons.values())} skipped")
+    earlier = sum(job.passed for job in done if job.passed_before)
+    note = f" ({earlier} of them in an earlier run with the same inputs)" if earlier else ""
+    print(f"{passed} passed{note}, {failed} failed, {sum(reasons.values())} skipped")
     return 1 if failed else 0
 
 
 interrupted = threading.Event()
 
 
-def stop(number: int, _frame: object) -> None:
+def forward_signal(number: int, _frame: object) -> None:
     interrupted.set()
     for child in list(running.values()):
         try:
@@ -270,15 +270,15 @@ def stop(number: int, _frame: object) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=2, help="programs that run side by side [2]")
-    parser.add_argument("--only", action="append", default=[], metavar="TEXT", help="run what has this in its name")
-    parser.add_argument("--no-scripts", action="store_true", help="run the test programs alone")
-    parser.add_argument("--changed", action="store_true", help="leave out what passed before with the same inputs")
+    parser.add_argument("--jobs", type=int, default=2, help="number of programs that run at the same time [2]")
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT", help="run only programs with TEXT in their names")
+    parser.add_argument("--no-scripts", action="store_true", help="run only the test programs, without the scripts check-*.sh")
+    parser.add_argument("--changed", action="store_true", help="skip programs that passed before with the same inputs")
     options = parser.parse_args()
     began = time.monotonic()
     programs, command, libraries = build()
     print(f"built in {time.monotonic() - began:.0f} s", flush=True)
-    # A source archive is no checkout: there everything runs.
+    # Without a checkout (in a source archive) the inputs are unknown, and everything runs.
     inputs = Inputs(command, libraries) if (ROOT / ".git").exists() else None
     os.environ["ESKER_BIN"] = str(command)
     programs.append(Job("doc-tests", ["cargo", "test", "--locked", "--quiet", "--doc"], ROOT))
@@ -286,15 +286,15 @@ def main() -> int:
     if options.only:
         programs, scripts = ([job for job in jobs if any(text in job.name for text in options.only)] for jobs in (programs, scripts))
     if not programs and not scripts:
-        parser.error(f"nothing has {' or '.join(options.only)} in its name")
-    # The longest first: it would be the last to end.
+        parser.error(f"no program has {' or '.join(options.only)} in its name")
+    # The longest programs start first, because they would end last.
     programs.sort(key=lambda job: (job.name != "cli/it", job.name != "server/it"))
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+        signal.signal(number, forward_signal)
     done: list[Job] = []
     lock, total = threading.Lock(), len(programs) + len(scripts)
     orders = [[scripts, programs] if scripts and lane == 0 else [programs] for lane in range(options.jobs)]
-    lanes = [threading.Thread(target=work, args=(order, done, total, lock, inputs, options.changed)) for order in orders]
+    lanes = [threading.Thread(target=run_queues, args=(order, done, total, lock, inputs, options.changed)) for order in orders]
     for lane in lanes:
         lane.start()
     for lane in lanes:

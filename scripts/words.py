@@ -6,30 +6,36 @@
 
 Rules for Rust: no name from the private vocabulary of earlier versions (`name`); a type's name at most once in a crate (`twice`); a public
 item's comment has at least four words (`short`); a comment begins with a noun or a verb (`opening`) and has none of the private phrases
-(`phrase`); messages have none either (`message`). Rules for README, docs and other pages: sentences of at most 40 words (`long`), none of the phrases (`phrase`), headings that
-are nouns or questions (`heading`).
+(`phrase`); messages have none either (`message`). Rules for Python, shell, TOML, Makefile, TypeScript, JavaScript, Java and C:
+`opening` and `phrase` for each paragraph of a comment or docstring, and `name` for functions and classes of Python and shell. Rules for README,
+docs and other pages: sentences of at most 40 words (`long`), none of the phrases (`phrase`), headings that are nouns or questions (`heading`).
 """
 
 import argparse
+import ast
+import io
+import os
 import re
+import subprocess
 import sys
+import tokenize
 from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Names that say nothing about what they name, as a whole name of a module, type, trait or function.
+# These names say too little as the whole name of a module, type, trait or function.
 NAMES = set(
     """again ahead alone apart arrive ask asked below beside beyond carry door elsewhere facade far fire fresh give given hold held here house known
     late lately liar life moments once other others place placed places play promise promised room rooms seat seats seen shown sides sight
     spare spread staged there together wanted weather what which who whoever whole whom whose words world""".split()
 )
-# The same as one word of a longer name.
+# These words say too little as one word of a longer name.
 PARTS = set("apart beside door house lately liar promise promised promises seat seats sight spread weather whoever whom whose".split())
-# Names that others have given.
+# Other projects have given these names.
 KNOWN_AS = {"OnceLock", "OnceCell", "LazyLock"}
-# A public name of Python's package.
-ALLOWED = {"crates/python/src/remote.rs": {"ask"}}
+# The Python package has published this name.
+ALLOWED = {"crates/python/src/remote.rs": {"ask"}, "python/src/esker/_esker.pyi": {"ask"}}
 
 OPENING = re.compile(
     r"(Who|Whoever|Whose|Whom|What|Whatever|Which|Whichever|How|Where|Wherever|The same|The other|The others|So (many|much|long|often|far)|"
@@ -41,12 +47,21 @@ ITEM = re.compile(
 )
 FIELD = re.compile(r"^\s*pub(\([^)]*\))?\s+(?P<name>[a-z_][a-z0-9_]*)\s*:")
 
-
-# In error texts and other messages, beside the phrases above.
+# Error texts and other messages must not have these phrases either.
 MESSAGE = re.compile(
     r"(?<!there )(?<!There )\b(is|are) no (?!(longer|more|less|later|earlier|need|use|room|space|other|one|such)\b)[a-z`{]|\b(goes on wrong|nobody has|it is to lie|does not go with|is to be had|of its own choice)\b"
 )
 STRING = re.compile(r'b?r#+"[\s\S]*?"#+|"(?:\\[\s\S]|[^"\\])*"')
+
+
+# Python files and programs that begin with `#!` have comments after `#`, too.
+HASH_FILES = {".sh", ".toml", ".sbatch", ".service", ".def", ".cwl", ".yml", ".yaml", "Makefile", ".gitignore"}
+SLASH_FILES = {".ts", ".tsx", ".mjs", ".js", ".java", ".c", ".h"}
+# A pragma such as `#SBATCH` has no blank after the sign, and does not match.
+HASH = re.compile(r"(?:^|\s)#+(?:\s+(?P<text>.*)|$)")
+SLASH = re.compile(r"(?:^|(?<=[\s{(;,]))(?://+[ \t](?P<line>.*)|/\*+(?P<block>\s[\s\S]*?)\*/)", re.M)
+FUNCTION = re.compile(r"^\s*(?:async )?(?:def|class) (\w+)|^(\w+)\(\) *[{(]")
+NOT_OURS = ("crates/console/dist", "fuzz/seeds", "testdata", "web/src/api/schema.ts")
 
 
 class Finding:
@@ -116,6 +131,58 @@ def messages(path, text):
             yield Finding("message", where, code.count("\n", 0, m.start()) + 1, f"`{bad[0]}`: {literal[:90]}")
 
 
+def python_comments(text):
+    """Comment lines of a Python file, and lines of docstrings; see `comments_of`."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and (m := HASH.match(token.string)):
+            yield token.start[0], (m["text"] or "").strip(), token.line.strip() == token.string
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            for n, line in enumerate(node.value.value.splitlines(), node.lineno):
+                yield n, line.strip(), True
+
+
+def hash_comments(text):
+    """Comment lines of a file with `#`; see `comments_of`."""
+    for n, line in enumerate(text.splitlines(), 1):
+        if m := HASH.search(line):
+            yield n, (m["text"] or "").strip(), not line[: m.start()].strip()
+
+
+def slash_comments(text):
+    """Comment lines of a file with `//` and `/* */`; see `comments_of`."""
+    for m in SLASH.finditer(text):
+        n = text.count("\n", 0, m.start()) + 1
+        code = text[text.rfind("\n", 0, m.start()) + 1 : m.start()].strip(" \t{")
+        for i, line in enumerate((m["line"] if m["block"] is None else m["block"]).splitlines()):
+            yield n + i, line.strip().lstrip("*").strip(), i > 0 or not code
+
+
+def comments_of(path, text):
+    """Yields line number, text, and whether no code is on the line, for each line of the comments of a file."""
+    if path.suffix in (".py", ".pyi"):
+        return python_comments(text)
+    if {path.suffix, path.name} & HASH_FILES or (not path.suffix and text.startswith("#!")):
+        return hash_comments(text)
+    return slash_comments(text) if path.suffix in SLASH_FILES else ()
+
+
+def comments(path, text):
+    """Findings in the comments of one file that is not Rust, and in names of functions of Python and shell."""
+    where = path.relative_to(ROOT)
+    last = None
+    for n, line, alone in comments_of(path, text):
+        starts = not alone or last != n - 1
+        if starts and (m := OPENING.match(line[:1].upper() + line[1:])):
+            yield Finding("opening", where, n, f"`{m[0]}`: {line[:90]}")
+        if m := PHRASE.search(line):
+            yield Finding("phrase", where, n, f"`{m[0]}`: {line[:90]}")
+        last = n if alone and line else None
+    for n, line in enumerate(text.splitlines() if path.suffix in (".py", ".pyi", ".sh") else (), 1):
+        if (m := FUNCTION.match(line)) and bad_name(name := m[1] or m[2]) and name not in ALLOWED.get(str(where), ()):
+            yield Finding("name", where, n, f"function or class `{name}`")
+
+
 def prose(path, text):
     where = path.relative_to(ROOT)
     fence = False
@@ -171,10 +238,17 @@ def repeated_types(types):
                 yield Finding("twice", where, line, f"`{name}` is also {first[0]}:{first[1]}")
 
 
+def checkout():
+    """Returns the files of this checkout that people write, including files that git does not track yet."""
+    call = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = {os.fsdecode(name) for name in subprocess.run(call, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout.split(b"\0")}
+    return [path for name in sorted(names) if not name.startswith(NOT_OURS) and (path := ROOT / name).is_file()]
+
+
 def find(below):
     types = defaultdict(lambda: defaultdict(list))
     for path in sorted([*(ROOT / "crates").rglob("*.rs"), *(ROOT / "fuzz" / "src").rglob("*.rs")]):
-        if "generated" in path.parts or path.name == "worker.py":
+        if "generated" in path.parts:
             continue
         text = path.read_text()
         found = list(rust(path, text, types))
@@ -185,12 +259,11 @@ def find(below):
     for finding in repeated_types(types):
         if not below or any((ROOT / finding.path).is_relative_to(b) for b in below):
             yield finding
-    documents = [p for p in ROOT.glob("*.md")] + sorted((ROOT / "docs").rglob("*.md"))
-    for path in documents:
-        if path.name == "CHANGELOG.md":
-            continue
+    for path in checkout():
         if not below or any(path.is_relative_to(b) for b in below):
-            yield from prose(path, path.read_text())
+            if path.suffix == ".md" and path.name != "CHANGELOG.md":
+                yield from prose(path, path.read_text())
+            yield from comments(path, path.read_text(errors="replace"))
 
 
 def check_rules():
@@ -205,6 +278,17 @@ def check_rules():
     good = '/// Returns the number of rows in the table.\npub fn count() { fail("`{}` is not a number") }\n'
     plain = ROOT / "crates" / "x" / "src" / "table.rs"
     assert not [*rust(plain, good, defaultdict(lambda: defaultdict(list))), *messages(plain, good)]
+    for name, text, expected in (
+        ("x.py", '#!/usr/bin/env python3\n# Nothing is kept.\ndef held():\n    """Returns `a`.\n\n    Whoever asks.\n    """\n', "opening phrase opening name"),
+        ("x.sh", "# shellcheck disable=SC2086\nseen() { :; } # of which some\n\n# A list\n# Which goes on.\n# is to be had\n", "opening phrase name"),
+        ("run", "#!/bin/sh\n# So many processes.\n#SBATCH --nodes=2\n", "opening phrase"),
+        ("Makefile", "all: ## what is built\n", "opening"),
+        ("x.toml", 'a = "b" # not used # here\n', "opening"),
+        ("x.tsx", 'const a = "http://x"; // as before\n// Also.\n// \n// The other.\n/**\n * Such a page.\n * Not seen.\n */\n{/* told of */}\n', "opening opening opening phrase"),
+        ("x.json", "# Which.\n", ""),
+    ):
+        found = Counter(f.rule for f in comments(ROOT / "scripts" / name, text))
+        assert found == Counter(expected.split()), (name, found)
 
 
 def main():

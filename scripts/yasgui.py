@@ -1,7 +1,9 @@
-"""YASGUI in a browser, served from another origin than the server that it asks: a query typed, the table read back.
+"""Types a query into YASGUI in a browser, and checks the result table. The page and the SPARQL server have different origins.
 
-Run by scripts/check-sparql-clients-long.sh as `python3 yasgui.py SERVER FOLDER PORT`, where FOLDER holds YASGUI's script and
-style, and the page is served at PORT of this machine, which the server has among its `sparql.read_origins`. The browser is driven by WebDriver's own protocol.
+Usage: yasgui.py SERVER FOLDER PORT
+
+FOLDER has YASGUI's script and style sheet. The page is served at PORT of this machine, which must be in the server's
+`sparql.read_origins`. The script sends WebDriver requests to chromedriver. scripts/check-sparql-clients-long.sh calls it.
 """
 
 import functools
@@ -41,36 +43,36 @@ class Browser:
     def __init__(self, port):
         self.base = f"http://127.0.0.1:{port}"
         arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1400,1000"]
-        wish = {"browserName": "chrome", "goog:chromeOptions": {"args": arguments}}
-        session = self.ask("POST", "/session", {"capabilities": {"alwaysMatch": wish}})["sessionId"]
+        capabilities = {"browserName": "chrome", "goog:chromeOptions": {"args": arguments}}
+        session = self.request("POST", "/session", {"capabilities": {"alwaysMatch": capabilities}})["sessionId"]
         self.base += f"/session/{session}"
 
-    def ask(self, method, path, body=None):
+    def request(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.base + path, data, {"content-type": "application/json"}, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=600) as answer:
-                return json.load(answer)["value"]
+            with urllib.request.urlopen(request, timeout=600) as response:
+                return json.load(response)["value"]
         except urllib.error.HTTPError as e:
             raise RuntimeError(f"{method} {path}: {e.read().decode()}") from e
 
     def run(self, script):
-        return self.ask("POST", "/execute/sync", {"script": script, "args": []})
+        return self.request("POST", "/execute/sync", {"script": script, "args": []})
 
     def find(self, selector):
-        found = self.ask("POST", "/elements", {"using": "css selector", "value": selector})
+        found = self.request("POST", "/elements", {"using": "css selector", "value": selector})
         return [e[ELEMENT] for e in found]
 
     def text(self, element):
-        return self.ask("GET", f"/element/{element}/text")
+        return self.request("GET", f"/element/{element}/text")
 
-    def until(self, what, see):
+    def wait_for(self, description, read):
         for _ in range(6000):
-            seen = see()
-            if seen:
-                return seen
+            value = read()
+            if value:
+                return value
             time.sleep(0.1)
-        raise SystemExit(f"{what}: not seen within ten minutes; the page says: {self.run('return document.body.innerText')[:2000]}")
+        raise SystemExit(f"{description}: not on the page within ten minutes; the page has: {self.run('return document.body.innerText')[:2000]}")
 
 
 def insert(text):
@@ -93,38 +95,38 @@ try:
         sys.exit("chromedriver did not start")
     browser = Browser(port)
     try:
-        browser.ask("POST", "/url", {"url": origin})
-        browser.until("the editor", lambda: browser.find(".CodeMirror"))
-        # What a person types; the editor closes brackets by itself, so they are typed over.
+        browser.request("POST", "/url", {"url": origin})
+        browser.wait_for("the editor", lambda: browser.find(".CodeMirror"))
+        # The query is typed; the editor closes brackets automatically, so that typed closing brackets overwrite them.
         browser.run("const e = yasgui.getTab().getYasqe(); e.setValue(''); e.focus()")
         query = "SELECT ?n WHERE { <http://example.org/y> ?p ?n } ORDER BY STR(?n)"
         area = browser.find(".CodeMirror textarea")[0]
-        browser.ask("POST", f"/element/{area}/value", {"text": query})
+        browser.request("POST", f"/element/{area}/value", {"text": query})
         typed = browser.run("return yasgui.getTab().getYasqe().getValue()")
         if "?n" not in typed or "example.org/y" not in typed:
             sys.exit(f"the editor has {typed!r}")
         browser.run("yasgui.getTab().getYasqe().setValue(%s)" % json.dumps(query))
-        browser.ask("POST", f"/element/{browser.find('.yasqe_queryButton')[0]}/click", {})
+        browser.request("POST", f"/element/{browser.find('.yasqe_queryButton')[0]}/click", {})
         cells = ".yasr_results table tbody tr"
-        rows = browser.until("the table", lambda: [t for t in map(browser.text, browser.find(cells)) if t])
-        shown = " ".join(rows)
+        rows = browser.wait_for("the table", lambda: [t for t in map(browser.text, browser.find(cells)) if t])
+        table = " ".join(rows)
         for word in ("from the server", "42", "sieben"):
-            if word not in shown:
+            if word not in table:
                 sys.exit(f"the table lacks {word!r}: {rows}")
-        # A wrong query: the editor's own parser is passed by; what the server says is shown.
+        # The page must show the server's message for a malformed query, which is set without the editor's own parser.
         browser.run("const e = yasgui.getTab().getYasqe(); e.setValue('SELECT ?n { ?s ?p '); e.query()")
-        browser.until("what is wrong", lambda: "line 1, column" in browser.run("return document.body.innerText"))
-        # The page is of another origin, and may ask, and say what it wants.
-        seen = browser.run(
+        browser.wait_for("the position of the error", lambda: "line 1, column" in browser.run("return document.body.innerText"))
+        # A page of another origin may send a query with these headers.
+        answer = browser.run(
             "const r = new XMLHttpRequest(); r.open('POST', '%s/sparql', false);"
             "r.setRequestHeader('content-type', 'application/sparql-query');"
             "r.setRequestHeader('accept', 'application/sparql-results+json');"
             "r.send('ASK {}'); return [r.status, location.origin, JSON.parse(r.responseText).boolean]" % server
         )
-        if seen != [200, origin, True]:
-            sys.exit(f"a request from another origin: {seen}")
+        if answer != [200, origin, True]:
+            sys.exit(f"a request from another origin: {answer}")
     finally:
-        browser.ask("DELETE", "")
+        browser.request("DELETE", "")
 finally:
     driver.terminate()
     driver.wait()

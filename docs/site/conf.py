@@ -1,4 +1,4 @@
-"""The documentation site: the pages of `docs/` as they are, with a reference that the program writes itself."""
+"""The documentation site: the pages of `docs/`, and a reference generated from the program."""
 
 project = "Esker"
 author = "The Esker developers"
@@ -9,9 +9,9 @@ myst_heading_anchors = 4
 html_theme = "furo"
 html_title = "Esker"
 html_extra_path = ["_extra"]
-# Nothing from another host: a reader in a machine hall has none.
+# The theme must load nothing from other hosts, because some readers have no internet.
 html_theme_options = {"top_of_page_buttons": []}
 html_show_sourcelink = False
-# Chains, filters and sessions are in languages of our own.
+# Pygments has no lexers for traversals, filters and sessions.
 highlight_language = "text"
 suppress_warnings = ["misc.highlighting_failure"]

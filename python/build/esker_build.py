@@ -1,11 +1,11 @@
-"""A build backend (PEP 517): packs what cargo builds into a wheel, the command `esker` with it.
+"""A build backend (PEP 517) that packs the extension module and the command `esker` into a wheel.
 
-Not maturin: it builds one package with the features of that package alone, which compiles the engine a second time beside the
-command, and it puts no other package's program into the wheel. Here one call of cargo builds both, with the features that the
-workspace's tests have.
+maturin cannot do this: it builds one package with only the features of that package, which compiles the engine a second time,
+and it cannot add another package's program to the wheel. Here one call of cargo builds both, with the features of the
+workspace's tests.
 
-``ESKER_WHEEL_PROFILE=dev`` packs a debug build (what `make test` has compiled already); else it is a build that is small: the
-command lacks SPARQL over several processes, which is half of its size.
+``ESKER_WHEEL_PROFILE=dev`` packs a debug build, most of which `make test` has compiled already. The default is a small release
+build, whose command lacks SPARQL over several processes, half of its size.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ ROOT = HERE.parent
 
 
 def _built() -> tuple[Path, Path]:
-    """Builds; the extension's library and the command."""
+    """Builds the extension module and the command; returns their paths."""
     profile = os.environ.get("ESKER_WHEEL_PROFILE", "wheel")
     call = ["cargo", "build", "--locked", "--profile", profile]
     if profile == "dev":
-        # A test among the targets makes cargo count the features that tests ask for: nothing is compiled twice.
+        # With a test among the targets, cargo uses the features of tests, so that it compiles no crate twice.
         call += ["--lib", "--bin", "esker", "--test", "tidy"]
     else:
-        call += ["-p", "esker-python", "-p", "esker", "--lib", "--bin", "esker", "--no-default-features"]
+        call += ["-p", "esker-python", "-p", "esker", "--lib", "--bin", "esker"]
     call += ["--message-format", "json-render-diagnostics"]
     done = subprocess.run(call, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     found: dict[str, Path] = {}
@@ -55,7 +55,7 @@ def _platform() -> str:
 
 
 def _project() -> dict:
-    import tomllib  # Python 3.11, to build; the wheel is for 3.10 too
+    import tomllib  # the build needs Python 3.11; the wheel also works with 3.10
 
     return tomllib.loads((HERE / "pyproject.toml").read_text())["project"]
 
@@ -78,13 +78,13 @@ def _metadata() -> str:
 
 class _Wheel:
     def __init__(self, path: Path) -> None:
-        # A debug build is large and lives for one test.
+        # The wheel of a debug build is large and used only once, so speed matters more than size.
         level = 1 if os.environ.get("ESKER_WHEEL_PROFILE") == "dev" else 9
         self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=level)
         self.record: list[str] = []
 
     def add(self, name: str, data: bytes, mode: int = 0o644) -> None:
-        # The same sources make the same wheel.
+        # A fixed time makes the wheel reproducible.
         info = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
         info.external_attr = (0o100000 | mode) << 16
         info.compress_type = zipfile.ZIP_DEFLATED
@@ -107,7 +107,7 @@ def _stripped(path: Path) -> bytes:
 
 
 def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings=None) -> str:
-    """What pip asks for first: without it, it would build a wheel to look into."""
+    """Writes the metadata; without this function, pip would build a wheel only to read them."""
     project = _project()
     name = f"{project['name']}-{project['version']}.dist-info"
     folder = Path(metadata_directory) / name

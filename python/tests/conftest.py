@@ -1,4 +1,4 @@
-"""What the tests share: a database in each of the ways in which one can have it."""
+"""Fixtures of the tests: a database opened by this process, through its owner, and on a server."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ with esker.open(sys.argv[1], create=True, durability="relaxed"):
 
 
 def command() -> str:
-    """The command that the wheel brought."""
+    """Returns the path of the command that the wheel installed."""
     return str(Path(sysconfig.get_path("scripts")) / "esker")
 
 
@@ -47,7 +47,7 @@ def served(tmp_path, folder):
     server = subprocess.Popen(call, env={**os.environ, "HOME": str(tmp_path)})
     until = time.monotonic() + 600
     while not port.exists():
-        assert server.poll() is None and time.monotonic() < until, "it does not start"
+        assert server.poll() is None and time.monotonic() < until, "the server did not start"
         time.sleep(0.01)
     yield f"esker://{port.read_text().strip()}"
     server.terminate()
@@ -56,15 +56,15 @@ def served(tmp_path, folder):
 
 @pytest.fixture(params=["owner", "attached", "client"])
 def db(request):
-    """An open database: in this process, in another one, on a server."""
-    how = {"owner": "folder", "attached": "attached", "client": "served"}[request.param]
-    with esker.open(request.getfixturevalue(how), create=request.param == "owner", durability="relaxed") as db:
+    """An open database: owned by this process, owned by another process, or on a server."""
+    fixture = {"owner": "folder", "attached": "attached", "client": "served"}[request.param]
+    with esker.open(request.getfixturevalue(fixture), create=request.param == "owner", durability="relaxed") as db:
         assert db.role == request.param
         yield db
 
 
 @pytest.fixture
 def own(folder):
-    """One in this process."""
+    """An open database that this process owns."""
     with esker.open(folder, create=True, durability="relaxed") as db:
         yield db

@@ -1,4 +1,4 @@
-"""Tables in both directions, with those who make and read Arrow."""
+"""Tests of tables from and to other libraries that use Arrow."""
 
 import duckdb
 import networkx
@@ -19,7 +19,7 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES.keys())
-def test_what_goes_in_comes_out(db, frame):
+def test_inserted_rows_are_read_back(db, frame):
     vertices = frame({"id": ["job:1", "job:2"], "name": ["a", "b"], "k": [1, 2], "x": [0.5, 1.5], "on": [True, False]})
     edges = frame(
         {
@@ -38,7 +38,7 @@ def test_what_goes_in_comes_out(db, frame):
         found.to_polars().to_dicts(),
         found.to_arrow().to_pylist(),
         found.to_pandas().to_dict("records"),
-        # Times in DuckDB's rows would need pytz.
+        # DuckDB needs pytz to return columns with times, so the projection omits them.
         [
             dict(zip(("source", "type", "destination", "n"), r, strict=True))
             for r in duckdb.from_arrow(found.to_arrow()).project("source, type, destination, n").fetchall()
@@ -51,8 +51,8 @@ def test_what_goes_in_comes_out(db, frame):
         ]
 
 
-def test_a_table_of_edges_goes_round(db, tmp_path):
-    """Versions stand whole in the column, so that another database gets the same history."""
+def test_a_table_of_edges_is_inserted_into_another_database(db, tmp_path):
+    """The column has complete versions, so that the other database gets the same history."""
     db.link("job:1", "read", "file:/a", n=1)
     db.link("job:1", "write", "file:/b", n=2)
     with esker.open(str(tmp_path / "other.esker"), create=True) as other:
@@ -84,7 +84,7 @@ def test_graphs(db):
     assert db.to_igraph(types=["read"]).vs["name"] == ["job:1", "file:/a"]
 
 
-def test_tables_show_themselves(db):
+def test_tables_are_printed(db):
     db.link("job:1", "read", "file:/<a>")
     found = db.scan()
     assert "(1 rows, 4 columns)" in repr(found)

@@ -1,4 +1,4 @@
-"""Writing, reading, questions: through the bindings as a user calls them."""
+"""Tests of writes, reads and queries through the public interface."""
 
 import asyncio
 import gzip
@@ -53,7 +53,7 @@ def test_a_vertex_comes_back_as_it_was_written(db):
     assert "job:1" in db and "job:2" not in db
 
 
-def test_the_past_is_still_there(db):
+def test_the_past_is_readable(db):
     first = db.insert("job:1", k=1).version
     db.set("job:1", k=2)
     db.delete("job:1")
@@ -183,15 +183,15 @@ def test_rdf_is_loaded(db, tmp_path, packed):
         db.load_rdf(tmp_path / "a.csv")
 
 
-def test_changes_are_told(db):
+def test_changes_are_watched(db):
     if db.role == "attached":
         with pytest.raises(esker.UnavailableError):
             db.watch()
         return
     changes = db.watch(period=0.01)
     db.link("job:1", "read", "file:/a")
-    seen = next(changes)
-    assert ("job:1", "read", "file:/a") in seen.edges
+    change = next(changes)
+    assert ("job:1", "read", "file:/a") in change.edges
     assert list(db.watch(period=0.01, timeout=0.05)) == []
 
 
@@ -214,15 +214,15 @@ def test_a_second_process_attaches(own):
 
 
 def test_the_command_is_in_the_wheel(db):
-    command = shutil.which("esker", path=str(__import__("pathlib").Path(sys.executable).parent))
-    assert command, "no esker beside python"
+    program = shutil.which("esker", path=str(__import__("pathlib").Path(sys.executable).parent))
+    assert program, "the folder of python has no esker"
     db.link("job:1", "write", "file:/a")
-    done = subprocess.run([command, "lineage", db.target, "file:/a"], capture_output=True, text=True, check=True)
+    done = subprocess.run([program, "lineage", db.target, "file:/a"], capture_output=True, text=True, check=True)
     assert "written by job:1" in done.stdout
 
 
 def test_ctrl_c_ends_long_work(db):
-    """The signal comes while the engine works without the GIL; what its handler raises is raised."""
+    """The signal arrives while the engine works without the GIL; the call must raise the handler's exception."""
     pa = pytest.importorskip("pyarrow")
     n = 20_000
     edges = pa.table({"source": ["job:1"] * n, "destination": [f"file:/{i}" for i in range(n)]})

@@ -1,4 +1,4 @@
-"""A graph that was exported for other engines, as they read it."""
+"""Tests of a GraphAr export with pyarrow and DuckDB."""
 
 import subprocess
 from pathlib import Path
@@ -27,12 +27,12 @@ def lab(own, tmp_path):
 
 
 def table(folder: Path) -> pyarrow.Table:
-    """All chunks below a folder, in order."""
+    """Reads all chunks below a folder in order."""
     files = sorted(folder.rglob("chunk*"), key=lambda f: [int(p.lstrip("chunkpart")) for p in f.relative_to(folder).parts])
     return pyarrow.concat_tables([parquet.read_table(f) for f in files])
 
 
-def test_rows_and_numbers_hold_together(own, lab):
+def test_indexes_and_offsets_are_consistent(own, lab):
     vertices = {kind.name: table(kind / "all") for kind in (lab / "vertex").iterdir()}
     assert {kind: rows.num_rows for kind, rows in vertices.items()} == {k: n for k, n in own.counts()[0].items() if n}
     for rows in vertices.values():
@@ -49,7 +49,7 @@ def test_rows_and_numbers_hold_together(own, lab):
         assert [names[source][i] for i in ends["_graphArSrcIndex"].to_pylist()] == properties["source"].to_pylist()
         assert [names[to][i] for i in ends["_graphArDstIndex"].to_pylist()] == properties["destination"].to_pylist()
         edges += ends.num_rows
-        # Each source's edges are where the offsets of its part say.
+        # The offsets of a part must delimit the edges of each source.
         for part in range(-(-len(names[source]) // CHUNK)):
             offsets = parquet.read_table(at / f"offset/chunk{part}")["_graphArOffset"].to_pylist()
             count = int.from_bytes((at / f"edge_count{part}").read_bytes(), "little")

@@ -1,4 +1,4 @@
-"""The magics, as cells of a notebook in a real kernel."""
+"""Runs the magics in notebook cells of a real kernel."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from nbclient.exceptions import CellExecutionError
 import esker
 
 
-def played(folder: pathlib.Path, *cells: str) -> list[list[Any]]:
-    """Outputs of each cell."""
+def run_cells(folder: pathlib.Path, *cells: str) -> list[list[Any]]:
+    """Runs cells as a notebook; returns the outputs of each cell."""
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
     NotebookClient(book, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
     return [cell["outputs"] for cell in book["cells"]]
@@ -31,8 +31,8 @@ def lab(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
-def test_each_magic_shows_and_keeps(lab: pathlib.Path) -> None:
-    outputs = played(
+def test_each_magic_shows_and_assigns(lab: pathlib.Path) -> None:
+    outputs = run_cells(
         lab,
         "%load_ext esker\n%esker lab.esker",
         "%lineage file:/data/plot.png --depth 3",
@@ -48,7 +48,7 @@ def test_each_magic_shows_and_keeps(lab: pathlib.Path) -> None:
     assert "lab.esker" in outputs[0][0]["data"]["text/plain"]
     shown = outputs[1][0]["data"]
     assert "job:1" in shown["text/plain"]
-    # A picture whose texts cannot be markup.
+    # Names in the drawing must be escaped.
     assert "<svg" in shown["text/html"] and "&lt;raw&gt;.h5" in shown["text/html"] and "<raw>" not in shown["text/html"]
     assert "'file:/data/plot.png'" in outputs[2][0]["text"]
     assert "tas" in outputs[3][0]["data"]["text/html"]
@@ -78,15 +78,15 @@ def test_each_magic_shows_and_keeps(lab: pathlib.Path) -> None:
 )
 def test_mistakes_are_one_message(lab: pathlib.Path, cell: str, expected: str) -> None:
     with pytest.raises(CellExecutionError) as failed:
-        played(lab, "%load_ext esker\n%esker lab.esker", cell)
+        run_cells(lab, "%load_ext esker\n%esker lab.esker", cell)
     assert failed.value.ename == "UsageError", failed.value
     assert expected in failed.value.evalue, failed.value.evalue
 
 
-def test_no_database_is_said_and_a_variable_is_found(lab: pathlib.Path) -> None:
+def test_the_database_of_a_variable_is_used(lab: pathlib.Path) -> None:
     with pytest.raises(CellExecutionError, match="no database is open: %esker TARGET"):
-        played(lab, "%load_ext esker", "%find level = 1")
-    outputs = played(lab, "%load_ext esker\nimport esker\ndb = esker.open('lab.esker')", "%find -o one level = 1", "len(one)")
+        run_cells(lab, "%load_ext esker", "%find level = 1")
+    outputs = run_cells(lab, "%load_ext esker\nimport esker\ndb = esker.open('lab.esker')", "%find -o one level = 1", "len(one)")
     assert outputs[2][0]["data"]["text/plain"] == "1"
 
 
@@ -97,11 +97,11 @@ def test_a_drawing_has_a_limit(tmp_path: pathlib.Path) -> None:
         db.link("job:1", "write", "file:/out")
         assert db.lineage("file:/out").to_svg() is None
         assert db.lineage("file:/in/1", depth=0).to_svg() is None
-        ring = db.lineage("file:/out", depth=0)
-        assert ring._repr_html_().startswith("<pre")
+        single = db.lineage("file:/out", depth=0)
+        assert single._repr_html_().startswith("<pre")
 
 
-def test_rings_are_drawn(tmp_path: pathlib.Path) -> None:
+def test_cycles_are_drawn(tmp_path: pathlib.Path) -> None:
     with esker.open(str(tmp_path / "db"), create=True) as db:
         db.link("job:1", "read", "file:/a", at="2026-01-01")
         db.link("job:1", "write", "file:/b", at="2026-01-01")

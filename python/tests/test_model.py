@@ -1,4 +1,4 @@
-"""A state machine: random changes to the database and to dicts must look the same, now and as of every commit."""
+"""Compares the database with a model of dicts after random changes, in the current state and as of each commit."""
 
 import shutil
 import tempfile

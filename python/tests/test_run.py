@@ -1,4 +1,4 @@
-"""Runs of Python programs, recorded."""
+"""Tests of recorded runs of Python programs."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def write(path, text="x"):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
+def workdir(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ESKER_SPOOL", str(tmp_path / "spool"))
     return tmp_path
@@ -29,28 +29,28 @@ def record(db, source, result, **more):
     return run
 
 
-def test_a_run_explains_its_output(db, here):
+def test_a_run_explains_its_output(db, workdir):
     run = record(db, "raw.nc", "clean.nc")
     lineage = db.lineage("clean.nc")
-    assert lineage.names[:3] == [f"file:{here}/clean.nc", run.id, f"file:{here}/raw.nc"]
-    assert db.impact(Path("raw.nc")).by_user()[0].files == [f"file:{here}/clean.nc"]
+    assert lineage.names[:3] == [f"file:{workdir}/clean.nc", run.id, f"file:{workdir}/raw.nc"]
+    assert db.impact(Path("raw.nc")).by_user()[0].files == [f"file:{workdir}/clean.nc"]
     paths = db.travel().v("file:clean.nc").e("wasWrittenBy").v().e("read").v().return_fp().paths()
-    assert paths[0][-1] == f"file:{here}/raw.nc"
+    assert paths[0][-1] == f"file:{workdir}/raw.nc"
     recorded = db[run.id]
     assert recorded["name"] == "preprocess"
     assert recorded["settings"] == ["api_token=[redacted]", "k=3"]
     assert recorded["exit"] == 0
     assert recorded["python"].startswith("3.")
     assert db["clean.nc"]["level"] == 2
-    assert db.edge(run.id, "write", f"file:{here}/clean.nc")["size"] == len("clean")
-    assert not list((here / "spool").iterdir()), "what was delivered waits no more"
+    assert db.edge(run.id, "write", f"file:{workdir}/clean.nc")["size"] == len("clean")
+    assert not list((workdir / "spool").iterdir()), "the spool still has the delivered run"
 
 
-def test_two_runs_are_compared(db, here):
+def test_two_runs_are_compared(db, workdir):
     first = record(db, "raw.nc", "clean.nc", tags={"campaign": "winter"})
     write("raw.nc", "another raw")
     second = record(db, "more.nc", "clean.nc", tags={"campaign": "summer"})
-    rows = {(r["part"], r["name"].removeprefix(f"{here}/")): r for r in db.diff(first, second)}
+    rows = {(r["part"], r["name"].removeprefix(f"{workdir}/")): r for r in db.diff(first, second)}
     assert (rows["tag", "campaign"]["before"], rows["tag", "campaign"]["after"]) == ("winter", "summer")
     assert rows["input", "more.nc"]["change"] == "added"
     assert rows["input", "raw.nc"]["change"] == "removed"
@@ -61,7 +61,7 @@ def test_two_runs_are_compared(db, here):
         db.diff(first, "job:4711")
 
 
-def test_a_run_that_fails_says_why(db, here):
+def test_a_run_that_fails_says_why(db, workdir):
     with pytest.raises(ValueError, match="no such grid"):
         with esker.run("model", db=db) as run:
             raise ValueError("no such grid")
@@ -73,7 +73,7 @@ def test_a_run_that_fails_says_why(db, here):
     assert db[run.id]["exit"] == 3
 
 
-def test_each_call_of_a_function_is_a_run(db, here):
+def test_each_call_of_a_function_is_a_run(db, workdir):
     @esker.run("step", db=db)
     def step(n):
         return n + 1
@@ -82,22 +82,22 @@ def test_each_call_of_a_function_is_a_run(db, here):
     assert len(db.vertices("Execution", where="name = 'step'")) == 2
 
 
-def test_a_run_within_a_run_belongs_to_it(db, here):
+def test_a_run_within_a_run_belongs_to_it(db, workdir):
     with esker.run("outer", db=db) as outer:
         with esker.run("inner", db=db) as inner:
             pass
     assert db.edge(inner.id, "belongs", outer.id) == {"evidence": "observed"}
 
 
-def test_a_database_that_is_away_gets_the_run_later(here):
-    lab = str(here / "lab.esker")
+def test_a_run_waits_in_the_spool_for_an_unreachable_database(workdir):
+    lab = str(workdir / "lab.esker")
     with pytest.warns(RuntimeWarning, match="esker spool deliver"):
         with esker.run("far", db="esker://127.0.0.1:1?timeout=0.2s") as run:
             run.note({"late": True}, seed=7)
-    waiting = list((here / "spool").iterdir())
+    waiting = list((workdir / "spool").iterdir())
     assert len(waiting) == 1 and waiting[0].suffix == ".done"
     assert run.id.split(":")[1] in waiting[0].name
-    # A folder is opened for the moment, and made if it is not there.
+    # A missing folder is created, and the database is open only for the delivery.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with esker.run("near", db=lab) as run:
@@ -107,15 +107,15 @@ def test_a_database_that_is_away_gets_the_run_later(here):
         assert db[run.id]["seed"] == 7
 
 
-def test_no_room_in_the_spool_is_a_warning(db, here):
+def test_an_unusable_spool_is_a_warning(db, workdir):
     write("spool")
     with pytest.warns(RuntimeWarning, match="cannot be recorded"):
         with esker.run("full", db=db) as run:
             pass
-    assert db[run.id]["exit"] == 0, "the database has it all the same"
+    assert db[run.id]["exit"] == 0, "the database lacks the run"
 
 
-def test_misuse_is_told(here, monkeypatch):
+def test_misuse_raises(workdir, monkeypatch):
     monkeypatch.delenv("ESKER_TARGET", raising=False)
     with pytest.raises(esker.InvalidError, match="ESKER_TARGET"):
         esker.run("nowhere")
@@ -124,7 +124,7 @@ def test_misuse_is_told(here, monkeypatch):
         run.read("a")
 
 
-def test_a_script_knows_what_it_is(here):
+def test_a_run_records_its_script(workdir):
     script = write(
         "job.py",
         "import esker\nwith esker.run('job', db='lab.esker') as r:\n    print(r.id)\n",
@@ -132,5 +132,5 @@ def test_a_script_knows_what_it_is(here):
     done = subprocess.run([sys.executable, script, "--password", "abc"], capture_output=True, text=True, check=True)
     with esker.open("lab.esker") as db:
         recorded = db[done.stdout.strip()]
-        assert recorded["script"] == f"{here}/job.py"
+        assert recorded["script"] == f"{workdir}/job.py"
         assert recorded["command"].endswith("job.py --password [redacted]")

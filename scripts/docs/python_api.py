@@ -1,4 +1,4 @@
-"""The reference of the package `esker`, from its sources: names, calls and docstrings, read without importing it."""
+"""Writes the reference of the Python package `esker` from names, signatures and docstrings of its sources, without importing it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ FIRST = ("open", "run", "Database", "Batch", "Run", "Travel", "Found", "Lineage"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def text_of(words: str | None) -> str:
-    """A docstring as Markdown."""
+def markdown_of(words: str | None) -> str:
+    """Converts a docstring to Markdown."""
     words = re.sub(r":\w+:`~?([^`]+)`", r"`\1`", inspect.cleandoc(words or "")).replace("``", "`")
     out, listed = [], False
     for block in re.split(r"\n\n+", words):
@@ -30,8 +30,8 @@ def text_of(words: str | None) -> str:
     return "\n\n".join(out)
 
 
-def call_of(function: Function, name: str) -> str:
-    """How it is called, with the types."""
+def signature_of(function: Function, name: str) -> str:
+    """Returns the signature of a function as Markdown."""
     arguments = function.args
     own = [*arguments.posonlyargs, *arguments.args][:1]
     if own and own[0].arg in ("self", "cls"):
@@ -56,27 +56,27 @@ def members(node: ast.ClassDef, name: str) -> Iterator[str]:
     fields = []
     for i, item in enumerate(node.body):
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and not item.target.id.startswith("_"):
-            behind = node.body[i + 1] if i + 1 < len(node.body) else None
-            told = behind.value.value if isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant) else ""
-            fields.append((item.target.id, ast.unparse(item.annotation), told))
+            following = node.body[i + 1] if i + 1 < len(node.body) else None
+            description = following.value.value if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant) else ""
+            fields.append((item.target.id, ast.unparse(item.annotation), description))
         elif isinstance(item, Function) and is_property(item) and not item.name.startswith("_"):
             fields.append((item.name, ast.unparse(item.returns) if item.returns else "", ast.get_docstring(item) or ""))
     if fields:
-        rows = (f"| `{field}` | `{kind}` | {text_of(told)} |".replace(" | None", " \\| None") for field, kind, told in fields)
+        rows = (f"| `{field}` | `{kind}` | {markdown_of(description)} |".replace(" | None", " \\| None") for field, kind, description in fields)
         yield "\n".join(["| field | type | |", "|---|---|---|", *rows])
     for item in node.body:
         if not isinstance(item, Function) or is_property(item):
             continue
-        told = ast.get_docstring(item)
-        if item.name.startswith("_") and (not item.name.startswith("__") or not told or item.name == "__init__"):
+        description = ast.get_docstring(item)
+        if item.name.startswith("_") and (not item.name.startswith("__") or not description or item.name == "__init__"):
             continue
         yield f"### {name}.{item.name}".replace("__", "\\_\\_")
-        yield call_of(item, item.name)
-        yield text_of(told)
+        yield signature_of(item, item.name)
+        yield markdown_of(description)
 
 
 def page(package: pathlib.Path) -> str:
-    """The page: what `esker` has in its `__all__`, and what those give."""
+    """Returns the page: the names in `__all__` of `esker`, and the classes of their results."""
     found: dict[str, ast.ClassDef | Function] = {}
     for file in ("_database", "_run", "_table", "_times", "travel", "errors", "__init__"):
         for node in ast.parse((package / f"{file}.py").read_text()).body:
@@ -87,15 +87,15 @@ def page(package: pathlib.Path) -> str:
     public = {*ast.literal_eval(lists[0]), "Travel", "Found"} - {"__version__"}
     assert public <= found.keys(), public - found.keys()
     out = ["# Python API", "The package `esker`, from its docstrings; `help(esker.Database)` prints the same."]
-    out.append("[python.md](../book/python.md) shows it at work.")
+    out.append("[python.md](../book/python.md) has examples.")
     for name in [*FIRST, *sorted(public - {*FIRST})]:
         node = found[name]
         out.append(f"## {name}")
         if isinstance(node, ast.ClassDef):
             bases = ", ".join(ast.unparse(base) for base in node.bases)
-            out += [text_of(ast.get_docstring(node)), f"A subclass of `{bases}`." if bases else "", *members(node, name)]
+            out += [markdown_of(ast.get_docstring(node)), f"A subclass of `{bases}`." if bases else "", *members(node, name)]
         else:
-            out += [call_of(node, f"esker.{name}"), text_of(ast.get_docstring(node))]
-    wait = ast.parse((package / "aio.py").read_text())
-    out += ["## esker.aio", text_of(ast.get_docstring(wait))]
+            out += [signature_of(node, f"esker.{name}"), markdown_of(ast.get_docstring(node))]
+    aio = ast.parse((package / "aio.py").read_text())
+    out += ["## esker.aio", markdown_of(ast.get_docstring(aio))]
     return "\n\n".join(part for part in out if part) + "\n"

@@ -1,22 +1,24 @@
-"""Runs what pages show, in its order, and compares what comes out with what the page says.
+"""Runs the code blocks of pages in order, and compares their output with the output on the page.
 
-run.py FOLDER PAGE…: FOLDER has the program `esker`. Each page has a machine of its own, by `unshare` and an overlay: it writes
-anywhere, its servers have their ports, its mounts their places, and all of it is gone with the page. Variables and the folder
-go on from block to block. What is done with a block depends on its label:
+Usage: run.py FOLDER PAGE…
 
-sh          bash runs it. A `text` block directly behind it is what must come out on standard output
-console     lines `$ COMMAND`; between them what each prints on standard output and error. A line that ends in `\\` goes on, and
-            so does one before `> `
+FOLDER has the program `esker`. Each page runs in namespaces of its own (`unshare`) on an overlay file system, so that its files, ports
+and mounts are separate from other pages and disappear at the end of the page. Variables and the working directory are kept from one
+block to the next. The label of a block determines its treatment:
+
+sh          bash runs the block. If a `text` block follows directly, standard output must equal it.
+console     Lines `$ COMMAND` are run; the lines between them are the expected standard output and error. A command continues after a
+            line that ends in `\\`, and on lines that begin with `> `.
 json, toml, python
-            is parsed, and left as `block.toml` or so for the next commands. python/tests/test_docs.py runs examples of Python
-any other   is shown. A block without a label is a mistake
+            The block must be well-formed. The next commands find it in the file `block.LABEL`. python/tests/test_docs.py runs Python.
+others      The block is not checked. A block without a label is an error.
 
-In what is to come out, `…` is anything in a line and a line of it any lines. Comments, which readers do not see, say more about
-the block behind them:
+In expected output, `…` matches any part of a line, and a line `…` matches any lines. Hidden comments change the treatment of the block
+after them:
 
-<!-- docs: run COMMANDS -->         bash runs them, over several lines if need be. $ESKER_REPO is the repository
-<!-- docs: exit N -->               the block ends with that exit code, and its `text` has standard error, too
-<!-- docs: skip because REASON -->  it is not run here; `--help` behind its lines tells that there are such commands and options
+<!-- docs: run COMMANDS -->         bash runs the commands, which may have several lines. $ESKER_REPO is the repository.
+<!-- docs: exit N -->               The block must end with exit code N, and its output includes standard error.
+<!-- docs: skip because REASON -->  The block is not run. Its commands are run with `--help`, which checks that commands and options exist.
 """
 
 from __future__ import annotations
@@ -41,15 +43,15 @@ from concurrent.futures import ThreadPoolExecutor
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = pathlib.Path("/home/me/here")
 LIMIT = 600
-"""Seconds that a block may take."""
+"""Time limit of a block in seconds."""
 PARSERS: dict[str, Callable[[str], object]] = {"json": json.loads, "toml": tomllib.loads, "python": ast.parse}
-GIVEN = ("ESKER_LOGS", "ESKER_HARVEST", "ESKER_ETCD")
-"""What pages are told of: Darshan's logs, a Python with the libraries of `esker harvest`, etcd."""
+PAGE_VARIABLES = ("ESKER_LOGS", "ESKER_HARVEST", "ESKER_ETCD")
+"""Environment variables for pages: Darshan logs, a Python with the libraries of `esker harvest`, etcd."""
 MARK = "\x1e"
 
 
-def pieces(text: str) -> Iterator[tuple[int, str, str]]:
-    """Line, label and contents of each block; of a comment to us the label is `!` and its first word, of output `>`."""
+def blocks(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yields line, label and content of each block. The label of a hidden comment is `!` and its first word; that of expected output is `>`."""
     lines = text.split("\n")
     i, end, before = 0, 0, ""
     while i < len(lines):
@@ -71,10 +73,10 @@ def pieces(text: str) -> Iterator[tuple[int, str, str]]:
         i += 1
 
 
-def matches(shown: str, printed: str) -> bool:
-    """Whether it is what was shown: blanks aside, `…` for anything in a line, a line of it for lines."""
+def matches(expected: str, printed: str) -> bool:
+    """Whether output matches the expected output; differences in blanks are ignored."""
     pattern = ""
-    for line in shown.strip().split("\n"):
+    for line in expected.strip().split("\n"):
         if line.strip() == "…":
             pattern += r"(?:.*\n)*?"
         else:
@@ -84,60 +86,63 @@ def matches(shown: str, printed: str) -> bool:
 
 
 def commands(text: str) -> list[tuple[str, str]]:
-    """The commands of a `console` block, each with what it is said to print."""
+    """Returns the commands of a `console` block with their expected output."""
     out: list[tuple[str, str]] = []
-    goes_on = False
+    continues = False
     for line in text.split("\n"):
-        if goes_on or (out and not out[-1][1] and line.startswith("> ")):
+        if continues or (out and not out[-1][1] and line.startswith("> ")):
             out[-1] = (out[-1][0] + "\n" + line.removeprefix("> "), "")
         elif line.startswith("$ "):
             out.append((line[2:], ""))
         else:
             out[-1] = (out[-1][0], out[-1][1] + line + "\n")
-        goes_on = out[-1][1] == "" and line.endswith("\\")
+        continues = out[-1][1] == "" and line.endswith("\\")
     return out
 
 
 START = """
 [ ! -e {folder}/state ] || . {folder}/state
 trap 'export -p > {folder}/state; printf "cd %q\\n" "$PWD" >> {folder}/state' EXIT
-there() {{ {{ ss -Hltn; cat /proc/mounts; }} | wc -l; }}
-before=$(there)
-settled() {{
+count_ports_and_mounts() {{ {{ ss -Hltn; cat /proc/mounts; }} | wc -l; }}
+ports_and_mounts=$(count_ports_and_mounts)
+wait_until_ready() {{
     for _ in {{1..300}}; do
-        if ! kill -0 $1 2>/dev/null || [ "$(there)" -gt "$before" ]; then break; fi
+        if ! kill -0 $1 2>/dev/null || [ "$(count_ports_and_mounts)" -gt "$ports_and_mounts" ]; then break; fi
         sleep 0.1
     done
-    before=$(there)
+    ports_and_mounts=$(count_ports_and_mounts)
 }}
 """
 
 
-def waiting(script: str) -> str:
-    """The script, which waits for what it puts into the background until somebody listens or has mounted, or it has ended.
+def with_waits(script: str) -> str:
+    """Adds a wait after each background command, until the process listens, has mounted, or has ended.
 
-    Readers are slower than bash.
+    A person types the next command later than bash runs it.
     """
-    return re.sub(r"^([^&#\n]*[^&\n]&)(\s*#.*)?$", r"\1 settled $!", script, flags=re.M)
+    return re.sub(r"^([^&#\n]*[^&\n]&)(\s*#.*)?$", r"\1 wait_until_ready $!", script, flags=re.M)
 
 
 class Page:
-    """A page while it is run."""
+    """A page that is being run."""
 
     def __init__(self, path: str, folder: pathlib.Path) -> None:
         self.path, self.folder = path, folder
         self.counts: Counter[str] = Counter()
-        self.wrong: list[str] = []
+        self.failures: list[str] = []
         self.line = 0
 
-    def fail(self, what: str) -> None:
-        self.wrong.append(f"{self.path}:{self.line}: {what.rstrip()}")
+    def fail(self, message: str) -> None:
+        self.failures.append(f"{self.path}:{self.line}: {message.rstrip()}")
 
     def bash(self, script: str, both: bool) -> tuple[int, str, str]:
-        """Exit code and output. New files take it: servers of earlier blocks may still write to theirs."""
-        kept = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(HERE.parent), "USER": "me"}
-        kept |= {"ESKER_REPO": str(ROOT)} | {name: os.environ.get(name, "") for name in GIVEN}
-        script = START.format(folder=self.folder) + waiting(script)
+        """Runs a script; returns exit code, standard output and standard error.
+
+        Each script gets new output files, because servers of earlier blocks may still write to the old ones.
+        """
+        environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": str(HERE.parent), "USER": "me"}
+        environment |= {"ESKER_REPO": str(ROOT)} | {name: os.environ.get(name, "") for name in PAGE_VARIABLES}
+        script = START.format(folder=self.folder) + with_waits(script)
         for name in ("out", "err"):
             (self.folder / name).unlink(missing_ok=True)
         with (self.folder / "out").open("w+") as out, (self.folder / "err").open("w+") as err:
@@ -145,18 +150,18 @@ class Page:
                 words = ["bash", "-euo", "pipefail", "-c", script]
                 into = subprocess.STDOUT if both else err
                 silent = subprocess.DEVNULL
-                done = subprocess.run(words, cwd=HERE, env=kept, stdin=silent, stdout=out, stderr=into, timeout=LIMIT)
+                done = subprocess.run(words, cwd=HERE, env=environment, stdin=silent, stdout=out, stderr=into, timeout=LIMIT)
                 code = done.returncode
             except subprocess.TimeoutExpired:
                 code = -1
             return code, (self.folder / "out").read_text(errors="replace"), (self.folder / "err").read_text(errors="replace")
 
-    def sh(self, text: str, code: int, shown: str | None) -> None:
+    def sh(self, text: str, code: int, expected: str | None) -> None:
         got, out, err = self.bash(text, both=code != 0)
         if got != code:
             self.fail(f"exit code {got}\n{text}\n{out}{err}")
-        elif shown is not None and not matches(shown, out):
-            self.fail(f"it prints\n{out}\nand the page shows\n{shown}")
+        elif expected is not None and not matches(expected, out):
+            self.fail(f"the block prints\n{out}\nand the page shows\n{expected}")
 
     def console(self, text: str, code: int) -> None:
         if not text.startswith("$ "):
@@ -166,16 +171,16 @@ class Page:
         script = "".join(f"{command}\nprintf '\\n{MARK}\\n'\n" for command, _ in steps)
         got, out, _ = self.bash(script, both=True)
         printed = out.split(f"\n{MARK}\n")
-        for (command, shown), what in zip(steps, printed, strict=False):
-            if not matches(shown, what):
-                self.fail(f"$ {command}\nprints\n{what}\nand the page shows\n{shown}")
+        for (command, expected), output in zip(steps, printed, strict=False):
+            if not matches(expected, output):
+                self.fail(f"$ {command}\nprints\n{output}\nand the page shows\n{expected}")
         if got != code or len(printed) + (code == 0) < len(steps):
-            self.fail(f"exit code {got} behind\n{printed[-1]}")
+            self.fail(f"exit code {got} after\n{printed[-1]}")
 
-    def go(self) -> None:
+    def run(self) -> None:
         skip, code = "", 0
-        found = list(pieces(pathlib.Path(self.path).read_text()))
-        for (self.line, label, text), (_, after, what) in zip(found, [*found[1:], (0, "", "")], strict=False):
+        found = list(blocks(pathlib.Path(self.path).read_text()))
+        for (self.line, label, text), (_, next_label, next_text) in zip(found, [*found[1:], (0, "", "")], strict=False):
             if label == "!skip" and text.startswith("because "):
                 skip = " ".join(text.removeprefix("because ").split())
             elif label == "!exit":
@@ -183,13 +188,13 @@ class Page:
             elif label == "!run":
                 self.sh(text, 0, None)
             elif label.startswith("!"):
-                self.fail("no such comment")
+                self.fail("the hidden comment is unknown: expected run, exit or skip")
             elif label != ">":
-                kind = self.one(label, text, skip, code, what if after == ">" else None)
+                kind = self.run_block(label, text, skip, code, next_text if next_label == ">" else None)
                 self.counts[kind] += 1
                 skip, code = "", 0
 
-    def one(self, label: str, text: str, skip: str, code: int, shown: str | None) -> str:
+    def run_block(self, label: str, text: str, skip: str, code: int, expected: str | None) -> str:
         if not label:
             self.fail("the block has no label")
             return "without a label"
@@ -200,7 +205,7 @@ class Page:
             return f"not run: {skip}"
         if label in ("sh", "console"):
             if label == "sh":
-                self.sh(text, code, shown)
+                self.sh(text, code, expected)
             else:
                 self.console(text, code)
             return "run"
@@ -209,13 +214,13 @@ class Page:
             try:
                 PARSERS[label](text)
             except (ValueError, SyntaxError) as error:
-                self.fail(f"no {label}: {error}")
+                self.fail(f"the block is not valid {label}: {error}")
             return "parsed"
-        return "shown"
+        return "not checked"
 
 
-def alone(folder: pathlib.Path) -> None:
-    """Makes this process see a copy of the machine's files that is gone when it ends, and a network of loopback alone."""
+def isolate(folder: pathlib.Path) -> None:
+    """Changes the root directory to a temporary copy (an overlay) of the machine's files, and starts the loopback interface."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as lo:
         fcntl.ioctl(lo, 0x8914, struct.pack("16sh", b"lo", 0x1 | 0x40))  # SIOCSIFFLAGS, IFF_UP | IFF_RUNNING
     subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
@@ -225,53 +230,53 @@ def alone(folder: pathlib.Path) -> None:
     options = f"lowerdir=/,upperdir={folder}/upper,workdir={folder}/work"
     subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, root], check=True)
     for place in ("/proc", "/sys", "/dev", str(ROOT), *os.environ["PATH"].split(":")[:1]):
-        there = root / place.lstrip("/")
-        if place in ("/proc", "/sys", "/dev") or place and not (there.is_dir() and any(there.iterdir())):
-            there.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["mount", "--rbind", place, there], check=True)
+        copy = root / place.lstrip("/")
+        if place in ("/proc", "/sys", "/dev") or place and not (copy.is_dir() and any(copy.iterdir())):
+            copy.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["mount", "--rbind", place, copy], check=True)
     os.chroot(root)
     os.chdir(ROOT)
     folder.mkdir(exist_ok=True)
     HERE.mkdir(parents=True)
 
 
-def inside(path: str, folder: pathlib.Path) -> None:
-    alone(folder)
+def run_page(path: str, folder: pathlib.Path) -> None:
+    isolate(folder)
     page = Page(path, folder)
-    page.go()
+    page.run()
     print(f"{path}: " + ("; ".join(f"{n} {what}" for what, n in page.counts.items()) or "no blocks"))
-    for what in page.wrong:
-        print(what, file=sys.stderr)
-    sys.exit(bool(page.wrong))
+    for failure in page.failures:
+        print(failure, file=sys.stderr)
+    sys.exit(bool(page.failures))
 
 
 def main(words: list[str]) -> int:
     if words[0] == "--inside":
-        inside(words[1], pathlib.Path(words[2]))
+        run_page(words[1], pathlib.Path(words[2]))
     programs, *pages = words
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
-    if os.getuid() != 0 and shutil.which("sudo"):  # users may not lay a file system over `/`, not even in a namespace of theirs
-        command = ["sudo", "-n", "env", *(f"{name}={environment.get(name, '')}" for name in ("PATH", *GIVEN)), *command]
+    if os.getuid() != 0 and shutil.which("sudo"):  # users may not mount an overlay over `/`, even in a namespace of their own
+        command = ["sudo", "-n", "env", *(f"{name}={environment.get(name, '')}" for name in ("PATH", *PAGE_VARIABLES)), *command]
     if subprocess.run([*command, "true"], capture_output=True).returncode:
-        print("docs: NO PAGE WAS RUN: this machine lets nobody make namespaces (unshare)", file=sys.stderr)
+        print("docs: NO PAGE WAS RUN: this machine does not allow namespaces (unshare)", file=sys.stderr)
         return 0
 
     def run(name: str) -> subprocess.CompletedProcess[str]:
         with tempfile.TemporaryDirectory() as folder:
-            # Bash is the first process there, and buries what others leave.
+            # Bash is process 1 of the namespace, and reaps orphaned processes.
             words = [*command, "bash", "-c", '"$@"; exit $?', "bash", sys.executable, __file__, "--inside", name, folder]
             return subprocess.run(words, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
     bad, counts = 0, Counter[str]()
-    # Most of the time servers are waited for.
-    with ThreadPoolExecutor(4) as several:
-        for done in several.map(run, pages):
+    # Pages mostly wait for servers, so that several can run at the same time.
+    with ThreadPoolExecutor(4) as pool:
+        for done in pool.map(run, pages):
             print(done.stdout, end="", flush=True)
             bad += done.returncode != 0
             for number, kind in re.findall(r"[:;] (\d+) ([^;\n]+)", done.stdout):
                 counts[kind] += int(number)
-    print(f"{len(pages)} pages, {bad} wrong: " + "; ".join(f"{n} {what}" for what, n in counts.most_common()))
+    print(f"{len(pages)} pages, {bad} with failures: " + "; ".join(f"{n} {what}" for what, n in counts.most_common()))
     return 1 if bad else 0
 
 

@@ -1,6 +1,6 @@
-"""Lays the sources of the documentation site out in one folder: the pages, and those that are made of the program.
+"""Copies the sources of the documentation site into one folder, and adds the pages that are generated from the program.
 
-site.py ESKER FOLDER
+Usage: site.py ESKER FOLDER
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ def help_of(esker: str, *words: str) -> str:
 
 
 def commands_in(text: str) -> list[str]:
-    """Names of the commands in a help: under the heading `Commands:`, or in the groups of the first help, between its usage and its options."""
+    """Returns the names of the commands in a help text. They follow `Commands:`; in the top-level help, they are between usage and options."""
     found = re.search(r"^Commands:\n((?:  .*\n)+)", text, re.M) or re.search(r"^Usage: esker \[OPTIONS\] <COMMAND>\n(.*?)^Options:$", text, re.M | re.S)
     names = re.findall(r"^  ([a-z][a-z-]*)", found.group(1), re.M) if found else []
     return [name for name in names if name != "help"]
 
 
 def options(esker: str) -> str:
-    """Every command with all its options, as the program tells them."""
-    out = ["# Options of every command\n", "As `--help` of each prints them.\n"]
+    """Returns the page of all commands with their options, from the program's help texts."""
+    out = ["# Options of every command\n", "These are the outputs of `--help`.\n"]
 
     def add(words: list[str]) -> None:
         text = help_of(esker, *words)
@@ -49,8 +49,8 @@ def options(esker: str) -> str:
 
 
 def http(document: dict) -> str:
-    """The paths of the HTTP API, from its OpenAPI document."""
-    out = ["# HTTP API\n", "From the server's own document, `GET /api/v1/openapi.json`. [server.md](../book/server.md) tells how to ask.\n"]
+    """Returns the page of the HTTP API, from its OpenAPI document."""
+    out = ["# HTTP API\n", "From the server's own document, `GET /api/v1/openapi.json`. [server.md](../book/server.md) describes requests.\n"]
     for path, item in document["paths"].items():
         for verb, operation in item.items():
             if not isinstance(operation, dict) or "summary" not in operation:
@@ -69,7 +69,7 @@ def http(document: dict) -> str:
 
 
 def page_of(book: dict) -> str:
-    """A notebook as a page: its texts and cells."""
+    """Returns a notebook as a page: its texts and code cells."""
     out = []
     for cell in book["cells"]:
         text = "".join(cell["source"])
@@ -102,13 +102,13 @@ def main(esker: str, folder: pathlib.Path) -> None:
     (folder / "reference/python.md").write_text(python_api.page(ROOT / "python/src/esker"))
     (folder / "reference/http.md").write_text(http(document))
     pages = sorted(p for p in folder.rglob("*.md") if p.name not in ("index.md",))
-    known = {p.relative_to(folder).as_posix() for p in pages}
+    names = {p.relative_to(folder).as_posix() for p in pages}
     for page in pages:
         text = page.read_text()
         here = page.relative_to(folder).parent
 
-        # What the site does not have is in the repository: its name stays, without a link.
-        def kept(found: re.Match[str], here: pathlib.PurePath = here) -> str:
+        # A link to a file that the site lacks becomes the file's name, because the file is in the repository.
+        def resolve_link(found: re.Match[str], here: pathlib.PurePath = here) -> str:
             label, target = found.groups()
             path = target.split("#")[0]
             if not path or "://" in target:
@@ -116,16 +116,16 @@ def main(esker: str, folder: pathlib.Path) -> None:
             parts: list[str] = []
             for part in (*here.parts, *pathlib.PurePosixPath(path).parts):
                 parts = parts[:-1] if part == ".." else [*parts, part]
-            there = folder / "/".join(parts)
-            return found.group() if there.exists() else f"{label} (`{path.replace('../', '')}`)"
+            copy = folder / "/".join(parts)
+            return found.group() if copy.exists() else f"{label} (`{path.replace('../', '')}`)"
 
-        text = re.sub(r"^<!-- docs: .*?-->\n", "", text, flags=re.M | re.S)  # what is for run.py
-        page.write_text(re.sub(r"\[([^\]\n]+)\]\(([^)\s]+)\)", kept, text))
+        text = re.sub(r"^<!-- docs: .*?-->\n", "", text, flags=re.M | re.S)  # comments for run.py
+        page.write_text(re.sub(r"\[([^\]\n]+)\]\(([^)\s]+)\)", resolve_link, text))
     extra = folder / "_extra"
     extra.mkdir()
     lines = ["# Esker", "", "> The metadata of scientific computing as a versioned property graph: lineage, search, a namespace, RDF, remote metadata.", ""]
     whole = []
-    for name in sorted(known):
+    for name in sorted(names):
         text = (folder / name).read_text()
         title, first = title_and_first(text)
         lines.append(f"- [{title}]({name.removesuffix('.md')}.html): {first}")

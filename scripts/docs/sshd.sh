@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# For pages, on the machine that run.py makes for each: the hosts named are this one, and its sshd lets us in.
+# Starts an sshd for a page of the documentation: maps the given host names to this machine and accepts the user's key.
+# scripts/docs/run.py gives each page its own file system and network, so that nothing outside changes.
 set -euo pipefail
 for name in "$@"; do echo "127.0.0.1 $name" >>/etc/hosts; done
 mkdir -p "$HOME/.ssh" /run/sshd

@@ -1,4 +1,4 @@
-"""Harvests real files and difficult ones, and compares all tags with what the libraries read."""
+"""Harvests real and generated files, and compares all tags with the values that the libraries read."""
 
 import contextlib
 import json
@@ -20,9 +20,9 @@ from astropy.io import fits
 ESKER = os.environ["ESKER_BIN"]
 WORK = pathlib.Path(sys.argv[1])
 FILES = WORK / "files"
-# It takes minutes to read, and is there for the checks that wait for it.
+# Reading this file takes minutes, so that it is outside FILES except during the checks that need it.
 ENDLESS = FILES / "broken" / "endless.fits.gz"
-ASIDE = WORK / "endless"
+ENDLESS_STORE = WORK / "endless"
 TARGET = str(WORK / "t.esker")
 SITES = [pathlib.Path(astropy.__file__).parent, pathlib.Path(h5py.__file__).parent / "tests"]
 
@@ -50,22 +50,22 @@ def value(row, name):
     return tags[name]
 
 
-def plain(what):
-    """What a tag of that value is."""
+def tag_value(what):
+    """Converts a value of a library to the expected value of its tag."""
     if isinstance(what, h5py.Empty) or type(what).__name__ == "Undefined":
         return None
     if isinstance(what, numpy.ndarray):
         if what.size == 1:
-            return plain(what.ravel()[0])
-        return [plain(item) for item in what]
+            return tag_value(what.ravel()[0])
+        return [tag_value(item) for item in what]
     if isinstance(what, (list, tuple)):
-        return [plain(item) for item in what]
+        return [tag_value(item) for item in what]
     if isinstance(what, numpy.void):
-        return [plain(what[name]) for name in what.dtype.names]
+        return [tag_value(what[name]) for name in what.dtype.names]
     if isinstance(what, bytes):
         return what.decode()
     if isinstance(what, numpy.generic):
-        return plain(what.item())
+        return tag_value(what.item())
     if isinstance(what, int) and not -(2**63) <= what < 2**63:
         return float(what) if int(float(what)) == what else str(what)
     if isinstance(what, complex):
@@ -73,12 +73,12 @@ def plain(what):
     return what
 
 
-def same(tag, what):
-    what = plain(what)
+def equal(tag, what):
+    what = tag_value(what)
     if isinstance(what, float) and not math.isfinite(what):
         return str(tag).lower().replace("infinity", "inf") == str(what)
     if isinstance(what, list):
-        return isinstance(tag, list) and len(tag) == len(what) and all(map(same, tag, what))
+        return isinstance(tag, list) and len(tag) == len(what) and all(map(equal, tag, what))
     if isinstance(what, bool) or what is None or isinstance(what, str):
         return tag == what and type(tag) is type(what)
     return tag == what and not isinstance(tag, (bool, str))
@@ -87,14 +87,14 @@ def same(tag, what):
 def compare(row, expected):
     for name, what in expected.items():
         tag = value(row, name)
-        assert same(tag, what), (row["location"], name, tag, what)
+        assert equal(tag, what), (row["location"], name, tag, what)
     return len(expected)
 
 
 RESERVED = {"name", "version", "type", "size", "mode", "owner", "created"}
 
 
-def own(name):
+def tag_name(name):
     return f"header.{name}" if name in RESERVED else name.replace("=", "_")
 
 
@@ -113,10 +113,10 @@ def fits_expected(path):
                     except fits.VerifyError:
                         continue
                     if number == 0:
-                        seen[key] = expected[own(key)] = what
+                        seen[key] = expected[tag_name(key)] = what
                     elif key not in seen and not key.startswith(("NAXIS", "T", "Z", "XTEN", "PCOUNT", "GCOUNT", "EXT")):
                         if key not in ("BITPIX", "CHECKSUM", "DATASUM", "INHERIT", "BSCALE", "BZERO", "BLANK"):
-                            seen[key] = expected[own(key)] = what
+                            seen[key] = expected[tag_name(key)] = what
             for key in ("COMMENT", "HISTORY"):
                 if key in hdus[0].header:
                     lines = "\n".join(str(line) for line in hdus[0].header[key]).strip("\n")
@@ -137,7 +137,7 @@ def hdf5_expected(path):
                 expected[f"{name}:dtype"] = str(thing.dtype)
 
         for key, what in file.attrs.items():
-            expected[own(key)] = what
+            expected[tag_name(key)] = what
         file.visititems(visit)
     return {key: what for key, what in expected.items() if not isinstance(what, h5py.Reference)}
 
@@ -145,19 +145,19 @@ def hdf5_expected(path):
 def netcdf_expected(path):
     expected = {}
 
-    def walk(group, prefix):
+    def visit(group, prefix):
         for key in group.ncattrs():
-            expected[f"{prefix[:-1]}.{key}" if prefix else own(key)] = group.getncattr(key)
+            expected[f"{prefix[:-1]}.{key}" if prefix else tag_name(key)] = group.getncattr(key)
         for name, variable in group.variables.items():
             for key in variable.ncattrs():
                 expected[f"{prefix}{name}.{key}"] = variable.getncattr(key)
             expected[f"{prefix}{name}:dims"] = list(variable.dimensions)
             expected[f"{prefix}{name}:shape"] = list(variable.shape)
         for name, inner in group.groups.items():
-            walk(inner, f"{prefix}{name}/")
+            visit(inner, f"{prefix}{name}/")
 
     with netCDF4.Dataset(path) as file:
-        walk(file, "")
+        visit(file, "")
     return expected
 
 
@@ -167,18 +167,18 @@ def compare_all(rows):
     for path, row in rows.items():
         if row["app"] == "zarr" or path.endswith(("many.h5", "huge.h5")):
             continue
-        wanted = expected[row["app"]](path)
+        values = expected[row["app"]](path)
         if "esker.harvest.truncated" in row["tags"]:
             tags = row["tags"]
-            wanted = {name: what for name, what in wanted.items() if name in tags and len(str(what)) < 1000}
+            values = {name: what for name, what in values.items() if name in tags and len(str(what)) < 1000}
         if path.endswith("values.h5"):
             assert value(row, "opaque"), row
-            wanted = {name: what for name, what in wanted.items() if name != "opaque"}
-        compared[row["app"]] += compare(row, wanted)
+            values = {name: what for name, what in values.items() if name != "opaque"}
+        compared[row["app"]] += compare(row, values)
     return compared
 
 
-def check_made(rows):
+def check_generated_files(rows):
     made = {pathlib.Path(path).name: row for path, row in rows.items() if str(FILES) in path}
     for version in (2, 3):
         compare(
@@ -210,17 +210,17 @@ def check_made(rows):
     assert "reference" in value(made["values.h5"], "esker.harvest.unread")
 
 
-def check_unharmed_by_bad_files():
-    """Whatever a file does to its reader, the others are read."""
+def check_bad_files():
+    """A file that its reader cannot read must not prevent the harvest of other files."""
     bad = FILES / "broken"
-    ASIDE.rename(ENDLESS)
-    # No machine unpacks 2 GiB a second, and none takes so long for the others.
-    figures, said = harvest(bad, FILES / "values.h5", "--file-timeout", "30s", code=1)
-    assert figures["unchanged"] == 1 and figures["failed"] == 6, (figures, said)
+    ENDLESS_STORE.rename(ENDLESS)
+    # Within 30 s a machine reads all other files, but cannot unpack 64 GiB.
+    figures, errors = harvest(bad, FILES / "values.h5", "--file-timeout", "30s", code=1)
+    assert figures["unchanged"] == 1 and figures["failed"] == 6, (figures, errors)
     for name in ("random.h5: named like", "truncated.h5: ", "head-only.fits: ", "empty.nc: named", "noise.nc: ", "endless.fits.gz: reading"):
-        assert f"{bad}/{name}" in said, (name, said)
-    assert "pipe.fits" not in said
-    # Its reader is killed as a crash of a library kills it, and the harvest goes on with another.
+        assert f"{bad}/{name}" in errors, (name, errors)
+    assert "pipe.fits" not in errors
+    # After the death of a reader, as by a crash of its library, the harvest must continue with a new reader.
     process = subprocess.Popen(
         [ESKER, "harvest", TARGET, bad / "endless.fits.gz", FILES / "extensions.fits", "--again", "--jobs", "1", "--file-timeout", "10m"]
         + ["--python", sys.executable, "--format", "ndjson"],
@@ -228,18 +228,18 @@ def check_unharmed_by_bad_files():
         stderr=subprocess.PIPE,
         text=True,
     )
-    reader = wait_for(lambda: reading(process.pid, "endless.fits.gz"))
+    reader = wait_for(lambda: find_reader(process.pid, "endless.fits.gz"))
     os.kill(reader, signal.SIGSEGV)
     out, err = process.communicate(timeout=600)
     assert process.returncode == 1 and "crashed on it (signal 11)" in err, (process.returncode, out, err)
     assert json.loads(out)["files"] == 1, out
-    # Too little memory for what the header takes.
-    _, said = harvest(FILES / "values.h5", "--again", "--file-memory", "64MiB", code=1)
-    assert "memory" in said or "does not" in said, said
+    # 64 MiB of memory are too little for the reader.
+    _, errors = harvest(FILES / "values.h5", "--again", "--file-memory", "64MiB", code=1)
+    assert "memory" in errors or "does not" in errors, errors
 
 
-def reading(parent, name):
-    """The child of a process that has a file of that name open."""
+def find_reader(parent, name):
+    """Returns the process id of the child that has the file open, or None."""
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{parent}/task"):
             for child in pathlib.Path(f"/proc/{parent}/task/{task}/children").read_text().split():
@@ -249,32 +249,32 @@ def reading(parent, name):
     return None
 
 
-def wait_for(question):
+def wait_for(condition):
     for _ in range(6000):
-        if answer := question():
-            return answer
+        if value := condition():
+            return value
         time.sleep(0.1)
-    raise AssertionError("it does not come about")
+    raise AssertionError("the condition is not met within ten minutes")
 
 
 def check_interrupt():
-    """Ctrl-C ends it, and its readers with it."""
+    """Ctrl-C must end the harvest and its readers."""
     process = subprocess.Popen(
         [ESKER, "harvest", TARGET, ENDLESS, "--file-timeout", "10m", "--python", sys.executable],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    reader = wait_for(lambda: reading(process.pid, "endless.fits.gz"))
+    reader = wait_for(lambda: find_reader(process.pid, "endless.fits.gz"))
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=600)
     assert process.returncode == 1 and "interrupted" in err, (process.returncode, err)
-    assert not os.path.exists(f"/proc/{reader}"), "its reader goes on"
-    ENDLESS.rename(ASIDE)
+    assert not os.path.exists(f"/proc/{reader}"), "the reader still runs"
+    ENDLESS.rename(ENDLESS_STORE)
 
 
 def check_changes():
-    """A changed file's tags are replaced; tags of somebody's own stay."""
+    """A harvest must replace the tags of a changed file, and keep tags that a user has added."""
     path = FILES / "values.h5"
     where = f"location = '{path}'"
     esker("tag", "add", TARGET, "--where", where, "mine=yes")
@@ -300,7 +300,7 @@ def check_changes():
 
 
 def plain_loop(paths):
-    """What a program of ten lines does, with the same library: files in a second."""
+    """Returns the files per second that a loop of a few lines reads with the same library."""
     began = time.perf_counter()
     for path in paths:
         with warnings.catch_warnings():
@@ -310,7 +310,7 @@ def plain_loop(paths):
     return len(paths) / (time.perf_counter() - began)
 
 
-def speed():
+def print_speed():
     folder = WORK / "speed"
     folder.mkdir()
     source = next(SITES[0].glob("wcs/tests/data/j94f05bgq_flt.fits")).read_bytes()
@@ -329,29 +329,29 @@ def speed():
 
 
 def main():
-    ENDLESS.rename(ASIDE)
-    figures, said = harvest(*SITES, FILES / "..", code=1)
+    ENDLESS.rename(ENDLESS_STORE)
+    figures, errors = harvest(*SITES, FILES / "..", code=1)
     rows = objects()
     print(f"harvested {figures['files']} files with {figures['tags']:,} tags, {figures['failed']} failed")
     assert len(rows) == figures["created"] == figures["files"], figures
     named = {p for site in SITES for ending in ("*.fits", "*.h5", "*.hdf5") for p in map(str, site.rglob(ending))}
     missed = {path for path in named if path not in rows}
     for path in missed:
-        assert path in said, f"{path} is neither harvested nor named"
+        assert path in errors, f"{path} is neither harvested nor named"
     assert len(named) - len(missed) > 50, missed
-    print(f"tags that are what the libraries read: {compare_all(rows)}")
-    check_made(rows)
+    print(f"tags that equal the values of the libraries: {compare_all(rows)}")
+    check_generated_files(rows)
     out, _ = esker("find", TARGET, "TELESCOP = 'HST' and EXPTIME > 100", "--select", "location", "--format", "csv")
     assert "j94f05bgq_flt.fits" in out and "extensions.fits" in out, out
-    again, _ = harvest(*SITES, FILES / "..", code=1)
-    assert again["files"] == 0 and again["unchanged"] == figures["files"] and again["failed"] == figures["failed"], again
-    check_unharmed_by_bad_files()
+    repeated, _ = harvest(*SITES, FILES / "..", code=1)
+    assert repeated["files"] == 0 and repeated["unchanged"] == figures["files"] and repeated["failed"] == figures["failed"], repeated
+    check_bad_files()
     check_interrupt()
     check_changes()
-    out, said = esker("harvest", WORK / "none.esker", FILES / "extensions.fits", "--dry-run", "--python", sys.executable, "--format", "json")
+    out, errors = esker("harvest", WORK / "none.esker", FILES / "extensions.fits", "--dry-run", "--python", sys.executable, "--format", "json")
     assert json.loads(out)["tags"]["EXPTIME"] == 1234.5 and not (WORK / "none.esker").exists(), out
-    speed()
-    print("harvest: all well")
+    print_speed()
+    print("harvest: all checks passed")
 
 
 main()

@@ -1,4 +1,4 @@
-"""What dbt-ol has sent, as the server tells of it."""
+"""Checks the jobs that the server received from dbt-ol."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 import sys
 import urllib.request
 
-with urllib.request.urlopen(sys.argv[1] + "/api/v1/namespaces/dbt-lab/jobs") as answer:
-    jobs = {job["name"]: job for job in json.load(answer)["jobs"]}
+with urllib.request.urlopen(sys.argv[1] + "/api/v1/namespaces/dbt-lab/jobs") as response:
+    jobs = {job["name"]: job for job in json.load(response)["jobs"]}
 name = next(name for name in jobs if ".warmest." in name)
 warmest = jobs[name]
 assert [i["name"] for i in warmest["inputs"]] == ["lab.main.clean"], warmest

@@ -1,4 +1,4 @@
-"""Sends events with openlineage-python, unmodified, and asks the server what became of them."""
+"""Sends events with unmodified openlineage-python, and checks the runs, jobs and datasets on the server."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ UNKNOWN = {"_producer": "https://example.org", "_schemaURL": "https://example.or
 
 
 def get(path: str) -> Any:
-    with urllib.request.urlopen(url + path) as answer:
-        return json.load(answer)
+    with urllib.request.urlopen(url + path) as response:
+        return json.load(response)
 
 
 def quoted(name: str) -> str:
@@ -47,7 +47,7 @@ def run_event(state: RunState, time: str) -> RunEvent:
         eventTime=time,
         eventType=state,
         producer="https://example.org",
-        run=Run(RUN, {"parent": parent, "nobodyKnowsThis": UNKNOWN}),
+        run=Run(RUN, {"parent": parent, "unknownFacet": UNKNOWN}),
         job=Job("lab", "dag.task", {"sql": facets.sql_job.SQLJobFacet("select 1")}),
         inputs=[InputDataset("file", "/data/a.csv")],
         outputs=[OutputDataset("s3://lake", "x/y.parquet", outputFacets={"outputStatistics": figures} if done else {})],
@@ -77,11 +77,11 @@ for compression in (None, HttpCompression.GZIP, None):
     all_events(OpenLineageClient(transport=HttpTransport(HttpConfig(url=url, compression=compression))))
     stats = get("/api/v1/stats")
     counts.append((stats["vertices"], stats["edges"]))
-assert counts[0] == counts[1] == counts[2], "events that come again changed something"
+assert counts[0] == counts[1] == counts[2], "repeated events changed the graph"
 
 run = get(f"/api/v1/jobs/runs/{RUN}")
 assert run["state"] == "COMPLETED" and run["durationMs"] == 60000, run
-assert run["facets"]["nobodyKnowsThis"] == UNKNOWN, run["facets"]
+assert run["facets"]["unknownFacet"] == UNKNOWN, run["facets"]
 job = get("/api/v1/namespaces/lab/jobs/dag.task")
 assert job["facets"]["sql"]["query"] == "select 1", job
 assert job["inputs"] == [{"namespace": "file", "name": "/data/a.csv"}], job
@@ -95,4 +95,4 @@ assert {node["id"] for node in graph} == {
     "job:lab:dag.task",
     "job:lab:plot",
 }, graph
-print("openlineage-python: RunEvent, JobEvent, DatasetEvent, plain and gzip; again: nothing new; facets as sent")
+print("openlineage-python: RunEvent, JobEvent, DatasetEvent, plain and gzip; repeated events change nothing; facets are unchanged")

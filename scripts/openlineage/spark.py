@@ -1,4 +1,4 @@
-"""A small job of Spark whose listener sends events."""
+"""Runs a small Spark job whose OpenLineage listener sends events to a server."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ typedef struct esker_fs_options {
     size_t size;                      /* sizeof(esker_fs_options) */
     const char *data;                 /* data folders, separated by commas: those of the target's mounts; NULL: none */
     size_t inline_bytes;              /* largest size of content stored in the namespace; 0: 4096, the maximum */
-    int durable;                      /* not 0: each change survives a power failure when it returns */
-    int write_behind;                 /* not 0: names and small contents are queued and sent in batches; see esker_fs_flush */
+    int durable;                      /* non-zero: each change survives a power failure when it returns */
+    int write_behind;                 /* non-zero: names and small contents are queued and sent in batches; see esker_fs_flush */
     unsigned int write_behind_most;   /* largest number of queued changes; 0: 10,000 */
     unsigned int write_behind_millis; /* longest time in the queue; 0: 500 */
 } esker_fs_options;
@@ -95,8 +95,8 @@ int esker_fs_statvfs(esker_fs *fs, struct statvfs *room);
 /* ---- open files ---- */
 
 /*
- * Opens a file. mode is used for a new file, without the umask. Of flags, the access mode, O_CREAT, O_EXCL, O_TRUNC, O_APPEND and
- * O_NOFOLLOW are used.
+ * Opens a file. mode is used for a new file, without the umask. The used flags are the access mode, O_CREAT, O_EXCL, O_TRUNC,
+ * O_APPEND and O_NOFOLLOW.
  */
 esker_fs_file *esker_fs_open_file(esker_fs *fs, const char *path, int flags, mode_t mode);
 

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Brings the darshan 3.5.0 wheel from PyPI: its example logs, which the tests and the demo read, and PyDarshan itself,
-# which is the oracle that the tests compare with. Safe to run twice; does nothing when everything is there.
+# Downloads the wheel of darshan 3.5.0 from PyPI. Tests and the demo import its example logs, and tests compare Esker's results with PyDarshan's.
+# The script does nothing if everything is complete.
 #
 # usage: tests/fetch-darshan.sh [--logs-only] [FOLDER]   (default: $ESKER_DARSHAN_DIR, or <workspace>/target/darshan)
 #   FOLDER/logs/     the 18 logs of the wheel, under logs/darshan/
 #   FOLDER/venv/     a virtual environment with PyDarshan; not made with --logs-only
-# A file `complete` in each says that it is whole.
+# The file `complete` marks a complete folder.
 set -eu
 
 version=3.5.0
@@ -18,24 +18,24 @@ here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-${ESKER_DARSHAN_DIR:-$here/../../../target/darshan}}
 python=${PYTHON:-python3}
 pinned=$here/../../../scripts/requirements
-logs_wanted=$(sha256sum < "$pinned/darshan.txt")
-venv_wanted=$(cat "$pinned/darshan.txt" "$pinned/darshan-needs.txt" | sha256sum)
+logs_checksum=$(sha256sum < "$pinned/darshan.txt")
+venv_checksum=$(cat "$pinned/darshan.txt" "$pinned/darshan-needs.txt" | sha256sum)
 
 fail() {
   echo "fetch-darshan: $1" >&2
   exit 1
 }
-whole() {
+is_complete() {
   [ "$(cat "$folder/$1/complete" 2>/dev/null)" = "$2" ]
 }
 
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
 
-if ! whole logs "$logs_wanted"; then
+if ! is_complete logs "$logs_checksum"; then
   rm -rf "$folder/logs"
   mkdir "$folder/logs"
-  # Any wheel will do for the logs, whatever Python runs this.
+  # All wheels have the same logs, so the wheel need not fit this machine's Python.
   "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.11 \
     --platform manylinux_2_17_x86_64 --dest "$folder/logs" --require-hashes -r "$pinned/darshan.txt" ||
     fail "cannot download darshan $version from PyPI; is there a network, and pip for $python? (PYTHON names another)"
@@ -49,18 +49,18 @@ for wheel in folder.glob("*.whl"):
                 files.extract(name, folder)
     wheel.unlink()
 EOF
-  echo "$logs_wanted" > "$folder/logs/complete"
+  echo "$logs_checksum" > "$folder/logs/complete"
   echo "fetch-darshan: $(find "$folder/logs" -name '*.darshan' | wc -l) logs in $folder/logs"
 fi
 
-if [ "$logs_only" = no ] && ! whole venv "$venv_wanted"; then
+if [ "$logs_only" = no ] && ! is_complete venv "$venv_checksum"; then
   rm -rf "$folder/venv"
   "$python" -m venv "$folder/venv" || fail "$python cannot make a virtual environment; PYTHON names another Python"
   pip="$folder/venv/bin/pip --quiet --disable-pip-version-check"
-  # What reading a log needs; PyDarshan's plots need more.
+  # These packages suffice for reading logs; PyDarshan's plots need more.
   $pip install --require-hashes -r "$pinned/darshan-needs.txt" &&
     $pip install --no-deps --require-hashes -r "$pinned/darshan.txt" ||
     fail "cannot install darshan $version from PyPI; is there a network, and a wheel for $("$python" --version)?"
-  echo "$venv_wanted" > "$folder/venv/complete"
+  echo "$venv_checksum" > "$folder/venv/complete"
   echo "fetch-darshan: PyDarshan $version in $folder/venv"
 fi

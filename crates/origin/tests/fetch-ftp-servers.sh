@@ -1,6 +1,6 @@
 #!/bin/sh
-# Brings servers from Debian for the tests of origins and site caches: vsftpd, ProFTPD, globus-gridftp-server and etcd, each unpacked into a
-# folder of its own. Nothing is installed, and nothing is started: installed, the first two refuse each other, and each would begin to serve.
+# Unpacks servers from Debian for the tests of origins and site caches: vsftpd, ProFTPD, globus-gridftp-server and etcd, each into a folder of its own.
+# The script does not install them, because the packages of vsftpd and ProFTPD conflict, and installed servers would start.
 #
 # usage: tests/fetch-ftp-servers.sh [FOLDER]   (default: $ESKER_FTP_SERVERS_DIR, or <workspace>/target/ftp-servers)
 set -eu

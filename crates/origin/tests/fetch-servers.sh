@@ -1,9 +1,9 @@
 #!/bin/sh
-# Brings servers and clients from PyPI that the tests of origins run: WsgiDAV (WebDAV), moto (S3) and python-irodsclient.
-# Safe to run twice; does nothing when everything is there.
+# Installs servers and clients from PyPI for the tests of origins: WsgiDAV (WebDAV), moto (S3) and python-irodsclient.
+# The script does nothing if the virtual environment is complete.
 #
 # usage: tests/fetch-servers.sh [FOLDER]   (default: $ESKER_ORIGIN_SERVERS_DIR, or <workspace>/target/origin-servers)
-#   FOLDER/venv/     a virtual environment with them; a file `complete` in it says that it is whole
+#   FOLDER/venv/     the virtual environment; the file `complete` marks a complete one
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,14 +19,14 @@ fail() {
 
 mkdir -p "$folder"
 folder=$(cd "$folder" && pwd)
-wanted=$(cat "$requirements" "$build" | sha256sum)
-if [ "$(cat "$folder/venv/complete" 2>/dev/null)" != "$wanted" ]; then
+checksum=$(cat "$requirements" "$build" | sha256sum)
+if [ "$(cat "$folder/venv/complete" 2>/dev/null)" != "$checksum" ]; then
   rm -rf "$folder/venv"
   "$python" -m venv "$folder/venv" || fail "$python cannot make a virtual environment; PYTHON names another Python"
-  # PyPI has WsgiDAV as a source archive alone: what builds it is pinned, too.
+  # PyPI has WsgiDAV only as a source archive, so the packages that build it are pinned, too.
   pip="$folder/venv/bin/pip --quiet --disable-pip-version-check install --require-hashes"
   { $pip -r "$build" && $pip --no-build-isolation -r "$requirements"; } ||
     fail "cannot install $requirements from PyPI; is there a network, and a wheel for $("$python" --version)?"
-  echo "$wanted" > "$folder/venv/complete"
-  echo "fetch-servers: what $requirements lists in $folder/venv"
+  echo "$checksum" > "$folder/venv/complete"
+  echo "fetch-servers: installed $requirements in $folder/venv"
 fi

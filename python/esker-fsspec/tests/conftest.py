@@ -1,4 +1,4 @@
-"""A tier over a folder of this machine and, where sshd is, over SFTP."""
+"""Fixtures: tiers over a folder of this machine, and over SFTP to a real sshd."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 
 class Site:
-    """A tier that runs."""
+    """A running tier."""
 
     def __init__(self, folder: Path, environment: dict[str, str] | None = None, **origins: str) -> None:
         esker = os.environ.get("ESKER_BIN")
@@ -34,7 +34,7 @@ class Site:
         )
         until = time.monotonic() + 50
         while not self.port_file.exists() or not self.port_file.read_text().strip():
-            assert self.process.poll() is None and time.monotonic() < until, "the tier does not start"
+            assert self.process.poll() is None and time.monotonic() < until, "the tier did not start"
             time.sleep(0.02)
         self.via = f"http://{self.port_file.read_text().strip()}"
 
@@ -45,17 +45,17 @@ class Site:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    standing = Site(tmp_path_factory.mktemp("site"))
-    yield standing
-    standing.stop()
+    running = Site(tmp_path_factory.mktemp("site"))
+    yield running
+    running.stop()
 
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a bit of everything but links."""
+    """A folder with files and directories of unusual names and different sizes, but without links."""
     root = tmp_path_factory.mktemp("tree")
     root.chmod(0o755)
-    # So that another user gets at it, as sshd's may be.
+    # The user that sshd logs in as must be able to enter the folder.
     root.parent.chmod(0o755)
     for name, size in [("a b", 4), ("plus+and%41", 1), ("été", 2), ("file.h5", 70_000), ("question?", 3), ("[x]", 5)]:
         (root / name).write_bytes(b"x" * size)
@@ -71,18 +71,18 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="session")
 def sftp() -> Iterator[tuple[Site, str]]:
-    """A tier that may ask a real sshd, and that one's origin."""
+    """A tier that may connect to a real sshd, and the origin of that sshd."""
     sshd = shutil.which("sshd") or "/usr/sbin/sshd"
     if not Path(sshd).exists():
-        pytest.fail("sshd is not there: `make setup` installs it")
-    # Where another user gets at it, too.
+        pytest.fail("sshd is missing: run `make setup`")
+    # Other users must be able to enter the folder.
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     if os.getuid() == 0:
@@ -105,7 +105,7 @@ def sftp() -> Iterator[tuple[Site, str]]:
             socket.create_connection(("127.0.0.1", port)).close()
             break
         except OSError:
-            assert server.poll() is None and time.monotonic() < until, "sshd does not start"
+            assert server.poll() is None and time.monotonic() < until, "sshd did not start"
             time.sleep(0.02)
     ssh = f"ssh -F none -oIdentitiesOnly=yes -oGlobalKnownHostsFile=none -oIdentityFile={folder}/user -oUserKnownHostsFile={folder}/known"
     site = Site(folder / "site", {"ESKER_SSH": ssh})

@@ -1,6 +1,6 @@
-"""Files of a database's namespace through fsspec: fsspec's own abstract tests, and what they do not ask.
+"""Tests of a database's namespace through fsspec: fsspec's abstract tests, and tests of names, errors and URLs.
 
-These need the package `esker`; `scripts/check-python.sh` runs them where it is installed.
+The tests need the package `esker`; `scripts/check-python.sh` installs it and runs them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ esker = pytest.importorskip("esker")
 
 from esker_fsspec import EskerFileSystem  # noqa: E402
 
-CONTENTS = "contents of files are read and written below a mount: only names and attributes are here"
+CONTENTS = "the file system has names and attributes only; contents are read and written below a mount"
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_a_renamed_file_keeps_its_lineage(fs: EskerFileSystem) -> None:
     assert fs.ls("/data", detail=False) == ["/data/new.nc", "/data/top.nc"]
 
 
-def test_mistakes_are_those_of_files(fs: EskerFileSystem) -> None:
+def test_errors_are_those_of_python_files(fs: EskerFileSystem) -> None:
     fs.makedirs("/d/e")
     fs.touch("/d/f")
     for error, call in [
@@ -138,9 +138,9 @@ def test_urls(fs: EskerFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     fs.makedirs("/x")
     fs.touch("/x/y")
     target = fs.db.target
-    again, path = fsspec.url_to_fs(f"esker://{os.path.abspath(target)}!/x/y")
-    assert path == "/x/y" and again.isfile(path)
-    assert fsspec.url_to_fs(again.unstrip_protocol(path))[1] == "/x/y"
+    other, path = fsspec.url_to_fs(f"esker://{os.path.abspath(target)}!/x/y")
+    assert path == "/x/y" and other.isfile(path)
+    assert fsspec.url_to_fs(other.unstrip_protocol(path))[1] == "/x/y"
     split: Any = EskerFileSystem._split
     assert split("esker://host:7400/a/b") == ("esker://host:7400", "a/b")
     assert split("esker://host:7400") == ("esker://host:7400", "")

@@ -1,4 +1,4 @@
-"""What is this file system's own."""
+"""Tests of URLs, errors, freshness and connections of `esker-site`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fsspec.core import _un_chain
 
 
 @pytest.fixture
-def far(site: Site) -> Any:
+def remote(site: Site) -> Any:
     return fsspec.filesystem("esker-site", via=site.via, origin="file://")
 
 
@@ -29,59 +29,59 @@ def test_urls(site: Site, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fs.unstrip_protocol(path) == f"esker-site://file://{tree}/dir"
     assert fs.ls(f"esker-site://file://{tree}/empty") == []
     monkeypatch.setenv("ESKER_VIA", site.via)
-    fs, path = fsspec.url_to_fs("esker-site://sftp://ann@far.example:2222/a//b c")
-    assert (fs.origin, path, fs.tier.url) == ("sftp://ann@far.example:2222", "/a/b c", site.via)
-    chain = _un_chain("dir::esker-site://sftp://far.example/data", {"esker-site": {"via": site.via}})
-    assert chain[1] == ("/data", "esker-site", {"origin": "sftp://far.example", "via": site.via})
-    with pytest.raises(ValueError, match="is of sftp://other"):
+    fs, path = fsspec.url_to_fs("esker-site://sftp://ann@remote.example:2222/a//b c")
+    assert (fs.origin, path, fs.tier.url) == ("sftp://ann@remote.example:2222", "/a/b c", site.via)
+    chain = _un_chain("dir::esker-site://sftp://remote.example/data", {"esker-site": {"via": site.via}})
+    assert chain[1] == ("/data", "esker-site", {"origin": "sftp://remote.example", "via": site.via})
+    with pytest.raises(ValueError, match="belongs to sftp://other"):
         fs.ls("esker-site://sftp://other/x")
 
 
-def test_there_is_metadata_only(far: Any, tree: Path) -> None:
+def test_contents_raise_errors(remote: Any, tree: Path) -> None:
     path = f"{tree}/file.h5"
-    for ask in (far.open, far.cat, far.cat_file, far.head, far.read_text, far.created, far.sign):
+    for call in (remote.open, remote.cat, remote.cat_file, remote.head, remote.read_text, remote.created, remote.sign):
         with pytest.raises(NotImplementedError):
-            ask(path)
+            call(path)
     with pytest.raises(NotImplementedError, match="with its own protocol"):
-        far.get(path, "/tmp/never")
-    for change in (far.mkdir, far.makedirs, far.rm, far.rm_file, far.rmdir, far.touch, far.delete):
+        remote.get(path, "/tmp/never")
+    for change in (remote.mkdir, remote.makedirs, remote.rm, remote.rm_file, remote.rmdir, remote.touch, remote.delete):
         with pytest.raises(OSError, match="read only"):
             change(path)
-    for change in (far.cp, far.mv, far.put, far.copy, far.pipe, far.pipe_file, far.write_text):
+    for change in (remote.cp, remote.mv, remote.put, remote.copy, remote.pipe, remote.pipe_file, remote.write_text):
         with pytest.raises(OSError, match="read only"):
             change(path, "x")
     assert (tree / "file.h5").stat().st_size == 70_000
 
 
-def test_links_are_links(far: Any, tmp_path: Path) -> None:
+def test_links_are_links(remote: Any, tmp_path: Path) -> None:
     (tmp_path / "dir").mkdir()
     (tmp_path / "link").symlink_to("dir")
     (tmp_path / "dangling").symlink_to("nowhere")
-    info = far.info(f"{tmp_path}/link")
+    info = remote.info(f"{tmp_path}/link")
     assert (info["type"], info["islink"], info["destination"]) == ("link", True, "dir")
-    assert not far.isdir(f"{tmp_path}/link") and far.exists(f"{tmp_path}/dangling")
-    assert [at for at, _, _ in far.walk(str(tmp_path))] == [str(tmp_path), f"{tmp_path}/dir"]
-    assert far.find(str(tmp_path)) == [f"{tmp_path}/dangling", f"{tmp_path}/link"]
+    assert not remote.isdir(f"{tmp_path}/link") and remote.exists(f"{tmp_path}/dangling")
+    assert [at for at, _, _ in remote.walk(str(tmp_path))] == [str(tmp_path), f"{tmp_path}/dir"]
+    assert remote.find(str(tmp_path)) == [f"{tmp_path}/dangling", f"{tmp_path}/link"]
 
 
-def test_changes_are_seen(site: Site, tmp_path: Path) -> None:
-    fresh = fsspec.filesystem("esker-site", via=site.via, origin="file://", max_age=0)
-    assert not fresh.exists(f"{tmp_path}/new")
+def test_max_age_zero_reads_changes(site: Site, tmp_path: Path) -> None:
+    uncached = fsspec.filesystem("esker-site", via=site.via, origin="file://", max_age=0)
+    assert not uncached.exists(f"{tmp_path}/new")
     (tmp_path / "new").write_text("1")
-    assert fresh.info(f"{tmp_path}/new")["size"] == 1
+    assert uncached.info(f"{tmp_path}/new")["size"] == 1
     (tmp_path / "new").write_text("12")
-    info = fresh.info(f"{tmp_path}/new")
+    info = uncached.info(f"{tmp_path}/new")
     assert (info["size"], info["age"]) == (2, 0)
-    before = fresh.ukey(f"{tmp_path}/new")
-    assert before == fresh.ukey(f"{tmp_path}/new")
+    before = uncached.ukey(f"{tmp_path}/new")
+    assert before == uncached.ukey(f"{tmp_path}/new")
     (tmp_path / "new").write_text("123")
-    assert before != fresh.ukey(f"{tmp_path}/new")
+    assert before != uncached.ukey(f"{tmp_path}/new")
 
 
-def test_what_is_not_shown(sftp: tuple[Site, str]) -> None:
+def test_permission_denied(sftp: tuple[Site, str]) -> None:
     site, origin = sftp
     if os.getuid() == 0:
-        # Nothing is denied to root.
+        # Root may read all files, so the test logs in as another user.
         origin = origin.replace("root@", "nobody@")
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -94,14 +94,14 @@ def test_what_is_not_shown(sftp: tuple[Site, str]) -> None:
             fs.ls(str(secret))
         with pytest.raises(PermissionError):
             fs.exists(f"{secret}/x")
-        # As fsspec's others, a walk passes over it, or tells.
+        # Like other file systems of fsspec, a walk skips the directory, or reports it to `on_error`.
         assert fs.find(folder) == []
-        told: list[OSError] = []
-        assert [at for at, _, _ in fs.walk(folder, on_error=told.append)] == [folder]
-        assert isinstance(told[0], PermissionError)
-        for ask in (lambda: list(fs.walk(folder, on_error="raise")), lambda: fs.find(str(secret))):
+        errors: list[OSError] = []
+        assert [at for at, _, _ in fs.walk(folder, on_error=errors.append)] == [folder]
+        assert isinstance(errors[0], PermissionError)
+        for call in (lambda: list(fs.walk(folder, on_error="raise")), lambda: fs.find(str(secret))):
             with pytest.raises(PermissionError):
-                ask()
+                call()
         secret.chmod(0o700)
 
 
@@ -117,30 +117,30 @@ def test_wrong_arguments() -> None:
             fsspec.filesystem("esker-site", skip_instance_cache=True, **arguments)
 
 
-def test_what_the_tier_refuses(site: Site, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_refused_origins(site: Site, tmp_path_factory: pytest.TempPathFactory) -> None:
     fs = fsspec.filesystem("esker-site", via=site.via, origin="gopher://host")
     with pytest.raises(ValueError, match="no such protocol"):
         fs.ls("/")
     fs = fsspec.filesystem("esker-site", via=site.via, origin=f"ftp://127.0.0.1:{free_port()}")
-    for ask in (fs.exists, fs.isdir, fs.find, fs.ls, fs.du):
+    for call in (fs.exists, fs.isdir, fs.find, fs.ls, fs.du):
         with pytest.raises(TierError, match="cannot be reached"):
-            ask("/")
-    only = Site(tmp_path_factory.mktemp("only"), allow='["sftp://far.example"]')
+            call("/")
+    only = Site(tmp_path_factory.mktemp("only"), allow='["sftp://remote.example"]')
     fs = fsspec.filesystem("esker-site", via=only.via, origin="file://")
     with pytest.raises(ValueError, match="does not ask that origin"):
         fs.ls("/")
     only.stop()
 
 
-def test_no_tier() -> None:
+def test_unreachable_tier() -> None:
     fs = fsspec.filesystem("esker-site", via=f"http://127.0.0.1:{free_port()}", origin="file://")
-    for ask in (fs.exists, fs.isfile, fs.find, fs.info, fs.glob):
+    for call in (fs.exists, fs.isfile, fs.find, fs.info, fs.glob):
         with pytest.raises(TierError, match="is it running"):
-            ask("/x*")
+            call("/x*")
 
 
-def test_a_tier_that_starts_again(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("again")
+def test_a_stopped_tier_raises(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("stopped")
     site = Site(folder)
     fs = fsspec.filesystem("esker-site", via=site.via, origin="file://")
     assert fs.isdir("/")
@@ -149,8 +149,8 @@ def test_a_tier_that_starts_again(tmp_path_factory: pytest.TempPathFactory) -> N
         fs.isdir("/")
 
 
-def answer_once(reply: bytes) -> str:
-    """A server that says this to each connection and hangs up."""
+def serve_reply(reply: bytes) -> str:
+    """Starts a server that sends these bytes to each connection and closes it; returns its URL."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -178,23 +178,23 @@ def answer_once(reply: bytes) -> str:
         b"HTTP/1.1 500 Oh\r\nContent-Length: 4\r\n\r\n\xff\xfe{}",
     ],
 )
-def test_whoever_is_no_tier(reply: bytes) -> None:
-    fs = fsspec.filesystem("esker-site", via=answer_once(reply), origin="file://")
-    for ask in (fs.exists, fs.ls, fs.find):
+def test_server_that_is_not_a_tier(reply: bytes) -> None:
+    fs = fsspec.filesystem("esker-site", via=serve_reply(reply), origin="file://")
+    for call in (fs.exists, fs.ls, fs.find):
         with pytest.raises(TierError):
-            ask("/")
+            call("/")
 
 
-def test_many_threads(far: Any, tree: Path) -> None:
+def test_many_threads(remote: Any, tree: Path) -> None:
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        sizes = list(pool.map(far.size, [f"{tree}/dir/run{n % 50:02}.h5" for n in range(400)]))
+        sizes = list(pool.map(remote.size, [f"{tree}/dir/run{n % 50:02}.h5" for n in range(400)]))
     assert sizes == [n % 50 for n in range(400)]
 
 
-def test_a_child_process_has_connections_of_its_own(far: Any, tree: Path) -> None:
-    assert far.exists(str(tree))
+def test_a_child_process_has_connections_of_its_own(remote: Any, tree: Path) -> None:
+    assert remote.exists(str(tree))
     child = os.fork()
     if child == 0:
-        os._exit(0 if all(far.exists(str(tree)) for _ in range(20)) else 1)
-    assert all(far.exists(str(tree)) for _ in range(20))
+        os._exit(0 if all(remote.exists(str(tree)) for _ in range(20)) else 1)
+    assert all(remote.exists(str(tree)) for _ in range(20))
     assert os.waitpid(child, 0)[1] == 0

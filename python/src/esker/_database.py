@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ._esker import Core, Recording, Walk, ask, load_rdf
 from ._names import Name, name_of
 from ._picture import svg
-from ._sparql import far_load, far_query, far_update
+from ._sparql import remote_load, remote_query, remote_update
 from ._table import Table, to_igraph, to_networkx
 from ._times import Time, Version, text_of
 from .errors import InvalidError, MissingError, UnavailableError
@@ -42,7 +42,7 @@ class Vertex:
     """User-defined attributes."""
 
     def __getitem__(self, name: str) -> Any:
-        """Returns an attribute or a tag; ``KeyError`` if there is none."""
+        """Returns an attribute or a tag; raises ``KeyError`` if the vertex has neither."""
         return self.attributes[name] if name in self.attributes else self.tags[name]
 
 
@@ -99,7 +99,7 @@ class Change:
     vertices: list[str] = field(default_factory=list)
     edges: list[tuple[str, str, str]] = field(default_factory=list)
     missed: bool = False
-    """Whether changes were lost because the feed no longer keeps them: read everything again."""
+    """Whether the feed no longer keeps some changes. A program that mirrors the database must then read it anew."""
 
 
 class Lineage:
@@ -348,8 +348,8 @@ class Database:
         Raises:
             InvalidError: a bad row or column; the message says which.
         """
-        told = _bar if progress is True else (progress or None)
-        done = self._core.insert_many(vertices, edges, rows, edge_type, ensure, told)
+        report = _print_progress if progress is True else (progress or None)
+        done = self._core.insert_many(vertices, edges, rows, edge_type, ensure, report)
         return Inserted(*done[:5], Version(done[5]))
 
     # -- reading
@@ -398,7 +398,7 @@ class Database:
     def edge_history(self, source: str, type: str, destination: str) -> list[Event]:
         """Returns all versions of an edge, newest first."""
         rows = self._core.edge_history(source, type, destination)
-        return [Event(Version(v), "deleted" if gone else "put", None if gone else p, old) for v, gone, p, old in rows]
+        return [Event(Version(v), "deleted" if deleted else "put", None if deleted else p, old) for v, deleted, p, old in rows]
 
     def find(self, filter: str = "", *, type: str = "Object", select: Sequence[str] | None = None, as_of: Time = None, limit: int | None = None, lenient: bool = False) -> Table:
         """Searches by attributes and tags.
@@ -453,13 +453,13 @@ class Database:
         Raises:
             InvalidError: a run does not exist.
         """
-        first, second = (getattr(which, "id", which) for which in (before, after))
+        first, second = (getattr(side, "id", side) for side in (before, after))
         if isinstance(first, str) and isinstance(second, str) and Recording.is_run(first) and Recording.is_run(second):
             rows = Recording.diff(self._core, first, second, all)[2]
             return Table(_Rows(["part", "name", "change", "before", "after"], rows))
         start = text_of(first)
         if start is None:
-            raise InvalidError("expected a time to begin at, or two runs")
+            raise InvalidError("expected a start time, or two runs")
         return Table(self._core.diff(start, text_of(second)))
 
     def travel(self, chain: str | None = None, **budget: int) -> Any:
@@ -476,15 +476,15 @@ class Database:
         Raises:
             InvalidError: the query is malformed, or is an update.
         """
-        far = far_query(self._core, query)
-        if far is not None:
-            return far if isinstance(far, bool) else Table(_Rows(*far))
+        result = remote_query(self._core, query)
+        if result is not None:
+            return result if isinstance(result, bool) else Table(_Rows(*result))
         found = self._core.sparql(query)
         return found if isinstance(found, bool) else Table(found)
 
     def sparql_update(self, update: str) -> tuple[int, int]:
         """Runs a SPARQL update atomically; returns the numbers of quads added and removed."""
-        return far_update(self._core, update) or self._core.sparql_update(update)
+        return remote_update(self._core, update) or self._core.sparql_update(update)
 
     def load_rdf(self, path: str | os.PathLike[str], *, graph: str | None = None) -> None:
         """Adds the triples of a file, all or none: Turtle, N-Triples, RDF/XML or JSON-LD (``.ttl .nt .rdf .jsonld``), optionally compressed
@@ -497,7 +497,7 @@ class Database:
         Raises:
             InvalidError: the file is malformed; the message has its line and column.
         """
-        if not far_load(self._core, path, graph):
+        if not remote_load(self._core, path, graph):
             load_rdf(self._core, os.fspath(path), graph)
 
     # -- objects
@@ -570,10 +570,10 @@ class Database:
     def _news(self, place: int | str | None) -> tuple[int | str, list[str], list[tuple[str, str, str]]] | None:
         """Returns the feed's position, and the changes since ``place``; ``None`` if they are no longer kept."""
         where = "" if place is None else f"?place={place}"
-        far = ask(self._core, "GET", f"/api/v1/news{where}", [], b"")
-        if far is None:
+        response = ask(self._core, "GET", f"/api/v1/news{where}", [], b"")
+        if response is None:
             return self._core.news(place if isinstance(place, int) else None)
-        news = json.loads(far[1])
+        news = json.loads(response[1])
         return None if news["missed"] else (news["place"], news["vertices"], [tuple(edge) for edge in news["edges"]])
 
     def _changes(self, place: int | str, period: float, timeout: float | None) -> Iterator[Change]:
@@ -597,7 +597,7 @@ class Database:
 
 
 class _Rows:
-    """Columns made of rows of Python values."""
+    """A :class:`Columns` of rows of Python values."""
 
     def __init__(self, names: list[str], rows: Sequence[tuple[Any, ...]]) -> None:
         self.names = names
@@ -633,7 +633,7 @@ def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _bar(done: int, total: int) -> None:
+def _print_progress(done: int, total: int) -> None:
     import sys
 
     width = 30

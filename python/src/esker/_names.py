@@ -14,11 +14,11 @@ Name = str | os.PathLike[str]
 _TYPED = re.compile(r"[A-Za-z_][\w.-]*:")
 
 
-class _Asks(Protocol):
+class _Reader(Protocol):
     def get(self, name: str, when: str | None = None) -> object: ...
 
 
-def name_of(core: _Asks, name: Name) -> str:
+def name_of(core: _Reader, name: Name) -> str:
     """Returns a vertex's full name.
 
     A path denotes the file with that absolute path; so does ``file:PATH`` if no vertex has that name.

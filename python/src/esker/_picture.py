@@ -13,7 +13,7 @@ __all__ = ["svg"]
 
 _BOXES = 60
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _LETTERS = 190, 30, 60, 14, 26
-# Direction of data flow by edge type: data that a run read come before it, data that it wrote after it.
+# Direction of data flow by edge type: a run's inputs are left of it, its outputs right of it.
 _FORWARD = {"write": 1, "wasReadBy": 1, "read": -1, "wasWrittenBy": -1}
 
 
@@ -38,13 +38,13 @@ def _columns(names: list[str], flow: set[tuple[str, str]]) -> dict[str, int]:
 
 
 def svg(lineage: Lineage) -> str | None:
-    """Draws boxes from left to right, data and runs alternately; ``None`` if there are too many to be legible, or none."""
+    """Draws boxes from left to right, data and runs alternately; ``None`` for more than 60 boxes or for no box."""
     flow: set[tuple[str, str]] = set()
     for edge in lineage.edges():
-        way = _FORWARD.get(edge["type"])
-        if way:
+        direction = _FORWARD.get(edge["type"])
+        if direction:
             pair = (edge["source"], edge["destination"])
-            flow.add(pair if way > 0 else pair[::-1])
+            flow.add(pair if direction > 0 else pair[::-1])
     names = sorted({name for pair in flow for name in pair})
     if not 0 < len(names) <= _BOXES:
         return None

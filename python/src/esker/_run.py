@@ -22,11 +22,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 _current: ContextVar[str | None] = ContextVar("esker_run", default=None)
 
 
-def _pairs(given: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+def _pairs(values: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     def text(value: Any) -> str:
         return str(value).lower() if isinstance(value, bool) else str(value)
 
-    return [(str(name), text(value)) for name, value in (given or {}).items()]
+    return [(str(name), text(value)) for name, value in (values or {}).items()]
 
 
 def _program() -> dict[str, str]:
@@ -56,7 +56,7 @@ class Run:
     ) -> None:
         target = db.target if isinstance(db, Database) else db or os.environ.get("ESKER_TARGET")
         if not target:
-            raise InvalidError("for which database? Give db= (an open one, a folder, esker://host:port), or set ESKER_TARGET")
+            raise InvalidError("no database is named: give db= (an open one, a folder, esker://host:port), or set ESKER_TARGET")
         self._db = db if isinstance(db, Database) else None
         self._target = os.fspath(target)
         self._name, self._params, self._tags, self._keep, self._spool = name, params, tags, list(keep), spool
@@ -66,26 +66,26 @@ class Run:
     @property
     def id(self) -> str:
         """Name of the run, ``execution:…``, once it has begun."""
-        return self._going_on().id
+        return self._active().id
 
-    def _going_on(self) -> Recording:
+    def _active(self) -> Recording:
         if self._recording is None:
             raise InvalidError("this run has not begun: use it in a `with` block")
         return self._recording
 
     def read(self, path: str | os.PathLike[str], *, tags: Mapping[str, Any] | None = None) -> str:
         """Records a file that the run reads, with its current size and time; returns its path."""
-        self._going_on().read(os.fspath(path), _pairs(tags))
+        self._active().read(os.fspath(path), _pairs(tags))
         return os.fspath(path)
 
     def write(self, path: str | os.PathLike[str], *, tags: Mapping[str, Any] | None = None) -> str:
         """Records a file that the run writes, with its size and time at the end of the run; returns its path."""
-        self._going_on().write(os.fspath(path), _pairs(tags))
+        self._active().write(os.fspath(path), _pairs(tags))
         return os.fspath(path)
 
     def note(self, params: Mapping[str, Any] | None = None, **tags: Any) -> None:
         """Records further settings and tags."""
-        self._going_on().note(_pairs(params), _pairs(tags))
+        self._active().note(_pairs(params), _pairs(tags))
 
     def __enter__(self) -> Run:
         if self._recording is not None:
@@ -109,9 +109,9 @@ class Run:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._token is not None:
             _current.reset(self._token)
-        exit, why = _ended(kind, error)
+        exit, reason = _outcome(kind, error)
         core = None if self._db is None or self._db.closed else self._db._core
-        problem = self._going_on().end(exit, why, core)
+        problem = self._active().end(exit, reason, core)
         if problem:
             _warn(problem)
 
@@ -130,7 +130,7 @@ class Run:
         return f"<esker.Run {self._name!r}, {state}>"
 
 
-def _ended(kind: type[BaseException] | None, error: BaseException | None) -> tuple[int | None, str | None]:
+def _outcome(kind: type[BaseException] | None, error: BaseException | None) -> tuple[int | None, str | None]:
     """Returns the exit code, and the reason of a failure."""
     if kind is None:
         return 0, None
@@ -166,8 +166,8 @@ def run(
     Slurm job, files read and written; and in addition the version of Python, the script or notebook, and an exception
     that ends it. A run within a run (or below ``esker run``) ``belongs`` to that one.
 
-    Recording never makes the program fail. A run is written to a spool first; if the database does not accept it when
-    it ends, it remains there, and ``RuntimeWarning`` says where.
+    Recording never makes the program fail. A run is written to a spool first. If the database does not accept the run
+    at its end, the run remains in the spool, and a ``RuntimeWarning`` says where.
 
     Args:
         name: name of the run.

@@ -1,4 +1,4 @@
-"""SPARQL if another process has the data: over HTTP, by the SPARQL protocol."""
+"""SPARQL over HTTP, for databases that another process has open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import quote
 from ._esker import Core, ask
 from .errors import InvalidError
 
-__all__ = ["far_load", "far_query", "far_update"]
+__all__ = ["remote_load", "remote_query", "remote_update"]
 
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _WHOLE = {"integer", "int", "long", "short", "byte", "nonNegativeInteger", "unsignedInt", "unsignedLong"}
@@ -45,14 +45,14 @@ def _value(term: dict[str, str]) -> Any:
     return f"_:{text}" if term["type"] == "bnode" else text
 
 
-def far_query(core: Core, query: str) -> bool | Rows | None:
-    """Runs a query; returns columns and rows, or a boolean; ``None`` if this process has the data itself."""
+def remote_query(core: Core, query: str) -> bool | Rows | None:
+    """Runs a query; returns columns and rows, or a boolean; ``None`` if this process has the database open."""
     accept = "application/sparql-results+json, application/n-triples;q=0.9"
     headers = [("content-type", "application/sparql-query"), ("accept", accept)]
     try:
         answer = ask(core, "POST", "/sparql", headers, query.encode())
     except InvalidError as error:
-        raise InvalidError(_said(str(error), "sparql_update")) from None
+        raise InvalidError(_message_of(str(error), "sparql_update")) from None
     if answer is None:
         return None
     kind, text = answer
@@ -66,20 +66,20 @@ def far_query(core: Core, query: str) -> bool | Rows | None:
     return names, [tuple(_value(row[n]) if n in row else None for n in names) for row in found["results"]["bindings"]]
 
 
-def far_update(core: Core, update: str) -> tuple[int, int] | None:
-    """Runs an update; returns the numbers of quads added and removed; ``None`` if this process has the data itself."""
+def remote_update(core: Core, update: str) -> tuple[int, int] | None:
+    """Runs an update; returns the numbers of quads added and removed; ``None`` if this process has the database open."""
     try:
         answer = ask(core, "POST", "/sparql", [("content-type", "application/sparql-update")], update.encode())
     except InvalidError as error:
-        raise InvalidError(_said(str(error), "sparql")) from None
+        raise InvalidError(_message_of(str(error), "sparql")) from None
     if answer is None:
         return None
     done = json.loads(answer[1])
     return done["added"], done["removed"]
 
 
-def far_load(core: Core, path: str | os.PathLike[str], graph: str | None) -> bool:
-    """Adds a file to a graph; returns ``False`` if this process has the data itself."""
+def remote_load(core: Core, path: str | os.PathLike[str], graph: str | None) -> bool:
+    """Adds a file to a graph; returns ``False`` if this process has the database open."""
     path = Path(path)
     packed = path.suffix == ".gz"
     kind = _TYPES.get(Path(path.stem if packed else path.name).suffix)
@@ -90,12 +90,12 @@ def far_load(core: Core, path: str | os.PathLike[str], graph: str | None) -> boo
     return ask(core, "POST", f"/rdf-graphs?{where}", [("content-type", kind)], data) is not None
 
 
-def _said(text: str, other: str) -> str:
+def _message_of(text: str, other: str) -> str:
     """Returns the server's message, with a hint for this interface."""
     try:
         text = json.loads(text)["error"]
     except (ValueError, KeyError, TypeError):
         pass
-    slip = text.startswith(("this is an update", "this is a query"))
-    return f"{text.split(',')[0]}: call {other}" if slip else text
+    wrong_call = text.startswith(("this is an update", "this is a query"))
+    return f"{text.split(',')[0]}: call {other}" if wrong_call else text
 

@@ -131,14 +131,14 @@ def to_igraph(edges: Table, vertices: Table | None = None) -> Any:
     import igraph
 
     rows = list(edges)
-    known = {row["id"]: row for row in vertices or ()}
+    attributes = {row["id"]: row for row in vertices or ()}
     for row in rows:
-        known.setdefault(row["source"], {})
-        known.setdefault(row["destination"], {})
-    names = list(known)
-    places = {name: i for i, name in enumerate(names)}
+        attributes.setdefault(row["source"], {})
+        attributes.setdefault(row["destination"], {})
+    names = list(attributes)
+    indexes = {name: i for i, name in enumerate(names)}
     graph = igraph.Graph(directed=True)
-    graph.add_vertices(len(names), {"name": names, "type": [known[n].get("type") for n in names]})
-    ends = [(places[r["source"]], places[r["destination"]]) for r in rows]
+    graph.add_vertices(len(names), {"name": names, "type": [attributes[n].get("type") for n in names]})
+    ends = [(indexes[r["source"]], indexes[r["destination"]]) for r in rows]
     graph.add_edges(ends, {"type": [r["type"] for r in rows]})
     return graph

@@ -29,7 +29,7 @@ __all__ = ["EskerMagics"]
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, and do not end the kernel."""
+    """A parser that reports errors in one line, and does not end the kernel."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; {self.format_usage().strip()}")
@@ -39,20 +39,20 @@ def _parser(name: str, what: str) -> _Parser:
     return _Parser(prog=name, description=what, add_help=False)
 
 
-def _walker(name: str, what: str) -> _Parser:
+def _lineage_parser(name: str, what: str) -> _Parser:
     parser = _parser(name, what)
     parser.add_argument("name", help="TYPE:KEY, or the path of a file")
-    parser.add_argument("--as-of", default=None, metavar="TIME", help="as it was then")
+    parser.add_argument("--as-of", default=None, metavar="TIME", help="use the state of the database at TIME")
     parser.add_argument("--depth", type=int, default=None, metavar="N", help="maximum number of runs along a path")
-    parser.add_argument("-o", dest="variable", default=None, metavar="VARIABLE", help="also keep the answer in it")
+    parser.add_argument("-o", dest="variable", default=None, metavar="VARIABLE", help="also assign the result to VARIABLE")
     return parser
 
 
-_ESKER = _parser("%esker", "Opens a database for the other magics; without a target, says which one is open.")
+_ESKER = _parser("%esker", "Opens a database for the other magics; without a target, shows the open database.")
 _ESKER.add_argument("target", nargs="?", help="a folder, or esker://HOST:PORT")
-_ESKER.add_argument("--create", action="store_true", help="make the folder if it is not there")
-_LINEAGE = _walker("%lineage", "How something came to be.")
-_IMPACT = _walker("%impact", "What was made of something.")
+_ESKER.add_argument("--create", action="store_true", help="create the folder if it does not exist")
+_LINEAGE = _lineage_parser("%lineage", "Shows the lineage of a vertex.")
+_IMPACT = _lineage_parser("%impact", "Shows the impact of a vertex.")
 
 
 def _split(line: str) -> list[str]:
@@ -62,10 +62,10 @@ def _split(line: str) -> list[str]:
         raise UsageError(f"{e}: {line}") from None
 
 
-def _said(ask: Callable[[], Any]) -> Any:
+def _usage_errors(call: Callable[[], Any]) -> Any:
     """Reports errors of a call in one line, without a traceback."""
     try:
-        return ask()
+        return call()
     except EskerError as e:
         raise UsageError(str(e)) from None
 
@@ -80,7 +80,7 @@ class EskerMagics(Magics):
 
     @property
     def database(self) -> Database:
-        """The database of ``%esker``, else that of ``$ESKER_TARGET``, else the only one among the notebook's variables."""
+        """The database of ``%esker``, of ``$ESKER_TARGET``, or of the notebook's variables if only one has an open database."""
         import os
 
         from ._database import Database
@@ -92,20 +92,20 @@ class EskerMagics(Magics):
             self._open(target, create=False)
             return self.database
         variables: dict[str, Any] = self.shell.user_ns if self.shell is not None else {}
-        held = {id(v): v for v in variables.values() if isinstance(v, Database) and not v.closed}
-        if len(held) == 1:
-            return next(iter(held.values()))
+        databases = {id(v): v for v in variables.values() if isinstance(v, Database) and not v.closed}
+        if len(databases) == 1:
+            return next(iter(databases.values()))
         raise UsageError("no database is open: %esker TARGET")
 
     def _open(self, target: str, *, create: bool) -> None:
         import esker
 
-        opened = _said(lambda: esker.open(target, create=create))
+        opened = _usage_errors(lambda: esker.open(target, create=create))
         if self._database is not None:
             self._database.close()
         self._database = opened
 
-    def _keep(self, variable: str | None, answer: Any) -> Any:
+    def _assign(self, variable: str | None, answer: Any) -> Any:
         if variable is None:
             return answer
         if not variable.isidentifier():
@@ -126,33 +126,33 @@ class EskerMagics(Magics):
     def lineage(self, line: str) -> Any:
         """Shows a lineage: ``%lineage plot.png --depth 3 --as-of 2026-03-01``."""
         arguments = _LINEAGE.parse_args(_split(line))
-        answer = _said(lambda: self.database.lineage(arguments.name, as_of=arguments.as_of, depth=arguments.depth))
-        return self._keep(arguments.variable, answer)
+        answer = _usage_errors(lambda: self.database.lineage(arguments.name, as_of=arguments.as_of, depth=arguments.depth))
+        return self._assign(arguments.variable, answer)
 
     @line_magic
     def impact(self, line: str) -> Any:
         """Shows an impact: ``%impact raw.h5``."""
         arguments = _IMPACT.parse_args(_split(line))
-        answer = _said(lambda: self.database.impact(arguments.name, as_of=arguments.as_of, depth=arguments.depth))
-        return self._keep(arguments.variable, answer)
+        answer = _usage_errors(lambda: self.database.impact(arguments.name, as_of=arguments.as_of, depth=arguments.depth))
+        return self._assign(arguments.variable, answer)
 
     @line_magic
     def find(self, line: str) -> Any:
-        """Finds objects by a filter: ``%find peak > 2 AND app = 'vpic'``; ``-o VARIABLE`` before it keeps the result."""
+        """Finds objects by a filter: ``%find peak > 2 AND app = 'vpic'``; ``-o VARIABLE`` before it assigns the result."""
         variable, filter = _option(line, "%find [-o VARIABLE] FILTER")
-        return self._keep(variable, _said(lambda: self.database.find(filter)))
+        return self._assign(variable, _usage_errors(lambda: self.database.find(filter)))
 
     @line_cell_magic
     def travel(self, line: str, cell: str | None = None) -> Any:
         """Runs a traversal: ``%%travel [-o VARIABLE]`` with its text in the cell, or ``%travel CHAIN``."""
         variable, chain = _text(line, cell, "%%travel [-o VARIABLE]")
-        return self._keep(variable, _said(lambda: self.database.travel(chain)))
+        return self._assign(variable, _usage_errors(lambda: self.database.travel(chain)))
 
     @line_cell_magic
     def sparql(self, line: str, cell: str | None = None) -> Any:
         """Runs a query: ``%%sparql [-o VARIABLE]`` with the query in the cell, or ``%sparql QUERY``."""
         variable, query = _text(line, cell, "%%sparql [-o VARIABLE]")
-        return self._keep(variable, _said(lambda: self.database.sparql(query)))
+        return self._assign(variable, _usage_errors(lambda: self.database.sparql(query)))
 
 
 def _option(line: str, usage: str) -> tuple[str | None, str]:

@@ -62,7 +62,7 @@ class Found:
     def paths(self, limit: int = 10_000) -> list[list[str]]:
         """Returns at most ``limit`` complete paths, as names and edge types alternately; needs ``return_fp()``."""
         if not self._found.has_paths:
-            raise InvalidError("no paths were asked for: end the chain with return_fp()")
+            raise InvalidError("the traversal has no paths: end the chain with return_fp()")
         return self._found.paths(limit)
 
     def profile(self) -> list[dict[str, Any]]:
@@ -96,9 +96,9 @@ class Travel:
     def _call(self, name: str, *args: Any, **named: Any) -> Travel:
         parts = [_argument(a) for a in args]
         parts += [f"{k}={_argument(v)}" for k, v in named.items() if v is not None]
-        return self._and(name, f"{name}({', '.join(parts)})")
+        return self._append(name, f"{name}({', '.join(parts)})")
 
-    def _and(self, name: str, call: str) -> Travel:
+    def _append(self, name: str, call: str) -> Travel:
         on_edges = {"e": True, "v": False}.get(name, self._on_edges)
         text = f"{self._text}.{call}" if self._text else call
         return Travel(self._db, text, on_edges=on_edges)
@@ -128,7 +128,7 @@ class Travel:
         if len(args) > 1 and str(args[1]).upper() in ("EQ", "IN", "RANGE"):
             rest = ", ".join(_argument(a) for a in args[2:])
             call = f"{name}({_argument(args[0])}, {str(args[1]).upper()}, {rest})"
-            return self._and(name, call)
+            return self._append(name, call)
         return self._call(name, *args)
 
     def rtn(self) -> Travel:

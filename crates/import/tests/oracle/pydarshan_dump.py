@@ -1,7 +1,7 @@
-"""Prints, for each log named on the command line, one line of JSON: what PyDarshan reads in it.
+"""Prints one line of JSON with PyDarshan's view of each log: pydarshan_dump.py LOG…
 
-Counters that Esker adds up are added up here too, from PyDarshan's own numbers. Floats are printed as their bits, so that
-the comparison is exact.
+The sums of counters are those that Esker computes, from PyDarshan's numbers. Floats are printed as their bits, so that the
+comparison is exact.
 """
 
 import json

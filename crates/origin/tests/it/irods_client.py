@@ -23,23 +23,23 @@ def session(password):
     return iRODSSession(host="127.0.0.1", port=int(port), user="ann", password=password, zone="lab", **(secure if trusted else {}))
 
 
-with session("secret word") as known:
+with session("secret word") as logged_in:
     for below in ["", "/dir", "/thousand", "/empty"]:
-        collection = known.collections.get("/lab" + below)
+        collection = logged_in.collections.get("/lab" + below)
         entries = list(os.scandir(folder + below))
         files = {e.name for e in entries if e.is_file()}
         assert {o.name for o in collection.data_objects} == files, below
         assert {c.name for c in collection.subcollections} == {e.name for e in entries if e.is_dir()}, below
-    data = known.data_objects.get("/lab/dir/inner")
+    data = logged_in.data_objects.get("/lab/dir/inner")
     assert {r.status: r.size for r in data.replicas}["1"] == os.stat(folder + "/dir/inner").st_size
     try:
-        known.collections.get("/lab/nothing")
-        sys.exit("a collection that is not there")
+        logged_in.collections.get("/lab/nothing")
+        sys.exit("a missing collection was found")
     except CollectionDoesNotExist:
         pass
 try:
-    with session("wrong word") as stranger:
-        stranger.collections.get("/lab")
-    sys.exit("a wrong password was taken")
+    with session("wrong word") as rejected:
+        rejected.collections.get("/lab")
+    sys.exit("a wrong password was accepted")
 except CAT_INVALID_AUTHENTICATION:
     pass

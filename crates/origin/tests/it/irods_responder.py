@@ -25,14 +25,14 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 port, folder, scratch, version, policy = sys.argv[1:6]
-odd = sys.argv[6] if len(sys.argv) > 6 else ""
+mode = sys.argv[6] if len(sys.argv) > 6 else ""
 ZONE, USER, PASSWORD = "/lab", "ann", "secret word"
 STATEMENTS = 50
 number = tuple(int(n) for n in version.split("."))
 
 
 def quote(text):
-    # Like a real server, apostrophes included.
+    # A real server escapes apostrophes, too.
     return escape(text, {"'": "&apos;", '"': "&quot;"})
 
 
@@ -45,30 +45,30 @@ def message(kind, info=0, body=""):
     return struct.pack(">i", len(header)) + header + body
 
 
-def whole(stream, count):
+def read_exactly(stream, count):
     data = stream.read(count)
     if len(data) < count:
         raise EOFError
     return data
 
 
-def head(stream):
-    (length,) = struct.unpack(">i", whole(stream, 4))
-    return ElementTree.fromstring(whole(stream, length))
+def read_header(stream):
+    (length,) = struct.unpack(">i", read_exactly(stream, 4))
+    return ElementTree.fromstring(read_exactly(stream, length))
 
 
 def receive(stream):
-    header = head(stream)
+    header = read_header(stream)
     lengths = [int(header.find(name).text) for name in ("msgLen", "errorLen", "bsLen")]
-    body, _, _ = [whole(stream, n) for n in lengths]
-    # Names have any encoding: parsed as Latin-1, which maps all bytes, then converted back.
+    body, _, _ = [read_exactly(stream, n) for n in lengths]
+    # Names may have any encoding, so they are parsed as Latin-1, which maps all bytes, and then converted back.
     root = ElementTree.fromstring(b"<?xml version='1.0' encoding='iso-8859-1'?>" + body) if body else None
     for element in root.iter() if body else []:
         element.text = (element.text or "").encode("iso-8859-1").decode(errors="surrogateescape")
     return header.find("type").text, int(header.find("intInfo").text), root
 
 
-def here(path):
+def local_path(path):
     if path == "/":
         return None
     return folder + path[len(ZONE) :] if path == ZONE or path.startswith(ZONE + "/") else "/nonexistent"
@@ -91,7 +91,7 @@ def collections():
 
 def objects(within):
     for collection in collections():
-        at = here(collection[501])
+        at = local_path(collection[501])
         if at is None or not within(collection):
             continue
         for entry in os.scandir(at):
@@ -114,8 +114,8 @@ def objects(within):
                 }
 
 
-def fits(conditions, columns):
-    def each(row):
+def matcher(conditions, columns):
+    def matches(row):
         for column, condition in conditions:
             if column not in columns:
                 continue
@@ -128,13 +128,13 @@ def fits(conditions, columns):
                 return False
         return True
 
-    return each
+    return matches
 
 
 class Connection:
     def __init__(self, sock):
         self.sock, self.stream = sock, sock.makefile("rb", buffering=65536)
-        self.requests, self.asked, self.first = queue.Queue(), 0, True
+        self.requests, self.received, self.first = queue.Queue(), 0, True
         self.cursors, self.next = {}, 1
 
     def send(self, *args):
@@ -144,10 +144,10 @@ class Connection:
         kind, _, root = receive(self.stream)
         if kind != "RODS_CONNECT":
             return
-        if odd == "garbage":
+        if mode == "garbage":
             self.sock.sendall(b"SSH-2.0-OpenSSH_9.2\r\n" * 100)
             return
-        if odd == "silent":
+        if mode == "silent":
             threading.Event().wait()
         secure = False
         if "request_server_negotiation" in (root.findtext("option") or ""):
@@ -163,23 +163,23 @@ class Connection:
         if secure:
             self.secure()
         threading.Thread(target=self.read, daemon=True).start()
-        self.challenge, self.known = base64.b64encode(os.urandom(48)), False
+        self.challenge, self.logged_in = base64.b64encode(os.urandom(48)), False
         while (request := self.requests.get()) is not None:
             self.answer(*request)
 
     def secure(self):
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        folder = odd.removeprefix("tls:")
+        folder = mode.removeprefix("tls:")
         context.load_cert_chain(f"{folder}/server.pem", f"{folder}/server.key")
         self.sock = context.wrap_socket(self.sock, server_side=True)
         self.stream = self.sock.makefile("rb", buffering=65536)
-        # Parameters of file encryption, in the lengths of a header; then the key.
-        sizes = head(self.stream)
+        # The client sends the parameters of file encryption in the lengths of a header, and then the key.
+        sizes = read_header(self.stream)
         assert sizes.findtext("type") == "AES-256-CBC"
-        secret = head(self.stream)
+        secret = read_header(self.stream)
         assert secret.findtext("type") == "SHARED_SECRET"
         assert secret.findtext("msgLen") == sizes.findtext("msgLen") == "32"
-        whole(self.stream, 32)
+        read_exactly(self.stream, 32)
 
     def read(self):
         try:
@@ -187,13 +187,13 @@ class Connection:
                 kind, call, root = receive(self.stream)
                 if kind == "RODS_DISCONNECT":
                     break
-                self.asked += call in (633, 702)
+                self.received += call in (633, 702)
                 self.requests.put((call, root))
         except (EOFError, OSError):
             pass
         self.requests.put(None)
 
-    def right(self, digest):
+    def is_valid(self, digest):
         hashed = hashlib.md5(self.challenge + PASSWORD.encode().ljust(50, b"\0")).digest()
         return digest == hashed.replace(b"\0", b"\1") and self.user == USER
 
@@ -203,32 +203,32 @@ class Connection:
             body = f"<authRequestOut_PI>\n<challenge>{text}</challenge>\n</authRequestOut_PI>\n"
             self.send("RODS_API_REPLY", 0, body)
         elif call == 704:
-            self.known = self.right(base64.b64decode(root.findtext("response")))
-            self.send("RODS_API_REPLY", 0 if self.known else -826000)
+            self.logged_in = self.is_valid(base64.b64decode(root.findtext("response")))
+            self.send("RODS_API_REPLY", 0 if self.logged_in else -826000)
         elif call == 110000:
             state = json.loads(base64.b64decode(root.findtext("buf")))
             if state["next_operation"] == "auth_agent_auth_request":
                 state["request_result"] = self.challenge.decode()
-            elif self.right(base64.b64decode(state["digest"])):
-                self.known = True
+            elif self.is_valid(base64.b64decode(state["digest"])):
+                self.logged_in = True
             else:
                 return self.send("RODS_API_REPLY", -826000)
             text = json.dumps(state).encode() + b"\0"
             body = f"<BinBytesBuf_PI>\n<buflen>{len(text)}</buflen>\n<buf>{base64.b64encode(text).decode()}</buf>\n"
             self.send("RODS_API_REPLY", 0, body + "</BinBytesBuf_PI>\n")
-        elif not self.known:
+        elif not self.logged_in:
             self.send("RODS_API_REPLY", -13000)
         elif call == 633:
             if self.first:
                 self.first = False
-                self.hold()
+                self.wait_for_requests()
             self.stat(root.findtext("objPath"))
         elif call == 702:
             self.query(root)
         else:
             self.send("RODS_API_REPLY", -13000)
 
-    def hold(self):
+    def wait_for_requests(self):
         """Waits for the number of requests in `hold`, if it exists, and writes the number received to `before`."""
         try:
             with open(os.path.join(scratch, "hold")) as file:
@@ -236,16 +236,16 @@ class Connection:
         except FileNotFoundError:
             return
         while True:
-            asked = self.asked
+            received = self.received
             with open(os.path.join(scratch, "before.new"), "w") as file:
-                file.write(str(asked))
+                file.write(str(received))
             os.replace(file.name, os.path.join(scratch, "before"))
-            if asked >= enough:
+            if received >= enough:
                 return
             time.sleep(0.01)
 
     def stat(self, path):
-        at = here(path)
+        at = local_path(path)
         try:
             info = os.stat(at or "/")
         except OSError:
@@ -268,18 +268,18 @@ class Connection:
             conditions = [
                 (int(i.text), v.text or "") for i, v in zip(pairs.findall("inx"), pairs.findall("svalue"), strict=True)
             ]
-            about = fits(conditions, range(500, 600))
+            about = matcher(conditions, range(500, 600))
             of_data = any(400 < c < 500 for c in columns + [c for c, _ in conditions])
             found = objects(about) if of_data else filter(about, collections())
             rows, seen = [], set()
-            for row in filter(fits(conditions, range(400, 500)), found):
+            for row in filter(matcher(conditions, range(400, 500)), found):
                 values = tuple(row.get(c, "") for c in columns)
                 if values not in seen:
                     seen.add(values)
                     rows.append(values)
         if not rows:
             return self.send("RODS_API_REPLY", -808000)
-        # Fewer than requested, as servers may return.
+        # Servers may return fewer rows than the client requested.
         most = min(most, 300)
         page, rest, index = rows[:most], rows[most:], 0
         if rest:

@@ -14,7 +14,7 @@ import time
 
 folder, server = sys.argv[1:]
 child = subprocess.Popen([server], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-asked = 0
+received = 0
 with open(os.path.join(folder, f"pid.{os.getpid()}"), "w"):
     pass
 
@@ -25,13 +25,13 @@ def packet(stream):
 
 
 def requests():
-    global asked
+    global received
     source = os.fdopen(0, "rb", buffering=65536)
     while data := packet(source):
-        asked += 1
-        mortal = os.path.join(folder, "die")
-        if asked == 20 and os.path.exists(mortal):
-            os.unlink(mortal)
+        received += 1
+        die_file = os.path.join(folder, "die")
+        if received == 20 and os.path.exists(die_file):
+            os.unlink(die_file)
             child.kill()
             os._exit(1)
         child.stdin.write(data)
@@ -45,11 +45,11 @@ out.write(packet(child.stdout))
 first = packet(child.stdout)
 with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, "hold")) as file:
     enough = int(file.read())
-    # Without the greeting.
-    while asked - 1 < enough:
+    # The greeting is not a request.
+    while received - 1 < enough:
         time.sleep(0.01)
     with open(os.path.join(folder, "before"), "w") as file:
-        file.write(str(asked - 1))
+        file.write(str(received - 1))
 while first:
     out.write(first)
     first = packet(child.stdout)

@@ -19,10 +19,10 @@ WRONG = "<Error><Code>SignatureDoesNotMatch</Code><Message>no</Message></Error>"
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def right(self):
+    def has_valid_signature(self):
         parts = urlsplit(self.path)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        said = query.get("X-Amz-Signature")
+        signature = query.get("X-Amz-Signature")
         plain = {k: v for k, v in query.items() if not k.startswith("X-Amz-")}
         url = f"http://127.0.0.1:{PORT}{parts.path}"
         if plain:
@@ -32,18 +32,18 @@ class Handler(BaseHTTPRequestHandler):
         request.context["timestamp"] = query["X-Amz-Date"]
         auth._modify_request_before_signing(request)
         text = auth.string_to_sign(request, auth.canonical_request(request))
-        return auth.signature(text, request) == said
+        return auth.signature(text, request) == signature
 
-    def answer(self):
-        right = self.right()
-        body = (EMPTY if right else WRONG).encode()
-        self.send_response(200 if right else 403)
+    def respond(self):
+        valid = self.has_valid_signature()
+        body = (EMPTY if valid else WRONG).encode()
+        self.send_response(200 if valid else 403)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(body)
 
-    do_GET = do_HEAD = answer
+    do_GET = do_HEAD = respond
 
     def log_message(self, *_):
         pass

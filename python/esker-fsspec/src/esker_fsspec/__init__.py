@@ -1,4 +1,4 @@
-"""Files for fsspec: those of a database's namespace, and far ones through a tier of Esker's site cache."""
+"""File systems for fsspec: the namespace of a database, and remote files through a tier of Esker's site cache."""
 
 from .database import EskerFileSystem
 from .filesystem import EskerSiteFileSystem

@@ -1,4 +1,4 @@
-"""The namespace of a database as a file system: names and attributes, and files without contents."""
+"""The namespace of a database as a file system, with names and attributes but without contents of files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 Info = dict[str, Any]
 
-# What parts a database's folder from a path in it.
+# Separates a database's folder from a path in its namespace.
 WITHIN = "!/"
 
 
-def _raised(error: Exception, path: str) -> NoReturn:
-    """The engine's errors as those that programs expect of files."""
+def _raise_as_os_error(error: Exception, path: str) -> NoReturn:
+    """Raises an error of the engine as the exception that Python's file functions raise."""
     from esker import InvalidError, MissingError, StorageError, UnavailableError
 
     text = str(error)
@@ -45,13 +45,13 @@ def _raised(error: Exception, path: str) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _asked(path: str) -> Iterator[None]:
+def _os_errors(path: str) -> Iterator[None]:
     from esker import EskerError
 
     try:
         yield
     except EskerError as e:
-        _raised(e, path)
+        _raise_as_os_error(e, path)
 
 
 class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
@@ -59,15 +59,15 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     URLs are ``esker://HOST:PORT/dir/file`` of a server, and ``esker:///scratch/lab.esker!/dir/file`` of a folder.
 
-    Names and attributes are all there is here: contents of files are read and written by a mount (``esker mount``), which has the data folders. Files
-    that are empty can be made, copied, read and written.
+    The file system has names and attributes only. Programs read and write contents of files through a mount (``esker mount``), which has the data
+    folders. Empty files can be created, copied, read and written.
 
     Parameters
     ----------
-    target: a folder, or ``esker://HOST:PORT``; else the environment's ESKER_TARGET
-    create: makes the folder if it is not there
-    db: an ``esker.Database`` that is open already, in the place of a target
-    auto_mkdir: whether directories above a new file are made, too
+    target: a folder, or ``esker://HOST:PORT``; default: the variable ESKER_TARGET
+    create: whether to create the folder if it does not exist
+    db: an open ``esker.Database``, instead of a target
+    auto_mkdir: whether to create the directories above a new file
     """
 
     protocol = "esker"
@@ -91,15 +91,15 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 )
             import esker
 
-            with _asked(where):
+            with _os_errors(where):
                 db = esker.open(where, create=create)
         self.db = db
 
-    # Names.
+    # -- names
 
     @classmethod
     def _split(cls, url: str) -> tuple[str | None, str]:
-        """The database, if the URL names one, and the path in it."""
+        """Splits a URL into the database, ``None`` if it names none, and the path in its namespace."""
         text = os.fspath(url)
         if not text.startswith("esker://"):
             return None, text
@@ -129,24 +129,24 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
         path, target = self._strip_protocol(name), self.db.target
         return f"{target}{path}" if target.startswith("esker://") else f"esker://{os.path.abspath(target)}{WITHIN}{path[1:]}"
 
-    # Reading.
+    # -- reading
 
     def _entry(self, path: str) -> Info:
-        with _asked(path):
-            told = self.db.stat(path)
-        is_dir = told["is_dir"]
-        kind = "directory" if is_dir else "link" if modes.S_ISLNK(told["mode"]) else "file"
+        with _os_errors(path):
+            stat = self.db.stat(path)
+        is_dir = stat["is_dir"]
+        kind = "directory" if is_dir else "link" if modes.S_ISLNK(stat["mode"]) else "file"
         return {
             "name": path,
             "type": kind,
-            "size": 0 if is_dir else told["size"],
-            "mode": told["mode"],
-            "uid": told["uid"],
-            "gid": told["gid"],
-            "nlink": told["links"],
-            "mtime": told["mtime_ns"] / 1e9,
-            "atime": told["atime_ns"] / 1e9,
-            "version": told["version"],
+            "size": 0 if is_dir else stat["size"],
+            "mode": stat["mode"],
+            "uid": stat["uid"],
+            "gid": stat["gid"],
+            "nlink": stat["links"],
+            "mtime": stat["mtime_ns"] / 1e9,
+            "atime": stat["atime_ns"] / 1e9,
+            "version": stat["version"],
         }
 
     def info(self, path: str, **_: Any) -> Info:
@@ -157,14 +157,14 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
         entry = self._entry(path)
         if entry["type"] != "directory":
             return [entry] if detail else [path]
-        with _asked(path):
+        with _os_errors(path):
             names = self.db.listdir(path)
         paths = [f"{path.rstrip('/')}/{name}" for name in names]
         if not detail:
             return paths
         entries = []
         for below in paths:
-            # What goes away meanwhile is not there.
+            # A file may be removed after the directory was listed.
             with contextlib.suppress(FileNotFoundError):
                 entries.append(self._entry(below))
         return entries
@@ -172,7 +172,7 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def modified(self, path: str) -> datetime.datetime:
         return datetime.datetime.fromtimestamp(self.info(path)["mtime"], tz=datetime.timezone.utc)
 
-    # Changing.
+    # -- changes
 
     def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
         path = self._strip_protocol(path)
@@ -180,7 +180,7 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         if create_parents:
             self.makedirs(self._parent(path), exist_ok=True)
-        with _asked(path):
+        with _os_errors(path):
             self.db.mkdir(path)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
@@ -191,10 +191,10 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
             return
         self.makedirs(self._parent(path), exist_ok=True)
         try:
-            with _asked(path):
+            with _os_errors(path):
                 self.db.mkdir(path)
         except FileExistsError:
-            # Somebody else may have made it.
+            # Another process may have created the directory.
             if not self.isdir(path):
                 raise
 
@@ -202,12 +202,12 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
         path = self._strip_protocol(path)
         if not self.isdir(path):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        with _asked(path):
+        with _os_errors(path):
             self.db.remove(path)
 
     def rm_file(self, path: str) -> None:
         path = self._strip_protocol(path)
-        with _asked(path):
+        with _os_errors(path):
             self.db.remove(path)
 
     _rm = rm_file
@@ -217,11 +217,11 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
             self.rm_file(one)
 
     def mv(self, path1: str, path2: str, recursive: bool = False, maxdepth: int | None = None, **_: Any) -> None:
-        """Renames: the file keeps its vertex, its tags and its lineage."""
+        """Renames a file or directory, which keeps its vertex, its tags and its lineage."""
         old, new = self._strip_protocol(path1), self._strip_protocol(path2)
         if self.isdir(new):
             new = f"{new.rstrip('/')}/{old.rsplit('/', 1)[-1]}"
-        with _asked(old):
+        with _os_errors(old):
             self.db.rename(old, new)
 
     mv_file = mv
@@ -232,7 +232,7 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
             parent = self._parent(path)
             if self.auto_mkdir and not self.isdir(parent):
                 self.makedirs(parent, exist_ok=True)
-            with _asked(path):
+            with _os_errors(path):
                 self.db.create(path)
         elif truncate and self.info(path)["size"]:
             self._no_contents(path)
@@ -242,14 +242,14 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if self.isdir(old):
             self.makedirs(new, exist_ok=True)
         else:
-            self._made(new, self._size(old))
+            self._create_empty(new, self._size(old))
 
     def put_file(self, lpath: str, rpath: str, callback: Any = None, mode: str = "overwrite", **_: Any) -> None:
         path = self._strip_protocol(rpath)
         if os.path.isdir(lpath):
             self.makedirs(path, exist_ok=True)
         else:
-            self._made(path, os.path.getsize(lpath))
+            self._create_empty(path, os.path.getsize(lpath))
 
     def get_file(self, rpath: str, lpath: Any, callback: Any = None, outfile: Any = None, **_: Any) -> None:
         path = self._strip_protocol(rpath)
@@ -271,13 +271,13 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
         path = self._strip_protocol(path)
         if mode == "create" and self.exists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        self._made(path, len(value))
+        self._create_empty(path, len(value))
 
     def _open(self, path: str, mode: str = "rb", **_: Any) -> io.BytesIO:
         if mode == "rb":
             return io.BytesIO(self.cat_file(path))
         if mode in ("wb", "xb"):
-            return _Empty(self, path, exclusive=mode == "xb")
+            return _EmptyFile(self, path, exclusive=mode == "xb")
         raise ValueError(f"mode={mode!r}: expected rb, wb or xb")
 
     def _size(self, path: str) -> int:
@@ -286,20 +286,20 @@ class EskerFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return int(entry["size"])
 
-    def _made(self, path: str, size: int) -> None:
-        """A file of that size, which is none but for an empty one."""
+    def _create_empty(self, path: str, size: int) -> None:
+        """Creates a file if its size is 0; raises ``NotImplementedError`` for other sizes."""
         if size:
             self._no_contents(path)
         self.touch(path)
 
     def _no_contents(self, path: str) -> NoReturn:
         raise NotImplementedError(
-            f"{path}: only names and attributes are here; contents are read and written below a mount (`esker mount {self.db.target} DIRECTORY --data DIR`)"
+            f"{path}: this file system has names and attributes only; read and write contents below a mount (`esker mount {self.db.target} DIRECTORY --data DIR`)"
         )
 
 
-class _Empty(io.BytesIO):
-    """A file that is made when it is closed, if nothing was written."""
+class _EmptyFile(io.BytesIO):
+    """A file open for writing, which is created when it is closed; written bytes are an error."""
 
     def __init__(self, fs: EskerFileSystem, path: str, exclusive: bool) -> None:
         super().__init__()
@@ -311,4 +311,4 @@ class _Empty(io.BytesIO):
         if not self.closed:
             size = len(self.getvalue())
             super().close()
-            self._fs._made(self._path, size)
+            self._fs._create_empty(self._path, size)

@@ -1,4 +1,4 @@
-"""The file system."""
+"""Remote files as a file system, through a tier of the site cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 
 from .tier import Tier
 
-# What stands before a path: as sftp://ann@host:22, or file:// with nothing after it.
+# The part of a URL before the path, such as sftp://ann@host:22 or file://.
 ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*")
 NUMBERS = ("uid", "gid", "links")
 
@@ -23,15 +23,15 @@ Info = dict[str, Any]
 
 
 class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
-    """Metadata of one origin's files, as a tier of Esker's site cache tells it.
+    """Metadata of one origin's files, read through a tier of Esker's site cache.
 
     Parameters
     ----------
-    via: address of the tier; else the environment's ESKER_VIA, else http://127.0.0.1:7500
-    origin: SCHEME://[USER@]HOST[:PORT], as sftp://data.example.org
-    max_age: how old answers may be, in seconds; None leaves it to the tier
-    stale_if_error: whether an old answer is taken where there is no other
-    timeout: seconds that an answer may take
+    via: address of the tier; default: the variable ESKER_VIA, then http://127.0.0.1:7500
+    origin: SCHEME://[USER@]HOST[:PORT], such as sftp://data.example.org
+    max_age: greatest age of an answer in seconds; None for the tier's own limit
+    stale_if_error: whether to accept an old answer if there is no other
+    timeout: longest time for an answer in seconds
     """
 
     protocol = "esker-site"
@@ -61,17 +61,17 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self.stale_if_error = stale_if_error
         url = via or os.environ.get("ESKER_VIA") or "http://127.0.0.1:7500"
         self.tier = Tier(url, timeout)
-        self._wish: dict[str, str] = {}
+        self._parameters: dict[str, str] = {}
         if max_age is not None:
-            self._wish["max_age"] = format(max_age, "f")
+            self._parameters["max_age"] = format(max_age, "f")
         if stale_if_error:
-            self._wish["stale_if_error"] = "true"
+            self._parameters["stale_if_error"] = "true"
 
-    # Names.
+    # -- names
 
     @classmethod
     def _split(cls, path: str) -> tuple[str | None, str]:
-        """The origin if the path names one, and what stands behind it."""
+        """Splits a path into the origin, ``None`` if it names none, and the path on the origin."""
         text = str(path)
         if text.startswith("esker-site://"):
             text = text[len("esker-site://") :]
@@ -97,23 +97,23 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _path(self, path: Any) -> str:
         origin, below = self._split(os.fspath(path))
         if origin is not None and origin != self.origin:
-            raise ValueError(f"`{path}` is of {origin}, and this file system of {self.origin}")
+            raise ValueError(f"`{path}` belongs to {origin}, but this file system to {self.origin}")
         return below
 
-    # Asking.
+    # -- reading
 
-    def _ask(self, what: str, path: str, method: str = "GET", wish: dict[str, str] | None = None) -> dict[str, Any]:
-        return self.tier.ask(method, what, self.origin, path, self._wish if wish is None else wish)
+    def _request(self, what: str, path: str, method: str = "GET", parameters: dict[str, str] | None = None) -> dict[str, Any]:
+        return self.tier.request(method, what, self.origin, path, self._parameters if parameters is None else parameters)
 
-    def _info(self, name: str, said: dict[str, Any], answer: dict[str, Any]) -> Info:
-        more = said.get("more", {})
-        modified = said.get("modified_ns")
-        mode = said.get("mode")
+    def _info(self, name: str, entry: dict[str, Any], answer: dict[str, Any]) -> Info:
+        more = entry.get("more", {})
+        modified = entry.get("modified_ns")
+        mode = entry.get("mode")
         info: Info = {
             "name": name,
-            "type": said.get("kind", "unknown"),
-            "size": said.get("size"),
-            "islink": said.get("kind") == "link",
+            "type": entry.get("kind", "unknown"),
+            "size": entry.get("size"),
+            "islink": entry.get("kind") == "link",
             "mtime": None if modified is None else modified / 1e9,
             "modified_ns": modified,
             "mode": mode,
@@ -122,7 +122,7 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
             "hit": answer["hit"],
         }
         for field, value in more.items():
-            # What is above is not another's to say.
+            # Further attributes of an origin must not replace those above.
             number = field in NUMBERS and value.isdecimal()
             info.setdefault(field, int(value) if number else value)
         if "target" in info:
@@ -130,15 +130,15 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return info
 
     def info(self, path: str, **kwargs: Any) -> Info:
-        """Attributes of a path; of a link itself."""
+        """Returns the attributes of a path. A link is not followed."""
         path = self._path(path)
-        answer = self._ask("stat", path)
+        answer = self._request("stat", path)
         return self._info(path, answer, answer)
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
-        """What stands in a directory, or what is no directory itself, in the order of names."""
+        """Lists a directory in the order of names, or a path that is not a directory."""
         path = self._path(path)
-        answer = self._ask("list", path)
+        answer = self._request("list", path)
         if "children" not in answer:
             listed = [self._info(path, answer, answer)]
         else:
@@ -154,20 +154,20 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
         on_error: str | Callable[[OSError], Any] = "omit",
         **kwargs: Any,
     ) -> Iterator[tuple[str, Any, Any]]:
-        """As fsspec's, but `omit` passes over what is gone, and over what is not shown below the path: whoever cannot be asked, or
-        lets nobody in, is an error."""
+        """Walks like fsspec's ``walk``, but ``omit`` skips only removed directories and, below the start path, directories that the
+        origin does not show. An unreachable tier or origin is an error."""
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
         detail = kwargs.pop("detail", False)
-        waiting = [(self._path(path), 1)]
+        queue = [(self._path(path), 1)]
         below: list[tuple[str, Any, Any]] = []
-        while waiting:
-            here, depth = waiting.pop()
+        while queue:
+            here, depth = queue.pop()
             try:
                 listing = self.ls(here, detail=True)
             except OSError as error:
-                passed = isinstance(error, FileNotFoundError) or (isinstance(error, PermissionError) and depth > 1)
-                if on_error == "raise" or (on_error == "omit" and not passed):
+                skippable = isinstance(error, FileNotFoundError) or (isinstance(error, PermissionError) and depth > 1)
+                if on_error == "raise" or (on_error == "omit" and not skippable):
                     raise
                 if callable(on_error):
                     on_error(error)
@@ -182,15 +182,15 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
             else:
                 below.append((here, dirs, files))
             if maxdepth is None or depth < maxdepth:
-                # What the caller took out of `dirs` is not gone into.
+                # The caller may remove directories from `dirs`, which are then not walked.
                 into = [found[name]["name"] for name in dirs if name in found]
-                waiting.extend((one, depth + 1) for one in reversed(into))
+                queue.extend((one, depth + 1) for one in reversed(into))
         yield from reversed(below)
 
     def du(
         self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **kwargs: Any
     ) -> int | dict[str, int]:
-        """Bytes of files below a path, from listings alone. A size that the origin does not tell counts as 0."""
+        """Returns the bytes of files below a path, from listings alone. An unknown size counts as 0."""
         path = self._path(path)
         sizes: dict[str, int] = {}
         own = self.info(path)
@@ -201,7 +201,7 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return sum(sizes.values()) if total else sizes
 
     def exists(self, path: str, **kwargs: Any) -> bool:
-        """Whether there is something. A tier that cannot tell raises."""
+        """Whether the path exists. An unreachable tier or origin raises ``OSError``."""
         try:
             self.info(path)
         except FileNotFoundError:
@@ -211,45 +211,45 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def lexists(self, path: str, **kwargs: Any) -> bool:
         return self.exists(path)
 
-    def _is(self, path: str, kind: str) -> bool:
+    def _has_type(self, path: str, kind: str) -> bool:
         try:
             return bool(self.info(path)["type"] == kind)
         except FileNotFoundError:
             return False
 
     def isdir(self, path: str) -> bool:
-        return self._is(path, "directory")
+        return self._has_type(path, "directory")
 
     def isfile(self, path: str) -> bool:
-        return self._is(path, "file")
+        return self._has_type(path, "file")
 
     def modified(self, path: str) -> datetime.datetime:
-        """When its content changed last."""
+        """Returns the time of the last change of the content."""
         nanoseconds = self.info(path)["modified_ns"]
         if nanoseconds is None:
-            raise NotImplementedError(f"{self.origin} does not tell when {self._path(path)} was changed")
+            raise NotImplementedError(f"{self.origin} has no modification time of {self._path(path)}")
         epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
         return epoch + datetime.timedelta(microseconds=nanoseconds // 1000)
 
     def ukey(self, path: str) -> str:
-        """The same as long as the file seems the same."""
+        """Returns a digest of type, size and modification time of a file, which is equal as long as these are."""
         info = self.info(path)
-        seems = (self.origin, info["name"], info["type"], info["size"], info["modified_ns"])
-        return hashlib.sha256(repr(seems).encode("utf-8", "surrogateescape")).hexdigest()
+        identity = (self.origin, info["name"], info["type"], info["size"], info["modified_ns"])
+        return hashlib.sha256(repr(identity).encode("utf-8", "surrogateescape")).hexdigest()
 
     def checksum(self, path: str) -> int:
         return int(self.ukey(path), 16)
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Lets the tier, and those around it, forget a path. There is no cache in this process, so without a path nothing is done."""
+        """Invalidates a path in the tier and its neighbours. Without a path, the call does nothing, because this process has no cache."""
         if path is not None:
-            self._ask("invalidate", self._path(path), method="POST", wish={})
+            self._request("invalidate", self._path(path), method="POST", parameters={})
 
     def explain(self, path: str) -> dict[str, Any]:
-        """What the tier keeps of a path, and why."""
-        return self._ask("explain", self._path(path), wish={})
+        """Returns the cached data of a path in the tier, with the reason."""
+        return self._request("explain", self._path(path), parameters={})
 
-    # What cannot be done.
+    # -- operations that raise errors
 
     def _open(self, path: str, mode: str = "rb", **kwargs: Any) -> NoReturn:
         raise NotImplementedError(
@@ -266,7 +266,7 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._open(rpath)
 
     def created(self, path: str) -> NoReturn:
-        raise NotImplementedError("origins do not tell when files were made; modified() is when they were changed")
+        raise NotImplementedError("origins have no creation times of files; use modified()")
 
     def sign(self, path: str, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError("a site cache provides no links to contents")
@@ -281,7 +281,7 @@ class EskerSiteFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
 
 def _name(child: dict[str, Any]) -> str:
-    """A name, of whatever bytes."""
+    """Decodes the name of a child, which may have bytes that are not UTF-8."""
     if "name_url" in child:
         return unquote_to_bytes(child["name_url"]).decode("utf-8", "surrogateescape")
     return str(child["name"])

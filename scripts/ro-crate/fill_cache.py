@@ -1,4 +1,4 @@
-"""Puts the context of RO-Crate 1.1, as the package `rocrate` has it, where roc-validator keeps what it has fetched: so it needs no network."""
+"""Puts the context of RO-Crate 1.1 from the package `rocrate` into the HTTP cache of roc-validator, so that the validator needs no network."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from urllib3 import HTTPResponse
 CONTEXT = "https://w3id.org/ro/crate/1.1/context"
 
 
-class FromThePackage(BaseAdapter):
-    """Answers for that address alone, from the file."""
+class ContextAdapter(BaseAdapter):
+    """Answers requests for the context with the file of the package, and refuses other requests."""
 
     def send(self, request: requests.PreparedRequest, **_: Any) -> requests.Response:
         assert request.url == CONTEXT, request.url
@@ -28,10 +28,10 @@ class FromThePackage(BaseAdapter):
         return response
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Does nothing, because the adapter has no connections."""
 
 
 session = CachedSession(cache_name=sys.argv[1], backend="sqlite", expire_after=-1, allowable_methods=("GET",))
-session.mount("https://", FromThePackage())
+session.mount("https://", ContextAdapter())
 for headers in ({}, {"Accept": "application/ld+json, application/json"}):
     session.get(CONTEXT, headers=headers).raise_for_status()

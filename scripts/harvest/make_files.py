@@ -1,4 +1,4 @@
-"""Files that are difficult for a harvest, below the folder that is given."""
+"""Writes files with unusual and damaged headers below a folder: make_files.py FOLDER."""
 
 import gzip
 import os
@@ -26,7 +26,7 @@ def hdf5(folder):
     with h5py.File(folder / "values.h5", "w") as file:
         file.attrs["telescope"] = "HST"
         file.attrs["größe"] = "Ångström ☀"
-        file.attrs["name"] = "a word that objects have for themselves"
+        file.attrs["name"] = "a reserved attribute name of objects"
         file.attrs["with space = and equals"] = 1
         file.attrs["whole"] = numpy.int16(-7)
         file.attrs["big"] = numpy.uint64(2**64 - 1)
@@ -121,7 +121,7 @@ def broken(folder):
     (folder / "empty.nc").write_bytes(b"")
     (folder / "noise.nc").write_bytes(b"CDF\x01" + os.urandom(400))
     os.mkfifo(folder / "pipe.fits")
-    # Its second header lies behind 64 GiB of zeros, which have to be unpacked to find out: 64 MiB on disk.
+    # The second header follows 64 GiB of zeros, which a reader must unpack; the file takes 64 MiB on disk.
     head = fits.Header([("SIMPLE", True), ("BITPIX", 8), ("NAXIS", 1), ("NAXIS1", 64 << 30), ("EXTEND", True)])
     zeros = gzip.compress(bytes(64 << 20), 9)
     with open(folder / "endless.fits.gz", "wb") as file:

@@ -1,4 +1,4 @@
-"""Starts `esker mcp` with the official client of the Model Context Protocol, and asks every tool."""
+"""Starts `esker mcp` with the official client of the Model Context Protocol, and calls all tools."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ esker, target, url = sys.argv[1:]
 DATA = "/home/pq/p/software/darshan-pydarshan/darshan-util/pydarshan/examples/darshan-graph"
 
 
-def whole(result: Any) -> dict[str, Any]:
-    """The answer, which is there twice: for programs, and as text for clients that know no better."""
+def answer_of(result: Any) -> dict[str, Any]:
+    """Returns the structured answer of a tool, which must equal the answer's text for older clients."""
     assert not failed(result), result
     answer = structured(result)
     assert answer is not None and json.loads(result.content[0].text) == answer
@@ -34,11 +34,11 @@ def failed(result: Any) -> bool:
     return bool(getattr(result, "is_error", getattr(result, "isError", False)))
 
 
-async def ask(where: str, *more: str) -> None:
-    parameters = StdioServerParameters(command=esker, args=["--quiet", "mcp", where, *more])
+async def call_all_tools(target: str, *options: str) -> None:
+    parameters = StdioServerParameters(command=esker, args=["--quiet", "mcp", target, *options])
     async with stdio_client(parameters) as (read, write), ClientSession(read, write) as session:
-        told = await session.initialize()
-        assert "evidence" in (told.instructions or ""), told
+        server = await session.initialize()
+        assert "evidence" in (server.instructions or ""), server
         tools = {tool.name: tool for tool in (await session.list_tools()).tools}
         assert set(tools) == {"schema", "find", "lineage", "impact", "diff", "sparql"}, tools
         for tool in tools.values():
@@ -49,32 +49,32 @@ async def ask(where: str, *more: str) -> None:
         async def call(name: str, **arguments: Any) -> Any:
             return await session.call_tool(name, arguments)
 
-        if more:
-            answer = whole(await call("lineage", vertex=f"file:{DATA}/C"))
+        if options:
+            answer = answer_of(await call("lineage", vertex=f"file:{DATA}/C"))
             assert len(json.dumps(answer)) <= 4096 * 2 and answer["limits"]["complete"] is False, answer
             return
-        answer = whole(await call("schema"))
+        answer = answer_of(await call("schema"))
         types = {t["type"]: t["count"] for t in answer["vertex_types"]}
         assert types["Job"] == 6 and answer["tags"] == [{"name": "peak", "objects": 1}], answer
-        answer = whole(await call("lineage", vertex=f"file:{DATA}/C"))
+        answer = answer_of(await call("lineage", vertex=f"file:{DATA}/C"))
         reads = sorted(e["dst"] for e in answer["edges"] if e["type"] == "read")
         assert reads == [f"file:{DATA}/A", f"file:{DATA}/B"], reads
         by = answer["evidence"]["edges_by_who_says_so"]
         assert list(by) == ["observed"] and answer["limits"]["complete"] is True, answer
-        answer = whole(await call("lineage", vertex=f"file:{DATA}/C", depth=1))
+        answer = answer_of(await call("lineage", vertex=f"file:{DATA}/C", depth=1))
         assert answer["stopped"][0]["reason"] == "depth" and answer["limits"]["complete"] is False, answer
-        answer = whole(await call("impact", vertex=f"file:{DATA}/A", as_of="now"))
+        answer = answer_of(await call("impact", vertex=f"file:{DATA}/A", as_of="now"))
         assert f"file:{DATA}/C" in {v["id"] for v in answer["vertices"]}, answer
         runs = sorted(v["id"] for v in answer["vertices"] if v["type"] == "Job")
-        answer = whole(await call("find", filter="peak > 2 and Name = 'energy'"))
+        answer = answer_of(await call("find", filter="peak > 2 and Name = 'energy'"))
         assert [o["attributes"]["name"] for o in answer["objects"]] == ["energy"], answer
-        answer = whole(await call("diff", before=runs[0], after=runs[-1]))
+        answer = answer_of(await call("diff", before=runs[0], after=runs[-1]))
         assert answer["before"] == runs[0], answer
         query = "SELECT ?s WHERE { ?s ?p 42 }"
-        answer = whole(await call("sparql", query=query))
+        answer = answer_of(await call("sparql", query=query))
         assert answer["rows"] == [{"s": "<http://example.org/answer>"}], answer
-        assert whole(await call("sparql", query="ASK { ?s ?p 43 }"))["boolean"] is False
-        triples = whole(await call("sparql", query="CONSTRUCT WHERE { ?s ?p 42 }"))["triples"]
+        assert answer_of(await call("sparql", query="ASK { ?s ?p 43 }"))["boolean"] is False
+        triples = answer_of(await call("sparql", query="CONSTRUCT WHERE { ?s ?p 42 }"))["triples"]
         assert len(triples) == 1, triples
 
         for name, arguments, expected in [
@@ -96,9 +96,9 @@ async def ask(where: str, *more: str) -> None:
 
 async def main() -> None:
     for where in (target, url):
-        await ask(where)
-    await ask(target, "--max-bytes", "4KiB")
-    print("mcp: the official client lists and asks all six tools, of a folder and of a server; limits hold; mistakes are told")
+        await call_all_tools(where)
+    await call_all_tools(target, "--max-bytes", "4KiB")
+    print("mcp: the official client lists and calls all six tools, with a folder and a server; limits hold; invalid calls fail with a message")
 
 
 asyncio.run(main())

@@ -1,6 +1,8 @@
-"""Documents of the package `prov` through Esker: what comes out is what went in, by the package's own `==`.
+"""Imports and exports documents of the package `prov`. A document must be unchanged by the package's own `==`.
 
-round.py ESKER FOLDER: its examples and the documents that it is tested with, in all encodings that both read, into a database and out of it again.
+Usage: round_trip.py ESKER FOLDER
+
+The documents are the package's examples and the files of its tests, in all encodings that the package and Esker read.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ def load(path: pathlib.Path) -> pm.ProvDocument:
     return pm.ProvDocument.deserialize(str(path), format=format_, **settings)
 
 
-def same(one: pm.ProvDocument, other: pm.ProvDocument) -> bool:
-    """As they are; where the one says something of a thing in several places, when that has been put together."""
+def equivalent(one: pm.ProvDocument, other: pm.ProvDocument) -> bool:
+    """Whether two documents are equal, directly or after all statements on each element are merged."""
     if one == other:
         return True
     try:
@@ -48,11 +50,11 @@ def run(*words: str | os.PathLike[str]) -> str:
     return done.stdout
 
 
-def through(job: tuple[pathlib.Path, pm.ProvDocument, str, str]) -> str:
-    source, document, about, what = job
+def round_trip(job: tuple[pathlib.Path, pm.ProvDocument, str, str]) -> str:
+    source, document, about, kind = job
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         compare(source, document, about, pathlib.Path(folder))
-    return what
+    return kind
 
 
 def compare(source: pathlib.Path, document: pm.ProvDocument, about: str, folder: pathlib.Path) -> None:
@@ -60,11 +62,11 @@ def compare(source: pathlib.Path, document: pm.ProvDocument, about: str, folder:
     run("import", "prov", database, source)
     for suffix in (".json", ".provn"):
         run("export", "prov", database, out.with_suffix(suffix), "--force")
-        assert same(document, load(out.with_suffix(suffix))), f"{about}: what came out as {suffix} is something else"
-    again = run("import", "prov", database, source, "--format", "json")
-    assert '"edges_created":0' in again and '"vertices_created":0' in again, f"{about}: {again}"
-    run("export", "prov", database, out.with_suffix(".again.json"), "--force")
-    assert out.with_suffix(".again.json").read_text() == out.with_suffix(".json").read_text(), about
+        assert equivalent(document, load(out.with_suffix(suffix))), f"{about}: the export as {suffix} differs"
+    repeated = run("import", "prov", database, source, "--format", "json")
+    assert '"edges_created":0' in repeated and '"vertices_created":0' in repeated, f"{about}: {repeated}"
+    run("export", "prov", database, out.with_suffix(".repeated.json"), "--force")
+    assert out.with_suffix(".repeated.json").read_text() == out.with_suffix(".json").read_text(), about
 
 
 jobs = []
@@ -75,8 +77,8 @@ for number, (name, make) in enumerate(examples.tests):
         if suffix == ".ttl" and document.has_bundles():
             continue
         document.serialize(str(source), format=format_, **settings)
-        # What the package does not read again itself says something else.
-        if not same(document, load(source)):
+        # The package cannot read some of its own output without changes; such documents are skipped.
+        if not equivalent(document, load(source)):
             continue
         jobs.append((source, document, f"{name}{suffix}", f"examples, {suffix}"))
 for folder, step in (("json", 6), ("provn/provtoolbox", 1), ("provn/spec/prov-n", 1), ("provn/spec/prov-dm", 1), ("xml", 2), ("rdf", 10)):
@@ -84,31 +86,31 @@ for folder, step in (("json", 6), ("provn/provtoolbox", 1), ("provn/spec/prov-n"
         if source.suffix not in FORMATS:
             continue
         try:
-            with warnings.catch_warnings(record=True) as told:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 document = load(source)
-            # What it warns of it leaves out, as names whose prefix nobody declares.
-            if told and source.suffix == ".provn":
+            # The package warns of statements that it omits, such as those with undeclared prefixes.
+            if caught and source.suffix == ".provn":
                 continue
             if source.suffix in (".ttl", ".trig"):
-                # Some of these say less than the document that they were made of.
+                # Some RDF files have fewer statements than the JSON file of the same document.
                 plain = load(tests / "json" / f"{source.stem}.json")
-                if not same(document, plain):
+                if not equivalent(document, plain):
                     continue
-        except Exception:  # The package refuses it, or has no such document.
+        except Exception:  # the package refuses the file, or has no JSON file of this name
             continue
-        # The package forgets all members of a collection but the first.
+        # The package reads only the first member of this file's collection.
         if source.name != "example_33.xml":
             jobs.append((source, document, str(source), folder))
-with ThreadPoolExecutor(3) as several:
-    count = Counter(several.map(through, jobs))
+with ThreadPoolExecutor(3) as pool:
+    count = Counter(pool.map(round_trip, jobs))
 for source in sorted((tests / "malformed").iterdir()):
     if source.suffix in FORMATS:
         done = subprocess.run([esker, "import", "prov", scratch / "bad.esker", source], capture_output=True, text=True)
         assert done.returncode == 1 and source.name in done.stderr and "panic" not in done.stderr, (source, done)
         count["refused"] += 1
-for what, number in count.items():
-    print(f"  {what}: {number}")
+for kind, number in count.items():
+    print(f"  {kind}: {number}")
 assert count["examples, .json"] >= 8 and count["examples, .xml"] >= 5 and count["examples, .trig"] >= 5, count
 assert count["json"] >= 60 and count["rdf"] >= 30 and count["xml"] >= 12 and count["refused"] >= 12, count
-print(f"prov {prov.__version__}: what came out is what went in")
+print(f"prov {prov.__version__}: all documents are unchanged after an import and an export")
